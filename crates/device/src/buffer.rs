@@ -1,0 +1,145 @@
+//! Memory that direct I/O accepts.
+#![expect(unsafe_code, reason = "an aligned allocation has no safe constructor")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+
+/// The alignment of every [`AlignedBuf`] in bytes: enough for direct I/O on every device in use.
+pub const ALIGNMENT_BYTES: usize = 4096;
+
+/// Bytes on the heap whose address is a multiple of [`ALIGNMENT_BYTES`].
+///
+/// Invariants: `address` points to `layout(len)` bytes allocated here and initialised, or `len` is
+/// zero and nothing is allocated. Nobody else has the address.
+pub struct AlignedBuf {
+    address: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the buffer owns its memory as a `Vec<u8>` does; nothing is tied to a thread.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: shared references only read.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    /// A buffer of `len` zero bytes. Ends the process when there is no memory, as `Vec` does.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        let Some(layout) = layout(len) else {
+            // More than the address space: as impossible as an allocation that fails.
+            handle_alloc_error(Layout::new::<[u8; ALIGNMENT_BYTES]>());
+        };
+        if len == 0 {
+            return Self { address: dangling(), len };
+        }
+        // SAFETY: the size of `layout` is not zero because `len` is not.
+        let raw = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(raw) {
+            Some(address) => Self { address, len },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    /// A copy of `bytes`.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = Self::zeroed(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+}
+
+/// The allocation of a buffer of `len` bytes; `None` past the address space.
+fn layout(len: usize) -> Option<Layout> {
+    Layout::from_size_align(len, ALIGNMENT_BYTES).ok()
+}
+
+/// An aligned address for buffers without memory.
+fn dangling() -> NonNull<u8> {
+    let address = ptr::without_provenance_mut(ALIGNMENT_BYTES);
+    NonNull::new(address).unwrap_or(NonNull::dangling())
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        if let (1.., Some(layout)) = (self.len, layout(self.len)) {
+            // SAFETY: `zeroed` allocated this address with this layout, and nothing else frees it.
+            unsafe { dealloc(self.address.as_ptr(), layout) };
+        }
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `address` points to `len` initialised bytes that live as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` makes the reference unique.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Clone for AlignedBuf {
+    fn clone(&self) -> Self {
+        Self::copy_of(self)
+    }
+}
+
+impl Default for AlignedBuf {
+    fn default() -> Self {
+        Self::zeroed(0)
+    }
+}
+
+impl fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Contents may be secret and are long.
+        write!(f, "AlignedBuf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aligned_and_zero() {
+        for len in [0, 1, 512, 4096, 4097, 1 << 20] {
+            let mut buf = AlignedBuf::zeroed(len);
+            assert_eq!(buf.as_ptr().addr() % ALIGNMENT_BYTES, 0, "{len}");
+            assert_eq!(buf.len(), len);
+            assert!(buf.iter().all(|byte| *byte == 0));
+            buf.fill(7);
+            assert!(buf.clone().iter().all(|byte| *byte == 7));
+        }
+    }
+
+    #[test]
+    fn clones_share_nothing() {
+        let first = AlignedBuf::copy_of(b"one");
+        let mut second = first.clone();
+        second[0] = b'x';
+        assert_eq!((&first[..], &second[..]), (&b"one"[..], &b"xne"[..]));
+    }
+
+    #[test]
+    fn crosses_threads() {
+        let buf = AlignedBuf::copy_of(b"here");
+        let sum = std::thread::spawn(move || buf.iter().map(|b| u32::from(*b)).sum::<u32>());
+        assert_eq!(sum.join().ok(), Some(104 + 101 + 114 + 101));
+    }
+}

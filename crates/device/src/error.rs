@@ -1,0 +1,78 @@
+//! Device errors say what was attempted, where, and what the system answered.
+
+use std::io;
+
+/// The result of a device operation.
+pub type Result<T> = std::result::Result<T, DeviceError>;
+
+/// What was attempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening or creating a file or folder.
+    Open,
+    /// Listing the folder.
+    List,
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Making data durable.
+    Sync,
+    /// Changing a length or reserving space.
+    Resize,
+    /// Removing or renaming a file, or syncing the folder.
+    Directory,
+    /// Locking.
+    Lock,
+}
+
+impl Operation {
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::List => "list",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Resize => "resize",
+            Self::Directory => "change the folder entry of",
+            Self::Lock => "lock",
+        }
+    }
+}
+
+/// A device operation that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {} {file} at byte {offset}: {source}", operation.verb())]
+pub struct DeviceError {
+    /// What was attempted.
+    pub operation: Operation,
+    /// The file, as a path where there is one.
+    pub file: String,
+    /// Offset in the file, in bytes (0 where it has no meaning).
+    pub offset: u64,
+    /// What the system answered.
+    pub source: io::Error,
+}
+
+impl DeviceError {
+    /// What was attempted on which file, and why it failed.
+    #[must_use]
+    pub fn new(
+        operation: Operation,
+        file: impl Into<String>,
+        offset: u64,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self { operation, file: file.into(), offset, source: source.into() }
+    }
+
+    /// Whether the device has no room left (ENOSPC, EDQUOT, EFBIG).
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(
+            self.source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        )
+    }
+}

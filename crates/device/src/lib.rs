@@ -1,0 +1,163 @@
+//! Block devices: a folder of files that can be read, written and made durable.
+//!
+//! Reading order: [`Device`] and [`DeviceFile`] (the contract), [`buffer`] (aligned memory for
+//! direct I/O), [`file`] (a folder of the file system), [`memory`] (for tests and scratch),
+//! [`sim`] (a simulated disk with crashes and faults), [`count`], [`delay`], [`throttle`]
+//! (wrappers that compose).
+//!
+//! Nothing here knows what the bytes mean.
+
+pub mod buffer;
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
+pub mod count;
+pub mod delay;
+pub mod error;
+pub mod file;
+pub mod memory;
+mod name;
+pub mod sim;
+pub mod throttle;
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+pub use buffer::AlignedBuf;
+pub use error::{DeviceError, Operation, Result};
+
+/// Why a device operation is made. Every operation is counted under one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Purpose {
+    /// Lookups and scans.
+    User = 0,
+    /// The write-ahead log.
+    Log = 1,
+    /// Merges, reads and writes.
+    Merge = 2,
+    /// Spill runs.
+    Spill = 3,
+    /// Garbage collection and discards.
+    Gc = 4,
+    /// Manifest and superblocks.
+    Manifest = 5,
+    /// Opening a store.
+    Recovery = 6,
+    /// `check`.
+    Check = 7,
+}
+
+impl Purpose {
+    /// All purposes, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::User,
+        Self::Log,
+        Self::Merge,
+        Self::Spill,
+        Self::Gc,
+        Self::Manifest,
+        Self::Recovery,
+        Self::Check,
+    ];
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// The file must exist.
+    Existing,
+    /// The file must not exist; it is created empty. Its name is durable after
+    /// [`Device::sync_dir`].
+    CreateNew,
+}
+
+/// How a file is read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// Through the page cache, any offset and length.
+    Buffered,
+    /// Past the page cache where the file system allows it, else buffered. Operations whose
+    /// offset, length and memory are all multiples of 4 KiB (512 B for reads, where the device
+    /// allows it) are served without a copy; others go through a bounce buffer or the page cache.
+    Direct,
+}
+
+/// A flat folder of files. All methods may be called from any thread.
+pub trait Device: Send + Sync + Debug {
+    /// Opens or creates the file `name` (a plain file name, no separators).
+    fn open(&self, name: &str, open: Open, caching: Caching) -> Result<Arc<dyn DeviceFile>>;
+
+    /// The names of all files, in no particular order.
+    fn list(&self) -> Result<Vec<String>>;
+
+    /// Removes a file. Durable after [`Device::sync_dir`].
+    fn remove(&self, name: &str) -> Result<()>;
+
+    /// Renames a file, replacing `to` if it exists. Durable after [`Device::sync_dir`].
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Makes creations, removals and renames durable.
+    fn sync_dir(&self) -> Result<()>;
+
+    /// Takes the one-process lock; `None` when another process or handle holds it.
+    /// The lock ends when the guard is dropped or the process ends.
+    fn try_lock(&self) -> Result<Option<DeviceLock>>;
+
+    /// Where the device is, for error messages: a path, or a name such as `memory`.
+    fn location(&self) -> String;
+}
+
+/// Holds the one-process lock of a [`Device`] until dropped.
+pub type DeviceLock = Box<dyn Any + Send + Sync>;
+
+/// One piece of a parallel read.
+#[derive(Debug)]
+pub struct ReadRequest<'a> {
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// Filled completely, or the request failed.
+    pub buf: &'a mut [u8],
+}
+
+/// One open file. All methods may be called from any thread, also at once.
+pub trait DeviceFile: Send + Sync + Debug {
+    /// The file's name within its device.
+    fn name(&self) -> &str;
+
+    /// Current length in bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// Fills `buf` from `offset`. Reading past the end is an error.
+    fn read_at(&self, offset: u64, buf: &mut [u8], purpose: Purpose) -> Result<()>;
+
+    /// Makes all the reads, several in flight where the device can. Returns one result for each
+    /// request, in order.
+    fn read_many(&self, requests: &mut [ReadRequest<'_>], purpose: Purpose) -> Vec<Result<()>> {
+        requests.iter_mut().map(|r| self.read_at(r.offset, r.buf, purpose)).collect()
+    }
+
+    /// Writes all of `buf` at `offset`, extending the file where it ends earlier.
+    fn write_at(&self, offset: u64, buf: &[u8], purpose: Purpose) -> Result<()>;
+
+    /// Makes all finished writes of this file durable, its length included. After an error the
+    /// state of unsynced writes is unknown and the sync must not be retried.
+    fn sync(&self, purpose: Purpose) -> Result<()>;
+
+    /// Makes sure the file is at least `len` bytes long and that writing below `len` cannot run
+    /// out of space; new bytes read as zeros. Never shrinks. The length is durable after
+    /// [`DeviceFile::sync`].
+    fn preallocate(&self, len: u64, purpose: Purpose) -> Result<()>;
+
+    /// Cuts the file to `len` bytes.
+    fn truncate(&self, len: u64) -> Result<()>;
+
+    /// Tells the device that a range is not needed; it reads as zeros or as before. Does nothing
+    /// where the device cannot.
+    fn discard(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Whether the file is empty.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}

@@ -1,0 +1,62 @@
+//! Blocks: sorted entries, packed, checksummed, and sure of where they belong.
+//!
+//! ```text
+//! ┌──────────┬────────┬───────────────┬─────────┬─────────┬─────┐
+//! │ header   │ common │ slots         │ entries │ zeros   │ CRC │
+//! │ 80 bytes │ prefix │ 6 bytes each  │         │         │  4  │
+//! └──────────┴────────┴───────────────┴─────────┴─────────┴─────┘
+//! ```
+//!
+//! A slot is the first four key bytes behind the common prefix and the offset of the entry, so
+//! that a binary search touches a cache line or two before it compares full keys. Offsets are
+//! 16 bits, in units of 1 byte in blocks up to 64 KiB and of 16 bytes above.
+//!
+//! The header says which store, keyspace, address and generation the block was written for; the
+//! CRC-32C covers all of it and the padding. It has no level number: levels are renumbered
+//! without being rewritten.
+
+mod builder;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use builder::{BlockBuilder, Finished};
+pub use view::{BlockLayout, BlockView};
+
+use crate::ids::{Generation, KeyspaceId, StoreId};
+
+/// First bytes of a block.
+pub const MAGIC: [u8; 4] = *b"ESBK";
+/// Length of the header, in bytes.
+pub const HEADER_BYTES: usize = 80;
+/// Length of the CRC behind the padding, in bytes.
+pub const TRAILER_BYTES: usize = 4;
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BlockKind {
+    /// Data entries, and fences if the level is not the bottom.
+    Data = 1,
+    /// Fences only.
+    Fences = 2,
+}
+
+/// Where a block belongs: written into its header, checked when it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockIdentity {
+    /// The store.
+    pub store: StoreId,
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// First sector in the data file.
+    pub sector: u64,
+    /// Which writing of the address this is.
+    pub generation: Generation,
+}
+
+/// Blocks up to this length address entries byte by byte.
+const BYTE_OFFSETS_MAX: usize = 1 << 16;
+/// log2 of the grain of entries in longer blocks.
+const LONG_SHIFT: u8 = 4;

@@ -1,0 +1,216 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::entry::Payload;
+use crate::fence::Fence;
+use crate::ids::Seq;
+use crate::ptr::BlockPtr;
+
+#[derive(Clone, Debug)]
+struct Item {
+    key: Vec<u8>,
+    seq: Seq,
+    payload: Owned,
+}
+
+#[derive(Clone, Debug)]
+enum Owned {
+    Delete,
+    Put(Vec<u8>),
+    Fence(Vec<u8>),
+}
+
+fn identity() -> BlockIdentity {
+    BlockIdentity {
+        store: StoreId(7),
+        keyspace: KeyspaceId(3),
+        sector: 4096,
+        generation: Generation(11),
+    }
+}
+
+fn ptr() -> BlockPtr {
+    BlockPtr { sector: 99, sectors: 8, crc: 0xdead_beef, generation: Generation(5) }
+}
+
+fn payload(owned: &Owned) -> Payload<'_> {
+    match owned {
+        Owned::Delete => Payload::Delete,
+        Owned::Put(value) => Payload::Put(value),
+        Owned::Fence(filter) => {
+            Payload::Fence(Fence { ptr: ptr(), puts: 3, tombstones: 1, filter })
+        }
+    }
+}
+
+fn order(item: &Item) -> (Vec<u8>, core::cmp::Reverse<Seq>, bool) {
+    let data = !matches!(item.payload, Owned::Fence(_));
+    (item.key.clone(), core::cmp::Reverse(item.seq), data)
+}
+
+fn items() -> impl Strategy<Value = Vec<Item>> {
+    let key = prop_oneof![
+        proptest::collection::vec(0u8..4, 0..4),
+        proptest::collection::vec(any::<u8>(), 0..40).prop_map(|mut tail| {
+            tail.splice(0..0, *b"/usr/share/");
+            tail
+        }),
+        proptest::collection::vec(any::<u8>(), 200..3000),
+    ];
+    let payload = prop_oneof![
+        Just(Owned::Delete),
+        proptest::collection::vec(any::<u8>(), 0..300).prop_map(Owned::Put),
+        proptest::collection::vec(any::<u8>(), 60_000..70_000).prop_map(Owned::Put),
+        proptest::collection::vec(any::<u8>(), 0..60).prop_map(Owned::Fence),
+    ];
+    let seq = prop_oneof![1u64..20, Just(u64::MAX - 1), any::<u64>()];
+    let item = (key, seq, payload).prop_map(|(key, seq, payload)| {
+        // Data entries have a real number; only fences reach to infinity.
+        let seq = if matches!(payload, Owned::Fence(_)) { seq } else { seq % 1_000_000 };
+        Item { key, seq: Seq(seq), payload }
+    });
+    proptest::collection::vec(item, 1..40).prop_map(|mut items| {
+        items.sort_by_key(order);
+        items.dedup_by_key(|item| order(item));
+        items
+    })
+}
+
+/// Packs as many items as fit, returns how many and the block.
+fn build(items: &[Item], target: usize) -> (usize, Vec<u8>, Finished) {
+    let mut builder = BlockBuilder::new(target);
+    let mut count = 0;
+    for item in items {
+        if !builder.fits(&item.key, item.seq, &payload(&item.payload)) {
+            break;
+        }
+        builder.push(&item.key, item.seq, &payload(&item.payload));
+        count += 1;
+    }
+    let mut bytes = vec![0xaa; builder.block_bytes()];
+    let finished = builder.finish(identity(), &mut bytes);
+    assert!(builder.is_empty());
+    (count, bytes, finished)
+}
+
+proptest! {
+    #[test]
+    fn what_is_packed_is_found(items in items(), large: bool) {
+        let (count, bytes, finished) = build(&items, if large { 1 << 20 } else { 4096 });
+        let layout = BlockLayout::verify(&bytes, identity(), finished.crc).unwrap();
+        let view = BlockView::new(&bytes, layout);
+        prop_assert_eq!(view.len(), count);
+        for (index, item) in items[..count].iter().enumerate() {
+            let entry = view.entry(index).unwrap();
+            let mut key = Vec::new();
+            view.append_key(entry.suffix, &mut key);
+            prop_assert_eq!(&key, &item.key);
+            prop_assert_eq!(entry.seq, item.seq);
+            prop_assert_eq!(entry.payload, payload(&item.payload));
+        }
+    }
+
+    #[test]
+    fn searches_agree_with_a_scan(items in items(), probes in items()) {
+        let (count, bytes, finished) = build(&items, 1 << 20);
+        let layout = BlockLayout::verify(&bytes, identity(), finished.crc).unwrap();
+        let view = BlockView::new(&bytes, layout);
+        let packed = &items[..count];
+        for probe in probes.iter().chain(packed) {
+            let at = (probe.key.as_slice(), probe.seq);
+            let behind = |item: &Item| crate::key::compare((&item.key, item.seq), at).is_ge();
+            let expected = packed.iter().position(behind).unwrap_or(count);
+            prop_assert_eq!(view.lower_bound(at.0, at.1).unwrap(), expected);
+            let data = packed.iter().find(|item| {
+                item.key == probe.key && item.seq <= probe.seq
+                    && !matches!(item.payload, Owned::Fence(_))
+            });
+            let found = view.find(at.0, at.1).unwrap();
+            prop_assert_eq!(found.map(|e| e.payload), data.map(|item| payload(&item.payload)));
+            let fence = packed.iter().rposition(|item| {
+                matches!(item.payload, Owned::Fence(_))
+                    && crate::key::compare((&item.key, item.seq), at).is_le()
+            });
+            prop_assert_eq!(view.fence_index(at.0, at.1).unwrap(), fence);
+        }
+    }
+
+    #[test]
+    fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        let _ = BlockLayout::parse(&bytes);
+        let mut sealed = bytes;
+        sealed.resize(512, 0);
+        let crc = crc32c::crc32c(&sealed[..508]);
+        sealed[508..].copy_from_slice(&crc.to_le_bytes());
+        let _ = BlockLayout::verify(&sealed, identity(), crc);
+    }
+
+    /// Hostile content under a fitting checksum: errors, not panics.
+    #[test]
+    fn no_header_panics(fields in proptest::collection::vec(any::<u8>(), 60), kind in 1u8..3) {
+        let mut bytes = vec![0; 512];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = 1;
+        bytes[5] = kind;
+        bytes[20..24].copy_from_slice(&512u32.to_le_bytes());
+        bytes[56..116].copy_from_slice(&fields);
+        bytes[66..68].fill(0);
+        bytes[70..72].fill(0);
+        bytes[72..80].copy_from_slice(&[252, 1, 0, 0, 0, 0, 0, 0]);
+        let crc = crc32c::crc32c(&bytes[..508]);
+        bytes[508..].copy_from_slice(&crc.to_le_bytes());
+        if let Ok(layout) = BlockLayout::parse(&bytes) {
+            let view = BlockView::new(&bytes, layout);
+            for index in 0..view.len() {
+                let _ = view.entry(index);
+            }
+            let _ = view.find(b"key", Seq(3));
+            let _ = view.fence_index(b"key", Seq(3));
+        }
+    }
+}
+
+#[test]
+fn every_flipped_byte_is_noticed() {
+    let items = [Item { key: b"k".to_vec(), seq: Seq(4), payload: Owned::Put(vec![9; 10]) }];
+    let (_, mut bytes, finished) = build(&items, 4096);
+    for at in 0..bytes.len() {
+        for mask in [0x01, 0x80, 0xff] {
+            bytes[at] ^= mask;
+            assert!(BlockLayout::verify(&bytes, identity(), finished.crc).is_err(), "byte {at}");
+            bytes[at] ^= mask;
+        }
+    }
+}
+
+#[test]
+fn a_stale_or_misdirected_block_is_refused() {
+    let items = [Item { key: b"k".to_vec(), seq: Seq(4), payload: Owned::Delete }];
+    let (_, bytes, finished) = build(&items, 4096);
+    let good = identity();
+    assert!(BlockLayout::verify(&bytes, good, finished.crc).is_ok());
+    let wrong = [
+        BlockIdentity { store: StoreId(8), ..good },
+        BlockIdentity { keyspace: KeyspaceId(4), ..good },
+        BlockIdentity { sector: 4104, ..good },
+        BlockIdentity { generation: Generation(12), ..good },
+    ];
+    for identity in wrong {
+        assert!(BlockLayout::verify(&bytes, identity, finished.crc).is_err());
+    }
+    assert!(BlockLayout::verify(&bytes, good, finished.crc ^ 1).is_err());
+}
+
+#[test]
+fn the_largest_entry_and_its_fence_fit_a_block() {
+    let mut builder = BlockBuilder::new(4096);
+    let key = vec![0xab; crate::KEY_BYTES_MAX];
+    let value = vec![1; crate::VALUE_BYTES_MAX];
+    let fence = Fence { ptr: ptr(), puts: 1, tombstones: 0, filter: &[1, 2] };
+    builder.push_fence(&key, Seq::MAX, &fence);
+    builder.push(&key, Seq(1), &Payload::Put(&value));
+    let mut bytes = vec![0; builder.block_bytes()];
+    assert!(bytes.len() < crate::ptr::BLOCK_BYTES_MAX);
+    let finished = builder.finish(identity(), &mut bytes);
+    BlockLayout::verify(&bytes, identity(), finished.crc).unwrap();
+}

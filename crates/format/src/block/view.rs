@@ -1,0 +1,282 @@
+//! Reading a block: checked once as a whole, then searched in place.
+
+use core::cmp::Ordering;
+
+use super::{BlockIdentity, BlockKind, HEADER_BYTES, LONG_SHIFT, MAGIC, TRAILER_BYTES};
+use crate::bytes::Reader;
+use crate::entry::{Entry, Kind, Payload, SLOT_BYTES};
+use crate::error::{DecodeError, Result};
+use crate::fence::Fence;
+use crate::ids::{Generation, KeyspaceId, Seq, StoreId};
+use crate::ptr::{BLOCK_BYTES_MAX, SECTOR_BYTES};
+use crate::{KEY_BYTES_MAX, key};
+
+/// Where the parts of a verified block are. Kept beside the block's bytes, so that the header is
+/// read once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockLayout {
+    /// What the block holds.
+    pub kind: BlockKind,
+    /// Where the block says it belongs.
+    pub identity: BlockIdentity,
+    base: Seq,
+    count: usize,
+    prefix_len: usize,
+    used: usize,
+    shift: u8,
+}
+
+impl BlockLayout {
+    /// Verifies a whole block: checksum, expected checksum, identity, and that header, prefix,
+    /// slots and entries lie within it and decode.
+    pub fn verify(bytes: &[u8], expected: BlockIdentity, crc: u32) -> Result<Self> {
+        let layout = Self::parse(bytes)?;
+        let stored = stored_crc(bytes)?;
+        if stored != crc {
+            return Err(DecodeError::new(
+                bytes.len().saturating_sub(TRAILER_BYTES),
+                "block is not the one its fence names (checksum differs from the fence's)",
+            ));
+        }
+        let found = layout.identity;
+        if found.store != expected.store {
+            return Err(DecodeError::new(8, "block belongs to another store"));
+        }
+        if found.keyspace != expected.keyspace {
+            return Err(DecodeError::new(16, "block belongs to another keyspace"));
+        }
+        if found.sector != expected.sector {
+            return Err(DecodeError::new(24, "block belongs to another address"));
+        }
+        if found.generation != expected.generation {
+            return Err(DecodeError::new(32, "block is of another generation"));
+        }
+        let view = BlockView { bytes, layout };
+        for index in 0..layout.count {
+            view.entry(index)?;
+        }
+        Ok(layout)
+    }
+
+    /// Verifies checksum and structure, without knowing where the block should belong.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let body = bytes.get(..bytes.len().saturating_sub(TRAILER_BYTES)).unwrap_or_default();
+        if bytes.len() < HEADER_BYTES + TRAILER_BYTES || bytes.len() > BLOCK_BYTES_MAX {
+            return Err(DecodeError::new(0, "block length is out of bounds"));
+        }
+        if stored_crc(bytes)? != crc32c::crc32c(body) {
+            return Err(DecodeError::new(0, "block checksum does not fit its content"));
+        }
+        let layout = Self::header(bytes)?;
+        let slots_end =
+            (HEADER_BYTES + layout.prefix_len).checked_add(layout.count.saturating_mul(SLOT_BYTES));
+        if slots_end.is_none_or(|end| end > layout.used) || layout.used > body.len() {
+            return Err(DecodeError::new(64, "block parts overlap"));
+        }
+        if body.get(layout.used..).unwrap_or_default().iter().any(|byte| *byte != 0) {
+            return Err(DecodeError::new(layout.used, "block padding is not zero"));
+        }
+        Ok(layout)
+    }
+
+    fn header(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes);
+        if reader.take(4)? != MAGIC {
+            return Err(DecodeError::new(0, "not a block"));
+        }
+        if reader.u8()? != 1 {
+            return Err(DecodeError::new(4, "block layout is newer than this version"));
+        }
+        let kind = match reader.u8()? {
+            1 => BlockKind::Data,
+            2 => BlockKind::Fences,
+            _ => return Err(DecodeError::new(5, "block kind is unknown to this version")),
+        };
+        if reader.u16()? != 0 {
+            return Err(DecodeError::new(6, "block codec or cipher is unknown to this version"));
+        }
+        let store = StoreId(reader.u64()?);
+        let keyspace = KeyspaceId(reader.u32()?);
+        if reader.u32()? as usize != bytes.len() || !bytes.len().is_multiple_of(SECTOR_BYTES as usize)
+        {
+            return Err(DecodeError::new(20, "block length differs from its header"));
+        }
+        let sector = reader.u64()?;
+        let generation = Generation(reader.u64()?);
+        if reader.take(16)?.iter().any(|byte| *byte != 0) {
+            return Err(DecodeError::new(40, "reserved bytes are not zero"));
+        }
+        let base = Seq(reader.u64()?);
+        let count = reader.u32()? as usize;
+        let prefix_len = reader.u32()? as usize;
+        let used = reader.u32()? as usize;
+        let shift = reader.u8()?;
+        if prefix_len > KEY_BYTES_MAX || (shift != 0 && shift != LONG_SHIFT) {
+            return Err(DecodeError::new(68, "block header is out of bounds"));
+        }
+        if reader.take(3)? != [0; 3] {
+            return Err(DecodeError::new(77, "reserved bytes are not zero"));
+        }
+        let identity = BlockIdentity { store, keyspace, sector, generation };
+        Ok(Self { kind, identity, base, count, prefix_len, used, shift })
+    }
+}
+
+fn stored_crc(bytes: &[u8]) -> Result<u32> {
+    let at = bytes.len().saturating_sub(TRAILER_BYTES);
+    Reader::new(bytes.get(at..).unwrap_or_default()).u32()
+}
+
+/// A verified block. Entries are numbered from 0 in key order.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockView<'a> {
+    bytes: &'a [u8],
+    layout: BlockLayout,
+}
+
+impl<'a> BlockView<'a> {
+    /// A view of `bytes`, whose layout has been verified. With another block's layout the answers
+    /// are errors or nonsense, never a panic.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8], layout: BlockLayout) -> Self {
+        Self { bytes, layout }
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.layout.count
+    }
+
+    /// Whether the block has no entries.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.layout.count == 0
+    }
+
+    /// The leading bytes that all keys share.
+    #[must_use]
+    pub fn prefix(&self) -> &'a [u8] {
+        let end = HEADER_BYTES + self.layout.prefix_len;
+        self.bytes.get(HEADER_BYTES..end).unwrap_or_default()
+    }
+
+    fn slot(&self, index: usize) -> Result<(u32, usize)> {
+        let at = HEADER_BYTES + self.layout.prefix_len + index.saturating_mul(SLOT_BYTES);
+        let slot = self.bytes.get(at..).and_then(<[u8]>::first_chunk::<SLOT_BYTES>);
+        let Some([a, b, c, d, low, high]) = slot else {
+            return Err(DecodeError::new(at, "entry number is out of bounds"));
+        };
+        let offset = usize::from(u16::from_le_bytes([*low, *high])) << self.layout.shift;
+        Ok((u32::from_le_bytes([*a, *b, *c, *d]), offset))
+    }
+
+    fn reader_at(&self, offset: usize) -> Reader<'a> {
+        // Errors name offsets within the entry; precise enough, and no bookkeeping on reads.
+        Reader::new(self.bytes.get(offset..self.layout.used).unwrap_or_default())
+    }
+
+    /// Entry `index`.
+    pub fn entry(&self, index: usize) -> Result<Entry<'a>> {
+        let (_, offset) = self.slot(index)?;
+        let at = |error: DecodeError| DecodeError::new(offset + error.offset, error.what);
+        Entry::decode(&mut self.reader_at(offset), self.layout.base).map_err(at)
+    }
+
+    /// Kind, key suffix and number of entry `index`, at less cost than the whole entry.
+    pub fn entry_key(&self, index: usize) -> Result<(Kind, &'a [u8], Seq)> {
+        let (_, offset) = self.slot(index)?;
+        Entry::decode_key(&mut self.reader_at(offset), self.layout.base)
+    }
+
+    /// The full key of an entry of this block, appended to `out`.
+    pub fn append_key(&self, suffix: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(self.prefix());
+        out.extend_from_slice(suffix);
+    }
+
+    /// The number of the first entry whose internal key is at or behind (`key`, `seq`). A fence
+    /// at exactly that key counts.
+    pub fn lower_bound(&self, key: &[u8], seq: Seq) -> Result<usize> {
+        let prefix = self.prefix();
+        let Some(suffix) = key.strip_prefix(prefix) else {
+            return Ok(if key < prefix { 0 } else { self.len() });
+        };
+        let head = key::head(suffix);
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let (slot_head, offset) = self.slot(middle)?;
+            let order = match slot_head.cmp(&head) {
+                Ordering::Equal => {
+                    let mut reader = self.reader_at(offset);
+                    let (_, found, number) = Entry::decode_key(&mut reader, self.layout.base)?;
+                    key::compare((found, number), (suffix, seq))
+                }
+                order => order,
+            };
+            if order == Ordering::Less {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The newest data entry of `key` with a number of at most `seq`.
+    pub fn find(&self, key: &[u8], seq: Seq) -> Result<Option<Entry<'a>>> {
+        let Some(suffix) = key.strip_prefix(self.prefix()) else { return Ok(None) };
+        for index in self.lower_bound(key, seq)?..self.len() {
+            let entry = self.entry(index)?;
+            if entry.suffix != suffix {
+                break;
+            }
+            if !matches!(entry.payload, Payload::Fence(_)) {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number of the last fence at or before (`key`, `seq`).
+    pub fn fence_index(&self, key: &[u8], seq: Seq) -> Result<Option<usize>> {
+        let bound = self.lower_bound(key, seq)?;
+        if bound < self.len() {
+            let (kind, suffix, number) = self.entry_key(bound)?;
+            let same = number == seq && key.strip_prefix(self.prefix()) == Some(suffix);
+            if kind == Kind::Fence && same {
+                return Ok(Some(bound));
+            }
+        }
+        self.fence_before(bound)
+    }
+
+    /// The number of the last fence before entry `index`.
+    pub fn fence_before(&self, index: usize) -> Result<Option<usize>> {
+        for candidate in (0..index.min(self.len())).rev() {
+            if self.entry_key(candidate)?.0 == Kind::Fence {
+                return Ok(Some(candidate));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number of the first fence at or behind entry `index`.
+    pub fn fence_from(&self, index: usize) -> Result<Option<usize>> {
+        for candidate in index..self.len() {
+            if self.entry_key(candidate)?.0 == Kind::Fence {
+                return Ok(Some(candidate));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Entry `index` as a fence.
+    pub fn fence(&self, index: usize) -> Result<Fence<'a>> {
+        match self.entry(index)?.payload {
+            Payload::Fence(fence) => Ok(fence),
+            _ => Err(DecodeError::new(0, "entry is not a fence")),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The bytes of an Esker store and nothing else: no I/O, no clock, no threads, no `unsafe`.
+//!
+//! Reading order: [`ids`] and [`ptr`] (the numbers), [`key`] and [`entry`] (what a level holds),
+//! [`filter`] and [`fence`] (how a block is found), [`block`] (how entries are packed),
+//! [`meta`] (what the manifest says of a keyspace), [`log_record`], [`manifest_edit`] and
+//! [`superblock`] (what makes them durable), [`value_ref`] (values outside their block).
+//!
+//! Every decoder takes untrusted bytes: it never panics, never allocates more than its input
+//! could hold, and names the offset at which the input stopped making sense.
+//! `docs/format.md` gives the same layouts byte by byte.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+pub mod block;
+pub mod bytes;
+pub mod entry;
+pub mod error;
+pub mod fence;
+pub mod filter;
+pub mod ids;
+pub mod key;
+pub mod log_record;
+pub mod manifest_edit;
+pub mod meta;
+pub mod ptr;
+pub mod superblock;
+pub mod value_ref;
+
+pub use error::{DecodeError, Result};
+
+/// Version of the on-disk format that this crate reads and writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+/// The longest value that is stored inside a block, in bytes. Longer values are refused.
+pub const VALUE_BYTES_MAX: usize = 256 * 1024;
+/// The longest keyspace name, in bytes.
+pub const KEYSPACE_NAME_BYTES_MAX: usize = 255;

@@ -1,0 +1,243 @@
+//! What the manifest says of a keyspace: its trees, level by level.
+
+use crate::bytes::{Reader, put_varint};
+use crate::error::Result;
+use crate::ids::Seq;
+use crate::ptr::{BlockPtr, Extent, decode_extents, encode_extents};
+
+/// What a level holds, in exact counts. Byte counts are of encoded entries, slots included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelCounts {
+    /// Blocks of the level.
+    pub blocks: u64,
+    /// Sum of the blocks' lengths, in sectors.
+    pub sectors: u64,
+    /// Puts (versions of one key count each).
+    pub puts: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Bytes of puts.
+    pub put_bytes: u64,
+    /// Bytes of tombstones.
+    pub tombstone_bytes: u64,
+    /// Fences to the level below, duplicates for I2 included.
+    pub fences: u64,
+    /// Puts and tombstones kept only because a snapshot may see them.
+    pub kept_for_snapshots: u64,
+}
+
+/// One materialised level of a tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LevelMeta {
+    /// The level's number: which maximum size of the shape it obeys. Strictly increasing
+    /// downwards among levels with data; fence-only levels may share a number.
+    pub rank: u8,
+    /// Exact counts.
+    pub counts: LevelCounts,
+    /// The range of sequence numbers of its data (equal to (0, 0) without data).
+    pub seqs: (Seq, Seq),
+    /// The extents that hold its blocks, in the order of writing.
+    pub extents: Vec<Extent>,
+}
+
+/// A tree: top fences, then levels from the top down. A spill run is a tree whose only level
+/// with data is the last one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeMeta {
+    /// The blocks that hold the top fences, in key order. Empty exactly when `levels` is.
+    pub top: Vec<BlockPtr>,
+    /// The extents of those blocks.
+    pub top_extents: Vec<Extent>,
+    /// Materialised levels, top down.
+    pub levels: Vec<LevelMeta>,
+}
+
+/// The level sizes chosen at the last full merge: `k` upper levels of capacity
+/// (b-1) b^(i-1) (t+1) κ0 above the bottom, and `t` standing spill runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Growth per level, in quarters (8 means b = 2).
+    pub b_quarters: u16,
+    /// Upper levels with data.
+    pub k: u8,
+    /// Standing spill runs.
+    pub t: u8,
+    /// Payload bytes of a full memtable.
+    pub kappa0_bytes: u64,
+}
+
+/// Everything durable about one keyspace's index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexMeta {
+    /// Every operation up to this number is in `main` or `spills`, none after it.
+    pub flushed_seq: Seq,
+    /// Level sizes in force.
+    pub shape: Shape,
+    /// The main tree.
+    pub main: TreeMeta,
+    /// Spill runs, newest first.
+    pub spills: Vec<TreeMeta>,
+    /// Count of finished merges.
+    pub merges: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { b_quarters: 8, k: 0, t: 0, kappa0_bytes: 0 }
+    }
+}
+
+impl Default for IndexMeta {
+    fn default() -> Self {
+        Self {
+            flushed_seq: Seq(0),
+            shape: Shape::default(),
+            main: TreeMeta::default(),
+            spills: Vec::new(),
+            merges: 0,
+        }
+    }
+}
+
+/// No tree has more levels than this.
+pub const LEVELS_MAX: usize = 32;
+/// No keyspace has more standing spill runs than this.
+pub const SPILLS_MAX: usize = 64;
+
+impl LevelCounts {
+    fn fields(&self) -> [u64; 8] {
+        [
+            self.blocks,
+            self.sectors,
+            self.puts,
+            self.tombstones,
+            self.put_bytes,
+            self.tombstone_bytes,
+            self.fences,
+            self.kept_for_snapshots,
+        ]
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        for field in self.fields() {
+            put_varint(out, field);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            blocks: reader.varint()?,
+            sectors: reader.varint()?,
+            puts: reader.varint()?,
+            tombstones: reader.varint()?,
+            put_bytes: reader.varint()?,
+            tombstone_bytes: reader.varint()?,
+            fences: reader.varint()?,
+            kept_for_snapshots: reader.varint()?,
+        })
+    }
+
+    /// Bytes of puts and tombstones.
+    #[must_use]
+    pub const fn data_bytes(&self) -> u64 {
+        self.put_bytes.saturating_add(self.tombstone_bytes)
+    }
+
+    /// Puts and tombstones.
+    #[must_use]
+    pub const fn data_entries(&self) -> u64 {
+        self.puts.saturating_add(self.tombstones)
+    }
+}
+
+impl LevelMeta {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.rank);
+        self.counts.encode(out);
+        put_varint(out, self.seqs.0.0);
+        put_varint(out, self.seqs.1.0);
+        encode_extents(out, &self.extents);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            rank: reader.u8()?,
+            counts: LevelCounts::decode(reader)?,
+            seqs: (Seq(reader.varint()?), Seq(reader.varint()?)),
+            extents: decode_extents(reader)?,
+        })
+    }
+}
+
+impl TreeMeta {
+    /// All extents the tree occupies.
+    pub fn extents(&self) -> impl Iterator<Item = &Extent> {
+        self.top_extents.iter().chain(self.levels.iter().flat_map(|level| &level.extents))
+    }
+
+    /// Appends the tree.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.top.len() as u64);
+        for ptr in &self.top {
+            ptr.encode(out);
+        }
+        encode_extents(out, &self.top_extents);
+        put_varint(out, self.levels.len() as u64);
+        for level in &self.levels {
+            level.encode(out);
+        }
+    }
+
+    /// Reads a tree.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let mut tree = Self::default();
+        for _ in 0..reader.length(usize::MAX)? {
+            tree.top.push(BlockPtr::decode(reader)?);
+        }
+        tree.top_extents = decode_extents(reader)?;
+        for _ in 0..reader.length(LEVELS_MAX)? {
+            tree.levels.push(LevelMeta::decode(reader)?);
+        }
+        if tree.levels.is_empty() != tree.top.is_empty() {
+            return Err(reader.error("top fences and levels disagree about being empty"));
+        }
+        Ok(tree)
+    }
+}
+
+impl IndexMeta {
+    /// All extents the keyspace occupies.
+    pub fn extents(&self) -> impl Iterator<Item = &Extent> {
+        self.main.extents().chain(self.spills.iter().flat_map(TreeMeta::extents))
+    }
+
+    /// Appends the index.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.flushed_seq.0);
+        put_varint(out, u64::from(self.shape.b_quarters));
+        out.push(self.shape.k);
+        out.push(self.shape.t);
+        put_varint(out, self.shape.kappa0_bytes);
+        put_varint(out, self.merges);
+        self.main.encode(out);
+        put_varint(out, self.spills.len() as u64);
+        for spill in &self.spills {
+            spill.encode(out);
+        }
+    }
+
+    /// Reads an index.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let flushed_seq = Seq(reader.varint()?);
+        let b_quarters = reader.length(usize::from(u16::MAX))? as u16;
+        let (k, t) = (reader.u8()?, reader.u8()?);
+        let shape = Shape { b_quarters, k, t, kappa0_bytes: reader.varint()? };
+        let merges = reader.varint()?;
+        let main = TreeMeta::decode(reader)?;
+        let mut spills = Vec::new();
+        for _ in 0..reader.length(SPILLS_MAX)? {
+            spills.push(TreeMeta::decode(reader)?);
+        }
+        Ok(Self { flushed_seq, shape, main, spills, merges })
+    }
+}

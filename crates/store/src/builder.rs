@@ -1,0 +1,92 @@
+//! How a store is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_device::Device;
+use esker_substrate::runtime::{Runtime, SystemRuntime};
+
+use crate::db::Db;
+use crate::error::Result;
+use crate::open;
+use crate::options::{Durability, Settings};
+
+/// Opens a store, with choices. Made by [`Db::builder`] and [`Db::builder_on`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `open` is called"]
+pub struct DbBuilder {
+    place: Place,
+    settings: Settings,
+    runtime: Option<Arc<dyn Runtime>>,
+}
+
+/// Where the store is.
+#[derive(Debug)]
+enum Place {
+    Folder(PathBuf),
+    Device(Arc<dyn Device>),
+}
+
+impl DbBuilder {
+    pub(crate) fn in_folder(path: &Path) -> Self {
+        Self::at(Place::Folder(path.to_path_buf()))
+    }
+
+    pub(crate) fn on_device(device: Arc<dyn Device>) -> Self {
+        Self::at(Place::Device(device))
+    }
+
+    fn at(place: Place) -> Self {
+        Self { place, settings: Settings::default(), runtime: None }
+    }
+
+    /// Whether to create the store where there is none; the default is yes. If not,
+    /// [`open`](Self::open) answers [`Error::NoStore`](crate::Error::NoStore).
+    pub const fn create(mut self, yes: bool) -> Self {
+        self.settings.create = yes;
+        self
+    }
+
+    /// Memory for memtables, fences, filters and cached blocks together: 256 KiB to 16 TiB,
+    /// 64 MiB by default. Half is for memtables. A cap, not a hint.
+    pub const fn memory_budget(mut self, bytes: u64) -> Self {
+        self.settings.memory_budget_bytes = bytes;
+        self
+    }
+
+    /// Length of new log segments: 16 KiB to 1 GiB, 4 MiB by default. Larger ones are switched
+    /// less often and take longer to recover from.
+    pub const fn log_segment_bytes(mut self, bytes: u64) -> Self {
+        self.settings.log_segment_bytes = bytes;
+        self
+    }
+
+    /// The durability of writes that do not name their own; [`Durability::Buffered`] by default.
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = durability;
+        self
+    }
+
+    /// The source of time and randomness; the system's by default. Simulations give their own.
+    pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Opens the store, recovering what a crash left: reads the manifest and replays the log.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for a choice out of range, [`Locked`](crate::Error::Locked)
+    /// when the store is open elsewhere, [`NoStore`](crate::Error::NoStore),
+    /// [`NotAStore`](crate::Error::NotAStore), [`TooNew`](crate::Error::TooNew),
+    /// [`Damaged`](crate::Error::Damaged) and [`Io`](crate::Error::Io).
+    pub fn open(self) -> Result<Db> {
+        self.settings.validate()?;
+        let runtime = self.runtime.unwrap_or_else(|| Arc::new(SystemRuntime::default()));
+        let device = match self.place {
+            Place::Device(device) => device,
+            Place::Folder(path) => open::folder(&path, self.settings.create)?,
+        };
+        open::open(device, &self.settings, runtime.as_ref()).map(Db::new)
+    }
+}

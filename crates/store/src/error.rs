@@ -1,0 +1,204 @@
+//! The few things that can go wrong for a user, each saying what to do about it.
+//!
+//! Every message is one line: control characters in names and paths are replaced.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use esker_device::DeviceError;
+use esker_substrate::Error as Inner;
+
+/// The result of every fallible operation of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Bytes on the device are not what was written there. Other data stays readable; `check`
+    /// lists all damage.
+    Damaged {
+        /// File name or path.
+        file: String,
+        /// Offset in the file, in bytes.
+        offset: u64,
+        /// What was expected and what was found.
+        what: String,
+    },
+    /// Another process or handle has the store open.
+    Locked {
+        /// Where the store is.
+        location: String,
+    },
+    /// The device refused an operation.
+    Io(Arc<DeviceError>),
+    /// No room left. Reads and deletes go on; free space on the device, or delete and compact.
+    Full {
+        /// What needed the room.
+        what: String,
+    },
+    /// An earlier write or sync failed. Reads go on, writes are refused until the store is
+    /// reopened.
+    Poisoned {
+        /// The first failure.
+        reason: String,
+    },
+    /// An argument is outside its documented bounds.
+    Invalid {
+        /// What is out of bounds, and the bound.
+        what: String,
+    },
+    /// The folder exists and is not a store; nothing in it was touched.
+    NotAStore {
+        /// The folder.
+        location: String,
+        /// What is missing or foreign.
+        what: String,
+    },
+    /// Written by a newer version of Esker.
+    TooNew {
+        /// File name or path.
+        file: String,
+        /// Format version found.
+        found: u32,
+        /// Newest format version that this build reads.
+        supported: u32,
+    },
+    /// There is no store, and creating one was not asked for.
+    NoStore {
+        /// Where a store was looked for.
+        location: String,
+    },
+    /// The keyspace does not exist, or was dropped while this handle was held.
+    NoKeyspace {
+        /// Its name.
+        name: String,
+    },
+    /// The store was closed while this handle was held.
+    Closed,
+}
+
+impl Error {
+    /// An argument out of bounds.
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+        Self::Invalid { what: what.into() }
+    }
+
+    /// Whether trying the same operation again, with nothing else done, may succeed: true for
+    /// what depends on the device's state, false for damage.
+    pub(crate) const fn may_pass(&self) -> bool {
+        matches!(self, Self::Io(_) | Self::Full { .. })
+    }
+}
+
+impl From<Inner> for Error {
+    fn from(error: Inner) -> Self {
+        match error {
+            Inner::Device(error) => error.into(),
+            Inner::Corrupt { file, offset, what } => Self::Damaged { file, offset, what },
+            Inner::TooNew { file, found, supported } => Self::TooNew { file, found, supported },
+            Inner::NotAStore { location, what } => Self::NotAStore { location, what },
+            Inner::Full { what } => Self::Full { what },
+            Inner::Poisoned { reason } => Self::Poisoned { reason: reason.to_string() },
+            Inner::Invalid { what } => Self::Invalid { what },
+        }
+    }
+}
+
+impl From<Arc<DeviceError>> for Error {
+    fn from(error: Arc<DeviceError>) -> Self {
+        if error.is_full() { Self::Full { what: error.file.clone() } } else { Self::Io(error) }
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        Arc::new(error).into()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let out = &mut OneLine(f);
+        match self {
+            Self::Damaged { file, offset, what } => {
+                write!(out, "{file} is damaged at byte {offset}: {what}")
+            }
+            Self::Locked { location } => {
+                write!(out, "{location} is open in another process or handle")
+            }
+            Self::Io(error) => write!(out, "{error}"),
+            Self::Full { what } => {
+                write!(out, "no space left for {what}: free space, or delete and compact")
+            }
+            Self::Poisoned { reason } => write!(
+                out,
+                "the store is read-only since a write failed ({reason}): \
+                 close it, check the device, reopen"
+            ),
+            Self::Invalid { what } => write!(out, "{what}"),
+            Self::NotAStore { location, what } => {
+                write!(out, "{location} is not an Esker store: {what}")
+            }
+            Self::TooNew { file, found, supported } => write!(
+                out,
+                "{file} has format version {found}, this build reads up to {supported}: \
+                 use a newer esker"
+            ),
+            Self::NoStore { location } => write!(out, "there is no store at {location}"),
+            Self::NoKeyspace { name } => write!(out, "there is no keyspace {name}"),
+            Self::Closed => write!(out, "the store is closed"),
+        }
+    }
+}
+
+/// Replaces control characters, so that a hostile name cannot break a log into false lines.
+struct OneLine<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+impl fmt::Write for OneLine<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(char::is_control) {
+            match part.strip_suffix(char::is_control) {
+                None => self.0.write_str(part)?,
+                Some(clean) => write!(self.0, "{clean}{}", char::REPLACEMENT_CHARACTER)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_is_one_line() {
+        let hostile = "a\nb\r\u{7}c".to_string();
+        let error = Error::NoKeyspace { name: hostile.clone() };
+        assert_eq!(error.to_string(), "there is no keyspace a\u{fffd}b\u{fffd}\u{fffd}c");
+        let error = Error::Damaged { file: hostile, offset: 7, what: "x".into() };
+        assert!(!error.to_string().contains('\n'));
+    }
+
+    #[test]
+    fn a_full_device_is_full_and_not_io() {
+        let full = |kind: std::io::ErrorKind| DeviceError {
+            operation: esker_device::Operation::Write,
+            file: "data".into(),
+            offset: 0,
+            source: kind.into(),
+        };
+        let error = Error::from(full(std::io::ErrorKind::StorageFull));
+        assert!(matches!(error, Error::Full { .. }));
+        assert!(matches!(Error::from(full(std::io::ErrorKind::Other)), Error::Io(_)));
+    }
+}

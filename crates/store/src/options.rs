@@ -1,0 +1,104 @@
+//! Everything that can be chosen, with defaults and checked ranges. Nothing else configures a
+//! store: no globals, no environment.
+
+use crate::error::{Error, Result};
+
+/// When a write returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When its log record has been handed to the operating system: the write survives a killed
+    /// process, and not a power cut. A later [`Db::persist`](crate::Db::persist) or synced write
+    /// makes it durable.
+    #[default]
+    Buffered,
+    /// When its log record is on the device. One sync serves all writers that wait.
+    Synced,
+}
+
+/// Choices for one keyspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceOptions {
+    pub(crate) memtable_bytes: Option<u64>,
+}
+
+impl KeyspaceOptions {
+    /// Payload bytes after which the keyspace's memtable is written out, 1 KiB to 1 TiB.
+    /// `None`, the default: half of the store's memory budget. Given when the keyspace is
+    /// created it is kept; given when it exists it holds until the store is closed.
+    #[must_use]
+    pub const fn memtable_bytes(mut self, bytes: Option<u64>) -> Self {
+        self.memtable_bytes = bytes;
+        self
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        match self.memtable_bytes {
+            Some(bytes) => in_range("memtable_bytes", bytes, MEMTABLE_BYTES),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Memory that memtables, fences, filters and the block cache share by default, in bytes.
+pub const MEMORY_BUDGET_DEFAULT: u64 = 64 << 20;
+/// Length of a log segment by default, in bytes.
+pub const LOG_SEGMENT_BYTES_DEFAULT: u64 = 4 << 20;
+
+const MEMORY_BUDGET: (u64, u64) = (256 << 10, 1 << 44);
+const LOG_SEGMENT_BYTES: (u64, u64) = (16 << 10, 1 << 30);
+const MEMTABLE_BYTES: (u64, u64) = (1 << 10, 1 << 40);
+
+/// The checked choices of a builder.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub create: bool,
+    pub memory_budget_bytes: u64,
+    pub log_segment_bytes: u64,
+    pub durability: Durability,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            create: true,
+            memory_budget_bytes: MEMORY_BUDGET_DEFAULT,
+            log_segment_bytes: LOG_SEGMENT_BYTES_DEFAULT,
+            durability: Durability::Buffered,
+        }
+    }
+}
+
+impl Settings {
+    pub fn validate(&self) -> Result<()> {
+        in_range("memory_budget", self.memory_budget_bytes, MEMORY_BUDGET)?;
+        in_range("log_segment_bytes", self.log_segment_bytes, LOG_SEGMENT_BYTES)
+    }
+}
+
+fn in_range(what: &str, value: u64, (least, most): (u64, u64)) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{what} must be {least} to {most} bytes, and not {value}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_inclusive_and_enforced() {
+        let settings = |memory_budget_bytes, log_segment_bytes| Settings {
+            memory_budget_bytes,
+            log_segment_bytes,
+            ..Settings::default()
+        };
+        assert!(Settings::default().validate().is_ok());
+        assert!(settings(256 << 10, 16 << 10).validate().is_ok());
+        assert!(settings((256 << 10) - 1, 16 << 10).validate().is_err());
+        assert!(settings(256 << 10, (16 << 10) - 1).validate().is_err());
+        assert!(settings(256 << 10, (1 << 30) + 1).validate().is_err());
+        assert!(KeyspaceOptions::default().memtable_bytes(Some(1023)).validate().is_err());
+        assert!(KeyspaceOptions::default().memtable_bytes(Some(1024)).validate().is_ok());
+    }
+}

@@ -1,0 +1,23 @@
+//! What every index stands on.
+//!
+//! Reading order: [`error`], [`runtime`] (clock and randomness, injected), [`poison`] and
+//! [`fault`] (how failures spread and how tests provoke them), [`budget`], [`space`] (extents),
+//! [`cache`] and [`blocks`] (the data file, block by block), [`manifest`], [`log`], [`memtable`],
+//! [`snapshots`] (which versions may be seen), [`pacing`].
+
+pub mod blocks;
+pub mod budget;
+pub mod cache;
+pub mod error;
+pub mod fault;
+pub mod log;
+pub mod manifest;
+pub mod memtable;
+pub mod pacing;
+pub mod planted;
+pub mod poison;
+pub mod runtime;
+pub mod snapshots;
+pub mod space;
+
+pub use error::{Error, Result};

@@ -1,0 +1,72 @@
+//! Time and randomness, injected so that a simulation repeats from its seed.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// The outside world, as far as the store may know it.
+pub trait Runtime: Send + Sync + Debug {
+    /// Time since some fixed moment; never goes back.
+    fn now(&self) -> Duration;
+
+    /// A random number, for identities only: nothing depends on its quality.
+    fn random(&self) -> u64;
+}
+
+/// The real clock and the standard library's random state.
+#[derive(Debug)]
+pub struct SystemRuntime {
+    start: std::time::Instant,
+}
+
+impl Default for SystemRuntime {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the real clock")]
+    fn default() -> Self {
+        Self { start: std::time::Instant::now() }
+    }
+}
+
+impl Runtime for SystemRuntime {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn random(&self) -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        std::collections::hash_map::RandomState::new().build_hasher().finish()
+    }
+}
+
+/// A clock that moves only when asked to, and numbers from a seed (SplitMix64).
+#[derive(Debug)]
+pub struct SimRuntime {
+    state: std::sync::atomic::AtomicU64,
+    micros: std::sync::atomic::AtomicU64,
+}
+
+impl SimRuntime {
+    /// A runtime whose every answer follows from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed.into(), micros: 0.into() }
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        self.micros.fetch_add(micros, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl Runtime for SimRuntime {
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.micros.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    fn random(&self) -> u64 {
+        let step = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.state.fetch_add(step, std::sync::atomic::Ordering::Relaxed).wrapping_add(step);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,223 @@
+//! What a store should hold: every version of every key, so that the state at any commit can be
+//! asked for after the fact.
+//!
+//! Invariants:
+//! * `commits` is strictly increasing; each is the number of a commit's last operation.
+//! * Within a key, versions are in ascending order of their commit.
+//! * A name's lives do not overlap; only the last one can be alive.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A value, shared between the model's copies.
+pub type Value = Arc<[u8]>;
+
+/// One change of a commit: a put, or a delete where there is no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The new value; `None` deletes.
+    pub value: Option<Value>,
+}
+
+/// A keyspace from its creation to its drop.
+#[derive(Clone, Debug, Default)]
+pub struct Life {
+    versions: BTreeMap<Vec<u8>, Vec<(u64, Option<Value>)>>,
+}
+
+/// The whole store.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    commits: Vec<u64>,
+    lives: BTreeMap<String, Vec<(bool, Life)>>,
+}
+
+impl Life {
+    /// The value of `key` at commit `seq`.
+    #[must_use]
+    pub fn get(&self, key: &[u8], seq: u64) -> Option<&Value> {
+        visible(self.versions.get(key)?, seq)
+    }
+
+    /// All entries at commit `seq`, in key order.
+    pub fn entries(&self, seq: u64) -> impl DoubleEndedIterator<Item = (&[u8], &Value)> {
+        self.versions
+            .iter()
+            .filter_map(move |(key, versions)| Some((key.as_slice(), visible(versions, seq)?)))
+    }
+
+    /// Every key that was ever written.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.versions.keys().map(Vec::as_slice)
+    }
+
+    /// How many keys were ever written.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.versions.len()
+    }
+
+    /// Whether nothing was ever written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.versions.is_empty()
+    }
+}
+
+fn visible(versions: &[(u64, Option<Value>)], seq: u64) -> Option<&Value> {
+    let newer = versions.partition_point(|(commit, _)| *commit <= seq);
+    versions.get(newer.checked_sub(1)?)?.1.as_ref()
+}
+
+impl Model {
+    /// A keyspace is created; nothing happens when it is alive.
+    pub fn create(&mut self, name: &str) {
+        let lives = self.lives.entry(name.to_owned()).or_default();
+        if !matches!(lives.last(), Some((true, _))) {
+            lives.push((true, Life::default()));
+        }
+    }
+
+    /// A keyspace is dropped, with everything in it.
+    pub fn drop_keyspace(&mut self, name: &str) {
+        if let Some((alive, _)) = self.lives.get_mut(name).and_then(|lives| lives.last_mut()) {
+            *alive = false;
+        }
+    }
+
+    /// The changes of one commit become visible as of `seq`. Changes of keyspaces that are not
+    /// alive are ignored.
+    pub fn commit<'a>(&mut self, seq: u64, changes: impl IntoIterator<Item = &'a Change>) {
+        self.commits.push(seq);
+        for change in changes {
+            let last = self.lives.get_mut(&change.keyspace).and_then(|lives| lives.last_mut());
+            let Some((true, life)) = last else { continue };
+            let versions = life.versions.entry(change.key.clone()).or_default();
+            // The last change of a key in a batch wins.
+            versions.retain(|(commit, _)| *commit != seq);
+            versions.push((seq, change.value.clone()));
+        }
+    }
+
+    /// Whether a crash may leave the store at `seq`: nothing, or the end of a commit.
+    #[must_use]
+    pub fn is_boundary(&self, seq: u64) -> bool {
+        seq == 0 || self.commits.binary_search(&seq).is_ok()
+    }
+
+    /// The number of the last commit, 0 before the first.
+    #[must_use]
+    pub fn last_commit(&self) -> u64 {
+        self.commits.last().copied().unwrap_or(0)
+    }
+
+    /// The first commit after `seq`.
+    #[must_use]
+    pub fn next_commit(&self, seq: u64) -> Option<u64> {
+        self.commits.get(self.commits.partition_point(|commit| *commit <= seq)).copied()
+    }
+
+    /// The names of the keyspaces that are alive, sorted.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let alive = |lives: &[(bool, Life)]| matches!(lives.last(), Some((true, _)));
+        self.lives.iter().filter(|(_, lives)| alive(lives)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The `life`-th life of a keyspace, counted from 0.
+    #[must_use]
+    pub fn life(&self, name: &str, life: usize) -> Option<&Life> {
+        self.lives.get(name)?.get(life).map(|(_, life)| life)
+    }
+
+    /// The life that is alive now, and its place.
+    #[must_use]
+    pub fn living(&self, name: &str) -> Option<(usize, &Life)> {
+        let lives = self.lives.get(name)?;
+        match lives.last()? {
+            (true, life) => Some((lives.len().saturating_sub(1), life)),
+            (false, _) => None,
+        }
+    }
+
+    /// The keyspaces alive now, by the place of their life.
+    #[must_use]
+    pub fn alive(&self) -> BTreeMap<String, usize> {
+        let places = self.lives.keys().map(|name| (name, self.living(name)));
+        places.filter_map(|(name, life)| Some((name.clone(), life?.0))).collect()
+    }
+
+    /// What a crash left: the keyspaces of `alive` at commit `seq`, and no history after it.
+    #[must_use]
+    pub fn recovered(&self, seq: u64, alive: &BTreeMap<String, usize>) -> Self {
+        let mut lives = BTreeMap::new();
+        for (name, place) in alive {
+            let Some(life) = self.life(name, *place) else { continue };
+            let mut life = life.clone();
+            life.versions.retain(|_, versions| {
+                versions.retain(|(commit, _)| *commit <= seq);
+                !versions.is_empty()
+            });
+            lives.insert(name.clone(), vec![(true, life)]);
+        }
+        let commits = self.commits.iter().copied().filter(|commit| *commit <= seq).collect();
+        Self { commits, lives }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(key: &str, value: Option<&str>) -> Change {
+        let value = value.map(|value| value.as_bytes().into());
+        Change { keyspace: "a".into(), key: key.into(), value }
+    }
+
+    fn at(model: &Model, seq: u64) -> Vec<(&[u8], &[u8])> {
+        let (_, life) = model.living("a").unwrap();
+        life.entries(seq).map(|(key, value)| (key, &**value)).collect()
+    }
+
+    #[test]
+    fn every_commit_can_be_asked_for_afterwards() {
+        let mut model = Model::default();
+        model.create("a");
+        model.commit(2, &[change("x", Some("1")), change("y", Some("1"))]);
+        model.commit(3, &[change("x", None)]);
+        model.commit(5, &[change("x", Some("2")), change("x", Some("3"))]);
+        assert_eq!(at(&model, 0), []);
+        assert_eq!(at(&model, 2), [(&b"x"[..], &b"1"[..]), (b"y", b"1")]);
+        assert_eq!(at(&model, 4), [(&b"y"[..], &b"1"[..])]);
+        assert_eq!(at(&model, 9), [(&b"x"[..], &b"3"[..]), (b"y", b"1")]);
+        assert!(model.is_boundary(3) && !model.is_boundary(4));
+        assert_eq!(model.next_commit(3), Some(5));
+    }
+
+    #[test]
+    fn a_dropped_keyspace_comes_back_empty() {
+        let mut model = Model::default();
+        model.create("a");
+        model.commit(1, &[change("x", Some("1"))]);
+        model.drop_keyspace("a");
+        assert!(model.living("a").is_none() && model.names().is_empty());
+        model.create("a");
+        assert_eq!(at(&model, 1), []);
+        assert_eq!(model.life("a", 0).unwrap().get(b"x", 1).unwrap()[..], *b"1");
+    }
+
+    #[test]
+    fn recovery_forgets_what_came_after() {
+        let mut model = Model::default();
+        model.create("a");
+        model.commit(1, &[change("x", Some("1"))]);
+        model.commit(2, &[change("x", Some("2"))]);
+        let recovered = model.recovered(1, &model.alive());
+        assert_eq!(at(&recovered, 9), [(&b"x"[..], &b"1"[..])]);
+        assert_eq!(recovered.last_commit(), 1);
+    }
+}

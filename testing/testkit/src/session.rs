@@ -1,0 +1,424 @@
+//! Runs operations on a store and on its model side by side.
+//!
+//! Invariants while no operation has failed:
+//! * The model's last commit is the store's visible number.
+//! * `durable` never exceeds it, and everything up to `durable` has been promised to survive a
+//!   power cut: by a synced commit, by `persist`, or by the store's own durable number.
+//! * After a failed operation that poisoned the store, `doubt` holds what may or may not have
+//!   happened; nothing else is in doubt.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use esker::{Db, Durability, Error, Keyspace, KeyspaceOptions, Snapshot};
+use esker_device::Device;
+use esker_substrate::runtime::SimRuntime;
+
+use crate::history::Op;
+use crate::model::{Change, Model};
+use crate::verify;
+use crate::violation::{Oracle, Verdict, Violation, ensure};
+
+/// How the store under test is opened: small, so that merges of all depths happen soon.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The store's memory budget.
+    pub memory_budget_bytes: u64,
+    /// Length of log segments.
+    pub log_segment_bytes: u64,
+    /// Payload of a full memtable.
+    pub memtable_bytes: u64,
+    /// Seed of the store's own randomness.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            memory_budget_bytes: 256 << 10,
+            log_segment_bytes: 16 << 10,
+            memtable_bytes: 2 << 10,
+            seed: 1,
+        }
+    }
+}
+
+impl Config {
+    /// Opens the store on `device`, creating it where there is none.
+    ///
+    /// # Errors
+    /// What the store answers.
+    pub fn open(&self, device: &Arc<dyn Device>) -> esker::Result<Db> {
+        Db::builder_on(Arc::clone(device))
+            .memory_budget(self.memory_budget_bytes)
+            .log_segment_bytes(self.log_segment_bytes)
+            .runtime(Arc::new(SimRuntime::new(self.seed)))
+            .open()
+    }
+
+    /// The options of every keyspace.
+    #[must_use]
+    pub fn keyspace_options(&self) -> KeyspaceOptions {
+        KeyspaceOptions::default().memtable_bytes(Some(self.memtable_bytes))
+    }
+}
+
+/// What became of an operation.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It succeeded, and the model has it.
+    Done,
+    /// It made no sense here: its keyspace does not exist, or there was no snapshot to close.
+    Skipped,
+    /// The store refused it or failed.
+    Failed(Error),
+}
+
+/// What a poisoned store may or may not hold beyond the model.
+#[derive(Clone, Debug)]
+pub enum Doubt {
+    /// These changes, all or none.
+    Commit(Vec<Change>),
+    /// A new keyspace.
+    Create(String),
+    /// A dropped keyspace.
+    Drop(String),
+}
+
+/// A store, its model, and what has been promised.
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    device: Arc<dyn Device>,
+    db: Option<Db>,
+    handles: BTreeMap<String, Keyspace>,
+    snapshots: VecDeque<Snapshot>,
+    model: Model,
+    durable: u64,
+    doubt: Option<Doubt>,
+}
+
+impl Session {
+    /// Opens the store on `device`, which holds what `model` says.
+    ///
+    /// # Errors
+    /// What the store answers.
+    pub fn open(config: &Config, device: Arc<dyn Device>, model: Model) -> esker::Result<Self> {
+        let db = config.open(&device)?;
+        let mut session = Self {
+            config: config.clone(),
+            device,
+            db: Some(db),
+            handles: BTreeMap::new(),
+            snapshots: VecDeque::new(),
+            durable: 0,
+            doubt: None,
+            model,
+        };
+        session.attach()?;
+        Ok(session)
+    }
+
+    /// The model so far.
+    #[must_use]
+    pub const fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The highest number that was promised to survive a power cut.
+    #[must_use]
+    pub const fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// What may or may not have happened beyond the model.
+    #[must_use]
+    pub const fn doubt(&self) -> Option<&Doubt> {
+        self.doubt.as_ref()
+    }
+
+    /// The open store.
+    #[must_use]
+    pub const fn db(&self) -> Option<&Db> {
+        self.db.as_ref()
+    }
+
+    /// Whether the store refuses writes because one failed.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        let stats = self.db.as_ref().map(Db::stats);
+        matches!(stats, Some(Ok(stats)) if stats.poisoned.is_some())
+    }
+
+    /// Closes the store.
+    ///
+    /// # Errors
+    /// What the store answers; it is closed all the same.
+    pub fn close(mut self) -> esker::Result<Model> {
+        self.close_store()?;
+        Ok(std::mem::take(&mut self.model))
+    }
+
+    /// Runs one operation.
+    ///
+    /// # Errors
+    /// A broken promise. A failure of the store is an [`Outcome`].
+    pub fn apply(&mut self, op: &Op) -> Verdict<Outcome> {
+        let outcome = self.dispatch(op)?;
+        if let Outcome::Failed(error) = &outcome {
+            self.settle(op, error)?;
+        } else if let Some(db) = &self.db {
+            self.durable = self.durable.max(db.durable_seq());
+            let (visible, expected) = (db.visible_seq(), self.model.last_commit());
+            ensure(visible == expected, Oracle::CommitsAreWhole, || {
+                format!("{visible} is visible after {op:?}, {expected} was committed")
+            })?;
+            ensure(self.durable <= visible, Oracle::NothingFromNowhere, || {
+                format!("{} is said to be durable, {visible} is visible", self.durable)
+            })?;
+        }
+        Ok(outcome)
+    }
+
+    fn dispatch(&mut self, op: &Op) -> Verdict<Outcome> {
+        Ok(match op {
+            Op::Commit { changes, durability, batch } => {
+                self.commit(changes, *durability, *batch)
+            }
+            Op::Persist => self.durably(Db::persist),
+            Op::Flush => self.durably(Db::flush),
+            Op::Compact => self.durably(Db::compact),
+            Op::CompactKeyspace(name) => match self.handles.get(name) {
+                Some(keyspace) => outcome(keyspace.compact()),
+                None => Outcome::Skipped,
+            },
+            Op::OpenSnapshot => self.open_snapshot(),
+            Op::CloseSnapshot => return self.close_snapshot(),
+            Op::Create(name) => self.create(name),
+            Op::Drop(name) => self.drop_keyspace(name),
+            Op::Reopen => self.reopen(true),
+            Op::Abandon => self.reopen(false),
+            Op::Read { keyspace, keys } => return self.read(keyspace, keys),
+            Op::Compare => return self.compare().map(|()| Outcome::Done),
+        })
+    }
+
+    /// Compares every keyspace with the model, whole.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn compare(&self) -> Verdict {
+        let seq = self.model.last_commit();
+        for (name, keyspace) in &self.handles {
+            if let Some((_, life)) = self.model.living(name) {
+                verify::content(keyspace, life, seq)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, changes: &[Change], durability: Option<Durability>, b: bool) -> Outcome {
+        let Some(db) = &self.db else { return Outcome::Skipped };
+        if changes.iter().any(|change| !self.handles.contains_key(&change.keyspace)) {
+            return Outcome::Skipped;
+        }
+        let result = match changes {
+            [one] if !b => single(&self.handles, one, durability).map(|()| db.visible_seq()),
+            many => batch(db, &self.handles, many, durability),
+        };
+        match result {
+            Ok(_) if changes.is_empty() => Outcome::Done,
+            Ok(seq) => {
+                self.model.commit(seq, changes);
+                if durability == Some(Durability::Synced) {
+                    self.durable = self.durable.max(seq);
+                }
+                Outcome::Done
+            }
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    fn durably(&mut self, operation: fn(&Db) -> esker::Result<()>) -> Outcome {
+        let Some(db) = &self.db else { return Outcome::Skipped };
+        let result = operation(db);
+        if result.is_ok() {
+            self.durable = self.durable.max(self.model.last_commit());
+        }
+        outcome(result)
+    }
+
+    fn open_snapshot(&mut self) -> Outcome {
+        match self.db.as_ref().map(Db::snapshot) {
+            Some(Ok(snapshot)) => {
+                self.snapshots.push_back(snapshot);
+                Outcome::Done
+            }
+            Some(Err(error)) => Outcome::Failed(error),
+            None => Outcome::Skipped,
+        }
+    }
+
+    fn close_snapshot(&mut self) -> Verdict<Outcome> {
+        let Some(snapshot) = self.snapshots.pop_front() else { return Ok(Outcome::Skipped) };
+        for (name, keyspace) in &self.handles {
+            if let Some((_, life)) = self.model.living(name) {
+                match verify::snapshot(&snapshot, keyspace, life)? {
+                    Ok(()) => {}
+                    Err(error) => return Ok(Outcome::Failed(error)),
+                }
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn create(&mut self, name: &str) -> Outcome {
+        let Some(db) = &self.db else { return Outcome::Skipped };
+        match db.keyspace(name, self.config.keyspace_options()) {
+            Ok(keyspace) => {
+                self.handles.insert(name.to_owned(), keyspace);
+                self.model.create(name);
+                Outcome::Done
+            }
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    fn drop_keyspace(&mut self, name: &str) -> Outcome {
+        let Some(db) = &self.db else { return Outcome::Skipped };
+        match db.drop_keyspace(name) {
+            Ok(true) => {
+                self.handles.remove(name);
+                self.model.drop_keyspace(name);
+                Outcome::Done
+            }
+            Ok(false) => Outcome::Skipped,
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    fn read(&self, name: &str, keys: &[Vec<u8>]) -> Verdict<Outcome> {
+        let living = self.handles.get(name).zip(self.model.living(name));
+        let Some((keyspace, (_, life))) = living else { return Ok(Outcome::Skipped) };
+        let keys = keys.iter().map(Vec::as_slice);
+        let result = verify::points(keyspace, life, self.model.last_commit(), keys)?;
+        Ok(result.map_or_else(Outcome::Failed, |()| Outcome::Done))
+    }
+
+    fn close_store(&mut self) -> esker::Result<()> {
+        self.snapshots.clear();
+        self.handles.clear();
+        let Some(db) = self.db.take() else { return Ok(()) };
+        db.close()?;
+        self.durable = self.model.last_commit();
+        Ok(())
+    }
+
+    fn reopen(&mut self, cleanly: bool) -> Outcome {
+        if cleanly {
+            if let Err(error) = self.close_store() {
+                return Outcome::Failed(error);
+            }
+        } else {
+            self.snapshots.clear();
+            self.handles.clear();
+            self.db = None;
+        }
+        match self.config.open(&self.device) {
+            Ok(db) => {
+                self.db = Some(db);
+                outcome(self.attach())
+            }
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    /// Takes a handle of every keyspace there is.
+    fn attach(&mut self) -> esker::Result<()> {
+        let Some(db) = &self.db else { return Ok(()) };
+        for name in db.keyspaces()? {
+            let keyspace = db.keyspace(&name, self.config.keyspace_options())?;
+            self.handles.insert(name, keyspace);
+        }
+        Ok(())
+    }
+
+    /// Finds out what a failed operation did. On a poisoned store it stays in doubt.
+    fn settle(&mut self, op: &Op, error: &Error) -> Verdict {
+        if self.doubt.is_some() {
+            return Ok(());
+        }
+        if self.is_poisoned() || self.db.is_none() {
+            self.doubt = match op {
+                Op::Commit { changes, .. } => Some(Doubt::Commit(changes.clone())),
+                Op::Create(name) => Some(Doubt::Create(name.clone())),
+                Op::Drop(name) => Some(Doubt::Drop(name.clone())),
+                _ => None,
+            };
+            return Ok(());
+        }
+        let Some(db) = &self.db else { return Ok(()) };
+        match op {
+            Op::Commit { changes, .. } if db.visible_seq() > self.model.last_commit() => {
+                self.model.commit(db.visible_seq(), changes);
+            }
+            Op::Create(name) | Op::Drop(name) => {
+                let found = db.open_keyspace(name).map_err(|second| {
+                    let detail = format!("{second} on a keyspace that met {error}");
+                    Violation::new(Oracle::WorksOn, detail)
+                })?;
+                match found {
+                    Some(keyspace) => {
+                        self.model.create(name);
+                        self.handles.insert(name.clone(), keyspace);
+                    }
+                    None => {
+                        self.model.drop_keyspace(name);
+                        self.handles.remove(name);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn outcome(result: esker::Result<()>) -> Outcome {
+    result.map_or_else(Outcome::Failed, |()| Outcome::Done)
+}
+
+fn single(
+    handles: &BTreeMap<String, Keyspace>,
+    change: &Change,
+    durability: Option<Durability>,
+) -> esker::Result<()> {
+    let Some(keyspace) = handles.get(&change.keyspace) else { return Ok(()) };
+    let key = &change.key;
+    match (&change.value, durability) {
+        (Some(value), Some(durability)) => keyspace.insert_with(key, value, durability),
+        (Some(value), None) => keyspace.insert(key, value),
+        (None, Some(durability)) => keyspace.remove_with(key, durability),
+        (None, None) => keyspace.remove(key),
+    }
+}
+
+fn batch(
+    db: &Db,
+    handles: &BTreeMap<String, Keyspace>,
+    changes: &[Change],
+    durability: Option<Durability>,
+) -> esker::Result<u64> {
+    let mut batch = db.batch();
+    for change in changes {
+        let Some(keyspace) = handles.get(&change.keyspace) else { continue };
+        match &change.value {
+            Some(value) => batch.insert(keyspace, &change.key, value),
+            None => batch.remove(keyspace, &change.key),
+        }
+    }
+    match durability {
+        Some(durability) => batch.commit_with(durability),
+        None => batch.commit(),
+    }
+}

@@ -1,0 +1,242 @@
+//! Which crate may use which: the arrows of ARCHITECTURE.md, checked twice.
+//!
+//! `cargo metadata` shows what a crate could use; the paths in its sources show what it does use.
+//! The second catches a test-only dependency that leaks into `src/` behind a `cfg`, and one
+//! index kind that reaches into another.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::source::Source;
+use crate::tree::File;
+use crate::{Finding, Result, Tree};
+
+/// A crate of the workspace and those it may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrow {
+    /// Package name.
+    pub package: &'static str,
+    /// Its folder.
+    pub folder: &'static str,
+    /// Packages it may use in `src/`.
+    pub may_use: &'static [&'static str],
+    /// Packages its `tests/`, `examples/` and `benches/` may use besides.
+    pub tests_may_use: &'static [&'static str],
+}
+
+const TESTKIT: &[&str] = &["esker-testkit", "esker-device", "esker-format"];
+
+/// Every crate of the workspace.
+pub const ARROWS: &[Arrow] = &[
+    Arrow { package: "esker-format", folder: "crates/format", may_use: &[], tests_may_use: &[] },
+    Arrow { package: "esker-device", folder: "crates/device", may_use: &[], tests_may_use: &[] },
+    Arrow {
+        package: "esker-substrate",
+        folder: "crates/substrate",
+        may_use: &["esker-format", "esker-device"],
+        tests_may_use: TESTKIT,
+    },
+    Arrow {
+        package: "esker-index",
+        folder: "crates/index",
+        may_use: &["esker-format", "esker-device", "esker-substrate"],
+        tests_may_use: TESTKIT,
+    },
+    Arrow {
+        package: "esker",
+        folder: "crates/store",
+        may_use: &["esker-format", "esker-device", "esker-substrate", "esker-index"],
+        tests_may_use: TESTKIT,
+    },
+    Arrow {
+        package: "esker-cli",
+        folder: "crates/cli",
+        may_use: &["esker"],
+        tests_may_use: TESTKIT,
+    },
+    Arrow {
+        package: "esker-testkit",
+        folder: "testing/testkit",
+        may_use: &["esker-format", "esker-device", "esker-substrate", "esker-index", "esker"],
+        tests_may_use: &[],
+    },
+    Arrow { package: "xtask", folder: "xtask", may_use: &[], tests_may_use: &[] },
+];
+
+/// The index kinds; none may name another.
+const INDEX_KINDS: [&str; 5] = ["fdtree", "lsm", "latree", "multiversion", "btree"];
+
+/// Checks the dependencies declared in the crates' manifests.
+pub fn check_manifests(tree: &Tree) -> Result<Vec<Finding>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(tree.root())
+        .output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(judge_metadata(&metadata))
+}
+
+/// The edges in the output of `cargo metadata` that no arrow allows.
+#[must_use]
+pub fn judge_metadata(metadata: &Value) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in array(metadata, "packages") {
+        let name = text(package, "name");
+        let Some(arrow) = ARROWS.iter().find(|arrow| arrow.package == name) else {
+            findings.push(Finding {
+                file: "Cargo.toml".into(),
+                line: 0,
+                what: format!("package {name} has no arrow in xtask/src/edges.rs: decide its place"),
+            });
+            continue;
+        };
+        for dependency in array(package, "dependencies") {
+            let used = text(dependency, "name");
+            let only_for_tests = text(dependency, "kind") == "dev";
+            if is_ours(used) && !allowed(arrow, used, only_for_tests) {
+                findings.push(Finding {
+                    file: format!("{}/Cargo.toml", arrow.folder),
+                    line: 0,
+                    what: format!("{name} may not depend on {used}"),
+                });
+            }
+        }
+    }
+    findings
+}
+
+/// Checks the crates and index kinds named in the sources.
+pub fn check_sources(tree: &Tree) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for file in tree.ending_in(&[".rs"]) {
+        if let Some(arrow) = owner(&file.path) {
+            findings.extend(judge_source(arrow, file)?);
+        }
+    }
+    Ok(findings)
+}
+
+/// The crate whose folder holds `path`.
+fn owner(path: &str) -> Option<&'static Arrow> {
+    ARROWS.iter().find(|arrow| {
+        path.strip_prefix(arrow.folder).is_some_and(|inside| inside.starts_with('/'))
+    })
+}
+
+fn judge_source(arrow: &Arrow, file: &File) -> Result<Vec<Finding>> {
+    let source = Source::parse(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
+    let inside = file.path.strip_prefix(arrow.folder).unwrap_or_default();
+    let only_for_tests = !inside.starts_with("/src/");
+    let kind = index_kind(arrow, inside);
+    let mut findings = Vec::new();
+    for path in &source.paths {
+        let used = path.first.replace('_', "-");
+        let itself = used == arrow.package;
+        if is_ours(&used) && !itself && !allowed(arrow, &used, only_for_tests) {
+            findings.push(Finding {
+                file: file.path.clone(),
+                line: path.line,
+                what: format!("{} may not use {used} here", arrow.package),
+            });
+        }
+        let other = INDEX_KINDS.iter().find(|other| **other == path.second);
+        if let (Some(kind), Some(other)) = (kind, other)
+            && path.first == "crate"
+            && kind != *other
+        {
+            findings.push(Finding {
+                file: file.path.clone(),
+                line: path.line,
+                what: format!("index kind {kind} may not use {other}: share through esker-substrate"),
+            });
+        }
+    }
+    Ok(findings)
+}
+
+/// Which index kind a file inside the index crate belongs to.
+fn index_kind(arrow: &Arrow, inside: &str) -> Option<&'static str> {
+    let inside = inside.strip_prefix("/src/").filter(|_| arrow.package == "esker-index")?;
+    let head = inside.split('/').next()?.trim_end_matches(".rs");
+    INDEX_KINDS.into_iter().find(|kind| *kind == head)
+}
+
+fn allowed(arrow: &Arrow, used: &str, only_for_tests: bool) -> bool {
+    arrow.may_use.contains(&used) || (only_for_tests && arrow.tests_may_use.contains(&used))
+}
+
+fn is_ours(package: &str) -> bool {
+    package == "esker" || package == "xtask" || package.starts_with("esker-")
+}
+
+fn array<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn source_findings(path: &str, text: &str) -> Vec<String> {
+        let file = File { path: path.into(), text: text.into() };
+        let findings = judge_source(owner(path).unwrap(), &file).unwrap();
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_edge_against_the_arrows_is_found() {
+        let metadata = json!({"packages": [{"name": "esker-device", "dependencies": [
+            {"name": "thiserror", "kind": null},
+            {"name": "esker-format", "kind": null},
+        ]}]});
+        let findings: Vec<_> = judge_metadata(&metadata).iter().map(ToString::to_string).collect();
+        let expected = "crates/device/Cargo.toml: esker-device may not depend on esker-format";
+        assert_eq!(findings, [expected]);
+    }
+
+    #[test]
+    fn the_testkit_is_for_tests_only() {
+        let edge = |kind: Value| {
+            judge_metadata(&json!({"packages": [{"name": "esker", "dependencies": [
+                {"name": "esker-testkit", "kind": kind},
+            ]}]}))
+        };
+        assert_eq!(edge(json!("dev")), []);
+        assert_eq!(edge(Value::Null).len(), 1);
+    }
+
+    #[test]
+    fn a_package_without_an_arrow_is_found() {
+        let metadata = json!({"packages": [{"name": "esker-new", "dependencies": []}]});
+        assert_eq!(judge_metadata(&metadata).len(), 1);
+    }
+
+    #[test]
+    fn a_source_against_the_arrows_is_found_in_src_and_in_tests() {
+        let text = "use esker_testkit::model;";
+        let found = source_findings("crates/store/src/db.rs", text);
+        assert_eq!(found, ["crates/store/src/db.rs:1: esker may not use esker-testkit here"]);
+        assert!(source_findings("crates/store/tests/model.rs", text).is_empty());
+        assert_eq!(source_findings("crates/format/src/key.rs", "type X = esker::Db;").len(), 1);
+        assert!(source_findings("crates/store/examples/a.rs", "use esker::Db;").is_empty());
+    }
+
+    #[test]
+    fn index_kinds_do_not_use_each_other() {
+        let text = "use crate::fdtree::run; use crate::shared;";
+        assert_eq!(source_findings("crates/index/src/lsm/level.rs", text).len(), 1);
+        assert_eq!(source_findings("crates/index/src/lsm.rs", text).len(), 1);
+        assert!(source_findings("crates/index/src/fdtree/level.rs", text).is_empty());
+        assert!(source_findings("crates/index/src/lib.rs", text).is_empty());
+    }
+}

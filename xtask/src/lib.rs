@@ -1,0 +1,64 @@
+//! Checks of the house itself, run as ordinary tests and by `cargo xtask check`.
+//!
+//! Reading order: [`tree`] (which files there are), [`source`] (a parsed Rust file),
+//! [`edges`] (which crate may use which), [`tidy`] (sizes, words, attributes), [`docs`] (links,
+//! the README's example, a reason for every dependency), [`fingerprint`] (the format page keeps
+//! up with the encoders), [`testing_doc`] (what the last test run counted).
+//!
+//! A check is a function from the repository to a list of [`Finding`]s; none of them changes
+//! anything.
+
+pub mod docs;
+pub mod edges;
+pub mod fingerprint;
+pub mod source;
+pub mod testing_doc;
+pub mod tidy;
+pub mod tree;
+
+use std::fmt;
+
+pub use tree::Tree;
+
+/// The result of anything that reads the repository.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// One broken rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Path from the repository's root, with forward slashes.
+    pub file: String,
+    /// Line, from 1; 0 stands for the whole file.
+    pub line: usize,
+    /// What is wrong, and what to do instead.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.what),
+            line => write!(f, "{}:{line}: {}", self.file, self.what),
+        }
+    }
+}
+
+/// A named check.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// What holds when the check finds nothing.
+    pub name: &'static str,
+    /// Finds what breaks it.
+    pub run: fn(&Tree) -> Result<Vec<Finding>>,
+}
+
+/// Every check, in the order in which `cargo xtask check` runs them.
+pub const CHECKS: [Check; 7] = [
+    Check { name: "manifests keep to the arrows", run: edges::check_manifests },
+    Check { name: "sources keep to the arrows", run: edges::check_sources },
+    Check { name: "sizes, words and attributes are tidy", run: tidy::check },
+    Check { name: "links lead somewhere", run: docs::check_links },
+    Check { name: "every dependency has its reason", run: docs::check_dependency_reasons },
+    Check { name: "the README's example is the tested one", run: docs::check_readme_example },
+    Check { name: "the format page is in step with the encoders", run: fingerprint::check },
+];

@@ -1,0 +1,81 @@
+//! `cargo xtask <task>`: see [`USAGE`].
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use xtask::{CHECKS, Finding, Result, Tree, fingerprint, testing_doc};
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  check                 every check of the house; the same ones run in `cargo test -p xtask`
+  format-hash           the encoders' fingerprints, as docs/format.md should record them
+  format-hash --update  records them in docs/format.md
+  testing-doc           writes docs/testing.md from the counts of the last test run
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments.as_slice() {
+        ["check"] => check(),
+        ["format-hash"] => print_table(),
+        ["format-hash", "--update"] => update_page(),
+        ["testing-doc"] => write_testing_doc(),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs every check; false when one found something.
+fn check() -> Result<bool> {
+    let tree = Tree::of_this_repository()?;
+    let mut findings: Vec<Finding> = Vec::new();
+    for check in CHECKS {
+        let found = (check.run)(&tree)?;
+        println!("{:>5}  {}", found.len(), check.name);
+        findings.extend(found);
+    }
+    for finding in &findings {
+        println!("{finding}");
+    }
+    Ok(findings.is_empty())
+}
+
+fn print_table() -> Result<bool> {
+    print!("{}", fingerprint::table(&Tree::of_this_repository()?)?);
+    Ok(true)
+}
+
+fn update_page() -> Result<bool> {
+    let tree = Tree::of_this_repository()?;
+    std::fs::write(tree.root().join(fingerprint::PAGE), fingerprint::updated_page(&tree)?)?;
+    Ok(true)
+}
+
+fn write_testing_doc() -> Result<bool> {
+    let tree = Tree::of_this_repository()?;
+    let folder = std::env::var_os("ESKER_COUNTS_DIR").map_or_else(
+        || {
+            let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+            target.unwrap_or_else(|| tree.root().join("target")).join("esker-counts")
+        },
+        PathBuf::from,
+    );
+    let counts = testing_doc::read_counts(&folder)?;
+    if counts.is_empty() {
+        return Err(format!("no counts in {}: run `make test` first", folder.display()).into());
+    }
+    std::fs::write(tree.root().join(testing_doc::PAGE), testing_doc::page(&counts))?;
+    Ok(true)
+}

@@ -1,0 +1,148 @@
+//! docs/testing.md: what the suites counted in their last run.
+//!
+//! A suite leaves its counts in `<suite>.jsonl`, one object a line:
+//! `{"suite":"crash","case":"full merge","counts":{"states":6112,"nested":120}}`.
+//! A case that ran twice shows its last line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::Result;
+
+/// The page.
+pub const PAGE: &str = "docs/testing.md";
+
+/// What stands above the tables.
+const HEAD: &str = "\
+# What the last full test run counted
+
+Written by `cargo xtask testing-doc` after `make test`; do not edit. Every number is counted by
+the suite itself while it runs. `ESKER_TEST_BUDGET` multiplies the sizes.
+";
+
+/// Counts by name, for each case of each suite.
+pub type Counts = BTreeMap<String, BTreeMap<String, BTreeMap<String, u64>>>;
+
+/// Reads every `*.jsonl` file of a folder; a folder that is not there holds no counts.
+pub fn read_counts(folder: &Path) -> Result<Counts> {
+    let mut counts = Counts::new();
+    if !folder.exists() {
+        return Ok(counts);
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            let text = fs::read_to_string(&path)?;
+            add_lines(&text, &mut counts)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
+    Ok(counts)
+}
+
+/// Adds the lines of one file.
+fn add_lines(text: &str, counts: &mut Counts) -> Result<()> {
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        let value: Value =
+            serde_json::from_str(line).map_err(|error| format!("line {number}: {error}"))?;
+        let name = |field| {
+            let found = value.get(field).and_then(Value::as_str).map(str::to_owned);
+            found.ok_or_else(|| format!("line {number}: no text in \"{field}\""))
+        };
+        let (suite, case) = (name("suite")?, name("case")?);
+        let of_case = value.get("counts").and_then(Value::as_object);
+        let of_case = of_case.ok_or_else(|| format!("line {number}: no object in \"counts\""))?;
+        let mut row = BTreeMap::new();
+        for (count, value) in of_case {
+            let value = value.as_u64().ok_or_else(|| format!("line {number}: {count}: {value}"))?;
+            row.insert(count.clone(), value);
+        }
+        counts.entry(suite).or_default().insert(case, row);
+    }
+    Ok(())
+}
+
+/// The page: one table a suite, one row a case, sums below.
+#[must_use]
+pub fn page(counts: &Counts) -> String {
+    let mut page = String::from(HEAD);
+    for (suite, cases) in counts {
+        let columns: BTreeSet<&String> = cases.values().flat_map(BTreeMap::keys).collect();
+        let _ = write!(page, "\n## {suite}\n\n| case |");
+        for column in &columns {
+            let _ = write!(page, " {column} |");
+        }
+        let _ = write!(page, "\n|---|{}\n", "---:|".repeat(columns.len()));
+        for (case, row) in cases {
+            write_row(&mut page, case, columns.iter().map(|column| row.get(*column).copied()));
+        }
+        if cases.len() > 1 {
+            let sum = |column: &&String| cases.values().filter_map(|row| row.get(*column)).sum();
+            write_row(&mut page, "**sum**", columns.iter().map(|column| Some(sum(column))));
+        }
+    }
+    page
+}
+
+fn write_row(page: &mut String, case: &str, cells: impl Iterator<Item = Option<u64>>) {
+    let _ = write!(page, "| {case} |");
+    for cell in cells {
+        let _ = write!(page, " {} |", cell.map(grouped).unwrap_or_default());
+    }
+    page.push('\n');
+}
+
+/// A number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_become_one_table_a_suite() {
+        let mut counts = Counts::new();
+        let text = r#"{"suite":"crash","case":"load","counts":{"states":1}}
+{"suite":"crash","case":"load","counts":{"states":5000}}
+
+{"suite":"crash","case":"merge","counts":{"states":1234567,"nested":7}}"#;
+        add_lines(text, &mut counts).unwrap();
+        let expected = "\n## crash\n\n| case | nested | states |\n|---|---:|---:|\n\
+                        | load |  | 5,000 |\n| merge | 7 | 1,234,567 |\n| **sum** | 7 | 1,239,567 |\n";
+        assert_eq!(page(&counts), format!("{HEAD}{expected}"));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        for bad in [
+            "no json",
+            r#"{"case":"a","counts":{}}"#,
+            r#"{"suite":"a","case":"a"}"#,
+            r#"{"suite":"a","case":"a","counts":{"x":-1}}"#,
+        ] {
+            let error = add_lines(&format!("\n{bad}"), &mut Counts::new()).unwrap_err();
+            assert!(error.to_string().starts_with("line 2: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}
