@@ -128,14 +128,16 @@ mod tests {
 
     #[test]
     fn own_crates_need_no_reason() {
-        let manifest = "[workspace.dependencies]\nesker = { path = \"x\" }\n\nclap = \"4\"\n[a]\nb = 1\n";
+        let manifest =
+            "[workspace.dependencies]\nesker = { path = \"x\" }\n\nclap = \"4\"\n[a]\nb = 1\n";
         assert_eq!(external_dependencies(manifest).collect::<Vec<_>>(), ["clap"]);
     }
 
     #[test]
     fn the_first_example_is_compared_without_hidden_lines() {
         let readme = "text\n```sh\nls\n```\n```rust\nlet a = 1;\n```\n";
-        let docs = "//! text\n//!\n//! ```no_run\n//! # fn main() {\n//! let a = 1;\n//! ```\nmod x;\n";
+        let docs =
+            "//! text\n//!\n//! ```no_run\n//! # fn main() {\n//! let a = 1;\n//! ```\nmod x;\n";
         let shown = rust_example(readme.lines());
         assert_eq!(shown, Some(vec!["let a = 1;"]));
         assert_eq!(shown, rust_example(docs.lines().map_while(inner_doc)));

@@ -4,6 +4,7 @@
 //! The second catches a test-only dependency that leaks into `src/` behind a `cfg`, and one
 //! index kind that reaches into another.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::Value;
@@ -64,6 +65,11 @@ pub const ARROWS: &[Arrow] = &[
     Arrow { package: "xtask", folder: "xtask", may_use: &[], tests_may_use: &[] },
 ];
 
+/// The crates that make up the library, and how many others they may depend on directly.
+const LIBRARY: [&str; 5] =
+    ["esker-format", "esker-device", "esker-substrate", "esker-index", "esker"];
+const LIBRARY_DEPENDENCIES_MAX: usize = 15;
+
 /// The index kinds; none may name another.
 const INDEX_KINDS: [&str; 5] = ["fdtree", "lsm", "latree", "multiversion", "btree"];
 
@@ -78,7 +84,9 @@ pub fn check_manifests(tree: &Tree) -> Result<Vec<Finding>> {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
     let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    Ok(judge_metadata(&metadata))
+    let mut findings = judge_metadata(&metadata);
+    findings.extend(judge_dependency_count(&metadata));
+    Ok(findings)
 }
 
 /// The edges in the output of `cargo metadata` that no arrow allows.
@@ -91,7 +99,9 @@ pub fn judge_metadata(metadata: &Value) -> Vec<Finding> {
             findings.push(Finding {
                 file: "Cargo.toml".into(),
                 line: 0,
-                what: format!("package {name} has no arrow in xtask/src/edges.rs: decide its place"),
+                what: format!(
+                    "package {name} has no arrow in xtask/src/edges.rs: decide its place"
+                ),
             });
             continue;
         };
@@ -110,6 +120,26 @@ pub fn judge_metadata(metadata: &Value) -> Vec<Finding> {
     findings
 }
 
+/// A finding when the library depends on too many crates of others.
+fn judge_dependency_count(metadata: &Value) -> Option<Finding> {
+    let used: BTreeSet<&str> = array(metadata, "packages")
+        .iter()
+        .filter(|package| LIBRARY.contains(&text(package, "name")))
+        .flat_map(|package| array(package, "dependencies"))
+        .filter(|dependency| text(dependency, "kind") != "dev")
+        .map(|dependency| text(dependency, "name"))
+        .filter(|name| !is_ours(name))
+        .collect();
+    let count = used.len();
+    (count > LIBRARY_DEPENDENCIES_MAX).then(|| Finding {
+        file: "Cargo.toml".into(),
+        line: 0,
+        what: format!(
+            "the library has {count} direct dependencies; the limit is {LIBRARY_DEPENDENCIES_MAX}"
+        ),
+    })
+}
+
 /// Checks the crates and index kinds named in the sources.
 pub fn check_sources(tree: &Tree) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
@@ -123,9 +153,9 @@ pub fn check_sources(tree: &Tree) -> Result<Vec<Finding>> {
 
 /// The crate whose folder holds `path`.
 fn owner(path: &str) -> Option<&'static Arrow> {
-    ARROWS.iter().find(|arrow| {
-        path.strip_prefix(arrow.folder).is_some_and(|inside| inside.starts_with('/'))
-    })
+    ARROWS
+        .iter()
+        .find(|arrow| path.strip_prefix(arrow.folder).is_some_and(|inside| inside.starts_with('/')))
 }
 
 fn judge_source(arrow: &Arrow, file: &File) -> Result<Vec<Finding>> {
@@ -152,7 +182,9 @@ fn judge_source(arrow: &Arrow, file: &File) -> Result<Vec<Finding>> {
             findings.push(Finding {
                 file: file.path.clone(),
                 line: path.line,
-                what: format!("index kind {kind} may not use {other}: share through esker-substrate"),
+                what: format!(
+                    "index kind {kind} may not use {other}: share through esker-substrate"
+                ),
             });
         }
     }
@@ -213,6 +245,22 @@ mod tests {
         };
         assert_eq!(edge(json!("dev")), []);
         assert_eq!(edge(Value::Null).len(), 1);
+    }
+
+    #[test]
+    fn the_library_has_few_dependencies() {
+        let metadata = |count: usize| {
+            let of_others = (0..count).map(|n| json!({"name": format!("d{n}"), "kind": null}));
+            let mut all: Vec<Value> = of_others.collect();
+            all.push(json!({"name": "esker-format", "kind": null}));
+            all.push(json!({"name": "only-for-tests", "kind": "dev"}));
+            json!({"packages": [
+                {"name": "esker", "dependencies": all},
+                {"name": "esker-index", "dependencies": all},
+            ]})
+        };
+        assert_eq!(judge_dependency_count(&metadata(LIBRARY_DEPENDENCIES_MAX)), None);
+        assert!(judge_dependency_count(&metadata(LIBRARY_DEPENDENCIES_MAX + 1)).is_some());
     }
 
     #[test]

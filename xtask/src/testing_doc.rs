@@ -4,7 +4,7 @@
 //! `{"suite":"crash","case":"full merge","counts":{"states":6112,"nested":120}}`.
 //! A case that ran twice shows its last line.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -24,8 +24,10 @@ Written by `cargo xtask testing-doc` after `make test`; do not edit. Every numbe
 the suite itself while it runs. `ESKER_TEST_BUDGET` multiplies the sizes.
 ";
 
-/// Counts by name, for each case of each suite.
-pub type Counts = BTreeMap<String, BTreeMap<String, BTreeMap<String, u64>>>;
+/// The counts of one case, in the order in which the suite gives them.
+pub type Row = Vec<(String, u64)>;
+/// The counts of each case of each suite.
+pub type Counts = BTreeMap<String, BTreeMap<String, Row>>;
 
 /// Reads every `*.jsonl` file of a folder; a folder that is not there holds no counts.
 pub fn read_counts(folder: &Path) -> Result<Counts> {
@@ -56,10 +58,10 @@ fn add_lines(text: &str, counts: &mut Counts) -> Result<()> {
         let (suite, case) = (name("suite")?, name("case")?);
         let of_case = value.get("counts").and_then(Value::as_object);
         let of_case = of_case.ok_or_else(|| format!("line {number}: no object in \"counts\""))?;
-        let mut row = BTreeMap::new();
+        let mut row = Row::new();
         for (count, value) in of_case {
             let value = value.as_u64().ok_or_else(|| format!("line {number}: {count}: {value}"))?;
-            row.insert(count.clone(), value);
+            row.push((count.clone(), value));
         }
         counts.entry(suite).or_default().insert(case, row);
     }
@@ -71,21 +73,36 @@ fn add_lines(text: &str, counts: &mut Counts) -> Result<()> {
 pub fn page(counts: &Counts) -> String {
     let mut page = String::from(HEAD);
     for (suite, cases) in counts {
-        let columns: BTreeSet<&String> = cases.values().flat_map(BTreeMap::keys).collect();
+        let columns = columns(cases);
         let _ = write!(page, "\n## {suite}\n\n| case |");
         for column in &columns {
             let _ = write!(page, " {column} |");
         }
         let _ = write!(page, "\n|---|{}\n", "---:|".repeat(columns.len()));
         for (case, row) in cases {
-            write_row(&mut page, case, columns.iter().map(|column| row.get(*column).copied()));
+            write_row(&mut page, case, columns.iter().map(|column| count(row, column)));
         }
         if cases.len() > 1 {
-            let sum = |column: &&String| cases.values().filter_map(|row| row.get(*column)).sum();
+            let sum = |column: &&str| cases.values().filter_map(|row| count(row, column)).sum();
             write_row(&mut page, "**sum**", columns.iter().map(|column| Some(sum(column))));
         }
     }
     page
+}
+
+/// Every count of a suite, by first appearance.
+fn columns(cases: &BTreeMap<String, Row>) -> Vec<&str> {
+    let mut columns: Vec<&str> = Vec::new();
+    for (name, _) in cases.values().flatten() {
+        if !columns.contains(&name.as_str()) {
+            columns.push(name);
+        }
+    }
+    columns
+}
+
+fn count(row: &Row, column: &str) -> Option<u64> {
+    row.iter().find(|(name, _)| name == column).map(|(_, count)| *count)
 }
 
 fn write_row(page: &mut String, case: &str, cells: impl Iterator<Item = Option<u64>>) {
@@ -101,7 +118,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -119,10 +136,11 @@ mod tests {
         let text = r#"{"suite":"crash","case":"load","counts":{"states":1}}
 {"suite":"crash","case":"load","counts":{"states":5000}}
 
-{"suite":"crash","case":"merge","counts":{"states":1234567,"nested":7}}"#;
+{"suite":"crash","case":"merge","counts":{"states":1234567,"a":7}}"#;
         add_lines(text, &mut counts).unwrap();
-        let expected = "\n## crash\n\n| case | nested | states |\n|---|---:|---:|\n\
-                        | load |  | 5,000 |\n| merge | 7 | 1,234,567 |\n| **sum** | 7 | 1,239,567 |\n";
+        let expected = "\n## crash\n\n| case | states | a |\n|---|---:|---:|\n\
+                        | load | 5,000 |  |\n| merge | 1,234,567 | 7 |\n\
+                        | **sum** | 1,239,567 | 7 |\n";
         assert_eq!(page(&counts), format!("{HEAD}{expected}"));
     }
 

@@ -1,1 +1,246 @@
-//! To come.
+//! A folder of the file system as a [`Device`].
+//!
+//! Reading order: here the folder (names, the lock), `handle` (one file: direct and
+//! buffered I/O), `parallel` (several reads in flight).
+//!
+//! Everything is relative to the folder's descriptor and nothing follows links, so that nobody
+//! who changes the path underneath can lead Esker elsewhere.
+
+mod handle;
+mod parallel;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use self::handle::Handle;
+use self::parallel::Readers;
+use crate::{
+    Caching, Device, DeviceError, DeviceFile, DeviceLock, Open, Operation, Purpose, ReadRequest,
+    Result, name,
+};
+
+/// A folder of the file system. Clones share the folder's descriptor and the reading threads.
+///
+/// The folder is private (0700) and its files too (0600), less what the umask takes.
+#[derive(Clone, Debug)]
+pub struct FileDevice {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    folder: OwnedFd,
+    readers: Arc<Readers>,
+}
+
+#[derive(Debug)]
+struct FileFile {
+    name: String,
+    handle: Arc<Handle>,
+    readers: Arc<Readers>,
+}
+
+/// Holds the lock file open. The lock ends when the last descriptor of this opening is closed: by
+/// dropping, or by the system when the process dies in whatever way. A forked child keeps it
+/// held, which refuses others for longer than necessary, but never lets two in.
+#[derive(Debug)]
+struct LockGuard(#[expect(dead_code, reason = "held for its drop")] OwnedFd);
+
+impl FileDevice {
+    /// Uses the folder at `path`, which must exist. Opens no file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = retry_on_intr(|| fs::open(path, flags, Mode::empty()))
+            .map_err(|errno| failed_at(Operation::Open, path, errno))?;
+        let shared = Shared { path: path.to_owned(), folder, readers: Arc::default() };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Makes the folder at `path` if it is not there, durably, and uses it. Its parent must exist.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        match retry_on_intr(|| fs::mkdir(path, Mode::RWXU)) {
+            // Also when it exists: whoever made it may have died before it was durable.
+            Ok(()) | Err(Errno::EXIST) => sync_parent(path)?,
+            Err(errno) => return Err(failed_at(Operation::Open, path, errno)),
+        }
+        Self::open(path)
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    fn full_path(&self, name: &str) -> String {
+        self.shared.path.join(name).to_string_lossy().into_owned()
+    }
+
+    fn failed(&self, operation: Operation, name: &str, errno: Errno) -> DeviceError {
+        DeviceError::new(operation, self.full_path(name), 0, errno)
+    }
+
+    fn checked(&self, name: &str, operation: Operation) -> Result<()> {
+        name::check(name, operation, &self.location())
+    }
+}
+
+fn failed_at(operation: Operation, path: &Path, errno: Errno) -> DeviceError {
+    DeviceError::new(operation, path.to_string_lossy(), 0, errno)
+}
+
+/// Makes the entry of `path` in the folder above it durable.
+fn sync_parent(path: &Path) -> Result<()> {
+    let above = match path.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above.to_owned(),
+        // `a` lies in the working folder; `/` and `..` have no name whose entry could be lost.
+        _ => PathBuf::from("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let synced = fs::open(&above, flags, Mode::empty()).and_then(fs::fsync);
+    match synced {
+        // A parent that may be passed but not read cannot be synced, and some file systems have
+        // nothing to sync. The folder is used all the same.
+        Ok(()) | Err(Errno::ACCESS | Errno::INVAL) => Ok(()),
+        Err(errno) => Err(failed_at(Operation::Directory, &above, errno)),
+    }
+}
+
+impl Device for FileDevice {
+    fn open(&self, name: &str, open: Open, caching: Caching) -> Result<Arc<dyn DeviceFile>> {
+        self.checked(name, Operation::Open)?;
+        let handle = Handle::open(&self.shared.folder, name, open, caching, self.full_path(name))?;
+        let readers = Arc::clone(&self.shared.readers);
+        Ok(Arc::new(FileFile { name: name.to_owned(), handle: Arc::new(handle), readers }))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let failed = |errno| failed_at(Operation::List, &self.shared.path, errno);
+        let entries = fs::Dir::read_from(&self.shared.folder).map_err(failed)?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            // Names that are not plain or not text are not ours.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if !name::is_plain(name) {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    match fs::statat(&self.shared.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                        Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                        // Removed since it was listed.
+                        Err(Errno::NOENT) => continue,
+                        Err(errno) => return Err(self.failed(Operation::List, name, errno)),
+                    }
+                }
+                kind => kind,
+            };
+            if kind == FileType::RegularFile {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.checked(name, Operation::Directory)?;
+        retry_on_intr(|| fs::unlinkat(&self.shared.folder, name, AtFlags::empty()))
+            .map_err(|errno| self.failed(Operation::Directory, name, errno))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.checked(from, Operation::Directory)?;
+        self.checked(to, Operation::Directory)?;
+        let folder = &self.shared.folder;
+        retry_on_intr(|| fs::renameat(folder, from, folder, to))
+            .map_err(|errno| self.failed(Operation::Directory, from, errno))
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        // Not repeated when interrupted: a sync that failed says nothing when repeated.
+        fs::fsync(&self.shared.folder)
+            .map_err(|errno| failed_at(Operation::Directory, &self.shared.path, errno))
+    }
+
+    fn try_lock(&self) -> Result<Option<DeviceLock>> {
+        let failed = |errno| self.failed(Operation::Lock, name::LOCK_NAME, errno);
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = retry_on_intr(|| fs::openat(&self.shared.folder, name::LOCK_NAME, flags, mode))
+            .map_err(failed)?;
+        // `flock` belongs to the opening, not to the process, so that two handles of one process
+        // exclude each other too, and closing another descriptor of the file does not end it.
+        match retry_on_intr(|| fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => Ok(Some(Box::new(LockGuard(file)))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    fn location(&self) -> String {
+        self.shared.path.to_string_lossy().into_owned()
+    }
+}
+
+impl FileFile {
+    fn too_large(&self, operation: Operation, offset: u64) -> DeviceError {
+        DeviceError::new(operation, self.handle.path(), offset, io::Error::from(Errno::FBIG))
+    }
+}
+
+impl DeviceFile for FileFile {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.handle.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8], _purpose: Purpose) -> Result<()> {
+        self.handle.read_at(offset, buf)
+    }
+
+    fn read_many(&self, requests: &mut [ReadRequest<'_>], _purpose: Purpose) -> Vec<Result<()>> {
+        self.readers.read_many(&self.handle, requests)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8], _purpose: Purpose) -> Result<()> {
+        match handle::end_of(offset, buf.len() as u64) {
+            Some(_) => self.handle.write_at(offset, buf),
+            None if buf.is_empty() => Ok(()),
+            None => Err(self.too_large(Operation::Write, offset)),
+        }
+    }
+
+    fn sync(&self, _purpose: Purpose) -> Result<()> {
+        self.handle.sync()
+    }
+
+    fn preallocate(&self, len: u64, _purpose: Purpose) -> Result<()> {
+        match handle::end_of(0, len) {
+            Some(_) => self.handle.preallocate(len),
+            None => Err(self.too_large(Operation::Resize, len)),
+        }
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.handle.truncate(len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.handle.discard(offset, len)
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`Device`] and [`DeviceFile`] (the contract), [`buffer`] (aligned memory for
 //! direct I/O), [`file`] (a folder of the file system), [`memory`] (for tests and scratch),
-//! [`sim`] (a simulated disk with crashes and faults), [`count`], [`delay`], [`throttle`]
-//! (wrappers that compose).
+//! [`sim`] (a simulated disk with crashes and faults), [`wrap`] (what wrappers share), [`count`],
+//! [`delay`], [`throttle`] (wrappers that compose).
 //!
 //! Nothing here knows what the bytes mean.
 
@@ -18,6 +18,7 @@ pub mod memory;
 mod name;
 pub mod sim;
 pub mod throttle;
+pub mod wrap;
 
 use std::any::Any;
 use std::fmt::Debug;

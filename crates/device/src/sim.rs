@@ -1,1 +1,34 @@
-//! To come.
+//! A simulated disk: what a power cut may leave behind, and everything that can go wrong before.
+//!
+//! Reading order: `sectors` (contents by number), `image` (what a disk holds, as tables of
+//! sector numbers), `disk` (the live and the durable image and the changes between them), `compact`,
+//! `fault` (which operation fails and how), `device` (the [`crate::Device`] on top), `trace`
+//! (a recorded history), `survivors` (which pending changes a crash keeps), `crash` (all
+//! crash images of a trace).
+//!
+//! The model: a write, a change of length and a change of a folder entry are *pending* until the
+//! file (for entries: the folder) is synced. A crash keeps any subset of the pending changes,
+//! sector by sector; a later write of a sector supersedes an earlier one, and the earlier one may
+//! survive alone. Syncing a file makes its contents and length durable, but not its name.
+//!
+//! It is exact about that and silent about the rest: there is no page cache, no queue and no time.
+
+mod compact;
+mod crash;
+mod device;
+mod disk;
+mod fault;
+mod image;
+mod sectors;
+mod survivors;
+mod trace;
+
+pub use crash::{CrashCounts, CrashOptions, CrashState};
+pub use device::{SimDevice, SimOptions};
+pub use fault::{Effect, Failure, Fault, FaultPlan, OpKind, SyncLoss};
+pub use image::SimImage;
+pub use survivors::{CrashModel, Survivors, Unwritten};
+pub use trace::Trace;
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Entries: what a level holds.
 
-use crate::bytes::{Reader, put_varint, varint_len};
+use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
 use crate::fence::Fence;
 use crate::ids::Seq;

@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`ids`] and [`ptr`] (the numbers), [`key`] and [`entry`] (what a level holds),
 //! [`filter`] and [`fence`] (how a block is found), [`block`] (how entries are packed),
-//! [`meta`] (what the manifest says of a keyspace), [`log_record`], [`manifest_edit`] and
-//! [`superblock`] (what makes them durable), [`value_ref`] (values outside their block).
+//! [`meta`] (what the manifest says of a keyspace), [`frame`], [`log_record`], [`manifest_edit`]
+//! and [`superblock`] (what makes them durable), [`value_ref`] (values outside their block).
 //!
 //! Every decoder takes untrusted bytes: it never panics, never allocates more than its input
 //! could hold, and names the offset at which the input stopped making sense.
@@ -17,6 +17,7 @@ pub mod entry;
 pub mod error;
 pub mod fence;
 pub mod filter;
+pub mod frame;
 pub mod ids;
 pub mod key;
 pub mod log_record;

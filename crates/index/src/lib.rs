@@ -1,1 +1,5 @@
-//! Index kinds.
+//! Esker's index kinds. Each is a folder; none knows another.
+//!
+//! [`fdtree`]: the FD+tree (Thonangi, Babu and Yang, CIKM 2012).
+
+pub mod fdtree;

@@ -1,4 +1,16 @@
 //! Reading everything and comparing it with what it should be.
+//!
+//! All trees are held shared meanwhile, so that no merge moves extents between the moment the
+//! trees are walked and the moment the free map is compared with them. Damage found is collected,
+//! never returned as an error: one bad block must not hide another.
+
+use esker_format::ptr::{Extent, UNIT_BYTES};
+use esker_index::fdtree::CheckSink;
+use esker_substrate::blocks::DATA_FILE;
+use esker_substrate::space::Space;
+
+use crate::error::Result;
+use crate::shared::Shared;
 
 /// What [`Db::check`](crate::Db::check) read and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,5 +43,99 @@ impl CheckReport {
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.problems.is_empty()
+    }
+}
+
+impl Problem {
+    fn new(file: impl Into<String>, offset: u64, what: impl Into<String>) -> Self {
+        Self { file: file.into(), offset, what: what.into() }
+    }
+}
+
+pub(crate) fn check(shared: &Shared) -> Result<CheckReport> {
+    let slots = shared.slots();
+    // A keyspace dropped since the list was made has nothing left to check.
+    let trees: Vec<_> = slots.iter().filter_map(|slot| slot.read().ok()).collect();
+    let mut problems: Vec<Problem> = Vec::new();
+    let verified = shared.manifest.verify().into_iter().chain(shared.log.verify());
+    problems.extend(verified.map(|found| Problem::new(found.file, found.offset, found.what)));
+    let mut sink = CheckSink::default();
+    for tree in &trees {
+        tree.check(&mut sink);
+    }
+    let found = sink.problems.into_iter();
+    problems.extend(found.map(|found| Problem::new(found.file, found.offset, found.what)));
+    let used = trees.iter().flat_map(|tree| tree.meta().extents()).copied();
+    problems.extend(unaccounted(used, &shared.env.blocks.space()));
+    Ok(CheckReport { blocks: sink.blocks, bytes: sink.bytes, entries: sink.entries, problems })
+}
+
+/// Every unit of the data file must be in exactly one tree's extent or one free run.
+fn unaccounted(used: impl Iterator<Item = Extent>, space: &Space) -> Vec<Problem> {
+    let mut runs: Vec<(Extent, &str)> = used.map(|extent| (extent, "used")).collect();
+    runs.extend(space.free_runs().map(|extent| (extent, "free")));
+    runs.sort_unstable();
+    let problem = |start: u64, end: u64, what: &str| {
+        let bytes = end.saturating_sub(start).saturating_mul(UNIT_BYTES);
+        let what = format!("{bytes} bytes {what}");
+        Problem::new(DATA_FILE, start.saturating_mul(UNIT_BYTES), what)
+    };
+    let mut problems = Vec::new();
+    let mut next = 0;
+    for (extent, kind) in runs {
+        if extent.start > next {
+            problems.push(problem(next, extent.start, "are neither used nor free"));
+        }
+        if extent.start < next {
+            let end = extent.end().min(next);
+            problems.push(problem(
+                extent.start,
+                end,
+                &format!("are claimed twice, once as {kind}"),
+            ));
+        }
+        next = next.max(extent.end());
+    }
+    if next < space.end() {
+        problems.push(problem(next, space.end(), "are neither used nor free"));
+    }
+    if next > space.end() {
+        problems.push(problem(space.end(), next, "are used past the end of the file"));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(start: u64, units: u64) -> Extent {
+        Extent { start, units }
+    }
+
+    fn found(file_units: u64, free_map_of: &[Extent], used: &[Extent]) -> Vec<(u64, String)> {
+        let space = Space::of(file_units, free_map_of.iter().copied()).unwrap();
+        let problems = unaccounted(used.iter().copied(), &space);
+        problems.into_iter().map(|problem| (problem.offset / UNIT_BYTES, problem.what)).collect()
+    }
+
+    #[test]
+    fn trees_and_free_runs_that_partition_the_file_are_fine() {
+        let used = [extent(4, 2), extent(0, 3)];
+        assert_eq!(found(10, &used, &used), []);
+        assert_eq!(found(0, &[], &[]), []);
+    }
+
+    #[test]
+    fn lost_shared_and_impossible_units_are_named() {
+        let used = [extent(0, 3), extent(4, 2)];
+        let lost = found(10, &used, &used[..1]);
+        assert_eq!(lost, [(4, "8192 bytes are neither used nor free".into())]);
+        let shared = found(10, &used[..1], &used);
+        assert_eq!(shared, [(4, "8192 bytes are claimed twice, once as used".into())]);
+        let twice = found(6, &used, &[used[0], used[0], used[1]]);
+        assert_eq!(twice, [(0, "12288 bytes are claimed twice, once as used".into())]);
+        let beyond = found(6, &[extent(0, 6)], &[extent(0, 6), extent(6, 1)]);
+        assert_eq!(beyond, [(6, "4096 bytes are used past the end of the file".into())]);
     }
 }

@@ -1,1 +1,68 @@
-//! (in progress)
+//! An embedded, ordered key-value store for devices whose random reads are cheap and whose
+//! writes are dear: an FD+tree behind a write-ahead log.
+//!
+//! ```
+//! # fn main() -> esker::Result<()> {
+//! # let folder = std::env::temp_dir().join(format!("esker-doc-{}", std::process::id()));
+//! let db = esker::Db::open(&folder)?;
+//! let users = db.keyspace("users", Default::default())?;
+//! users.insert("ada", "1815")?;
+//! users.insert("alan", "1912")?;
+//! assert_eq!(users.get("ada")?.as_deref(), Some(b"1815".as_slice()));
+//! for entry in users.prefix("a")? {
+//!     let (key, value) = entry?;
+//!     println!("{} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+//! }
+//! db.close()?;
+//! # let _ = std::fs::remove_dir_all(&folder);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What is here, in reading order:
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `db`, `builder`, `options` | the handle, how it is opened, what can be chosen |
+//! | `keyspace`, `batch`, `snapshot` | the handles made from it |
+//! | `shared` | what all handles share, the order of locks, closing |
+//! | `open` | creation, recovery |
+//! | `write` | the write path |
+//! | `read`, `range` | the read paths |
+//! | `maintenance` | when merges run, and what happens when one cannot |
+//! | `check`, `stats`, `error` | what a user learns |
+//!
+//! What is not here: transactions with conflict checks, background threads (a merge runs in the
+//! thread whose write filled the memtable), a second process on one store, and bytes on the
+//! device, which are the concern of the crates below.
+
+mod batch;
+mod builder;
+mod check;
+mod db;
+mod error;
+mod keyspace;
+mod maintenance;
+mod open;
+mod options;
+mod range;
+mod read;
+mod shared;
+mod snapshot;
+mod stats;
+mod write;
+
+pub use batch::Batch;
+pub use builder::DbBuilder;
+pub use check::{CheckReport, Problem};
+pub use db::Db;
+pub use error::{Error, Result};
+pub use esker_device::{Device, DeviceError};
+pub use esker_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
+pub use keyspace::Keyspace;
+pub use options::{Durability, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT, MEMORY_BUDGET_DEFAULT};
+pub use range::{DamagedRange, Range};
+pub use read::Entry;
+pub use snapshot::Snapshot;
+pub use stats::{IoStats, KeyspaceStats, LevelStats, MemoryStats, ShapeStats, SpaceStats, Stats};

@@ -22,7 +22,7 @@ pub struct KeyspaceOptions {
 }
 
 impl KeyspaceOptions {
-    /// Payload bytes after which the keyspace's memtable is written out, 1 KiB to 1 TiB.
+    /// Memory after which the keyspace's memtable is written out, 1 KiB to 1 TiB.
     /// `None`, the default: half of the store's memory budget. Given when the keyspace is
     /// created it is kept; given when it exists it holds until the store is closed.
     #[must_use]

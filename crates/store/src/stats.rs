@@ -1,5 +1,16 @@
 //! What the store has done and what it holds, as plain structs.
 
+use std::sync::atomic::Ordering;
+
+use esker_device::Purpose;
+use esker_device::count::PurposeCounts;
+use esker_format::meta::{IndexMeta, LevelMeta, Shape};
+use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
+use esker_substrate::budget::Part;
+
+use crate::error::Result;
+use crate::shared::{Shared, Slot};
+
 /// A moment's figures of the whole store. Counters start at zero when the store is opened.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -128,4 +139,114 @@ pub struct MemoryStats {
     pub fence_bytes: u64,
     /// Cached blocks.
     pub cache_bytes: u64,
+}
+
+pub(crate) fn collect(shared: &Shared) -> Result<Stats> {
+    let (cache_hits, cache_misses) = shared.env.blocks.cache().hits_and_misses();
+    let slots = shared.slots();
+    // A keyspace dropped since the list was made is left out.
+    let mut keyspaces: Vec<_> = slots.iter().filter_map(|slot| keyspace(slot)).collect();
+    keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Stats {
+        keyspaces,
+        io: io(shared),
+        user_bytes_written: shared.user_bytes_written.load(Ordering::Relaxed),
+        space: space(shared),
+        memory: memory(shared),
+        snapshots: shared.snapshots().count() as u64,
+        oldest_snapshot: shared.snapshots().oldest().map(|seq| seq.0),
+        cache_hits,
+        cache_misses,
+        poisoned: shared.poison.reason().map(str::to_string),
+    })
+}
+
+fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
+    let tree = slot.read().ok()?;
+    let meta: &IndexMeta = tree.meta();
+    let trees = std::iter::once(&meta.main).chain(&meta.spills);
+    let counts = || trees.clone().flat_map(|tree| &tree.levels).map(|level| &level.counts);
+    let puts: u64 = counts().map(|counts| counts.puts).sum();
+    let tombstones: u64 = counts().map(|counts| counts.tombstones).sum();
+    let memtable_entries = tree.memtable_entries();
+    Some(KeyspaceStats {
+        name: slot.name.clone(),
+        entries_estimate: puts.saturating_sub(tombstones).saturating_add(memtable_entries),
+        data_bytes: counts().map(|counts| counts.data_bytes()).sum(),
+        levels: meta.main.levels.iter().map(level).collect(),
+        spills: meta.spills.len() as u64,
+        memtable_bytes: tree.memtable_memory_bytes(),
+        memtable_entries,
+        shape: shape(&meta.shape),
+        merges: meta.merges,
+        stalled: slot.stall().map(|stall| stall.error.to_string()),
+    })
+}
+
+const fn level(level: &LevelMeta) -> LevelStats {
+    LevelStats {
+        rank: level.rank,
+        blocks: level.counts.blocks,
+        bytes: level.counts.sectors.saturating_mul(SECTOR_BYTES),
+        puts: level.counts.puts,
+        tombstones: level.counts.tombstones,
+    }
+}
+
+fn shape(shape: &Shape) -> ShapeStats {
+    ShapeStats {
+        growth: f64::from(shape.b_quarters) / 4.0,
+        upper_levels: shape.k,
+        spill_runs: shape.t,
+        memtable_bytes: shape.kappa0_bytes,
+    }
+}
+
+fn io(shared: &Shared) -> Vec<IoStats> {
+    let counts = shared.device.counts();
+    let row = |(purpose, of): (Purpose, PurposeCounts)| IoStats {
+        purpose: purpose_name(purpose),
+        reads: of.reads,
+        bytes_read: of.bytes_read,
+        writes: of.writes,
+        bytes_written: of.bytes_written,
+        syncs: of.syncs,
+    };
+    counts.iter().map(row).collect()
+}
+
+const fn purpose_name(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::User => "user",
+        Purpose::Log => "log",
+        Purpose::Merge => "merge",
+        Purpose::Spill => "spill",
+        Purpose::Gc => "gc",
+        Purpose::Manifest => "manifest",
+        Purpose::Recovery => "recovery",
+        Purpose::Check => "check",
+    }
+}
+
+fn space(shared: &Shared) -> SpaceStats {
+    let map = shared.env.blocks.space();
+    let data_file_bytes = map.end().saturating_mul(UNIT_BYTES);
+    let free_bytes = map.free_units().saturating_mul(UNIT_BYTES);
+    SpaceStats {
+        data_file_bytes,
+        allocated_bytes: data_file_bytes.saturating_sub(free_bytes),
+        free_bytes,
+        log_bytes: shared.log.space_bytes(),
+        manifest_bytes: shared.manifest.bytes(),
+    }
+}
+
+fn memory(shared: &Shared) -> MemoryStats {
+    let budget = &shared.env.budget;
+    MemoryStats {
+        budget_bytes: budget.total_bytes(),
+        memtable_bytes: budget.used_bytes(Part::Memtables),
+        fence_bytes: budget.used_bytes(Part::Fences),
+        cache_bytes: shared.env.blocks.cache().bytes(),
+    }
 }

@@ -1,1 +1,27 @@
-//! (in progress)
+//! Oracles and suites that prove Esker's promises, or find where they do not hold.
+//!
+//! Reading order: [`violation`] (the promises, by name), [`random`], [`history`] (operations from
+//! a seed), [`model`] (what a store should hold, at every commit), [`verify`] (store against
+//! model), [`session`] (both side by side), then the suites: `crash` (every legal state after a
+//! power cut), `faults` (every device operation failing), `flips` (every byte damaged, over
+//! [`image`]), `planted` (bugs that the suites must find), `kill` (a real process killed), `fuzz`
+//! (every decoder); and [`counts`] (what was done, for the page generated from it).
+//!
+//! Nothing here knows how the store works: it sees public operations and a device.
+
+pub mod counts;
+pub mod crash;
+pub mod faults;
+pub mod flips;
+pub mod fuzz;
+pub mod history;
+pub mod image;
+pub mod kill;
+pub mod model;
+pub mod planted;
+pub mod random;
+pub mod recovery;
+pub mod scenario;
+pub mod session;
+pub mod verify;
+pub mod violation;

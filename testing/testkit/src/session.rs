@@ -10,12 +10,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use esker::{Db, Durability, Error, Keyspace, KeyspaceOptions, Snapshot};
+use esker::{Db, DbBuilder, Durability, Error, Keyspace, KeyspaceOptions, Snapshot};
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
 
 use crate::history::Op;
 use crate::model::{Change, Model};
+use crate::recovery::Point;
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
@@ -44,16 +45,20 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The builder of the store on `device`.
+    pub fn builder(&self, device: &Arc<dyn Device>) -> DbBuilder {
+        Db::builder_on(Arc::clone(device))
+            .memory_budget(self.memory_budget_bytes)
+            .log_segment_bytes(self.log_segment_bytes)
+            .runtime(Arc::new(SimRuntime::new(self.seed)))
+    }
+
     /// Opens the store on `device`, creating it where there is none.
     ///
     /// # Errors
     /// What the store answers.
     pub fn open(&self, device: &Arc<dyn Device>) -> esker::Result<Db> {
-        Db::builder_on(Arc::clone(device))
-            .memory_budget(self.memory_budget_bytes)
-            .log_segment_bytes(self.log_segment_bytes)
-            .runtime(Arc::new(SimRuntime::new(self.seed)))
-            .open()
+        self.builder(device).open()
     }
 
     /// The options of every keyspace.
@@ -135,6 +140,13 @@ impl Session {
     #[must_use]
     pub const fn doubt(&self) -> Option<&Doubt> {
         self.doubt.as_ref()
+    }
+
+    /// What is known now.
+    #[must_use]
+    pub fn point(&self) -> Point {
+        let visible = self.model.last_commit();
+        Point { durable: self.durable, visible, alive: self.model.alive(), exists: true }
     }
 
     /// The open store.

@@ -1,0 +1,38 @@
+# The commands of this repository. Each checks for what it needs and says what is missing.
+#
+#   make run     build the release binary and run the demonstration (indexes /usr)
+#   make test    every test: unit, property, crash, fault, documentation
+#   make lint    formatting, clippy, rustdoc, the checks of the house
+#   make docs    the API documentation, in target/doc
+#   make bench   the benchmarks
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := test
+.PHONY: run test lint docs bench need
+
+export PATH := $(PATH):$(HOME)/.cargo/bin
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+run: need
+	$(CARGO) build --release --locked --package esker-cli
+	$(TARGET)/release/esker demo
+
+test: need
+	scripts/test.sh
+
+lint: need
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) xtask check
+
+docs: need
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --locked
+
+bench: need
+	$(CARGO) bench --workspace --locked
+
+need:
+	@scripts/need.sh

@@ -1,0 +1,410 @@
+//! What can be typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::text::Format;
+
+const ABOUT: &str = "An embedded ordered key-value store, from the command line";
+
+const EXAMPLES: &str = "\
+Examples:
+  esker put pets.esker whiskers cat
+  esker get pets.esker whiskers
+  esker load words.esker words.tsv
+  esker scan words.esker --prefix un --limit 10
+  esker dump words.esker > words.tsv
+
+Exit codes:
+  0  done                       4  the store is open elsewhere
+  1  the key is absent          5  the device or system refused
+  2  the request is unusable    130  interrupted
+  3  stored data is damaged
+
+Keys and values on the command line are bytes as they are. Where one begins with a dash, put
+`--` before it.";
+
+const TEXT_HELP: &str = r#"Text: one entry a line: key, TAB, value. \\ \t \n \r and \xHH stand for a backslash, a TAB, a
+line feed, a carriage return, and any byte.
+JSON lines: {"k":"…","v":"…"}, with "k64" or "v64" in base64 for bytes that are not UTF-8."#;
+
+const LOAD_HELP: &str = r#"Store the entries of a file or of standard input, one a line
+
+A later line with the same key wins. Creates the store and the keyspace.
+
+Stopped, killed or failed, it leaves the beginning of its input stored, in order: at least what
+it last said was durable. It has synced before it says that it is done.
+
+Text: the first TAB parts key and value; \\ \t \n \r and \xHH are escapes, any other backslash
+is an error; a carriage return before the line feed belongs to the value.
+JSON lines: {"k":"…","v":"…"}, with "k64" or "v64" in base64 for bytes that are not UTF-8.
+
+With --json, lines of progress on standard output: "durable" is how many lines from the start
+are synced, "lines" how many were read, "bad" how many of those were skipped; the last has
+"done":true."#;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "esker", version, about = ABOUT, after_help = EXAMPLES)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// A subcommand with its arguments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Store VALUE under KEY, durably; creates the store and the keyspace
+    Put(Put),
+    /// Print the value of KEY and a line feed; exit 1 without output if it is absent
+    Get(Get),
+    /// Remove KEY, durably; no error if it is absent
+    Del(Del),
+    /// Print entries in key order
+    #[command(after_help = TEXT_HELP)]
+    Scan(Scan),
+    /// Store the entries of a file or of standard input
+    #[command(long_about = LOAD_HELP)]
+    Load(Load),
+    /// Print every entry of a keyspace, in the form that `load` reads
+    #[command(after_help = TEXT_HELP)]
+    Dump(Dump),
+    /// Print the names of all keyspaces
+    Keyspaces(Keyspaces),
+    /// Print what the store holds and does
+    Stats(Stats),
+    /// Read everything and print what is damaged, a line each: file@offset: what
+    Check(Check),
+    /// Merge every level into one and give free space back to the file system
+    Compact(Compact),
+    /// Index every file below a folder into a fresh store, check every answer, print figures
+    Demo(Demo),
+    /// Print the completion script of a shell
+    Completions(Completions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Store {
+    /// Folder of the store
+    #[arg(value_name = "DB")]
+    pub(crate) path: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Space {
+    /// Keyspace to use
+    #[arg(long = "keyspace", value_name = "NAME", default_value = "default")]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Put {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// Key, as bytes
+    pub(crate) key: OsString,
+    /// Value, as bytes
+    pub(crate) value: OsString,
+    #[command(flatten)]
+    pub(crate) keyspace: Space,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// Key, as bytes
+    pub(crate) key: OsString,
+    #[command(flatten)]
+    pub(crate) keyspace: Space,
+    /// Print the entry as a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Del {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// Key, as bytes
+    pub(crate) key: OsString,
+    #[command(flatten)]
+    pub(crate) keyspace: Space,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Scan {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// First key, itself included
+    #[arg(long, value_name = "KEY")]
+    pub(crate) from: Option<OsString>,
+    /// Where to end, itself excluded
+    #[arg(long, value_name = "KEY")]
+    pub(crate) to: Option<OsString>,
+    /// Only keys that begin with these bytes
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) prefix: Option<OsString>,
+    /// From the last key to the first
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// End after this many entries
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Print everything that can be read, name what cannot, and exit 3 if there was such
+    #[arg(long)]
+    pub(crate) skip_damaged: bool,
+    #[command(flatten)]
+    pub(crate) keyspace: Space,
+    /// Print JSON lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// File to read; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) file: PathBuf,
+    /// Form of the lines
+    #[arg(long, value_enum, default_value = "tsv")]
+    pub(crate) format: FormatName,
+    /// Sync every batch, or now and then and at the end
+    #[arg(long, value_enum, default_value = "buffered")]
+    pub(crate) durability: DurabilityName,
+    /// Skip lines that cannot be used, and report how many there were
+    #[arg(long)]
+    pub(crate) skip_bad: bool,
+    #[command(flatten)]
+    pub(crate) keyspace: Space,
+    /// Print progress as JSON lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Dump {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// Form of the lines
+    #[arg(long, value_enum, default_value = "tsv")]
+    pub(crate) format: FormatName,
+    /// Print everything that can be read, name what cannot, and exit 3 if there was such
+    #[arg(long)]
+    pub(crate) skip_damaged: bool,
+    #[command(flatten)]
+    pub(crate) keyspace: Space,
+    /// The same as `--format jsonl`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Keyspaces {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// Print a JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// Only this keyspace [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) keyspace: Option<String>,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compact {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// Only this keyspace, without giving space back [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) keyspace: Option<String>,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Folder whose files are indexed
+    #[arg(long, value_name = "DIR", default_value = "/usr")]
+    pub(crate) root: PathBuf,
+    /// Where to make the store, and leave it [default: a temporary folder, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: Option<PathBuf>,
+    /// Memory budget of the store; small, so that the index has to work
+    #[arg(long, value_name = "MIB", default_value = "4")]
+    pub(crate) memory_mib: u32,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum FormatName {
+    /// key, TAB, value
+    Tsv,
+    /// A JSON object a line
+    Jsonl,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Tsv => Self::Tsv,
+            FormatName::Jsonl => Self::Jsonl,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DurabilityName {
+    /// Survives a killed process at once, a power cut after the next sync
+    Buffered,
+    /// Survives a power cut at once
+    Synced,
+}
+
+impl From<DurabilityName> for esker::Durability {
+    fn from(name: DurabilityName) -> Self {
+        match name {
+            DurabilityName::Buffered => Self::Buffered,
+            DurabilityName::Synced => Self::Synced,
+        }
+    }
+}
+
+/// Reads the command line. Help and version are printed here, and leave nothing to run.
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<Option<Command>, Failure> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    match CommandLine::try_parse_from(&arguments) {
+        Ok(line) => Ok(Some(line.command)),
+        Err(error) if error.use_stderr() => Err(usage(&error, &arguments)),
+        Err(error) => {
+            let mut output = Output::new();
+            output.bytes(error.render().to_string().as_bytes())?;
+            output.flush()?;
+            Ok(None)
+        }
+    }
+}
+
+/// The completion script of a shell.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut CommandLine::command(), "esker", &mut script);
+    script
+}
+
+/// A usage error in one line.
+fn usage(error: &clap::Error, arguments: &[OsString]) -> Failure {
+    let subcommand = arguments.get(1).and_then(|name| name.to_str());
+    let text = match (subcommand, error.kind()) {
+        (None, _) | (_, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand) => {
+            "a command is missing".to_owned()
+        }
+        // A forgotten quote makes a part of the value an argument of its own.
+        (Some("put"), ErrorKind::UnknownArgument | ErrorKind::InvalidValue) => {
+            "put takes DB KEY VALUE: quote a key or value that holds spaces, and put `--` before \
+             one that begins with a dash"
+                .to_owned()
+        }
+        _ => first_paragraph(&error.render().to_string()),
+    };
+    let known = error.get(ContextKind::InvalidSubcommand).is_none();
+    let help = match subcommand.filter(|name| known && is_subcommand(name)) {
+        Some(name) => format!("esker {name} --help"),
+        None => "esker --help".to_owned(),
+    };
+    Failure::Input(format!("{text} (see `{help}`)"))
+}
+
+fn is_subcommand(name: &str) -> bool {
+    CommandLine::command().find_subcommand(name).is_some()
+}
+
+/// What comes before the first empty line, as one line.
+fn first_paragraph(message: &str) -> String {
+    let lines = message.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let text = lines.collect::<Vec<_>>().join(" ");
+    text.strip_prefix("error: ").map_or_else(|| text.clone(), ToOwned::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(arguments: &[&str]) -> String {
+        match parse(arguments.iter().map(OsString::from)) {
+            Err(failure) => failure.to_string(),
+            Ok(command) => panic!("{command:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn usage_errors_are_one_line_with_a_way_on() {
+        assert_eq!(refusal(&["esker"]), "a command is missing (see `esker --help`)");
+        let text = refusal(&["esker", "scan", "db", "--limit", "x"]);
+        assert!(text.contains("'x'") && text.ends_with("(see `esker scan --help`)"), "{text}");
+        let text = refusal(&["esker", "get"]);
+        assert!(text.contains("<DB>") && text.contains("<KEY>"), "{text}");
+        let text = refusal(&["esker", "gett", "db"]);
+        assert!(text.contains("'gett'") && text.ends_with("(see `esker --help`)"), "{text}");
+        for arguments in [&["esker", "get"][..], &["esker", "--frob"], &["esker", "dump", "a", "b"]]
+        {
+            assert!(!refusal(arguments).contains('\n'));
+        }
+    }
+
+    #[test]
+    fn a_usage_error_of_put_repeats_nothing() {
+        for argument in ["hunter2", "--hunter2", "-Hunter2"] {
+            let text = refusal(&["esker", "put", "db", "password", "my", argument]);
+            assert!(!text.contains("unter2"), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_are_bytes_and_may_begin_with_a_dash() {
+        let arguments = ["esker", "put", "db", "--", "-k", "--json"].map(OsString::from);
+        let Ok(Some(Command::Put(put))) = parse(arguments) else { panic!() };
+        assert_eq!((put.key, put.value), ("-k".into(), "--json".into()));
+    }
+}

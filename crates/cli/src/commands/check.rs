@@ -1,0 +1,77 @@
+//! `check`: everything is read and compared with what it should be.
+
+use esker::{CheckReport, Error};
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::json;
+
+use super::open;
+use crate::args::Check;
+use crate::exit::{Failure, one_line};
+use crate::output::Output;
+
+/// A problem as it is printed.
+struct Finding {
+    file: String,
+    offset: u64,
+    what: String,
+}
+
+pub(super) fn run(args: &Check) -> Result<(), Failure> {
+    let (report, findings) = match open(&args.store.path).and_then(|db| Ok(db.check()?)) {
+        Ok(report) => {
+            let findings = findings(&report);
+            (report, findings)
+        }
+        // A store too damaged to open, or to check to the end, has at least that to show.
+        Err(Failure::Store(Error::Damaged { file, offset, what })) => {
+            (CheckReport::default(), vec![Finding { file, offset, what }])
+        }
+        Err(failure) => return Err(failure),
+    };
+    let mut output = Output::new();
+    if args.json {
+        output.json(&as_json(&report, &findings))?;
+    } else {
+        for Finding { file, offset, what } in &findings {
+            output.line(&one_line(&format!("{file}@{offset}: {what}")))?;
+        }
+        if findings.is_empty() {
+            output.line(&format!(
+                "ok: {} entries in {} blocks ({})",
+                HumanCount(report.entries),
+                HumanCount(report.blocks),
+                HumanBytes(report.bytes)
+            ))?;
+        }
+    }
+    output.flush()?;
+    match findings.len() {
+        0 => Ok(()),
+        1 => Err(Failure::Damaged("1 problem found".to_owned())),
+        count => Err(Failure::Damaged(format!("{count} problems found"))),
+    }
+}
+
+fn findings(report: &CheckReport) -> Vec<Finding> {
+    let problems = report.problems.iter();
+    problems
+        .map(|problem| Finding {
+            file: problem.file.clone(),
+            offset: problem.offset,
+            what: problem.what.clone(),
+        })
+        .collect()
+}
+
+fn as_json(report: &CheckReport, findings: &[Finding]) -> serde_json::Value {
+    let problems = findings.iter().map(
+        |Finding { file, offset, what }| json!({ "file": file, "offset": offset, "what": what }),
+    );
+    json!({
+        "ok": findings.is_empty(),
+        "entries": report.entries,
+        "blocks": report.blocks,
+        "bytes": report.bytes,
+        "problems": problems.collect::<Vec<_>>(),
+    })
+}

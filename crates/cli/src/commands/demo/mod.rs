@@ -1,0 +1,104 @@
+//! `demo`: a real task from end to end, with every answer checked.
+//!
+//! Every file below a folder is indexed, path to metadata, in a fresh store with little memory;
+//! looked up, scanned by folder, partly overwritten and deleted; then the store is closed, opened
+//! again, compared with the truth entry by entry, and checked. The order is the same in every
+//! run. `files` is the truth, `phases` the work, `report` what is printed.
+
+mod files;
+mod memory;
+mod phases;
+mod report;
+mod timing;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use esker::Db;
+use tempfile::TempDir;
+
+use self::files::Files;
+use self::phases::Phases;
+use self::report::{Figures, Narrator};
+use crate::args::Demo;
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::signals::Interrupt;
+
+/// With fewer files, memory holds all of them and the figures say little of the index.
+const FILES_FEW: usize = 10_000;
+
+pub(super) fn run(args: &Demo) -> Result<(), Failure> {
+    let interrupt = Interrupt::install()?;
+    let place = Place::choose(args.store.as_deref())?;
+    let narrator = Narrator::new(args.json);
+
+    let files = narrator.walk(|progress| {
+        Files::below(&args.root, &interrupt, |count| progress.set_position(count as u64))
+    })?;
+    if files.list.is_empty() {
+        let root = args.root.display();
+        return Err(Failure::Input(format!("there are no files below {root} to index")));
+    }
+    narrator.introduce(&args.root, place.path(), &files)?;
+
+    let memory_before = memory::resident();
+    let memory_bytes = u64::from(args.memory_mib) << 20;
+    let open = || Db::builder(place.path()).memory_budget(memory_bytes).open();
+    let mut phases = Phases::new(files, interrupt, narrator);
+    let db = phases.store_and_read(open)?;
+    let before_close = db.stats()?;
+    let db = phases.reopen(db, open)?;
+    let check = phases.verify(&db)?;
+    let after = db.stats()?;
+    db.close()?;
+
+    let figures = Figures {
+        timings: phases.timings,
+        files: phases.files,
+        answers_checked: phases.answers_checked,
+        check,
+        before_close,
+        after,
+        memory_before,
+        memory_after: memory::resident(),
+    };
+    let mut output = Output::new();
+    if args.json {
+        output.json(&figures.as_json())?;
+    } else {
+        output.bytes(figures.as_text().as_bytes())?;
+    }
+    output.flush()
+}
+
+/// Where the store is made.
+enum Place {
+    Temporary(TempDir),
+    Chosen(PathBuf),
+}
+
+impl Place {
+    fn choose(wanted: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = wanted else {
+            let folder = tempfile::Builder::new().prefix("esker-demo-").tempdir();
+            return folder
+                .map(Self::Temporary)
+                .map_err(|source| Failure::System { what: "make a temporary folder", source });
+        };
+        // Anything in it would mix with what the demo stores.
+        let used = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+        if used {
+            let path = path.display();
+            return Err(Failure::Input(format!("{path} is not empty: name a fresh folder")));
+        }
+        Ok(Self::Chosen(path.to_owned()))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(folder) => folder.path(),
+            Self::Chosen(path) => path,
+        }
+    }
+}

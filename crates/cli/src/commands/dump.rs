@@ -1,0 +1,21 @@
+//! `dump`: every entry of a keyspace, as of one moment.
+
+use super::entries::{self, Selection};
+use super::{keyspace, open};
+use crate::args::Dump;
+use crate::exit::Failure;
+use crate::text::Format;
+
+pub(super) fn run(args: &Dump) -> Result<(), Failure> {
+    let db = open(&args.store.path)?;
+    let range = keyspace(&db, &args.keyspace.name)?.iter()?;
+    entries::print(
+        range,
+        &Selection {
+            format: if args.json { Format::Jsonl } else { args.format.into() },
+            reverse: false,
+            limit: None,
+            skip_damaged: args.skip_damaged,
+        },
+    )
+}

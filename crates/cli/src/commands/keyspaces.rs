@@ -1,0 +1,19 @@
+//! `keyspaces`: their names, sorted.
+
+use super::open;
+use crate::args::Keyspaces;
+use crate::exit::Failure;
+use crate::output::Output;
+
+pub(super) fn run(args: &Keyspaces) -> Result<(), Failure> {
+    let names = open(&args.store.path)?.keyspaces()?;
+    let mut output = Output::new();
+    if args.json {
+        output.json(&names.into())?;
+    } else {
+        for name in &names {
+            output.line(name)?;
+        }
+    }
+    output.flush()
+}

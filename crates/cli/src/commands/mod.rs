@@ -1,0 +1,60 @@
+//! One file a subcommand.
+
+mod check;
+mod compact;
+mod demo;
+mod dump;
+mod entries;
+mod keyspaces;
+mod load;
+mod scan;
+mod single;
+mod stats;
+
+use std::path::Path;
+
+use esker::{Db, Keyspace, KeyspaceOptions};
+
+use crate::args::{self, Command};
+use crate::exit::Failure;
+use crate::output::Output;
+
+/// Runs the subcommand, if there is one.
+pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
+    match command {
+        None => Ok(()),
+        Some(Command::Put(args)) => single::put(&args),
+        Some(Command::Get(args)) => single::get(&args),
+        Some(Command::Del(args)) => single::del(&args),
+        Some(Command::Scan(args)) => scan::run(&args),
+        Some(Command::Load(args)) => load::run(&args),
+        Some(Command::Dump(args)) => dump::run(&args),
+        Some(Command::Keyspaces(args)) => keyspaces::run(&args),
+        Some(Command::Stats(args)) => stats::run(&args),
+        Some(Command::Check(args)) => check::run(&args),
+        Some(Command::Compact(args)) => compact::run(&args),
+        Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Completions(args)) => {
+            let mut output = Output::new();
+            output.bytes(&args::completions(args.shell))?;
+            output.flush()
+        }
+    }
+}
+
+/// Opens a store that must exist.
+fn open(path: &Path) -> Result<Db, Failure> {
+    Ok(Db::builder(path).create(false).open()?)
+}
+
+/// Opens a keyspace that must exist.
+fn keyspace(db: &Db, name: &str) -> Result<Keyspace, Failure> {
+    db.open_keyspace(name)?.ok_or_else(|| esker::Error::NoKeyspace { name: name.to_owned() }.into())
+}
+
+/// Opens a store and a keyspace, creating what is missing.
+fn open_or_create(path: &Path, name: &str) -> Result<(Db, Keyspace), Failure> {
+    let db = Db::open(path)?;
+    let keyspace = db.keyspace(name, KeyspaceOptions::default())?;
+    Ok((db, keyspace))
+}

@@ -1,0 +1,118 @@
+//! Entries as lines of text: what `dump` and `scan` write and `load` reads.
+//!
+//! Both forms carry any bytes, one entry a line, and hold this both ways:
+//! - decoding what was encoded gives the same key and value, for every key and value;
+//! - a line that is accepted, however it was written, encodes to one canonical line.
+//!
+//! A line never holds its line feed, and an encoded line never holds a control byte, so output
+//! can be shown on any terminal. Errors name the place in the line and never its content: a
+//! value may be a secret.
+
+mod jsonl;
+mod lines;
+mod tsv;
+
+#[cfg(test)]
+mod tests;
+
+pub use lines::{Line, LineSplitter};
+
+use esker::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// A key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// How entries are written as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `key<TAB>value` with backslash escapes.
+    #[default]
+    Tsv,
+    /// One JSON object a line: `{"k":…,"v":…}`, with `k64` and `v64` where bytes are not UTF-8.
+    Jsonl,
+}
+
+impl Format {
+    /// Appends the canonical line of an entry to `line`, line feed included.
+    pub fn encode(self, key: &[u8], value: &[u8], line: &mut Vec<u8>) {
+        match self {
+            Self::Tsv => tsv::encode(key, value, line),
+            Self::Jsonl => jsonl::encode(key, value, line),
+        }
+        line.push(b'\n');
+    }
+
+    /// Reads one line, given without its line feed.
+    ///
+    /// # Errors
+    /// The line is not of this form, or its key or value is longer than a store takes.
+    pub fn decode(self, line: &[u8]) -> Result<Entry, LineError> {
+        let (key, value) = match self {
+            Self::Tsv => tsv::decode(line),
+            Self::Jsonl => jsonl::decode(line),
+        }?;
+        if key.len() > KEY_BYTES_MAX {
+            return Err(LineError::KeyTooLong { bytes: key.len() });
+        }
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(LineError::ValueTooLong { bytes: value.len() });
+        }
+        Ok((key, value))
+    }
+
+    /// A bound no canonical line exceeds, in bytes; longer lines can be refused unread.
+    #[must_use]
+    pub const fn line_bytes_max(self) -> usize {
+        let entry_bytes_max = KEY_BYTES_MAX + VALUE_BYTES_MAX;
+        match self {
+            // `\xHH` is four bytes; the TAB is one.
+            Self::Tsv => 4 * entry_bytes_max + 1,
+            // `\u0000` is six bytes; names, quotes and a little free white space are the rest.
+            Self::Jsonl => 6 * entry_bytes_max + 1024,
+        }
+    }
+}
+
+/// Why a line was refused. Columns count bytes from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// Nothing separates the key from the value.
+    #[error("there is no TAB between a key and a value")]
+    NoTab,
+    /// A backslash begins none of the escapes.
+    #[error(
+        "unknown escape at column {column}: use \\\\ for a backslash, \\t \\n \\r, or \\xHH for \
+         any byte"
+    )]
+    UnknownEscape {
+        /// Where the backslash is.
+        column: usize,
+    },
+    /// Not JSON.
+    #[error("this is not JSON from column {column} on")]
+    NotJson {
+        /// Where the parser gave up.
+        column: usize,
+    },
+    /// JSON, but not an entry.
+    #[error("{0}")]
+    NotAnEntry(&'static str),
+    /// The key is longer than a store takes.
+    #[error("the key has {bytes} bytes; at most {KEY_BYTES_MAX} are allowed")]
+    KeyTooLong {
+        /// Its length once decoded.
+        bytes: usize,
+    },
+    /// The value is longer than a store takes.
+    #[error("the value has {bytes} bytes; at most {VALUE_BYTES_MAX} are allowed")]
+    ValueTooLong {
+        /// Its length once decoded.
+        bytes: usize,
+    },
+    /// The line is longer than any entry could make it.
+    #[error("the line has more than {bytes_max} bytes, which no entry needs")]
+    LineTooLong {
+        /// The bound it passed.
+        bytes_max: usize,
+    },
+}

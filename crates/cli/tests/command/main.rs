@@ -1,0 +1,14 @@
+//! The real binary, from outside: exit codes, standard output, and one line of standard error.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod damage;
+mod demo;
+mod edges;
+mod interrupted;
+mod load;
+mod roundtrip;
+mod scan;
+mod single;
+mod support;
+mod usage;

@@ -1,0 +1,127 @@
+//! Running the binary and judging its answer.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+
+use tempfile::TempDir;
+
+/// The binary with some arguments, nothing on its standard input.
+pub fn command<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end.
+pub fn esker<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Answer {
+    Answer(command(arguments).output().unwrap())
+}
+
+/// Runs it to its end with something on its standard input.
+pub fn esker_reading<A: AsRef<OsStr>>(
+    arguments: impl IntoIterator<Item = A>,
+    input: &[u8],
+) -> Answer {
+    let mut child = command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // It may end without having read everything, and may write before it has.
+    let writer = thread::spawn(move || drop(stdin.write_all(&input)));
+    let answer = Answer(child.wait_with_output().unwrap());
+    writer.join().unwrap();
+    answer
+}
+
+/// What came back.
+pub struct Answer(pub Output);
+
+impl Answer {
+    pub fn code(&self) -> i32 {
+        self.0.status.code().unwrap_or(-1)
+    }
+
+    pub fn stderr(&self) -> String {
+        String::from_utf8(self.0.stderr.clone()).unwrap()
+    }
+
+    /// It succeeded, with nothing on standard error; answers standard output.
+    #[track_caller]
+    pub fn stdout(&self) -> &[u8] {
+        assert_eq!((self.code(), self.stderr().as_str()), (0, ""));
+        &self.0.stdout
+    }
+
+    /// Like [`Answer::stdout`], as text.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        str::from_utf8(self.stdout()).unwrap()
+    }
+
+    /// Like [`Answer::stdout`], parsed.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(self.stdout()).unwrap()
+    }
+
+    /// It failed with this code and one line on standard error that holds all of these words.
+    #[track_caller]
+    pub fn fails(&self, code: i32, words: &[&str]) {
+        let stderr = self.stderr();
+        assert_eq!(self.code(), code, "{stderr}");
+        assert!(stderr.starts_with("esker: ") && stderr.ends_with('\n'), "{stderr:?}");
+        assert_eq!(stderr.matches('\n').count(), 1, "{stderr:?}");
+        for word in words {
+            assert!(stderr.contains(word), "{word:?} is not in {stderr:?}");
+        }
+    }
+}
+
+/// A folder for one test.
+pub struct Place(TempDir);
+
+impl Place {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The store that most tests use.
+    pub fn db(&self) -> String {
+        self.path("db").into_os_string().into_string().unwrap()
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap();
+        path.into_os_string().into_string().unwrap()
+    }
+
+    /// Makes the store hold these lines.
+    #[track_caller]
+    pub fn load(&self, lines: impl AsRef<[u8]>) -> String {
+        let db = self.db();
+        esker_reading(["load", &db], lines.as_ref()).stdout();
+        db
+    }
+}
+
+#[track_caller]
+pub fn dump(db: &str) -> String {
+    esker(["dump", db]).text().to_owned()
+}
+
+/// A child that ends with the test, however the test ends.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,348 @@
+//! One open file: past the page cache where the request allows it, else through it.
+//!
+//! A file opened for direct I/O has two descriptors of the same inode. Requests whose offset and
+//! length are aligned go to the direct one, through a bounce buffer where only the caller's memory
+//! is not aligned, or where a read needs some bytes of a block. Writes of part of a block go
+//! through the page cache: doing them with direct I/O means reading the block first, and two such
+//! writes at once would undo each other.
+//!
+//! The two agree because Linux keeps them so: a direct read first writes back the dirty pages in
+//! its range, and a direct write writes back and drops the pages in its range, before and after.
+//! So what was written before a request began is what the request sees, by either descriptor.
+//! Overlapping requests at the same time have no order, as on any file.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwrite, retry_on_intr};
+
+use crate::buffer::{ALIGNMENT_BYTES, AlignedBuf};
+use crate::{Caching, DeviceError, Open, Operation, Result, name};
+
+/// How much a bounce buffer holds at most: enough to keep a device busy.
+const BOUNCE_BYTES: usize = 256 << 10;
+
+/// How many zeros are written at once where a file system cannot reserve space.
+const ZEROS_BYTES: usize = 256 << 10;
+
+/// One open file.
+#[derive(Debug)]
+pub(super) struct Handle {
+    path: String,
+    buffered: OwnedFd,
+    direct: Option<Direct>,
+}
+
+/// The descriptor for direct I/O.
+///
+/// Invariant: both alignments are powers of two, at most [`ALIGNMENT_BYTES`].
+#[derive(Debug)]
+struct Direct {
+    fd: OwnedFd,
+    /// What offsets and lengths of reads must be multiples of.
+    offset_align: usize,
+    /// What addresses must be multiples of.
+    memory_align: usize,
+}
+
+/// The end of a range, where the system can address it.
+pub(super) fn end_of(offset: u64, len: u64) -> Option<u64> {
+    offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok())
+}
+
+impl Handle {
+    /// Opens the regular file `name` in `folder`.
+    pub(super) fn open(
+        folder: &OwnedFd,
+        name: &str,
+        open: Open,
+        caching: Caching,
+        path: String,
+    ) -> Result<Self> {
+        let failed =
+            |source: io::Error| DeviceError::new(Operation::Open, path.as_str(), 0, source);
+        // A name may lead to a pipe or a device that blocks when opened; it is refused below.
+        let common =
+            OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let flags = match open {
+            Open::Existing => common,
+            Open::CreateNew => common | OFlags::CREATE | OFlags::EXCL,
+        };
+        let mode = Mode::RUSR | Mode::WUSR;
+        let buffered = retry_on_intr(|| fs::openat(folder, name, flags, mode));
+        let buffered = buffered.map_err(|errno| failed(errno.into()))?;
+        let stat = fs::fstat(&buffered).map_err(|errno| failed(errno.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            let why = "it is not a regular file";
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
+        let direct = match caching {
+            Caching::Buffered => None,
+            Caching::Direct => {
+                let again = || fs::openat(folder, name, common | OFlags::DIRECT, Mode::empty());
+                match retry_on_intr(again) {
+                    Ok(fd) => {
+                        let other = fs::fstat(&fd).map_err(|errno| failed(errno.into()))?;
+                        if (other.st_dev, other.st_ino) != (stat.st_dev, stat.st_ino) {
+                            let why = "it was replaced while it was being opened";
+                            return Err(failed(io::Error::other(why)));
+                        }
+                        Direct::new(fd)
+                    }
+                    // The file system has no direct I/O (tmpfs before Linux 6.6, some others).
+                    Err(Errno::INVAL | Errno::NOTSUP) => None,
+                    Err(errno) => return Err(failed(errno.into())),
+                }
+            }
+        };
+        Ok(Self { path, buffered, direct })
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Whether reads pass the page cache.
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    fn failed(&self, operation: Operation, offset: u64) -> impl FnOnce(Errno) -> DeviceError {
+        move |errno| DeviceError::new(operation, self.path.as_str(), offset, errno)
+    }
+
+    pub(super) fn len(&self) -> Result<u64> {
+        let stat = fs::fstat(&self.buffered).map_err(self.failed(Operation::Open, 0))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    /// Fills `buf` from `offset`.
+    pub(super) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let read = match end_of(offset, buf.len() as u64) {
+            Some(_) => {
+                self.read_up_to(offset, buf).map_err(self.failed(Operation::Read, offset))?
+            }
+            None => 0,
+        };
+        if read < buf.len() {
+            return Err(name::past_end(&self.path, offset, buf.len(), self.len()?));
+        }
+        Ok(())
+    }
+
+    /// Fills `buf` from `offset` up to the end of the file; returns how much was there.
+    fn read_up_to(&self, offset: u64, buf: &mut [u8]) -> rustix::io::Result<usize> {
+        if let Some(direct) = &self.direct {
+            match direct.read_up_to(offset, buf) {
+                // Opening with O_DIRECT may succeed where using it does not.
+                Err(Errno::INVAL) => {}
+                outcome => return outcome,
+            }
+        }
+        read_full(self.buffered.as_fd(), offset, buf, 1)
+    }
+
+    /// Fills `buf` if all of it is in the page cache; whether it was.
+    pub(super) fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let wanted = buf.len();
+        let mut slices = [io::IoSliceMut::new(buf)];
+        let flags = ReadWriteFlags::NOWAIT;
+        matches!(preadv2(&self.buffered, &mut slices, offset, flags), Ok(read) if read == wanted)
+    }
+
+    /// Writes all of `buf`; the end must be one that [`end_of`] gives.
+    pub(super) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        let mut written = 0;
+        if let Some(direct) = &self.direct {
+            match direct.write(offset, buf) {
+                Ok(landed) => written = landed,
+                Err(Errno::INVAL) => {}
+                Err(errno) => return Err(self.failed(Operation::Write, offset)(errno)),
+            }
+        }
+        self.write_buffered(offset + written as u64, &buf[written..])
+    }
+
+    fn write_buffered(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        let written = write_full(self.buffered.as_fd(), offset, buf);
+        let written = written.map_err(self.failed(Operation::Write, offset))?;
+        if written < buf.len() {
+            let why = "the system wrote nothing and gave no reason";
+            let source = io::Error::new(io::ErrorKind::WriteZero, why);
+            return Err(DeviceError::new(Operation::Write, self.path.as_str(), offset, source));
+        }
+        Ok(())
+    }
+
+    /// Makes contents and length durable. `fdatasync` leaves out only what is not needed to read
+    /// the data back (times); the length and the extents are included. It serves both descriptors,
+    /// because it syncs the inode.
+    pub(super) fn sync(&self) -> Result<()> {
+        // Not repeated when interrupted: a sync that failed says nothing when repeated.
+        fs::fdatasync(&self.buffered).map_err(self.failed(Operation::Sync, 0))
+    }
+
+    /// Reserves space up to `len`.
+    pub(super) fn preallocate(&self, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let reserve = || fs::fallocate(&self.buffered, FallocateFlags::empty(), 0, len);
+        match retry_on_intr(reserve) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(len),
+            Err(errno) => Err(self.failed(Operation::Resize, len)(errno)),
+        }
+    }
+
+    /// Extends the file to `len` with zeros that take space.
+    fn write_zeros(&self, len: u64) -> Result<()> {
+        let mut at = self.len()?;
+        let zeros = vec![0; ZEROS_BYTES];
+        while at < len {
+            let count = usize::try_from(len - at).unwrap_or(usize::MAX).min(zeros.len());
+            self.write_buffered(at, &zeros[..count])?;
+            at += count as u64;
+        }
+        Ok(())
+    }
+
+    /// Cuts the file to `len`, where it is longer.
+    pub(super) fn truncate(&self, len: u64) -> Result<()> {
+        if len >= self.len()? {
+            return Ok(());
+        }
+        retry_on_intr(|| fs::ftruncate(&self.buffered, len))
+            .map_err(self.failed(Operation::Resize, len))
+    }
+
+    /// Gives the space of a range back, where the file system can.
+    pub(super) fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len).min(self.len()?);
+        if offset >= end {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| fs::fallocate(&self.buffered, flags, offset, end - offset)) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(errno) => Err(self.failed(Operation::Resize, offset)(errno)),
+        }
+    }
+}
+
+impl Direct {
+    /// `None` where the device wants more alignment than our buffers have.
+    fn new(fd: OwnedFd) -> Option<Self> {
+        let (memory_align, offset_align) = alignments(&fd);
+        let fits = |align: usize| align.is_power_of_two() && align <= ALIGNMENT_BYTES;
+        (fits(memory_align) && fits(offset_align)).then_some(Self {
+            fd,
+            offset_align,
+            memory_align,
+        })
+    }
+
+    fn is_aligned(&self, offset: u64, buf: &[u8]) -> bool {
+        offset.is_multiple_of(self.offset_align as u64)
+            && buf.len().is_multiple_of(self.offset_align)
+            && buf.as_ptr().addr().is_multiple_of(self.memory_align)
+    }
+
+    fn read_up_to(&self, offset: u64, buf: &mut [u8]) -> rustix::io::Result<usize> {
+        if self.is_aligned(offset, buf) {
+            return read_full(self.fd.as_fd(), offset, buf, self.offset_align);
+        }
+        let align = self.offset_align as u64;
+        let mut filled = 0;
+        while filled < buf.len() {
+            let at = offset + filled as u64;
+            // Below the alignment.
+            let skip = usize::try_from(at % align).unwrap_or(0);
+            let wanted = (buf.len() - filled + skip).min(BOUNCE_BYTES);
+            let mut bounce = AlignedBuf::zeroed(wanted.next_multiple_of(self.offset_align));
+            let start = at - skip as u64;
+            let read = read_full(self.fd.as_fd(), start, &mut bounce, self.offset_align)?;
+            let got = read.min(wanted).saturating_sub(skip);
+            buf[filled..filled + got].copy_from_slice(&bounce[skip..skip + got]);
+            filled += got;
+            if read < wanted {
+                break;
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Writes what can be written past the page cache, from the front: whole blocks, or nothing.
+    /// What remains is for the page cache.
+    fn write(&self, offset: u64, buf: &[u8]) -> rustix::io::Result<usize> {
+        // Whole blocks of 4 KiB whatever the device takes: a file system that must add the rest
+        // of its own block does so under a lock that stops other direct writes.
+        let block = ALIGNMENT_BYTES as u64;
+        if !offset.is_multiple_of(block) || !(buf.len() as u64).is_multiple_of(block) {
+            return Ok(0);
+        }
+        if buf.as_ptr().addr().is_multiple_of(self.memory_align) {
+            return write_full(self.fd.as_fd(), offset, buf);
+        }
+        let mut written = 0;
+        let mut bounce = AlignedBuf::zeroed(buf.len().min(BOUNCE_BYTES));
+        for piece in buf.chunks(BOUNCE_BYTES) {
+            let copy = &mut bounce[..piece.len()];
+            copy.copy_from_slice(piece);
+            let landed = write_full(self.fd.as_fd(), offset + written as u64, copy)?;
+            written += landed;
+            if landed < piece.len() {
+                break;
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// What direct I/O on this file needs: alignment of memory, then of offsets.
+fn alignments(fd: &OwnedFd) -> (usize, usize) {
+    let unknown = (ALIGNMENT_BYTES, ALIGNMENT_BYTES);
+    let Ok(stat) = fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
+        return unknown;
+    };
+    let has_answer = stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    match (stat.stx_dio_mem_align, stat.stx_dio_offset_align) {
+        (1.., 1..) if has_answer => {
+            (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align as usize)
+        }
+        _ => unknown,
+    }
+}
+
+/// Reads until `buf` is full or the file ends. A count that is not a multiple of `align` is the
+/// end: from there the descriptor would not read on.
+fn read_full(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    buf: &mut [u8],
+    align: usize,
+) -> rustix::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        let at = offset + filled as u64;
+        let read = retry_on_intr(|| pread(fd, &mut buf[filled..], at))?;
+        filled += read;
+        if read == 0 || !filled.is_multiple_of(align) {
+            break;
+        }
+    }
+    Ok(filled)
+}
+
+/// Writes until all is written, an error, or nothing moves; returns how much was written.
+fn write_full(fd: BorrowedFd<'_>, offset: u64, buf: &[u8]) -> rustix::io::Result<usize> {
+    let mut written = 0;
+    while written < buf.len() {
+        match retry_on_intr(|| pwrite(fd, &buf[written..], offset + written as u64))? {
+            0 => break,
+            landed => written += landed,
+        }
+    }
+    Ok(written)
+}

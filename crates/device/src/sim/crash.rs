@@ -1,0 +1,281 @@
+//! All the images that a crash may leave, at every position of a trace.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Add;
+use std::sync::Arc;
+
+use super::device::{SimDevice, SimOptions};
+use super::image::{Image, SimImage};
+use super::sectors::SectorStore;
+use super::survivors::{CrashModel, Effort, Survivors, choices, mix};
+use super::trace::{Event, Replay, Trace};
+
+/// How many crash images are made, and of which kind.
+#[derive(Clone, Debug)]
+pub struct CrashOptions {
+    /// What a crash does.
+    pub model: CrashModel,
+    /// Up to this many pending units (at most 20) all subsets are made.
+    pub exhaustive_units: usize,
+    /// Past that, at most this many of each regular kind (prefixes, suffixes, one lost, …).
+    pub family_choices: usize,
+    /// Past that, also this many random subsets.
+    pub random_choices: usize,
+    /// Where random subsets and samples come from.
+    pub seed: u64,
+    /// Visit at most this many images, spread evenly over all distinct ones; `None` for all.
+    pub limit: Option<u64>,
+    /// Of the distinct images, only every `stride`-th is considered, from the `phase`-th on:
+    /// `stride` threads with phases `0..stride` share the work.
+    pub stride: u64,
+    /// See `stride`.
+    pub phase: u64,
+}
+
+impl Default for CrashOptions {
+    fn default() -> Self {
+        Self {
+            model: CrashModel::default(),
+            exhaustive_units: 10,
+            family_choices: 64,
+            random_choices: 16,
+            seed: 0,
+            limit: None,
+            stride: 1,
+            phase: 0,
+        }
+    }
+}
+
+/// What an enumeration did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CrashCounts {
+    /// Places in the trace where a crash was tried.
+    pub positions: u64,
+    /// Choices of survivors.
+    pub generated: u64,
+    /// Different images, or equal ones with different marks before them.
+    pub distinct: u64,
+    /// Images visited.
+    pub visited: u64,
+}
+
+impl Add for CrashCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            positions: self.positions + other.positions,
+            generated: self.generated + other.generated,
+            distinct: self.distinct + other.distinct,
+            visited: self.visited + other.visited,
+        }
+    }
+}
+
+/// Which crash left an image. [`Trace::crash_image`] makes the image again from `position` and
+/// `survivors`, with the same model.
+#[derive(Debug)]
+pub struct CrashState<'a> {
+    /// The trace that was cut off.
+    pub trace: &'a Trace,
+    /// How many events happened before the crash.
+    pub position: usize,
+    /// What survived of the pending units.
+    pub survivors: &'a Survivors,
+    /// How many units were pending.
+    pub pending_units: usize,
+    /// The marks before the crash, in order.
+    pub marks: &'a [u64],
+    /// Equal for equal images.
+    pub digest: u64,
+}
+
+impl CrashState<'_> {
+    /// The greatest mark before the crash.
+    #[must_use]
+    pub fn acknowledged(&self) -> Option<u64> {
+        self.marks.iter().copied().max()
+    }
+}
+
+impl fmt::Display for CrashState<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "crash at position {} of {} (next: {}), {} units pending, of which survived: {}",
+            self.position,
+            self.trace.len(),
+            self.trace.describe(self.position),
+            self.pending_units,
+            self.survivors,
+        )?;
+        match self.acknowledged() {
+            Some(mark) => write!(f, "; acknowledged: {mark}"),
+            None => write!(f, "; nothing acknowledged"),
+        }
+    }
+}
+
+/// Which of the distinct images are visited: one, at a random place, of each of `limit` equal
+/// parts. Even steps would fall in step with the order in which choices are made.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    limit: u64,
+    total: u64,
+    seed: u64,
+}
+
+impl Sample {
+    fn contains(&self, index: u64) -> bool {
+        if self.limit >= self.total {
+            return true;
+        }
+        if self.limit == 0 {
+            return false;
+        }
+        let (limit, total) = (u128::from(self.limit), u128::from(self.total));
+        // The part whose range holds the index; all values are below `total`.
+        let part = u128::from(index) * limit / total;
+        let (low, high) = ((part * total).div_ceil(limit), ((part + 1) * total).div_ceil(limit));
+        let within = u128::from(mix(self.seed ^ mix(part as u64))) % (high - low).max(1);
+        u128::from(index) == low + within
+    }
+}
+
+/// One pass over all crash states of a trace.
+struct Walk<'a> {
+    trace: &'a Trace,
+    options: &'a CrashOptions,
+    sample: Option<Sample>,
+    seen: HashSet<u64>,
+    counts: CrashCounts,
+}
+
+impl<'a> Walk<'a> {
+    fn new(trace: &'a Trace, options: &'a CrashOptions, sample: Option<Sample>) -> Self {
+        Self { trace, options, sample, seen: HashSet::new(), counts: CrashCounts::default() }
+    }
+
+    fn run<E>(
+        &mut self,
+        visit: &mut impl FnMut(&CrashState<'_>, &Image, &SectorStore) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut replay = Replay::new(self.trace);
+        replay.disk.store.freeze();
+        let mut marks = Vec::new();
+        for position in 0..=self.trace.len() {
+            let next = self.trace.events.get(position);
+            // Before a mark the same images are possible as after it, where more must hold.
+            if !matches!(next, Some(Event::Mark(_))) {
+                self.crash_here(position, &mut replay, &marks, visit)?;
+            }
+            match next {
+                Some(Event::Mark(mark)) => marks.push(*mark),
+                Some(event) => replay.step(event, self.options.model.honours_syncs),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn crash_here<E>(
+        &mut self,
+        position: usize,
+        replay: &mut Replay,
+        marks: &[u64],
+        visit: &mut impl FnMut(&CrashState<'_>, &Image, &SectorStore) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let model = &self.options.model;
+        let effort = Effort {
+            exhaustive_units: self.options.exhaustive_units,
+            family_choices: self.options.family_choices,
+            random_choices: self.options.random_choices,
+            seed: mix(self.options.seed ^ mix(position as u64)),
+        };
+        let disk = &mut replay.disk;
+        let pending_units = disk.pending.iter().map(|change| change.units.len()).sum();
+        let mut undo = Vec::new();
+        self.counts.positions += 1;
+        for survivors in &choices(&disk.pending, model.ordered, &effort) {
+            self.counts.generated += 1;
+            survivors.settle(disk, model, &mut undo);
+            let digest = disk.durable.digest();
+            if self.is_wanted(digest, marks.len()) {
+                let trace = self.trace;
+                let state = CrashState { trace, position, survivors, pending_units, marks, digest };
+                self.counts.visited += 1;
+                visit(&state, &disk.durable, &disk.store)?;
+            }
+            disk.durable.undo(&mut undo, &disk.store);
+            disk.store.forget_fresh();
+        }
+        Ok(())
+    }
+
+    fn is_wanted(&mut self, digest: u64, mark_count: usize) -> bool {
+        if !self.seen.insert(digest ^ mix(mark_count as u64)) {
+            return false;
+        }
+        let index = self.counts.distinct;
+        self.counts.distinct += 1;
+        let stride = self.options.stride.max(1);
+        if index % stride != self.options.phase % stride {
+            return false;
+        }
+        self.sample.is_none_or(|sample| sample.contains(index / stride))
+    }
+}
+
+impl Trace {
+    /// Calls `visit` with each distinct crash image, on a disk of its own that starts there: what
+    /// `visit` writes is gone afterwards, and can be recorded for crashes within a recovery. Ends
+    /// at the first error.
+    pub fn for_each_crash<E>(
+        &self,
+        options: &CrashOptions,
+        mut visit: impl FnMut(&CrashState<'_>, &Arc<SimDevice>) -> Result<(), E>,
+    ) -> Result<CrashCounts, E> {
+        let sample = options.limit.map(|limit| {
+            let CrashCounts { distinct, .. } = self.count_crashes(options);
+            let stride = options.stride.max(1);
+            let total = distinct.saturating_sub(options.phase % stride).div_ceil(stride);
+            Sample { limit, total, seed: mix(options.seed) }
+        });
+        let mut walk = Walk::new(self, options, sample);
+        let capacity_bytes = SimOptions::default().capacity_bytes;
+        walk.run(&mut |state, image, store| {
+            let device = SimDevice::at_rest(image.clone(), store.clone(), capacity_bytes);
+            visit(state, &Arc::new(device))
+        })?;
+        Ok(walk.counts)
+    }
+
+    /// Counts the crash images without visiting any; `limit`, `stride` and `phase` do not matter.
+    #[must_use]
+    pub fn count_crashes(&self, options: &CrashOptions) -> CrashCounts {
+        let mut walk = Walk::new(self, options, Some(Sample { limit: 0, total: 1, seed: 0 }));
+        let outcome: Result<(), std::convert::Infallible> = walk.run(&mut |_, _, _| Ok(()));
+        match outcome {
+            Ok(()) => walk.counts,
+        }
+    }
+
+    /// Makes one crash image: what is left when the power fails after `position` events.
+    #[must_use]
+    pub fn crash_image(
+        &self,
+        position: usize,
+        survivors: &Survivors,
+        model: &CrashModel,
+    ) -> SimImage {
+        let mut replay = Replay::new(self);
+        for event in self.events.iter().take(position) {
+            replay.step(event, model.honours_syncs);
+        }
+        survivors.settle(&mut replay.disk, model, &mut Vec::new());
+        replay.disk.store.freeze();
+        SimImage { image: replay.disk.durable, store: replay.disk.store }
+    }
+}

@@ -1,0 +1,101 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::meta::Shape;
+
+fn segment() -> impl Strategy<Value = SegmentRef> {
+    (any::<u64>(), any::<u32>(), 1u64.., UNIT_BYTES..=SEGMENT_BYTES_MAX, any::<Option<u64>>())
+        .prop_map(|(id, file, first_seq, bytes, end)| SegmentRef {
+            id: SegmentId(id),
+            file,
+            first_seq: Seq(first_seq),
+            bytes,
+            end_seq: end.filter(|seq| *seq != 0).map(Seq),
+        })
+}
+
+fn index() -> impl Strategy<Value = Arc<IndexMeta>> {
+    (any::<u64>(), any::<u64>(), any::<u8>()).prop_map(|(flushed, merges, k)| {
+        let shape = Shape { k, ..Shape::default() };
+        Arc::new(IndexMeta { flushed_seq: Seq(flushed), merges, shape, ..IndexMeta::default() })
+    })
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let keyspace = || any::<u32>().prop_map(KeyspaceId);
+    let create = (keyspace(), "[a-zé\u{4e00}]{1,80}", any::<Option<u64>>());
+    prop_oneof![
+        create.prop_map(|(id, name, bytes)| Edit::KeyspaceCreate {
+            id,
+            name,
+            memtable_bytes: bytes.filter(|bytes| *bytes != 0)
+        }),
+        keyspace().prop_map(|id| Edit::KeyspaceDrop { id }),
+        (keyspace(), index()).prop_map(|(id, index)| Edit::Index { id, index }),
+        segment().prop_map(Edit::SegmentAdd),
+        (any::<u64>(), any::<u64>())
+            .prop_map(|(id, end)| Edit::SegmentClose { id: SegmentId(id), end_seq: Seq(end) }),
+        any::<u64>().prop_map(|id| Edit::SegmentRemove { id: SegmentId(id) }),
+        any::<u64>().prop_map(|seq| Edit::CleanClose { seq: Seq(seq) }),
+        keyspace().prop_map(|id| Edit::NextKeyspace { id }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn records_round_trip(edits in vec(edit(), 0..8), generation: u64) {
+        let body = RecordBody::encode(&edits, Generation(generation));
+        let record = RecordBody::decode(&body, edits.len() as u32).unwrap();
+        prop_assert_eq!(record, RecordBody { next_generation: Generation(generation), edits });
+    }
+
+    #[test]
+    fn any_body_is_decoded_or_refused(body: Vec<u8>, count: u32) {
+        let _either = RecordBody::decode(&body, count);
+    }
+
+    #[test]
+    fn a_damaged_body_is_decoded_or_refused(
+        edits in vec(edit(), 1..8),
+        at: proptest::sample::Index,
+        mask in 1u8..,
+    ) {
+        let mut body = RecordBody::encode(&edits, Generation(3));
+        let at = at.index(body.len());
+        body[at] ^= mask;
+        let _either = RecordBody::decode(&body, edits.len() as u32);
+    }
+}
+
+#[test]
+fn unknown_edits_are_skipped_only_when_optional() {
+    let body = |tag| [&[5, tag, 2, 9, 9][..], &[TAG_CLEAN_CLOSE, 1, 4]].concat();
+    let record = RecordBody::decode(&body(OPTIONAL_TAG_MIN), 2).unwrap();
+    assert_eq!(record.edits, [Edit::CleanClose { seq: Seq(4) }]);
+    let error = RecordBody::decode(&body(OPTIONAL_TAG_MIN - 1), 2).unwrap_err();
+    assert_eq!(error.offset, 1);
+}
+
+#[test]
+fn bytes_behind_an_edit_or_a_record_are_refused_where_they_begin() {
+    let error = RecordBody::decode(&[0, TAG_CLEAN_CLOSE, 2, 4, 4], 1).unwrap_err();
+    assert_eq!(error.offset, 4);
+    let error = RecordBody::decode(&[0, TAG_CLEAN_CLOSE, 1, 4, 4], 1).unwrap_err();
+    assert_eq!(error.offset, 4);
+}
+
+#[test]
+fn names_have_bounds() {
+    for bad in ["", "a\nb", "\0", "\u{7f}", &"x".repeat(256)] {
+        assert!(!keyspace_name_is_valid(bad), "{bad:?}");
+        let edit = Edit::KeyspaceCreate {
+            id: KeyspaceId(1),
+            name: bad.to_string(),
+            memtable_bytes: None,
+        };
+        assert!(RecordBody::decode(&RecordBody::encode(&[edit], Generation(1)), 1).is_err());
+    }
+    assert!(keyspace_name_is_valid(&"x".repeat(255)));
+    assert!(keyspace_name_is_valid("größe/1 a"));
+}

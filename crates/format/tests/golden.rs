@@ -1,0 +1,262 @@
+//! The example bytes of docs/format.md are what the encoders write, and decode to what they say.
+//!
+//! An example is a code block with the language `hex` and a name. Each line holds bytes, then
+//! optionally `;` and words for the reader; `00 × 12` stands for twelve zeros.
+
+use std::sync::Arc;
+
+use esker_format::block::{BlockBuilder, BlockIdentity, BlockLayout, BlockView};
+use esker_format::bytes::{Reader, put_varint};
+use esker_format::entry::{Entry, Payload};
+use esker_format::fence::Fence;
+use esker_format::filter;
+use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal, encode_frame};
+use esker_format::ids::{Epoch, Generation, KeyspaceId, SegmentId, Seq, StoreId};
+use esker_format::log_record::{BatchBuilder, LogOp, SegmentHeader, decode_ops};
+use esker_format::manifest_edit::{Edit, MANIFEST_GRAIN_BYTES, RecordBody, SegmentRef};
+use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, Shape, TreeMeta};
+use esker_format::ptr::{BlockPtr, Extent};
+use esker_format::superblock::Superblock;
+use esker_format::value_ref::ValueRef;
+
+const PAGE: &str = include_str!("../../../docs/format.md");
+
+const STORE: StoreId = StoreId(0x0123_4567_89ab_cdef);
+
+/// The bytes of the example called `name`, if the page has it and it can be read.
+fn example(name: &str) -> Option<Vec<u8>> {
+    let (_, after) = PAGE.split_once(&format!("```hex {name}\n"))?;
+    let (text, _) = after.split_once("\n```")?;
+    let mut bytes = Vec::new();
+    for line in text.lines() {
+        let code = line.split(';').next()?.trim();
+        if let Some((byte, count)) = code.split_once(" × ") {
+            let byte = u8::from_str_radix(byte, 16).ok()?;
+            bytes.resize(bytes.len() + count.parse::<usize>().ok()?, byte);
+        } else {
+            for byte in code.split_whitespace() {
+                bytes.push(u8::from_str_radix(byte, 16).ok()?);
+            }
+        }
+    }
+    Some(bytes)
+}
+
+/// Compares by lines of sixteen, so that a failure shows where the page is wrong.
+fn assert_is_example(name: &str, bytes: &[u8]) {
+    let dump = |bytes: &[u8]| -> Vec<String> {
+        let rows = bytes.chunks(16).enumerate();
+        rows.map(|(row, bytes)| format!("{:06x} {bytes:02x?}", row * 16)).collect()
+    };
+    let found = example(name).map(|bytes| dump(&bytes));
+    assert_eq!(found, Some(dump(bytes)), "example {name}: page left, encoder right");
+}
+
+fn pointer() -> BlockPtr {
+    BlockPtr { sector: 4096, sectors: 8, crc: 0xa1b2_c3d4, generation: Generation(300) }
+}
+
+#[test]
+fn numbers() {
+    let mut bytes = Vec::new();
+    for number in [0, 127, 128, 300, u64::MAX] {
+        put_varint(&mut bytes, number);
+    }
+    assert_is_example("varint", &bytes);
+}
+
+#[test]
+fn block_pointer() {
+    let mut bytes = Vec::new();
+    pointer().encode(&mut bytes);
+    assert_is_example("pointer", &bytes);
+    assert_eq!(BlockPtr::decode(&mut Reader::new(&bytes)).unwrap(), pointer());
+}
+
+#[test]
+fn bloom_filter() {
+    let hashes: Vec<u64> = [b"ada", b"bob", b"eve"].map(|key| filter::hash(key)).to_vec();
+    let mut bytes = Vec::new();
+    filter::build(&hashes, &mut bytes);
+    assert_is_example("filter", &bytes);
+    assert_eq!(filter::hash(b"ada"), HASH_OF_ADA);
+}
+
+/// Written in the page's text.
+const HASH_OF_ADA: u64 = 0x691d_4463_952c_802f;
+
+#[test]
+fn entries() {
+    let mut filter = Vec::new();
+    filter::build(&[filter::hash(b"ada")], &mut filter);
+    let fence = Fence { ptr: pointer(), puts: 1, tombstones: 0, filter: &filter };
+    let cases = [
+        ("put", Entry { suffix: b"ada", seq: Seq(1007), payload: Payload::Put(b"1815") }),
+        ("delete", Entry { suffix: b"bob", seq: Seq(1000), payload: Payload::Delete }),
+        ("fence", Entry { suffix: b"a", seq: Seq::MAX, payload: Payload::Fence(fence) }),
+    ];
+    for (name, entry) in cases {
+        let mut bytes = Vec::new();
+        entry.encode(Seq(1000), &mut bytes);
+        assert_is_example(name, &bytes);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(Entry::decode(&mut reader, Seq(1000)).unwrap(), entry);
+        reader.finish().unwrap();
+    }
+}
+
+#[test]
+fn block() {
+    let identity = BlockIdentity {
+        store: STORE,
+        keyspace: KeyspaceId(3),
+        sector: 4096,
+        generation: Generation(300),
+    };
+    let mut builder = BlockBuilder::new(4096);
+    builder.push(b"user/ada", Seq(1007), &Payload::Put(b"1815"));
+    builder.push(b"user/bob", Seq(1000), &Payload::Delete);
+    let mut bytes = vec![0xee; builder.block_bytes()];
+    let finished = builder.finish(identity, &mut bytes);
+    assert_is_example("block", &bytes);
+    let layout = BlockLayout::verify(&bytes, identity, finished.crc).unwrap();
+    let view = BlockView::new(&bytes, layout);
+    let found = view.find(b"user/ada", Seq::MAX).unwrap().unwrap();
+    assert_eq!((found.seq, found.payload), (Seq(1007), Payload::Put(b"1815")));
+}
+
+fn index_meta() -> IndexMeta {
+    let tree = |top: u64| TreeMeta {
+        top: vec![BlockPtr {
+            sector: top,
+            sectors: 8,
+            crc: 0xa1b2_c3d4,
+            generation: Generation(9),
+        }],
+        top_extents: vec![Extent { start: top / 8, units: 1 }],
+        levels: vec![LevelMeta {
+            rank: 1,
+            counts: LevelCounts {
+                blocks: 2,
+                sectors: 16,
+                puts: 50,
+                tombstones: 1,
+                put_bytes: 6000,
+                tombstone_bytes: 20,
+                fences: 0,
+                kept_for_snapshots: 0,
+            },
+            seqs: (Seq(1), Seq(51)),
+            extents: vec![Extent { start: 4, units: 2 }],
+        }],
+    };
+    IndexMeta {
+        flushed_seq: Seq(51),
+        shape: Shape { b_quarters: 8, k: 1, t: 5, kappa0_bytes: 4096 },
+        main: tree(8),
+        spills: Vec::new(),
+        merges: 1,
+    }
+}
+
+#[test]
+fn index() {
+    let mut bytes = Vec::new();
+    index_meta().encode(&mut bytes);
+    assert_is_example("index", &bytes);
+    let mut reader = Reader::new(&bytes);
+    assert_eq!(IndexMeta::decode(&mut reader).unwrap(), index_meta());
+    reader.finish().unwrap();
+}
+
+#[test]
+fn value_reference() {
+    let value =
+        ValueRef { start: 512, bytes: 300_000, generation: Generation(300), crc: 0xa1b2_c3d4 };
+    let mut bytes = Vec::new();
+    value.encode(&mut bytes);
+    assert_is_example("value reference", &bytes);
+    assert_eq!(ValueRef::decode(&mut Reader::new(&bytes)).unwrap(), value);
+}
+
+#[test]
+fn segment_header() {
+    let header = SegmentHeader { store: STORE, id: SegmentId(7), first_seq: Seq(1000) };
+    let bytes = header.encode();
+    assert_is_example("segment header", &bytes);
+    assert_eq!(SegmentHeader::decode(&bytes).unwrap(), header);
+}
+
+#[test]
+fn log_record() {
+    let mut batch = BatchBuilder::default();
+    batch.put(KeyspaceId(3), b"ada", b"1815");
+    batch.delete(KeyspaceId(3), b"bob");
+    let seal = Seal::new(STORE, FrameKind::Log, 7);
+    let mut bytes = Vec::new();
+    batch.finish().unwrap().write_frame(&mut bytes, seal, Seq(1000), Seq(990));
+    assert_is_example("log record", &bytes);
+
+    let header = FrameHeader::decode(&bytes, seal).unwrap();
+    assert_eq!((header.number, header.count, header.mark), (1000, 2, 990));
+    let body = &bytes[FRAME_HEADER_BYTES..];
+    header.check_body(body).unwrap();
+    let ops: Vec<_> = decode_ops(&header, body).collect::<Result<_, _>>().unwrap();
+    let op = |key, value| LogOp { keyspace: KeyspaceId(3), key, value };
+    assert_eq!(ops, [op(&b"ada"[..], Some(&b"1815"[..])), op(&b"bob"[..], None)]);
+}
+
+fn edits() -> Vec<Edit> {
+    let (id, name) = (KeyspaceId(3), "users".to_string());
+    let segment = SegmentRef {
+        id: SegmentId(7),
+        file: 2,
+        first_seq: Seq(1000),
+        bytes: 1 << 22,
+        end_seq: None,
+    };
+    vec![
+        Edit::KeyspaceCreate { id, name, memtable_bytes: None },
+        Edit::KeyspaceDrop { id: KeyspaceId(2) },
+        Edit::Index { id, index: Arc::new(IndexMeta::default()) },
+        Edit::SegmentAdd(segment),
+        Edit::SegmentClose { id: SegmentId(6), end_seq: Seq(999) },
+        Edit::SegmentRemove { id: SegmentId(5) },
+        Edit::CleanClose { seq: Seq(1001) },
+        Edit::NextKeyspace { id: KeyspaceId(4) },
+    ]
+}
+
+#[test]
+fn manifest_record() {
+    let (edits, next_generation) = (edits(), Generation(301));
+    let body = RecordBody::encode(&edits, next_generation);
+    let body_bytes = body.len();
+    let seal = Seal::new(STORE, FrameKind::Manifest, 2);
+    let bytes = encode_frame(body, edits.len(), 12, 999, seal, MANIFEST_GRAIN_BYTES).unwrap();
+    assert_is_example("manifest record", &bytes);
+
+    let found = FrameHeader::decode(&bytes, seal).unwrap();
+    found.check_body(&bytes[FRAME_HEADER_BYTES..]).unwrap();
+    let body = &bytes[FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + body_bytes];
+    let decoded = RecordBody::decode(body, found.count).unwrap();
+    assert_eq!(decoded, RecordBody { next_generation, edits });
+}
+
+#[test]
+fn superblock() {
+    let superblock = Superblock { store: STORE, epoch: Epoch(2), region_bytes: 65_536 };
+    let bytes = superblock.encode();
+    assert_is_example("superblock", &bytes);
+    assert_eq!(Superblock::decode(&bytes).unwrap(), superblock);
+}
+
+#[test]
+fn every_example_of_the_page_is_compared() {
+    let tests = include_str!("golden.rs");
+    let names: Vec<&str> = PAGE.lines().filter_map(|line| line.strip_prefix("```hex ")).collect();
+    assert!(!names.is_empty());
+    for name in names {
+        assert!(tests.contains(&format!("\"{name}\"")), "no test compares {name}");
+    }
+}

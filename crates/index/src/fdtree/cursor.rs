@@ -1,0 +1,405 @@
+//! Walking a level in key order, both ways.
+//!
+//! The order of a level's blocks is the order of its fences and nothing else, so a cursor walks a
+//! stack of parents: through the express fences where they are in memory, else through the blocks
+//! of the level above, and theirs.
+
+use std::sync::Arc;
+
+use esker_format::entry::{Entry, Payload};
+use esker_format::ids::Seq;
+use esker_format::ptr::BlockPtr;
+use esker_substrate::cache::CachedBlock;
+use esker_substrate::error::{Error, Result};
+
+use super::fence_index::{KeyedFence, Place};
+use super::tree::{BlockReader, Tree};
+
+/// A position on the fence to one block of a level.
+#[derive(Clone, Debug)]
+pub struct FenceCursor<'a> {
+    tree: &'a Tree,
+    reader: &'a BlockReader,
+    level: usize,
+    at: At<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum At<'a> {
+    /// In the express fences.
+    Express(Place),
+    /// In a block of the level above.
+    Block { parent: Box<FenceCursor<'a>>, block: Arc<CachedBlock>, index: usize },
+}
+
+/// A fence with its key, on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedFence {
+    /// The least user key that may enter the block.
+    pub key: Vec<u8>,
+    /// The largest number at that key.
+    pub seq: Seq,
+    /// The block.
+    pub ptr: BlockPtr,
+    /// Puts in the block.
+    pub puts: u32,
+    /// Tombstones in the block.
+    pub tombstones: u32,
+    /// The block's filter.
+    pub filter: Vec<u8>,
+}
+
+impl<'a> FenceCursor<'a> {
+    /// The fence to the first block of `level`.
+    pub(super) fn first(
+        tree: &'a Tree,
+        reader: &'a BlockReader,
+        level: usize,
+    ) -> Result<Option<Self>> {
+        if tree.is_empty() {
+            return Ok(None);
+        }
+        Self::seek(tree, reader, level, &[], Seq::MAX)
+    }
+
+    /// The fence to the last block of `level`.
+    pub(super) fn last(
+        tree: &'a Tree,
+        reader: &'a BlockReader,
+        level: usize,
+    ) -> Result<Option<Self>> {
+        if let Some(fences) = tree.fences(level) {
+            let at = fences.last().map(At::Express);
+            return Ok(at.map(|at| Self { tree, reader, level, at }));
+        }
+        let Some(above) = level.checked_sub(1) else { return Ok(None) };
+        let Some(parent) = Self::last(tree, reader, above)? else { return Ok(None) };
+        let block = parent.load()?;
+        let index = block.view().fence_before(block.view().len());
+        Self::in_block(parent, block, index).map(Some)
+    }
+
+    /// The last fence at or before (`key`, `seq`).
+    pub(super) fn seek(
+        tree: &'a Tree,
+        reader: &'a BlockReader,
+        level: usize,
+        key: &[u8],
+        seq: Seq,
+    ) -> Result<Option<Self>> {
+        if let Some(fences) = tree.fences(level) {
+            let at = fences.find(key, seq).map(At::Express);
+            return Ok(at.map(|at| Self { tree, reader, level, at }));
+        }
+        let Some(above) = level.checked_sub(1) else { return Ok(None) };
+        let Some(parent) = Self::seek(tree, reader, above, key, seq)? else { return Ok(None) };
+        let block = parent.load()?;
+        let index = block.view().fence_index(key, seq);
+        Self::in_block(parent, block, index).map(Some)
+    }
+
+    fn in_block(
+        parent: Self,
+        block: Arc<CachedBlock>,
+        index: esker_format::Result<Option<usize>>,
+    ) -> Result<Self> {
+        let ptr = parent.ptr()?;
+        let (tree, reader, level) = (parent.tree, parent.reader, parent.level + 1);
+        match index {
+            Ok(Some(index)) => {
+                let at = At::Block { parent: Box::new(parent), block, index };
+                Ok(Self { tree, reader, level, at })
+            }
+            Ok(None) => Err(Error::Corrupt {
+                file: esker_substrate::blocks::DATA_FILE.into(),
+                offset: ptr.offset(),
+                what: "a block above the bottom has no fence where one must be (I2)".into(),
+            }),
+            Err(error) => Err(reader.damage(&ptr, &error)),
+        }
+    }
+
+    /// Calls `use_it` with the fence.
+    pub(super) fn with_current<T>(&self, use_it: impl FnOnce(&KeyedFence<'_>) -> T) -> Result<T> {
+        match &self.at {
+            At::Express(place) => {
+                let fences = self.tree.fences(self.level);
+                let fence = fences.and_then(|fences| fences.get(*place));
+                fence.map(|fence| use_it(&fence)).ok_or_else(lost_place)
+            }
+            At::Block { parent, block, index } => {
+                let view = block.view();
+                let damage = |error| match parent.ptr() {
+                    Ok(ptr) => self.reader.damage(&ptr, &error),
+                    Err(other) => other,
+                };
+                let entry = view.entry(*index).map_err(damage)?;
+                let fence = view.fence(*index).map_err(damage)?;
+                let mut key = Vec::with_capacity(64);
+                view.append_key(entry.suffix, &mut key);
+                Ok(use_it(&KeyedFence { key: &key, seq: entry.seq, fence }))
+            }
+        }
+    }
+
+    /// The fence, copied.
+    pub(super) fn owned(&self) -> Result<OwnedFence> {
+        self.with_current(|at| OwnedFence {
+            key: at.key.to_vec(),
+            seq: at.seq,
+            ptr: at.fence.ptr,
+            puts: at.fence.puts,
+            tombstones: at.fence.tombstones,
+            filter: at.fence.filter.to_vec(),
+        })
+    }
+
+    /// The block that the fence names.
+    pub(super) fn ptr(&self) -> Result<BlockPtr> {
+        match &self.at {
+            At::Express(_) => self.with_current(|fence| fence.fence.ptr),
+            At::Block { parent, block, index } => {
+                let fence = block.view().fence(*index);
+                match fence {
+                    Ok(fence) => Ok(fence.ptr),
+                    Err(error) => Err(self.reader.damage(&parent.ptr()?, &error)),
+                }
+            }
+        }
+    }
+
+    /// Reads the block that the fence names, through the cache.
+    pub(super) fn load(&self) -> Result<Arc<CachedBlock>> {
+        self.reader.read(&self.ptr()?)
+    }
+
+    /// The fence to the next block of the level.
+    pub(super) fn next(self) -> Result<Option<Self>> {
+        self.step(true)
+    }
+
+    /// The fence to the block before.
+    pub(super) fn previous(self) -> Result<Option<Self>> {
+        self.step(false)
+    }
+
+    /// I2's duplicates name the block that the neighbouring fence names: they are passed over.
+    fn step(mut self, forward: bool) -> Result<Option<Self>> {
+        let from = self.ptr()?;
+        loop {
+            let moved = match self.at {
+                At::Express(place) => {
+                    let fences = self.tree.fences(self.level);
+                    let place = fences.and_then(|fences| {
+                        if forward { fences.next(place) } else { fences.previous(place) }
+                    });
+                    return Ok(place.map(|place| Self { at: At::Express(place), ..self }));
+                }
+                At::Block { parent, block, index } => {
+                    Self::step_in_block(*parent, block, index, forward)?
+                }
+            };
+            match moved {
+                None => return Ok(None),
+                Some(moved) if moved.ptr()? != from => return Ok(Some(moved)),
+                Some(duplicate) => self = duplicate,
+            }
+        }
+    }
+
+    fn step_in_block(
+        parent: Self,
+        block: Arc<CachedBlock>,
+        index: usize,
+        forward: bool,
+    ) -> Result<Option<Self>> {
+        let view = block.view();
+        let found = if forward { view.fence_from(index + 1) } else { view.fence_before(index) };
+        if !matches!(found, Ok(None)) {
+            return Self::in_block(parent, block, found).map(Some);
+        }
+        let parent = if forward { parent.next()? } else { parent.previous()? };
+        let Some(parent) = parent else { return Ok(None) };
+        let block = parent.load()?;
+        let view = block.view();
+        let index = if forward { view.fence_from(0) } else { view.fence_before(view.len()) };
+        Self::in_block(parent, block, index).map(Some)
+    }
+}
+
+fn lost_place() -> Error {
+    // Places come from the same index that is asked, which never shrinks.
+    Error::Invalid { what: "a cursor lost its place".into() }
+}
+
+/// A position on a data entry of a level, or past its end.
+#[derive(Debug)]
+pub struct DataCursor<'a> {
+    tree: &'a Tree,
+    reader: &'a BlockReader,
+    level: usize,
+    at: Option<(FenceCursor<'a>, Arc<CachedBlock>, usize)>,
+}
+
+/// A level cannot be read further: the keys in [`from`, `to`) are out of reach.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// First key out of reach.
+    pub from: Vec<u8>,
+    /// First key within reach again.
+    pub to: Option<Vec<u8>>,
+    /// Why.
+    pub error: Error,
+}
+
+impl From<Error> for Unreadable {
+    fn from(error: Error) -> Self {
+        Self { from: Vec::new(), to: None, error }
+    }
+}
+
+type CursorResult<T> = std::result::Result<T, Unreadable>;
+
+impl<'a> DataCursor<'a> {
+    /// A cursor that stands nowhere yet.
+    pub(super) const fn new(tree: &'a Tree, reader: &'a BlockReader, level: usize) -> Self {
+        Self { tree, reader, level, at: None }
+    }
+
+    /// Moves to the first data entry at or behind (`key`, `seq`).
+    pub(super) fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
+        self.at = None;
+        let fence = FenceCursor::seek(self.tree, self.reader, self.level, key, seq)
+            .map_err(|error| self.unreadable_above(Some(key), error))?;
+        let Some(fence) = fence else { return Ok(()) };
+        let block = self.load(&fence)?;
+        let index = block.view().lower_bound(key, seq);
+        let index = index.map_err(|error| self.damaged(&fence, &error))?;
+        self.settle(fence, block, Some(index), true)
+    }
+
+    /// Moves to the last data entry before (`key`, `seq`); without a key, to the very last.
+    pub(super) fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
+        self.at = None;
+        let fence = match before {
+            Some((key, seq)) => FenceCursor::seek(self.tree, self.reader, self.level, key, seq)
+                .map_err(|error| self.unreadable_above(Some(key), error))?,
+            None => FenceCursor::last(self.tree, self.reader, self.level)
+                .map_err(|error| self.unreadable_above(None, error))?,
+        };
+        let Some(fence) = fence else { return Ok(()) };
+        let block = self.load(&fence)?;
+        let bound = match before {
+            Some((key, seq)) => block.view().lower_bound(key, seq),
+            None => Ok(block.view().len()),
+        };
+        let bound = bound.map_err(|error| self.damaged(&fence, &error))?;
+        self.settle(fence, block, bound.checked_sub(1), false)
+    }
+
+    /// The entry and its block's common prefix.
+    pub(super) fn current(&self) -> CursorResult<Option<(&[u8], Entry<'_>)>> {
+        let Some((fence, block, index)) = &self.at else { return Ok(None) };
+        let view = block.view();
+        let entry = view.entry(*index).map_err(|error| self.damaged(fence, &error))?;
+        Ok(Some((view.prefix(), entry)))
+    }
+
+    /// Moves one data entry on.
+    pub(super) fn next(&mut self) -> CursorResult<()> {
+        match self.at.take() {
+            Some((fence, block, index)) => self.settle(fence, block, Some(index + 1), true),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves one data entry back.
+    pub(super) fn previous(&mut self) -> CursorResult<()> {
+        match self.at.take() {
+            Some((fence, block, index)) => {
+                self.settle(fence, block, index.checked_sub(1), false)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// From `index` on, in the given direction, finds the first data entry and stands there.
+    fn settle(
+        &mut self,
+        mut fence: FenceCursor<'a>,
+        mut block: Arc<CachedBlock>,
+        mut index: Option<usize>,
+        forward: bool,
+    ) -> CursorResult<()> {
+        loop {
+            while let Some(candidate) = index.filter(|index| *index < block.view().len()) {
+                let entry = block.view().entry(candidate);
+                let entry = entry.map_err(|error| self.damaged(&fence, &error))?;
+                if !matches!(entry.payload, Payload::Fence(_)) {
+                    self.at = Some((fence, block, candidate));
+                    return Ok(());
+                }
+                index = if forward { Some(candidate + 1) } else { candidate.checked_sub(1) };
+            }
+            let key = fence.owned().map(|fence| fence.key).unwrap_or_default();
+            let moved = if forward { fence.next() } else { fence.previous() };
+            match moved.map_err(|error| self.unreadable_beside(key, error, forward))? {
+                None => return Ok(()),
+                Some(moved) => fence = moved,
+            }
+            block = self.load(&fence)?;
+            index = if forward { Some(0) } else { block.view().len().checked_sub(1) };
+        }
+    }
+
+    fn load(&self, fence: &FenceCursor<'a>) -> CursorResult<Arc<CachedBlock>> {
+        fence.load().map_err(|error| self.unreadable(fence, error))
+    }
+
+    fn damaged(&self, fence: &FenceCursor<'a>, error: &esker_format::DecodeError) -> Unreadable {
+        match fence.ptr() {
+            Ok(ptr) => self.unreadable(fence, self.reader.damage(&ptr, error)),
+            Err(other) => self.unreadable(fence, other),
+        }
+    }
+
+    /// The keys that only the block behind `fence` could answer.
+    fn unreadable(&self, fence: &FenceCursor<'a>, error: Error) -> Unreadable {
+        let from = fence.owned().map(|fence| fence.key).unwrap_or_default();
+        let next = fence.clone().next().ok().flatten();
+        let to = next.and_then(|next| next.owned().ok()).map(|next| next.key);
+        Unreadable { from, to, error }
+    }
+
+    /// A block of fences cannot be read on the way to `key`, or to the level's end: everything
+    /// below it is out of reach.
+    fn unreadable_above(&self, key: Option<&[u8]>, error: Error) -> Unreadable {
+        for level in (0..self.level).rev() {
+            let fence = match key {
+                Some(key) => FenceCursor::seek(self.tree, self.reader, level, key, Seq::MAX),
+                None => FenceCursor::last(self.tree, self.reader, level),
+            };
+            if let Ok(Some(fence)) = fence {
+                return self.unreadable(&fence, error);
+            }
+        }
+        Unreadable::from(error)
+    }
+
+    /// A block of fences beside the current one cannot be read. Nothing between the last
+    /// readable block and the damage has been answered yet, so it counts as out of reach.
+    fn unreadable_beside(&self, key: Vec<u8>, error: Error, forward: bool) -> Unreadable {
+        for level in (0..self.level).rev() {
+            let at = FenceCursor::seek(self.tree, self.reader, level, &key, Seq::MAX);
+            let Ok(Some(at)) = at else { continue };
+            let beside = if forward { at.next() } else { at.previous() };
+            let Ok(Some(beside)) = beside else { continue };
+            if forward {
+                return self.unreadable(&beside, error);
+            }
+            let from = beside.owned().map(|fence| fence.key).unwrap_or_default();
+            return Unreadable { from, to: Some(key), error };
+        }
+        Unreadable { from: Vec::new(), to: None, error }
+    }
+}

@@ -1,0 +1,318 @@
+//! The walker: reads every block and names the first invariant that each damage breaks.
+//!
+//! - I1: every block of a level is named by exactly one fence of the level above.
+//! - I2: in a level above others, every block begins with a fence at or before its fence key.
+//! - I3: no level holds more data than its number allows.
+//! - I4: the bottom holds more than the level above it may.
+//! - I5: counters agree with what is there.
+//! - I6: filters and counts on fences agree with their blocks, keys with their fence keys.
+//! - I8: the sequence ranges of runs are disjoint and descending.
+
+use esker_device::Purpose;
+use esker_format::block::BlockView;
+use esker_format::entry::Payload;
+use esker_format::filter;
+use esker_format::ids::Seq;
+use esker_format::key;
+use esker_format::meta::LevelCounts;
+use esker_format::ptr::{BlockPtr, Extent};
+use esker_substrate::blocks::DATA_FILE;
+use esker_substrate::error::Error;
+
+use super::FdTree;
+use super::cursor::{FenceCursor, OwnedFence};
+use super::shape;
+use super::tree::Tree;
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: String,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Collects what a check saw.
+#[derive(Clone, Debug, Default)]
+pub struct CheckSink {
+    /// Blocks read.
+    pub blocks: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Data entries seen.
+    pub entries: u64,
+    /// Findings.
+    pub problems: Vec<Problem>,
+}
+
+impl CheckSink {
+    fn report(&mut self, offset: u64, what: impl Into<String>) {
+        let problem = Problem { file: DATA_FILE.into(), offset, what: what.into() };
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    fn report_error(&mut self, error: &Error) {
+        let problem = match error {
+            Error::Corrupt { file, offset, what } => {
+                Problem { file: file.clone(), offset: *offset, what: what.clone() }
+            }
+            Error::Device(device) => Problem {
+                file: device.file.clone(),
+                offset: device.offset,
+                what: device.to_string(),
+            },
+            other => Problem { file: DATA_FILE.into(), offset: 0, what: other.to_string() },
+        };
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// What the walk of one level found.
+#[derive(Default)]
+struct Walked {
+    counts: LevelCounts,
+    seqs: Option<(Seq, Seq)>,
+    /// The blocks of the level below, in the order of this level's fences, without I2's
+    /// duplicates: a digest, so that a level of any size is checked in constant memory.
+    children: u64,
+    last_child: Option<BlockPtr>,
+    complete: bool,
+}
+
+fn digest(state: u64, ptr: &BlockPtr) -> u64 {
+    let mixed = state ^ ptr.sector.rotate_left(17) ^ ptr.generation.0.rotate_left(41) ^ u64::from(ptr.crc);
+    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+}
+
+impl FdTree {
+    /// Reads every block of the keyspace, past the cache, and checks all invariants.
+    pub fn check(&self, sink: &mut CheckSink) {
+        for tree in self.trees() {
+            self.check_top(tree, sink);
+            let mut above: Option<Walked> = None;
+            for level in 0..tree.height() {
+                above = Some(self.check_level(tree, level, above.as_ref(), sink));
+            }
+        }
+        self.check_sizes(sink);
+        self.check_order_of_runs(sink);
+    }
+
+    fn check_top(&self, tree: &Tree, sink: &mut CheckSink) {
+        for ptr in &tree.meta.top {
+            sink.blocks += 1;
+            sink.bytes += ptr.bytes() as u64;
+            let read = self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check);
+            if let Err(error) = read {
+                sink.report_error(&error);
+            }
+            if !tree.meta.top_extents.iter().any(|extent| holds(extent, ptr)) {
+                sink.report(ptr.offset(), "block of top fences lies outside the tree's extents");
+            }
+        }
+    }
+
+    fn check_level(
+        &self,
+        tree: &Tree,
+        level: usize,
+        above: Option<&Walked>,
+        sink: &mut CheckSink,
+    ) -> Walked {
+        let mut walked = Walked { complete: true, ..Walked::default() };
+        let mut blocks = 0;
+        let mut cursor = FenceCursor::first(tree, &self.reader, level).unwrap_or_else(|error| {
+            sink.report_error(&error);
+            walked.complete = false;
+            None
+        });
+        while let Some(at) = cursor {
+            let fence = at.owned();
+            let next = at.next();
+            let bound = match &next {
+                Ok(Some(next)) => next.owned().ok(),
+                _ => None,
+            };
+            if let Ok(fence) = &fence {
+                blocks = digest(blocks, &fence.ptr);
+                self.check_block(tree, level, fence, bound.as_ref(), &mut walked, sink);
+            }
+            for error in [fence.err(), next.as_ref().err().cloned()].into_iter().flatten() {
+                sink.report_error(&error);
+                walked.complete = false;
+            }
+            cursor = next.unwrap_or_default();
+        }
+        let Some(meta) = tree.meta.levels.get(level) else { return walked };
+        let offset = meta.extents.first().map_or(0, Extent::offset);
+        if let Some(above) = above.filter(|above| above.complete && walked.complete)
+            && above.children != blocks
+        {
+            sink.report(offset, format!("I1: the fences above level {level} name other blocks"));
+        }
+        let expected = LevelCounts {
+            put_bytes: 0,
+            tombstone_bytes: 0,
+            kept_for_snapshots: 0,
+            ..meta.counts
+        };
+        if walked.complete && walked.counts != expected {
+            let found = walked.counts;
+            sink.report(offset, format!("I5: level {level} holds {found:?}, recorded {expected:?}"));
+        }
+        if walked.complete && walked.seqs.unwrap_or_default() != meta.seqs {
+            sink.report(offset, format!("I8: level {level} has other sequence numbers than recorded"));
+        }
+        walked
+    }
+
+    fn check_block(
+        &self,
+        tree: &Tree,
+        level: usize,
+        fence: &OwnedFence,
+        next: Option<&OwnedFence>,
+        walked: &mut Walked,
+        sink: &mut CheckSink,
+    ) {
+        sink.blocks += 1;
+        sink.bytes += fence.ptr.bytes() as u64;
+        let offset = fence.ptr.offset();
+        let inside = tree.meta.levels.get(level).is_some_and(|meta| {
+            meta.extents.iter().any(|extent| holds(extent, &fence.ptr))
+        });
+        if !inside {
+            sink.report(offset, "block lies outside the extents of its level");
+        }
+        let block = &self.reader.blocks;
+        match block.read_uncached(self.reader.keyspace, &fence.ptr, Purpose::Check) {
+            Err(error) => {
+                sink.report_error(&error);
+                walked.complete = false;
+            }
+            Ok(block) => {
+                let has_below = level + 1 < tree.height();
+                let found = check_entries(block.view(), has_below, fence, next, walked);
+                sink.entries += u64::from(fence.puts) + u64::from(fence.tombstones);
+                if let Err(what) = found {
+                    sink.report(offset, what);
+                }
+            }
+        }
+    }
+
+    /// I3 and I4.
+    fn check_sizes(&self, sink: &mut CheckSink) {
+        let shape = &self.meta.shape;
+        let bottom = shape::bottom_rank(shape);
+        for level in &self.meta.main.levels {
+            let offset = level.extents.first().map_or(0, Extent::offset);
+            let bytes = level.counts.data_bytes();
+            if bytes > shape::capacity_bytes(shape, level.rank) {
+                sink.report(offset, format!("I3: level {} holds {bytes} bytes", level.rank));
+            }
+            let data = level.counts.data_entries() > 0;
+            if data && level.rank == bottom && shape.k > 0 && bytes <= shape::capacity_bytes(shape, shape.k)
+            {
+                sink.report(offset, format!("I4: the bottom holds only {bytes} bytes"));
+            }
+        }
+    }
+
+    /// I8.
+    fn check_order_of_runs(&self, sink: &mut CheckSink) {
+        let mut newer: Option<Seq> = None;
+        let levels = self.trees().flat_map(|tree| &tree.meta.levels);
+        for level in levels.filter(|level| level.counts.data_entries() > 0) {
+            let (oldest, newest) = level.seqs;
+            let offset = level.extents.first().map_or(0, Extent::offset);
+            if newest > self.meta.flushed_seq || newer.is_some_and(|newer| newest >= newer) {
+                sink.report(offset, format!("I8: a run reaches up to number {newest}"));
+            }
+            newer = Some(oldest);
+        }
+    }
+}
+
+fn holds(extent: &Extent, ptr: &BlockPtr) -> bool {
+    let end = ptr.offset().saturating_add(ptr.bytes() as u64);
+    extent.offset() <= ptr.offset() && end <= extent.offset().saturating_add(extent.bytes())
+}
+
+/// Order, fence key, I2, filter and counts of one block.
+fn check_entries(
+    view: BlockView<'_>,
+    has_below: bool,
+    fence: &OwnedFence,
+    next: Option<&OwnedFence>,
+    walked: &mut Walked,
+) -> Result<(), String> {
+    let mut previous: Option<(Vec<u8>, Seq, bool)> = None;
+    let (mut puts, mut tombstones, mut fences) = (0u64, 0u64, 0u64);
+    let mut outcome = Ok(());
+    let mut fail = |what: &str| {
+        if outcome.is_ok() {
+            outcome = Err(what.to_string());
+        }
+    };
+    for index in 0..view.len() {
+        let Ok(entry) = view.entry(index) else { return Err("entry does not decode".into()) };
+        let mut user_key = Vec::new();
+        view.append_key(entry.suffix, &mut user_key);
+        let at = (user_key.as_slice(), entry.seq);
+        let is_fence = matches!(entry.payload, Payload::Fence(_));
+        if let Some((key, seq, was_fence)) = &previous {
+            let order = key::compare((key, *seq), at);
+            if order.is_gt() || (order.is_eq() && !(*was_fence && !is_fence)) {
+                fail("entries are out of order");
+            }
+        }
+        let own = (fence.key.as_slice(), fence.seq);
+        if index == 0 && has_below && (!is_fence || key::compare(at, own).is_gt()) {
+            fail("I2: the block does not begin with a fence at or before its fence key");
+        }
+        if !is_fence && key::compare(at, own).is_lt() {
+            fail("I6: an entry lies before the block's fence key");
+        }
+        if next.is_some_and(|next| key::compare(at, (&next.key, next.seq)).is_ge()) && !is_fence {
+            fail("I6: an entry lies behind the next block's fence key");
+        }
+        match entry.payload {
+            Payload::Fence(child) => {
+                fences += 1;
+                if walked.last_child.replace(child.ptr) != Some(child.ptr) {
+                    walked.children = digest(walked.children, &child.ptr);
+                }
+            }
+            Payload::Put(_) => puts += 1,
+            Payload::Delete => tombstones += 1,
+        }
+        if !is_fence {
+            if !filter::may_contain(&fence.filter, filter::hash(&user_key)) {
+                fail("I6: the block's filter denies a key that is there");
+            }
+            let (low, high) = walked.seqs.unwrap_or((entry.seq, entry.seq));
+            walked.seqs = Some((low.min(entry.seq), high.max(entry.seq)));
+        }
+        previous = Some((user_key, entry.seq, is_fence));
+    }
+    if (puts, tombstones) != (u64::from(fence.puts), u64::from(fence.tombstones)) {
+        fail("I6: the fence counts other entries than the block holds");
+    }
+    if !has_below && fences > 0 {
+        fail("a block of the bottom level has fences");
+    }
+    walked.counts.blocks += 1;
+    walked.counts.sectors += u64::from(fence.ptr.sectors);
+    walked.counts.puts += puts;
+    walked.counts.tombstones += tombstones;
+    walked.counts.fences += fences;
+    outcome
+}

@@ -1,0 +1,123 @@
+//! Looking a key up in a tree.
+//!
+//! Levels are asked from the top down; the sequence ranges of levels are disjoint and descending
+//! (I8), so the first visible version found is the newest. With express fences a level costs no
+//! read for a miss and one for a hit; without them, one block a level (fractional cascading).
+
+use std::sync::Arc;
+
+use esker_format::entry::Payload;
+use esker_format::filter;
+use esker_format::ids::Seq;
+use esker_format::ptr::BlockPtr;
+use esker_substrate::blocks::DATA_FILE;
+use esker_substrate::budget::Budget;
+use esker_substrate::cache::CachedBlock;
+use esker_substrate::error::{Error, Result};
+
+use super::tree::{BlockReader, Tree};
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe<'a> {
+    /// The user key.
+    pub key: &'a [u8],
+    /// Its hash, computed once for all filters.
+    pub hash: u64,
+    /// The newest number that may be seen.
+    pub seq: Seq,
+}
+
+impl<'a> Probe<'a> {
+    /// A probe for `key` as of `seq`.
+    #[must_use]
+    pub fn new(key: &'a [u8], seq: Seq) -> Self {
+        Self { key, hash: filter::hash(key), seq }
+    }
+}
+
+/// A version found: a value, or a tombstone.
+pub type Found = Option<Vec<u8>>;
+
+/// How far the descent has come: the block of the level above, read if it had to be.
+struct Above {
+    ptr: BlockPtr,
+    block: Option<Arc<CachedBlock>>,
+}
+
+impl Tree {
+    /// The newest version that `probe` may see; `None` when the tree has none.
+    pub(super) fn get(
+        &self,
+        reader: &BlockReader,
+        budget: &Arc<Budget>,
+        probe: &Probe<'_>,
+    ) -> Result<Option<Found>> {
+        let mut above: Option<Above> = None;
+        for level in 0..self.height() {
+            let (ptr, maybe) = match self.fences(level) {
+                Some(fences) => {
+                    let place = fences.find(probe.key, probe.seq);
+                    let fence = place.and_then(|place| fences.get(place));
+                    let fence = fence.ok_or_else(|| no_fence(None))?.fence;
+                    (fence.ptr, filter::may_contain(fence.filter, probe.hash))
+                }
+                None => {
+                    self.note_detour(level, reader, budget);
+                    through_block(reader, above.take(), probe)?
+                }
+            };
+            let block = if maybe { Some(reader.read(&ptr)?) } else { None };
+            if let Some(block) = &block {
+                let found = block.view().find(probe.key, probe.seq);
+                match found.map_err(|error| reader.damage(&ptr, &error))?.map(|e| e.payload) {
+                    Some(Payload::Put(value)) => return Ok(Some(Some(value.to_vec()))),
+                    Some(_) => return Ok(Some(None)),
+                    None => {}
+                }
+            }
+            above = Some(Above { ptr, block });
+        }
+        Ok(None)
+    }
+
+    /// The blocks that a lookup of `probe` would read as far as fences in memory tell.
+    pub(super) fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
+        for level in 0..self.height() {
+            let Some(fences) = self.fences(level) else { continue };
+            let place = fences.find(probe.key, probe.seq);
+            if let Some(fence) = place.and_then(|place| fences.get(place))
+                && filter::may_contain(fence.fence.filter, probe.hash)
+            {
+                out.push(fence.fence.ptr);
+            }
+        }
+    }
+}
+
+/// The fence for `probe` in the block above, which is read if it has not been.
+fn through_block(
+    reader: &BlockReader,
+    above: Option<Above>,
+    probe: &Probe<'_>,
+) -> Result<(BlockPtr, bool)> {
+    let Some(above) = above else { return Err(no_fence(None)) };
+    let block = match above.block {
+        Some(block) => block,
+        None => reader.read(&above.ptr)?,
+    };
+    let view = block.view();
+    let damage = |error| reader.damage(&above.ptr, &error);
+    let index = view.fence_index(probe.key, probe.seq).map_err(damage)?;
+    let index = index.ok_or_else(|| no_fence(Some(&above.ptr)))?;
+    let fence = view.fence(index).map_err(damage)?;
+    Ok((fence.ptr, filter::may_contain(fence.filter, probe.hash)))
+}
+
+fn no_fence(above: Option<&BlockPtr>) -> Error {
+    Error::Corrupt {
+        file: DATA_FILE.into(),
+        offset: above.map_or(0, BlockPtr::offset),
+        what: "no fence leads to the level below (I1, I2)".into(),
+    }
+}

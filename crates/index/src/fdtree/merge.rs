@@ -1,0 +1,212 @@
+//! The merge: prepare, then stage and insert group by group, then commit, delete, finalize.
+//!
+//! The exclusive scheme FD+XM: the caller holds the tree exclusively, so nobody sees the levels
+//! in between. Until the commit the old levels stay as they are on the device: a crash at any
+//! byte leaves the old tree and the log, which still has what the memtable had.
+
+use esker_device::Purpose;
+use esker_format::entry::Payload;
+use esker_format::ids::Seq;
+use esker_format::meta::{IndexMeta, TreeMeta};
+use esker_substrate::error::{Error, Result};
+use esker_substrate::planted::{self, Bug};
+
+use super::insert::{Insert, Written};
+use super::prepare::{Incoming, Prepared, prepare};
+use super::stage::Stage;
+use super::tree::Tree;
+use super::versions::{Fate, Keep};
+use super::{Commit, FdTree, KeptTombstones, fault, finalize, shape};
+
+impl FdTree {
+    /// Merges the memtable, all spill runs and as many levels as it takes.
+    pub(super) fn merge(&mut self, full: bool, commit: &mut Commit<'_>) -> Result<()> {
+        let prepared = self.prepare(full);
+        let _span = tracing::info_span!(
+            "merge",
+            keyspace = self.reader.keyspace.0,
+            levels = prepared.levels,
+            full = prepared.full
+        )
+        .entered();
+        let written = self.execute(&prepared)?;
+        let meta = self.merged_meta(&prepared, &written);
+        self.commit(&meta, &written.meta, commit)?;
+        self.install(&prepared, written, meta)
+    }
+
+    fn prepare(&self, full: bool) -> Prepared {
+        let counts = self.memtable.counts();
+        let mut incoming =
+            Incoming { data_bytes: counts.data_bytes(), entries: counts.puts + counts.tombstones };
+        for level in self.meta.spills.iter().flat_map(|spill| &spill.levels) {
+            incoming.data_bytes += level.counts.data_bytes();
+            incoming.entries += level.counts.data_entries();
+        }
+        let kappa0 = self.kappa0_bytes();
+        prepare(
+            &self.meta.shape,
+            &self.meta.main.levels,
+            incoming,
+            full,
+            kappa0,
+            top_bytes_max(kappa0),
+        )
+    }
+
+    /// Writes the new levels. On an error everything written is given back.
+    fn execute(&self, prepared: &Prepared) -> Result<Written> {
+        let mut stage = Stage::new();
+        stage.add_memtable(&self.memtable);
+        for spill in &self.spills {
+            stage.add_tree(&self.reader, spill, spill.height(), Purpose::Merge);
+        }
+        if prepared.levels > 0 {
+            stage.add_tree(&self.reader, &self.main, prepared.levels, Purpose::Merge);
+        } else {
+            stage.add_top_fences(&self.main);
+        }
+        let top_max = top_bytes_max(self.kappa0_bytes());
+        let budget = &self.env.budget;
+        let mut insert =
+            Insert::new(&prepared.plan, &self.reader, budget, Purpose::Merge, top_max);
+        let mut points = self.env.snapshots.live();
+        if planted::is(Bug::SnapshotBlocksReused) {
+            points.truncate(1);
+        }
+        let keep = Keep::new(points);
+        move_groups(&mut stage, &mut insert, keep, prepared.full)?;
+        self.env.faults.hit(fault::MERGE_FINISH)?;
+        insert.finish(top_max)
+    }
+
+    fn merged_meta(&self, prepared: &Prepared, written: &Written) -> IndexMeta {
+        let mut main = written.meta.clone();
+        let mut shape = prepared.shape;
+        if prepared.full {
+            // Tightening (Eq. 4.3): the result may be smaller than its bound was.
+            let data_bytes = main.levels.iter().map(|level| level.counts.data_bytes()).sum();
+            shape = shape::choose(data_bytes, prepared.shape.kappa0_bytes);
+            finalize::renumber(&mut main.levels, shape::bottom_rank(&shape));
+        }
+        let below = self.meta.main.levels.get(prepared.levels..).unwrap_or_default();
+        main.levels.extend_from_slice(below);
+        IndexMeta {
+            flushed_seq: self.newest_seq(),
+            shape,
+            main,
+            spills: Vec::new(),
+            merges: self.meta.merges + 1,
+        }
+    }
+
+    /// Makes new levels durable, then the record that names them.
+    pub(super) fn commit(
+        &self,
+        meta: &IndexMeta,
+        new_levels: &TreeMeta,
+        commit: &mut Commit<'_>,
+    ) -> Result<()> {
+        if planted::is(Bug::ReclaimBeforeCommit) {
+            self.retire_replaced(meta);
+            self.env.blocks.free_retired()?;
+        }
+        let synced = if planted::is(Bug::CommitBeforeBlocks) {
+            Ok(())
+        } else {
+            self.env.faults.hit(fault::MERGE_SYNC).and_then(|()| self.env.blocks.sync(Purpose::Merge))
+        };
+        // A failed sync says nothing about what is on the device: no more writes.
+        self.env.poison.on_error(synced)?;
+        let committed = self.env.faults.hit(fault::MERGE_COMMIT).and_then(|()| commit(meta));
+        if planted::is(Bug::CommitBeforeBlocks) {
+            self.env.blocks.sync(Purpose::Merge)?;
+        }
+        if committed.is_err() && self.env.poison.reason().is_none() {
+            // Refused before anything was changed: the new levels are nobody's.
+            for extent in new_levels.extents() {
+                self.env.blocks.give_back(*extent)?;
+            }
+        }
+        committed
+    }
+
+    /// m-delete: what the durable manifest no longer names leaves the tree.
+    pub(super) fn retire_replaced(&self, new: &IndexMeta) {
+        let kept: std::collections::BTreeSet<_> = new.extents().collect();
+        let replaced = self.meta.extents().filter(|extent| !kept.contains(extent)).copied();
+        self.env.blocks.retire(replaced);
+    }
+
+    fn install(&mut self, prepared: &Prepared, written: Written, meta: IndexMeta) -> Result<()> {
+        let mut fences = written.fences;
+        for level in prepared.levels..self.main.height() {
+            fences.push(self.main.held(level));
+        }
+        if !planted::is(Bug::ReclaimBeforeCommit) {
+            self.retire_replaced(&meta);
+        }
+        if planted::is(Bug::FreedTwice)
+            && let Some(extent) = meta.extents().next()
+        {
+            self.env.blocks.retire([*extent]);
+        }
+        self.main = Tree::written(meta.main.clone(), fences);
+        self.spills.clear();
+        self.finish_flush(meta);
+        if prepared.full {
+            self.kept = KeptTombstones {
+                count: self.balance().tombstones,
+                oldest_snapshot: self.env.snapshots.oldest(),
+            };
+        }
+        self.env.blocks.free_retired()
+    }
+}
+
+/// Most memory that top fences may take.
+pub(super) fn top_bytes_max(kappa0_bytes: u64) -> u64 {
+    (kappa0_bytes / 4).max(4096)
+}
+
+/// The main loop: all entries in order, group by group; a group is one user key.
+fn move_groups(
+    stage: &mut Stage<'_>,
+    insert: &mut Insert<'_>,
+    mut keep: Keep,
+    full: bool,
+) -> Result<()> {
+    let mut group: Option<Vec<u8>> = None;
+    // Tombstones of the group that go unless an older version stays.
+    let mut pending: Vec<(Seq, Fate)> = Vec::new();
+    let mut more = stage.start()?;
+    while more {
+        let Some(item) = stage.item()? else { return Err(stage_is_empty()) };
+        if group.as_deref() != Some(item.key) {
+            let key = group.get_or_insert_default();
+            key.clear();
+            key.extend_from_slice(item.key);
+            keep.next_key();
+            pending.clear();
+        }
+        match item.payload {
+            Payload::Fence(fence) => insert.add_fence(item.key, item.seq, &fence)?,
+            payload => match keep.fate(item.seq) {
+                Fate::Drop => {}
+                fate if full && payload == Payload::Delete => pending.push((item.seq, fate)),
+                fate => {
+                    for (seq, fate) in pending.drain(..) {
+                        insert.add_data(item.key, seq, &Payload::Delete, fate)?;
+                    }
+                    insert.add_data(item.key, item.seq, &payload, fate)?;
+                }
+            },
+        }
+        more = stage.advance()?;
+    }
+    Ok(())
+}
+
+fn stage_is_empty() -> Error {
+    Error::Invalid { what: "a merge lost its place".into() }
+}

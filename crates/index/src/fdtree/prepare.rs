@@ -1,0 +1,234 @@
+//! merge-prepare: which levels a merge replaces, and which levels it will write.
+//!
+//! m is the least level that the data of the memtable, the spill runs and the levels down to it
+//! fit into (Eq. 4.1 and 4.2, in bytes). Û of a full merge takes no deletes off: blind deletes of
+//! absent keys would make N∆ - N∇ no upper bound; tightening corrects it afterwards.
+
+use esker_format::meta::{LevelCounts, LevelMeta, Shape};
+
+use super::insert::Plan;
+use super::shape;
+
+/// Bytes that an average fence takes in a block, filter included, where nothing is known.
+const FENCE_BYTES: u64 = 40;
+
+/// What is to be merged beside the levels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Incoming {
+    /// Data bytes of the memtable and all spill runs.
+    pub data_bytes: u64,
+    /// Their entries.
+    pub entries: u64,
+}
+
+/// The outcome of merge-prepare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// How many levels of the main tree are replaced, from the top.
+    pub levels: usize,
+    /// Everything is replaced: tombstones may go.
+    pub full: bool,
+    /// Level sizes in force from now on.
+    pub shape: Shape,
+    /// What will be written.
+    pub plan: Plan,
+}
+
+/// Decides a merge. `full` asks for a full one; `kappa0_bytes` is the payload of the memtable
+/// when it is full, `top_bytes_max` the most memory that top fences may take.
+#[must_use]
+pub fn prepare(
+    shape: &Shape,
+    levels: &[LevelMeta],
+    incoming: Incoming,
+    full: bool,
+    kappa0_bytes: u64,
+    top_bytes_max: u64,
+) -> Prepared {
+    let rank = if full { None } else { least_rank(shape, levels, incoming.data_bytes) };
+    let replaced = |rank: u8| levels.iter().take_while(|level| level.rank <= rank).count();
+    let count = rank.map_or(levels.len(), replaced);
+    let full = count == levels.len();
+    let merged = levels.get(..count).unwrap_or_default();
+    let data_bytes = merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + incoming.data_bytes;
+    let entries = merged.iter().map(|l| l.counts.data_entries()).sum::<u64>() + incoming.entries;
+    let shape = if full { shape::choose(data_bytes, kappa0_bytes) } else { *shape };
+    let data_rank = match rank {
+        Some(rank) if !full => rank,
+        _ => shape::bottom_rank(&shape),
+    };
+    let below = levels.get(count).map(|level| level.counts);
+    let plan = plan(&shape, data_rank, data_bytes, entries, below, top_bytes_max);
+    Prepared { levels: count, full, shape, plan }
+}
+
+/// The least level number that can take everything above and at it; `None` for a full merge.
+fn least_rank(shape: &Shape, levels: &[LevelMeta], incoming_bytes: u64) -> Option<u8> {
+    (1..shape::bottom_rank(shape)).find(|rank| {
+        let upper = levels.iter().filter(|level| level.rank <= *rank);
+        let bytes = upper.map(|level| level.counts.data_bytes()).sum::<u64>() + incoming_bytes;
+        bytes <= shape::capacity_bytes(shape, *rank)
+    })
+}
+
+/// The levels to write: as many fence-only levels above the data as it takes for the top fences
+/// to fit (pre-emptive level skipping: no more than that).
+fn plan(
+    shape: &Shape,
+    data_rank: u8,
+    data_bytes: u64,
+    entries: u64,
+    below: Option<LevelCounts>,
+    top_bytes_max: u64,
+) -> Plan {
+    let unit = esker_format::ptr::UNIT_BYTES;
+    let entry_bytes = data_bytes / entries.max(1);
+    let entries_per_block = (unit / entry_bytes.max(1)).max(1);
+    let filter_bytes = entries_per_block * esker_format::filter::BITS_PER_KEY as u64 / 8;
+    let below_fence_bytes = below.map_or(0, |counts| counts.blocks * (FENCE_BYTES + filter_bytes));
+    let block_bytes = unit.max(entry_bytes);
+    let mut level_bytes = data_bytes + below_fence_bytes;
+    let mut blocks = level_bytes.div_ceil(block_bytes);
+    let mut fence_bytes = FENCE_BYTES + filter_bytes;
+    let mut fence_ranks = Vec::new();
+    let mut rank_below = data_rank;
+    // Each round is a level 16 times smaller or more, so this ends after a few.
+    while blocks * fence_bytes > top_bytes_max && fence_ranks.len() < 8 {
+        let fences_bytes = blocks * fence_bytes;
+        let rank = fence_rank(shape, fences_bytes, level_bytes, rank_below);
+        fence_ranks.insert(0, rank);
+        (level_bytes, rank_below) = (fences_bytes, rank);
+        blocks = fences_bytes.div_ceil(unit);
+        fence_bytes = FENCE_BYTES;
+    }
+    Plan { fence_ranks, data_rank, data_bytes: data_bytes + below_fence_bytes, below: below.is_some() }
+}
+
+/// The least number that a fence-only level may have (Eq. 4.3): it must fit that level, and the
+/// level below it the next one. Never 0 (it did not fit there) and never below the next level's.
+fn fence_rank(shape: &Shape, bytes: u64, below_bytes: u64, rank_below: u8) -> u8 {
+    let fits = |rank: &u8| {
+        bytes <= shape::capacity_bytes(shape, *rank)
+            && below_bytes <= shape::capacity_bytes(shape, *rank + 1)
+    };
+    (1..rank_below).find(fits).unwrap_or(rank_below)
+}
+
+/// N∆ and N∇ of a keyspace, without what is kept for snapshots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Puts.
+    pub puts: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Bytes of the tombstones.
+    pub tombstone_bytes: u64,
+}
+
+/// Whether I6 asks for a full merge: more than a third as many tombstones as puts.
+///
+/// Two bounds keep it from being asked for in vain: the tombstones must be worth a merge (an
+/// eighth of κ0; below that the garbage is bounded by κ0 itself), and N∇ must have grown by an
+/// eighth of the puts since a merge that could not drop them because snapshots needed them.
+#[must_use]
+pub const fn underflows(balance: &Balance, kappa0_bytes: u64, kept_tombstones: u64) -> bool {
+    let beyond = balance.tombstones.saturating_sub(kept_tombstones);
+    balance.tombstones.saturating_mul(3) > balance.puts
+        && balance.tombstone_bytes.saturating_mul(8) > kappa0_bytes
+        && beyond.saturating_mul(8) > balance.puts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn level(rank: u8, data_bytes: u64) -> LevelMeta {
+        let counts = LevelCounts {
+            blocks: data_bytes.div_ceil(4000),
+            puts: data_bytes / 100,
+            put_bytes: data_bytes,
+            ..LevelCounts::default()
+        };
+        LevelMeta { rank, counts, ..LevelMeta::default() }
+    }
+
+    fn shape(b_quarters: u16, k: u8, t: u8) -> Shape {
+        Shape { b_quarters, k, t, kappa0_bytes: 100_000 }
+    }
+
+    fn incoming(data_bytes: u64) -> Incoming {
+        Incoming { data_bytes, entries: data_bytes / 100 }
+    }
+
+    /// By hand: κ0 = 100 kB, b = 3, k = 2, t = 0 give κ1 = 2 κ0 and κ2 = 6 κ0 (and 5 % slack).
+    /// The second memtable still fits level 1; the third does not, and takes level 1 down to 2.
+    #[test]
+    fn merges_take_as_few_levels_as_fit() {
+        let shape = shape(12, 2, 0);
+        let bottom = level(3, 9_000_000);
+        let go = |levels: &[LevelMeta]| {
+            prepare(&shape, levels, incoming(100_000), false, 100_000, 25_000)
+        };
+        let first = go(std::slice::from_ref(&bottom));
+        assert_eq!((first.levels, first.full, first.plan.data_rank), (0, false, 1));
+        assert!(first.plan.below);
+        let second = go(&[level(1, 100_000), bottom.clone()]);
+        assert_eq!((second.levels, second.plan.data_rank), (1, 1));
+        let third = go(&[level(1, 200_000), bottom.clone()]);
+        assert_eq!((third.levels, third.full, third.plan.data_rank), (1, false, 2));
+        let last = go(&[level(1, 200_000), level(2, 600_000), bottom]);
+        assert_eq!((last.levels, last.full), (3, true));
+        assert!(!last.plan.below);
+    }
+
+    #[test]
+    fn an_empty_tree_gets_one_level() {
+        let prepared = prepare(&shape(8, 0, 0), &[], incoming(1000), false, 100_000, 25_000);
+        assert!(prepared.full);
+        assert_eq!(prepared.plan.data_rank, 1);
+        assert!(prepared.plan.fence_ranks.is_empty());
+    }
+
+    #[test]
+    fn top_fences_that_would_not_fit_become_a_level() {
+        let prepared = prepare(&shape(8, 0, 0), &[], incoming(50_000_000), true, 100_000, 25_000);
+        assert!(!prepared.plan.fence_ranks.is_empty());
+    }
+
+    #[test]
+    fn underflow_waits_until_it_is_worth_a_merge() {
+        let balance = |puts, tombstones| Balance { puts, tombstones, tombstone_bytes: tombstones * 30 };
+        assert!(!underflows(&balance(9, 3), 1000, 0));
+        assert!(!underflows(&balance(6, 3), 1000, 0));
+        assert!(underflows(&balance(600, 300), 1000, 0));
+        assert!(!underflows(&balance(600, 300), 1000, 300));
+        assert!(underflows(&balance(600, 400), 1000, 300));
+    }
+
+    proptest! {
+        #[test]
+        fn the_result_fits_its_level(
+            b_quarters in 6u16..40, k in 0u8..4, t in 0u8..3,
+            sizes in proptest::collection::vec(0u64..2_000_000, 0..4),
+            new_bytes in 1u64..200_000,
+            full: bool,
+        ) {
+            let shape = shape(b_quarters, k, t);
+            let mut levels: Vec<LevelMeta> = sizes.iter().zip(1u8..).map(|(s, r)| level(r, *s)).collect();
+            levels.truncate(usize::from(k) + 1);
+            let prepared = prepare(&shape, &levels, incoming(new_bytes), full, 100_000, 25_000);
+            let merged = levels[..prepared.levels].iter().map(|l| l.counts.data_bytes()).sum::<u64>();
+            prop_assert_eq!(prepared.full, prepared.levels == levels.len());
+            prop_assert!(
+                merged + new_bytes <= shape::capacity_bytes(&prepared.shape, prepared.plan.data_rank)
+            );
+            let mut ranks = prepared.plan.fence_ranks.clone();
+            ranks.push(prepared.plan.data_rank);
+            prop_assert!(ranks.is_sorted() && ranks[0] >= 1);
+            if let Some(next) = levels.get(prepared.levels) {
+                prop_assert!(prepared.plan.data_rank < next.rank);
+            }
+        }
+    }
+}

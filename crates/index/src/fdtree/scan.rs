@@ -1,0 +1,287 @@
+//! Scanning in key order, both ways, a batch at a time.
+//!
+//! A scan is a snapshot number and a key to go on from. A batch merges all runs from there and
+//! holds nothing when it returns: no lock, no view, no block.
+
+use std::ops::Bound;
+
+use esker_format::entry::Payload;
+use esker_format::ids::Seq;
+use esker_substrate::error::{Error, Result};
+use esker_substrate::memtable::{Memtable, VersionRef};
+
+use super::cursor::{DataCursor, Unreadable};
+
+/// What to scan.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanRequest<'a> {
+    /// The newest number that may be seen.
+    pub seq: Seq,
+    /// Where the keys begin.
+    pub lower: Bound<&'a [u8]>,
+    /// Where the keys end.
+    pub upper: Bound<&'a [u8]>,
+    /// From the upper end down.
+    pub reverse: bool,
+    /// Most entries in the batch.
+    pub entries_max: usize,
+    /// The batch ends when its keys and values reach this many bytes.
+    pub bytes_max: usize,
+    /// Pass over keys whose blocks cannot be read, instead of failing.
+    pub skip_damaged: bool,
+}
+
+/// Keys that could not be read.
+#[derive(Clone, Debug)]
+pub struct DamagedRange {
+    /// First key out of reach.
+    pub from: Vec<u8>,
+    /// First key within reach again; `None`: to the end.
+    pub to: Option<Vec<u8>>,
+    /// Why.
+    pub error: Error,
+}
+
+/// A piece of a scan.
+#[derive(Debug, Default)]
+pub struct ScanBatch {
+    /// Keys and values in the direction of the scan.
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What was passed over.
+    pub damaged: Vec<DamagedRange>,
+    /// The bound to go on from: the lower one, or the upper one of a reverse scan. `None` when
+    /// the scan is complete.
+    pub resume: Option<Bound<Vec<u8>>>,
+}
+
+/// A batch looks at no more versions than this, so that a desert of tombstones does not hold the
+/// tree for long.
+const VERSIONS_MAX: usize = 1 << 16;
+
+/// One run of versions, newest run first in the list of sources.
+pub struct Source<'a> {
+    run: Run<'a>,
+    /// The key that the run stands on, if it stands on one.
+    key: Option<Vec<u8>>,
+}
+
+enum Run<'a> {
+    Memory { memtable: &'a Memtable, at: Option<VersionRef<'a>> },
+    Level(DataCursor<'a>),
+}
+
+impl<'a> Source<'a> {
+    pub(super) const fn memory(memtable: &'a Memtable) -> Self {
+        Self { run: Run::Memory { memtable, at: None }, key: None }
+    }
+
+    pub(super) const fn level(cursor: DataCursor<'a>) -> Self {
+        Self { run: Run::Level(cursor), key: None }
+    }
+
+    fn seek(&mut self, key: &[u8], seq: Seq) -> std::result::Result<(), Unreadable> {
+        match &mut self.run {
+            Run::Memory { memtable, at } => *at = memtable.lower_bound(key, seq),
+            Run::Level(cursor) => cursor.seek(key, seq)?,
+        }
+        self.note_key()
+    }
+
+    fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> std::result::Result<(), Unreadable> {
+        match &mut self.run {
+            Run::Memory { memtable, at } => {
+                *at = match before {
+                    Some((key, seq)) => memtable.upper_bound(key, seq),
+                    None => memtable.last(),
+                };
+            }
+            Run::Level(cursor) => cursor.seek_back(before)?,
+        }
+        self.note_key()
+    }
+
+    fn step(&mut self, reverse: bool) -> std::result::Result<(), Unreadable> {
+        match &mut self.run {
+            Run::Memory { at, .. } => {
+                *at = at.take().and_then(|at| if reverse { at.prev() } else { at.next() });
+            }
+            Run::Level(cursor) if reverse => cursor.previous()?,
+            Run::Level(cursor) => cursor.next()?,
+        }
+        self.note_key()
+    }
+
+    fn note_key(&mut self) -> std::result::Result<(), Unreadable> {
+        let key = &mut self.key;
+        let mut note = |parts: [&[u8]; 2]| {
+            let key = key.get_or_insert_default();
+            key.clear();
+            key.extend_from_slice(parts[0]);
+            key.extend_from_slice(parts[1]);
+        };
+        let found = match &self.run {
+            Run::Memory { at, .. } => at.as_ref().map(|at| note([at.key(), &[]])),
+            Run::Level(cursor) => {
+                cursor.current()?.map(|(prefix, entry)| note([prefix, entry.suffix]))
+            }
+        };
+        if found.is_none() {
+            self.key = None;
+        }
+        Ok(())
+    }
+
+    /// Number and value of the current version.
+    fn version(&self) -> std::result::Result<Option<(Seq, Option<&[u8]>)>, Unreadable> {
+        Ok(match &self.run {
+            Run::Memory { at, .. } => at.as_ref().map(|at| (at.seq(), at.put())),
+            Run::Level(cursor) => cursor.current()?.map(|(_, entry)| {
+                let value = match entry.payload {
+                    Payload::Put(value) => Some(value),
+                    Payload::Delete | Payload::Fence(_) => None,
+                };
+                (entry.seq, value)
+            }),
+        })
+    }
+}
+
+/// A batch in the making.
+struct Scan<'r, 's> {
+    request: &'r ScanRequest<'r>,
+    sources: Vec<Source<'s>>,
+    batch: ScanBatch,
+    bytes: usize,
+    versions: usize,
+}
+
+/// Reads one batch from `sources`, which are in order from the newest run to the oldest.
+///
+/// # Errors
+/// The first unreadable block, unless damage is to be skipped.
+pub fn scan(request: &ScanRequest<'_>, sources: Vec<Source<'_>>) -> Result<ScanBatch> {
+    let batch = ScanBatch::default();
+    let mut scan = Scan { request, sources, batch, bytes: 0, versions: 0 };
+    for index in 0..scan.sources.len() {
+        scan.attempt(index, |source| start(source, request))?;
+    }
+    while let Some(key) = scan.next_key() {
+        if out_of_bounds(&key, request) {
+            break;
+        }
+        let value = scan.take_group(&key)?;
+        let excluded = scan.batch.damaged.iter().any(|range| {
+            range.from <= key && range.to.as_ref().is_none_or(|to| key < *to)
+        });
+        if let Some(value) = value.filter(|_| !excluded) {
+            scan.bytes += key.len() + value.len();
+            scan.batch.entries.push((key.clone(), value));
+        }
+        let full = scan.batch.entries.len() >= request.entries_max
+            || scan.bytes >= request.bytes_max
+            || scan.versions >= VERSIONS_MAX;
+        if full {
+            scan.batch.resume = Some(Bound::Excluded(key));
+            break;
+        }
+    }
+    Ok(scan.batch)
+}
+
+fn start(
+    source: &mut Source<'_>,
+    request: &ScanRequest<'_>,
+) -> std::result::Result<(), Unreadable> {
+    if request.reverse {
+        // Numbers of data begin at 1: (key, 0) lies behind all versions of a key.
+        source.seek_back(match request.upper {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some((key, Seq(0))),
+            Bound::Excluded(key) => Some((key, Seq::MAX)),
+        })
+    } else {
+        match request.lower {
+            Bound::Unbounded => source.seek(&[], Seq::MAX),
+            Bound::Included(key) => source.seek(key, Seq::MAX),
+            Bound::Excluded(key) => source.seek(key, Seq(0)),
+        }
+    }
+}
+
+fn out_of_bounds(key: &[u8], request: &ScanRequest<'_>) -> bool {
+    if request.reverse {
+        match request.lower {
+            Bound::Unbounded => false,
+            Bound::Included(lower) => key < lower,
+            Bound::Excluded(lower) => key <= lower,
+        }
+    } else {
+        match request.upper {
+            Bound::Unbounded => false,
+            Bound::Included(upper) => key > upper,
+            Bound::Excluded(upper) => key >= upper,
+        }
+    }
+}
+
+impl Scan<'_, '_> {
+    /// The next key in the direction of the scan.
+    fn next_key(&self) -> Option<Vec<u8>> {
+        let keys = self.sources.iter().filter_map(|source| source.key.as_ref());
+        if self.request.reverse { keys.max().cloned() } else { keys.min().cloned() }
+    }
+
+    /// The value of `key` as of the scan's number, if it has one; moves all sources past the key.
+    fn take_group(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut answer: Option<Option<Vec<u8>>> = None;
+        for index in 0..self.sources.len() {
+            let mut here: Option<Option<Vec<u8>>> = None;
+            while self.sources.get(index).is_some_and(|source| source.key.as_deref() == Some(key)) {
+                self.versions += 1;
+                let (seq, reverse) = (self.request.seq, self.request.reverse);
+                self.attempt(index, |source| {
+                    if let Some((found, value)) = source.version()?
+                        && found <= seq
+                        && answer.is_none()
+                        // Backwards, versions come oldest first: the last one seen is the newest.
+                        && (here.is_none() || reverse)
+                    {
+                        here = Some(value.map(<[u8]>::to_vec));
+                    }
+                    source.step(reverse)
+                })?;
+            }
+            answer = answer.or(here);
+        }
+        Ok(answer.flatten())
+    }
+
+    /// Moves a source; where it meets damage and the request says so, notes the damage and moves
+    /// the source past it.
+    fn attempt(
+        &mut self,
+        index: usize,
+        action: impl FnOnce(&mut Source<'_>) -> std::result::Result<(), Unreadable>,
+    ) -> Result<()> {
+        let Some(source) = self.sources.get_mut(index) else { return Ok(()) };
+        let mut outcome = action(source);
+        while let Err(Unreadable { from, to, error }) = outcome {
+            let skippable = self.request.skip_damaged && matches!(error, Error::Corrupt { .. });
+            if !skippable {
+                return Err(error);
+            }
+            source.key = None;
+            // Each step past damage must lead further on, whatever the fences say.
+            let repeated = self.batch.damaged.iter().any(|d| d.from == from && d.to == to);
+            outcome = match (&to, self.request.reverse) {
+                _ if repeated => Ok(()),
+                (Some(to), false) => source.seek(to, Seq::MAX),
+                (None, false) => Ok(()),
+                (_, true) if from.is_empty() => Ok(()),
+                (_, true) => source.seek_back(Some((&from, Seq::MAX))),
+            };
+            self.batch.damaged.push(DamagedRange { from, to, error });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! The tree against a sorted map of versions.
+
+mod model;
+mod shapes;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use esker_device::Device;
+use esker_device::memory::MemoryDevice;
+use esker_format::ids::{KeyspaceId, Seq, StoreId};
+use esker_format::meta::IndexMeta;
+use esker_substrate::blocks::BlockStore;
+use esker_substrate::budget::Budget;
+use esker_substrate::snapshots::{SnapshotGuard, Snapshots};
+
+use super::{CheckSink, Env, FdTree, ScanRequest, Work};
+
+/// A tree, and every version that was ever written to it.
+struct Subject {
+    device: Arc<dyn Device>,
+    env: Arc<Env>,
+    tree: FdTree,
+    next_seq: u64,
+    history: BTreeMap<(Vec<u8>, Reverse<u64>), Option<Vec<u8>>>,
+    snapshots: Vec<SnapshotGuard>,
+    memtable_bytes: u64,
+}
+
+const ID: KeyspaceId = KeyspaceId(9);
+
+fn env(device: &Arc<dyn Device>, meta: Option<&IndexMeta>, budget_bytes: u64) -> Arc<Env> {
+    let store = StoreId(77);
+    let blocks = match meta {
+        None => BlockStore::create(device, store, 1 << 16),
+        Some(meta) => {
+            let used: Vec<_> = meta.extents().copied().collect();
+            let floor = esker_format::ids::Generation(1 << 20);
+            BlockStore::open(device, store, 1 << 16, used, floor)
+        }
+    };
+    Arc::new(Env {
+        blocks: Arc::new(blocks.unwrap()),
+        snapshots: Arc::default(),
+        faults: Arc::default(),
+        budget: Arc::new(Budget::new(budget_bytes)),
+        poison: Arc::default(),
+    })
+}
+
+impl Subject {
+    /// With a small budget no express fences fit: lookups go through the levels.
+    fn new(memtable_bytes: u64, budget_bytes: u64) -> Self {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+        let env = env(&device, None, budget_bytes);
+        let tree = FdTree::open(Arc::clone(&env), ID, IndexMeta::default(), memtable_bytes).unwrap();
+        Self {
+            device,
+            env,
+            tree,
+            next_seq: 1,
+            history: BTreeMap::new(),
+            snapshots: Vec::new(),
+            memtable_bytes,
+        }
+    }
+
+    fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.env.snapshots
+    }
+
+    fn write(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.tree.insert(key, Seq(seq), value);
+        self.history.insert((key.to_vec(), Reverse(seq)), value.map(<[u8]>::to_vec));
+        self.snapshots().publish(Seq(seq));
+    }
+
+    fn run(&mut self, work: Work) {
+        self.tree.run(work, &mut |_| Ok(())).unwrap();
+        self.check();
+    }
+
+    fn maintain(&mut self) {
+        while let Some(work) = self.tree.due() {
+            self.run(work);
+        }
+    }
+
+    fn check(&self) {
+        let mut sink = CheckSink::default();
+        self.tree.check(&mut sink);
+        assert_eq!(sink.problems, [], "{:#?}", self.tree.stats());
+        let space = self.env.blocks.space();
+        let used: u64 = self.tree.meta().extents().map(|extent| extent.units).sum();
+        assert_eq!(used + space.free_units(), space.end(), "units are lost");
+        assert_eq!(space.retired_units(), 0);
+    }
+
+    /// Forgets the memtable and opens the tree from what was recorded.
+    fn reopen_flushed(&mut self) {
+        let meta = self.tree.meta().clone();
+        let flushed = meta.flushed_seq.0;
+        self.history.retain(|(_, seq), _| seq.0 <= flushed);
+        self.snapshots.clear();
+        let budget = self.env.budget.total_bytes();
+        self.env = env(&self.device, Some(&meta), budget);
+        self.tree = FdTree::open(Arc::clone(&self.env), ID, meta, self.memtable_bytes).unwrap();
+        self.snapshots().publish(Seq(flushed));
+        self.check();
+    }
+
+    fn visible(&self) -> u64 {
+        self.snapshots().visible().0
+    }
+
+    fn expected(&self, key: &[u8], seq: u64) -> Option<Vec<u8>> {
+        let mut versions = self.history.range((key.to_vec(), Reverse(seq))..);
+        versions.next().filter(|((found, _), _)| found == key).and_then(|(_, value)| value.clone())
+    }
+
+    /// Keys and values as of `seq`.
+    fn expected_all(&self, seq: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut all = Vec::new();
+        let mut last: Option<&[u8]> = None;
+        for ((key, number), value) in &self.history {
+            if number.0 > seq || last == Some(key) {
+                continue;
+            }
+            last = Some(key);
+            if let Some(value) = value {
+                all.push((key.clone(), value.clone()));
+            }
+        }
+        all
+    }
+
+    fn verify_get(&self, key: &[u8]) {
+        for seq in self.snapshots.iter().map(|s| s.seq().0).chain([self.visible()]) {
+            let found = self.tree.get(key, Seq(seq)).unwrap();
+            assert_eq!(found, self.expected(key, seq), "key {key:?} at {seq}");
+        }
+    }
+
+    fn verify_all(&self) {
+        let keys: Vec<&[u8]> = self.history.keys().map(|(key, _)| key.as_slice()).collect();
+        keys.iter().for_each(|key| self.verify_get(key));
+        let visible = Seq(self.visible());
+        for (key, found) in keys.iter().zip(self.tree.multi_get(&keys, visible)) {
+            assert_eq!(found.unwrap(), self.expected(key, visible.0));
+        }
+        for seq in self.snapshots.iter().map(|s| s.seq().0).chain([self.visible()]) {
+            let all = self.expected_all(seq);
+            assert_eq!(self.scan_all(seq, (Bound::Unbounded, Bound::Unbounded), false, 7), all);
+            let mut reversed = self.scan_all(seq, (Bound::Unbounded, Bound::Unbounded), true, 5);
+            reversed.reverse();
+            assert_eq!(reversed, all);
+        }
+    }
+
+    fn scan_all(
+        &self,
+        seq: u64,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        batch: usize,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let (mut lower, mut upper) = (bounds.0.map(<[u8]>::to_vec), bounds.1.map(<[u8]>::to_vec));
+        let mut all = Vec::new();
+        loop {
+            let request = ScanRequest {
+                seq: Seq(seq),
+                lower: lower.as_ref().map(Vec::as_slice),
+                upper: upper.as_ref().map(Vec::as_slice),
+                reverse,
+                entries_max: batch,
+                bytes_max: 1 << 20,
+                skip_damaged: false,
+            };
+            let found = self.tree.scan(&request).unwrap();
+            assert!(found.entries.len() <= batch);
+            all.extend(found.entries);
+            match found.resume {
+                None => return all,
+                Some(bound) if reverse => upper = bound,
+                Some(bound) => lower = bound,
+            }
+        }
+    }
+}

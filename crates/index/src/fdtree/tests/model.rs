@@ -1,0 +1,127 @@
+//! Random histories.
+
+use std::ops::Bound;
+
+use proptest::prelude::*;
+
+use super::{Subject, Work};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(u16, u16),
+    Delete(u16),
+    PutMany(u16, u8),
+    Snapshot,
+    Release(u8),
+    Spill,
+    Merge,
+    Full,
+    Reopen,
+    Scan(u16, u16, bool),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (any::<u16>(), 0u16..900).prop_map(|(key, len)| Op::Put(key, len)),
+        5 => any::<u16>().prop_map(Op::Delete),
+        6 => (any::<u16>(), any::<u8>()).prop_map(|(key, count)| Op::PutMany(key, count)),
+        1 => Just(Op::Snapshot),
+        1 => any::<u8>().prop_map(Op::Release),
+        1 => Just(Op::Spill),
+        1 => Just(Op::Merge),
+        1 => Just(Op::Full),
+        1 => Just(Op::Reopen),
+        2 => (any::<u16>(), any::<u16>(), any::<bool>()).prop_map(|(a, b, r)| Op::Scan(a, b, r)),
+    ]
+}
+
+/// Keys of all kinds: the empty one, prefixes of each other, shared prefixes, all-ones bytes,
+/// and long ones that make blocks with few fences.
+fn key(number: u16) -> Vec<u8> {
+    let n = number % 600;
+    match n % 7 {
+        0 => vec![0xff; usize::from(n % 40)],
+        1 => format!("/usr/share/doc/{n:05}").into_bytes(),
+        2 => vec![b'a'; usize::from(n % 90)],
+        3 => n.to_be_bytes().repeat(usize::from(n % 5) + 1),
+        4 if n % 60 == 4 => vec![b'q'; 3000 + usize::from(n)],
+        _ => n.to_be_bytes().to_vec(),
+    }
+}
+
+fn apply(subject: &mut Subject, op: &Op) {
+    match op {
+        Op::Put(number, len) => {
+            let value = number.to_le_bytes().repeat(usize::from(*len) / 2);
+            subject.write(&key(*number), Some(&value));
+        }
+        Op::Delete(number) => subject.write(&key(*number), None),
+        Op::PutMany(first, count) => {
+            for number in 0..u16::from(*count) {
+                let value = vec![*count; usize::from(number % 200)];
+                subject.write(&key(first.wrapping_add(number)), Some(&value));
+            }
+        }
+        Op::Snapshot if subject.snapshots.len() < 4 => {
+            let snapshot = subject.snapshots().register();
+            subject.snapshots.push(snapshot);
+        }
+        Op::Snapshot => {}
+        Op::Release(which) if !subject.snapshots.is_empty() => {
+            let index = usize::from(*which) % subject.snapshots.len();
+            subject.snapshots.swap_remove(index);
+        }
+        Op::Release(_) => {}
+        Op::Spill => subject.run(Work::Spill),
+        Op::Merge => subject.run(Work::MergeOverflow),
+        Op::Full => subject.run(Work::MergeFull),
+        Op::Reopen => subject.reopen_flushed(),
+        Op::Scan(a, b, reverse) => {
+            let (a, b) = (key(*a), key(*b));
+            let bounds = (Bound::Included(a.as_slice()), Bound::Excluded(b.as_slice()));
+            let seq = subject.visible();
+            let mut expected = subject.expected_all(seq);
+            expected.retain(|(key, _)| *key >= a && *key < b);
+            if *reverse {
+                expected.reverse();
+            }
+            assert_eq!(subject.scan_all(seq, bounds, *reverse, 11), expected);
+        }
+    }
+    subject.maintain();
+}
+
+fn history(ops: &[Op], memtable_bytes: u64, budget_bytes: u64) {
+    let mut subject = Subject::new(memtable_bytes, budget_bytes);
+    for op in ops {
+        apply(&mut subject, op);
+    }
+    subject.verify_all();
+    subject.run(Work::MergeFull);
+    subject.verify_all();
+}
+
+/// Cases for a test of `cases` at budget 1.
+fn config(cases: u32) -> ProptestConfig {
+    let budget = std::env::var("ESKER_TEST_BUDGET").ok().and_then(|b| b.parse().ok()).unwrap_or(1);
+    ProptestConfig { cases: cases.saturating_mul(budget), max_shrink_iters: 2000, ..Default::default() }
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+
+    #[test]
+    fn with_express_fences(ops in proptest::collection::vec(op(), 1..120)) {
+        history(&ops, 24 * 1024, 1 << 24);
+    }
+
+    #[test]
+    fn through_the_levels(ops in proptest::collection::vec(op(), 1..120)) {
+        history(&ops, 24 * 1024, 1024);
+    }
+
+    #[test]
+    fn with_a_tiny_memtable(ops in proptest::collection::vec(op(), 1..60)) {
+        history(&ops, 2 * 1024, 1024);
+    }
+}

@@ -1,0 +1,119 @@
+//! Trees of particular shapes.
+
+use super::{Subject, Work};
+
+fn numbered(number: u32) -> [u8; 16] {
+    let mixed = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&mixed.to_be_bytes());
+    key[8..12].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Many memtables of random keys: spills, partial merges of every depth, full merges, fence-only
+/// levels. Without room for express fences every lookup takes the cascade.
+fn grow(budget_bytes: u64) -> Subject {
+    let mut subject = Subject::new(16 * 1024, budget_bytes);
+    for number in 0..12_000u32 {
+        subject.write(&numbered(number), Some(&[number as u8; 100]));
+        subject.maintain();
+    }
+    subject
+}
+
+#[test]
+fn a_growing_tree_uses_spills_upper_levels_and_fence_only_levels() {
+    let subject = grow(1024);
+    let stats = subject.tree.stats();
+    assert!(stats.shape.k + stats.shape.t > 1, "{stats:#?}");
+    assert!(stats.levels.len() > 1, "{stats:#?}");
+    assert!(stats.levels.iter().any(|level| level.data_bytes == 0), "{stats:#?}");
+    for number in (0..12_000).step_by(7) {
+        subject.verify_get(&numbered(number));
+        subject.verify_get(&numbered(number + 1_000_000));
+    }
+    subject.verify_all();
+}
+
+#[test]
+fn express_fences_are_loaded_after_enough_detours() {
+    let mut subject = grow(1 << 24);
+    subject.reopen_flushed();
+    let before = subject.tree.stats().fence_memory_bytes;
+    for number in 0..12_000 {
+        subject.verify_get(&numbered(number));
+    }
+    assert!(subject.tree.stats().fence_memory_bytes > 3 * before);
+    subject.verify_all();
+}
+
+#[test]
+fn deleting_everything_shrinks_the_tree_to_nothing() {
+    let mut subject = grow(1 << 24);
+    for number in 0..12_000 {
+        subject.write(&numbered(number), None);
+        subject.maintain();
+    }
+    subject.run(Work::MergeFull);
+    assert!(subject.tree.meta().main.levels.is_empty());
+    assert_eq!(subject.tree.meta().extents().count(), 0);
+    subject.verify_all();
+}
+
+#[test]
+fn a_key_overwritten_ten_thousand_times_under_a_snapshot() {
+    let mut subject = Subject::new(8 * 1024, 1 << 20);
+    subject.write(b"before", Some(b"1"));
+    subject.write(b"key", Some(b"first"));
+    let early = subject.snapshots().register();
+    subject.snapshots.push(early);
+    for number in 0..10_000u32 {
+        subject.write(b"key", Some(&number.to_le_bytes()));
+        if number % 100 == 0 && subject.snapshots.len() < 60 {
+            let snapshot = subject.snapshots().register();
+            subject.snapshots.push(snapshot);
+        }
+        subject.maintain();
+    }
+    subject.verify_all();
+    subject.run(Work::MergeFull);
+    subject.verify_all();
+    subject.snapshots.clear();
+    subject.run(Work::MergeFull);
+    subject.verify_all();
+    let versions: u64 = subject.tree.stats().levels.iter().map(|level| level.puts).sum();
+    assert_eq!(versions, 2);
+}
+
+/// One key whose versions fill several blocks, above and below other levels.
+#[test]
+fn versions_of_one_key_span_blocks_and_levels() {
+    let mut subject = Subject::new(64 * 1024, 1024);
+    for round in 0..6u8 {
+        for number in 0..40u8 {
+            subject.write(b"k", Some(&[round ^ number; 900]));
+            let snapshot = subject.snapshots().register();
+            subject.snapshots.push(snapshot);
+            subject.write(&[b'a' + number % 26, round], Some(&[number; 300]));
+        }
+        subject.run(if round % 2 == 0 { Work::MergeOverflow } else { Work::Spill });
+        subject.verify_all();
+    }
+    subject.run(Work::MergeFull);
+    subject.verify_all();
+}
+
+#[test]
+fn the_largest_keys_and_values() {
+    let mut subject = Subject::new(64 * 1024, 1 << 20);
+    for number in 0..12u8 {
+        let key = vec![number; esker_format::KEY_BYTES_MAX];
+        subject.write(&key, Some(&vec![number; esker_format::VALUE_BYTES_MAX]));
+        subject.write(&key[..60_000], Some(b"short"));
+        subject.write(&[number, 1], None);
+        subject.maintain();
+    }
+    subject.verify_all();
+    subject.run(Work::MergeFull);
+    subject.verify_all();
+}

@@ -1,0 +1,91 @@
+//! Which versions of a key a merge keeps.
+//!
+//! A version is kept exactly when it is the newest with a number of at most s, for some s among
+//! the live snapshots and the visible number. In a full merge a tombstone goes when no older
+//! version of its key is kept.
+
+use esker_format::ids::Seq;
+
+/// Decides version by version for one key at a time, newest first.
+///
+/// Invariant: `points[..answered]` already have the version they see.
+#[derive(Debug)]
+pub struct Keep {
+    /// The visible number and the live snapshots, newest first.
+    points: Vec<Seq>,
+    answered: usize,
+}
+
+/// What becomes of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Nobody can see it.
+    Drop,
+    /// It is the newest version of its key that anybody can see.
+    Newest,
+    /// It is kept for a snapshot; newer versions exist.
+    ForSnapshot,
+}
+
+impl Keep {
+    /// Rules for the numbers that must stay readable, newest first.
+    #[must_use]
+    pub const fn new(points: Vec<Seq>) -> Self {
+        Self { points, answered: 0 }
+    }
+
+    /// Begins another key.
+    pub const fn next_key(&mut self) {
+        self.answered = 0;
+    }
+
+    /// The fate of the next older version of the key.
+    pub fn fate(&mut self, seq: Seq) -> Fate {
+        let newest_unanswered = self.points.get(self.answered);
+        // Not visible to anyone yet: it will be.
+        if self.answered == 0 && newest_unanswered.is_none_or(|point| seq > *point) {
+            return Fate::Newest;
+        }
+        if newest_unanswered.is_none_or(|point| *point < seq) {
+            return Fate::Drop;
+        }
+        let fate = if self.answered == 0 { Fate::Newest } else { Fate::ForSnapshot };
+        while self.points.get(self.answered).is_some_and(|point| *point >= seq) {
+            self.answered += 1;
+        }
+        fate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_point_sees_what_it_saw_and_nothing_else_stays(
+            points in proptest::collection::btree_set(1u64..40, 1..6),
+            versions in proptest::collection::btree_set(1u64..40, 1..30),
+        ) {
+            let points: Vec<Seq> = points.into_iter().rev().map(Seq).collect();
+            let mut keep = Keep::new(points.clone());
+            keep.next_key();
+            let mut kept = Vec::new();
+            for seq in versions.iter().rev().map(|seq| Seq(*seq)) {
+                if keep.fate(seq) != Fate::Drop {
+                    kept.push(seq);
+                }
+            }
+            let seen = |among: &[Seq], point: Seq| among.iter().find(|seq| **seq <= point).copied();
+            let all: Vec<Seq> = versions.iter().rev().map(|seq| Seq(*seq)).collect();
+            for point in &points {
+                prop_assert_eq!(seen(&all, *point), seen(&kept, *point));
+            }
+            for seq in kept {
+                let needed = points.iter().any(|point| seen(&all, *point) == Some(seq));
+                prop_assert!(needed || seq > points[0]);
+            }
+        }
+    }
+}

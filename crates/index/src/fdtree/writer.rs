@@ -1,0 +1,158 @@
+//! Writing a level's blocks into extents, a write unit at a time.
+
+use esker_device::{AlignedBuf, Purpose};
+use esker_format::block::{BlockBuilder, BlockIdentity, Finished};
+use esker_format::ids::Generation;
+use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
+use esker_substrate::error::Result;
+
+use super::tree::BlockReader;
+
+/// Bytes written at once.
+pub const WRITE_UNIT_BYTES: usize = 256 * 1024;
+/// Extents are a power of two between these, in units: 16 KiB to 1 MiB.
+const EXTENT_UNITS: (u64, u64) = (4, 256);
+
+/// The length of extents for a level of about `bytes`: a sixteenth, so that little is left over
+/// in the last one, within bounds.
+#[must_use]
+pub fn extent_units(bytes: u64) -> u64 {
+    let (least, most) = EXTENT_UNITS;
+    (bytes / UNIT_BYTES / 16).clamp(least, most).next_power_of_two().min(most)
+}
+
+/// Appends blocks to extents that it allocates.
+///
+/// Invariant: `buffer[..filled]` belongs at `written` in the current extent; what lies before it
+/// is written, what lies behind it is unused.
+pub struct ExtentWriter<'a> {
+    reader: &'a BlockReader,
+    purpose: Purpose,
+    generation: Generation,
+    units: u64,
+    extents: Vec<Extent>,
+    current: Option<Extent>,
+    /// Bytes of the current extent that are on the device.
+    written: u64,
+    buffer: AlignedBuf,
+    filled: usize,
+}
+
+impl<'a> ExtentWriter<'a> {
+    /// A writer for a level of about `bytes_expected`.
+    pub(super) fn new(
+        reader: &'a BlockReader,
+        purpose: Purpose,
+        generation: Generation,
+        bytes_expected: u64,
+    ) -> Self {
+        Self {
+            reader,
+            purpose,
+            generation,
+            units: extent_units(bytes_expected),
+            extents: Vec::new(),
+            current: None,
+            written: 0,
+            buffer: AlignedBuf::zeroed(0),
+            filled: 0,
+        }
+    }
+
+    /// Finishes the builder's block and appends it.
+    pub(super) fn append(&mut self, builder: &mut BlockBuilder) -> Result<(BlockPtr, Finished)> {
+        let bytes = builder.block_bytes();
+        self.make_room(bytes)?;
+        let start = self.current.map_or(0, |extent| extent.offset());
+        let sector = (start + self.written + self.filled as u64) / SECTOR_BYTES;
+        let identity = BlockIdentity {
+            store: self.reader.blocks.store(),
+            keyspace: self.reader.keyspace,
+            sector,
+            generation: self.generation,
+        };
+        let place = self.buffer.get_mut(self.filled..self.filled + bytes).unwrap_or_default();
+        let finished = builder.finish(identity, place);
+        self.filled += bytes;
+        let sectors = (bytes as u64 / SECTOR_BYTES) as u16;
+        let ptr = BlockPtr { sector, sectors, crc: finished.crc, generation: self.generation };
+        Ok((ptr, finished))
+    }
+
+    fn make_room(&mut self, bytes: usize) -> Result<()> {
+        let used = self.written + self.filled as u64;
+        let fits = self.current.is_some_and(|extent| used + bytes as u64 <= extent.bytes());
+        if !fits {
+            self.close_extent()?;
+            let units = self.units.max((bytes as u64).div_ceil(UNIT_BYTES));
+            self.current = Some(self.reader.blocks.allocate(units, self.purpose)?);
+        }
+        if self.filled + bytes > self.buffer.len() {
+            self.flush()?;
+            if bytes > self.buffer.len() {
+                let extent_bytes = self.units.saturating_mul(UNIT_BYTES) as usize;
+                let unit = WRITE_UNIT_BYTES.min(extent_bytes);
+                self.buffer = AlignedBuf::zeroed(unit.max(bytes));
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if let Some(extent) = self.current
+            && self.filled > 0
+        {
+            let bytes = self.buffer.get(..self.filled).unwrap_or_default();
+            self.reader.blocks.write_raw(extent.offset() + self.written, bytes, self.purpose)?;
+            self.written += self.filled as u64;
+            self.filled = 0;
+        }
+        Ok(())
+    }
+
+    /// Writes what is buffered and gives the unused end of the extent back.
+    fn close_extent(&mut self) -> Result<()> {
+        self.flush()?;
+        let Some(extent) = self.current.take() else { return Ok(()) };
+        let units = self.written.div_ceil(UNIT_BYTES);
+        self.written = 0;
+        if units < extent.units {
+            let rest = Extent { start: extent.start + units, units: extent.units - units };
+            self.reader.blocks.give_back(rest)?;
+        }
+        match self.extents.last_mut() {
+            _ if units == 0 => {}
+            Some(last) if last.end() == extent.start => last.units += units,
+            _ => self.extents.push(Extent { start: extent.start, units }),
+        }
+        Ok(())
+    }
+
+    /// Writes the rest; the extents that now hold the level.
+    pub(super) fn finish(mut self) -> Result<Vec<Extent>> {
+        self.close_extent()?;
+        Ok(std::mem::take(&mut self.extents))
+    }
+}
+
+impl Drop for ExtentWriter<'_> {
+    /// A merge that failed leaves nothing behind: no manifest names these extents.
+    fn drop(&mut self) {
+        for extent in self.extents.drain(..).chain(self.current.take()) {
+            let _freed = self.reader.blocks.give_back(extent);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_grow_with_the_level() {
+        assert_eq!(extent_units(0), 4);
+        assert_eq!(extent_units(1 << 20), 16);
+        assert_eq!(extent_units(5 << 20), 128);
+        assert_eq!(extent_units(1 << 40), 256);
+    }
+}

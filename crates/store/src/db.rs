@@ -1,0 +1,246 @@
+//! The handle of an open store.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use esker_device::Device;
+use esker_format::KEYSPACE_NAME_BYTES_MAX;
+use esker_format::manifest_edit::{Edit, keyspace_name_is_valid};
+use esker_index::fdtree::FdTree;
+
+use crate::batch::Batch;
+use crate::builder::DbBuilder;
+use crate::check::{self, CheckReport};
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::maintenance;
+use crate::options::KeyspaceOptions;
+use crate::shared::{Shared, Slot};
+use crate::snapshot::Snapshot;
+use crate::stats::{self, Stats};
+
+/// An open store. A cheap handle: clones share the store, and it closes when the last handle of
+/// any kind (clone, keyspace, batch, snapshot or range) is dropped, or at [`close`](Self::close).
+///
+/// Writes are ordered: each operation takes the next *sequence number*, a batch takes one for
+/// each of its operations. What a crash leaves is always a prefix of that order that ends
+/// between batches.
+#[derive(Clone, Debug)]
+pub struct Db {
+    shared: Arc<Shared>,
+}
+
+impl Db {
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Opens the store in the folder `path`, creating folder and store where there are none.
+    ///
+    /// # Errors
+    /// Those of [`DbBuilder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).open()
+    }
+
+    /// Choices for opening the store in the folder `path`.
+    pub fn builder(path: impl AsRef<Path>) -> DbBuilder {
+        DbBuilder::in_folder(path.as_ref())
+    }
+
+    /// Choices for opening a store on `device`, for instance in memory.
+    pub fn builder_on(device: Arc<dyn Device>) -> DbBuilder {
+        DbBuilder::on_device(device)
+    }
+
+    /// Opens the keyspace `name`, creating it where it does not exist: one durable manifest
+    /// record. `name` is 1 to 255 bytes without control characters.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name or option out of bounds; those of a write.
+    pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        validate_name(name)?;
+        options.validate()?;
+        let _open = self.shared.enter()?;
+        if let Some(slot) = self.slot(name) {
+            if let Some(bytes) = options.memtable_bytes {
+                slot.exclusive()?.set_memtable_bytes_max(bytes);
+                slot.memtable_bytes_max.store(bytes, Ordering::Relaxed);
+            }
+            return Ok(self.handle(slot));
+        }
+        self.create_keyspace(name, &options).map(|slot| self.handle(slot))
+    }
+
+    /// Opens the keyspace `name` if it exists.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn open_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
+        let _open = self.shared.enter()?;
+        Ok(self.slot(name).map(|slot| self.handle(slot)))
+    }
+
+    /// The names of all keyspaces, sorted.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn keyspaces(&self) -> Result<Vec<String>> {
+        let _open = self.shared.enter()?;
+        Ok(self.shared.keyspaces.read().keys().cloned().collect())
+    }
+
+    /// Drops the keyspace `name` with everything in it: one durable manifest record. Its space
+    /// can be reused at once; handles left over answer [`Error::NoKeyspace`]. Says whether there
+    /// was one.
+    ///
+    /// # Errors
+    /// Those of a write.
+    pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        let _open = self.shared.enter()?;
+        let mut registry = self.shared.keyspaces.write();
+        let Some(slot) = registry.get(name).cloned() else { return Ok(false) };
+        maintenance::drop_tree(&self.shared, &slot)?;
+        registry.remove(name);
+        Ok(true)
+    }
+
+    /// An empty batch: writes to any keyspaces of this store that are applied all or not at all.
+    pub fn batch(&self) -> Batch {
+        Batch::new(Arc::clone(&self.shared))
+    }
+
+    /// A view of all keyspaces as they are now. It holds versions, and blocks nobody.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let _open = self.shared.enter()?;
+        Ok(Snapshot::new(Arc::clone(&self.shared)))
+    }
+
+    /// Makes everything that was acknowledged durable: one sync of the log, or none if there is
+    /// nothing to do.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Poisoned`].
+    pub fn persist(&self) -> Result<()> {
+        let _open = self.shared.enter()?;
+        self.shared.poison.check()?;
+        Ok(self.shared.log.sync_to(self.shared.log.last_seq())?)
+    }
+
+    /// Writes the memtables of all keyspaces to the data file.
+    ///
+    /// # Errors
+    /// Those of a write, and [`Error::Damaged`] where a merge meets damage.
+    pub fn flush(&self) -> Result<()> {
+        let _open = self.shared.enter()?;
+        self.shared.slots().iter().try_for_each(|slot| maintenance::flush(&self.shared, slot))
+    }
+
+    /// Merges every keyspace into one level without garbage (what live snapshots see excepted)
+    /// and gives free space at hand back to the file system. Reads and rewrites everything.
+    ///
+    /// # Errors
+    /// Those of a write, and [`Error::Damaged`] where a merge meets damage.
+    pub fn compact(&self) -> Result<()> {
+        let _open = self.shared.enter()?;
+        for slot in self.shared.slots() {
+            maintenance::compact(&self.shared, &slot)?;
+        }
+        maintenance::discard_free_space(&self.shared)
+    }
+
+    /// Reads everything (superblocks, manifest, log, every block) and compares it with what it
+    /// should be. Writes wait while it runs; reads do not.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]. Damage is not an error here: it is in the report.
+    pub fn check(&self) -> Result<CheckReport> {
+        let _open = self.shared.enter()?;
+        check::check(&self.shared)
+    }
+
+    /// What the store has done and what it holds.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Io`].
+    pub fn stats(&self) -> Result<Stats> {
+        let _open = self.shared.enter()?;
+        stats::collect(&self.shared)
+    }
+
+    /// The sequence number up to which everything is on the device: what a power cut would leave
+    /// holds at least the operations up to here.
+    #[must_use]
+    pub fn durable_seq(&self) -> u64 {
+        self.shared.log.durable_seq().0
+    }
+
+    /// The newest sequence number that reads see.
+    #[must_use]
+    pub fn visible_seq(&self) -> u64 {
+        self.shared.snapshots().visible().0
+    }
+
+    /// Waits for running operations, makes everything durable and closes the store cleanly.
+    /// Handles left over answer [`Error::Closed`]; the folder can be opened again, also by others.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Poisoned`], [`Error::Closed`] when it was closed before. The store
+    /// is closed in every case.
+    pub fn close(self) -> Result<()> {
+        self.shared.close()
+    }
+
+    fn slot(&self, name: &str) -> Option<Arc<Slot>> {
+        self.shared.keyspaces.read().get(name).cloned()
+    }
+
+    fn handle(&self, slot: Arc<Slot>) -> Keyspace {
+        Keyspace::new(Arc::clone(&self.shared), slot)
+    }
+
+    fn create_keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Slot>> {
+        let shared = &self.shared;
+        let mut registry = shared.keyspaces.write();
+        if let Some(slot) = registry.get(name) {
+            return Ok(Arc::clone(slot));
+        }
+        shared.poison.check()?;
+        let id = shared.manifest.state().next_keyspace;
+        let memtable_bytes = options.memtable_bytes;
+        let name = name.to_string();
+        shared.commit_edits(&[Edit::KeyspaceCreate { id, name: name.clone(), memtable_bytes }])?;
+        let memtable_bytes_max = memtable_bytes.unwrap_or(shared.limits.memtables_bytes);
+        let env = Arc::clone(&shared.env);
+        let tree = FdTree::open(env, id, Default::default(), memtable_bytes_max)?;
+        let slot = Arc::new(Slot::new(id, name.clone(), memtable_bytes_max, tree));
+        registry.insert(name, Arc::clone(&slot));
+        Ok(slot)
+    }
+}
+
+fn validate_name(name: &str) -> Result<()> {
+    if keyspace_name_is_valid(name) {
+        return Ok(());
+    }
+    let most = KEYSPACE_NAME_BYTES_MAX;
+    Err(Error::invalid(format!("a keyspace name is 1 to {most} bytes without control characters")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_bounded_and_printable() {
+        assert!(validate_name("a").is_ok());
+        assert!(validate_name(&"é".repeat(127)).is_ok());
+        assert!(validate_name("").is_err());
+        assert!(validate_name(&"x".repeat(256)).is_err());
+        assert!(validate_name("a\tb").is_err());
+    }
+}

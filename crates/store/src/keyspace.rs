@@ -1,0 +1,179 @@
+//! One ordered map of byte strings.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::maintenance;
+use crate::options::Durability;
+use crate::range::{Interval, Range};
+use crate::read::{self, Entry};
+use crate::shared::{Shared, Slot};
+use crate::write::{self, Write};
+
+/// An ordered map from keys (0 to 64 KiB) to values (up to 256 KiB). A cheap handle.
+///
+/// Keys are ordered as byte strings. Reads see every write that returned before they began, and
+/// run beside each other and beside writes; they wait only while the keyspace's own merge runs.
+#[derive(Clone, Debug)]
+pub struct Keyspace {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl Keyspace {
+    pub(crate) const fn new(shared: Arc<Shared>, slot: Arc<Slot>) -> Self {
+        Self { shared, slot }
+    }
+
+    /// The keyspace's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.slot.name
+    }
+
+    /// Sets the value of `key`, with the store's default durability. No read; one log write, or
+    /// a share of one. When the memtable is full this call also runs the merge.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for a key or value too long;
+    /// [`Full`](crate::Error::Full), [`Poisoned`](crate::Error::Poisoned),
+    /// [`Io`](crate::Error::Io); [`Damaged`](crate::Error::Damaged) when damage has kept merges
+    /// from making room; [`NoKeyspace`](crate::Error::NoKeyspace),
+    /// [`Closed`](crate::Error::Closed).
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.insert_with(key, value, self.shared.durability)
+    }
+
+    /// [`insert`](Self::insert) with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`insert`](Self::insert).
+    pub fn insert_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.write(key.as_ref(), Some(value.as_ref()), durability)
+    }
+
+    /// Removes `key`; removing what is not there is fine and costs the same.
+    ///
+    /// # Errors
+    /// Those of [`insert`](Self::insert); deletes are accepted longer than puts when the device
+    /// is full.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.remove_with(key, self.shared.durability)
+    }
+
+    /// [`remove`](Self::remove) with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`remove`](Self::remove).
+    pub fn remove_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+        self.write(key.as_ref(), None, durability)
+    }
+
+    fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability) -> Result<()> {
+        write::validate(key, value)?;
+        write::commit(&self.shared, &[Write { slot: &self.slot, key, value }], durability)?;
+        Ok(())
+    }
+
+    /// The value of `key`. At most one block read a level; none for what the memtable or the
+    /// filters can answer.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for a key too long; [`Damaged`](crate::Error::Damaged),
+    /// [`Io`](crate::Error::Io), [`NoKeyspace`](crate::Error::NoKeyspace),
+    /// [`Closed`](crate::Error::Closed).
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        read::get(&self.shared, &self.slot, key.as_ref(), None)
+    }
+
+    /// Whether `key` has a value. Costs the same as [`get`](Self::get).
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.get(key).map(|value| value.is_some())
+    }
+
+    /// The values of all `keys`, in their order and as of one moment; blocks are read in
+    /// parallel.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get), of any of the keys.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let snapshot = self.shared.snapshots().register();
+        read::multi_get(&self.shared, &self.slot, keys, &snapshot)
+    }
+
+    /// The entry with the smallest key.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn first(&self) -> Result<Option<Entry>> {
+        self.scan(Interval::all()).one(false)
+    }
+
+    /// The entry with the largest key.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn last(&self) -> Result<Option<Entry>> {
+        self.scan(Interval::all()).one(true)
+    }
+
+    /// All entries in the order of their keys, as of now.
+    ///
+    /// # Errors
+    /// [`NoKeyspace`](crate::Error::NoKeyspace), [`Closed`](crate::Error::Closed).
+    pub fn iter(&self) -> Result<Range> {
+        self.scan(Interval::all()).checked()
+    }
+
+    /// The entries whose keys are within `bounds`, as of now. Reversed or empty bounds give no
+    /// entries.
+    ///
+    /// # Errors
+    /// Those of [`iter`](Self::iter).
+    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
+        self.scan(Interval::new(&bounds)).checked()
+    }
+
+    /// The entries whose keys begin with `prefix`, as of now.
+    ///
+    /// # Errors
+    /// Those of [`iter`](Self::iter).
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
+        self.scan(Interval::prefix(prefix.as_ref())).checked()
+    }
+
+    fn scan(&self, interval: Interval) -> Range {
+        let snapshot = self.shared.snapshots().register();
+        Range::new(Arc::clone(&self.shared), Arc::clone(&self.slot), snapshot, interval)
+    }
+
+    /// Writes this keyspace's memtable to the data file.
+    ///
+    /// # Errors
+    /// Those of [`Db::flush`](crate::Db::flush).
+    pub fn flush(&self) -> Result<()> {
+        let _open = self.shared.enter()?;
+        maintenance::flush(&self.shared, &self.slot)
+    }
+
+    /// Merges this keyspace into one level without garbage, live snapshots' versions excepted.
+    ///
+    /// # Errors
+    /// Those of [`Db::compact`](crate::Db::compact).
+    pub fn compact(&self) -> Result<()> {
+        let _open = self.shared.enter()?;
+        maintenance::compact(&self.shared, &self.slot)
+    }
+}

@@ -1,0 +1,243 @@
+//! Creating a store, and recovering one.
+//!
+//! The commit point of creation is the superblock's rename into place: before it there is no
+//! store, and what is left behind is known by its names and removed by the next creation; after
+//! it there is an empty one. The data file is made before.
+//!
+//! Recovery reads the manifest, rebuilds the free map from the extents that it names, and replays
+//! what the log holds beyond each keyspace's `flushed_seq` into the memtables. When these fill up
+//! they are written out as in normal service: that is safe in the middle of the replay because
+//! the visible number follows it operation by operation (the newest version of every key is
+//! kept), because the log is synced before an index is committed (a batch that the last run left
+//! in the page cache cannot come to be half durable), and because replaying again after a crash
+//! skips, keyspace by keyspace, what the committed index already holds.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_device::count::CountingDevice;
+use esker_device::file::FileDevice;
+use esker_device::{Device, DeviceLock};
+use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
+use esker_format::meta::IndexMeta;
+use esker_index::fdtree::{Env, FdTree};
+use esker_substrate::blocks::BlockStore;
+use esker_substrate::budget::{Budget, Part};
+use esker_substrate::fault::FaultPoints;
+use esker_substrate::log::{Log, LogOptions};
+use esker_substrate::manifest::{self, Manifest, ManifestOptions, ManifestState, Presence};
+use esker_substrate::poison::Poison;
+use esker_substrate::runtime::Runtime;
+use esker_substrate::snapshots::Snapshots;
+use parking_lot::{Mutex, RwLock};
+
+use crate::error::{Error, Result};
+use crate::maintenance;
+use crate::options::Settings;
+use crate::shared::{Limits, Phase, Shared, Slot};
+
+/// The folder `path` as a device; made if it is missing and `create` is set.
+pub(crate) fn folder(path: &Path, create: bool) -> Result<Arc<dyn Device>> {
+    use std::io::ErrorKind;
+    let location = || path.display().to_string();
+    match FileDevice::open(path) {
+        Ok(device) => Ok(Arc::new(device)),
+        Err(error) => match error.source.kind() {
+            ErrorKind::NotFound if create => Ok(Arc::new(FileDevice::create(path)?)),
+            ErrorKind::NotFound => Err(Error::NoStore { location: location() }),
+            ErrorKind::NotADirectory => {
+                Err(Error::NotAStore { location: location(), what: "it is not a folder".into() })
+            }
+            _ => Err(error.into()),
+        },
+    }
+}
+
+/// Opens the store on `device`, or creates it.
+pub(crate) fn open(
+    device: Arc<dyn Device>,
+    settings: &Settings,
+    runtime: &dyn Runtime,
+) -> Result<Shared> {
+    let counting = Arc::new(CountingDevice::new(device));
+    let device: Arc<dyn Device> = Arc::clone(&counting) as _;
+    // Looked at before it is locked, because locking makes a file and a foreign folder is not
+    // touched; and once more after, because another process may have been creating.
+    require_store(&device, settings)?;
+    let lock = lock(&device)?;
+    let base = Base::new(device, settings);
+    let (manifest, blocks) = match require_store(&base.device, settings)? {
+        Presence::Store => base.open()?,
+        Presence::Empty => base.create(runtime)?,
+        Presence::Unfinished(files) => {
+            base.remove(&files)?;
+            base.create(runtime)?
+        }
+    };
+    let shared = base.assemble(counting, lock, manifest, blocks, settings)?;
+    replay(&shared)?;
+    *shared.gate.write() = Phase::Open;
+    Ok(shared)
+}
+
+fn require_store(device: &Arc<dyn Device>, settings: &Settings) -> Result<Presence> {
+    let presence = manifest::probe(device.as_ref())?;
+    match presence {
+        Presence::Empty | Presence::Unfinished(_) if !settings.create => {
+            Err(Error::NoStore { location: device.location() })
+        }
+        presence => Ok(presence),
+    }
+}
+
+fn lock(device: &Arc<dyn Device>) -> Result<DeviceLock> {
+    device.try_lock()?.ok_or_else(|| Error::Locked { location: device.location() })
+}
+
+/// What the parts of a store are made with.
+struct Base {
+    device: Arc<dyn Device>,
+    poison: Arc<Poison>,
+    faults: Arc<FaultPoints>,
+    budget: Arc<Budget>,
+}
+
+impl Base {
+    fn new(device: Arc<dyn Device>, settings: &Settings) -> Self {
+        Self {
+            device,
+            poison: Arc::default(),
+            faults: Arc::default(),
+            budget: Arc::new(Budget::new(settings.memory_budget_bytes)),
+        }
+    }
+
+    fn cache_bytes(&self) -> u64 {
+        self.budget.share_bytes(Part::Cache)
+    }
+
+    fn remove(&self, files: &[String]) -> Result<()> {
+        files.iter().try_for_each(|file| self.device.remove(file))?;
+        Ok(self.device.sync_dir()?)
+    }
+
+    fn create(&self, runtime: &dyn Runtime) -> Result<(Arc<Manifest>, BlockStore)> {
+        let store = StoreId(runtime.random());
+        let blocks = BlockStore::create(&self.device, store, self.cache_bytes())?;
+        let options = ManifestOptions::default();
+        let manifest = Manifest::create(&self.device, store, options, &self.poison, &self.faults)?;
+        Ok((manifest, blocks))
+    }
+
+    fn open(&self) -> Result<(Arc<Manifest>, BlockStore)> {
+        let options = ManifestOptions::default();
+        let (manifest, problems) =
+            Manifest::open(&self.device, options, &self.poison, &self.faults)?;
+        for problem in problems {
+            tracing::warn!(problem.file, problem.offset, problem.what, "survivable damage");
+        }
+        let state = manifest.state();
+        let indexes = state.keyspaces.values().map(|keyspace| keyspace.index.as_ref());
+        let allocated = indexes.flat_map(IndexMeta::extents).copied();
+        let floor: Generation = state.next_generation;
+        let store = manifest.store();
+        let blocks = BlockStore::open(&self.device, store, self.cache_bytes(), allocated, floor)?;
+        Ok((manifest, blocks))
+    }
+
+    fn assemble(
+        self,
+        device: Arc<CountingDevice>,
+        lock: DeviceLock,
+        manifest: Arc<Manifest>,
+        blocks: BlockStore,
+        settings: &Settings,
+    ) -> Result<Shared> {
+        let options =
+            LogOptions { segment_bytes: settings.log_segment_bytes, ..Default::default() };
+        let log = Log::open(&self.device, &manifest, options, &self.poison, &self.faults)?;
+        let limits = Limits::new(settings.memory_budget_bytes, settings.log_segment_bytes);
+        let env = Arc::new(Env {
+            blocks: Arc::new(blocks),
+            snapshots: Arc::new(Snapshots::default()),
+            faults: self.faults,
+            budget: self.budget,
+            poison: Arc::clone(&self.poison),
+        });
+        let slots = open_trees(&env, &manifest.state(), &limits)?;
+        Ok(Shared {
+            device,
+            poison: self.poison,
+            env,
+            manifest,
+            log,
+            keyspaces: RwLock::new(slots),
+            write: Mutex::new(()),
+            limits,
+            memtables_bytes: 0.into(),
+            durability: settings.durability,
+            user_bytes_written: 0.into(),
+            gate: RwLock::new(Phase::Opening),
+            device_lock: Mutex::new(Some(lock)),
+        })
+    }
+}
+
+fn open_trees(
+    env: &Arc<Env>,
+    state: &ManifestState,
+    limits: &Limits,
+) -> Result<BTreeMap<String, Arc<Slot>>> {
+    let mut slots = BTreeMap::new();
+    for (&id, keyspace) in &state.keyspaces {
+        let bytes_max = keyspace.memtable_bytes.unwrap_or(limits.memtables_bytes);
+        let meta = keyspace.index.as_ref().clone();
+        let tree = FdTree::open(Arc::clone(env), id, meta, bytes_max)?;
+        let name = keyspace.name.clone();
+        slots.insert(name.clone(), Arc::new(Slot::new(id, name, bytes_max, tree)));
+    }
+    Ok(slots)
+}
+
+/// Brings the memtables to where the log ends.
+fn replay(shared: &Shared) -> Result<()> {
+    let slots: BTreeMap<KeyspaceId, Arc<Slot>> =
+        shared.slots().into_iter().map(|slot| (slot.id, slot)).collect();
+    let next_keyspace = shared.manifest.state().next_keyspace;
+    shared.log.replay(&mut |seq, id, key, value| match slots.get(&id) {
+        Some(slot) => replay_one(shared, slot, seq, key, value),
+        None if id < next_keyspace => Ok(()),
+        None => Err(esker_substrate::Error::Corrupt {
+            file: "log".into(),
+            offset: 0,
+            what: format!("operation {seq} is for keyspace {id}, which was never created"),
+        }),
+    })?;
+    // A device that cannot be written to is told of now rather than at the first write.
+    shared.poison.check()?;
+    shared.snapshots().publish(shared.log.last_seq());
+    Ok(())
+}
+
+fn replay_one(
+    shared: &Shared,
+    slot: &Arc<Slot>,
+    seq: Seq,
+    key: &[u8],
+    value: Option<&[u8]>,
+) -> esker_substrate::Result<()> {
+    let mut is_due = false;
+    if let Ok(tree) = slot.read() {
+        if seq > tree.meta().flushed_seq {
+            shared.count_memtable(&tree, || tree.insert(key, seq, value));
+        }
+        is_due = tree.due().is_some();
+    }
+    shared.snapshots().publish(seq);
+    if is_due {
+        maintenance::run_due(shared, slot);
+    }
+    maintenance::relieve_memory(shared);
+    shared.poison.check()
+}

@@ -1,0 +1,315 @@
+//! Scans, from both ends.
+//!
+//! A range fetches batches under a short shared use of the tree and holds nothing between them
+//! but a registered number: a loop body may write to the same keyspace, or wait for an hour.
+//!
+//! Invariant R1: every key of the interval is in exactly one of: handed out, `front`, `rest`,
+//! `back`, `damaged`; and those of `front` are less than those of `rest`, which are less than
+//! those of `back`. The ends therefore meet without a gap or a repeat.
+//! Invariant R2: `front` and `back` ascend, and each is fetched only when it is empty.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use esker_format::KEY_BYTES_MAX;
+use esker_index::fdtree::{ScanBatch, ScanRequest};
+use esker_substrate::snapshots::SnapshotGuard;
+
+use crate::error::{Error, Result};
+use crate::read::Entry;
+use crate::shared::{Shared, Slot};
+
+/// The first batch is small because most scans are short; later ones grow up to the maximum.
+const BATCH_ENTRIES_FIRST: usize = 32;
+const BATCH_ENTRIES_MAX: usize = 1024;
+const BATCH_BYTES_MAX: usize = 256 << 10;
+/// Damage beyond this many ranges is folded into the last one.
+const DAMAGED_RANGES_MAX: usize = 1024;
+
+/// The entries of a keyspace, or of a part of it, as of one moment: an iterator from both ends
+/// over `Result<(key, value)>`. It holds versions and blocks nobody, however long it is kept.
+/// After an error it is finished; with [`skip_damaged`](Self::skip_damaged) damage is no error.
+pub struct Range {
+    shared: Arc<Shared>,
+    slot: Arc<Slot>,
+    snapshot: SnapshotGuard,
+    rest: Option<Interval>,
+    front: VecDeque<Entry>,
+    back: VecDeque<Entry>,
+    batch_entries: usize,
+    skip_damaged: bool,
+    damaged: Vec<DamagedRange>,
+}
+
+/// A part of the key space that could not be read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DamagedRange {
+    /// The first key that may be missing.
+    pub from: Vec<u8>,
+    /// The first key after `from` that is not affected; `None`: none is.
+    pub to: Option<Vec<u8>>,
+    /// What was met there.
+    pub error: Error,
+}
+
+/// Keys between two bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+}
+
+impl Interval {
+    pub const fn all() -> Self {
+        Self { lower: Bound::Unbounded, upper: Bound::Unbounded }
+    }
+
+    pub fn new<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> Self {
+        Self {
+            lower: shortened(bounds.start_bound(), true),
+            upper: shortened(bounds.end_bound(), false),
+        }
+    }
+
+    pub fn prefix(prefix: &[u8]) -> Self {
+        let all = Self { lower: Bound::Included(prefix.to_vec()), upper: after_prefix(prefix) };
+        Self::new(&(all.lower, all.upper))
+    }
+
+    fn is_empty(&self) -> bool {
+        use Bound::{Excluded, Included, Unbounded};
+        match (&self.lower, &self.upper) {
+            (Unbounded, Excluded(upper)) => upper.is_empty(),
+            (Unbounded, _) | (_, Unbounded) => false,
+            (Included(lower), Included(upper)) => lower > upper,
+            (Included(lower), Excluded(upper)) | (Excluded(lower), Included(upper)) => {
+                lower >= upper
+            }
+            (Excluded(lower), Excluded(upper)) => lower >= upper,
+        }
+    }
+}
+
+/// A bound that no key can reach, because it is longer than any key, is replaced by one of
+/// legal length between the same keys: those above a long bound are those above its beginning.
+fn shortened<K: AsRef<[u8]>>(bound: Bound<&K>, is_lower: bool) -> Bound<Vec<u8>> {
+    let bound = bound.map(AsRef::as_ref);
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) if key.len() > KEY_BYTES_MAX => {
+            let reachable = key.get(..KEY_BYTES_MAX).unwrap_or_default().to_vec();
+            if is_lower { Bound::Excluded(reachable) } else { Bound::Included(reachable) }
+        }
+        bound => bound.map(<[u8]>::to_vec),
+    }
+}
+
+/// The bound just above all keys with `prefix`.
+fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+    let mut next = prefix.to_vec();
+    while let Some(last) = next.pop() {
+        if let Some(above) = last.checked_add(1) {
+            next.push(above);
+            return Bound::Excluded(next);
+        }
+    }
+    Bound::Unbounded
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+impl Range {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        slot: Arc<Slot>,
+        snapshot: SnapshotGuard,
+        interval: Interval,
+    ) -> Self {
+        Self {
+            shared,
+            slot,
+            snapshot,
+            rest: Some(interval).filter(|interval| !interval.is_empty()),
+            front: VecDeque::new(),
+            back: VecDeque::new(),
+            batch_entries: BATCH_ENTRIES_FIRST,
+            skip_damaged: false,
+            damaged: Vec::new(),
+        }
+    }
+
+    /// Fails now, rather than at the first entry, when the keyspace is gone.
+    pub(crate) fn checked(self) -> Result<Self> {
+        {
+            let _open = self.shared.enter()?;
+            let _tree = self.slot.read()?;
+        }
+        Ok(self)
+    }
+
+    /// Only the first or the last entry.
+    pub(crate) fn one(mut self, last: bool) -> Result<Option<Entry>> {
+        self.batch_entries = 1;
+        if last { self.next_back().transpose() } else { self.next().transpose() }
+    }
+
+    /// Goes on behind blocks that cannot be read instead of ending with an error;
+    /// [`damaged`](Self::damaged) then tells what may be missing.
+    #[must_use]
+    pub const fn skip_damaged(mut self) -> Self {
+        self.skip_damaged = true;
+        self
+    }
+
+    /// What was skipped so far, in the order of discovery. Beyond 1024 ranges the last one is
+    /// widened to cover all further damage.
+    #[must_use]
+    pub fn damaged(&self) -> &[DamagedRange] {
+        &self.damaged
+    }
+
+    /// Fetches from one end until there is an entry or nothing is left.
+    fn fetch(&mut self, reverse: bool) -> Result<()> {
+        while let Some(rest) = &self.rest {
+            let batch = self.read_batch(rest, reverse)?;
+            self.batch_entries = (self.batch_entries * 2).min(BATCH_ENTRIES_MAX);
+            for range in batch.damaged {
+                self.note_damage(range.from, range.to, range.error.into());
+            }
+            self.rest = batch.resume.and_then(|bound| self.remaining(bound, reverse));
+            let entries = batch.entries.into_iter();
+            if reverse {
+                self.back = entries.rev().collect()
+            } else {
+                self.front = entries.collect()
+            }
+            if !self.front.is_empty() && !reverse || !self.back.is_empty() && reverse {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn read_batch(&self, rest: &Interval, reverse: bool) -> Result<ScanBatch> {
+        let _open = self.shared.enter()?;
+        let tree = self.slot.read()?;
+        Ok(tree.scan(&ScanRequest {
+            seq: self.snapshot.seq(),
+            lower: as_slice(&rest.lower),
+            upper: as_slice(&rest.upper),
+            reverse,
+            entries_max: self.batch_entries,
+            bytes_max: BATCH_BYTES_MAX,
+            skip_damaged: self.skip_damaged,
+        })?)
+    }
+
+    fn remaining(&mut self, bound: Bound<Vec<u8>>, reverse: bool) -> Option<Interval> {
+        let rest = self.rest.take()?;
+        let rest = if reverse {
+            Interval { upper: bound, ..rest }
+        } else {
+            Interval { lower: bound, ..rest }
+        };
+        Some(rest).filter(|rest| !rest.is_empty())
+    }
+
+    fn note_damage(&mut self, from: Vec<u8>, to: Option<Vec<u8>>, error: Error) {
+        if self.damaged.len() < DAMAGED_RANGES_MAX {
+            self.damaged.push(DamagedRange { from, to, error });
+        } else if let Some(last) = self.damaged.last_mut() {
+            last.from = from.min(std::mem::take(&mut last.from));
+            last.to = last.to.take().zip(to).map(|(a, b)| a.max(b));
+        }
+    }
+
+    fn finish(&mut self) {
+        self.rest = None;
+        self.front.clear();
+        self.back.clear();
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.front.is_empty()
+            && let Err(error) = self.fetch(false)
+        {
+            self.finish();
+            return Some(Err(error));
+        }
+        self.front.pop_front().or_else(|| self.back.pop_front()).map(Ok)
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.back.is_empty()
+            && let Err(error) = self.fetch(true)
+        {
+            self.finish();
+            return Some(Err(error));
+        }
+        self.back.pop_back().or_else(|| self.front.pop_back()).map(Ok)
+    }
+}
+
+impl std::iter::FusedIterator for Range {}
+
+impl fmt::Debug for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Entries are left out: values do not belong in logs.
+        f.debug_struct("Range")
+            .field("keyspace", &self.slot.name)
+            .field("snapshot", &self.snapshot.seq())
+            .field("finished", &self.rest.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(lower: Bound<&str>, upper: Bound<&str>) -> Interval {
+        Interval::new::<&str>(&(lower, upper))
+    }
+
+    #[test]
+    fn prefixes_end_where_the_next_one_begins() {
+        let excluded = |key: &[u8]| Bound::Excluded(key.to_vec());
+        assert_eq!(after_prefix(b"ab"), excluded(b"ac"));
+        assert_eq!(after_prefix(b"a\xff\xff"), excluded(b"b"));
+        assert_eq!(after_prefix(b"\xff"), Bound::Unbounded);
+        assert_eq!(after_prefix(b""), Bound::Unbounded);
+    }
+
+    #[test]
+    fn reversed_and_equal_bounds_are_empty() {
+        use Bound::{Excluded, Included, Unbounded};
+        assert!(interval(Included("b"), Included("a")).is_empty());
+        assert!(interval(Included("a"), Excluded("a")).is_empty());
+        assert!(interval(Excluded("a"), Excluded("a")).is_empty());
+        assert!(interval(Unbounded, Excluded("")).is_empty());
+        assert!(!interval(Included("a"), Included("a")).is_empty());
+        assert!(!interval(Excluded("a"), Excluded("b")).is_empty());
+        assert!(!interval(Unbounded, Unbounded).is_empty());
+    }
+
+    #[test]
+    fn bounds_longer_than_any_key_become_reachable_ones() {
+        let long = vec![b'x'; KEY_BYTES_MAX + 1];
+        let reachable = long[..KEY_BYTES_MAX].to_vec();
+        let from = Interval::new::<Vec<u8>>(&(Bound::Included(&long), Bound::Unbounded));
+        assert_eq!(from.lower, Bound::Excluded(reachable.clone()));
+        let to = Interval::new::<Vec<u8>>(&(Bound::Unbounded, Bound::Excluded(&long)));
+        assert_eq!(to.upper, Bound::Included(reachable));
+        assert!(Interval::prefix(&long).is_empty());
+    }
+}

@@ -1,0 +1,54 @@
+//! Point reads.
+//!
+//! A read of one key takes its tree first and the visible number second: a merge in between
+//! could drop the version that an older number needs. A read of several keys registers a number
+//! first, so that no merge drops what it may still need, and takes the tree after.
+
+use esker_format::KEY_BYTES_MAX;
+use esker_substrate::snapshots::SnapshotGuard;
+
+use crate::error::{Error, Result};
+use crate::shared::{Shared, Slot};
+
+/// A key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// The value of `key` as of `snapshot`, or as of now.
+pub(crate) fn get(
+    shared: &Shared,
+    slot: &Slot,
+    key: &[u8],
+    snapshot: Option<&SnapshotGuard>,
+) -> Result<Option<Vec<u8>>> {
+    validate_key(key)?;
+    let _open = shared.enter()?;
+    let tree = slot.read()?;
+    let seq = snapshot.map_or_else(|| shared.snapshots().visible(), SnapshotGuard::seq);
+    Ok(tree.get(key, seq)?)
+}
+
+/// The values of `keys` as of `snapshot`.
+pub(crate) fn multi_get<K: AsRef<[u8]>>(
+    shared: &Shared,
+    slot: &Slot,
+    keys: impl IntoIterator<Item = K>,
+    snapshot: &SnapshotGuard,
+) -> Result<Vec<Option<Vec<u8>>>> {
+    // Collected before anything is locked: the caller's iterator may itself use the store.
+    let keys: Vec<K> = keys.into_iter().collect();
+    let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+    keys.iter().try_for_each(|key| validate_key(key))?;
+    let _open = shared.enter()?;
+    let tree = slot.read()?;
+    let values = tree.multi_get(&keys, snapshot.seq());
+    values.into_iter().map(|value| value.map_err(Error::from)).collect()
+}
+
+/// Fails for a key that no store can hold.
+pub(crate) fn validate_key(key: &[u8]) -> Result<()> {
+    if key.len() <= KEY_BYTES_MAX {
+        return Ok(());
+    }
+    let len = key.len();
+    Err(Error::invalid(format!("a key is at most {KEY_BYTES_MAX} bytes long, and not {len}")))
+}

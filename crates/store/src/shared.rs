@@ -1,0 +1,234 @@
+//! What all handles of one open store share.
+//!
+//! Thread safety: everything may be called from any thread.
+//!
+//! Locks, in the order in which a thread may take them (any may be left out):
+//! 1. `gate`, shared by every operation, exclusive by `close`;
+//! 2. `keyspaces`, the registry;
+//! 3. the trees, by ascending keyspace id; shared by reads and writes, exclusive by maintenance;
+//! 4. `write`, the write mutex;
+//! 5. whatever log, manifest and blocks lock inside themselves.
+//!
+//! Invariant H1: while a thread holds the gate the device is this store's: `close` gives the
+//! device lock back only when no operation is under way, and none starts afterwards.
+//! Invariant H2: while a tree is held exclusively, every operation on it up to the visible number
+//! is in its memtable or its levels, and none after (a writer holds the tree shared from before
+//! its numbers are assigned until they are visible).
+//! Invariant H3: a tree is `None` exactly when its keyspace has been dropped or the store closed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use esker_device::DeviceLock;
+use esker_device::count::CountingDevice;
+use esker_format::ids::{KeyspaceId, Seq};
+use esker_format::manifest_edit::Edit;
+use esker_index::fdtree::{Env, FdTree};
+use esker_substrate::log::Log;
+use esker_substrate::manifest::Manifest;
+use esker_substrate::poison::Poison;
+use esker_substrate::snapshots::Snapshots;
+use parking_lot::{
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+
+use crate::error::{Error, Result};
+use crate::options::Durability;
+
+/// An open store.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub device: Arc<CountingDevice>,
+    pub poison: Arc<Poison>,
+    pub env: Arc<Env>,
+    pub manifest: Arc<Manifest>,
+    pub log: Log,
+    pub keyspaces: RwLock<BTreeMap<String, Arc<Slot>>>,
+    pub write: Mutex<()>,
+    pub limits: Limits,
+    /// Memory of all memtables, exact: the budget counts it too, but in coarse steps.
+    pub memtables_bytes: AtomicU64,
+    pub durability: Durability,
+    pub user_bytes_written: AtomicU64,
+    pub gate: RwLock<Phase>,
+    pub device_lock: Mutex<Option<DeviceLock>>,
+}
+
+/// Whether operations may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Being recovered; nobody has a handle yet.
+    Opening,
+    Open,
+    Closed,
+}
+
+/// Bounds on what a store holds, all in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Memtables of all keyspaces together.
+    pub memtables_bytes: u64,
+    /// Log segments in use, before the keyspace that pins the oldest is written out.
+    pub log_bytes: u64,
+    /// Keys and values of one batch.
+    pub batch_bytes: u64,
+}
+
+/// One keyspace of an open store.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub id: KeyspaceId,
+    pub name: String,
+    pub memtable_bytes_max: AtomicU64,
+    tree: RwLock<Option<FdTree>>,
+    /// Set exactly when `stall` holds something; read without the lock on every write.
+    stalled: AtomicBool,
+    stall: Mutex<Option<Stall>>,
+}
+
+/// Why the last maintenance of a keyspace stopped.
+#[derive(Clone, Debug)]
+pub(crate) struct Stall {
+    pub error: Error,
+    /// Size of the memtable at that moment.
+    pub memtable_bytes: u64,
+}
+
+/// Shared use of a tree.
+pub(crate) type TreeRef<'a> = MappedRwLockReadGuard<'a, FdTree>;
+/// Exclusive use of a tree.
+pub(crate) type TreeMut<'a> = MappedRwLockWriteGuard<'a, FdTree>;
+
+impl Limits {
+    pub fn new(memory_budget_bytes: u64, log_segment_bytes: u64) -> Self {
+        let memtables_bytes = memory_budget_bytes / 2;
+        Self {
+            memtables_bytes,
+            // Two segments are always in use or about to be; less could never be met.
+            log_bytes: (2 * memtables_bytes).max(2 * log_segment_bytes),
+            batch_bytes: memory_budget_bytes.clamp(4 << 20, 1 << 30),
+        }
+    }
+}
+
+impl Shared {
+    /// Keeps the store open for one operation. Not reentrant: operations do not nest.
+    pub fn enter(&self) -> Result<RwLockReadGuard<'_, Phase>> {
+        let phase = self.gate.read();
+        if *phase == Phase::Open { Ok(phase) } else { Err(Error::Closed) }
+    }
+
+    pub fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.env.snapshots
+    }
+
+    /// Every keyspace, by ascending id.
+    pub fn slots(&self) -> Vec<Arc<Slot>> {
+        let mut slots: Vec<_> = self.keyspaces.read().values().cloned().collect();
+        slots.sort_by_key(|slot| slot.id);
+        slots
+    }
+
+    pub fn slot_by_id(&self, id: KeyspaceId) -> Option<Arc<Slot>> {
+        self.keyspaces.read().values().find(|slot| slot.id == id).cloned()
+    }
+
+    /// Counts what `insert` adds to the memtable of `tree`. Only one thread at a time inserts:
+    /// the one that holds the write mutex, or recovers the store.
+    pub fn count_memtable(&self, tree: &FdTree, insert: impl FnOnce()) {
+        let before = tree.memtable_memory_bytes();
+        insert();
+        let added = tree.memtable_memory_bytes().saturating_sub(before);
+        self.memtables_bytes.fetch_add(added, Ordering::Relaxed);
+    }
+
+    /// Counts a memtable that shrank while its tree was held exclusively.
+    pub fn uncount_memtable(&self, before_bytes: u64, after_bytes: u64) {
+        let removed = before_bytes.saturating_sub(after_bytes);
+        self.memtables_bytes.fetch_sub(removed, Ordering::Relaxed);
+    }
+
+    /// Makes `edits` durable, with the positions that every manifest record carries.
+    pub fn commit_edits(&self, edits: &[Edit]) -> esker_substrate::Result<()> {
+        self.manifest.commit(edits, self.log.durable_seq(), self.env.blocks.next_generation())
+    }
+
+    /// Waits for running operations, makes the log durable, notes the clean close and lets go of
+    /// the device. The second call answers [`Error::Closed`].
+    pub fn close(&self) -> Result<()> {
+        let mut phase = self.gate.write();
+        if *phase == Phase::Closed {
+            return Err(Error::Closed);
+        }
+        let result = self.write_clean_close();
+        *phase = Phase::Closed;
+        for slot in self.slots() {
+            *slot.tree.write() = None;
+        }
+        *self.device_lock.lock() = None;
+        result
+    }
+
+    fn write_clean_close(&self) -> Result<()> {
+        self.poison.check()?;
+        let last: Seq = self.log.last_seq();
+        self.log.sync_to(last)?;
+        self.commit_edits(&[Edit::CleanClose { seq: last }])?;
+        Ok(())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // A store that failed to open is left as it is.
+        if *self.gate.get_mut() == Phase::Open {
+            // Nobody is left to hear of an error: what was acknowledged is in the log, and a
+            // store without the mark is recovered when it is opened.
+            let _nobody_listens = self.close();
+        }
+    }
+}
+
+impl Slot {
+    pub fn new(id: KeyspaceId, name: String, memtable_bytes_max: u64, tree: FdTree) -> Self {
+        Self {
+            id,
+            name,
+            memtable_bytes_max: memtable_bytes_max.into(),
+            tree: RwLock::new(Some(tree)),
+            stalled: false.into(),
+            stall: Mutex::new(None),
+        }
+    }
+
+    /// Shared use, for reads and for writes to the memtable.
+    pub fn read(&self) -> Result<TreeRef<'_>> {
+        RwLockReadGuard::try_map(self.tree.read(), Option::as_ref).map_err(|_| self.gone())
+    }
+
+    /// Exclusive use, for maintenance.
+    pub fn exclusive(&self) -> Result<TreeMut<'_>> {
+        RwLockWriteGuard::try_map(self.tree.write(), Option::as_mut).map_err(|_| self.gone())
+    }
+
+    /// Exclusive use that can also take the tree away.
+    pub fn ownership(&self) -> RwLockWriteGuard<'_, Option<FdTree>> {
+        self.tree.write()
+    }
+
+    fn gone(&self) -> Error {
+        Error::NoKeyspace { name: self.name.clone() }
+    }
+
+    /// Why maintenance stopped, if it did. One relaxed load when it did not.
+    pub fn stall(&self) -> Option<Stall> {
+        if self.stalled.load(Ordering::Relaxed) { self.stall.lock().clone() } else { None }
+    }
+
+    pub fn set_stall(&self, stall: Option<Stall>) {
+        let mut current = self.stall.lock();
+        self.stalled.store(stall.is_some(), Ordering::Relaxed);
+        *current = stall;
+    }
+}

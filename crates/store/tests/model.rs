@@ -1,0 +1,313 @@
+//! Every public operation against a sorted map, with merges of all depths and reopenings.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use common::{Model, assert_sound, contents, copy, small, tiny};
+use esker::{Db, Keyspace, Snapshot};
+use esker_device::memory::MemoryDevice;
+use proptest::prelude::*;
+
+const NAMES: [&str; 2] = ["left", "right"];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(usize, Vec<u8>, Vec<u8>),
+    Remove(usize, Vec<u8>),
+    Batch(Vec<(usize, Vec<u8>, Option<Vec<u8>>)>),
+    Fill(usize, u16, u16),
+    Clear(usize, u16, u16),
+    Get(usize, Vec<u8>),
+    MultiGet(usize, Vec<Vec<u8>>),
+    Range(usize, Bound<Vec<u8>>, Bound<Vec<u8>>, Vec<bool>),
+    Prefix(usize, Vec<u8>),
+    Ends(usize),
+    TakeSnapshot,
+    DropSnapshot,
+    Flush(usize),
+    FlushAll,
+    Compact(usize),
+    Persist,
+    Recreate(usize),
+    Reopen,
+    Kill,
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        8 => (0u16..400).prop_map(numbered),
+        1 => Just(Vec::new()),
+        2 => prop::collection::vec(prop_oneof![Just(0u8), Just(0xff), Just(b'k')], 0..6),
+        1 => (0usize..3, 1usize..2000).prop_map(|(c, len)| vec![b'k' + c as u8; len]),
+    ]
+}
+
+fn numbered(number: u16) -> Vec<u8> {
+    format!("key{number:05}").into_bytes()
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        6 => prop::collection::vec(any::<u8>(), 0..40),
+        2 => (any::<u8>(), 100usize..900).prop_map(|(byte, len)| vec![byte; len]),
+        1 => (any::<u8>(), 3000usize..12_000).prop_map(|(byte, len)| vec![byte; len]),
+    ]
+}
+
+fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+    prop_oneof![
+        1 => Just(Bound::Unbounded),
+        2 => key().prop_map(Bound::Included),
+        2 => key().prop_map(Bound::Excluded),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let which = || 0usize..2;
+    let write = (which(), key(), prop::option::weighted(0.7, value()));
+    prop_oneof![
+        20 => (which(), key(), value()).prop_map(|(k, key, value)| Op::Insert(k, key, value)),
+        10 => (which(), key()).prop_map(|(k, key)| Op::Remove(k, key)),
+        8 => prop::collection::vec(write, 0..30).prop_map(Op::Batch),
+        4 => (which(), 0u16..300, 1u16..120).prop_map(|(k, from, len)| Op::Fill(k, from, len)),
+        3 => (which(), 0u16..300, 1u16..200).prop_map(|(k, from, len)| Op::Clear(k, from, len)),
+        10 => (which(), key()).prop_map(|(k, key)| Op::Get(k, key)),
+        3 => (which(), prop::collection::vec(key(), 0..20))
+            .prop_map(|(k, keys)| Op::MultiGet(k, keys)),
+        8 => (which(), bound(), bound(), prop::collection::vec(any::<bool>(), 0..300))
+            .prop_map(|(k, lower, upper, ends)| Op::Range(k, lower, upper, ends)),
+        3 => (which(), key()).prop_map(|(k, prefix)| Op::Prefix(k, prefix)),
+        2 => which().prop_map(Op::Ends),
+        3 => Just(Op::TakeSnapshot),
+        2 => Just(Op::DropSnapshot),
+        2 => which().prop_map(Op::Flush),
+        1 => Just(Op::FlushAll),
+        1 => which().prop_map(Op::Compact),
+        1 => Just(Op::Persist),
+        1 => which().prop_map(Op::Recreate),
+        2 => Just(Op::Reopen),
+        2 => Just(Op::Kill),
+    ]
+}
+
+/// A store and what it should hold. Snapshots keep what they should see.
+struct World {
+    device: MemoryDevice,
+    db: Db,
+    keyspaces: [Keyspace; 2],
+    models: [Model; 2],
+    snapshots: Vec<(Snapshot, [Model; 2])>,
+}
+
+impl World {
+    fn new() -> Self {
+        let device = MemoryDevice::new();
+        let db = small(&device).open().unwrap();
+        let keyspaces = NAMES.map(|name| tiny(&db, name));
+        Self { device, db, keyspaces, models: Default::default(), snapshots: Vec::new() }
+    }
+
+    /// Opens what `device` holds, in place of the present store.
+    fn open(&mut self, device: MemoryDevice) {
+        self.db = small(&device).create(false).open().unwrap();
+        self.device = device;
+        self.keyspaces = NAMES.map(|name| self.db.open_keyspace(name).unwrap().unwrap());
+        for k in 0..2 {
+            assert_eq!(contents(&self.keyspaces[k]), self.models[k]);
+        }
+        assert_sound(&self.db);
+    }
+
+    fn apply(&mut self, op: Op) {
+        match op {
+            Op::Insert(k, key, value) => {
+                self.keyspaces[k].insert(&key, &value).unwrap();
+                self.models[k].insert(key, value);
+            }
+            Op::Remove(k, key) => {
+                self.keyspaces[k].remove(&key).unwrap();
+                self.models[k].remove(&key);
+            }
+            Op::Batch(writes) => self.batch(writes),
+            Op::Fill(k, from, len) => {
+                for number in from..from + len {
+                    let value = vec![number as u8; 60 + usize::from(len)];
+                    self.apply(Op::Insert(k, numbered(number), value));
+                }
+            }
+            Op::Clear(k, from, len) => {
+                (from..from + len).for_each(|number| self.apply(Op::Remove(k, numbered(number))));
+            }
+            Op::TakeSnapshot if self.snapshots.len() < 4 => {
+                self.snapshots.push((self.db.snapshot().unwrap(), self.models.clone()));
+            }
+            Op::DropSnapshot if !self.snapshots.is_empty() => drop(self.snapshots.remove(0)),
+            Op::TakeSnapshot | Op::DropSnapshot => {}
+            Op::Flush(k) => self.keyspaces[k].flush().unwrap(),
+            Op::FlushAll => self.db.flush().unwrap(),
+            Op::Compact(k) => self.keyspaces[k].compact().unwrap(),
+            Op::Persist => {
+                self.db.persist().unwrap();
+                assert_eq!(self.db.durable_seq(), self.db.visible_seq());
+            }
+            Op::Recreate(k) => {
+                assert!(self.db.drop_keyspace(NAMES[k]).unwrap());
+                self.keyspaces[k] = tiny(&self.db, NAMES[k]);
+                self.models[k].clear();
+                self.snapshots.iter_mut().for_each(|(_, models)| models[k].clear());
+            }
+            Op::Reopen => {
+                self.snapshots.clear();
+                self.db.clone().close().unwrap();
+                self.open(self.device.clone());
+            }
+            Op::Kill => {
+                self.snapshots.clear();
+                self.open(copy(&self.device));
+            }
+            read => self.read(read),
+        }
+    }
+
+    fn batch(&mut self, writes: Vec<(usize, Vec<u8>, Option<Vec<u8>>)>) {
+        let mut batch = self.db.batch();
+        for (k, key, value) in &writes {
+            match value {
+                Some(value) => batch.insert(&self.keyspaces[*k], key, value),
+                None => batch.remove(&self.keyspaces[*k], key),
+            }
+        }
+        assert_eq!(batch.len(), writes.len());
+        let seq = batch.commit().unwrap();
+        assert_eq!(seq, self.db.visible_seq());
+        for (k, key, value) in writes {
+            match value {
+                Some(value) => drop(self.models[k].insert(key, value)),
+                None => drop(self.models[k].remove(&key)),
+            }
+        }
+    }
+
+    /// Compares an answer of the store as it is, and of every snapshot.
+    fn read(&self, op: Op) {
+        let check = |k: usize, model: &[Model; 2], snapshot: Option<&Snapshot>| {
+            compare(&op, &self.keyspaces[k], &model[k], snapshot);
+        };
+        let (Op::Get(k, _) | Op::MultiGet(k, _) | Op::Range(k, ..) | Op::Prefix(k, _) | Op::Ends(k)) =
+            op
+        else {
+            unreachable!("not a read")
+        };
+        check(k, &self.models, None);
+        for (snapshot, models) in &self.snapshots {
+            check(k, models, Some(snapshot));
+        }
+    }
+}
+
+fn compare(op: &Op, keyspace: &Keyspace, model: &Model, snapshot: Option<&Snapshot>) {
+    match op {
+        Op::Get(_, key) => {
+            let got = match snapshot {
+                None => keyspace.get(key),
+                Some(snapshot) => snapshot.get(keyspace, key),
+            };
+            assert_eq!(got.unwrap().as_ref(), model.get(key));
+        }
+        Op::MultiGet(_, keys) => {
+            let got = match snapshot {
+                None => keyspace.multi_get(keys),
+                Some(snapshot) => snapshot.multi_get(keyspace, keys),
+            };
+            let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
+            assert_eq!(got.unwrap(), expected);
+        }
+        Op::Range(_, lower, upper, ends) => {
+            let bounds = (lower.clone(), upper.clone());
+            let range = match snapshot {
+                None => keyspace.range(bounds),
+                Some(snapshot) => snapshot.range(keyspace, bounds),
+            };
+            from_both_ends(range.unwrap(), within(model, lower, upper), ends);
+        }
+        Op::Prefix(_, prefix) => {
+            let range = match snapshot {
+                None => keyspace.prefix(prefix),
+                Some(snapshot) => snapshot.prefix(keyspace, prefix),
+            };
+            let got: Vec<_> = range.unwrap().map(Result::unwrap).collect();
+            let expected: Vec<_> = model
+                .iter()
+                .filter(|(key, _)| key.starts_with(prefix))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            assert_eq!(got, expected);
+        }
+        Op::Ends(_) => {
+            let (first, last) = match snapshot {
+                None => (keyspace.first(), keyspace.last()),
+                Some(snapshot) => (snapshot.first(keyspace), snapshot.last(keyspace)),
+            };
+            let owned = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+            assert_eq!(first.unwrap(), model.first_key_value().map(owned));
+            assert_eq!(last.unwrap(), model.last_key_value().map(owned));
+        }
+        _ => unreachable!("not a read"),
+    }
+}
+
+/// The model's entries between bounds, which may be reversed.
+fn within(
+    model: &Model,
+    lower: &Bound<Vec<u8>>,
+    upper: &Bound<Vec<u8>>,
+) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let above = |key: &Vec<u8>| match lower {
+        Bound::Unbounded => true,
+        Bound::Included(lower) => key >= lower,
+        Bound::Excluded(lower) => key > lower,
+    };
+    let below = |key: &Vec<u8>| match upper {
+        Bound::Unbounded => true,
+        Bound::Included(upper) => key <= upper,
+        Bound::Excluded(upper) => key < upper,
+    };
+    let entries = model.iter().filter(|(key, _)| above(key) && below(key));
+    entries.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Takes entries from the end that `ends` names, and then all that are left from the front.
+fn from_both_ends(mut range: esker::Range, expected: Model, ends: &[bool]) {
+    let mut expected = expected.into_iter();
+    for back in ends {
+        let (got, expected) = if *back {
+            (range.next_back(), expected.next_back())
+        } else {
+            (range.next(), expected.next())
+        };
+        assert_eq!(got.transpose().unwrap(), expected);
+    }
+    let rest: Vec<_> = range.map(Result::unwrap).collect();
+    assert_eq!(rest, expected.collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        max_shrink_iters: 2000,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_store_is_a_sorted_map(ops in prop::collection::vec(op(), 1..200)) {
+        let mut world = World::new();
+        for op in ops {
+            world.apply(op);
+        }
+        assert_sound(&world.db);
+        world.apply(Op::Reopen);
+    }
+}

@@ -1,0 +1,41 @@
+//! Whatever operation of the device fails, a store keeps what it promised and says what happened.
+
+use esker_testkit::faults;
+use esker_testkit::scenario;
+
+fn survives(workload: usize) {
+    match faults::run(&scenario::fault_workloads()[workload]) {
+        Ok(counts) => counts.record().unwrap(),
+        Err(violation) => panic!("{violation}"),
+    }
+}
+
+#[test]
+fn loading_survives_every_failing_operation() {
+    survives(0);
+}
+
+#[test]
+fn overwriting_and_merging_survives_every_failing_operation() {
+    survives(1);
+}
+
+#[test]
+fn deleting_and_underflow_merges_survive_every_failing_operation() {
+    survives(2);
+}
+
+#[test]
+fn snapshots_and_merges_survive_every_failing_operation() {
+    survives(3);
+}
+
+#[test]
+fn keyspaces_that_come_and_go_survive_every_failing_operation() {
+    survives(4);
+}
+
+#[test]
+fn every_workload_has_its_test() {
+    assert_eq!(scenario::fault_workloads().len(), 5);
+}

@@ -1,0 +1,36 @@
+//! Damage to any byte is never answered as data, never turns into an older state, and is named.
+
+use esker_testkit::counts::Counts;
+use esker_testkit::flips::{self, stores, stores::Specimen};
+use esker_testkit::violation::Verdict;
+
+fn examine(specimen: Verdict<Specimen>, suite: fn(&Specimen) -> Verdict<Counts>) {
+    match specimen.and_then(|specimen| suite(&specimen)) {
+        Ok(counts) => counts.record().unwrap(),
+        Err(violation) => panic!("{violation}"),
+    }
+}
+
+macro_rules! specimens {
+    ($($store:ident: $bytes:ident, $units:ident;)*) => {
+        $(
+            #[test]
+            fn $bytes() {
+                examine(stores::$store(), flips::every_byte);
+            }
+
+            #[test]
+            fn $units() {
+                examine(stores::$store(), flips::units_and_lengths);
+            }
+        )*
+    };
+}
+
+specimens! {
+    clean: every_byte_of_a_clean_store, every_unit_and_length_of_a_clean_store;
+    dirty_log: every_byte_of_a_killed_store, every_unit_and_length_of_a_killed_store;
+    versions: every_byte_under_snapshots, every_unit_and_length_under_snapshots;
+    levels: every_byte_of_many_levels, every_unit_and_length_of_many_levels;
+    spills: every_byte_of_spill_runs, every_unit_and_length_of_spill_runs;
+}

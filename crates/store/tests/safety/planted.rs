@@ -1,0 +1,46 @@
+//! Every planted bug is found, by name.
+
+use esker_substrate::planted::Bug;
+use esker_testkit::counts::Counts;
+use esker_testkit::planted;
+
+fn is_found(bug: Bug) {
+    match planted::hunt(bug) {
+        Ok(finding) => {
+            println!("{bug:?}: {}", finding.violation);
+            let mut counts = Counts::new("planted", format!("{bug:?}: \"{}\"", finding.oracle));
+            counts.add("judged until found", finding.judged);
+            counts.record().unwrap();
+        }
+        Err(violation) => panic!("{violation}"),
+    }
+}
+
+macro_rules! bugs {
+    ($($name:ident: $bug:ident,)*) => {
+        $(#[test] fn $name() { is_found(Bug::$bug); })*
+
+        #[test]
+        fn every_bug_has_its_test() {
+            assert_eq!([$(Bug::$bug),*], Bug::ALL);
+        }
+    };
+}
+
+bugs! {
+    finds_a_missing_barrier_before_the_superblock: NoBarrierBeforeSuperblock,
+    finds_blocks_reused_before_the_commit: ReclaimBeforeCommit,
+    finds_log_records_without_checksums: LogWithoutChecksum,
+    finds_a_stale_log_tail: StaleLogTailAccepted,
+    finds_acknowledgement_before_sync: AcknowledgedBeforeSync,
+    finds_superblocks_without_checksums: SuperblockWithoutChecksum,
+    finds_a_missing_folder_sync: NoDirectorySync,
+    finds_a_length_that_was_not_synced: LengthNotSynced,
+    finds_a_log_cut_before_its_merge: LogTruncatedBeforeMerge,
+    finds_reuse_of_what_snapshots_need: SnapshotBlocksReused,
+    finds_numbers_used_twice: SequenceReusedAfterRecovery,
+    finds_a_segment_removed_early: SegmentUnlinkedEarly,
+    finds_an_extent_freed_twice: FreedTwice,
+    finds_a_commit_before_its_blocks: CommitBeforeBlocks,
+    finds_a_commit_before_its_log: CommitBeforeLog,
+}

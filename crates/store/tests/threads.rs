@@ -1,0 +1,114 @@
+//! Writers, readers and scans at once.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use common::{assert_sound, copy, small, tiny};
+use esker::Durability;
+use esker_device::memory::MemoryDevice;
+
+const WRITERS: u32 = 4;
+const ROUNDS: u32 = 400;
+
+/// Each writer moves its two counters in step, in two keyspaces, by one batch a round; whoever
+/// reads both from one snapshot must find them equal, and never smaller than before.
+#[test]
+fn batches_are_whole_for_readers_and_scans() {
+    let device = MemoryDevice::new();
+    let db = small(&device).open().unwrap();
+    let (a, b) = (tiny(&db, "a"), tiny(&db, "b"));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut last = vec![None; WRITERS as usize];
+                while !done.load(Ordering::Relaxed) {
+                    let snapshot = db.snapshot().unwrap();
+                    for writer in 0..WRITERS {
+                        let key = format!("counter{writer}");
+                        let value = snapshot.get(&a, &key).unwrap();
+                        assert_eq!(value, snapshot.get(&b, &key).unwrap());
+                        assert!(value >= last[writer as usize]);
+                        last[writer as usize] = value;
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let snapshot = db.snapshot().unwrap();
+                let left: Vec<_> = snapshot.iter(&a).unwrap().map(Result::unwrap).collect();
+                let right: Vec<_> = snapshot.iter(&b).unwrap().rev().map(Result::unwrap).collect();
+                assert!(left.iter().eq(right.iter().rev()));
+            }
+        });
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (db, a, b) = (&db, &a, &b);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let mut batch = db.batch();
+                        for keyspace in [a, b] {
+                            batch.insert(keyspace, format!("counter{writer}"), round.to_be_bytes());
+                            batch.insert(keyspace, format!("{writer}-{}", round % 50), [1; 80]);
+                        }
+                        let synced = round % 7 == 0;
+                        let durability =
+                            if synced { Durability::Synced } else { Durability::Buffered };
+                        let seq = batch.commit_with(durability).unwrap();
+                        assert!(!synced || db.durable_seq() >= seq);
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(db.visible_seq(), u64::from(WRITERS * ROUNDS * 4));
+    assert_sound(&db);
+    let killed = small(&copy(&device)).open().unwrap();
+    assert_eq!(killed.visible_seq(), db.visible_seq());
+    let again = killed.open_keyspace("a").unwrap().unwrap();
+    assert!(again.iter().unwrap().map(Result::unwrap).eq(a.iter().unwrap().map(Result::unwrap)));
+}
+
+/// Closing waits for what runs, and everything after it is refused.
+#[test]
+fn close_stops_everybody() {
+    let device = MemoryDevice::new();
+    let db = small(&device).open().unwrap();
+    let keyspace = tiny(&db, "k");
+    let accepted = thread::scope(|scope| {
+        let writers: Vec<_> = (0..4_u32)
+            .map(|writer| {
+                let keyspace = &keyspace;
+                scope.spawn(move || {
+                    let mut accepted = Vec::new();
+                    for round in 0.. {
+                        let key = format!("{writer}-{round}");
+                        match keyspace.insert(&key, [3; 100]) {
+                            Ok(()) => accepted.push(key),
+                            Err(esker::Error::Closed) => break,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    accepted
+                })
+            })
+            .collect();
+        while db.visible_seq() < 500 {
+            thread::yield_now();
+        }
+        db.clone().close().unwrap();
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
+    });
+    // The old handles are still held, and the device is free for the next.
+    let again = small(&device).create(false).open().unwrap();
+    let keyspace = again.open_keyspace("k").unwrap().unwrap();
+    assert_eq!(keyspace.iter().unwrap().count(), accepted.len());
+    assert!(accepted.iter().all(|key| keyspace.contains(key).unwrap()));
+    assert!(matches!(db.close(), Err(esker::Error::Closed)));
+}

@@ -1,0 +1,289 @@
+//! The data file, block by block: reading through the cache, allocating, writing.
+//!
+//! Thread safety: everything may be called from any thread. Only one merge of a keyspace
+//! allocates and retires at a time, but merges of several keyspaces may.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker_device::{AlignedBuf, Caching, Device, DeviceFile, Open, Purpose, ReadRequest};
+use esker_format::block::{BlockIdentity, BlockLayout};
+use esker_format::ids::{Generation, KeyspaceId, StoreId};
+use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
+use parking_lot::Mutex;
+
+use crate::cache::{BlockCache, CachedBlock};
+use crate::error::{Error, Result};
+use crate::space::{Overlap, Space};
+
+/// Name of the data file.
+pub const DATA_FILE: &str = "data";
+
+/// The file grows by a quarter of itself within these bounds, in units: rarely, and never by much
+/// more than it will use.
+const GROWTH_UNITS: (u64, u64) = (16, 16 * 1024);
+
+/// The data file of a store.
+#[derive(Debug)]
+pub struct BlockStore {
+    file: Arc<dyn DeviceFile>,
+    store: StoreId,
+    space: Mutex<Space>,
+    cache: BlockCache,
+    generation: AtomicU64,
+}
+
+impl BlockStore {
+    /// Creates the empty data file. Its name is durable after a sync of the folder.
+    ///
+    /// # Errors
+    /// When the file exists or the device refuses.
+    pub fn create(device: &Arc<dyn Device>, store: StoreId, cache_bytes: u64) -> Result<Self> {
+        let file = device.open(DATA_FILE, Open::CreateNew, Caching::Direct)?;
+        Ok(Self::with(file, store, cache_bytes, Space::default(), Generation(1)))
+    }
+
+    /// Opens the data file, of which `allocated` is in use.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when extents overlap or reach past the file.
+    pub fn open(
+        device: &Arc<dyn Device>,
+        store: StoreId,
+        cache_bytes: u64,
+        allocated: impl IntoIterator<Item = Extent>,
+        generation_floor: Generation,
+    ) -> Result<Self> {
+        let file = device.open(DATA_FILE, Open::Existing, Caching::Direct)?;
+        let units = file.len()? / UNIT_BYTES;
+        let space = Space::of(units, allocated).map_err(|Overlap(extent)| Error::Corrupt {
+            file: DATA_FILE.into(),
+            offset: extent.offset(),
+            what: format!(
+                "the manifest's extent of {} bytes overlaps another or passes the end of the file",
+                extent.bytes()
+            ),
+        })?;
+        Ok(Self::with(file, store, cache_bytes, space, generation_floor))
+    }
+
+    fn with(
+        file: Arc<dyn DeviceFile>,
+        store: StoreId,
+        cache_bytes: u64,
+        space: Space,
+        generation: Generation,
+    ) -> Self {
+        Self {
+            file,
+            store,
+            space: Mutex::new(space),
+            cache: BlockCache::new(cache_bytes),
+            generation: AtomicU64::new(generation.0),
+        }
+    }
+
+    /// The store the file belongs to.
+    pub const fn store(&self) -> StoreId {
+        self.store
+    }
+
+    /// The cache.
+    pub const fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
+    /// A generation never used before.
+    pub fn take_generation(&self) -> Generation {
+        Generation(self.generation.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A generation above all that were taken; durable in the manifest, the floor of the next
+    /// opening.
+    pub fn next_generation(&self) -> Generation {
+        Generation(self.generation.load(Ordering::Relaxed))
+    }
+
+    /// Reads a block through the cache: no I/O if it is there, else one read.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the bytes are not the block that `ptr` names.
+    pub fn read(
+        &self,
+        keyspace: KeyspaceId,
+        ptr: &BlockPtr,
+        purpose: Purpose,
+    ) -> Result<Arc<CachedBlock>> {
+        if let Some(block) = self.cache.get(ptr) {
+            return Ok(block);
+        }
+        let block = Arc::new(self.read_uncached(keyspace, ptr, purpose)?);
+        self.cache.insert(ptr, &block);
+        Ok(block)
+    }
+
+    /// Reads a block from the device, in one read, leaving the cache as it is.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the bytes are not the block that `ptr` names.
+    pub fn read_uncached(
+        &self,
+        keyspace: KeyspaceId,
+        ptr: &BlockPtr,
+        purpose: Purpose,
+    ) -> Result<CachedBlock> {
+        let mut bytes = AlignedBuf::zeroed(ptr.bytes());
+        self.file.read_at(ptr.offset(), &mut bytes, purpose)?;
+        let layout = self.verify(keyspace, ptr, &bytes)?;
+        Ok(CachedBlock::new(bytes, layout))
+    }
+
+    /// Brings blocks into the cache, several reads in flight. Blocks that cannot be read are
+    /// left out; reading them again says why.
+    pub fn prefetch(&self, keyspace: KeyspaceId, ptrs: &[BlockPtr], purpose: Purpose) {
+        let wanted: Vec<&BlockPtr> = ptrs.iter().filter(|ptr| !self.cache.contains(ptr)).collect();
+        let mut buffers: Vec<AlignedBuf> =
+            wanted.iter().map(|ptr| AlignedBuf::zeroed(ptr.bytes())).collect();
+        let mut requests: Vec<ReadRequest<'_>> = wanted
+            .iter()
+            .zip(&mut buffers)
+            .map(|(ptr, buf)| ReadRequest { offset: ptr.offset(), buf })
+            .collect();
+        let results = self.file.read_many(&mut requests, purpose);
+        for ((ptr, bytes), result) in wanted.into_iter().zip(buffers).zip(results) {
+            if result.is_ok()
+                && let Ok(layout) = self.verify(keyspace, ptr, &bytes)
+            {
+                self.cache.insert(ptr, &Arc::new(CachedBlock::new(bytes, layout)));
+            }
+        }
+    }
+
+    /// Checks that `bytes` are the block that `ptr` names.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with file and offset when they are not.
+    pub fn verify(
+        &self,
+        keyspace: KeyspaceId,
+        ptr: &BlockPtr,
+        bytes: &[u8],
+    ) -> Result<BlockLayout> {
+        let expected = BlockIdentity {
+            store: self.store,
+            keyspace,
+            sector: ptr.sector,
+            generation: ptr.generation,
+        };
+        BlockLayout::verify(bytes, expected, ptr.crc)
+            .map_err(|error| Error::corrupt(self.file.name(), ptr.offset(), &error))
+    }
+
+    /// Reads raw bytes of the data file.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn read_raw(&self, offset: u64, buf: &mut [u8], purpose: Purpose) -> Result<()> {
+        Ok(self.file.read_at(offset, buf, purpose)?)
+    }
+
+    /// Writes raw bytes of the data file. Not durable before [`BlockStore::sync`].
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn write_raw(&self, offset: u64, buf: &[u8], purpose: Purpose) -> Result<()> {
+        Ok(self.file.write_at(offset, buf, purpose)?)
+    }
+
+    /// Makes everything written durable.
+    ///
+    /// # Errors
+    /// What the device says; the store must then be poisoned.
+    pub fn sync(&self, purpose: Purpose) -> Result<()> {
+        Ok(self.file.sync(purpose)?)
+    }
+
+    /// Takes `units` adjacent units, growing the file when nothing free is long enough.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the device has no room; nothing is changed then.
+    pub fn allocate(&self, units: u64, purpose: Purpose) -> Result<Extent> {
+        let mut space = self.space.lock();
+        if let Some(extent) = space.allocate(units) {
+            return Ok(extent);
+        }
+        let (least, most) = GROWTH_UNITS;
+        let growth = (space.end() / 4).clamp(least, most).max(units);
+        let grown = self.grow(&mut space, growth, purpose).or_else(|error| {
+            let worth_less = matches!(error, Error::Full { .. }) && growth > units;
+            if worth_less { self.grow(&mut space, units, purpose) } else { Err(error) }
+        });
+        grown?;
+        space.allocate(units).ok_or_else(|| full(units))
+    }
+
+    fn grow(&self, space: &mut Space, units: u64, purpose: Purpose) -> Result<()> {
+        let bytes = (space.end() + units) * UNIT_BYTES;
+        match self.file.preallocate(bytes, purpose) {
+            Ok(()) => {
+                space.grow(units);
+                Ok(())
+            }
+            Err(error) if error.is_full() => Err(full(units)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns an extent that no durable manifest names.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when it was free already.
+    pub fn give_back(&self, extent: Extent) -> Result<()> {
+        self.space.lock().give_back(extent).map_err(freed_twice)
+    }
+
+    /// Puts extents into quarantine until the next [`BlockStore::free_retired`].
+    pub fn retire(&self, extents: impl IntoIterator<Item = Extent>) {
+        self.space.lock().retire(extents);
+    }
+
+    /// Frees what is in quarantine: a manifest that does not name it is durable.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when an extent was free already.
+    pub fn free_retired(&self) -> Result<()> {
+        self.space.lock().release_retired().map_err(freed_twice)
+    }
+
+    /// Cuts free space off the end of the file and tells the device what else is free.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn discard_free(&self) -> Result<()> {
+        let mut space = self.space.lock();
+        if let Some(end) = space.trim_end() {
+            self.file.truncate(end * UNIT_BYTES)?;
+        }
+        for extent in space.free_runs() {
+            self.file.discard(extent.offset(), extent.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// A copy of the free map, for checks and statistics.
+    pub fn space(&self) -> Space {
+        self.space.lock().clone()
+    }
+}
+
+fn full(units: u64) -> Error {
+    Error::Full { what: format!("{} bytes of the data file", units * UNIT_BYTES) }
+}
+
+fn freed_twice(Overlap(extent): Overlap) -> Error {
+    Error::Corrupt {
+        file: DATA_FILE.into(),
+        offset: extent.offset(),
+        what: format!("an extent of {} bytes was given back twice", extent.bytes()),
+    }
+}

@@ -1,0 +1,92 @@
+//! The block cache: verified blocks by address and generation.
+//!
+//! The generation is part of the key, so a block that was freed and written anew is never
+//! answered from memory of its former content; stale entries age out.
+
+use std::sync::Arc;
+
+use esker_device::AlignedBuf;
+use esker_format::block::{BlockLayout, BlockView};
+use esker_format::ptr::BlockPtr;
+
+/// A verified block in memory.
+#[derive(Debug)]
+pub struct CachedBlock {
+    bytes: AlignedBuf,
+    layout: BlockLayout,
+}
+
+impl CachedBlock {
+    /// A block whose `layout` was verified against `bytes`.
+    #[must_use]
+    pub const fn new(bytes: AlignedBuf, layout: BlockLayout) -> Self {
+        Self { bytes, layout }
+    }
+
+    /// The block, for reading.
+    #[must_use]
+    pub fn view(&self) -> BlockView<'_> {
+        BlockView::new(&self.bytes, self.layout)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct ByLength;
+
+/// Memory of a cached block beside its bytes.
+const ENTRY_BYTES: u64 = 160;
+
+impl quick_cache::Weighter<(u64, u64), Arc<CachedBlock>> for ByLength {
+    fn weight(&self, _: &(u64, u64), block: &Arc<CachedBlock>) -> u64 {
+        block.bytes.len() as u64 + ENTRY_BYTES
+    }
+}
+
+/// Verified blocks within a number of bytes.
+#[derive(Debug)]
+pub struct BlockCache {
+    blocks: quick_cache::sync::Cache<(u64, u64), Arc<CachedBlock>, ByLength>,
+}
+
+const fn cache_key(ptr: &BlockPtr) -> (u64, u64) {
+    (ptr.sector, ptr.generation.0)
+}
+
+impl BlockCache {
+    /// A cache of at most `bytes`.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        let estimated_items = usize::try_from(bytes / 4096).unwrap_or(usize::MAX).max(16);
+        Self { blocks: quick_cache::sync::Cache::with_weighter(estimated_items, bytes, ByLength) }
+    }
+
+    /// The block, if it is cached.
+    pub fn get(&self, ptr: &BlockPtr) -> Option<Arc<CachedBlock>> {
+        self.blocks.get(&cache_key(ptr))
+    }
+
+    /// Whether the block is cached, without counting as a use.
+    pub fn contains(&self, ptr: &BlockPtr) -> bool {
+        self.blocks.contains_key(&cache_key(ptr))
+    }
+
+    /// Adds a block.
+    pub fn insert(&self, ptr: &BlockPtr, block: &Arc<CachedBlock>) {
+        self.blocks.insert(cache_key(ptr), Arc::clone(block));
+    }
+
+    /// Hits and misses so far.
+    pub fn hits_and_misses(&self) -> (u64, u64) {
+        (self.blocks.hits(), self.blocks.misses())
+    }
+
+    /// Bytes in use.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.weight()
+    }
+
+    /// Changes the number of bytes.
+    pub fn set_bytes_max(&self, bytes: u64) {
+        self.blocks.set_capacity(bytes);
+    }
+}

@@ -1,0 +1,205 @@
+//! Group commit: one write, and one sync, for everybody who waits.
+//!
+//! Appending copies a batch into the pending buffer. Whoever waits and finds nobody at the device
+//! becomes the leader: takes the whole buffer, lets go of the lock, writes it, syncs if that is
+//! what it waits for, and wakes the others, whose batches are then written or durable too.
+//!
+//! Invariant G1: `busy` is set by one thread at a time, and only that thread touches the current
+//! segment's file or replaces the current segment.
+//! Invariant G2: `durable <= written <= last`; what lies between `written` and `last` is exactly
+//! the pending buffer; a sync makes durable what was written before it began.
+//! Invariant G3: whoever clears `busy` wakes all, also when it failed; and every wait looks at
+//! the poison before it sleeps. So no wait outlasts the leader's device call.
+
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_device::{DeviceFile, Purpose};
+use esker_format::ids::Seq;
+use parking_lot::MutexGuard;
+
+use super::segment::Segment;
+use super::{Log, Ticket};
+use crate::error::Result;
+use crate::fault;
+use crate::planted::{self, Bug};
+
+/// How many bytes may be pending before an append writes them itself. One batch may be longer.
+pub(super) const PENDING_BYTES_MAX: usize = 1 << 20;
+/// How much is copied at once when a tail is written again, in bytes.
+const SETTLE_CHUNK_BYTES: u64 = 64 * 1024;
+
+/// The part of the log that changes with every append.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// The segment that is appended to; `None` before the first append to a new store.
+    pub current: Option<Segment>,
+    /// Frames that are not written yet.
+    pub pending: Vec<u8>,
+    /// Where they go in the current segment's file.
+    pub pending_at: u64,
+    /// The last number handed out.
+    pub last: Seq,
+    /// The last number handed to the device.
+    pub written: Seq,
+    /// The last number known to be durable.
+    pub durable: Seq,
+    /// A thread is at the device.
+    pub busy: bool,
+    /// What recovery left to do before the device may be written.
+    pub unsettled: Option<Unsettled>,
+    /// A buffer to swap with `pending`.
+    spare: Vec<u8>,
+}
+
+/// What recovery found at the end of the log, to be put in order before the first write.
+#[derive(Clone, Debug)]
+pub(super) struct Unsettled {
+    /// Records that may be in the page cache only: to be written again.
+    pub doubtful: Range<u64>,
+    /// Headers that must never become part of the log: to be overwritten.
+    pub stale: Range<u64>,
+}
+
+/// What a leader does at the device, without the lock.
+struct Flush {
+    file: Option<Arc<dyn DeviceFile>>,
+    bytes: Vec<u8>,
+    at: u64,
+    sync: bool,
+    unsettled: Option<Unsettled>,
+}
+
+impl Log {
+    /// Waits until the device has the batch: it then survives the end of this process, but not
+    /// that of the machine.
+    ///
+    /// Cost: one write for all who wait.
+    ///
+    /// # Errors
+    /// When the store is poisoned.
+    pub fn wait_written(&self, ticket: Ticket) -> Result<()> {
+        self.wait(false, |queue| queue.written >= ticket.last_seq)
+    }
+
+    /// Waits until the batch is durable.
+    ///
+    /// Cost: one write and one sync for all who wait.
+    ///
+    /// # Errors
+    /// When the store is poisoned.
+    pub fn wait_synced(&self, ticket: Ticket) -> Result<()> {
+        if planted::is(Bug::AcknowledgedBeforeSync) {
+            return self.wait_written(ticket);
+        }
+        self.wait(true, |queue| queue.durable >= ticket.last_seq)
+    }
+
+    fn wait(&self, sync: bool, done: impl Fn(&Queue) -> bool) -> Result<()> {
+        let mut queue = self.queue.lock();
+        while !done(&queue) {
+            self.poison.check()?;
+            if queue.busy {
+                self.changed.wait(&mut queue);
+            } else {
+                queue.busy = true;
+                let flushed = self.flush(&mut queue, sync);
+                self.end_lead(&mut queue);
+                flushed?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Becomes the leader, after waiting for the one before.
+    pub(super) fn begin_lead(&self, queue: &mut MutexGuard<'_, Queue>) -> Result<()> {
+        while queue.busy {
+            self.changed.wait(queue);
+        }
+        self.poison.check()?;
+        queue.busy = true;
+        Ok(())
+    }
+
+    pub(super) fn end_lead(&self, queue: &mut MutexGuard<'_, Queue>) {
+        queue.busy = false;
+        self.changed.notify_all();
+    }
+
+    /// As the leader: writes what is pending and syncs if asked to. A failure poisons the store.
+    pub(super) fn flush(&self, queue: &mut MutexGuard<'_, Queue>, sync: bool) -> Result<()> {
+        let target = queue.last;
+        let spare = mem::take(&mut queue.spare);
+        let mut flush = Flush {
+            file: queue.current.as_ref().map(|segment| Arc::clone(&segment.file)),
+            bytes: mem::replace(&mut queue.pending, spare),
+            at: queue.pending_at,
+            sync,
+            unsettled: queue.unsettled.take(),
+        };
+        queue.pending_at += flush.bytes.len() as u64;
+        let result = MutexGuard::unlocked(queue, || self.flush_unlocked(&flush));
+        self.poison.on_error(result)?;
+        queue.written = queue.written.max(target);
+        if sync {
+            queue.durable = queue.durable.max(target);
+        }
+        // A buffer that one large batch has grown is not kept.
+        if flush.bytes.capacity() <= 2 * PENDING_BYTES_MAX {
+            flush.bytes.clear();
+            queue.spare = flush.bytes;
+        }
+        Ok(())
+    }
+
+    fn flush_unlocked(&self, flush: &Flush) -> Result<()> {
+        if let Some(unsettled) = &flush.unsettled {
+            self.manifest.settle()?;
+            if let Some(file) = &flush.file {
+                settle(file.as_ref(), unsettled)?;
+            }
+        }
+        let Some(file) = &flush.file else { return Ok(()) };
+        if !flush.bytes.is_empty() {
+            self.faults.hit(fault::LOG_WRITE)?;
+            file.write_at(flush.at, &flush.bytes, Purpose::Log)?;
+        }
+        if flush.sync {
+            self.faults.hit(fault::LOG_SYNC)?;
+            file.sync(Purpose::Log)?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts the tail in order. The stale headers are gone for good before anything is appended; the
+/// doubtful records become durable with the next sync, because they are written again.
+fn settle(file: &dyn DeviceFile, unsettled: &Unsettled) -> Result<()> {
+    let Unsettled { doubtful, stale } = unsettled;
+    if !stale.is_empty() && !planted::is(Bug::StaleLogTailAccepted) {
+        in_chunks(stale, |at, chunk| {
+            chunk.fill(0);
+            Ok(file.write_at(at, chunk, Purpose::Log)?)
+        })?;
+        file.sync(Purpose::Log)?;
+    }
+    in_chunks(doubtful, |at, chunk| {
+        file.read_at(at, chunk, Purpose::Log)?;
+        Ok(file.write_at(at, chunk, Purpose::Log)?)
+    })
+}
+
+fn in_chunks(
+    range: &Range<u64>,
+    mut visit: impl FnMut(u64, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let mut chunk = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        chunk.resize((range.end - at).min(SETTLE_CHUNK_BYTES) as usize, 0);
+        visit(at, &mut chunk)?;
+        at += chunk.len() as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! The write-ahead log of a store.
+//!
+//! Reading order: `segment` (files), `replay` (where the log ends and what is in it),
+//! `group_commit` (pending batches, writing, syncing), `switch` (taking the next segment into
+//! use), `retire` (giving old ones up), then this module: opening, replaying, appending.
+//!
+//! Batches go to the newest segment, one frame each. When one does not fit, the segment is
+//! synced, a spare or new file becomes the next segment, and the manifest records both facts.
+//! Segments that no keyspace needs are given up in any order: the manifest holds the live list.
+//!
+//! Thread safety: everything may be called from any thread. Whoever needs the numbers in the
+//! order of something else calls [`Log::append`] under a lock of its own.
+//! Invariant L1: numbers are consecutive within a segment and over consecutive segments.
+//! Invariant L2: all segments but the newest are durable as a whole, and the manifest knows their
+//! last numbers. So only the newest has a tail.
+//! Invariant L3: nothing is written to a segment before the manifest durably names it, and its
+//! file is not reused before the manifest durably does not.
+//! Invariant L4: a record's mark is durable before the record is written.
+
+mod group_commit;
+mod replay;
+mod retire;
+mod segment;
+mod switch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_device::{Device, Purpose};
+use esker_format::ids::{KeyspaceId, SegmentId, Seq};
+use esker_format::log_record::{EncodedBatch, LogOp};
+use esker_format::ptr::UNIT_BYTES;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::error::{Error, Result};
+use crate::fault::FaultPoints;
+use crate::manifest::Manifest;
+use crate::planted::{self, Bug};
+use crate::poison::Poison;
+use group_commit::{PENDING_BYTES_MAX, Queue, Unsettled};
+use segment::{Segment, Spares, open_live};
+
+pub use retire::Retired;
+pub(crate) use segment::segment_number;
+
+/// How the log is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct LogOptions {
+    /// Length of a segment in bytes, rounded up to 4 KiB and kept between 16 KiB and 1 GiB.
+    /// Default 4 MiB. A longer batch gets a segment of its own length.
+    pub segment_bytes: u64,
+    /// How many files without a live segment are kept for reuse. Default 2.
+    pub spares_max: usize,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self { segment_bytes: 4 << 20, spares_max: 2 }
+    }
+}
+
+/// A place in the log to wait for: everything up to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The last number of the batch.
+    pub last_seq: Seq,
+}
+
+/// The log of an open store.
+#[derive(Debug)]
+pub struct Log {
+    device: Arc<dyn Device>,
+    manifest: Arc<Manifest>,
+    poison: Arc<Poison>,
+    faults: Arc<FaultPoints>,
+    spares_max: usize,
+    /// Held by whoever appends; locked before everything else.
+    appending: Mutex<()>,
+    /// Locked before `closed` and `spares` where several are needed.
+    queue: Mutex<Queue>,
+    /// Something in `queue` has changed that somebody may wait for.
+    changed: Condvar,
+    closed: Mutex<BTreeMap<SegmentId, Segment>>,
+    spares: Mutex<Spares>,
+}
+
+impl Log {
+    /// Finds the end of the log and writes nothing. A new store's log is opened in the same way
+    /// and gets its first segment with the first append.
+    ///
+    /// Cost: one read for each live segment, and all of the newest one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when operations that were durable are missing from the newest segment,
+    /// or a segment is missing.
+    pub fn open(
+        device: &Arc<dyn Device>,
+        manifest: &Arc<Manifest>,
+        options: LogOptions,
+        poison: &Arc<Poison>,
+        faults: &Arc<FaultPoints>,
+    ) -> Result<Self> {
+        let state = manifest.state();
+        let must_reach = state.log_must_reach();
+        let mut queue = Queue {
+            last: must_reach,
+            written: must_reach,
+            durable: must_reach,
+            unsettled: Some(Unsettled { doubtful: 0..0, stale: 0..0 }),
+            ..Queue::default()
+        };
+        let mut closed = BTreeMap::new();
+        for reference in state.segments.values() {
+            let mut segment = open_live(device.as_ref(), manifest.store(), *reference)?;
+            if reference.end_seq.is_some() {
+                closed.insert(reference.id, segment);
+                continue;
+            }
+            let tail = replay::find_tail(&segment, must_reach)?;
+            segment.end = tail.end;
+            queue.current = Some(segment);
+            queue.pending_at = tail.end;
+            (queue.last, queue.written) = (tail.last_seq, tail.last_seq);
+            queue.durable = tail.durable_seq;
+            queue.unsettled = Some(Unsettled { doubtful: tail.doubtful, stale: tail.stale });
+        }
+        if planted::is(Bug::SequenceReusedAfterRecovery) {
+            queue.last = Seq(queue.last.0.saturating_sub(1));
+        }
+        let live = |file: u32| state.segments.values().any(|segment| segment.file == file);
+        let numbers = device.list()?.iter().filter_map(|name| segment_number(name)).collect();
+        let segment_bytes = options.segment_bytes.clamp(16 << 10, 1 << 30);
+        let mut spares =
+            Spares { files: numbers, segment_bytes: segment_bytes.next_multiple_of(UNIT_BYTES) };
+        spares.files.retain(|file| !live(*file));
+        // The same order on every device, so that a run repeats.
+        spares.files.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(Self {
+            device: Arc::clone(device),
+            manifest: Arc::clone(manifest),
+            poison: Arc::clone(poison),
+            faults: Arc::clone(faults),
+            spares_max: options.spares_max,
+            appending: Mutex::new(()),
+            queue: Mutex::new(queue),
+            changed: Condvar::new(),
+            closed: Mutex::new(closed),
+            spares: Mutex::new(spares),
+        })
+    }
+
+    /// Passes every operation in the log on, in order: number, keyspace, key and value (`None`
+    /// for a delete), those that are flushed long since too. To be called once, before the first
+    /// append. `apply` may use the log and the manifest; segments that are not replayed to their
+    /// end are not retired meanwhile.
+    ///
+    /// Cost: reads every live segment once, with one window or the largest batch in memory.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a damaged record, and what `apply` fails with.
+    pub fn replay(
+        &self,
+        apply: &mut dyn FnMut(Seq, KeyspaceId, &[u8], Option<&[u8]>) -> Result<()>,
+    ) -> Result<()> {
+        let ids: Vec<_> = self.closed.lock().keys().copied().collect();
+        for id in ids {
+            let Some(segment) = self.closed.lock().get(&id).cloned() else { continue };
+            let last_seq = segment.reference.end_seq.unwrap_or_default();
+            let replayed = replay_segment(segment, last_seq, apply)?;
+            if let Some(segment) = self.closed.lock().get_mut(&id) {
+                *segment = replayed;
+            }
+        }
+        let (current, last_seq) = {
+            let queue = self.queue.lock();
+            (queue.current.clone(), queue.written)
+        };
+        let Some(current) = current else { return Ok(()) };
+        let replayed = replay_segment(current, last_seq, apply)?;
+        if let Some(current) = &mut self.queue.lock().current {
+            for (keyspace, highest) in replayed.highest {
+                current.note(keyspace, highest);
+            }
+            current.replayed = true;
+        }
+        Ok(())
+    }
+
+    /// Makes the log ready to be appended to, which otherwise the first append does: what
+    /// recovery found is made durable, and a new store gets its first segment.
+    ///
+    /// # Errors
+    /// Those of [`Log::append`].
+    pub fn prepare(&self) -> Result<()> {
+        let _one_at_a_time = self.appending.lock();
+        let mut queue = self.queue.lock();
+        self.begin_lead(&mut queue)?;
+        let result = if queue.current.is_none() {
+            self.next_segment(&mut queue, 0)
+        } else if queue.unsettled.is_some() {
+            self.flush(&mut queue, true)
+        } else {
+            Ok(())
+        };
+        self.end_lead(&mut queue);
+        result
+    }
+
+    /// Gives the batch its numbers and puts it in line. It is neither written nor durable before
+    /// [`Log::wait_written`] or [`Log::wait_synced`] returns. Answers the number of its first
+    /// operation; the others follow.
+    ///
+    /// Cost: none; but when the segment is full, three syncs and a manifest commit, and where no
+    /// spare is left also the writing of a whole segment.
+    ///
+    /// # Errors
+    /// On any error the batch has no numbers and never will be in the log. [`Error::Full`] when
+    /// there is no room for another segment: the store goes on, and recycling makes room. Every
+    /// other failure poisons the store.
+    pub fn append(&self, batch: &EncodedBatch) -> Result<(Seq, Ticket)> {
+        let _one_at_a_time = self.appending.lock();
+        let mut queue = self.queue.lock();
+        let frame_bytes = batch.frame_bytes();
+        if !fits(&queue, frame_bytes) || queue.pending.len() >= PENDING_BYTES_MAX {
+            self.begin_lead(&mut queue)?;
+            let made_room = self.make_room(&mut queue, frame_bytes);
+            self.end_lead(&mut queue);
+            made_room?;
+        }
+        self.poison.check()?;
+        let (first, durable) = (queue.last.next(), queue.durable);
+        let last_seq = first.0.checked_add(u64::from(batch.ops()) - 1).map(Seq);
+        let last_seq = last_seq.filter(|last| *last < Seq::MAX).ok_or_else(|| Error::Invalid {
+            what: "the sequence numbers are used up".to_string(),
+        })?;
+        let Queue { current, pending, last, .. } = &mut *queue;
+        let Some(segment) = current else {
+            return Err(Error::Invalid { what: "the log has no segment".to_string() });
+        };
+        batch.write_frame(pending, segment.seal, first, durable);
+        segment.end += frame_bytes;
+        for op in batch.last_ops() {
+            segment.note(op.keyspace, Seq(first.0.saturating_add(op.index.into())));
+        }
+        *last = last_seq;
+        Ok((first, Ticket { last_seq }))
+    }
+
+    fn make_room(&self, queue: &mut MutexGuard<'_, Queue>, frame_bytes: u64) -> Result<()> {
+        if fits(queue, frame_bytes) {
+            return self.flush(queue, false);
+        }
+        self.next_segment(queue, frame_bytes)
+    }
+
+    /// Makes everything up to `seq` durable, as far as it was appended.
+    ///
+    /// Cost: at most one write and one sync; nothing when it is durable.
+    ///
+    /// # Errors
+    /// When the store is poisoned.
+    pub fn sync_to(&self, seq: Seq) -> Result<()> {
+        let last_seq = self.last_seq().min(seq);
+        self.wait_synced(Ticket { last_seq })
+    }
+
+    /// The number up to which the log is known to be durable.
+    #[must_use]
+    pub fn durable_seq(&self) -> Seq {
+        self.queue.lock().durable
+    }
+
+    /// The last number handed out; after opening, the last one in the log.
+    #[must_use]
+    pub fn last_seq(&self) -> Seq {
+        self.queue.lock().last
+    }
+}
+
+fn replay_segment(
+    mut segment: Segment,
+    last_seq: Seq,
+    apply: &mut dyn FnMut(Seq, KeyspaceId, &[u8], Option<&[u8]>) -> Result<()>,
+) -> Result<Segment> {
+    let mut highest = BTreeMap::new();
+    let mut visit = |seq: Seq, op: LogOp<'_>| {
+        highest.insert(op.keyspace, seq);
+        apply(seq, op.keyspace, op.key, op.value)
+    };
+    let name = segment.file.name();
+    segment.end = replay::read_all(&segment, segment.end, last_seq, Purpose::Recovery, &mut |record| {
+        record.for_each(name, &mut visit)
+    })?;
+    segment.highest = highest;
+    segment.replayed = true;
+    Ok(segment)
+}
+
+/// Whether a frame of `frame_bytes` fits the current segment.
+fn fits(queue: &Queue, frame_bytes: u64) -> bool {
+    queue.current.as_ref().is_some_and(|segment| {
+        segment.reference.bytes.saturating_sub(segment.end) >= frame_bytes
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! Reading segments: where the log ends, and what is in it.
+//!
+//! Records of a segment follow each other in offset and number. In a closed segment all of them,
+//! up to the recorded last number, were durable; a bad one is damage. Only the newest segment has
+//! a tail: the first bad record ends the log there, unless there is evidence that the record was
+//! durable once. Evidence is
+//! * the manifest, which says how far the log was durable at its last commit or at a clean close;
+//! * the mark of a later record, found by looking for valid headers behind the bad record: a
+//!   header carries a checksum of its own, so one offset costs one short check.
+//!
+//! Headers behind the tail that are *not* evidence are records that a crash left without the one
+//! before them. They must never be read as part of the log after new records have been put in
+//! front of them, so their range is reported, to be overwritten before the next append.
+
+use std::ops::Range;
+
+use esker_device::{DeviceFile, Purpose};
+use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, Seal};
+use esker_format::ids::Seq;
+use esker_format::log_record::{LOG_GRAIN_BYTES, LogOp, decode_ops};
+
+use super::segment::{RECORDS_OFFSET, Segment};
+use crate::error::{Error, Result};
+use crate::planted::{self, Bug};
+
+/// How much of a segment is read at once, in bytes; longer only for a longer record.
+const WINDOW_BYTES: u64 = 64 * 1024;
+
+/// A record whose checksums and place are right.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    pub at: u64,
+    pub header: FrameHeader,
+    padded: &'a [u8],
+}
+
+impl Record<'_> {
+    /// The number of the record's last operation.
+    pub const fn last_seq(&self) -> Seq {
+        last_seq(&self.header)
+    }
+
+    /// Passes the operations with their numbers on.
+    pub fn for_each(
+        &self,
+        file: &str,
+        visit: &mut dyn FnMut(Seq, LogOp<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let base = self.at + FRAME_HEADER_BYTES as u64;
+        for (op, seq) in decode_ops(&self.header, self.padded).zip(self.header.number..) {
+            visit(Seq(seq), op.map_err(|error| Error::corrupt(file, base, &error))?)?;
+        }
+        Ok(())
+    }
+}
+
+const fn last_seq(header: &FrameHeader) -> Seq {
+    Seq(header.number.saturating_add(header.count as u64).saturating_sub(1))
+}
+
+/// Reads a segment's records in order, with bounded memory.
+#[derive(Debug)]
+pub(super) struct Records<'a> {
+    file: &'a dyn DeviceFile,
+    seal: Seal,
+    purpose: Purpose,
+    /// Where the next record begins.
+    at: u64,
+    /// Nothing is read from here on.
+    end: u64,
+    next_seq: Seq,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl<'a> Records<'a> {
+    /// The records of `segment` that end at or before `end`.
+    pub fn new(segment: &'a Segment, end: u64, purpose: Purpose) -> Self {
+        Self {
+            file: segment.file.as_ref(),
+            seal: segment.seal,
+            purpose,
+            at: RECORDS_OFFSET,
+            end,
+            next_seq: segment.reference.first_seq,
+            window: Vec::new(),
+            window_at: 0,
+        }
+    }
+
+    /// Where the next record begins, or would.
+    pub const fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// The number that the next record begins with.
+    pub const fn next_seq(&self) -> Seq {
+        self.next_seq
+    }
+
+    /// The next record; `None` when what is there is not it. Fails when the device does.
+    pub fn next(&mut self) -> Result<Option<Record<'_>>> {
+        let at = self.at;
+        let Some(header) = self.header_at(at)? else { return Ok(None) };
+        let len = header.frame_bytes(LOG_GRAIN_BYTES);
+        let in_order = header.number == self.next_seq.0 || planted::is(Bug::StaleLogTailAccepted);
+        let fits = len <= self.end.saturating_sub(at);
+        if !in_order || !fits || header.number.checked_add(header.count.into()).is_none() {
+            return Ok(None);
+        }
+        let frame = self.bytes(at, len)?;
+        let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+        if header.check_body(body).is_err() && !planted::is(Bug::LogWithoutChecksum) {
+            return Ok(None);
+        }
+        self.at += len;
+        self.next_seq = last_seq(&header).next();
+        let from = (at - self.window_at) as usize + FRAME_HEADER_BYTES;
+        let until = (self.at - self.window_at) as usize;
+        let padded = self.window.get(from..until).unwrap_or_default();
+        Ok(Some(Record { at, header, padded }))
+    }
+
+    /// The valid header at `at`, if there is one.
+    fn header_at(&mut self, at: u64) -> Result<Option<FrameHeader>> {
+        if self.end.saturating_sub(at) < FRAME_HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        let seal = self.seal;
+        let bytes = self.bytes(at, FRAME_HEADER_BYTES as u64)?;
+        if planted::is(Bug::LogWithoutChecksum) {
+            return Ok(FrameHeader::decode_unchecked(bytes).ok());
+        }
+        Ok(FrameHeader::decode(bytes, seal).ok())
+    }
+
+    /// The bytes from `at`, `len` of them, all before `end`.
+    fn bytes(&mut self, at: u64, len: u64) -> Result<&[u8]> {
+        let window_end = self.window_at.saturating_add(self.window.len() as u64);
+        if at < self.window_at || at + len > window_end {
+            let wanted = len.max(WINDOW_BYTES).min(self.end.saturating_sub(at));
+            self.window.clear();
+            self.window.resize(wanted as usize, 0);
+            self.window_at = at;
+            self.file.read_at(at, &mut self.window, self.purpose)?;
+        }
+        let from = (at - self.window_at) as usize;
+        Ok(self.window.get(from..from + len as usize).unwrap_or_default())
+    }
+}
+
+/// Where the newest segment ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// The last number.
+    pub last_seq: Seq,
+    /// Where the next record goes.
+    pub end: u64,
+    /// The number up to which the log is known durable; at most `last_seq`.
+    pub durable_seq: Seq,
+    /// The records beyond `durable_seq`: perhaps they are in the page cache only.
+    pub doubtful: Range<u64>,
+    /// The range that holds all headers which would be valid behind the tail.
+    pub stale: Range<u64>,
+}
+
+/// Finds the tail of the newest segment. `must_reach` is the number that the manifest knows to
+/// have been durable.
+///
+/// # Errors
+/// [`Error::Corrupt`] when a durable record is missing.
+pub(super) fn find_tail(segment: &Segment, must_reach: Seq) -> Result<Tail> {
+    let capacity = segment.reference.bytes;
+    let mut records = Records::new(segment, capacity, Purpose::Recovery);
+    let mut durable_seq = must_reach;
+    while let Some(record) = records.next()? {
+        durable_seq = durable_seq.max(Seq(record.header.mark));
+    }
+    let (end, next_seq) = (records.offset(), records.next_seq());
+    let last_seq = Seq(next_seq.0.saturating_sub(1));
+    let behind = search_behind(&mut records, segment)?;
+    durable_seq = durable_seq.max(behind.mark);
+    if durable_seq > last_seq {
+        return Err(Error::Corrupt {
+            file: segment.file.name().to_string(),
+            offset: end,
+            what: format!(
+                "the log was durable up to operation {durable_seq}, but is readable only up to \
+                 {last_seq}"
+            ),
+        });
+    }
+    let doubtful = first_doubtful(segment, durable_seq, end)?..end;
+    Ok(Tail { last_seq, end, durable_seq, doubtful, stale: behind.stale })
+}
+
+struct Behind {
+    /// The highest mark of a valid header.
+    mark: Seq,
+    /// From the first valid header to behind the last one.
+    stale: Range<u64>,
+}
+
+/// Looks for valid headers behind the tail, at every grain. The header at the tail itself is not
+/// stale: the next append overwrites it, and until then its body stays torn.
+fn search_behind(records: &mut Records<'_>, segment: &Segment) -> Result<Behind> {
+    let tail = records.offset();
+    let mut behind = Behind { mark: Seq(0), stale: tail..tail };
+    let mut at = tail;
+    // Every operation takes more than a byte, so these are all numbers the segment can hold.
+    let (first, span) = (segment.reference.first_seq.0, segment.reference.bytes);
+    while at + FRAME_HEADER_BYTES as u64 <= records.end {
+        let bytes = records.bytes(at, FRAME_HEADER_BYTES as u64)?;
+        let plausible = FrameHeader::decode_unchecked(bytes)
+            .is_ok_and(|header| header.number.wrapping_sub(first) < span);
+        if plausible && let Some(header) = records.header_at(at)? {
+            behind.mark = behind.mark.max(Seq(header.mark));
+            if at > tail {
+                let start = if behind.stale.is_empty() { at } else { behind.stale.start };
+                behind.stale = start..at + FRAME_HEADER_BYTES as u64;
+            }
+        }
+        at += LOG_GRAIN_BYTES;
+    }
+    Ok(behind)
+}
+
+/// The offset of the first record that is not known to be durable, or `end`.
+fn first_doubtful(segment: &Segment, durable_seq: Seq, end: u64) -> Result<u64> {
+    let mut records = Records::new(segment, end, Purpose::Recovery);
+    while let Some(record) = records.next()? {
+        if record.last_seq() > durable_seq {
+            return Ok(record.at);
+        }
+    }
+    Ok(end)
+}
+
+/// Reads all records of a segment, of which the last number must be `last_seq`, and passes them
+/// on. Answers where they end.
+///
+/// # Errors
+/// [`Error::Corrupt`] when a record is missing, and what `visit` fails with.
+pub(super) fn read_all(
+    segment: &Segment,
+    end: u64,
+    last_seq: Seq,
+    purpose: Purpose,
+    visit: &mut dyn FnMut(&Record<'_>) -> Result<()>,
+) -> Result<u64> {
+    let mut records = Records::new(segment, end, purpose);
+    while records.next_seq() <= last_seq {
+        match records.next()? {
+            Some(record) => visit(&record)?,
+            None => break,
+        }
+    }
+    if records.next_seq() != last_seq.next() {
+        return Err(Error::Corrupt {
+            file: segment.file.name().to_string(),
+            offset: records.offset(),
+            what: format!(
+                "the log record of operation {} is damaged; this segment ends at {last_seq}",
+                records.next_seq()
+            ),
+        });
+    }
+    Ok(records.offset())
+}

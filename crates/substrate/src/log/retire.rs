@@ -1,0 +1,160 @@
+//! Giving segments up, and what pins them.
+//!
+//! A segment is obsolete when each keyspace with a record in it is flushed beyond that record or
+//! dropped. Segments become obsolete in any order. One leaves in three steps: it is found
+//! obsolete, the manifest commits its removal, its file becomes a spare.
+
+use esker_device::Purpose;
+use esker_format::ids::{KeyspaceId, SegmentId, Seq, StoreId};
+use esker_format::manifest_edit::Edit;
+
+use super::segment::{Segment, check_header, segment_name};
+use super::{Log, replay};
+use crate::error::Result;
+use crate::fault;
+use crate::manifest::Problem;
+use crate::planted::{self, Bug};
+
+/// Segments that nobody needs any more once [`Retired::edits`] are committed.
+#[derive(Clone, Debug, Default)]
+#[must_use = "the files are reused only by Log::recycle"]
+pub struct Retired {
+    segments: Vec<SegmentId>,
+    edits: Vec<Edit>,
+}
+
+impl Retired {
+    /// To be committed in the same manifest record as the index edit that made them obsolete.
+    #[must_use]
+    pub fn edits(&self) -> &[Edit] {
+        &self.edits
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+}
+
+impl Log {
+    /// The segments that nobody needs when each keyspace is flushed up to the number that
+    /// `flushed` gives (`None`: it is dropped). The newest segment is never among them. Nothing
+    /// has changed yet: commit the edits, then call [`Log::recycle`].
+    pub fn retire(&self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> Retired {
+        let closed = self.closed.lock();
+        let obsolete = |segment: &&Segment| {
+            segment.is_obsolete(flushed) || planted::is(Bug::LogTruncatedBeforeMerge)
+        };
+        let mut retired = Retired::default();
+        for segment in closed.values().filter(obsolete) {
+            let id = segment.reference.id;
+            retired.segments.push(id);
+            retired.edits.push(Edit::SegmentRemove { id });
+            if planted::is(Bug::SegmentUnlinkedEarly) {
+                let _planted = self.device.remove(segment.file.name());
+            }
+        }
+        retired
+    }
+
+    /// Makes the files of retired segments spares, or removes them. To be called when the edits
+    /// have been committed, and only then.
+    ///
+    /// # Errors
+    /// When a file cannot be removed. The log is as good as before then.
+    pub fn recycle(&self, retired: Retired) -> Result<()> {
+        if retired.is_empty() {
+            return Ok(());
+        }
+        let mut result = self.faults.hit(fault::LOG_RECYCLE);
+        for id in &retired.segments {
+            let segment = self.closed.lock().remove(id);
+            result = result.and(segment.map_or(Ok(()), |segment| self.give_up(&segment)));
+        }
+        result
+    }
+
+    /// Keeps the file of a segment that is gone from the manifest as a spare, or removes it: when
+    /// there are spares enough, or it is longer than an ordinary segment's.
+    pub(super) fn give_up(&self, segment: &Segment) -> Result<()> {
+        let mut spares = self.spares.lock();
+        if segment.reference.bytes <= spares.segment_bytes {
+            spares.files.push(segment.reference.file);
+        } else {
+            self.device.remove(segment.file.name())?;
+        }
+        // More than one when an earlier run left some.
+        while spares.files.len() > self.spares_max
+            && let Some(file) = spares.files.pop()
+        {
+            self.device.remove(&segment_name(file))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that live segments use: what a limit on the log is compared with. The unused rest
+    /// of the newest segment does not count, because flushing does not make it smaller.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        let current = self.queue.lock().current.as_ref().map_or(0, |segment| segment.end);
+        let closed = self.closed.lock();
+        closed.values().fold(current, |sum, segment| sum.saturating_add(segment.end))
+    }
+
+    /// Bytes that all segment files take on the device, spares included.
+    #[must_use]
+    pub fn space_bytes(&self) -> u64 {
+        let current = self.queue.lock().current.as_ref().map_or(0, |s| s.reference.bytes);
+        let closed: u64 = self.closed.lock().values().map(|s| s.reference.bytes).sum();
+        let spares = self.spares.lock();
+        let spare_bytes = spares.segment_bytes.saturating_mul(spares.files.len() as u64);
+        current.saturating_add(closed).saturating_add(spare_bytes)
+    }
+
+    /// A keyspace that keeps the oldest segment which is not obsolete: flushing it lets the log
+    /// become shorter. `None` when no flush would do so. `flushed` is as for [`Log::retire`].
+    pub fn oldest_pin(&self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> Option<KeyspaceId> {
+        self.closed.lock().values().find_map(|segment| segment.pin(flushed))
+    }
+
+    /// Reads all live segments again and checks header, checksums and numbers.
+    ///
+    /// Cost: reads the live log; appends and flushes go on meanwhile.
+    #[must_use]
+    pub fn verify(&self) -> Vec<Problem> {
+        let mut segments: Vec<Segment> = self.closed.lock().values().cloned().collect();
+        let (current, written, written_end) = {
+            let queue = self.queue.lock();
+            (queue.current.clone(), queue.written, queue.pending_at)
+        };
+        segments.extend(current.map(|segment| Segment { end: written_end, ..segment }));
+        let mut problems = Vec::new();
+        for segment in segments {
+            let last_seq = segment.reference.end_seq.unwrap_or(written);
+            let Err(error) = verify_segment(self.manifest.store(), &segment, last_seq) else {
+                continue;
+            };
+            // A segment that was given up meanwhile may be anything by now.
+            if self.is_live(segment.reference.id) {
+                problems.push(Problem::of(segment.file.name(), &error));
+            }
+        }
+        problems
+    }
+
+    fn is_live(&self, id: SegmentId) -> bool {
+        let queue = self.queue.lock();
+        let is_current = queue.current.as_ref().is_some_and(|s| s.reference.id == id);
+        is_current || self.closed.lock().contains_key(&id)
+    }
+}
+
+fn verify_segment(store: StoreId, segment: &Segment, last_seq: Seq) -> Result<()> {
+    check_header(segment.file.as_ref(), store, &segment.reference, Purpose::Check)?;
+    let name = segment.file.name();
+    replay::read_all(segment, segment.end, last_seq, Purpose::Check, &mut |record| {
+        record.for_each(name, &mut |_, _| Ok(()))
+    })?;
+    Ok(())
+}

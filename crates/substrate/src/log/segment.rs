@@ -1,0 +1,199 @@
+//! Segment files: names, creation, spares.
+//!
+//! A segment file is written through with zeros once and then reused for ever: rewriting written
+//! blocks costs a sync several times less than growing a file. Which use of the file is current,
+//! its header says; the records of earlier uses stay behind the newer ones and are refused by
+//! their seal.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
+use esker_format::frame::{FrameKind, Seal};
+use esker_format::ids::{KeyspaceId, SegmentId, Seq, StoreId};
+use esker_format::log_record::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use esker_format::manifest_edit::SegmentRef;
+
+use crate::error::{Error, Result};
+use crate::fault::{self, FaultPoints};
+use crate::manifest::write_zeros;
+use crate::planted::{self, Bug};
+
+/// Where the first record of a segment begins, in bytes.
+pub(super) const RECORDS_OFFSET: u64 = SEGMENT_HEADER_BYTES as u64;
+
+/// The name of a segment file.
+pub(super) fn segment_name(file: u32) -> String {
+    format!("log-{file:08x}")
+}
+
+/// The number of the segment file with this name.
+pub(crate) fn segment_number(name: &str) -> Option<u32> {
+    let number = u32::from_str_radix(name.strip_prefix("log-")?, 16).ok()?;
+    (segment_name(number) == name).then_some(number)
+}
+
+/// The seal of the records in one use of a segment file.
+pub(super) fn seal(store: StoreId, id: SegmentId) -> Seal {
+    let stale_too = planted::is(Bug::StaleLogTailAccepted);
+    Seal::new(store, FrameKind::Log, if stale_too { 0 } else { id.0 })
+}
+
+/// A segment in use.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub reference: SegmentRef,
+    pub file: Arc<dyn DeviceFile>,
+    pub seal: Seal,
+    /// Where the next record goes, or the last one ended.
+    pub end: u64,
+    /// The highest number of each keyspace, as far as known.
+    pub highest: BTreeMap<KeyspaceId, Seq>,
+    /// Whether `highest` covers all records.
+    pub replayed: bool,
+}
+
+impl Segment {
+    /// Whether nobody needs the segment: each of its keyspaces is flushed beyond it or dropped.
+    pub fn is_obsolete(&self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> bool {
+        self.replayed && self.pin(flushed).is_none()
+    }
+
+    /// A keyspace that still needs the segment.
+    pub fn pin(&self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> Option<KeyspaceId> {
+        let needed = |(keyspace, highest): (&KeyspaceId, &Seq)| {
+            flushed(*keyspace).is_some_and(|flushed| flushed < *highest).then_some(*keyspace)
+        };
+        self.highest.iter().find_map(needed)
+    }
+
+    /// Notes that a record of `keyspace` has this number.
+    pub fn note(&mut self, keyspace: KeyspaceId, seq: Seq) {
+        let highest = self.highest.entry(keyspace).or_default();
+        *highest = seq.max(*highest);
+    }
+}
+
+/// Opens a live segment and checks its header and length.
+pub(super) fn open_live(
+    device: &dyn Device,
+    store: StoreId,
+    reference: SegmentRef,
+) -> Result<Segment> {
+    let name = segment_name(reference.file);
+    let file = match device.open(&name, Open::Existing, Caching::Buffered) {
+        Err(error) if error.source.kind() == ErrorKind::NotFound => {
+            return Err(corrupt(&name, 0, "the manifest names this segment, but it is missing"));
+        }
+        other => other?,
+    };
+    check_header(file.as_ref(), store, &reference, Purpose::Recovery)?;
+    Ok(Segment {
+        reference,
+        file,
+        seal: seal(store, reference.id),
+        end: reference.bytes,
+        highest: BTreeMap::new(),
+        replayed: false,
+    })
+}
+
+/// Checks that a file is long enough and says that it is this segment.
+pub(super) fn check_header(
+    file: &dyn DeviceFile,
+    store: StoreId,
+    reference: &SegmentRef,
+    purpose: Purpose,
+) -> Result<()> {
+    let (name, len) = (file.name(), file.len()?);
+    if len < reference.bytes {
+        return Err(corrupt(name, len, "the segment ends before its recorded length"));
+    }
+    let mut bytes = vec![0; SEGMENT_HEADER_BYTES];
+    file.read_at(0, &mut bytes, purpose)?;
+    let found = SegmentHeader::decode(&bytes).map_err(|error| Error::corrupt(name, 0, &error))?;
+    let expected = SegmentHeader { store, id: reference.id, first_seq: reference.first_seq };
+    if found != expected {
+        return Err(corrupt(name, 0, "the segment is of another store or another time"));
+    }
+    Ok(())
+}
+
+fn corrupt(file: &str, offset: u64, what: &str) -> Error {
+    Error::Corrupt { file: file.to_string(), offset, what: what.to_string() }
+}
+
+/// Files that hold no live segment.
+#[derive(Debug, Default)]
+pub(super) struct Spares {
+    /// Their numbers.
+    pub files: Vec<u32>,
+    /// Their length, and that of every ordinary segment, in bytes.
+    pub segment_bytes: u64,
+}
+
+impl Spares {
+    /// Takes a spare file that is long enough, or makes a new one of `bytes`; in a new file's
+    /// case the caller makes its name durable. A spare that is too short is removed.
+    pub fn take(
+        &mut self,
+        device: &dyn Device,
+        bytes: u64,
+        in_use: &[u32],
+        faults: &FaultPoints,
+    ) -> Result<Taken> {
+        while bytes <= self.segment_bytes
+            && let Some(number) = self.files.pop()
+        {
+            let name = segment_name(number);
+            let file = device.open(&name, Open::Existing, Caching::Buffered);
+            match file.and_then(|file| Ok((file.len()?, file))) {
+                Ok((len, file)) if len >= bytes => return Ok(Taken { number, file, is_new: false }),
+                _ => {
+                    let _stays_behind = device.remove(&name);
+                }
+            }
+        }
+        let free = |number: &u32| !in_use.contains(number) && !self.files.contains(number);
+        let number = (1..=u32::MAX).find(free).unwrap_or(u32::MAX);
+        let name = segment_name(number);
+        faults.hit(fault::LOG_CREATE)?;
+        let file = match device.open(&name, Open::CreateNew, Caching::Buffered) {
+            Err(error) if error.source.kind() == ErrorKind::AlreadyExists => {
+                // A spare that could not be opened or removed before.
+                device.remove(&name)?;
+                device.open(&name, Open::CreateNew, Caching::Buffered)?
+            }
+            other => other?,
+        };
+        if let Err(error) = write_zeros(file.as_ref(), bytes, Purpose::Log) {
+            let _stays_behind = device.remove(&name);
+            return Err(error);
+        }
+        Ok(Taken { number, file, is_new: true })
+    }
+}
+
+/// A file for the next segment.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub number: u32,
+    pub file: Arc<dyn DeviceFile>,
+    pub is_new: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_exactly() {
+        for number in [1, 0xff, u32::MAX] {
+            assert_eq!(segment_number(&segment_name(number)), Some(number));
+        }
+        for name in ["log-", "log-1", "log-0000000G", "log-000000001", "logs"] {
+            assert_eq!(segment_number(name), None, "{name}");
+        }
+    }
+}

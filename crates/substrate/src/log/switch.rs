@@ -1,0 +1,140 @@
+//! Taking the next segment into use.
+//!
+//! The order is what keeps L2 and L3: sync the old segment; make the next one's file and header
+//! durable, and its name if it is new; commit both facts; only then append to it. Up to the
+//! commit nothing has changed, so when there is no room the store simply goes on.
+
+use std::collections::BTreeMap;
+
+use esker_device::Purpose;
+use esker_format::ids::{Generation, SegmentId, Seq};
+use esker_format::log_record::SegmentHeader;
+use esker_format::manifest_edit::{Edit, SEGMENT_BYTES_MAX, SegmentRef};
+use esker_format::ptr::UNIT_BYTES;
+use parking_lot::MutexGuard;
+
+use super::Log;
+use super::group_commit::Queue;
+use super::segment::{RECORDS_OFFSET, Segment, Taken, seal};
+use crate::error::{Error, Result};
+use crate::fault;
+use crate::manifest::full_or;
+use crate::planted::{self, Bug};
+
+/// How long the file of a segment must be in which a frame of `frame_bytes` fits.
+fn file_bytes(segment_bytes: u64, frame_bytes: u64) -> Result<u64> {
+    let needed = RECORDS_OFFSET.saturating_add(frame_bytes).next_multiple_of(UNIT_BYTES);
+    let bytes = needed.max(segment_bytes);
+    if bytes > SEGMENT_BYTES_MAX {
+        return Err(Error::Invalid { what: "the batch is too long for the log".to_string() });
+    }
+    Ok(bytes)
+}
+
+/// What becomes of a segment whose last number is `last_seq`: one without a record leaves.
+fn closing_edit(segment: &SegmentRef, last_seq: Seq) -> Edit {
+    if segment.first_seq <= last_seq {
+        Edit::SegmentClose { id: segment.id, end_seq: last_seq }
+    } else {
+        Edit::SegmentRemove { id: segment.id }
+    }
+}
+
+impl Log {
+    /// As the leader: closes the current segment and takes the next one into use, in which a
+    /// frame of `frame_bytes` fits.
+    pub(super) fn next_segment(&self, queue: &mut MutexGuard<'_, Queue>, frame_bytes: u64) -> Result<()> {
+        self.flush(queue, true)?;
+        let old = queue.current.as_ref().map(|segment| segment.reference);
+        let (first_seq, durable) = (queue.last.next(), queue.durable);
+        let next = MutexGuard::unlocked(queue, || {
+            self.begin_segment(old, first_seq, durable, frame_bytes)
+        })?;
+        queue.pending_at = RECORDS_OFFSET;
+        let Some(mut old) = queue.current.replace(next) else { return Ok(()) };
+        if old.reference.first_seq <= durable {
+            old.reference.end_seq = Some(durable);
+            self.closed.lock().insert(old.reference.id, old);
+        } else {
+            // It is gone from the manifest; a file that cannot be removed harms nobody.
+            let _stays_behind = self.give_up(&old);
+        }
+        Ok(())
+    }
+
+    /// Prepares a file and commits it as the next segment. Until the commit nothing has changed.
+    fn begin_segment(
+        &self,
+        old: Option<SegmentRef>,
+        first_seq: Seq,
+        durable: Seq,
+        frame_bytes: u64,
+    ) -> Result<Segment> {
+        let id = SegmentId(old.map_or(1, |old| old.id.0.saturating_add(1)));
+        let bytes = file_bytes(self.spares.lock().segment_bytes, frame_bytes)?;
+        let taken = self.take_file(old, bytes).map_err(|error| self.not_begun(error))?;
+        let reference = SegmentRef { id, file: taken.number, first_seq, bytes, end_seq: None };
+        let begun = self.write_header(&taken, &reference).map_err(|error| self.not_begun(error));
+        let committed = begun.and_then(|()| {
+            let mut edits = Vec::new();
+            edits.extend(old.map(|old| closing_edit(&old, durable)));
+            edits.push(Edit::SegmentAdd(reference));
+            self.manifest.commit(&edits, durable, Generation(0))
+        });
+        if let Err(error) = committed {
+            self.spares.lock().files.push(taken.number);
+            return Err(error);
+        }
+        Ok(Segment {
+            reference,
+            file: taken.file,
+            seal: seal(self.manifest.store(), id),
+            end: RECORDS_OFFSET,
+            highest: BTreeMap::new(),
+            replayed: true,
+        })
+    }
+
+    fn take_file(&self, old: Option<SegmentRef>, bytes: u64) -> Result<Taken> {
+        let mut in_use: Vec<_> =
+            self.closed.lock().values().map(|segment| segment.reference.file).collect();
+        in_use.extend(old.map(|old| old.file));
+        self.spares.lock().take(self.device.as_ref(), bytes, &in_use, &self.faults)
+    }
+
+    fn write_header(&self, taken: &Taken, reference: &SegmentRef) -> Result<()> {
+        let (store, id, first_seq) = (self.manifest.store(), reference.id, reference.first_seq);
+        self.faults.hit(fault::LOG_SWITCH)?;
+        let header = SegmentHeader { store, id, first_seq }.encode();
+        taken.file.write_at(0, &header, Purpose::Log)?;
+        if !planted::is(Bug::LengthNotSynced) {
+            taken.file.sync(Purpose::Log)?;
+        }
+        if taken.is_new && !planted::is(Bug::NoDirectorySync) {
+            self.device.sync_dir()?;
+        }
+        Ok(())
+    }
+
+    /// Without room nothing has changed, and the store can go on; any other failure poisons it.
+    fn not_begun(&self, error: Error) -> Error {
+        match full_or(error, "the log") {
+            full @ Error::Full { .. } => full,
+            error => self.poison.set(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_batch_gets_a_long_segment() {
+        assert_eq!(file_bytes(16384, 40).unwrap(), 16384);
+        assert_eq!(file_bytes(16384, 12288).unwrap(), 16384);
+        assert_eq!(file_bytes(16384, 12289).unwrap(), 20480);
+        assert!(file_bytes(16384, (1 << 30) + 32).is_ok());
+        assert!(file_bytes(16384, u64::MAX).is_err());
+    }
+}

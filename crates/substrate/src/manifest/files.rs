@@ -1,0 +1,123 @@
+//! The names of a store's files, and what a folder holds before it is opened.
+//!
+//! The commit point of a store's creation is the renaming of [`SUPERBLOCK_NEW`] to
+//! [`SUPERBLOCK`]. Before it there is no store, whatever else has been written; after it the
+//! store exists and is empty.
+
+use esker_device::Device;
+use esker_format::ids::Epoch;
+
+use crate::error::{Error, Result};
+use crate::log::segment_number;
+
+/// The superblocks.
+pub const SUPERBLOCK: &str = "superblock";
+/// The superblocks of a store that is being created.
+pub const SUPERBLOCK_NEW: &str = "superblock.new";
+/// The file of blocks.
+pub const DATA: &str = "data";
+/// The file that holds the one-process lock.
+pub const LOCK: &str = "lock";
+
+/// The file name of an epoch's manifest.
+#[must_use]
+pub fn manifest_name(epoch: Epoch) -> String {
+    format!("manifest-{:08x}", epoch.0)
+}
+
+/// The epoch whose manifest has this file name.
+pub(super) fn manifest_epoch(name: &str) -> Option<Epoch> {
+    let digits = name.strip_prefix("manifest-")?;
+    let epoch = Epoch(u64::from_str_radix(digits, 16).ok()?);
+    (manifest_name(epoch) == name).then_some(epoch)
+}
+
+/// What a device holds before anything is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// A store.
+    Store,
+    /// Nothing.
+    Empty,
+    /// Left behind by a creation that did not reach its commit point: remove these files, then
+    /// create.
+    Unfinished(Vec<String>),
+}
+
+/// Looks at a device and changes nothing.
+///
+/// Fails with `NotAStore` when there are foreign files, and with `Corrupt` when there is a store
+/// whose superblock file is missing: that must never be mistaken for an unfinished creation.
+pub fn probe(device: &dyn Device) -> Result<Presence> {
+    let names = device.list()?;
+    if names.iter().any(|name| name == SUPERBLOCK) {
+        return Ok(Presence::Store);
+    }
+    let ours = |name: &str| {
+        [SUPERBLOCK_NEW, DATA, LOCK].contains(&name)
+            || manifest_epoch(name).is_some()
+            || segment_number(name).is_some()
+    };
+    if let Some(foreign) = names.iter().find(|name| !ours(name)) {
+        return Err(Error::NotAStore {
+            location: device.location(),
+            what: format!("it holds {foreign:?} and no superblock"),
+        });
+    }
+    // Neither a segment nor a second epoch comes before the superblock is durable under its name.
+    let used = |name: &&String| {
+        segment_number(name).is_some() || manifest_epoch(name).is_some_and(|epoch| epoch.0 != 1)
+    };
+    if let Some(used) = names.iter().find(used) {
+        return Err(missing_superblock(used));
+    }
+    let leftovers: Vec<_> = names.into_iter().filter(|name| name != LOCK).collect();
+    Ok(if leftovers.is_empty() { Presence::Empty } else { Presence::Unfinished(leftovers) })
+}
+
+fn missing_superblock(evidence: &str) -> Error {
+    Error::Corrupt {
+        file: SUPERBLOCK.to_string(),
+        offset: 0,
+        what: format!("the file is missing although {evidence} shows that the store was in use"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_device::memory::MemoryDevice;
+    use esker_device::{Caching, Open};
+
+    use super::*;
+
+    fn holding(names: &[&str]) -> Result<Presence> {
+        let device = MemoryDevice::new();
+        for name in names {
+            device.open(name, Open::CreateNew, Caching::Buffered)?;
+        }
+        probe(&device)
+    }
+
+    #[test]
+    fn manifest_names_are_read_back_exactly() {
+        for epoch in [1, 0xffff_ffff, 0x1_0000_0000] {
+            assert_eq!(manifest_epoch(&manifest_name(Epoch(epoch))), Some(Epoch(epoch)));
+        }
+        for name in ["manifest-", "manifest-1", "manifest-+0000001", "manifest-0000000G"] {
+            assert_eq!(manifest_epoch(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_a_store_or_empty_or_unfinished_or_refused() {
+        assert_eq!(holding(&[]).unwrap(), Presence::Empty);
+        assert_eq!(holding(&["superblock", "anything"]).unwrap(), Presence::Store);
+        let leftovers = ["data", "manifest-00000001", "superblock.new"];
+        let Presence::Unfinished(mut found) = holding(&leftovers).unwrap() else { panic!() };
+        found.sort();
+        assert_eq!(found, leftovers);
+        assert!(matches!(holding(&["data", "letter.txt"]), Err(Error::NotAStore { .. })));
+        assert!(matches!(holding(&["data", "log-00000001"]), Err(Error::Corrupt { .. })));
+        assert!(matches!(holding(&["manifest-00000002"]), Err(Error::Corrupt { .. })));
+    }
+}

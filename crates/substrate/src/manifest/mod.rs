@@ -1,0 +1,528 @@
+//! The manifest: what is durable about everything but the data itself.
+//!
+//! Reading order: [`files`] (names, and what a folder holds), [`state`] (what the manifest says,
+//! as a pure function of edits), `superblocks` (which epoch is current), `records` (how its file
+//! is read), then this module: creating, opening, committing.
+//!
+//! Two things are on the device: a file of superblocks, and the manifest file of the epoch that
+//! the newest superblock names, with every record in two distant places. A commit writes both
+//! copies and syncs once. When a record does not fit, a new epoch begins: a new file whose first
+//! record repeats the whole state, and then the superblock that names it.
+//!
+//! Thread safety: everything may be called from any thread; commits are serial.
+//! Invariant D1: a record is written only when all records before it are durable.
+//! Invariant D2: a superblock is written only when the manifest file it names is durable: its
+//! length, its first record, its directory entry.
+//! Invariant D3: the first record of an epoch changes nothing. So while it is alone, the epoch
+//! before means the same, and once it is not alone the superblock is known to be durable.
+//! Invariant D4: opening writes nothing. What was read may exist in the page cache only, because
+//! the last run's sync failed or the last process was killed before it; therefore the first
+//! commit, or [`Manifest::settle`], makes it durable by writing it again, and nothing that it
+//! gave up may be reused before.
+
+pub mod files;
+mod records;
+pub mod state;
+mod superblocks;
+
+use std::sync::Arc;
+
+use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
+use esker_format::frame::Seal;
+use esker_format::ids::{Epoch, Generation, Seq, StoreId};
+use esker_format::manifest_edit::{Edit, RecordBody};
+use esker_format::superblock::{
+    REGION_BYTES_MAX, REGION_BYTES_MIN, SUPERBLOCK_FILE_BYTES, Superblock, slot_offset,
+};
+use parking_lot::{Mutex, RwLock};
+
+pub use files::{Presence, probe};
+use files::{SUPERBLOCK, SUPERBLOCK_NEW, manifest_epoch, manifest_name};
+use records::Regions;
+pub use state::{KeyspaceState, ManifestState};
+
+use crate::error::{Error, Result};
+use crate::fault::{self, FaultPoints};
+use crate::planted::{self, Bug};
+use crate::poison::Poison;
+
+/// How much of a new file is written at once, in bytes.
+const ZEROS_CHUNK_BYTES: u64 = 64 * 1024;
+
+/// Damage found that did not stop the store: one line of `check`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// File name.
+    pub file: String,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// What was expected and what was found.
+    pub what: String,
+}
+
+impl Problem {
+    /// What an error says, with its place where it has one.
+    #[must_use]
+    pub fn of(file: &str, error: &Error) -> Self {
+        match error {
+            Error::Corrupt { file, offset, what } => {
+                Self { file: file.clone(), offset: *offset, what: what.clone() }
+            }
+            _ => Self { file: file.to_string(), offset: 0, what: error.to_string() },
+        }
+    }
+}
+
+/// How a manifest is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct ManifestOptions {
+    /// The shortest region of a new epoch, in bytes; rounded up to a power of two between
+    /// [`REGION_BYTES_MIN`] and [`REGION_BYTES_MAX`]. Default 64 KiB.
+    pub region_bytes_min: u64,
+}
+
+impl Default for ManifestOptions {
+    fn default() -> Self {
+        Self { region_bytes_min: 64 * 1024 }
+    }
+}
+
+/// The manifest of an open store.
+#[derive(Debug)]
+pub struct Manifest {
+    device: Arc<dyn Device>,
+    poison: Arc<Poison>,
+    faults: Arc<FaultPoints>,
+    options: ManifestOptions,
+    store: StoreId,
+    /// As of the last successful commit.
+    state: RwLock<Arc<ManifestState>>,
+    writer: Mutex<Writer>,
+}
+
+/// One epoch's file, and where its next record goes.
+#[derive(Debug)]
+struct Writer {
+    superblocks: Arc<dyn DeviceFile>,
+    superblock: Superblock,
+    file: Arc<dyn DeviceFile>,
+    next_number: u64,
+    tail: u64,
+    /// What opening read and D4 wants written again: the last record's offset and frame.
+    doubt: Option<(u64, Vec<u8>)>,
+}
+
+impl Writer {
+    fn seal(&self) -> Seal {
+        records::seal(self.superblock.store, self.superblock.epoch)
+    }
+
+    fn regions(&self, purpose: Purpose) -> Regions<'_> {
+        Regions {
+            file: self.file.as_ref(),
+            region_bytes: self.superblock.region_bytes,
+            seal: self.seal(),
+            purpose,
+        }
+    }
+
+    fn write_twins(&self, at: u64, frame: &[u8]) -> Result<()> {
+        self.file.write_at(at, frame, Purpose::Manifest)?;
+        Ok(self.file.write_at(self.superblock.region_bytes + at, frame, Purpose::Manifest)?)
+    }
+}
+
+/// The length of a new epoch's region: room for the state four times over, and for the record
+/// that made the new epoch necessary.
+fn region_bytes(options: ManifestOptions, snapshot_bytes: u64, record_bytes: u64) -> Result<u64> {
+    let wanted = snapshot_bytes.saturating_mul(4).max(snapshot_bytes.saturating_add(record_bytes));
+    wanted
+        .max(options.region_bytes_min)
+        .max(REGION_BYTES_MIN)
+        .checked_next_power_of_two()
+        .filter(|bytes| *bytes <= REGION_BYTES_MAX)
+        .ok_or_else(|| Error::Invalid { what: "the manifest would be too large".to_string() })
+}
+
+/// What `error` is when nothing was changed before it: `Full` where the device has no room.
+pub(crate) fn full_or(error: Error, what: &str) -> Error {
+    match error {
+        Error::Device(device) if device.is_full() => Error::Full { what: what.to_string() },
+        other => other,
+    }
+}
+
+/// Writes zeros through the whole of a new file, so that later writes neither grow it nor
+/// allocate.
+pub(crate) fn write_zeros(file: &dyn DeviceFile, len: u64, purpose: Purpose) -> Result<()> {
+    file.preallocate(len, purpose)?;
+    let zeros = vec![0; len.min(ZEROS_CHUNK_BYTES) as usize];
+    let mut at = 0;
+    while at < len {
+        let part = zeros.get(..(len - at).min(ZEROS_CHUNK_BYTES) as usize).unwrap_or(&zeros);
+        file.write_at(at, part, purpose)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+impl Manifest {
+    /// Makes the manifest of a new store with nothing in it. Durable on return; before that
+    /// there is no store. Files that the store needs besides are to be created before.
+    ///
+    /// # Errors
+    /// Those of the device; [`Error::Full`] when there is no room. What is left behind then,
+    /// [`probe`] names.
+    pub fn create(
+        device: &Arc<dyn Device>,
+        store: StoreId,
+        options: ManifestOptions,
+        poison: &Arc<Poison>,
+        faults: &Arc<FaultPoints>,
+    ) -> Result<Arc<Self>> {
+        let state = ManifestState::default();
+        let epoch = Epoch(1);
+        let (file, superblock, tail) =
+            write_epoch(device.as_ref(), store, epoch, options, &state, 0, faults)
+                .map_err(|error| full_or(error, "a new store"))?;
+        let superblocks = device.open(SUPERBLOCK_NEW, Open::CreateNew, Caching::Buffered)?;
+        superblocks
+            .preallocate(SUPERBLOCK_FILE_BYTES, Purpose::Manifest)
+            .map_err(|error| full_or(error.into(), "a new store"))?;
+        superblocks::write(superblocks.as_ref(), &superblock)?;
+        superblocks.sync(Purpose::Manifest)?;
+        // The files must be durable under their names before the store can exist.
+        device.sync_dir()?;
+        device.rename(SUPERBLOCK_NEW, SUPERBLOCK)?;
+        device.sync_dir()?;
+        let superblocks = device.open(SUPERBLOCK, Open::Existing, Caching::Buffered)?;
+        let writer = Writer { superblocks, superblock, file, next_number: 2, tail, doubt: None };
+        Ok(Self::assemble(device, options, poison, faults, state, writer))
+    }
+
+    /// Opens the manifest and writes nothing. The problems are copies that are damaged while
+    /// their twins are good.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] and [`Error::TooNew`]; [`Error::Corrupt`] where damage would
+    /// otherwise mean going back to an older state.
+    pub fn open(
+        device: &Arc<dyn Device>,
+        options: ManifestOptions,
+        poison: &Arc<Poison>,
+        faults: &Arc<FaultPoints>,
+    ) -> Result<(Arc<Self>, Vec<Problem>)> {
+        let superblocks = device.open(SUPERBLOCK, Open::Existing, Caching::Buffered)?;
+        let newest =
+            superblocks::read(superblocks.as_ref(), &device.location(), Purpose::Recovery)?;
+        let superblock = newest.superblock;
+        refuse_newer_epoch(device.as_ref(), superblock)?;
+        let name = manifest_name(superblock.epoch);
+        let file = device
+            .open(&name, Open::Existing, Caching::Buffered)
+            .map_err(|error| missing_manifest(error.into(), &name))?;
+        let mut writer =
+            Writer { superblocks, superblock, file, next_number: 1, tail: 0, doubt: None };
+        let contents = writer.regions(Purpose::Recovery).read(false)?;
+        if contents.last_number == 0 {
+            return Err(no_record(&name));
+        }
+        writer.next_number = contents.last_number + 1;
+        writer.tail = contents.tail;
+        writer.doubt = Some(contents.last);
+        let mut problems = contents.problems;
+        // With one record only, a crash may have come between the two copies (D3).
+        if contents.last_number > 1 {
+            problems.extend(newest.bad_copies);
+        }
+        Ok((Self::assemble(device, options, poison, faults, contents.state, writer), problems))
+    }
+
+    fn assemble(
+        device: &Arc<dyn Device>,
+        options: ManifestOptions,
+        poison: &Arc<Poison>,
+        faults: &Arc<FaultPoints>,
+        state: ManifestState,
+        writer: Writer,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            device: Arc::clone(device),
+            poison: Arc::clone(poison),
+            faults: Arc::clone(faults),
+            options,
+            store: writer.superblock.store,
+            state: RwLock::new(Arc::new(state)),
+            writer: Mutex::new(writer),
+        })
+    }
+
+    /// The store's identity.
+    #[must_use]
+    pub const fn store(&self) -> StoreId {
+        self.store
+    }
+
+    /// The current epoch.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.writer.lock().superblock.epoch
+    }
+
+    /// What the manifest says, as of the last commit.
+    #[must_use]
+    pub fn state(&self) -> Arc<ManifestState> {
+        Arc::clone(&self.state.read())
+    }
+
+    /// Bytes that manifest and superblocks take on the device.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let region_bytes = self.writer.lock().superblock.region_bytes;
+        region_bytes.saturating_mul(2).saturating_add(SUPERBLOCK_FILE_BYTES)
+    }
+
+    /// Makes `edits` durable, all or none. `durable_seq` is what the log was synced up to before;
+    /// neither it nor `next_generation` goes back: a smaller value leaves the recorded one as it
+    /// is. Without edits nothing is written.
+    ///
+    /// Cost: two writes and one sync; when a new epoch begins, about ten writes and four syncs.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when an edit does not fit the state and [`Error::Full`] when there is
+    /// no room for a new epoch: nothing has changed. Every other failure poisons the store.
+    pub fn commit(
+        &self,
+        edits: &[Edit],
+        durable_seq: Seq,
+        next_generation: Generation,
+    ) -> Result<()> {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let mut writer = self.writer.lock();
+        self.poison.check()?;
+        let mut state = ManifestState::clone(&self.state.read());
+        let record = RecordBody { next_generation, edits: edits.to_vec() };
+        state.apply_record(&record, durable_seq).map_err(|misfit| Error::Invalid {
+            what: format!("the manifest record {misfit}"),
+        })?;
+        self.poison.on_error(self.settle_writer(&mut writer))?;
+        self.append(&mut writer, edits, &state)?;
+        *self.state.write() = Arc::new(state);
+        Ok(())
+    }
+
+    fn append(&self, writer: &mut Writer, edits: &[Edit], next: &ManifestState) -> Result<()> {
+        let encode = |writer: &Writer| {
+            let (durable, generation) = (next.durable_seq, next.next_generation);
+            records::encode(writer.seal(), writer.next_number, durable, generation, edits)
+        };
+        let mut frame = encode(writer)?;
+        let room = writer.superblock.region_bytes.saturating_sub(writer.tail);
+        if frame.len() as u64 > room {
+            self.begin_epoch(writer, frame.len() as u64)?;
+            frame = encode(writer)?;
+        }
+        self.poison.on_error(self.write_record(writer, &frame))
+    }
+
+    fn write_record(&self, writer: &mut Writer, frame: &[u8]) -> Result<()> {
+        self.faults.hit(fault::MANIFEST_WRITE)?;
+        writer.write_twins(writer.tail, frame)?;
+        self.faults.hit(fault::MANIFEST_SYNC)?;
+        writer.file.sync(Purpose::Manifest)?;
+        writer.next_number += 1;
+        writer.tail += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Makes durable what opening read, when that has not happened yet (D4). To be called before
+    /// anything that the last record gave up is reused: space of the data file, log segments.
+    ///
+    /// Cost: nothing after the first time; then four writes and three syncs.
+    ///
+    /// # Errors
+    /// Any failure poisons the store.
+    pub fn settle(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.poison.check()?;
+        self.poison.on_error(self.settle_writer(&mut writer))
+    }
+
+    fn settle_writer(&self, writer: &mut Writer) -> Result<()> {
+        let Some((at, frame)) = writer.doubt.take() else { return Ok(()) };
+        writer.write_twins(at, &frame)?;
+        writer.file.sync(Purpose::Manifest)?;
+        self.write_superblock(writer)?;
+        self.device.sync_dir()?;
+        self.remove_strays(writer.superblock.epoch)
+    }
+
+    fn write_superblock(&self, writer: &Writer) -> Result<()> {
+        self.faults.hit(fault::SUPERBLOCK_WRITE)?;
+        superblocks::write(writer.superblocks.as_ref(), &writer.superblock)?;
+        self.faults.hit(fault::SUPERBLOCK_SYNC)?;
+        Ok(writer.superblocks.sync(Purpose::Manifest)?)
+    }
+
+    /// Removes what other epochs and an unfinished creation left behind. That these are gone
+    /// need not be durable, and one that cannot be removed harms nobody.
+    fn remove_strays(&self, current: Epoch) -> Result<()> {
+        for name in self.device.list()? {
+            let stray = manifest_epoch(&name).is_some_and(|epoch| epoch != current);
+            if stray || name == SUPERBLOCK_NEW {
+                let _stays_behind = self.device.remove(&name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the next epoch with the present state, in which a record of `record_bytes` fits.
+    fn begin_epoch(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
+        let epoch = Epoch(writer.superblock.epoch.0.saturating_add(1));
+        let name = manifest_name(epoch);
+        // A file of this name is from an attempt that failed before its superblock was written.
+        let _may_be_missing = self.device.remove(&name);
+        let state = self.state();
+        let device = self.device.as_ref();
+        let (file, superblock, tail) =
+            write_epoch(device, self.store, epoch, self.options, &state, record_bytes, &self.faults)
+                .map_err(|error| self.epoch_failed(&name, error))?;
+        if !planted::is(Bug::NoDirectorySync) {
+            self.poison.on_error(device.sync_dir().map_err(Error::from))?;
+        }
+        let old = writer.superblock.epoch;
+        *writer = Writer {
+            superblocks: Arc::clone(&writer.superblocks),
+            superblock,
+            file,
+            next_number: 2,
+            tail,
+            doubt: None,
+        };
+        self.poison.on_error(self.write_superblock(writer))?;
+        let _stays_behind = self.device.remove(&manifest_name(old));
+        Ok(())
+    }
+
+    /// Without room nothing has changed, and the store can go on; any other failure poisons it.
+    fn epoch_failed(&self, name: &str, error: Error) -> Error {
+        let error = full_or(error, "the manifest");
+        if matches!(error, Error::Full { .. }) {
+            let _stays_behind = self.device.remove(name);
+            return error;
+        }
+        self.poison.set(error)
+    }
+
+    /// Reads superblocks and manifest again and compares them with what is known.
+    ///
+    /// Cost: reads all of both files; commits wait meanwhile.
+    #[must_use]
+    pub fn verify(&self) -> Vec<Problem> {
+        let writer = self.writer.lock();
+        let mut problems = Vec::new();
+        match superblocks::read(writer.superblocks.as_ref(), SUPERBLOCK, Purpose::Check) {
+            Err(error) => problems.push(Problem::of(SUPERBLOCK, &error)),
+            Ok(newest) if newest.superblock != writer.superblock => problems.push(Problem {
+                file: SUPERBLOCK.to_string(),
+                offset: slot_offset(writer.superblock.epoch, 0),
+                what: "the newest superblock is not the one in force".to_string(),
+            }),
+            Ok(newest) if writer.doubt.is_none() || writer.next_number > 2 => {
+                problems.extend(newest.bad_copies);
+            }
+            Ok(_) => {}
+        }
+        match writer.regions(Purpose::Check).read(writer.doubt.is_none()) {
+            Err(error) => problems.push(Problem::of(writer.file.name(), &error)),
+            Ok(contents) => {
+                problems.extend(contents.problems);
+                if contents.last_number.saturating_add(1) != writer.next_number {
+                    problems.push(Problem {
+                        file: writer.file.name().to_string(),
+                        offset: contents.tail,
+                        what: "both copies of the last record are damaged".to_string(),
+                    });
+                }
+            }
+        }
+        problems
+    }
+}
+
+/// Makes an epoch's file with the whole state as its first record, and syncs it. Answers the
+/// file, the superblock that will name it and where its second record goes.
+fn write_epoch(
+    device: &dyn Device,
+    store: StoreId,
+    epoch: Epoch,
+    options: ManifestOptions,
+    state: &ManifestState,
+    record_bytes: u64,
+    faults: &FaultPoints,
+) -> Result<(Arc<dyn DeviceFile>, Superblock, u64)> {
+    let (durable, generation) = (state.durable_seq, state.next_generation);
+    let seal = records::seal(store, epoch);
+    let frame = records::encode(seal, 1, durable, generation, &state.to_edits())?;
+    let region_bytes = region_bytes(options, frame.len() as u64, record_bytes)?;
+    faults.hit(fault::MANIFEST_ROLL)?;
+    let file = device.open(&manifest_name(epoch), Open::CreateNew, Caching::Buffered)?;
+    write_zeros(file.as_ref(), region_bytes.saturating_mul(2), Purpose::Manifest)?;
+    file.write_at(0, &frame, Purpose::Manifest)?;
+    file.write_at(region_bytes, &frame, Purpose::Manifest)?;
+    if !planted::is(Bug::NoBarrierBeforeSuperblock) {
+        file.sync(Purpose::Manifest)?;
+    }
+    Ok((file, Superblock { store, epoch, region_bytes }, frame.len() as u64))
+}
+
+/// Fails when the epoch after `superblock` was in use: then both copies of its superblock have
+/// been lost. By D3 it was in use exactly when its manifest has a second record.
+fn refuse_newer_epoch(device: &dyn Device, superblock: Superblock) -> Result<()> {
+    let newer = Epoch(superblock.epoch.0.saturating_add(1));
+    let name = manifest_name(newer);
+    if !device.list()?.contains(&name) {
+        return Ok(());
+    }
+    let file = device.open(&name, Open::Existing, Caching::Buffered)?;
+    let regions = Regions {
+        file: file.as_ref(),
+        region_bytes: file.len()? / 2,
+        seal: records::seal(superblock.store, newer),
+        purpose: Purpose::Recovery,
+    };
+    match regions.find_header(0, 2)? {
+        None => Ok(()),
+        Some(_) => Err(Error::Corrupt {
+            file: SUPERBLOCK.to_string(),
+            offset: slot_offset(newer, 0),
+            what: format!("both copies of the newest superblock are damaged; {name} was in use"),
+        }),
+    }
+}
+
+fn missing_manifest(error: Error, name: &str) -> Error {
+    match error {
+        Error::Device(device) if device.source.kind() == std::io::ErrorKind::NotFound => {
+            Error::Corrupt {
+                file: name.to_string(),
+                offset: 0,
+                what: "the superblock names this file, but it is missing".to_string(),
+            }
+        }
+        other => other,
+    }
+}
+
+fn no_record(name: &str) -> Error {
+    Error::Corrupt {
+        file: name.to_string(),
+        offset: 0,
+        what: "both copies of the first record are damaged".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

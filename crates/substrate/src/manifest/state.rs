@@ -1,0 +1,294 @@
+//! What the manifest says, as a pure function of its edits.
+//!
+//! Invariant M1: keyspace ids and segment ids only grow; none is used twice.
+//! Invariant M2: `durable_seq`, `next_generation` and every `flushed_seq` never go back.
+//! Invariant M3: all segments but the newest are closed.
+//! Invariant M4: `to_edits` applied to an empty state, with this state's numbers, gives this
+//! state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_format::ids::{Generation, KeyspaceId, SegmentId, Seq};
+use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef, keyspace_name_is_valid};
+use esker_format::meta::IndexMeta;
+
+/// What the manifest says of one keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyspaceState {
+    /// Its name, unique among the living.
+    pub name: String,
+    /// Payload bytes of its memtable, where not the default.
+    pub memtable_bytes: Option<u64>,
+    /// Its index.
+    pub index: Arc<IndexMeta>,
+}
+
+/// Everything the manifest says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestState {
+    /// Living keyspaces.
+    pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+    /// The id of the next keyspace.
+    pub next_keyspace: KeyspaceId,
+    /// Log segments in use, oldest first.
+    pub segments: BTreeMap<SegmentId, SegmentRef>,
+    /// The log was durable up to this number when the last record was written.
+    pub durable_seq: Seq,
+    /// The next block generation to hand out.
+    pub next_generation: Generation,
+    /// The last number of the log, when the last record closed the store.
+    pub clean_close: Option<Seq>,
+}
+
+impl Default for ManifestState {
+    fn default() -> Self {
+        Self {
+            keyspaces: BTreeMap::new(),
+            next_keyspace: KeyspaceId(1),
+            segments: BTreeMap::new(),
+            durable_seq: Seq(0),
+            next_generation: Generation(1),
+            clean_close: None,
+        }
+    }
+}
+
+/// Why an edit does not fit the state.
+pub(super) type Misfit = &'static str;
+
+impl ManifestState {
+    /// The number up to which the log must be readable, or durable writes are missing.
+    #[must_use]
+    pub fn log_must_reach(&self) -> Seq {
+        let flushed = self.keyspaces.values().map(|keyspace| keyspace.index.flushed_seq);
+        let closed = self.segments.values().filter_map(|segment| segment.end_seq);
+        let clean = self.clean_close.unwrap_or_default();
+        flushed.chain(closed).fold(self.durable_seq.max(clean), Seq::max)
+    }
+
+    /// The state after one record. On an error the state is half changed and of no use.
+    pub(super) fn apply_record(
+        &mut self,
+        record: &RecordBody,
+        durable_seq: Seq,
+    ) -> Result<(), Misfit> {
+        self.clean_close = None;
+        for edit in &record.edits {
+            self.apply(edit)?;
+        }
+        self.durable_seq = self.durable_seq.max(durable_seq);
+        self.next_generation = self.next_generation.max(record.next_generation);
+        Ok(())
+    }
+
+    /// The state after one edit.
+    pub(super) fn apply(&mut self, edit: &Edit) -> Result<(), Misfit> {
+        match edit {
+            Edit::KeyspaceCreate { id, name, memtable_bytes } => {
+                self.create_keyspace(*id, name, *memtable_bytes)
+            }
+            Edit::KeyspaceDrop { id } => match self.keyspaces.remove(id) {
+                Some(_) => Ok(()),
+                None => Err("drops a keyspace that does not exist"),
+            },
+            Edit::Index { id, index } => self.replace_index(*id, index),
+            Edit::SegmentAdd(segment) => self.add_segment(*segment),
+            Edit::SegmentClose { id, end_seq } => self.close_segment(*id, *end_seq),
+            Edit::SegmentRemove { id } => {
+                // Two threads may find the same segment retired: the second removal is no news.
+                self.segments.remove(id);
+                Ok(())
+            }
+            Edit::CleanClose { seq } => {
+                self.clean_close = Some(*seq);
+                Ok(())
+            }
+            Edit::NextKeyspace { id } => {
+                self.next_keyspace = self.next_keyspace.max(*id);
+                Ok(())
+            }
+        }
+    }
+
+    fn create_keyspace(
+        &mut self,
+        id: KeyspaceId,
+        name: &str,
+        memtable_bytes: Option<u64>,
+    ) -> Result<(), Misfit> {
+        if id < self.next_keyspace {
+            return Err("creates a keyspace whose id was used before");
+        }
+        if !keyspace_name_is_valid(name) {
+            return Err("creates a keyspace whose name is not valid");
+        }
+        if self.keyspaces.values().any(|keyspace| keyspace.name == name) {
+            return Err("creates a keyspace whose name is in use");
+        }
+        let next = id.0.checked_add(1).ok_or("creates a keyspace when no id is left")?;
+        self.next_keyspace = KeyspaceId(next);
+        let index = Arc::new(IndexMeta::default());
+        let keyspace = KeyspaceState { name: name.to_string(), memtable_bytes, index };
+        self.keyspaces.insert(id, keyspace);
+        Ok(())
+    }
+
+    fn replace_index(&mut self, id: KeyspaceId, index: &Arc<IndexMeta>) -> Result<(), Misfit> {
+        let keyspace =
+            self.keyspaces.get_mut(&id).ok_or("changes a keyspace that does not exist")?;
+        if index.flushed_seq < keyspace.index.flushed_seq {
+            return Err("takes an index back to an older state");
+        }
+        keyspace.index = Arc::clone(index);
+        Ok(())
+    }
+
+    fn add_segment(&mut self, segment: SegmentRef) -> Result<(), Misfit> {
+        if let Some((newest, last)) = self.segments.last_key_value() {
+            if segment.id <= *newest {
+                return Err("adds a log segment that is not the newest");
+            }
+            // Segments between the two may have been removed, but never the numbers mixed.
+            match last.end_seq {
+                None => return Err("adds a log segment while another is open"),
+                Some(end) if segment.first_seq <= end => {
+                    return Err("adds a log segment that overlaps another");
+                }
+                Some(_) => {}
+            }
+        }
+        if segment.end_seq.is_some_and(|end| end < segment.first_seq) {
+            return Err("adds a log segment that ends before it begins");
+        }
+        if self.segments.values().any(|other| other.file == segment.file) {
+            return Err("adds a log segment in a file that is in use");
+        }
+        self.segments.insert(segment.id, segment);
+        Ok(())
+    }
+
+    fn close_segment(&mut self, id: SegmentId, end_seq: Seq) -> Result<(), Misfit> {
+        let segment =
+            self.segments.get_mut(&id).ok_or("closes a log segment that is not in use")?;
+        if segment.end_seq.is_some() || end_seq < segment.first_seq {
+            return Err("closes a log segment that is closed or empty");
+        }
+        segment.end_seq = Some(end_seq);
+        Ok(())
+    }
+
+    /// The edits that make this state out of an empty one.
+    #[must_use]
+    pub fn to_edits(&self) -> Vec<Edit> {
+        let mut edits = Vec::new();
+        for (id, keyspace) in &self.keyspaces {
+            edits.push(Edit::KeyspaceCreate {
+                id: *id,
+                name: keyspace.name.clone(),
+                memtable_bytes: keyspace.memtable_bytes,
+            });
+            edits.push(Edit::Index { id: *id, index: Arc::clone(&keyspace.index) });
+        }
+        edits.push(Edit::NextKeyspace { id: self.next_keyspace });
+        edits.extend(self.segments.values().copied().map(Edit::SegmentAdd));
+        edits.extend(self.clean_close.map(|seq| Edit::CleanClose { seq }));
+        edits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn create(id: u32, name: &str) -> Edit {
+        Edit::KeyspaceCreate { id: KeyspaceId(id), name: name.to_string(), memtable_bytes: None }
+    }
+
+    fn segment(id: u64, first_seq: u64) -> SegmentRef {
+        let file = id as u32;
+        SegmentRef { id: SegmentId(id), file, first_seq: Seq(first_seq), bytes: 4096, end_seq: None }
+    }
+
+    fn close(id: u64, end: u64) -> Edit {
+        Edit::SegmentClose { id: SegmentId(id), end_seq: Seq(end) }
+    }
+
+    /// Edits over few ids and numbers, so that many of them fit.
+    fn edit() -> impl Strategy<Value = Edit> {
+        let index = |flushed| IndexMeta { flushed_seq: Seq(flushed), ..IndexMeta::default() };
+        prop_oneof![
+            (1u32..20, "[ab]{1,2}").prop_map(|(id, name)| create(id, &name)),
+            (1u32..20).prop_map(|id| Edit::KeyspaceDrop { id: KeyspaceId(id) }),
+            (1u32..20, 0u64..9).prop_map(move |(id, flushed)| Edit::Index {
+                id: KeyspaceId(id),
+                index: Arc::new(index(flushed))
+            }),
+            (1u64..20, 1u64..20).prop_map(|(id, first)| Edit::SegmentAdd(segment(id, first))),
+            (1u64..20, 1u64..20).prop_map(|(id, end)| close(id, end)),
+            (1u64..20).prop_map(|id| Edit::SegmentRemove { id: SegmentId(id) }),
+            (1u64..20).prop_map(|seq| Edit::CleanClose { seq: Seq(seq) }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_snapshot_gives_the_state_back(edits in proptest::collection::vec(edit(), 0..60)) {
+            let mut state = ManifestState::default();
+            for edit in &edits {
+                let mut next = state.clone();
+                if next.apply(edit).is_ok() {
+                    state = next;
+                }
+            }
+            let mut again = ManifestState::default();
+            let record =
+                RecordBody { next_generation: state.next_generation, edits: state.to_edits() };
+            again.apply_record(&record, state.durable_seq).unwrap();
+            prop_assert_eq!(again, state);
+        }
+    }
+
+    #[test]
+    fn ids_are_never_used_twice() {
+        let mut state = ManifestState::default();
+        state.apply(&create(1, "a")).unwrap();
+        state.apply(&create(2, "b")).unwrap();
+        state.apply(&Edit::KeyspaceDrop { id: KeyspaceId(2) }).unwrap();
+        state.apply(&create(2, "c")).unwrap_err();
+        let mut again = ManifestState::default();
+        for edit in state.to_edits() {
+            again.apply(&edit).unwrap();
+        }
+        assert_eq!(again.next_keyspace, KeyspaceId(3));
+        again.apply(&create(2, "c")).unwrap_err();
+        again.apply(&create(3, "a")).unwrap_err();
+        again.apply(&create(3, "c")).unwrap();
+    }
+
+    #[test]
+    fn one_segment_is_open_at_a_time_and_numbers_never_overlap() {
+        let mut state = ManifestState::default();
+        state.apply(&Edit::SegmentAdd(segment(1, 1))).unwrap();
+        state.clone().apply(&Edit::SegmentAdd(segment(2, 9))).unwrap_err();
+        state.clone().apply(&close(1, 0)).unwrap_err();
+        state.apply(&close(1, 8)).unwrap();
+        state.clone().apply(&close(1, 9)).unwrap_err();
+        state.clone().apply(&Edit::SegmentAdd(segment(2, 8))).unwrap_err();
+        state.clone().apply(&Edit::SegmentAdd(SegmentRef { file: 1, ..segment(2, 9) })).unwrap_err();
+        state.apply(&Edit::SegmentAdd(segment(2, 9))).unwrap();
+        assert_eq!(state.log_must_reach(), Seq(8));
+    }
+
+    #[test]
+    fn a_later_record_ends_the_clean_close() {
+        let mut state = ManifestState::default();
+        let record = |edits| RecordBody { next_generation: Generation(0), edits };
+        state.apply_record(&record(vec![Edit::CleanClose { seq: Seq(4) }]), Seq(4)).unwrap();
+        assert_eq!((state.clean_close, state.log_must_reach()), (Some(Seq(4)), Seq(4)));
+        state.apply_record(&record(vec![create(1, "a")]), Seq(0)).unwrap();
+        assert_eq!((state.clean_close, state.durable_seq), (None, Seq(4)));
+    }
+}

@@ -1,0 +1,230 @@
+//! Space in the data file: which units are free, and which must not be reused yet.
+//!
+//! Every unit of the file is in exactly one of three states: *used* (named by a tree or by a
+//! merge in progress), *retired* (given up, but the durable manifest may still name it), *free*.
+//!
+//! Thread safety: callers hold the owner's lock; the structure itself is plain data.
+//! Invariant P1: free runs are disjoint, not empty, never adjacent, and end at or before `end`.
+//! Invariant P2: retired extents are disjoint from free runs.
+//! Invariant P3: a retired extent becomes free only through [`Space::release_retired`], which is
+//! called when a manifest that does not name it is durable.
+
+use std::collections::BTreeMap;
+
+use esker_format::ptr::Extent;
+
+/// Free and retired space of one data file.
+#[derive(Clone, Debug, Default)]
+pub struct Space {
+    /// Start of a free run → its length, in units.
+    free: BTreeMap<u64, u64>,
+    free_units: u64,
+    retired: Vec<Extent>,
+    /// Units of the file.
+    end: u64,
+}
+
+/// Two owners claim the same units, or units are given back twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap(pub Extent);
+
+impl Space {
+    /// The space of a file of `end` units of which `used` extents are taken.
+    ///
+    /// # Errors
+    /// When two extents overlap or one reaches past the file.
+    pub fn of(end: u64, used: impl IntoIterator<Item = Extent>) -> Result<Self, Overlap> {
+        let mut used: Vec<Extent> = used.into_iter().collect();
+        used.sort_unstable();
+        let mut space = Self { end, ..Self::default() };
+        let mut next = 0;
+        for extent in used {
+            if extent.start < next || extent.end() > end {
+                return Err(Overlap(extent));
+            }
+            space.insert_free(next, extent.start - next);
+            next = extent.end();
+        }
+        space.insert_free(next, end - next);
+        Ok(space)
+    }
+
+    fn insert_free(&mut self, start: u64, units: u64) {
+        if units > 0 {
+            self.free.insert(start, units);
+            self.free_units += units;
+        }
+    }
+
+    /// Takes `units` adjacent units: the lowest place that has room, so that the file's end can
+    /// fall free. `None` when the file must grow.
+    pub fn allocate(&mut self, units: u64) -> Option<Extent> {
+        let (&start, &length) = self.free.iter().find(|(_, length)| **length >= units)?;
+        self.free.remove(&start);
+        self.free_units -= length;
+        self.insert_free(start + units, length - units);
+        Some(Extent { start, units })
+    }
+
+    /// Adds `units` free units at the end of the file.
+    pub fn grow(&mut self, units: u64) {
+        let start = self.end;
+        self.end += units;
+        // Growth cannot overlap: nothing lies behind the end.
+        let _joined = self.give_back(Extent { start, units });
+    }
+
+    /// Returns an extent that no durable manifest names.
+    ///
+    /// # Errors
+    /// When part of it is free already; nothing is changed then.
+    pub fn give_back(&mut self, extent: Extent) -> Result<(), Overlap> {
+        let before = self.free.range(..extent.end()).next_back().map(|(s, l)| (*s, *l));
+        if before.is_some_and(|(start, length)| start + length > extent.start)
+            || extent.end() > self.end
+        {
+            return Err(Overlap(extent));
+        }
+        let mut start = extent.start;
+        let mut units = extent.units;
+        if let Some((left, length)) = before
+            && left + length == extent.start
+        {
+            self.free.remove(&left);
+            self.free_units -= length;
+            start = left;
+            units += length;
+        }
+        if let Some(length) = self.free.remove(&extent.end()) {
+            self.free_units -= length;
+            units += length;
+        }
+        self.insert_free(start, units);
+        Ok(())
+    }
+
+    /// Puts extents into quarantine.
+    pub fn retire(&mut self, extents: impl IntoIterator<Item = Extent>) {
+        self.retired.extend(extents);
+    }
+
+    /// Frees everything in quarantine: the manifest that no longer names it is durable.
+    ///
+    /// # Errors
+    /// When an extent is free already.
+    pub fn release_retired(&mut self) -> Result<(), Overlap> {
+        for extent in std::mem::take(&mut self.retired) {
+            self.give_back(extent)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts free units off the end of the file; returns the new length if it changed.
+    pub fn trim_end(&mut self) -> Option<u64> {
+        let (&start, &length) = self.free.last_key_value()?;
+        if start + length != self.end {
+            return None;
+        }
+        self.free.remove(&start);
+        self.free_units -= length;
+        self.end = start;
+        Some(start)
+    }
+
+    /// Free runs in order.
+    pub fn free_runs(&self) -> impl Iterator<Item = Extent> {
+        self.free.iter().map(|(start, units)| Extent { start: *start, units: *units })
+    }
+
+    /// Units in quarantine.
+    #[must_use]
+    pub fn retired_units(&self) -> u64 {
+        self.retired.iter().map(|extent| extent.units).sum()
+    }
+
+    /// Free units.
+    #[must_use]
+    pub const fn free_units(&self) -> u64 {
+        self.free_units
+    }
+
+    /// Units of the file.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What each unit of the file is, the slow and obvious way.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Unit {
+        Free,
+        Used,
+        Retired,
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_map_of_units(ops in proptest::collection::vec((0u8..5, 1u64..9), 1..200)) {
+            let mut space = Space::default();
+            let mut units: Vec<Unit> = Vec::new();
+            let mut used: Vec<Extent> = Vec::new();
+            for (op, size) in ops {
+                match op {
+                    0 | 1 => match space.allocate(size) {
+                        Some(extent) => {
+                            for unit in extent.start..extent.end() {
+                                prop_assert_eq!(units[unit as usize], Unit::Free);
+                                units[unit as usize] = Unit::Used;
+                            }
+                            used.push(extent);
+                        }
+                        None => {
+                            space.grow(size);
+                            units.extend((0..size).map(|_| Unit::Free));
+                        }
+                    },
+                    2 if !used.is_empty() => {
+                        let extent = used.swap_remove(size as usize % used.len());
+                        space.give_back(extent).unwrap();
+                        prop_assert_eq!(space.clone().give_back(extent), Err(Overlap(extent)));
+                        units[extent.start as usize..extent.end() as usize].fill(Unit::Free);
+                    }
+                    3 if !used.is_empty() => {
+                        let extent = used.swap_remove(size as usize % used.len());
+                        space.retire([extent]);
+                        units[extent.start as usize..extent.end() as usize].fill(Unit::Retired);
+                    }
+                    4 => {
+                        space.release_retired().unwrap();
+                        units.iter_mut().filter(|u| **u == Unit::Retired).for_each(|u| *u = Unit::Free);
+                        if let Some(end) = space.trim_end() {
+                            prop_assert!(units[end as usize..].iter().all(|u| *u == Unit::Free));
+                            units.truncate(end as usize);
+                        }
+                    }
+                    _ => {}
+                }
+                let free = units.iter().filter(|unit| **unit == Unit::Free).count() as u64;
+                prop_assert_eq!(space.free_units(), free);
+                prop_assert_eq!(space.end(), units.len() as u64);
+                let runs: Vec<Extent> = space.free_runs().collect();
+                prop_assert!(runs.windows(2).all(|pair| pair[0].end() < pair[1].start));
+            }
+        }
+    }
+
+    #[test]
+    fn overlapping_owners_are_refused() {
+        let extent = |start, units| Extent { start, units };
+        assert!(Space::of(10, [extent(0, 4), extent(3, 2)]).is_err());
+        assert!(Space::of(10, [extent(8, 4)]).is_err());
+        let space = Space::of(10, [extent(6, 2), extent(0, 4)]).unwrap();
+        assert_eq!(space.free_runs().collect::<Vec<_>>(), [extent(4, 2), extent(8, 2)]);
+    }
+}

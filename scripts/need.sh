@@ -1,0 +1,26 @@
+#!/bin/bash
+# Checks that the tools of a build are there: Rust of the version in Cargo.toml, and a linker.
+# As root on a machine with apt it installs the linker; the rest it can only name.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:$HOME/.cargo/bin"
+
+fail() {
+    echo "need: $*" >&2
+    exit 1
+}
+
+if ! command -v cc >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev
+    else
+        fail "no linker: install gcc (Debian: apt-get install gcc libc6-dev)"
+    fi
+fi
+
+wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+command -v cargo >/dev/null || fail "no cargo: install Rust $wanted (https://rustup.rs)"
+found=$(rustc --version | cut -d' ' -f2)
+oldest=$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1)
+[ "$oldest" = "$wanted" ] || fail "Rust $found is too old: Esker needs $wanted (rustup update)"

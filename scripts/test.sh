@@ -1,0 +1,31 @@
+#!/bin/bash
+# Runs every test of the workspace and ends with the test runners' own summary lines.
+# ESKER_TEST_BUDGET (default 1) multiplies the sizes of the crash, fault and property suites.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target="${CARGO_TARGET_DIR:-target}"
+mkdir -p "$target"
+target=$(cd "$target" && pwd)
+export ESKER_COUNTS_DIR="${ESKER_COUNTS_DIR:-$target/esker-counts}"
+log="$target/esker-test.log"
+
+# Counts of an earlier run would be taken for this one's.
+rm -rf "$ESKER_COUNTS_DIR"
+mkdir -p "$ESKER_COUNTS_DIR"
+
+status=0
+cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log" || status=$?
+
+# Which runner it was stands on a line before its results.
+summary=$(awk '
+    /^ *Running |^ *Doc-tests / { runner = $0; sub(/^ */, "", runner) }
+    /^test result: / { print runner; print }' "$log")
+failed=$(grep -c '^test result: FAILED' <<<"$summary" || true)
+total=$(grep -c '^test result: ' <<<"$summary" || true)
+[ "$total" -gt 0 ] || status=1
+[ "$failed" = 0 ] || status=1
+
+printf '\n%s test runners, %s failed, exit status %s\n' "$total" "$failed" "$status"
+printf '%s\n' "$summary"
+exit "$status"

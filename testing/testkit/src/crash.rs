@@ -1,0 +1,305 @@
+//! Every legal state after a power cut: records a run on a simulated disk, makes the images that
+//! a crash may leave at every position, opens each and judges it.
+//!
+//! One state in [`NESTED_ONE_IN`] is taken further: the store is opened and used on a disk that
+//! records again, and the crashes of that run, those within the recovery itself included, are
+//! judged as well.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use esker::Error;
+use esker_device::Device;
+use esker_device::sim::{
+    CrashModel, CrashOptions, CrashState, SimDevice, SimImage, Trace, Unwritten,
+};
+
+use crate::counts::{Counts, budget};
+use crate::history::{Op, generate};
+use crate::model::Model;
+use crate::recovery::{Depth, Expectation, Point, Recovered, judge};
+use crate::scenario::{Scenario, mixed_profile};
+use crate::session::{Config, Outcome, Session};
+use crate::violation::{Oracle, Verdict, Violation, without_panic};
+
+/// One crash state in this many is run on and crashed again.
+pub const NESTED_ONE_IN: u64 = 50;
+/// Different images that every trace must give at budget 1.
+pub const DISTINCT_AT_LEAST: u64 = 5_000;
+const NESTED_OPS: usize = 24;
+
+/// A run and everything needed to judge its crashes.
+#[derive(Debug)]
+pub struct Recording {
+    /// How the store was opened.
+    pub config: Config,
+    /// What happened on the disk. Mark `n` stands where `points[n]` was reached.
+    pub trace: Trace,
+    /// What was written.
+    pub model: Model,
+    /// What was known, whenever more was promised than before.
+    pub points: Vec<Point>,
+    /// The last commit of the run.
+    pub visible: u64,
+}
+
+/// Where a run starts.
+#[derive(Clone, Debug, Default)]
+pub struct Base {
+    /// What the store holds.
+    pub model: Model,
+    /// What is known of it.
+    pub point: Point,
+}
+
+/// Runs a scenario's first part without recording and its second part with it.
+///
+/// # Errors
+/// A promise broken while nothing crashed.
+pub fn record_scenario(scenario: &Scenario) -> Verdict<Recording> {
+    let (image, base) = prepare(scenario)?;
+    let device = Arc::new(SimDevice::from_image(&image));
+    if let Some(capacity_bytes) = scenario.capacity_bytes {
+        device.set_capacity_bytes(capacity_bytes);
+    }
+    record(&scenario.config, &device, base, &scenario.ops, scenario.capacity_bytes.is_some())
+}
+
+/// Runs a scenario's first part. Without one the disk is empty.
+///
+/// # Errors
+/// A promise broken while nothing crashed.
+pub fn prepare(scenario: &Scenario) -> Verdict<(SimImage, Base)> {
+    let device = Arc::new(SimDevice::new());
+    let mut base = Base::default();
+    if !scenario.prepare.is_empty() {
+        let mut run = Run::start(&scenario.config, &device, base)?;
+        run.apply_all(&scenario.prepare, false)?;
+        base = run.close()?;
+    }
+    Ok((device.image(), base))
+}
+
+/// Runs `ops` on a disk that records, from opening to closing. Where the disk `may_fill_up`, an
+/// operation may fail for want of room.
+///
+/// # Errors
+/// A promise broken while nothing crashed.
+pub fn record(
+    config: &Config,
+    device: &Arc<SimDevice>,
+    base: Base,
+    ops: &[Op],
+    may_fill_up: bool,
+) -> Verdict<Recording> {
+    device.record();
+    let mut run = Run::start(config, device, base)?;
+    run.apply_all(ops, may_fill_up)?;
+    let points = std::mem::take(&mut run.points);
+    let Base { model, point } = run.close()?;
+    let trace = device.take_trace();
+    let trace = trace.ok_or_else(|| Violation::new(Oracle::Harness, "no trace was recorded"))?;
+    let mut recording = Recording { config: config.clone(), trace, model, points, visible: 0 };
+    recording.visible = point.visible;
+    Ok(recording)
+}
+
+/// A session whose progress is marked in the trace.
+struct Run<'a> {
+    device: &'a Arc<SimDevice>,
+    session: Session,
+    points: Vec<Point>,
+}
+
+impl<'a> Run<'a> {
+    fn start(config: &Config, device: &'a Arc<SimDevice>, base: Base) -> Verdict<Self> {
+        let opens = |error: Error| Violation::new(Oracle::Opens, error.to_string());
+        let shared: Arc<dyn Device> = Arc::clone(device) as _;
+        let session = Session::open(config, shared, base.model).map_err(opens)?;
+        let mut run = Self { device, session, points: vec![base.point] };
+        run.reach(true);
+        Ok(run)
+    }
+
+    fn apply_all(&mut self, ops: &[Op], may_fill_up: bool) -> Verdict {
+        for (at, op) in ops.iter().enumerate() {
+            let outcome = self.session.apply(op).map_err(|v| v.at(format!("operation {at}")))?;
+            match outcome {
+                Outcome::Failed(Error::Full { .. }) if may_fill_up => {}
+                Outcome::Failed(Error::Poisoned { .. }) if may_fill_up => return Ok(()),
+                Outcome::Failed(error) => {
+                    let detail = format!("operation {at}, {op:?}, failed: {error}");
+                    return Err(Violation::new(Oracle::WorksOn, detail));
+                }
+                Outcome::Done | Outcome::Skipped => {}
+            }
+            self.reach(false);
+        }
+        Ok(())
+    }
+
+    /// Notes a point where more is promised than at the last one.
+    fn reach(&mut self, always: bool) {
+        let point = self.session.point();
+        let last = self.points.last();
+        let more = last.is_none_or(|last| {
+            point.durable > last.durable || point.alive != last.alive || !last.exists
+        });
+        if more || always {
+            self.device.mark(self.points.len() as u64);
+            self.points.push(point);
+        }
+    }
+
+    fn close(self) -> Verdict<Base> {
+        let mut point = self.session.point();
+        let closed = self.session.close();
+        let model = closed.map_err(|error| {
+            Violation::new(Oracle::WorksOn, format!("closing failed: {error}"))
+        })?;
+        point.durable = point.visible;
+        Ok(Base { model, point })
+    }
+}
+
+/// How many crashes to judge.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Images, over all kinds of disks.
+    pub images: u64,
+    /// Whether some states are run on and crashed again.
+    pub nested: bool,
+}
+
+impl Effort {
+    /// What the budget asks for.
+    #[must_use]
+    pub fn from_budget() -> Self {
+        Self { images: 7_000 * budget(), nested: true }
+    }
+}
+
+/// The kinds of disks, and how many eighths of the effort each gets.
+const DISKS: [(CrashModel, u64); 4] = [
+    (disk(false, Unwritten::Zeros), 5),
+    (disk(true, Unwritten::Zeros), 1),
+    (disk(false, Unwritten::Garbage), 1),
+    (disk(false, Unwritten::OldData), 1),
+];
+
+const fn disk(ordered: bool, unwritten: Unwritten) -> CrashModel {
+    CrashModel { ordered, unwritten, honours_syncs: true }
+}
+
+/// Judges the crashes of a recording.
+///
+/// # Errors
+/// The first broken promise, with what is needed to see it again.
+pub fn explore(recording: &Recording, effort: Effort, counts: &mut Counts) -> Verdict {
+    let mut images = HashSet::new();
+    for (model, eighths) in DISKS {
+        let limit = Some(effort.images * eighths / 8);
+        let options = CrashOptions { model, limit, seed: 5, ..CrashOptions::default() };
+        let visited = recording.trace.for_each_crash(&options, |state, device| {
+            images.insert(state.digest);
+            visit(recording, state, device, effort.nested, counts)
+                .map_err(|violation| violation.at(format!("{model:?}: {state}")))
+        })?;
+        counts.add("generated", visited.generated);
+        counts.add("judged", visited.visited);
+    }
+    counts.add("distinct", images.len() as u64);
+    Ok(())
+}
+
+fn visit(
+    recording: &Recording,
+    state: &CrashState<'_>,
+    device: &Arc<SimDevice>,
+    nested: bool,
+    counts: &mut Counts,
+) -> Verdict {
+    let image = device.image();
+    let depth = if state.digest.is_multiple_of(6) { Depth::Thorough } else { Depth::Once };
+    let recovered = without_panic(|| judge_state(recording, state, device, depth))?;
+    if nested && (state.digest / 6).is_multiple_of(NESTED_ONE_IN) {
+        without_panic(|| crash_again(recording, &image, recovered, state.digest, counts))
+            .map_err(|violation| violation.at("then run on"))?;
+    }
+    Ok(())
+}
+
+fn judge_state(
+    recording: &Recording,
+    state: &CrashState<'_>,
+    device: &Arc<SimDevice>,
+    depth: Depth,
+) -> Verdict<Recovered> {
+    let passed = state.acknowledged().and_then(|mark| usize::try_from(mark).ok()).unwrap_or(0);
+    let blank = Point::default();
+    let mut now = recording.points.get(passed).unwrap_or(&blank).clone();
+    if (0..state.pending_units).all(|unit| state.survivors.keeps(unit)) {
+        // What was handed to the system survives where the system does.
+        now.durable = now.visible;
+    }
+    let next = recording.points.get(passed + 1);
+    let end = Point { visible: recording.visible, ..now.clone() };
+    let next = Some(next.unwrap_or(&end));
+    let expectation = Expectation { model: &recording.model, now: &now, next, doubt: None };
+    let shared: Arc<dyn Device> = Arc::clone(device) as _;
+    judge(&recording.config, &shared, &expectation, depth)
+}
+
+/// Opens a crashed store on a disk that records, uses it, and judges the crashes of that.
+fn crash_again(
+    recording: &Recording,
+    image: &SimImage,
+    recovered: Recovered,
+    seed: u64,
+    counts: &mut Counts,
+) -> Verdict {
+    let device = Arc::new(SimDevice::from_image(image));
+    let point = Point {
+        durable: recovered.seq,
+        visible: recovered.seq,
+        alive: recovered.model.alive(),
+        exists: recovered.existed,
+    };
+    let base = Base { model: recovered.model, point };
+    let ops = generate(&mixed_profile(NESTED_OPS), seed);
+    let again = record(&recording.config, &device, base, &ops, false)?;
+    let options = CrashOptions {
+        exhaustive_units: 6,
+        family_choices: 8,
+        random_choices: 4,
+        limit: Some(24),
+        seed,
+        ..CrashOptions::default()
+    };
+    let visited = again.trace.for_each_crash(&options, |state, device| {
+        without_panic(|| judge_state(&again, state, device, Depth::Once))
+            .map(drop)
+            .map_err(|violation| violation.at(format!("nested with seed {seed}: {state}")))
+    })?;
+    counts.add("runs crashed again", 1);
+    counts.add("judged within them", visited.visited);
+    Ok(())
+}
+
+/// Records and explores one scenario, and checks that it gives enough different images.
+///
+/// # Errors
+/// The first broken promise.
+pub fn run(scenario: &Scenario) -> Verdict<Counts> {
+    let mut counts = Counts::new("crash", scenario.name);
+    let recording = record_scenario(scenario).map_err(|v| v.at(scenario.name))?;
+    counts.add("device events", recording.trace.len() as u64);
+    counts.add("acknowledgements", recording.points.len() as u64);
+    explore(&recording, Effort::from_budget(), &mut counts).map_err(|v| v.at(scenario.name))?;
+    let distinct = counts.get("distinct");
+    if distinct < DISTINCT_AT_LEAST {
+        let detail = format!("{distinct} different images, {DISTINCT_AT_LEAST} are needed");
+        return Err(Violation::new(Oracle::Harness, detail).at(scenario.name));
+    }
+    Ok(counts)
+}

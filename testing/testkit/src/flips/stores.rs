@@ -1,0 +1,133 @@
+//! Small stores in every state that bytes can rot in.
+
+use std::sync::Arc;
+
+use crate::history::{KeyOrder, Op, Profile, Weights, generate};
+use crate::image::{Image, ImageDevice};
+use crate::model::Model;
+use crate::recovery::Point;
+use crate::session::{Config, Outcome, Session};
+use crate::violation::{Oracle, Verdict, Violation};
+
+/// A store's files, and what they hold.
+#[derive(Debug)]
+pub struct Specimen {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// How it is opened.
+    pub config: Config,
+    /// Its files.
+    pub image: Image,
+    /// Its files earlier in its life.
+    pub older: Image,
+    /// Every version ever written.
+    pub model: Model,
+    /// What it holds; `durable` is the least that damage may leave.
+    pub point: Point,
+}
+
+/// All stores.
+///
+/// # Errors
+/// When one cannot be made.
+pub fn all() -> Verdict<Vec<Specimen>> {
+    Ok(vec![clean()?, dirty_log()?, versions()?, levels()?, spills()?])
+}
+
+/// Loaded, merged and closed.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn clean() -> Verdict<Specimen> {
+    let mut ops = generate(&profile(260), 21);
+    ops.push(Op::Compact);
+    ops.extend(generate(&profile(20), 22));
+    make("clean", &ops, &[], true)
+}
+
+/// Killed with its newest commits only in the log: most of them synced, the last ones not.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn dirty_log() -> Verdict<Specimen> {
+    let mut ops = generate(&profile(120), 23);
+    ops.push(Op::Flush);
+    ops.extend(generate(&profile(14), 24));
+    ops.push(Op::Persist);
+    let unsynced = Profile { synced_percent: 0, ..profile(4) };
+    make("dirty log", &ops, &generate(&unsynced, 25), false)
+}
+
+/// Merged while snapshots were open, so that it holds many versions of its keys.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn versions() -> Verdict<Specimen> {
+    let mut ops = Vec::new();
+    for seed in 26..29 {
+        ops.extend(generate(&Profile { keys: 60, ..profile(80) }, seed));
+        ops.push(Op::OpenSnapshot);
+        ops.push(Op::Compact);
+    }
+    make("versions", &ops, &[], false)
+}
+
+/// Levels of several depths.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn levels() -> Verdict<Specimen> {
+    let profile = Profile { keys: 400, order: KeyOrder::Ascending, ..profile(400) };
+    let mut ops = generate(&profile, 29);
+    ops.extend(generate(&Profile { ops: 60, order: KeyOrder::Random, ..profile }, 30));
+    make("levels", &ops, &[], true)
+}
+
+/// Spill runs above the levels, and tombstones.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn spills() -> Verdict<Specimen> {
+    let mut ops = generate(&profile(150), 31);
+    ops.push(Op::Compact);
+    for seed in 32..36 {
+        ops.extend(generate(&profile(16), seed));
+        ops.push(Op::Flush);
+    }
+    make("spills", &ops, &[], true)
+}
+
+fn profile(ops: usize) -> Profile {
+    let weights = Weights { insert: 10, remove: 2, batch: 1, ..Weights::default() };
+    Profile { ops, keys: 120, value_bytes: 8..=60, synced_percent: 5, weights, ..Profile::default() }
+}
+
+/// Runs `ops`, then `tail`, of which nothing need survive, and takes the files.
+fn make(name: &'static str, ops: &[Op], tail: &[Op], close: bool) -> Verdict<Specimen> {
+    let config = Config::default();
+    let device = ImageDevice::new(&Image::default());
+    let harness = |error: esker::Error| Violation::new(Oracle::Harness, error.to_string()).at(name);
+    let session = Session::open(&config, Arc::new(device.clone()), Model::default());
+    let mut session = session.map_err(harness)?;
+    let mut older = Image::default();
+    let ops_in_all = ops.len() + tail.len();
+    for (at, op) in ops.iter().chain(tail).enumerate() {
+        if at == ops_in_all * 3 / 4 {
+            older = device.image();
+        }
+        if let Outcome::Failed(error) = session.apply(op)? {
+            return Err(harness(error));
+        }
+    }
+    let mut point = session.point();
+    if close {
+        let model = session.close().map_err(harness)?;
+        point.durable = point.visible;
+        let image = device.image();
+        return Ok(Specimen { name, config, image, older, model, point });
+    }
+    // The files as a killed process leaves them.
+    let image = device.image();
+    let model = session.model().clone();
+    Ok(Specimen { name, config, image, older, model, point })
+}

@@ -1,0 +1,190 @@
+//! What a damaged store answers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use esker::{DamagedRange, Db, Error, Keyspace};
+
+use super::stores::Specimen;
+use crate::image::ImageDevice;
+use crate::model::Life;
+use crate::verify::{point, text};
+use crate::violation::{Oracle, Verdict, Violation, ensure};
+
+/// What the damage did. Wrong answers and panics are not classes but broken promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Nothing that can be seen; `check` may name it.
+    SameAnswer,
+    /// The newest commits are gone, none of which was promised to survive.
+    OlderTail,
+    /// Some reads answer an error.
+    SomeKeysUnreadable,
+    /// The store does not open, and says why.
+    Refused,
+}
+
+/// A class, and how far the damage reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// The class.
+    pub class: Class,
+    /// Whether no more keys are unreadable than one block holds.
+    pub is_local: bool,
+}
+
+/// Payload that fits a block, generously: keys are shortened in blocks.
+const BLOCK_PAYLOAD_BYTES: usize = 6 << 10;
+
+impl Class {
+    /// All classes.
+    pub const ALL: [Self; 4] =
+        [Self::SameAnswer, Self::OlderTail, Self::SomeKeysUnreadable, Self::Refused];
+
+    /// The name in counts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SameAnswer => "same answer",
+            Self::OlderTail => "older unsynced tail",
+            Self::SomeKeysUnreadable => "some keys unreadable",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// Opens a damaged copy, reads everything and checks it.
+///
+/// # Errors
+/// A wrong answer, an older state, or damage that nothing names.
+pub fn look(specimen: &Specimen, device: ImageDevice) -> Verdict<Look> {
+    let db = match specimen.config.open(&(Arc::new(device) as _)) {
+        Ok(db) => db,
+        Err(error) => {
+            named(&error)?;
+            return Ok(Look { class: Class::Refused, is_local: false });
+        }
+    };
+    let seq = db.visible_seq();
+    let expected = &specimen.point;
+    ensure(seq >= expected.durable, Oracle::NoSilentRollback, || {
+        format!("opened at {seq}, {} was durable", expected.durable)
+    })?;
+    ensure(seq <= expected.visible, Oracle::DamageIsNotData, || {
+        format!("opened at {seq}, nothing after {} was ever written", expected.visible)
+    })?;
+    ensure(specimen.model.is_boundary(seq), Oracle::CommitsAreWhole, || {
+        format!("opened at {seq}, inside a commit")
+    })?;
+    let names = db.keyspaces();
+    let same_names = names.as_ref().is_ok_and(|names| names.iter().eq(expected.alive.keys()));
+    ensure(same_names, Oracle::DamageIsNotData, || format!("keyspaces are {names:?}"))?;
+    let mut unreadable = Unreadable::default();
+    for (name, place) in &expected.alive {
+        let Some(life) = specimen.model.life(name, *place) else { continue };
+        match db.open_keyspace(name) {
+            Ok(Some(keyspace)) => unreadable.read(&keyspace, life, seq)?,
+            other => {
+                let detail = format!("keyspace {name}: {other:?}");
+                return Err(Violation::new(Oracle::DamageIsNotData, detail));
+            }
+        }
+    }
+    let class = match (unreadable.any, seq == expected.visible) {
+        (true, _) => Class::SomeKeysUnreadable,
+        (false, false) => Class::OlderTail,
+        (false, true) => Class::SameAnswer,
+    };
+    let is_checked = check(&db)?;
+    ensure(is_checked || class != Class::SomeKeysUnreadable, Oracle::DamageIsNamed, || {
+        "reads fail, and check finds nothing".into()
+    })?;
+    Ok(Look { class, is_local: unreadable.payload_bytes <= BLOCK_PAYLOAD_BYTES })
+}
+
+/// Whether `check` names something; it must name a file and an offset.
+fn check(db: &Db) -> Verdict<bool> {
+    match db.check() {
+        Ok(report) => {
+            let nameless = report.problems.iter().find(|problem| problem.file.is_empty());
+            ensure(nameless.is_none(), Oracle::DamageIsNamed, || format!("{nameless:?}"))?;
+            Ok(!report.is_ok())
+        }
+        Err(error) => named(&error).map(|()| true),
+    }
+}
+
+/// An error of a damaged store must say which file is damaged, or that it is no store.
+fn named(error: &Error) -> Verdict {
+    let is_named = match error {
+        Error::Damaged { file, .. } | Error::TooNew { file, .. } => !file.is_empty(),
+        Error::Io(error) => !error.file.is_empty(),
+        Error::NotAStore { .. } => true,
+        _ => false,
+    };
+    ensure(is_named, Oracle::DamageIsNamed, || format!("the answer is: {error}"))
+}
+
+/// What could not be read.
+#[derive(Debug, Default)]
+struct Unreadable {
+    any: bool,
+    /// Keys and values of entries that neither a scan nor a lookup gave.
+    payload_bytes: usize,
+}
+
+impl Unreadable {
+    /// Reads a keyspace by scanning and by key. Whatever is answered must be right, and whatever
+    /// is missing from the scan must lie in a range that is said to be damaged.
+    fn read(&mut self, keyspace: &Keyspace, life: &Life, seq: u64) -> Verdict {
+        let mut range = match keyspace.iter() {
+            Ok(range) => range.skip_damaged(),
+            Err(error) => {
+                self.any = true;
+                return named(&error);
+            }
+        };
+        let mut found = BTreeSet::new();
+        for entry in range.by_ref() {
+            match entry {
+                Ok((key, value)) => {
+                    as_data(point(&key, Some(&value), life.get(&key, seq)))?;
+                    found.insert(key);
+                }
+                Err(error) => {
+                    self.any = true;
+                    return named(&error);
+                }
+            }
+        }
+        let damaged = range.damaged();
+        self.any |= !damaged.is_empty();
+        for (key, value) in life.entries(seq) {
+            let is_found = found.contains(key);
+            ensure(is_found || is_in(damaged, key), Oracle::DamageIsNotData, || {
+                format!("a scan leaves out key {}", text(key))
+            })?;
+            match keyspace.get(key) {
+                Ok(answer) => as_data(point(key, answer.as_deref(), Some(value)))?,
+                Err(error) => {
+                    named(&error)?;
+                    self.any = true;
+                    if !is_found {
+                        self.payload_bytes += key.len() + value.len();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_in(damaged: &[DamagedRange], key: &[u8]) -> bool {
+    let ends_after = |to: &Option<Vec<u8>>| to.as_ref().is_none_or(|to| key < to.as_slice());
+    damaged.iter().any(|range| range.from.as_slice() <= key && ends_after(&range.to))
+}
+
+/// A difference in a damaged store is damage answered as data.
+fn as_data(verdict: Verdict) -> Verdict {
+    verdict.map_err(|violation| Violation { oracle: Oracle::DamageIsNotData, ..violation })
+}

@@ -1,0 +1,159 @@
+//! A real process, killed while it writes to the real file system.
+//!
+//! The child writes batches and says so on a pipe; the parent kills it at a random moment, opens
+//! the store and compares. A killed process loses nothing that it handed to the operating
+//! system, so every acknowledged batch must be there, whole, buffered ones included; of the batch
+//! that was under way, all or nothing.
+//!
+//! Batch `n` writes `n` under the keys of [`slots_of`] in two keyspaces and deletes one key, so
+//! that the state after batch `n` follows from `n` alone.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use esker::{Db, Durability, KeyspaceOptions};
+
+use crate::random::Random;
+use crate::violation::{Oracle, Verdict, Violation, ensure};
+
+/// Names the child's store to the child.
+pub const CHILD_STORE: &str = "ESKER_KILL_CHILD_STORE";
+const NAMES: [&str; 2] = ["left", "right"];
+const SLOTS: u64 = 400;
+const SLOTS_OF_BATCH: u64 = 8;
+
+fn open(path: &Path) -> esker::Result<Db> {
+    Db::builder(path).memory_budget(256 << 10).log_segment_bytes(16 << 10).open()
+}
+
+fn slots_of(batch: u64) -> impl Iterator<Item = u64> {
+    let random = Random::new(batch);
+    (0..SLOTS_OF_BATCH).map(move |_| random.below(SLOTS))
+}
+
+fn key(slot: u64) -> Vec<u8> {
+    format!("slot{slot:05}").into_bytes()
+}
+
+fn value(batch: u64, slot: u64) -> Vec<u8> {
+    format!("{batch:016}-{slot}-{}", "x".repeat((batch % 90) as usize)).into_bytes()
+}
+
+/// What both keyspaces hold after batch `last`.
+fn expected(last: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut state = BTreeMap::new();
+    for batch in 1..=last {
+        for (at, slot) in slots_of(batch).enumerate() {
+            if at as u64 == batch % SLOTS_OF_BATCH {
+                state.remove(&key(slot));
+            } else {
+                state.insert(key(slot), value(batch, slot));
+            }
+        }
+        state.insert(b"last".to_vec(), batch.to_be_bytes().to_vec());
+    }
+    state
+}
+
+/// The child: opens the store, finds where it was, and writes on until it is killed. Each line
+/// on standard output is the number of an acknowledged batch.
+///
+/// # Errors
+/// What the store answers, or a closed pipe.
+pub fn child(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let db = open(path)?;
+    let options = || KeyspaceOptions::default().memtable_bytes(Some(4 << 10));
+    let keyspaces = [db.keyspace(NAMES[0], options())?, db.keyspace(NAMES[1], options())?];
+    let last = keyspaces[0].get("last")?;
+    let last = last.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+    let mut pipe = std::io::stdout();
+    // The test harness may have written a line of its own without ending it.
+    writeln!(pipe)?;
+    for number in last + 1.. {
+        let mut batch = db.batch();
+        for keyspace in &keyspaces {
+            for (at, slot) in slots_of(number).enumerate() {
+                if at as u64 == number % SLOTS_OF_BATCH {
+                    batch.remove(keyspace, key(slot));
+                } else {
+                    batch.insert(keyspace, key(slot), value(number, slot));
+                }
+            }
+            batch.insert(keyspace, "last", number.to_be_bytes());
+        }
+        let synced = number % 16 == 0;
+        batch.commit_with(if synced { Durability::Synced } else { Durability::Buffered })?;
+        writeln!(pipe, "ACK {number}")?;
+        pipe.flush()?;
+    }
+    Ok(())
+}
+
+/// One cycle: starts the child, kills it after `wait` past its first acknowledgement, and looks
+/// at the store. Returns the last acknowledged batch.
+///
+/// # Errors
+/// A broken promise.
+pub fn cycle(path: &Path, spawn: &mut dyn FnMut() -> std::io::Result<Child>, wait: Duration) -> Verdict<u64> {
+    let harness = |error: std::io::Error| Violation::new(Oracle::Harness, error.to_string());
+    let mut child = spawn().map_err(harness)?;
+    let Some(pipe) = child.stdout.take() else {
+        return Err(Violation::new(Oracle::Harness, "the child has no pipe"));
+    };
+    let mut lines = std::io::BufReader::new(pipe).lines().map_while(Result::ok);
+    let acknowledged = |line: String| line.strip_prefix("ACK ")?.parse::<u64>().ok();
+    let first = lines.by_ref().find_map(acknowledged);
+    std::thread::sleep(wait);
+    child.kill().map_err(harness)?;
+    child.wait().map_err(harness)?;
+    let last = lines.filter_map(acknowledged).last().or(first);
+    let last = last.ok_or_else(|| Violation::new(Oracle::WorksOn, "no batch was acknowledged"))?;
+    examine(path, last)?;
+    Ok(last)
+}
+
+/// Compares the store with what batch `acknowledged`, or the one after it, leaves.
+fn examine(path: &Path, acknowledged: u64) -> Verdict {
+    let opens = |error: esker::Error| Violation::new(Oracle::Opens, error.to_string());
+    let db = open(path).map_err(opens)?;
+    let mut states = Vec::new();
+    for name in NAMES {
+        let keyspace = db.open_keyspace(name).map_err(opens)?;
+        let keyspace = keyspace.ok_or_else(|| Violation::new(Oracle::KeyspacesExist, name))?;
+        let entries: esker::Result<BTreeMap<_, _>> = keyspace.iter().map_err(opens)?.collect();
+        states.push(entries.map_err(opens)?);
+    }
+    ensure(states.first() == states.last(), Oracle::CommitsAreWhole, || {
+        format!("the keyspaces differ after batch {acknowledged}")
+    })?;
+    let state = states.pop().unwrap_or_default();
+    let last = state.get(&b"last"[..]).and_then(|bytes| bytes.as_slice().try_into().ok());
+    let last = last.map_or(0, u64::from_be_bytes);
+    ensure(last >= acknowledged, Oracle::AcknowledgedIsThere, || {
+        format!("batch {acknowledged} was acknowledged, {last} is the last one there")
+    })?;
+    ensure(last <= acknowledged + 1, Oracle::NothingFromNowhere, || {
+        format!("batch {last} is there, {acknowledged} was the last acknowledged")
+    })?;
+    ensure(state == expected(last), Oracle::ContentMatches, || {
+        format!("the store does not hold what batch {last} left")
+    })?;
+    crate::verify::check(&db)?;
+    db.close().map_err(opens)
+}
+
+/// Starts this very program again as the child, running only its test `test`.
+///
+/// # Errors
+/// When the program cannot be started.
+pub fn spawn_test(test: &str, path: &Path) -> std::io::Result<Child> {
+    std::process::Command::new(std::env::current_exe()?)
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD_STORE, path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+}

@@ -1,0 +1,116 @@
+//! Bugs on purpose: each must make a suite fail, and the same seeds must pass without it.
+//!
+//! A suite that cannot fail proves nothing. For every bug of [`Bug`] this names the attempts that
+//! should find it, cheapest first; the first that does ends the hunt.
+
+use esker_substrate::planted::{Bug, with};
+
+use crate::counts::Counts;
+use crate::crash::{self, Effort};
+use crate::faults;
+use crate::flips::{self, stores, stores::Specimen};
+use crate::scenario::{self, Scenario};
+use crate::violation::{Oracle, Verdict, Violation, without_panic};
+
+/// Crash images that one attempt judges at most.
+const IMAGES: u64 = 2_500;
+
+/// One way to look for a bug.
+#[derive(Clone, Copy, Debug)]
+pub enum Attempt {
+    /// Crashes of a trace.
+    Crash(fn() -> Scenario),
+    /// Damage to every byte of a store, made without the bug.
+    Flips(fn() -> Verdict<Specimen>),
+    /// Failing operations of a workload.
+    Faults(fn() -> Scenario),
+}
+
+/// How a bug was found.
+#[derive(Debug)]
+pub struct Finding {
+    /// The promise that it breaks.
+    pub oracle: Oracle,
+    /// What was seen.
+    pub violation: Violation,
+    /// Crash images, runs or flips of the attempt that found it, and of those before.
+    pub judged: u64,
+}
+
+/// Where to look for a bug.
+#[must_use]
+pub fn attempts(bug: Bug) -> Vec<Attempt> {
+    use Attempt::{Crash, Faults, Flips};
+    match bug {
+        Bug::NoBarrierBeforeSuperblock => vec![Crash(scenario::manifest_roll)],
+        Bug::ReclaimBeforeCommit => vec![Crash(scenario::overwrite), Crash(scenario::mixed)],
+        Bug::LogWithoutChecksum => vec![Crash(scenario::load), Crash(scenario::log_recycling)],
+        Bug::StaleLogTailAccepted => {
+            vec![Crash(scenario::log_recycling), Crash(scenario::closing), Crash(scenario::mixed)]
+        }
+        Bug::AcknowledgedBeforeSync => vec![Crash(scenario::load)],
+        Bug::SuperblockWithoutChecksum => {
+            vec![Crash(scenario::manifest_roll), Flips(stores::clean)]
+        }
+        Bug::NoDirectorySync => vec![Crash(scenario::creation), Crash(scenario::log_recycling)],
+        Bug::LengthNotSynced => vec![Crash(scenario::creation), Crash(scenario::log_recycling)],
+        Bug::LogTruncatedBeforeMerge => {
+            vec![Crash(scenario::log_recycling), Crash(scenario::load), Crash(scenario::mixed)]
+        }
+        Bug::SnapshotBlocksReused => vec![Crash(scenario::snapshots), Crash(scenario::mixed)],
+        Bug::SequenceReusedAfterRecovery => {
+            vec![Crash(scenario::closing), Crash(scenario::mixed)]
+        }
+        Bug::SegmentUnlinkedEarly => vec![Crash(scenario::log_recycling), Crash(scenario::mixed)],
+        Bug::FreedTwice => vec![Crash(scenario::overwrite), Crash(scenario::mixed)],
+        Bug::CommitBeforeBlocks => vec![Crash(scenario::load)],
+        Bug::CommitBeforeLog => {
+            vec![Crash(scenario::load), Crash(scenario::keyspaces), Faults(scenario::load)]
+        }
+    }
+}
+
+/// Looks for a planted bug, then makes sure that what found it passes without the bug.
+///
+/// # Errors
+/// When nothing found it, or when the finding attempt fails without it.
+pub fn hunt(bug: Bug) -> Verdict<Finding> {
+    let mut judged = 0;
+    for attempt in attempts(bug) {
+        let mut counts = Counts::new("planted", format!("{bug:?}"));
+        let specimen = attempt.specimen()?;
+        let verdict = with(bug, || without_panic(|| attempt.run(specimen.as_ref(), &mut counts)));
+        judged += counts.get("judged") + counts.get("judged within them");
+        let violation = match verdict {
+            Ok(()) => continue,
+            Err(violation) if violation.oracle == Oracle::Harness => return Err(violation),
+            Err(violation) => violation,
+        };
+        attempt.run(specimen.as_ref(), &mut counts).map_err(|v| v.at("without any bug"))?;
+        return Ok(Finding { oracle: violation.oracle, violation, judged });
+    }
+    let detail = format!("{bug:?} was not found, {judged} states judged");
+    Err(Violation::new(Oracle::Harness, detail))
+}
+
+impl Attempt {
+    fn specimen(self) -> Verdict<Option<Specimen>> {
+        match self {
+            Self::Flips(make) => make().map(Some),
+            Self::Crash(_) | Self::Faults(_) => Ok(None),
+        }
+    }
+
+    fn run(self, specimen: Option<&Specimen>, counts: &mut Counts) -> Verdict {
+        match self {
+            Self::Crash(scenario) => {
+                let scenario = scenario();
+                let recording = crash::record_scenario(&scenario)?;
+                let effort = Effort { images: IMAGES, nested: true };
+                crash::explore(&recording, effort, counts)
+            }
+            Self::Faults(scenario) => faults::run(&scenario()).map(drop),
+            Self::Flips(_) => specimen.map_or(Ok(()), |store| flips::every_byte(store).map(drop)),
+        }
+    }
+}

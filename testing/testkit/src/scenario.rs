@@ -1,0 +1,300 @@
+//! Named workloads that bring a small store into every state that durability depends on.
+//!
+//! A scenario has a part before the interesting one (`prepare`, which is not examined) and the
+//! part that is examined. Both are plain operations, so that a scenario is the same everywhere.
+
+use esker::Durability;
+
+use crate::history::{self, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
+use crate::model::Change;
+use crate::session::Config;
+
+/// A named workload.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// How the store is opened.
+    pub config: Config,
+    /// Room on the device, in bytes; `None` for as much as wanted.
+    pub capacity_bytes: Option<u64>,
+    /// Operations that lead up to it.
+    pub prepare: Vec<Op>,
+    /// Operations that are examined.
+    pub ops: Vec<Op>,
+}
+
+impl Scenario {
+    fn new(name: &'static str, prepare: Vec<Op>, ops: Vec<Op>) -> Self {
+        Self { name, config: Config::default(), capacity_bytes: None, prepare, ops }
+    }
+}
+
+/// Every trace of the crash suite.
+#[must_use]
+pub fn crash_traces() -> Vec<Scenario> {
+    vec![
+        creation(),
+        load(),
+        overwrite(),
+        deletes(),
+        overflow(),
+        snapshots(),
+        log_recycling(),
+        manifest_roll(),
+        keyspaces(),
+        closing(),
+        large_values(),
+        full_device(),
+        mixed(),
+    ]
+}
+
+/// The workloads of the fault suite.
+#[must_use]
+pub fn fault_workloads() -> Vec<Scenario> {
+    let shorter = |mut scenario: Scenario, name, ops| {
+        scenario.name = name;
+        scenario.ops.truncate(ops);
+        scenario
+    };
+    vec![
+        shorter(load(), "load", 120),
+        shorter(overwrite(), "overwrite and merge", 120),
+        shorter(deletes(), "delete and underflow merge", 140),
+        shorter(snapshots(), "snapshot and merge", 120),
+        shorter(keyspaces(), "create and drop keyspaces", 60),
+    ]
+}
+
+/// A store comes into being and takes its first writes.
+#[must_use]
+pub fn creation() -> Scenario {
+    let profile = Profile { ops: 20, keys: 40, synced_percent: 40, ..Profile::default() };
+    let mut ops = generate(&profile, 1);
+    ops.push(Op::Reopen);
+    ops.extend(generate(&profile, 2));
+    Scenario::new("creation", Vec::new(), ops)
+}
+
+/// Ascending keys fill memtables, spill runs and levels of growing depth.
+#[must_use]
+pub fn load() -> Scenario {
+    let weights = Weights { insert: 30, persist: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 600,
+        keys: 600,
+        order: KeyOrder::Ascending,
+        value_bytes: 30..=130,
+        synced_percent: 4,
+        weights,
+        ..Profile::default()
+    };
+    Scenario::new("load", Vec::new(), generate(&profile, 3))
+}
+
+/// Random overwrites, with merges of every depth and full ones.
+#[must_use]
+pub fn overwrite() -> Scenario {
+    let weights =
+        Weights { insert: 30, remove: 4, batch: 4, persist: 1, compact: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 320,
+        keys: 250,
+        order: KeyOrder::Skewed,
+        synced_percent: 4,
+        weights,
+        ..Profile::default()
+    };
+    let prepare = filled(250, 4);
+    Scenario::new("overwrite", prepare, generate(&profile, 5))
+}
+
+/// Most of a store is deleted, until an underflow merge shrinks it.
+#[must_use]
+pub fn deletes() -> Scenario {
+    let weights = Weights { insert: 1, remove: 20, batch: 2, persist: 1, ..Weights::default() };
+    let profile = Profile { ops: 500, keys: 300, synced_percent: 4, weights, ..Profile::default() };
+    Scenario::new("deletes", filled(300, 6), generate(&profile, 7))
+}
+
+/// Batches larger than the memtable and flushes with nothing between them.
+#[must_use]
+pub fn overflow() -> Scenario {
+    let weights = Weights { insert: 2, batch: 6, flush: 2, persist: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 60,
+        keys: 200,
+        batch_changes: 20..=60,
+        value_bytes: 20..=200,
+        synced_percent: 15,
+        weights,
+        ..Profile::default()
+    };
+    Scenario::new("overflow", filled(100, 8), generate(&profile, 9))
+}
+
+/// Snapshots are open while merges rewrite what they see.
+#[must_use]
+pub fn snapshots() -> Scenario {
+    let weights = Weights {
+        insert: 30,
+        remove: 8,
+        snapshot: 2,
+        compact: 1,
+        flush: 1,
+        persist: 1,
+        ..Weights::default()
+    };
+    let profile = Profile { ops: 300, keys: 120, synced_percent: 4, weights, ..Profile::default() };
+    Scenario::new("snapshots", filled(120, 10), generate(&profile, 11))
+}
+
+/// Values as large as the log's segments: they are switched, retired and used again all the time.
+#[must_use]
+pub fn log_recycling() -> Scenario {
+    let weights = Weights { insert: 10, batch: 2, persist: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 120,
+        keys: 30,
+        value_bytes: 500..=4000,
+        batch_changes: 2..=9,
+        synced_percent: 30,
+        weights,
+        ..Profile::default()
+    };
+    let mut scenario = Scenario::new("log recycling", Vec::new(), generate(&profile, 12));
+    scenario.config.memtable_bytes = 8 << 10;
+    scenario
+}
+
+/// So many commits of the manifest that it is written anew.
+#[must_use]
+pub fn manifest_roll() -> Scenario {
+    let weights = Weights { insert: 6, flush: 5, keyspace: 1, compact: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 700,
+        keys: 60,
+        value_bytes: 4..=20,
+        keyspaces: 12,
+        synced_percent: 4,
+        weights,
+        ..Profile::default()
+    };
+    Scenario::new("manifest roll", Vec::new(), generate(&profile, 13))
+}
+
+/// Keyspaces come and go, with batches across them.
+#[must_use]
+pub fn keyspaces() -> Scenario {
+    let weights = Weights {
+        insert: 8,
+        remove: 2,
+        batch: 8,
+        keyspace: 4,
+        flush: 1,
+        persist: 1,
+        ..Weights::default()
+    };
+    let profile = Profile {
+        ops: 220,
+        keys: 60,
+        keyspaces: 4,
+        synced_percent: 10,
+        weights,
+        ..Profile::default()
+    };
+    Scenario::new("keyspaces", Vec::new(), generate(&profile, 14))
+}
+
+/// A store is closed and opened, cleanly and not, with little in between.
+#[must_use]
+pub fn closing() -> Scenario {
+    let weights =
+        Weights { insert: 10, remove: 2, batch: 2, flush: 1, reopen: 4, ..Weights::default() };
+    let profile = Profile { ops: 160, keys: 60, synced_percent: 10, weights, ..Profile::default() };
+    Scenario::new("closing", filled(60, 15), generate(&profile, 16))
+}
+
+/// Values of many blocks beside small ones, and one record longer than a log segment.
+#[must_use]
+pub fn large_values() -> Scenario {
+    let weights = Weights { insert: 10, remove: 2, batch: 1, compact: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 40,
+        keys: 12,
+        value_bytes: 4..=24_000,
+        batch_changes: 1..=4,
+        synced_percent: 20,
+        weights,
+        ..Profile::default()
+    };
+    let mut scenario = Scenario::new("large values", Vec::new(), generate(&profile, 17));
+    scenario.config.memtable_bytes = 16 << 10;
+    scenario
+}
+
+/// The device fills up; deletes and merges make room again.
+#[must_use]
+pub fn full_device() -> Scenario {
+    let mut ops = load().ops;
+    ops.extend((0..400).map(|number| {
+        let (keyspace, key) = (keyspace_name(0), history::key(number));
+        let changes = vec![Change { keyspace, key, value: None }];
+        Op::Commit { changes, durability: None, batch: false }
+    }));
+    ops.push(Op::Compact);
+    ops.extend(filled(40, 18));
+    let mut scenario = Scenario::new("full device", Vec::new(), ops);
+    scenario.capacity_bytes = Some(FULL_DEVICE_BYTES);
+    scenario
+}
+
+/// Room for the files of an empty store and about half of what [`load`] writes.
+const FULL_DEVICE_BYTES: u64 = 600 << 10;
+
+/// Everything at once.
+#[must_use]
+pub fn mixed() -> Scenario {
+    Scenario::new("mixed", Vec::new(), generate(&mixed_profile(260), 19))
+}
+
+/// A profile in which every kind of operation occurs.
+#[must_use]
+pub fn mixed_profile(ops: usize) -> Profile {
+    let weights = Weights {
+        insert: 40,
+        remove: 12,
+        batch: 10,
+        read: 4,
+        persist: 2,
+        flush: 2,
+        compact: 1,
+        snapshot: 4,
+        keyspace: 2,
+        reopen: 1,
+    };
+    Profile { ops, keys: 150, keyspaces: 3, synced_percent: 8, weights, ..Profile::default() }
+}
+
+/// Loads `keys` keys, closes and opens the store.
+fn filled(keys: u64, seed: u64) -> Vec<Op> {
+    let profile = Profile {
+        ops: usize::try_from(keys).unwrap_or(0),
+        keys,
+        order: KeyOrder::Ascending,
+        synced_percent: 0,
+        ..Profile::default()
+    };
+    let mut ops = generate(&profile, seed);
+    ops.extend([Op::Flush, Op::Reopen]);
+    ops
+}
+
+/// One synced write, for tests that need an acknowledgement at a known place.
+#[must_use]
+pub fn synced(key: &[u8], value: &[u8]) -> Op {
+    let (keyspace, key) = (keyspace_name(0), key.to_vec());
+    let changes = vec![Change { keyspace, key, value: Some(value.into()) }];
+    Op::Commit { changes, durability: Some(Durability::Synced), batch: false }
+}
