@@ -29,8 +29,8 @@ Exit codes:
 Keys and values on the command line are bytes as they are. Where one begins with a dash, put
 `--` before it.";
 
-const TEXT_HELP: &str = r#"Text: one entry a line: key, TAB, value. \\ \t \n \r and \xHH stand for a backslash, a TAB, a
-line feed, a carriage return, and any byte.
+const TEXT_HELP: &str = r#"Text: one entry a line: key, TAB, value; \\ \t \n \r and \xHH are
+a backslash, a TAB, a line feed, a carriage return, and any byte.
 JSON lines: {"k":"…","v":"…"}, with "k64" or "v64" in base64 for bytes that are not UTF-8."#;
 
 const LOAD_HELP: &str = r#"Store the entries of a file or of standard input, one a line

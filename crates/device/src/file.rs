@@ -29,6 +29,11 @@ use crate::{
 /// A folder of the file system. Clones share the folder's descriptor and the reading threads.
 ///
 /// The folder is private (0700) and its files too (0600), less what the umask takes.
+///
+/// A read or write is one system call, and one device I/O where it is aligned and the file was
+/// opened with [`Caching::Direct`]; a large one through a bounce buffer is one a 256 KiB. Several
+/// reads at once ([`DeviceFile::read_many`]) are made 16 at a time, by threads that start with the
+/// first such read and end after ten idle seconds.
 #[derive(Clone, Debug)]
 pub struct FileDevice {
     shared: Arc<Shared>,

@@ -1,7 +1,7 @@
 //! Block devices: a folder of files that can be read, written and made durable.
 //!
 //! Reading order: [`Device`] and [`DeviceFile`] (the contract), [`buffer`] (aligned memory for
-//! direct I/O), [`file`] (a folder of the file system), [`memory`] (for tests and scratch),
+//! direct I/O), [`mod@file`] (a folder of the file system), [`memory`] (for tests and scratch),
 //! [`sim`] (a simulated disk with crashes and faults), [`wrap`] (what wrappers share), [`count`],
 //! [`delay`], [`throttle`] (wrappers that compose).
 //!

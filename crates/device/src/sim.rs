@@ -1,10 +1,10 @@
 //! A simulated disk: what a power cut may leave behind, and everything that can go wrong before.
 //!
 //! Reading order: `sectors` (contents by number), `image` (what a disk holds, as tables of
-//! sector numbers), `disk` (the live and the durable image and the changes between them), `compact`,
-//! `fault` (which operation fails and how), `device` (the [`crate::Device`] on top), `trace`
-//! (a recorded history), `survivors` (which pending changes a crash keeps), `crash` (all
-//! crash images of a trace).
+//! sector numbers), `disk` (the live and the durable image and the changes between them),
+//! `compact` (forgetting what nothing leads to), `fault` (which operation fails and how), `device`
+//! (the [`crate::Device`] on top), `trace` (a recorded history), `survivors` (which pending changes
+//! a crash keeps), `crash` (all crash images of a trace).
 //!
 //! The model: a write, a change of length and a change of a folder entry are *pending* until the
 //! file (for entries: the folder) is synced. A crash keeps any subset of the pending changes,
@@ -12,6 +12,30 @@
 //! survive alone. Syncing a file makes its contents and length durable, but not its name.
 //!
 //! It is exact about that and silent about the rest: there is no page cache, no queue and no time.
+//!
+//! ```
+//! use esker_device::sim::{CrashOptions, SimDevice};
+//! use esker_device::{Caching, Device, Open, Purpose, Result};
+//!
+//! # fn main() -> Result<()> {
+//! let disk = SimDevice::new();
+//! disk.record();
+//! let file = disk.open("log", Open::CreateNew, Caching::Buffered)?;
+//! disk.sync_dir()?;
+//! file.write_at(0, b"first", Purpose::Log)?;
+//! file.sync(Purpose::Log)?;
+//! disk.mark(1); // The first write was acknowledged.
+//! if let Some(trace) = disk.take_trace() {
+//!     trace.for_each_crash(&CrashOptions::default(), |state, left| -> Result<()> {
+//!         if state.acknowledged() == Some(1) {
+//!             assert_eq!(left.files()["log"], b"first", "{state}");
+//!         }
+//!         Ok(())
+//!     })?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod compact;
 mod crash;

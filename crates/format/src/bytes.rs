@@ -102,7 +102,8 @@ impl<'a> Reader<'a> {
     /// A varint that must fit 32 bits.
     pub fn varint_u32(&mut self) -> Result<u32> {
         let start = self.at;
-        u32::try_from(self.varint()?).map_err(|_| DecodeError::new(start, "number overflows 32 bits"))
+        u32::try_from(self.varint()?)
+            .map_err(|_| DecodeError::new(start, "number overflows 32 bits"))
     }
 
     /// A length-prefixed byte string of at most `max` bytes.

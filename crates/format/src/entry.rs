@@ -78,7 +78,6 @@ pub struct Entry<'a> {
 /// Bytes that the slot of an entry takes.
 pub const SLOT_BYTES: usize = 6;
 
-
 /// What a put takes beside its key and value in a memtable's account: kind, lengths, number, slot.
 pub const PUT_OVERHEAD_BYTES: usize = 13;
 

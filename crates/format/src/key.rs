@@ -35,9 +35,13 @@ pub fn separator<'a>(previous: &[u8], next: &'a [u8]) -> &'a [u8] {
 pub fn head(key: &[u8]) -> u32 {
     match key.first_chunk::<4>() {
         Some(chunk) => u32::from_be_bytes(*chunk),
-        None => key.iter().fold((0u32, 24u32), |(head, shift), byte| {
-            (head | u32::from(*byte).wrapping_shl(shift), shift.wrapping_sub(8))
-        }).0,
+        None => {
+            key.iter()
+                .fold((0u32, 24u32), |(head, shift), byte| {
+                    (head | u32::from(*byte).wrapping_shl(shift), shift.wrapping_sub(8))
+                })
+                .0
+        }
     }
 }
 
@@ -46,9 +50,13 @@ pub fn head(key: &[u8]) -> u32 {
 pub fn long_head(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(chunk) => u64::from_be_bytes(*chunk),
-        None => key.iter().fold((0u64, 56u32), |(head, shift), byte| {
-            (head | u64::from(*byte).wrapping_shl(shift), shift.wrapping_sub(8))
-        }).0,
+        None => {
+            key.iter()
+                .fold((0u64, 56u32), |(head, shift), byte| {
+                    (head | u64::from(*byte).wrapping_shl(shift), shift.wrapping_sub(8))
+                })
+                .0
+        }
     }
 }
 

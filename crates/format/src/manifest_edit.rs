@@ -259,9 +259,8 @@ fn decode_edit(reader: &mut Reader<'_>) -> Result<Option<Edit>> {
     let tag = reader.u8()?;
     let payload = reader.byte_string(usize::MAX)?;
     let base = reader.offset().saturating_sub(payload.len());
-    let within = |error: DecodeError| {
-        DecodeError::new(base.saturating_add(error.offset), error.what)
-    };
+    let within =
+        |error: DecodeError| DecodeError::new(base.saturating_add(error.offset), error.what);
     let mut inner = Reader::new(payload);
     let Some(edit) = Edit::decode(tag, &mut inner).map_err(within)? else {
         let unknown = at.error("edit of an unknown kind: use a newer esker");

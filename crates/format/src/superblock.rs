@@ -130,7 +130,7 @@ impl Superblock {
         let region = superblock.region_bytes;
         if superblock.epoch.0 == 0
             || !(REGION_BYTES_MIN..=REGION_BYTES_MAX).contains(&region)
-            || region % MANIFEST_GRAIN_BYTES != 0
+            || !region.is_multiple_of(MANIFEST_GRAIN_BYTES)
         {
             return Err(DecodeError::new(32, "superblock field is out of range"));
         }

@@ -13,17 +13,29 @@ use proptest::prelude::*;
 
 const NAMES: [&str; 2] = ["left", "right"];
 
+/// A key or value; long ones are printed short.
+#[derive(Clone, Default, PartialEq)]
+struct Bytes(Vec<u8>);
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = self.0.get(..12).unwrap_or(&self.0);
+        write!(f, "\"{}\"", shown.escape_ascii())?;
+        if shown.len() < self.0.len() { write!(f, "…{}", self.0.len()) } else { Ok(()) }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
-    Insert(usize, Vec<u8>, Vec<u8>),
-    Remove(usize, Vec<u8>),
-    Batch(Vec<(usize, Vec<u8>, Option<Vec<u8>>)>),
+    Insert(usize, Bytes, Bytes),
+    Remove(usize, Bytes),
+    Batch(Vec<(usize, Bytes, Option<Bytes>)>),
     Fill(usize, u16, u16),
     Clear(usize, u16, u16),
-    Get(usize, Vec<u8>),
-    MultiGet(usize, Vec<Vec<u8>>),
-    Range(usize, Bound<Vec<u8>>, Bound<Vec<u8>>, Vec<bool>),
-    Prefix(usize, Vec<u8>),
+    Get(usize, Bytes),
+    MultiGet(usize, Vec<Bytes>),
+    Range(usize, Bound<Bytes>, Bound<Bytes>, Vec<bool>),
+    Prefix(usize, Bytes),
     Ends(usize),
     TakeSnapshot,
     DropSnapshot,
@@ -36,28 +48,29 @@ enum Op {
     Kill,
 }
 
-fn key() -> impl Strategy<Value = Vec<u8>> {
+fn key() -> impl Strategy<Value = Bytes> {
     prop_oneof![
         8 => (0u16..400).prop_map(numbered),
-        1 => Just(Vec::new()),
-        2 => prop::collection::vec(prop_oneof![Just(0u8), Just(0xff), Just(b'k')], 0..6),
-        1 => (0usize..3, 1usize..2000).prop_map(|(c, len)| vec![b'k' + c as u8; len]),
+        1 => Just(Bytes::default()),
+        2 => prop::collection::vec(prop_oneof![Just(0u8), Just(0xff), Just(b'k')], 0..6)
+            .prop_map(Bytes),
+        1 => (0usize..3, 1usize..2000).prop_map(|(c, len)| Bytes(vec![b'k' + c as u8; len])),
     ]
 }
 
-fn numbered(number: u16) -> Vec<u8> {
-    format!("key{number:05}").into_bytes()
+fn numbered(number: u16) -> Bytes {
+    Bytes(format!("key{number:05}").into_bytes())
 }
 
-fn value() -> impl Strategy<Value = Vec<u8>> {
+fn value() -> impl Strategy<Value = Bytes> {
     prop_oneof![
-        6 => prop::collection::vec(any::<u8>(), 0..40),
-        2 => (any::<u8>(), 100usize..900).prop_map(|(byte, len)| vec![byte; len]),
-        1 => (any::<u8>(), 3000usize..12_000).prop_map(|(byte, len)| vec![byte; len]),
+        6 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Bytes),
+        2 => (any::<u8>(), 100usize..900).prop_map(|(byte, len)| Bytes(vec![byte; len])),
+        1 => (any::<u8>(), 3000usize..12_000).prop_map(|(byte, len)| Bytes(vec![byte; len])),
     ]
 }
 
-fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+fn bound() -> impl Strategy<Value = Bound<Bytes>> {
     prop_oneof![
         1 => Just(Bound::Unbounded),
         2 => key().prop_map(Bound::Included),
@@ -124,17 +137,17 @@ impl World {
     fn apply(&mut self, op: Op) {
         match op {
             Op::Insert(k, key, value) => {
-                self.keyspaces[k].insert(&key, &value).unwrap();
-                self.models[k].insert(key, value);
+                self.keyspaces[k].insert(&key.0, &value.0).unwrap();
+                self.models[k].insert(key.0, value.0);
             }
             Op::Remove(k, key) => {
-                self.keyspaces[k].remove(&key).unwrap();
-                self.models[k].remove(&key);
+                self.keyspaces[k].remove(&key.0).unwrap();
+                self.models[k].remove(&key.0);
             }
             Op::Batch(writes) => self.batch(writes),
             Op::Fill(k, from, len) => {
                 for number in from..from + len {
-                    let value = vec![number as u8; 60 + usize::from(len)];
+                    let value = Bytes(vec![number as u8; 60 + usize::from(len)]);
                     self.apply(Op::Insert(k, numbered(number), value));
                 }
             }
@@ -172,12 +185,12 @@ impl World {
         }
     }
 
-    fn batch(&mut self, writes: Vec<(usize, Vec<u8>, Option<Vec<u8>>)>) {
+    fn batch(&mut self, writes: Vec<(usize, Bytes, Option<Bytes>)>) {
         let mut batch = self.db.batch();
         for (k, key, value) in &writes {
             match value {
-                Some(value) => batch.insert(&self.keyspaces[*k], key, value),
-                None => batch.remove(&self.keyspaces[*k], key),
+                Some(value) => batch.insert(&self.keyspaces[*k], &key.0, &value.0),
+                None => batch.remove(&self.keyspaces[*k], &key.0),
             }
         }
         assert_eq!(batch.len(), writes.len());
@@ -185,8 +198,8 @@ impl World {
         assert_eq!(seq, self.db.visible_seq());
         for (k, key, value) in writes {
             match value {
-                Some(value) => drop(self.models[k].insert(key, value)),
-                None => drop(self.models[k].remove(&key)),
+                Some(value) => drop(self.models[k].insert(key.0, value.0)),
+                None => drop(self.models[k].remove(&key.0)),
             }
         }
     }
@@ -196,8 +209,11 @@ impl World {
         let check = |k: usize, model: &[Model; 2], snapshot: Option<&Snapshot>| {
             compare(&op, &self.keyspaces[k], &model[k], snapshot);
         };
-        let (Op::Get(k, _) | Op::MultiGet(k, _) | Op::Range(k, ..) | Op::Prefix(k, _) | Op::Ends(k)) =
-            op
+        let (Op::Get(k, _)
+        | Op::MultiGet(k, _)
+        | Op::Range(k, ..)
+        | Op::Prefix(k, _)
+        | Op::Ends(k)) = op
         else {
             unreachable!("not a read")
         };
@@ -210,7 +226,7 @@ impl World {
 
 fn compare(op: &Op, keyspace: &Keyspace, model: &Model, snapshot: Option<&Snapshot>) {
     match op {
-        Op::Get(_, key) => {
+        Op::Get(_, Bytes(key)) => {
             let got = match snapshot {
                 None => keyspace.get(key),
                 Some(snapshot) => snapshot.get(keyspace, key),
@@ -218,22 +234,24 @@ fn compare(op: &Op, keyspace: &Keyspace, model: &Model, snapshot: Option<&Snapsh
             assert_eq!(got.unwrap().as_ref(), model.get(key));
         }
         Op::MultiGet(_, keys) => {
+            let keys: Vec<_> = keys.iter().map(|key| &key.0).collect();
             let got = match snapshot {
-                None => keyspace.multi_get(keys),
-                Some(snapshot) => snapshot.multi_get(keyspace, keys),
+                None => keyspace.multi_get(&keys),
+                Some(snapshot) => snapshot.multi_get(keyspace, &keys),
             };
-            let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
+            let expected: Vec<_> = keys.iter().map(|key| model.get(*key).cloned()).collect();
             assert_eq!(got.unwrap(), expected);
         }
         Op::Range(_, lower, upper, ends) => {
-            let bounds = (lower.clone(), upper.clone());
+            let plain = |bound: &Bound<Bytes>| bound.clone().map(|bytes| bytes.0);
+            let bounds = (plain(lower), plain(upper));
             let range = match snapshot {
-                None => keyspace.range(bounds),
-                Some(snapshot) => snapshot.range(keyspace, bounds),
+                None => keyspace.range(bounds.clone()),
+                Some(snapshot) => snapshot.range(keyspace, bounds.clone()),
             };
-            from_both_ends(range.unwrap(), within(model, lower, upper), ends);
+            from_both_ends(range.unwrap(), within(model, &bounds.0, &bounds.1), ends);
         }
-        Op::Prefix(_, prefix) => {
+        Op::Prefix(_, Bytes(prefix)) => {
             let range = match snapshot {
                 None => keyspace.prefix(prefix),
                 Some(snapshot) => snapshot.prefix(keyspace, prefix),

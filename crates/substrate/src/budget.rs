@@ -83,9 +83,8 @@ impl Budget {
         match part {
             Part::Memtables | Part::Fences => self.share_bytes(part),
             Part::Cache => {
-                let others = self
-                    .used_bytes(Part::Memtables)
-                    .saturating_add(self.used_bytes(Part::Fences));
+                let others =
+                    self.used_bytes(Part::Memtables).saturating_add(self.used_bytes(Part::Fences));
                 self.total_bytes.saturating_sub(others)
             }
         }

@@ -25,7 +25,9 @@ pub enum Error {
         what: String,
     },
     /// Written by a newer version of Esker.
-    #[error("{file} has format version {found}; this build reads up to {supported}: use a newer esker")]
+    #[error(
+        "{file} has format version {found}; this build reads up to {supported}: use a newer esker"
+    )]
     TooNew {
         /// File name or path.
         file: String,
@@ -49,7 +51,9 @@ pub enum Error {
         what: String,
     },
     /// An earlier write or sync failed; the store accepts no writes until it is reopened.
-    #[error("the store is read-only since a write failed ({reason}): close it, check the device, reopen")]
+    #[error(
+        "the store is read-only since a write failed ({reason}): close it, check the device, reopen"
+    )]
     Poisoned {
         /// The first failure.
         reason: Arc<str>,

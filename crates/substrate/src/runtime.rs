@@ -64,7 +64,8 @@ impl Runtime for SimRuntime {
 
     fn random(&self) -> u64 {
         let step = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self.state.fetch_add(step, std::sync::atomic::Ordering::Relaxed).wrapping_add(step);
+        let mut z =
+            self.state.fetch_add(step, std::sync::atomic::Ordering::Relaxed).wrapping_add(step);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

@@ -197,7 +197,7 @@ impl Handle {
     }
 
     /// Extends the file to `len` with zeros that take space.
-    fn write_zeros(&self, len: u64) -> Result<()> {
+    pub(super) fn write_zeros(&self, len: u64) -> Result<()> {
         let mut at = self.len()?;
         let zeros = vec![0; ZEROS_BYTES];
         while at < len {

@@ -285,3 +285,21 @@ fn helpers_let_the_device_go() -> TestResult {
     assert_eq!(Arc::strong_count(&device.shared), 1, "helpers do not keep the folder open");
     Ok(())
 }
+
+#[test]
+fn zeros_stand_in_for_reserving() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let device = FileDevice::open(folder.path())?;
+    let path = device.full_path("a");
+    let (open, caching) = (Open::CreateNew, Caching::Direct);
+    let handle = Handle::open(&device.shared.folder, "a", open, caching, path)?;
+    handle.write_at(0, b"kept")?;
+    handle.write_zeros((1 << 20) + 5)?;
+    handle.write_zeros(3)?;
+    let bytes = fs::read(folder.path().join("a"))?;
+    assert_eq!((bytes.len(), &bytes[..4]), ((1 << 20) + 5, &b"kept"[..]));
+    assert!(bytes[4..].iter().all(|byte| *byte == 0));
+    handle.sync()?;
+    assert!(fs::metadata(folder.path().join("a"))?.blocks() * 512 >= 1 << 20);
+    Ok(())
+}

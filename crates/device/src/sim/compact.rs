@@ -72,8 +72,9 @@ impl Disk {
             needed.extend(image.into_iter().flat_map(|image| image.names.values()));
         }
         for unit in self.pending.iter().flat_map(|change| &change.units) {
-            if let Unit::Link { inode, .. } | Unit::Unlink { inode, .. } | Unit::Move { inode, .. } =
-                unit
+            if let Unit::Link { inode, .. }
+            | Unit::Unlink { inode, .. }
+            | Unit::Move { inode, .. } = unit
             {
                 needed.insert(*inode);
             }

@@ -26,9 +26,8 @@ fn write(file: &Arc<dyn DeviceFile>, offset: usize, bytes: &[u8]) -> Result<()> 
 
 /// The trace that is being recorded.
 fn taken(device: &SimDevice) -> Trace {
-    let trace = device.take_trace();
-    assert!(trace.is_some(), "nothing is being recorded");
-    trace.unwrap_or_else(|| Trace { start: disk::Disk::at_rest(<_>::default(), sectors::SectorStore::new(SECTOR)), events: Vec::new() })
+    let Some(trace) = device.take_trace() else { unreachable!("nothing is being recorded") };
+    trace
 }
 
 /// A disk with the synced file `a` of `sectors` sectors of ones.
@@ -210,5 +209,39 @@ fn capacity_runs_out() -> Result<()> {
     device.remove("b")?;
     write(&file, 2048, &[3; 2048])?;
     assert_eq!(device.files()["a"], vec![3; 4096]);
+    Ok(())
+}
+
+#[test]
+fn long_runs_do_not_grow() -> Result<()> {
+    let (device, _) = with_synced_file(2)?;
+    let unnamed = create(&device, "unnamed")?;
+    write(&unnamed, 0, &[5; SECTOR])?;
+    device.remove("unnamed")?;
+    device.sync_dir()?;
+    let file = open(&device, "a")?;
+    write(&file, SECTOR, &[2; SECTOR])?;
+    let image = device.image();
+    for round in 0..400_u64 {
+        let name = format!("log-{round}");
+        let log = create(&device, &name)?;
+        write(&log, 0, &vec![round as u8; 256 << 10])?;
+        log.sync(Purpose::User)?;
+        if round >= 2 {
+            device.remove(&format!("log-{}", round - 2))?;
+        }
+        device.sync_dir()?;
+    }
+    let sectors = device.image().store.len();
+    assert!(sectors < 2 * compact::LEAST_SECTORS, "{sectors} sectors after 100 MiB");
+    let mut buf = [0; SECTOR];
+    unnamed.read_at(0, &mut buf, Purpose::User)?;
+    assert_eq!(buf, [5; SECTOR], "an open file needs no name");
+    assert_eq!(device.files()["a"], [[1; SECTOR], [2; SECTOR]].concat());
+    assert_eq!(device.files()["log-399"], vec![399_u64 as u8; 256 << 10]);
+    assert_eq!(image.files()["a"], [[1; SECTOR], [2; SECTOR]].concat());
+    let left = device.crash(&Survivors::nothing(), &CrashModel::default()).files();
+    assert_eq!(left["a"], [1; 2 * SECTOR], "what was pending still is");
+    assert_eq!(left["log-399"].len(), 256 << 10);
     Ok(())
 }

@@ -97,7 +97,8 @@ impl BlockLayout {
         }
         let store = StoreId(reader.u64()?);
         let keyspace = KeyspaceId(reader.u32()?);
-        if reader.u32()? as usize != bytes.len() || !bytes.len().is_multiple_of(SECTOR_BYTES as usize)
+        if reader.u32()? as usize != bytes.len()
+            || !bytes.len().is_multiple_of(SECTOR_BYTES as usize)
         {
             return Err(DecodeError::new(20, "block length differs from its header"));
         }

@@ -89,11 +89,8 @@ fn bytes_behind_an_edit_or_a_record_are_refused_where_they_begin() {
 fn names_have_bounds() {
     for bad in ["", "a\nb", "\0", "\u{7f}", &"x".repeat(256)] {
         assert!(!keyspace_name_is_valid(bad), "{bad:?}");
-        let edit = Edit::KeyspaceCreate {
-            id: KeyspaceId(1),
-            name: bad.to_string(),
-            memtable_bytes: None,
-        };
+        let edit =
+            Edit::KeyspaceCreate { id: KeyspaceId(1), name: bad.to_string(), memtable_bytes: None };
         assert!(RecordBody::decode(&RecordBody::encode(&[edit], Generation(1)), 1).is_err());
     }
     assert!(keyspace_name_is_valid(&"x".repeat(255)));

@@ -7,6 +7,7 @@ use std::ops::Bound;
 
 use esker_format::entry::Payload;
 use esker_format::ids::Seq;
+use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::memtable::{Memtable, VersionRef};
 
@@ -165,10 +166,17 @@ pub fn scan(request: &ScanRequest<'_>, sources: Vec<Source<'_>>) -> Result<ScanB
     for index in 0..scan.sources.len() {
         scan.attempt(index, |source| start(source, request))?;
     }
+    let mut last: Option<Vec<u8>> = None;
     while let Some(key) = scan.next_key() {
-        if out_of_bounds(&key, request) {
+        if beyond_end(&key, request) {
             break;
         }
+        // Content in the wrong order must not send a scan round in circles.
+        let turned_back = last.is_some_and(|last| if request.reverse { key >= last } else { key <= last });
+        if turned_back || before_start(&key, request) {
+            return Err(out_of_order());
+        }
+        last = Some(key.clone());
         let value = scan.take_group(&key)?;
         let excluded = scan.batch.damaged.iter().any(|range| {
             range.from <= key && range.to.as_ref().is_none_or(|to| key < *to)
@@ -208,19 +216,35 @@ fn start(
     }
 }
 
-fn out_of_bounds(key: &[u8], request: &ScanRequest<'_>) -> bool {
-    if request.reverse {
-        match request.lower {
-            Bound::Unbounded => false,
-            Bound::Included(lower) => key < lower,
-            Bound::Excluded(lower) => key <= lower,
-        }
-    } else {
-        match request.upper {
-            Bound::Unbounded => false,
-            Bound::Included(upper) => key > upper,
-            Bound::Excluded(upper) => key >= upper,
-        }
+fn below(key: &[u8], lower: Bound<&[u8]>) -> bool {
+    match lower {
+        Bound::Unbounded => false,
+        Bound::Included(lower) => key < lower,
+        Bound::Excluded(lower) => key <= lower,
+    }
+}
+
+fn above(key: &[u8], upper: Bound<&[u8]>) -> bool {
+    match upper {
+        Bound::Unbounded => false,
+        Bound::Included(upper) => key > upper,
+        Bound::Excluded(upper) => key >= upper,
+    }
+}
+
+fn beyond_end(key: &[u8], request: &ScanRequest<'_>) -> bool {
+    if request.reverse { below(key, request.lower) } else { above(key, request.upper) }
+}
+
+fn before_start(key: &[u8], request: &ScanRequest<'_>) -> bool {
+    if request.reverse { above(key, request.upper) } else { below(key, request.lower) }
+}
+
+fn out_of_order() -> Error {
+    Error::Corrupt {
+        file: DATA_FILE.into(),
+        offset: 0,
+        what: "keys are out of order: run check to find the block".into(),
     }
 }
 

@@ -22,13 +22,22 @@ pub fn tiny(db: &Db, name: &str) -> Keyspace {
     db.keyspace(name, KeyspaceOptions::default().memtable_bytes(Some(4 << 10))).unwrap()
 }
 
+/// All files by name.
+pub fn files(device: &MemoryDevice) -> BTreeMap<String, Vec<u8>> {
+    let contents = |name: &String| {
+        let file = device.open(name, Open::Existing, Caching::Buffered).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(0, &mut bytes, Purpose::Check).unwrap();
+        bytes
+    };
+    let names = device.list().unwrap();
+    names.into_iter().map(|name| (name.clone(), contents(&name))).collect()
+}
+
 /// A copy of all files: what a process that is killed now leaves behind.
 pub fn copy(device: &MemoryDevice) -> MemoryDevice {
     let copy = MemoryDevice::new();
-    for name in device.list().unwrap() {
-        let from = device.open(&name, Open::Existing, Caching::Buffered).unwrap();
-        let mut bytes = vec![0; from.len().unwrap() as usize];
-        from.read_at(0, &mut bytes, Purpose::Check).unwrap();
+    for (name, bytes) in files(device) {
         let to = copy.open(&name, Open::CreateNew, Caching::Buffered).unwrap();
         to.write_at(0, &bytes, Purpose::Check).unwrap();
     }

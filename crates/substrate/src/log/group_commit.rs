@@ -50,7 +50,7 @@ pub(super) struct Queue {
     /// What recovery left to do before the device may be written.
     pub unsettled: Option<Unsettled>,
     /// A buffer to swap with `pending`.
-    spare: Vec<u8>,
+    pub spare: Vec<u8>,
 }
 
 /// What recovery found at the end of the log, to be put in order before the first write.

@@ -49,7 +49,7 @@ pub struct LogOptions {
     /// Length of a segment in bytes, rounded up to 4 KiB and kept between 16 KiB and 1 GiB.
     /// Default 4 MiB. A longer batch gets a segment of its own length.
     pub segment_bytes: u64,
-    /// How many files without a live segment are kept for reuse. Default 2.
+    /// How many files of retired segments are kept for reuse. Default 2.
     pub spares_max: usize,
 }
 
@@ -65,6 +65,9 @@ pub struct Ticket {
     /// The last number of the batch.
     pub last_seq: Seq,
 }
+
+/// Takes one operation: its number, keyspace and key, and its value unless it is a delete.
+pub type Apply<'a> = dyn FnMut(Seq, KeyspaceId, &[u8], Option<&[u8]>) -> Result<()> + 'a;
 
 /// The log of an open store.
 #[derive(Debug)]
@@ -127,14 +130,15 @@ impl Log {
         if planted::is(Bug::SequenceReusedAfterRecovery) {
             queue.last = Seq(queue.last.0.saturating_sub(1));
         }
-        let live = |file: u32| state.segments.values().any(|segment| segment.file == file);
-        let numbers = device.list()?.iter().filter_map(|name| segment_number(name)).collect();
-        let segment_bytes = options.segment_bytes.clamp(16 << 10, 1 << 30);
-        let mut spares =
-            Spares { files: numbers, segment_bytes: segment_bytes.next_multiple_of(UNIT_BYTES) };
-        spares.files.retain(|file| !live(*file));
+        let live = |file: &u32| state.segments.values().any(|segment| segment.file == *file);
+        let numbers = device.list()?;
+        let numbers = numbers.iter().filter_map(|name| segment_number(name));
+        let mut strays: Vec<_> = numbers.filter(|file| !live(file)).collect();
         // The same order on every device, so that a run repeats.
-        spares.files.sort_unstable_by(|a, b| b.cmp(a));
+        strays.sort_unstable();
+        let segment_bytes =
+            options.segment_bytes.clamp(16 << 10, 1 << 30).next_multiple_of(UNIT_BYTES);
+        let spares = Spares { files: Vec::new(), strays, segment_bytes };
         Ok(Self {
             device: Arc::clone(device),
             manifest: Arc::clone(manifest),
@@ -158,10 +162,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a damaged record, and what `apply` fails with.
-    pub fn replay(
-        &self,
-        apply: &mut dyn FnMut(Seq, KeyspaceId, &[u8], Option<&[u8]>) -> Result<()>,
-    ) -> Result<()> {
+    pub fn replay(&self, apply: &mut Apply<'_>) -> Result<()> {
         let ids: Vec<_> = self.closed.lock().keys().copied().collect();
         for id in ids {
             let Some(segment) = self.closed.lock().get(&id).cloned() else { continue };
@@ -277,20 +278,17 @@ impl Log {
     }
 }
 
-fn replay_segment(
-    mut segment: Segment,
-    last_seq: Seq,
-    apply: &mut dyn FnMut(Seq, KeyspaceId, &[u8], Option<&[u8]>) -> Result<()>,
-) -> Result<Segment> {
+fn replay_segment(mut segment: Segment, last_seq: Seq, apply: &mut Apply<'_>) -> Result<Segment> {
     let mut highest = BTreeMap::new();
     let mut visit = |seq: Seq, op: LogOp<'_>| {
         highest.insert(op.keyspace, seq);
         apply(seq, op.keyspace, op.key, op.value)
     };
     let name = segment.file.name();
-    segment.end = replay::read_all(&segment, segment.end, last_seq, Purpose::Recovery, &mut |record| {
-        record.for_each(name, &mut visit)
-    })?;
+    segment.end =
+        replay::read_all(&segment, segment.end, last_seq, Purpose::Recovery, &mut |record| {
+            record.for_each(name, &mut visit)
+        })?;
     segment.highest = highest;
     segment.replayed = true;
     Ok(segment)
@@ -298,9 +296,10 @@ fn replay_segment(
 
 /// Whether a frame of `frame_bytes` fits the current segment.
 fn fits(queue: &Queue, frame_bytes: u64) -> bool {
-    queue.current.as_ref().is_some_and(|segment| {
-        segment.reference.bytes.saturating_sub(segment.end) >= frame_bytes
-    })
+    queue
+        .current
+        .as_ref()
+        .is_some_and(|segment| segment.reference.bytes.saturating_sub(segment.end) >= frame_bytes)
 }
 
 #[cfg(test)]

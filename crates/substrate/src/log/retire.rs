@@ -8,7 +8,7 @@ use esker_device::Purpose;
 use esker_format::ids::{KeyspaceId, SegmentId, Seq, StoreId};
 use esker_format::manifest_edit::Edit;
 
-use super::segment::{Segment, check_header, segment_name};
+use super::segment::{Segment, check_header};
 use super::{Log, replay};
 use crate::error::Result;
 use crate::fault;
@@ -76,21 +76,15 @@ impl Log {
     }
 
     /// Keeps the file of a segment that is gone from the manifest as a spare, or removes it: when
-    /// there are spares enough, or it is longer than an ordinary segment's.
+    /// there are spares enough, or it has not the length of an ordinary segment.
     pub(super) fn give_up(&self, segment: &Segment) -> Result<()> {
         let mut spares = self.spares.lock();
-        if segment.reference.bytes <= spares.segment_bytes {
+        let ordinary = segment.reference.bytes == spares.segment_bytes;
+        if ordinary && spares.files.len() < self.spares_max {
             spares.files.push(segment.reference.file);
-        } else {
-            self.device.remove(segment.file.name())?;
+            return Ok(());
         }
-        // More than one when an earlier run left some.
-        while spares.files.len() > self.spares_max
-            && let Some(file) = spares.files.pop()
-        {
-            self.device.remove(&segment_name(file))?;
-        }
-        Ok(())
+        Ok(self.device.remove(segment.file.name())?)
     }
 
     /// Bytes that live segments use: what a limit on the log is compared with. The unused rest

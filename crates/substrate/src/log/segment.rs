@@ -127,15 +127,19 @@ fn corrupt(file: &str, offset: u64, what: &str) -> Error {
 /// Files that hold no live segment.
 #[derive(Debug, Default)]
 pub(super) struct Spares {
-    /// Their numbers.
+    /// Numbers of files for reuse. Each was a live segment since the log was opened, so its name
+    /// and length are durable.
     pub files: Vec<u32>,
-    /// Their length, and that of every ordinary segment, in bytes.
+    /// Numbers of files that an earlier run left. Whether their names and lengths are durable
+    /// nobody knows (a sync may have failed), so they are removed and not reused.
+    pub strays: Vec<u32>,
+    /// Length of an ordinary segment, and of every spare, in bytes.
     pub segment_bytes: u64,
 }
 
 impl Spares {
-    /// Takes a spare file that is long enough, or makes a new one of `bytes`; in a new file's
-    /// case the caller makes its name durable. A spare that is too short is removed.
+    /// Takes a spare file or makes a new one of `bytes`, whose contents, length and name the
+    /// caller makes durable.
     pub fn take(
         &mut self,
         device: &dyn Device,
@@ -143,35 +147,34 @@ impl Spares {
         in_use: &[u32],
         faults: &FaultPoints,
     ) -> Result<Taken> {
-        while bytes <= self.segment_bytes
-            && let Some(number) = self.files.pop()
+        self.strays.retain(|number| device.remove(&segment_name(*number)).is_err());
+        if bytes == self.segment_bytes
+            && let Some(number) = self.files.last().copied()
         {
-            let name = segment_name(number);
-            let file = device.open(&name, Open::Existing, Caching::Buffered);
-            match file.and_then(|file| Ok((file.len()?, file))) {
-                Ok((len, file)) if len >= bytes => return Ok(Taken { number, file, is_new: false }),
-                _ => {
-                    let _stays_behind = device.remove(&name);
-                }
-            }
+            let file = device.open(&segment_name(number), Open::Existing, Caching::Buffered)?;
+            self.files.pop();
+            return Ok(Taken { number, file, is_new: false });
         }
-        let free = |number: &u32| !in_use.contains(number) && !self.files.contains(number);
+        let taken = [in_use, &self.files, &self.strays];
+        let free = |number: &u32| !taken.iter().any(|numbers| numbers.contains(number));
         let number = (1..=u32::MAX).find(free).unwrap_or(u32::MAX);
         let name = segment_name(number);
         faults.hit(fault::LOG_CREATE)?;
-        let file = match device.open(&name, Open::CreateNew, Caching::Buffered) {
-            Err(error) if error.source.kind() == ErrorKind::AlreadyExists => {
-                // A spare that could not be opened or removed before.
-                device.remove(&name)?;
-                device.open(&name, Open::CreateNew, Caching::Buffered)?
-            }
-            other => other?,
-        };
+        let file = device.open(&name, Open::CreateNew, Caching::Buffered)?;
         if let Err(error) = write_zeros(file.as_ref(), bytes, Purpose::Log) {
             let _stays_behind = device.remove(&name);
             return Err(error);
         }
         Ok(Taken { number, file, is_new: true })
+    }
+
+    /// Puts back what could not be used.
+    pub fn put_back(&mut self, taken: &Taken) {
+        if taken.is_new {
+            self.strays.push(taken.number);
+        } else {
+            self.files.push(taken.number);
+        }
     }
 }
 

@@ -43,7 +43,11 @@ fn closing_edit(segment: &SegmentRef, last_seq: Seq) -> Edit {
 impl Log {
     /// As the leader: closes the current segment and takes the next one into use, in which a
     /// frame of `frame_bytes` fits.
-    pub(super) fn next_segment(&self, queue: &mut MutexGuard<'_, Queue>, frame_bytes: u64) -> Result<()> {
+    pub(super) fn next_segment(
+        &self,
+        queue: &mut MutexGuard<'_, Queue>,
+        frame_bytes: u64,
+    ) -> Result<()> {
         self.flush(queue, true)?;
         let old = queue.current.as_ref().map(|segment| segment.reference);
         let (first_seq, durable) = (queue.last.next(), queue.durable);
@@ -82,7 +86,7 @@ impl Log {
             self.manifest.commit(&edits, durable, Generation(0))
         });
         if let Err(error) = committed {
-            self.spares.lock().files.push(taken.number);
+            self.spares.lock().put_back(&taken);
             return Err(error);
         }
         Ok(Segment {

@@ -185,17 +185,8 @@ impl Manifest {
         let (file, superblock, tail) =
             write_epoch(device.as_ref(), store, epoch, options, &state, 0, faults)
                 .map_err(|error| full_or(error, "a new store"))?;
-        let superblocks = device.open(SUPERBLOCK_NEW, Open::CreateNew, Caching::Buffered)?;
-        superblocks
-            .preallocate(SUPERBLOCK_FILE_BYTES, Purpose::Manifest)
-            .map_err(|error| full_or(error.into(), "a new store"))?;
-        superblocks::write(superblocks.as_ref(), &superblock)?;
-        superblocks.sync(Purpose::Manifest)?;
-        // The files must be durable under their names before the store can exist.
-        device.sync_dir()?;
-        device.rename(SUPERBLOCK_NEW, SUPERBLOCK)?;
-        device.sync_dir()?;
-        let superblocks = device.open(SUPERBLOCK, Open::Existing, Caching::Buffered)?;
+        let superblocks = put_superblocks(device.as_ref(), &superblock)
+            .map_err(|error| full_or(error, "a new store"))?;
         let writer = Writer { superblocks, superblock, file, next_number: 2, tail, doubt: None };
         Ok(Self::assemble(device, options, poison, faults, state, writer))
     }
@@ -304,9 +295,9 @@ impl Manifest {
         self.poison.check()?;
         let mut state = ManifestState::clone(&self.state.read());
         let record = RecordBody { next_generation, edits: edits.to_vec() };
-        state.apply_record(&record, durable_seq).map_err(|misfit| Error::Invalid {
-            what: format!("the manifest record {misfit}"),
-        })?;
+        state
+            .apply_record(&record, durable_seq)
+            .map_err(|misfit| Error::Invalid { what: format!("the manifest record {misfit}") })?;
         self.poison.on_error(self.settle_writer(&mut writer))?;
         self.append(&mut writer, edits, &state)?;
         *self.state.write() = Arc::new(state);
@@ -340,7 +331,7 @@ impl Manifest {
     /// Makes durable what opening read, when that has not happened yet (D4). To be called before
     /// anything that the last record gave up is reused: space of the data file, log segments.
     ///
-    /// Cost: nothing after the first time; then four writes and three syncs.
+    /// Cost: four writes and three syncs; nothing after the first time.
     ///
     /// # Errors
     /// Any failure poisons the store.
@@ -354,8 +345,15 @@ impl Manifest {
         let Some((at, frame)) = writer.doubt.take() else { return Ok(()) };
         writer.write_twins(at, &frame)?;
         writer.file.sync(Purpose::Manifest)?;
-        self.write_superblock(writer)?;
-        self.device.sync_dir()?;
+        if writer.superblock.epoch == Epoch(1) && writer.next_number == 2 {
+            // The store may be one whose creation failed in its very last step, so that not even
+            // the superblock's name is sure: put it in place once more.
+            let _may_be_missing = self.device.remove(SUPERBLOCK_NEW);
+            writer.superblocks = put_superblocks(self.device.as_ref(), &writer.superblock)?;
+        } else {
+            self.write_superblock(writer)?;
+            self.device.sync_dir()?;
+        }
         self.remove_strays(writer.superblock.epoch)
     }
 
@@ -386,9 +384,16 @@ impl Manifest {
         let _may_be_missing = self.device.remove(&name);
         let state = self.state();
         let device = self.device.as_ref();
-        let (file, superblock, tail) =
-            write_epoch(device, self.store, epoch, self.options, &state, record_bytes, &self.faults)
-                .map_err(|error| self.epoch_failed(&name, error))?;
+        let (file, superblock, tail) = write_epoch(
+            device,
+            self.store,
+            epoch,
+            self.options,
+            &state,
+            record_bytes,
+            &self.faults,
+        )
+        .map_err(|error| self.epoch_failed(&name, error))?;
         if !planted::is(Bug::NoDirectorySync) {
             self.poison.on_error(device.sync_dir().map_err(Error::from))?;
         }
@@ -450,6 +455,19 @@ impl Manifest {
         }
         problems
     }
+}
+
+/// Makes a superblock file and puts it in place, durably. Its name appears only when all of it
+/// is durable, and so are the names of all files that were created before.
+fn put_superblocks(device: &dyn Device, superblock: &Superblock) -> Result<Arc<dyn DeviceFile>> {
+    let file = device.open(SUPERBLOCK_NEW, Open::CreateNew, Caching::Buffered)?;
+    file.preallocate(SUPERBLOCK_FILE_BYTES, Purpose::Manifest)?;
+    superblocks::write(file.as_ref(), superblock)?;
+    file.sync(Purpose::Manifest)?;
+    device.sync_dir()?;
+    device.rename(SUPERBLOCK_NEW, SUPERBLOCK)?;
+    device.sync_dir()?;
+    Ok(device.open(SUPERBLOCK, Open::Existing, Caching::Buffered)?)
 }
 
 /// Makes an epoch's file with the whole state as its first record, and syncs it. Answers the

@@ -209,7 +209,13 @@ mod tests {
 
     fn segment(id: u64, first_seq: u64) -> SegmentRef {
         let file = id as u32;
-        SegmentRef { id: SegmentId(id), file, first_seq: Seq(first_seq), bytes: 4096, end_seq: None }
+        SegmentRef {
+            id: SegmentId(id),
+            file,
+            first_seq: Seq(first_seq),
+            bytes: 4096,
+            end_seq: None,
+        }
     }
 
     fn close(id: u64, end: u64) -> Edit {
@@ -277,7 +283,10 @@ mod tests {
         state.apply(&close(1, 8)).unwrap();
         state.clone().apply(&close(1, 9)).unwrap_err();
         state.clone().apply(&Edit::SegmentAdd(segment(2, 8))).unwrap_err();
-        state.clone().apply(&Edit::SegmentAdd(SegmentRef { file: 1, ..segment(2, 9) })).unwrap_err();
+        state
+            .clone()
+            .apply(&Edit::SegmentAdd(SegmentRef { file: 1, ..segment(2, 9) }))
+            .unwrap_err();
         state.apply(&Edit::SegmentAdd(segment(2, 9))).unwrap();
         assert_eq!(state.log_must_reach(), Seq(8));
     }

@@ -96,10 +96,7 @@ fn refusal(slot: &std::result::Result<Superblock, SlotError>) -> Option<Error> {
     }
 }
 
-fn no_superblock(
-    slots: &[std::result::Result<Superblock, SlotError>],
-    location: &str,
-) -> Error {
+fn no_superblock(slots: &[std::result::Result<Superblock, SlotError>], location: &str) -> Error {
     if let Some(error) = slots.iter().find_map(refusal) {
         return error;
     }

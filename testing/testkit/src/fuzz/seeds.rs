@@ -32,7 +32,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "manifest_edit" => records(),
         "superblock" => superblocks(),
         "store_image" => edits(),
-        "canary" => vec![b"canarz".to_vec()],
+        "canary" => vec![b"canarx".to_vec()],
         _ => Vec::new(),
     }
 }
@@ -73,6 +73,7 @@ fn blocks() -> Vec<Vec<u8>> {
     let mut builder = BlockBuilder::new(4096);
     let mut keys: Vec<Vec<u8>> = (0..30).map(key).collect();
     keys.sort();
+    keys.dedup();
     for (at, key) in keys.iter().enumerate() {
         let value = value(at as u32, 20);
         match at % 3 {

@@ -84,6 +84,7 @@ fn failed_syncs_are_not_made_good_by_later_ones() -> Result<()> {
         device.set_faults(plan(Fault::new(Effect::FailSync(loss))));
         assert!(file.sync(Purpose::User).is_err());
         assert_eq!(read(&file, 0, 1)?, [live], "{loss:?}");
+        assert_eq!(device.pending_units(), 0, "{loss:?}");
         write(&file, SECTOR, &[3; SECTOR])?;
         file.sync(Purpose::User)?;
         let left = durable(&device);

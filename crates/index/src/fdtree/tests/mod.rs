@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
-use esker_format::ids::{KeyspaceId, Seq, StoreId};
+use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
@@ -31,13 +31,16 @@ struct Subject {
 
 const ID: KeyspaceId = KeyspaceId(9);
 
-fn env(device: &Arc<dyn Device>, meta: Option<&IndexMeta>, budget_bytes: u64) -> Arc<Env> {
+fn env(
+    device: &Arc<dyn Device>,
+    meta: Option<(&IndexMeta, Generation)>,
+    budget_bytes: u64,
+) -> Arc<Env> {
     let store = StoreId(77);
     let blocks = match meta {
         None => BlockStore::create(device, store, 1 << 16),
-        Some(meta) => {
+        Some((meta, floor)) => {
             let used: Vec<_> = meta.extents().copied().collect();
-            let floor = esker_format::ids::Generation(1 << 20);
             BlockStore::open(device, store, 1 << 16, used, floor)
         }
     };
@@ -107,7 +110,8 @@ impl Subject {
         self.history.retain(|(_, seq), _| seq.0 <= flushed);
         self.snapshots.clear();
         let budget = self.env.budget.total_bytes();
-        self.env = env(&self.device, Some(&meta), budget);
+        let floor = self.env.blocks.next_generation();
+        self.env = env(&self.device, Some((&meta, floor)), budget);
         self.tree = FdTree::open(Arc::clone(&self.env), ID, meta, self.memtable_bytes).unwrap();
         self.snapshots().publish(Seq(flushed));
         self.check();
