@@ -2,9 +2,10 @@
 //! on up to the top fences.
 //!
 //! Fence keys: a block's fence key is the least internal key that may enter it: the shortest
-//! separator above the previous block's last key at ∞, or (u, s-1) where the previous block ends
-//! in the same user key u at number s; the first block of a level has (empty key, ∞). So the
-//! newest visible version of a key is always in the block of the last fence at or before it.
+//! separator above the previous block's last key at ∞; or (u, s-1) where the previous block ends
+//! in the same user key u at number s; or the first entry's own key where that is a fence; the
+//! first block of a level has (empty key, ∞). So the newest visible version of a key is always in
+//! the block of the last fence at or before it.
 //!
 //! I2: unless a block begins with a fence to the level below at or before its own fence key, it
 //! begins with a duplicate of the last fence written (`plast`), at its own fence key.
@@ -158,23 +159,21 @@ impl<'a> LevelWriter<'a> {
         self.fence_seq = Seq::MAX;
         match self.last_data {
             _ if self.counts.blocks == 0 => {}
+            // A fence is the least key of what lies behind it. All data of its key stands before
+            // a fence with a number, because all data below is older (I8).
+            _ if is_fence => {
+                self.fence_key.extend_from_slice(key);
+                self.fence_seq = seq;
+            }
             Some(last) if same_key => {
                 self.fence_key.extend_from_slice(key);
                 self.fence_seq = Seq(last.0.saturating_sub(1));
             }
-            // The previous block ends in a fence at this very key. Data comes before fences with
-            // a number, because all data below is older (I8): so that fence stands at ∞, and
-            // versions of the key begin here.
-            None if same_key => {
-                self.fence_key.extend_from_slice(key);
-                self.fence_seq = if is_fence { seq } else { Seq::MAX };
-            }
-            _ if is_fence => self.fence_key.extend_from_slice(key),
+            // The previous block ends in a fence at this very key and ∞: its versions begin here.
+            None if same_key => self.fence_key.extend_from_slice(key),
             _ => self.fence_key.extend_from_slice(key::separator(&self.last_key, key)),
         }
-        let begins_with_fence = is_fence
-            && key::compare((key, seq), (&self.fence_key, self.fence_seq)).is_le();
-        if let Some(plast) = self.plast.as_ref().filter(|_| self.below && !begins_with_fence) {
+        if let Some(plast) = self.plast.as_ref().filter(|_| self.below && !is_fence) {
             let fence = Fence {
                 ptr: plast.ptr,
                 puts: plast.puts,

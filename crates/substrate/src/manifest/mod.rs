@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`files`] (names, and what a folder holds), [`state`] (what the manifest says,
 //! as a pure function of edits), `superblocks` (which epoch is current), `records` (how its file
-//! is read), then this module: creating, opening, committing.
+//! is read), `epoch` (beginning a new one), then this module: creating, opening, committing.
 //!
 //! Two things are on the device: a file of superblocks, and the manifest file of the epoch that
 //! the newest superblock names, with every record in two distant places. A commit writes both
@@ -20,6 +20,7 @@
 //! commit, or [`Manifest::settle`], makes it durable by writing it again, and nothing that it
 //! gave up may be reused before.
 
+mod epoch;
 pub mod files;
 mod records;
 pub mod state;
@@ -31,11 +32,11 @@ use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
 use esker_format::frame::Seal;
 use esker_format::ids::{Epoch, Generation, Seq, StoreId};
 use esker_format::manifest_edit::{Edit, RecordBody};
-use esker_format::superblock::{
-    REGION_BYTES_MAX, REGION_BYTES_MIN, SUPERBLOCK_FILE_BYTES, Superblock, slot_offset,
-};
+use esker_format::superblock::{SUPERBLOCK_FILE_BYTES, Superblock, slot_offset};
 use parking_lot::{Mutex, RwLock};
 
+pub(crate) use epoch::{full_or, write_zeros};
+use epoch::{put_superblocks, write_epoch};
 pub use files::{Presence, probe};
 use files::{SUPERBLOCK, SUPERBLOCK_NEW, manifest_epoch, manifest_name};
 use records::Regions;
@@ -43,11 +44,7 @@ pub use state::{KeyspaceState, ManifestState};
 
 use crate::error::{Error, Result};
 use crate::fault::{self, FaultPoints};
-use crate::planted::{self, Bug};
 use crate::poison::Poison;
-
-/// How much of a new file is written at once, in bytes.
-const ZEROS_CHUNK_BYTES: u64 = 64 * 1024;
 
 /// Damage found that did not stop the store: one line of `check`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +74,7 @@ impl Problem {
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestOptions {
     /// The shortest region of a new epoch, in bytes; rounded up to a power of two between
-    /// [`REGION_BYTES_MIN`] and [`REGION_BYTES_MAX`]. Default 64 KiB.
+    /// 4 KiB and 2 GiB. Default 64 KiB.
     pub region_bytes_min: u64,
 }
 
@@ -130,40 +127,6 @@ impl Writer {
         self.file.write_at(at, frame, Purpose::Manifest)?;
         Ok(self.file.write_at(self.superblock.region_bytes + at, frame, Purpose::Manifest)?)
     }
-}
-
-/// The length of a new epoch's region: room for the state four times over, and for the record
-/// that made the new epoch necessary.
-fn region_bytes(options: ManifestOptions, snapshot_bytes: u64, record_bytes: u64) -> Result<u64> {
-    let wanted = snapshot_bytes.saturating_mul(4).max(snapshot_bytes.saturating_add(record_bytes));
-    wanted
-        .max(options.region_bytes_min)
-        .max(REGION_BYTES_MIN)
-        .checked_next_power_of_two()
-        .filter(|bytes| *bytes <= REGION_BYTES_MAX)
-        .ok_or_else(|| Error::Invalid { what: "the manifest would be too large".to_string() })
-}
-
-/// What `error` is when nothing was changed before it: `Full` where the device has no room.
-pub(crate) fn full_or(error: Error, what: &str) -> Error {
-    match error {
-        Error::Device(device) if device.is_full() => Error::Full { what: what.to_string() },
-        other => other,
-    }
-}
-
-/// Writes zeros through the whole of a new file, so that later writes neither grow it nor
-/// allocate.
-pub(crate) fn write_zeros(file: &dyn DeviceFile, len: u64, purpose: Purpose) -> Result<()> {
-    file.preallocate(len, purpose)?;
-    let zeros = vec![0; len.min(ZEROS_CHUNK_BYTES) as usize];
-    let mut at = 0;
-    while at < len {
-        let part = zeros.get(..(len - at).min(ZEROS_CHUNK_BYTES) as usize).unwrap_or(&zeros);
-        file.write_at(at, part, purpose)?;
-        at += part.len() as u64;
-    }
-    Ok(())
 }
 
 impl Manifest {
@@ -376,51 +339,6 @@ impl Manifest {
         Ok(())
     }
 
-    /// Begins the next epoch with the present state, in which a record of `record_bytes` fits.
-    fn begin_epoch(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
-        let epoch = Epoch(writer.superblock.epoch.0.saturating_add(1));
-        let name = manifest_name(epoch);
-        // A file of this name is from an attempt that failed before its superblock was written.
-        let _may_be_missing = self.device.remove(&name);
-        let state = self.state();
-        let device = self.device.as_ref();
-        let (file, superblock, tail) = write_epoch(
-            device,
-            self.store,
-            epoch,
-            self.options,
-            &state,
-            record_bytes,
-            &self.faults,
-        )
-        .map_err(|error| self.epoch_failed(&name, error))?;
-        if !planted::is(Bug::NoDirectorySync) {
-            self.poison.on_error(device.sync_dir().map_err(Error::from))?;
-        }
-        let old = writer.superblock.epoch;
-        *writer = Writer {
-            superblocks: Arc::clone(&writer.superblocks),
-            superblock,
-            file,
-            next_number: 2,
-            tail,
-            doubt: None,
-        };
-        self.poison.on_error(self.write_superblock(writer))?;
-        let _stays_behind = self.device.remove(&manifest_name(old));
-        Ok(())
-    }
-
-    /// Without room nothing has changed, and the store can go on; any other failure poisons it.
-    fn epoch_failed(&self, name: &str, error: Error) -> Error {
-        let error = full_or(error, "the manifest");
-        if matches!(error, Error::Full { .. }) {
-            let _stays_behind = self.device.remove(name);
-            return error;
-        }
-        self.poison.set(error)
-    }
-
     /// Reads superblocks and manifest again and compares them with what is known.
     ///
     /// Cost: reads all of both files; commits wait meanwhile.
@@ -455,45 +373,6 @@ impl Manifest {
         }
         problems
     }
-}
-
-/// Makes a superblock file and puts it in place, durably. Its name appears only when all of it
-/// is durable, and so are the names of all files that were created before.
-fn put_superblocks(device: &dyn Device, superblock: &Superblock) -> Result<Arc<dyn DeviceFile>> {
-    let file = device.open(SUPERBLOCK_NEW, Open::CreateNew, Caching::Buffered)?;
-    file.preallocate(SUPERBLOCK_FILE_BYTES, Purpose::Manifest)?;
-    superblocks::write(file.as_ref(), superblock)?;
-    file.sync(Purpose::Manifest)?;
-    device.sync_dir()?;
-    device.rename(SUPERBLOCK_NEW, SUPERBLOCK)?;
-    device.sync_dir()?;
-    Ok(device.open(SUPERBLOCK, Open::Existing, Caching::Buffered)?)
-}
-
-/// Makes an epoch's file with the whole state as its first record, and syncs it. Answers the
-/// file, the superblock that will name it and where its second record goes.
-fn write_epoch(
-    device: &dyn Device,
-    store: StoreId,
-    epoch: Epoch,
-    options: ManifestOptions,
-    state: &ManifestState,
-    record_bytes: u64,
-    faults: &FaultPoints,
-) -> Result<(Arc<dyn DeviceFile>, Superblock, u64)> {
-    let (durable, generation) = (state.durable_seq, state.next_generation);
-    let seal = records::seal(store, epoch);
-    let frame = records::encode(seal, 1, durable, generation, &state.to_edits())?;
-    let region_bytes = region_bytes(options, frame.len() as u64, record_bytes)?;
-    faults.hit(fault::MANIFEST_ROLL)?;
-    let file = device.open(&manifest_name(epoch), Open::CreateNew, Caching::Buffered)?;
-    write_zeros(file.as_ref(), region_bytes.saturating_mul(2), Purpose::Manifest)?;
-    file.write_at(0, &frame, Purpose::Manifest)?;
-    file.write_at(region_bytes, &frame, Purpose::Manifest)?;
-    if !planted::is(Bug::NoBarrierBeforeSuperblock) {
-        file.sync(Purpose::Manifest)?;
-    }
-    Ok((file, Superblock { store, epoch, region_bytes }, frame.len() as u64))
 }
 
 /// Fails when the epoch after `superblock` was in use: then both copies of its superblock have

@@ -103,6 +103,24 @@ fn versions_of_one_key_span_blocks_and_levels() {
     subject.verify_all();
 }
 
+/// The fences of a key's many blocks carry numbers, and blocks of fences begin inside the key.
+#[test]
+fn versions_of_one_key_span_blocks_of_fences() {
+    let mut subject = Subject::new(1 << 20, 1024);
+    for number in 0..1_500u16 {
+        subject.write(b"key", Some(&number.to_le_bytes().repeat(600)));
+        let snapshot = subject.snapshots().register();
+        subject.snapshots.push(snapshot);
+    }
+    subject.write(b"kex", Some(b"before"));
+    subject.write(b"kez", Some(b"behind"));
+    subject.run(Work::MergeFull);
+    assert!(subject.tree.stats().levels.len() > 1);
+    for key in [&b"kex"[..], b"key", b"kez", b"keyz"] {
+        subject.verify_get(key);
+    }
+}
+
 #[test]
 fn the_largest_keys_and_values() {
     let mut subject = Subject::new(64 * 1024, 1 << 20);
