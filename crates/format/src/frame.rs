@@ -133,7 +133,11 @@ impl FrameHeader {
 /// Length of a frame with `body_bytes` of body in a file of grain `grain_bytes`.
 #[must_use]
 pub const fn frame_bytes(body_bytes: usize, grain_bytes: u64) -> u64 {
-    (body_bytes as u64).saturating_add(FRAME_HEADER_BYTES as u64).next_multiple_of(grain_bytes)
+    let unpadded = (body_bytes as u64).saturating_add(FRAME_HEADER_BYTES as u64);
+    match unpadded.checked_next_multiple_of(grain_bytes) {
+        Some(padded) => padded,
+        None => u64::MAX,
+    }
 }
 
 /// Extends a body with zeros so that its frame ends at a multiple of `grain_bytes`.

@@ -95,7 +95,7 @@ pub(crate) fn admit(shared: &Shared, writes: &[Write<'_>]) -> Result<()> {
     if shared.log.live_bytes() <= shared.limits.log_bytes.saturating_mul(2) {
         return Ok(());
     }
-    match pinning_slot(shared) {
+    match pinning_slot(shared, true) {
         Some(slot) => admit_to(shared, &slot, deletes_only),
         None => Ok(()),
     }
@@ -154,7 +154,7 @@ pub(crate) fn relieve_memory(shared: &Shared) {
 fn relieve_log(shared: &Shared) {
     relieve(shared, || {
         let over = shared.log.live_bytes() > shared.limits.log_bytes;
-        if over { pinning_slot(shared) } else { None }
+        if over { pinning_slot(shared, false) } else { None }
     });
 }
 
@@ -175,10 +175,17 @@ fn candidate(slot: &Arc<Slot>) -> Option<Candidate> {
     Some(Candidate { id: slot.id, memtable_bytes, stalled: slot.stall().is_some() })
 }
 
-fn pinning_slot(shared: &Shared) -> Option<Arc<Slot>> {
+/// The keyspace that pins the oldest log segment, among the stalled ones or among the others.
+fn pinning_slot(shared: &Shared, stalled: bool) -> Option<Arc<Slot>> {
     let state = shared.manifest.state();
-    let flushed = |id| state.keyspaces.get(&id).map(|keyspace| keyspace.index.flushed_seq);
-    shared.log.oldest_pin(&flushed).and_then(|id| shared.slot_by_id(id))
+    let slots = shared.slots();
+    let asked = |id| slots.iter().find(|slot| slot.id == id && slot.stall().is_some() == stalled);
+    let flushed = |id| {
+        // Who is not asked for pins nothing.
+        let _slot = asked(id)?;
+        state.keyspaces.get(&id).map(|keyspace| keyspace.index.flushed_seq)
+    };
+    shared.log.oldest_pin(&flushed).and_then(asked).cloned()
 }
 
 fn note(slot: &Slot, result: Result<()>) {

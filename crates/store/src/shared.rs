@@ -71,6 +71,8 @@ pub(crate) struct Limits {
     pub memtables_bytes: u64,
     /// Log segments in use, before the keyspace that pins the oldest is written out.
     pub log_bytes: u64,
+    /// Most log segments kept for reuse.
+    pub log_spares: usize,
     /// Keys and values of one batch.
     pub batch_bytes: u64,
 }
@@ -107,6 +109,9 @@ impl Limits {
             memtables_bytes,
             // Two segments are always in use or about to be; less could never be met.
             log_bytes: (2 * memtables_bytes).max(2 * log_segment_bytes),
+            // What a full memtable lets go of serves the next one, so that segments are written
+            // through once and not for every memtable.
+            log_spares: usize::try_from(memtables_bytes / log_segment_bytes).unwrap_or(0) + 1,
             batch_bytes: memory_budget_bytes.clamp(4 << 20, 1 << 30),
         }
     }
@@ -128,10 +133,6 @@ impl Shared {
         let mut slots: Vec<_> = self.keyspaces.read().values().cloned().collect();
         slots.sort_by_key(|slot| slot.id);
         slots
-    }
-
-    pub fn slot_by_id(&self, id: KeyspaceId) -> Option<Arc<Slot>> {
-        self.keyspaces.read().values().find(|slot| slot.id == id).cloned()
     }
 
     /// Counts what `insert` adds to the memtable of `tree`. Only one thread at a time inserts:

@@ -152,7 +152,7 @@ fn one_damaged_keyspace() -> (SimDevice, Db) {
         drop(db);
         device.flip("data", offset, 0x10);
     }
-    panic!("no block is in use");
+    unreachable!("no block is in use")
 }
 
 #[test]
@@ -207,15 +207,24 @@ fn a_merge_that_meets_damage_fails_no_write_until_there_is_no_room() {
 fn a_damaged_keyspace_stops_the_others_only_when_the_log_is_too_long() {
     let (_device, db) = one_damaged_keyspace();
     let (bad, good) = (tiny(&db, "bad"), tiny(&db, "good"));
-    bad.insert("pins the log", "").unwrap();
+    bad.insert("pins one segment", "").unwrap();
+    for number in 0..10_000_u32 {
+        good.insert((number % 200).to_be_bytes(), [6; 100]).unwrap();
+    }
+    // And now every segment.
     let mut refused = None;
     for number in 0..100_000_u32 {
-        if let Err(error) = good.insert((number % 200).to_be_bytes(), [6; 100]) {
-            refused = Some(error);
+        let result = if number % 100 == 0 {
+            bad.insert(number.to_be_bytes(), "")
+        } else {
+            good.insert((number % 200).to_be_bytes(), [6; 100])
+        };
+        if let Err(error) = result {
+            refused = Some((number % 100, error));
             break;
         }
     }
-    assert!(matches!(refused, Some(Error::Damaged { .. })), "{refused:?}");
+    assert!(matches!(refused, Some((1.., Error::Damaged { .. }))), "{refused:?}");
     let log = db.stats().unwrap().space.log_bytes;
     assert!(log <= (512 + 4 * 16) << 10, "{log}");
     good.remove("a").unwrap();

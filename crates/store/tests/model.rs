@@ -314,7 +314,8 @@ fn from_both_ends(mut range: esker::Range, expected: Model, ends: &[bool]) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 48,
+        // A quarter of what PROPTEST_CASES asks for: a case here is a whole life of a store.
+        cases: ProptestConfig::default().cases / 4,
         max_shrink_iters: 2000,
         ..ProptestConfig::default()
     })]

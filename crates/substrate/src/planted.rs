@@ -1,7 +1,7 @@
 //! Durability bugs on purpose, so that the crash tests can prove that they would find them.
 //!
 //! Without the feature `planted` the question [`is`] is a constant `false` and the compiler
-//! removes every planted branch. With it, a bug is active inside [`with`] on that thread only.
+//! removes every planted branch. With it, a bug is active inside `with` on that thread only.
 
 /// A bug that a crash-safe store must not have. Each is planted where the real code would have
 /// it; the test suites must fail with each of them and pass without.

@@ -9,7 +9,8 @@ use crate::support::{Place, esker};
 
 /// A store with its entries in the data file, and that file.
 fn store(place: &Place) -> (String, PathBuf) {
-    let input: String = (0..20_000).map(|number| format!("{number:08}\tvalue\n")).collect();
+    let input: String =
+        (0..20_000).map(|number| format!("{number:08}\tthe value of {number:08}\n")).collect();
     let db = place.load(input);
     esker(["compact", &db]).stdout();
     let files = fs::read_dir(&db).unwrap().map(|entry| entry.unwrap().path());
@@ -35,7 +36,7 @@ fn damage_is_found_named_and_scanned_around() {
     let (db, data) = store(&place);
     let sound = crate::support::dump(&db);
     let mut bytes = fs::read(&data).unwrap();
-    let needle = b"00010000";
+    let needle = b"the value of 00010000";
     let at = bytes.windows(needle.len()).position(|window| window == needle).unwrap();
     bytes[at] ^= 0x01;
     fs::write(&data, bytes).unwrap();

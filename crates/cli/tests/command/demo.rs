@@ -39,4 +39,6 @@ fn a_root_without_files_is_refused() {
     let root = place.path("").into_os_string().into_string().unwrap();
     esker(["demo", "--root", &root]).fails(2, &["no files"]);
     esker(["demo", "--root", "/nonexistent"]).fails(2, &["/nonexistent"]);
+    place.write("file", "");
+    esker(["demo", "--root", &root, "--memory-mib", "0"]).fails(2, &["memory"]);
 }

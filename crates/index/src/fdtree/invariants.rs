@@ -4,9 +4,11 @@
 //! - I2: in a level above others, every block begins with a fence at or before its fence key.
 //! - I3: no level holds more data than its number allows.
 //! - I4: the bottom holds more than the level above it may.
-//! - I5: counters agree with what is there.
-//! - I6: filters and counts on fences agree with their blocks, keys with their fence keys.
+//! - I5: a level that leads past missing levels leads to few enough blocks that its fences would
+//!   fit the next level.
+//! - I6: N∆ and N∇ are what is there, so that the trigger against underflow can be believed.
 //! - I8: the sequence ranges of runs are disjoint and descending.
+//! - What fences promise: filters, counts and fence keys agree with the blocks.
 
 use esker_device::Purpose;
 use esker_format::block::BlockView;
@@ -102,6 +104,7 @@ impl FdTree {
             }
         }
         self.check_sizes(sink);
+        self.check_skips(sink);
         self.check_order_of_runs(sink);
     }
 
@@ -165,7 +168,7 @@ impl FdTree {
         };
         if walked.complete && walked.counts != expected {
             let found = walked.counts;
-            sink.report(offset, format!("I5: level {level} holds {found:?}, recorded {expected:?}"));
+            sink.report(offset, format!("I6: level {level} holds {found:?}, recorded {expected:?}"));
         }
         if walked.complete && walked.seqs.unwrap_or_default() != meta.seqs {
             sink.report(offset, format!("I8: level {level} has other sequence numbers than recorded"));
@@ -208,7 +211,7 @@ impl FdTree {
         }
     }
 
-    /// I3 and I4.
+    /// I3, I4 and I5.
     fn check_sizes(&self, sink: &mut CheckSink) {
         let shape = &self.meta.shape;
         let bottom = shape::bottom_rank(shape);
@@ -222,6 +225,21 @@ impl FdTree {
             if data && level.rank == bottom && shape.k > 0 && bytes <= shape::capacity_bytes(shape, shape.k)
             {
                 sink.report(offset, format!("I4: the bottom holds only {bytes} bytes"));
+            }
+        }
+    }
+
+    /// I5.
+    fn check_skips(&self, sink: &mut CheckSink) {
+        let shape = &self.meta.shape;
+        for pair in self.meta.main.levels.windows(2) {
+            let [upper, lower] = pair else { continue };
+            let fences_bytes = lower.counts.blocks * super::prepare::FENCE_BYTES;
+            let skips = lower.rank > upper.rank + 1;
+            if skips && fences_bytes > shape::capacity_bytes(shape, upper.rank + 1) {
+                let offset = upper.extents.first().map_or(0, Extent::offset);
+                let blocks = lower.counts.blocks;
+                sink.report(offset, format!("I5: level {} leads to {blocks} blocks", upper.rank));
             }
         }
     }
@@ -279,10 +297,10 @@ fn check_entries(
             fail("I2: the block does not begin with a fence at or before its fence key");
         }
         if !is_fence && key::compare(at, own).is_lt() {
-            fail("I6: an entry lies before the block's fence key");
+            fail("fences: an entry lies before the block's fence key");
         }
         if next.is_some_and(|next| key::compare(at, (&next.key, next.seq)).is_ge()) && !is_fence {
-            fail("I6: an entry lies behind the next block's fence key");
+            fail("fences: an entry lies behind the next block's fence key");
         }
         match entry.payload {
             Payload::Fence(child) => {
@@ -296,7 +314,7 @@ fn check_entries(
         }
         if !is_fence {
             if !filter::may_contain(&fence.filter, filter::hash(&user_key)) {
-                fail("I6: the block's filter denies a key that is there");
+                fail("fences: the block's filter denies a key that is there");
             }
             let (low, high) = walked.seqs.unwrap_or((entry.seq, entry.seq));
             walked.seqs = Some((low.min(entry.seq), high.max(entry.seq)));
@@ -304,7 +322,7 @@ fn check_entries(
         previous = Some((user_key, entry.seq, is_fence));
     }
     if (puts, tombstones) != (u64::from(fence.puts), u64::from(fence.tombstones)) {
-        fail("I6: the fence counts other entries than the block holds");
+        fail("fences: the fence counts other entries than the block holds");
     }
     if !has_below && fences > 0 {
         fail("a block of the bottom level has fences");

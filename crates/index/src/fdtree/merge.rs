@@ -29,6 +29,7 @@ impl FdTree {
             full = prepared.full
         )
         .entered();
+        self.main.forget_express_fences(prepared.levels);
         let written = self.execute(&prepared)?;
         let meta = self.merged_meta(&prepared, &written);
         self.commit(&meta, &written.meta, commit)?;

@@ -10,7 +10,7 @@ use super::insert::Plan;
 use super::shape;
 
 /// Bytes that an average fence takes in a block, filter included, where nothing is known.
-const FENCE_BYTES: u64 = 40;
+pub(super) const FENCE_BYTES: u64 = 40;
 
 /// What is to be merged beside the levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -135,6 +135,14 @@ impl Tree {
         self.levels.get(level)?.held.get().cloned()
     }
 
+    /// Lets go of the express fences of the upper `levels` levels, which are about to be replaced:
+    /// their memory goes to the fences that replace them. The top fences stay.
+    pub(super) fn forget_express_fences(&mut self, levels: usize) {
+        for level in self.levels.iter_mut().take(levels).skip(1) {
+            level.held.take();
+        }
+    }
+
     /// Memory that fences take, in bytes.
     pub(super) fn fence_memory_bytes(&self) -> u64 {
         (0..self.height()).filter_map(|level| self.fences(level)).map(FenceIndex::memory_bytes).sum()

@@ -23,12 +23,11 @@ use crate::planted::{self, Bug};
 
 /// How long the file of a segment must be in which a frame of `frame_bytes` fits.
 fn file_bytes(segment_bytes: u64, frame_bytes: u64) -> Result<u64> {
-    let needed = RECORDS_OFFSET.saturating_add(frame_bytes).next_multiple_of(UNIT_BYTES);
-    let bytes = needed.max(segment_bytes);
-    if bytes > SEGMENT_BYTES_MAX {
-        return Err(Error::Invalid { what: "the batch is too long for the log".to_string() });
-    }
-    Ok(bytes)
+    let needed = RECORDS_OFFSET.saturating_add(frame_bytes).checked_next_multiple_of(UNIT_BYTES);
+    needed
+        .map(|needed| needed.max(segment_bytes))
+        .filter(|bytes| *bytes <= SEGMENT_BYTES_MAX)
+        .ok_or_else(|| Error::Invalid { what: "the batch is too long for the log".to_string() })
 }
 
 /// What becomes of a segment whose last number is `last_seq`: one without a record leaves.

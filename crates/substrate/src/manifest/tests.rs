@@ -50,7 +50,7 @@ fn nth_edit(n: u64) -> Vec<Edit> {
         0 => vec![Edit::KeyspaceCreate {
             id: keyspace,
             name: format!("keyspace {n}"),
-            memtable_bytes: (n % 4 == 0).then_some(n + 1),
+            memtable_bytes: n.is_multiple_of(4).then_some(n + 1),
         }],
         1 | 2 => {
             // Long enough for a record to tear.

@@ -57,6 +57,7 @@ pub(super) fn run(args: &Demo) -> Result<(), Failure> {
         timings: phases.timings,
         files: phases.files,
         answers_checked: phases.answers_checked,
+        counted_bytes_peak: phases.counted_bytes_peak,
         check,
         before_close,
         after,

@@ -20,13 +20,21 @@ pub(super) struct Phases {
     pub(super) files: Files,
     pub(super) timings: Vec<Timing>,
     pub(super) answers_checked: u64,
+    pub(super) counted_bytes_peak: u64,
     interrupt: Interrupt,
     narrator: Narrator,
 }
 
 impl Phases {
     pub(super) fn new(files: Files, interrupt: Interrupt, narrator: Narrator) -> Self {
-        Self { files, timings: Vec::new(), answers_checked: 0, interrupt, narrator }
+        Self {
+            files,
+            timings: Vec::new(),
+            answers_checked: 0,
+            counted_bytes_peak: 0,
+            interrupt,
+            narrator,
+        }
     }
 
     /// From an empty store to one that was written, read, overwritten and deleted from.
@@ -37,10 +45,14 @@ impl Phases {
         let db = open()?;
         let keyspace = db.keyspace(KEYSPACE, KeyspaceOptions::default())?;
         self.insert(&keyspace)?;
+        self.sample_memory(&db)?;
         self.look_up("look up", &keyspace)?;
+        self.sample_memory(&db)?;
         self.look_up_absent(&keyspace)?;
         self.scan_folders(&keyspace)?;
+        self.sample_memory(&db)?;
         self.overwrite(&keyspace)?;
+        self.sample_memory(&db)?;
         self.delete(&keyspace)?;
         Ok(db)
     }
@@ -59,6 +71,7 @@ impl Phases {
         let keyspace = db.open_keyspace(KEYSPACE)?.ok_or_else(|| wrong(KEYSPACE.as_bytes()))?;
         self.scan_everything(&keyspace)?;
         self.look_up("look up again", &keyspace)?;
+        self.sample_memory(db)?;
         let report = self.phase("check", 1, |_, timing, _| Ok(timing.time(|| db.check())?))?;
         match report.problems.first() {
             None => Ok(report),
@@ -70,6 +83,14 @@ impl Phases {
                 problem.what
             ))),
         }
+    }
+
+    /// Remembers the most memory that the store counted for itself.
+    fn sample_memory(&mut self, db: &Db) -> Result<(), Failure> {
+        let memory = db.stats()?.memory;
+        let counted_bytes = memory.memtable_bytes + memory.fence_bytes + memory.cache_bytes;
+        self.counted_bytes_peak = self.counted_bytes_peak.max(counted_bytes);
+        Ok(())
     }
 
     fn insert(&mut self, keyspace: &Keyspace) -> Result<(), Failure> {

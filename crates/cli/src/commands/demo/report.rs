@@ -76,7 +76,7 @@ impl Narrator {
         self.say(&match timing.operations() {
             1 => format!("  {:16} {seconds:>8.3} s", timing.phase),
             operations => format!(
-                "  {:16} {seconds:>8.3} s  {:>9} operations, checked",
+                "  {:16} {seconds:>8.3} s  {:>9} operations",
                 timing.phase,
                 HumanCount(operations).to_string()
             ),
@@ -98,6 +98,8 @@ pub(super) struct Figures {
     pub(super) timings: Vec<Timing>,
     pub(super) files: Files,
     pub(super) answers_checked: u64,
+    /// As sampled between phases.
+    pub(super) counted_bytes_peak: u64,
     pub(super) check: CheckReport,
     /// When all was written: what it cost.
     pub(super) before_close: Stats,
@@ -192,8 +194,7 @@ impl Figures {
         let mut row =
             |name: &str, bytes| table.row([name.to_owned(), HumanBytes(bytes).to_string()]);
         row("budget of the store", self.after.memory.budget_bytes);
-        row("counted, all written", counted_bytes(&self.before_close));
-        row("counted, at the end", counted_bytes(&self.after));
+        row("counted by it, at most", self.counted_bytes_peak);
         if let (Some(before), Some(after)) = (self.memory_before, self.memory_after) {
             row("process, before the store", before.now_bytes);
             row("process, at its peak", after.peak_bytes);
@@ -239,8 +240,7 @@ impl Figures {
             },
             "memory": {
                 "budget_bytes": self.after.memory.budget_bytes,
-                "counted_bytes_written": counted_bytes(&self.before_close),
-                "counted_bytes_end": counted_bytes(&self.after),
+                "counted_bytes_peak": self.counted_bytes_peak,
                 "process_bytes_before": self.memory_before.map(|resident| resident.now_bytes),
                 "process_bytes_peak": self.memory_after.map(|resident| resident.peak_bytes),
             },
@@ -264,11 +264,6 @@ fn timing_as_json(timing: &Timing) -> Value {
         "per_second": timing.per_second(),
         "latency_ns": latency_ns.into_iter().collect::<serde_json::Map<_, _>>(),
     })
-}
-
-fn counted_bytes(stats: &Stats) -> u64 {
-    let memory = &stats.memory;
-    memory.memtable_bytes + memory.fence_bytes + memory.cache_bytes
 }
 
 /// Three digits and a unit.

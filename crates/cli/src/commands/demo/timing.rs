@@ -8,7 +8,8 @@ use crate::exit::Failure;
 
 /// Longer operations count as this long.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
-const SIGNIFICANT_DIGITS: u8 = 3;
+/// One in a hundred: more would take memory that belongs to the store's figures.
+const SIGNIFICANT_DIGITS: u8 = 2;
 
 /// Latencies of the operations of a phase. What happens between them is not counted.
 pub(super) struct Timing {

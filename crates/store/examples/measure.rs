@@ -1,0 +1,108 @@
+//! The counters of `docs/performance.md`: loads random entries of 16 + 100 bytes and prints what
+//! that wrote, by purpose and as the operating system counts it.
+//!
+//! ```text
+//! cargo run --release -p esker --example measure -- load FOLDER [ENTRIES] [BUDGET_MIB]
+//! cargo run --release -p esker --example measure -- lookups COUNT
+//! ```
+//!
+//! `lookups` is for callgrind: run it with two counts; the difference in instructions over the
+//! difference in counts is what one lookup of a cached key costs.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use esker::{Db, KeyspaceOptions};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize, default: u64| match arguments.get(index) {
+        Some(text) => text.parse::<u64>().map_err(|error| format!("{text}: {error}")),
+        None => Ok(default),
+    };
+    match arguments.first().map(String::as_str) {
+        Some("load") => {
+            let folder = arguments.get(1).ok_or("which folder?")?;
+            load(folder, number(2, 5_000_000)?, number(3, 64)?)
+        }
+        Some("lookups") => lookups(number(1, 10_000)?),
+        _ => Err("say `load FOLDER [ENTRIES] [BUDGET_MIB]` or `lookups COUNT`".into()),
+    }
+}
+
+/// Random keys: SplitMix64 of a counter, so that no two are equal.
+fn key(number: u64) -> [u8; 16] {
+    let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^= z >> 31;
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&z.to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn load(folder: &str, entries: u64, budget_mib: u64) -> Result<(), Box<dyn Error>> {
+    let db = Db::builder(folder).memory_budget(budget_mib << 20).open()?;
+    let keyspace = db.keyspace("default", KeyspaceOptions::default())?;
+    let value: Vec<u8> = (0..100u8).map(|byte| byte.wrapping_mul(151)).collect();
+    let system_before = system_write_bytes();
+    let (mut merging, mut stalls) = (Duration::ZERO, 0);
+    let start = Instant::now();
+    for number in 0..entries {
+        let put = Instant::now();
+        keyspace.insert(key(number), &value)?;
+        // A put that runs a spill or merge takes far longer than any other.
+        let took = put.elapsed();
+        if took > Duration::from_millis(5) {
+            merging += took;
+            stalls += 1;
+        }
+    }
+    db.flush()?;
+    let total = start.elapsed();
+    db.persist()?;
+    let outside = entries as f64 / total.saturating_sub(merging).as_secs_f64();
+    println!("{entries} entries in {total:.2?}: {:.0}/s", entries as f64 / total.as_secs_f64());
+    println!("outside {stalls} spills and merges ({merging:.2?}): {outside:.0}/s");
+    let user_bytes = entries * 116;
+    let stats = db.stats()?;
+    println!("{stats:#?}");
+    let system = system_write_bytes().saturating_sub(system_before);
+    println!("write_bytes of /proc/self/io per user byte: {:.2}", ratio(system, user_bytes));
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    println!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: ?"));
+    db.close()?;
+    Ok(())
+}
+
+fn ratio(bytes: u64, user_bytes: u64) -> f64 {
+    bytes as f64 / user_bytes as f64
+}
+
+fn system_write_bytes() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    line.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+fn lookups(count: u64) -> Result<(), Box<dyn Error>> {
+    const ENTRIES: u64 = 100_000;
+    let device = Arc::new(esker_device::memory::MemoryDevice::new());
+    let db = Db::builder_on(device).memory_budget(64 << 20).open()?;
+    let keyspace = db.keyspace("default", KeyspaceOptions::default())?;
+    for number in 0..ENTRIES {
+        keyspace.insert(key(number), [7; 100])?;
+    }
+    db.compact()?;
+    for number in 0..ENTRIES {
+        keyspace.get(key(number))?;
+    }
+    let mut found = 0;
+    for number in 0..count {
+        found += u64::from(keyspace.get(key(number * 7919 % ENTRIES))?.is_some());
+    }
+    println!("{found} of {count} found");
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Appending, waiting, switching, retiring, opening again.
+
+use esker_device::memory::MemoryDevice;
+
+use super::*;
+use crate::fault;
+
+fn memory() -> Arc<dyn Device> {
+    Arc::new(MemoryDevice::new())
+}
+
+#[test]
+fn what_is_appended_is_replayed() {
+    let device = memory();
+    let rig = create_rig(&device).unwrap();
+    let mut last = Seq(0);
+    for n in 0..300 {
+        last = rig.put(n % 4 + 1, n as usize % 600, n % 3 == 0).unwrap();
+        assert_eq!(rig.log.verify(), []);
+    }
+    assert!(rig.manifest.state().segments.len() > 3);
+    let again = open_rig(&device).unwrap();
+    assert_eq!(again.log.last_seq(), last);
+    assert_eq!(again.replay_and_check().unwrap(), last);
+    assert_eq!(again.log.live_bytes(), rig.log.live_bytes());
+    again.put(1, 10, true).unwrap();
+    assert_eq!(again.log.verify(), []);
+    assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last.next());
+}
+
+#[test]
+fn a_synced_put_costs_one_write_and_one_sync() {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let rig = create_rig(&device).unwrap();
+    rig.put(1, 10, true).unwrap();
+    sim.set_faults(FaultPlan::new());
+    rig.put(1, 10, true).unwrap();
+    assert_eq!(sim.op_count(), 2);
+    rig.put(1, 10, false).unwrap();
+    assert_eq!(sim.op_count(), 3);
+    rig.log.sync_to(rig.log.last_seq()).unwrap();
+    rig.log.sync_to(rig.log.last_seq()).unwrap();
+    assert_eq!(sim.op_count(), 4);
+}
+
+#[test]
+fn one_write_carries_all_that_is_pending() {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let rig = create_rig(&device).unwrap();
+    rig.log.prepare().unwrap();
+    sim.set_faults(FaultPlan::new());
+    let tickets: Vec<_> = (0..20).map(|_| rig.append(1, 50).unwrap()).collect();
+    assert_eq!(sim.op_count(), 0);
+    for ticket in tickets {
+        rig.log.wait_synced(ticket).unwrap();
+    }
+    assert_eq!(sim.op_count(), 2);
+    assert_eq!(rig.log.durable_seq(), Seq(20));
+}
+
+#[test]
+fn opening_writes_nothing() {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let rig = create_rig(&device).unwrap();
+    rig.put(3, 10, false).unwrap();
+    sim.record();
+    let again = open_rig(&device).unwrap();
+    assert_eq!(again.replay_and_check().unwrap(), Seq(3));
+    assert_eq!(again.log.verify(), []);
+    assert!(sim.take_trace().unwrap().is_empty());
+}
+
+#[test]
+fn segments_are_retired_out_of_order_and_reused() {
+    let device = memory();
+    let rig = create_rig(&device).unwrap();
+    let files = || device.list().unwrap().iter().filter(|name| name.starts_with("log-")).count();
+    for _ in 0..40 {
+        for _ in 0..20 {
+            rig.put(2, 300, false).unwrap();
+        }
+        rig.flush(1).unwrap();
+        rig.flush(2).unwrap();
+        assert_eq!(rig.manifest.state().segments.len(), 1);
+        assert!(files() <= 3, "{}", files());
+        assert_eq!(rig.log.verify(), []);
+    }
+    assert!(rig.log.space_bytes() <= 3 * SEGMENT_BYTES);
+    let again = open_rig(&device).unwrap();
+    assert_eq!(again.replay_and_check().unwrap(), Seq(40 * 40));
+}
+
+#[test]
+fn one_keyspace_pins_what_the_other_has_flushed() {
+    let device = memory();
+    let rig = create_rig(&device).unwrap();
+    let only = |keyspace: u32| {
+        let op = (keyspace, b"k".to_vec(), Some(vec![7; 3000]));
+        let (_, ticket) = rig.log.append(&encode(&[op])).unwrap();
+        rig.log.wait_written(ticket).unwrap();
+        ticket.last_seq
+    };
+    let mut last = Seq(0);
+    for n in 0..19 {
+        last = only(n / 9 % 2 + 1);
+    }
+    for _ in 0..9 {
+        last = only(2);
+    }
+    let before = rig.manifest.state().segments.len();
+    let flushed = |one, two| move |id: KeyspaceId| if id.0 == 1 { one } else { two };
+    let none = rig.log.retire(&flushed(Some(Seq(0)), Some(Seq(0))));
+    assert!(none.is_empty());
+    let pin = rig.log.oldest_pin(&flushed(Some(Seq(0)), Some(last)));
+    assert_eq!(pin, Some(KeyspaceId(1)));
+    // The newer segments go first, because only keyspace 2 is in them.
+    let retired = rig.log.retire(&flushed(Some(Seq(0)), Some(last)));
+    assert!(!retired.is_empty() && retired.edits().len() < before - 1);
+    assert_ne!(retired.edits()[0], Edit::SegmentRemove { id: SegmentId(1) });
+    rig.manifest.commit(retired.edits(), Seq(0), Generation(0)).unwrap();
+    rig.log.recycle(retired.clone()).unwrap();
+    rig.log.recycle(retired).unwrap();
+    assert!(open_rig(&device).is_ok());
+    // A dropped keyspace pins nothing.
+    let retired = rig.log.retire(&flushed(None, Some(last)));
+    rig.manifest.commit(retired.edits(), Seq(0), Generation(0)).unwrap();
+    rig.log.recycle(retired).unwrap();
+    assert_eq!(rig.manifest.state().segments.len(), 1);
+    assert_eq!(rig.log.oldest_pin(&flushed(None, Some(last))), None);
+}
+
+#[test]
+fn a_batch_longer_than_a_segment_gets_its_own() {
+    let device = memory();
+    let rig = create_rig(&device).unwrap();
+    // The first segment is still empty, and leaves without having been used.
+    rig.log.prepare().unwrap();
+    rig.put(30, 2000, true).unwrap();
+    rig.put(1, 10, true).unwrap();
+    rig.put(40, 2000, false).unwrap();
+    rig.put(5, 2000, true).unwrap();
+    let again = open_rig(&device).unwrap();
+    assert_eq!(again.replay_and_check().unwrap(), Seq(76));
+    again.flush(1).unwrap();
+    again.flush(2).unwrap();
+    assert_eq!(again.manifest.state().segments.len(), 1);
+    assert_eq!(again.log.space_bytes(), SEGMENT_BYTES);
+}
+
+#[test]
+fn replay_may_flush_and_retire() {
+    let device = memory();
+    let rig = create_rig(&device).unwrap();
+    for _ in 0..100 {
+        rig.put(2, 300, false).unwrap();
+    }
+    let again = open_rig(&device).unwrap();
+    let before = again.manifest.state().segments.len();
+    let mut seen = Seq(0);
+    let log = &again.log;
+    log.replay(&mut |seq, _, _, _| {
+        assert_eq!(seq, seen.next());
+        seen = seq;
+        if seq.0 % 50 == 0 {
+            log.sync_to(seq)?;
+            let index = Arc::new(IndexMeta { flushed_seq: seq, ..IndexMeta::default() });
+            let mut edits: Vec<_> = [1, 2]
+                .map(|id| Edit::Index { id: KeyspaceId(id), index: Arc::clone(&index) })
+                .into();
+            let retired = log.retire(&|_| Some(seq));
+            edits.extend_from_slice(retired.edits());
+            again.manifest.commit(&edits, log.durable_seq(), Generation(0))?;
+            log.recycle(retired)?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(seen, Seq(200));
+    assert!(again.manifest.state().segments.len() < before);
+    assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), Seq(200));
+}
+
+#[test]
+fn a_full_device_refuses_the_append_and_recycling_makes_room() {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let rig = create_rig(&device).unwrap();
+    rig.log.prepare().unwrap();
+    let used: usize = sim.files().values().map(Vec::len).sum();
+    sim.set_capacity_bytes(used as u64 + SEGMENT_BYTES + 8192);
+    let error = loop {
+        if let Err(error) = rig.put(1, 500, true) {
+            break error;
+        }
+    };
+    assert!(matches!(error, Error::Full { .. }), "{error}");
+    assert_eq!(rig.poison.reason(), None);
+    let last = rig.log.last_seq();
+    assert!(rig.append(1, 500).is_err());
+    assert_eq!(rig.log.last_seq(), last);
+    assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last);
+    rig.flush(1).unwrap();
+    rig.flush(2).unwrap();
+    assert_eq!(rig.put(1, 500, true).unwrap(), last.next());
+    assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last.next());
+}
+
+#[test]
+fn a_failed_sync_ends_all_waits_and_is_not_repeated() {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let rig = create_rig(&device).unwrap();
+    rig.put(1, 10, true).unwrap();
+    rig.faults.arm(fault::LOG_SYNC, 1, fault::Fault::Io, false);
+    let ticket = rig.append(1, 10).unwrap();
+    assert!(matches!(rig.log.wait_synced(ticket), Err(Error::Device(_))));
+    for _ in 0..2 {
+        assert!(matches!(rig.log.wait_synced(ticket), Err(Error::Poisoned { .. })));
+        assert!(matches!(rig.append(1, 10), Err(Error::Poisoned { .. })));
+    }
+    assert!(matches!(rig.manifest.settle(), Err(Error::Poisoned { .. })));
+    rig.log.sync_to(Seq(1)).unwrap();
+}
+
+#[test]
+fn many_threads_share_writes_and_lose_nothing() {
+    let device = memory();
+    let rig = create_rig(&device).unwrap();
+    let order = Mutex::new(());
+    std::thread::scope(|scope| {
+        for synced in [true, false, true, false] {
+            let (rig, order) = (&rig, &order);
+            scope.spawn(move || {
+                for n in 0..200 {
+                    let ticket = {
+                        let _order = order.lock();
+                        rig.append(n % 3 + 1, 100).unwrap()
+                    };
+                    if synced {
+                        rig.log.wait_synced(ticket).unwrap();
+                        assert!(rig.log.durable_seq() >= ticket.last_seq);
+                    } else {
+                        rig.log.wait_written(ticket).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(rig.log.verify(), []);
+    let last = rig.log.last_seq();
+    rig.log.sync_to(last).unwrap();
+    assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last);
+}
