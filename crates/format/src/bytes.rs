@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
 
     /// One byte.
     pub fn u8(&mut self) -> Result<u8> {
-        self.array::<1>().map(|b| u8::from_le_bytes(b))
+        self.array().map(u8::from_le_bytes)
     }
 
     /// Two bytes, little-endian.

@@ -10,7 +10,6 @@
 //! `docs/format.md` gives the same layouts byte by byte.
 
 #![deny(clippy::disallowed_methods)]
-
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod block;

@@ -1,5 +1,6 @@
 //! How fast a full merge moves entries, in memory: one core, no device.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -32,28 +33,30 @@ fn tree() -> FdTree {
         poison: Arc::default(),
     });
     let mut tree = FdTree::open(env, KeyspaceId(1), IndexMeta::default(), 1 << 30).unwrap();
-    insert(&tree, 0..BELOW);
+    insert(&tree, 0..BELOW, 0);
     tree.run(Work::MergeFull, &mut |_| Ok(())).unwrap();
-    insert(&tree, BELOW..BELOW + ABOVE);
     tree
 }
 
-fn insert(tree: &FdTree, numbers: std::ops::Range<u64>) {
+fn insert(tree: &FdTree, numbers: std::ops::Range<u64>, seq: u64) {
     for number in numbers {
-        tree.insert(&key(number), Seq(number + 1), Some(&[number as u8; 100]));
+        tree.insert(&key(number), Seq(seq + number + 1), Some(&[number as u8; 100]));
     }
 }
 
+/// Each round overwrites a tenth of the entries and merges it into the rest.
 fn merge(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("merge");
     group.throughput(Throughput::Elements(BELOW + ABOVE)).sample_size(10);
+    let tree = RefCell::new(tree());
+    let mut seq = 0;
     group.bench_function("full, 1 M entries below, 100 k above", |bencher| {
         bencher.iter_batched(
-            tree,
-            |mut tree| {
-                tree.run(Work::MergeFull, &mut |_| Ok(())).unwrap();
-                tree
+            || {
+                seq += BELOW;
+                insert(&tree.borrow(), 0..ABOVE, seq);
             },
+            |()| tree.borrow_mut().run(Work::MergeFull, &mut |_| Ok(())).unwrap(),
             BatchSize::PerIteration,
         );
     });

@@ -263,11 +263,15 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(0u8..3, 0..12)
+    }
+
     proptest! {
         #[test]
         fn behaves_like_a_sorted_map_of_versions(
-            ops in proptest::collection::vec((proptest::collection::vec(0u8..3, 0..12), any::<bool>()), 1..200),
-            probe in proptest::collection::vec(0u8..3, 0..12),
+            ops in proptest::collection::vec((key(), any::<bool>()), 1..200),
+            probe in key(),
             at in 0u64..220,
         ) {
             let memtable = Memtable::default();
@@ -289,13 +293,15 @@ mod tests {
             let all: Vec<_> = memtable.iter().map(|v| (v.key().to_vec(), v.seq().0)).collect();
             let model_all: Vec<_> = model.keys().map(|(key, seq)| (key.clone(), seq.0)).collect();
             prop_assert_eq!(all, model_all);
-            let before = memtable.upper_bound(&probe, Seq(at)).map(|v| (v.key().to_vec(), v.seq().0));
+            let before = memtable.upper_bound(&probe, Seq(at));
+            let before = before.map(|v| (v.key().to_vec(), v.seq().0));
             let model_before = model
                 .range(..(probe, std::cmp::Reverse(at)))
                 .next_back()
                 .map(|((key, seq), _)| (key.clone(), seq.0));
             prop_assert_eq!(before, model_before);
-            prop_assert_eq!(memtable.counts().puts + memtable.counts().tombstones, ops.len() as u64);
+            let counts = memtable.counts();
+            prop_assert_eq!(counts.puts + counts.tombstones, ops.len() as u64);
         }
     }
 }

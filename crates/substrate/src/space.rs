@@ -202,7 +202,8 @@ mod tests {
                     }
                     4 => {
                         space.release_retired().unwrap();
-                        units.iter_mut().filter(|u| **u == Unit::Retired).for_each(|u| *u = Unit::Free);
+                        let retired = units.iter_mut().filter(|unit| **unit == Unit::Retired);
+                        retired.for_each(|unit| *unit = Unit::Free);
                         if let Some(end) = space.trim_end() {
                             prop_assert!(units[end as usize..].iter().all(|u| *u == Unit::Free));
                             units.truncate(end as usize);

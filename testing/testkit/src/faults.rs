@@ -103,9 +103,10 @@ fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
     effects
 }
 
-/// Whether a failure of this kind may pass unseen: nothing that was asked for depends on it.
+/// Whether a failure of this kind may pass unseen. What is read has a twin, or is read again when
+/// it is needed; and nothing that was asked for depends on giving space back.
 const fn may_pass_unseen(kind: OpKind) -> bool {
-    matches!(kind, OpKind::Discard | OpKind::Remove | OpKind::Truncate | OpKind::Preallocate)
+    matches!(kind, OpKind::Read | OpKind::Discard | OpKind::Remove | OpKind::Truncate)
 }
 
 impl Workload<'_> {

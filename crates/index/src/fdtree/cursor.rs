@@ -258,7 +258,8 @@ impl From<Error> for Unreadable {
     }
 }
 
-type CursorResult<T> = std::result::Result<T, Unreadable>;
+/// The result of moving a cursor.
+pub type CursorResult<T> = std::result::Result<T, Unreadable>;
 
 impl<'a> DataCursor<'a> {
     /// A cursor that stands nowhere yet.
@@ -316,9 +317,7 @@ impl<'a> DataCursor<'a> {
     /// Moves one data entry back.
     pub(super) fn previous(&mut self) -> CursorResult<()> {
         match self.at.take() {
-            Some((fence, block, index)) => {
-                self.settle(fence, block, index.checked_sub(1), false)
-            }
+            Some((fence, block, index)) => self.settle(fence, block, index.checked_sub(1), false),
             None => Ok(()),
         }
     }

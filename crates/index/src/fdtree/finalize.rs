@@ -19,12 +19,14 @@ pub fn renumber(levels: &mut [LevelMeta], bottom_rank: u8) {
 /// the thesis). For each new level from the top: the memory that its fences take, if they are
 /// held; the last level has the data and stays.
 #[must_use]
-pub fn levels_to_skip(
-    fence_bytes: impl Iterator<Item = Option<u64>>,
-    top_bytes_max: u64,
-) -> usize {
+pub fn levels_to_skip(fence_bytes: impl Iterator<Item = Option<u64>>, top_bytes_max: u64) -> usize {
     let small = |bytes: &Option<u64>| bytes.is_some_and(|bytes| bytes <= top_bytes_max);
-    fence_bytes.enumerate().filter(|(_, bytes)| small(bytes)).map(|(level, _)| level).last().unwrap_or(0)
+    fence_bytes
+        .enumerate()
+        .filter(|(_, bytes)| small(bytes))
+        .map(|(level, _)| level)
+        .last()
+        .unwrap_or(0)
 }
 
 #[cfg(test)]

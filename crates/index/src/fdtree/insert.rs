@@ -134,12 +134,7 @@ impl<'a> LevelWriter<'a> {
     }
 
     /// Adds an entry; hands back the block that had to be closed for it.
-    fn add(
-        &mut self,
-        key: &[u8],
-        seq: Seq,
-        payload: &Payload<'_>,
-    ) -> Result<Option<Appended>> {
+    fn add(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Result<Option<Appended>> {
         let full = !self.builder.is_empty() && !self.builder.fits(key, seq, payload);
         let closed = if full { self.close()? } else { None };
         if self.builder.is_empty() {
@@ -341,7 +336,9 @@ impl<'a> Insert<'a> {
             }
         }
         let skipped = super::finalize::levels_to_skip(
-            self.levels.iter().map(|level| level.fences.index.as_ref().map(FenceIndex::memory_bytes)),
+            self.levels
+                .iter()
+                .map(|level| level.fences.index.as_ref().map(FenceIndex::memory_bytes)),
             top_bytes_max,
         );
         // Dropping a writer gives its extents back.
@@ -362,8 +359,7 @@ impl<'a> Insert<'a> {
                 index.shrink();
             }
             if let Some(top) = index.as_ref().filter(|_| number == 0) {
-                let out =
-                    ExtentWriter::new(self.reader, self.purpose, self.generation, 0);
+                let out = ExtentWriter::new(self.reader, self.purpose, self.generation, 0);
                 (meta.top, meta.top_extents) = write_top_fences(top, out)?;
             }
             meta.levels.push(LevelMeta {

@@ -89,7 +89,8 @@ struct Walked {
 }
 
 fn digest(state: u64, ptr: &BlockPtr) -> u64 {
-    let mixed = state ^ ptr.sector.rotate_left(17) ^ ptr.generation.0.rotate_left(41) ^ u64::from(ptr.crc);
+    let mixed =
+        state ^ ptr.sector.rotate_left(17) ^ ptr.generation.0.rotate_left(41) ^ u64::from(ptr.crc);
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
 }
 
@@ -160,18 +161,20 @@ impl FdTree {
         {
             sink.report(offset, format!("I1: the fences above level {level} name other blocks"));
         }
-        let expected = LevelCounts {
-            put_bytes: 0,
-            tombstone_bytes: 0,
-            kept_for_snapshots: 0,
-            ..meta.counts
-        };
+        let expected =
+            LevelCounts { put_bytes: 0, tombstone_bytes: 0, kept_for_snapshots: 0, ..meta.counts };
         if walked.complete && walked.counts != expected {
             let found = walked.counts;
-            sink.report(offset, format!("I6: level {level} holds {found:?}, recorded {expected:?}"));
+            sink.report(
+                offset,
+                format!("I6: level {level} holds {found:?}, recorded {expected:?}"),
+            );
         }
         if walked.complete && walked.seqs.unwrap_or_default() != meta.seqs {
-            sink.report(offset, format!("I8: level {level} has other sequence numbers than recorded"));
+            sink.report(
+                offset,
+                format!("I8: level {level} has other sequence numbers than recorded"),
+            );
         }
         walked
     }
@@ -188,9 +191,11 @@ impl FdTree {
         sink.blocks += 1;
         sink.bytes += fence.ptr.bytes() as u64;
         let offset = fence.ptr.offset();
-        let inside = tree.meta.levels.get(level).is_some_and(|meta| {
-            meta.extents.iter().any(|extent| holds(extent, &fence.ptr))
-        });
+        let inside = tree
+            .meta
+            .levels
+            .get(level)
+            .is_some_and(|meta| meta.extents.iter().any(|extent| holds(extent, &fence.ptr)));
         if !inside {
             sink.report(offset, "block lies outside the extents of its level");
         }
@@ -222,7 +227,10 @@ impl FdTree {
                 sink.report(offset, format!("I3: level {} holds {bytes} bytes", level.rank));
             }
             let data = level.counts.data_entries() > 0;
-            if data && level.rank == bottom && shape.k > 0 && bytes <= shape::capacity_bytes(shape, shape.k)
+            if data
+                && level.rank == bottom
+                && shape.k > 0
+                && bytes <= shape::capacity_bytes(shape, shape.k)
             {
                 sink.report(offset, format!("I4: the bottom holds only {bytes} bytes"));
             }
@@ -288,7 +296,8 @@ fn check_entries(
         let is_fence = matches!(entry.payload, Payload::Fence(_));
         if let Some((key, seq, was_fence)) = &previous {
             let order = key::compare((key, *seq), at);
-            if order.is_gt() || (order.is_eq() && !(*was_fence && !is_fence)) {
+            let fence_before_data = *was_fence && !is_fence;
+            if order.is_gt() || (order.is_eq() && !fence_before_data) {
                 fail("entries are out of order");
             }
         }

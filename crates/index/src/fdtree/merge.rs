@@ -69,8 +69,7 @@ impl FdTree {
         }
         let top_max = top_bytes_max(self.kappa0_bytes());
         let budget = &self.env.budget;
-        let mut insert =
-            Insert::new(&prepared.plan, &self.reader, budget, Purpose::Merge, top_max);
+        let mut insert = Insert::new(&prepared.plan, &self.reader, budget, Purpose::Merge, top_max);
         let mut points = self.env.snapshots.live();
         if planted::is(Bug::SnapshotBlocksReused) {
             points.truncate(1);
@@ -115,7 +114,10 @@ impl FdTree {
         let synced = if planted::is(Bug::CommitBeforeBlocks) {
             Ok(())
         } else {
-            self.env.faults.hit(fault::MERGE_SYNC).and_then(|()| self.env.blocks.sync(Purpose::Merge))
+            self.env
+                .faults
+                .hit(fault::MERGE_SYNC)
+                .and_then(|()| self.env.blocks.sync(Purpose::Merge))
         };
         // A failed sync says nothing about what is on the device: no more writes.
         self.env.poison.on_error(synced)?;

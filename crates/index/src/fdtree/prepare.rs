@@ -50,7 +50,8 @@ pub fn prepare(
     let count = rank.map_or(levels.len(), replaced);
     let full = count == levels.len();
     let merged = levels.get(..count).unwrap_or_default();
-    let data_bytes = merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + incoming.data_bytes;
+    let data_bytes =
+        merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + incoming.data_bytes;
     let entries = merged.iter().map(|l| l.counts.data_entries()).sum::<u64>() + incoming.entries;
     let shape = if full { shape::choose(data_bytes, kappa0_bytes) } else { *shape };
     let data_rank = match rank {
@@ -101,7 +102,12 @@ fn plan(
         blocks = fences_bytes.div_ceil(unit);
         fence_bytes = FENCE_BYTES;
     }
-    Plan { fence_ranks, data_rank, data_bytes: data_bytes + below_fence_bytes, below: below.is_some() }
+    Plan {
+        fence_ranks,
+        data_rank,
+        data_bytes: data_bytes + below_fence_bytes,
+        below: below.is_some(),
+    }
 }
 
 /// The least number that a fence-only level may have (Eq. 4.3): it must fit that level, and the
@@ -198,7 +204,8 @@ mod tests {
 
     #[test]
     fn underflow_waits_until_it_is_worth_a_merge() {
-        let balance = |puts, tombstones| Balance { puts, tombstones, tombstone_bytes: tombstones * 30 };
+        let balance =
+            |puts, tombstones| Balance { puts, tombstones, tombstone_bytes: tombstones * 30 };
         assert!(!underflows(&balance(9, 3), 1000, 0));
         assert!(!underflows(&balance(6, 3), 1000, 0));
         assert!(underflows(&balance(600, 300), 1000, 0));
@@ -215,14 +222,15 @@ mod tests {
             full: bool,
         ) {
             let shape = shape(b_quarters, k, t);
-            let mut levels: Vec<LevelMeta> = sizes.iter().zip(1u8..).map(|(s, r)| level(r, *s)).collect();
+            let ranked = sizes.iter().zip(1u8..);
+            let mut levels: Vec<_> = ranked.map(|(size, rank)| level(rank, *size)).collect();
             levels.truncate(usize::from(k) + 1);
             let prepared = prepare(&shape, &levels, incoming(new_bytes), full, 100_000, 25_000);
-            let merged = levels[..prepared.levels].iter().map(|l| l.counts.data_bytes()).sum::<u64>();
+            let merged = &levels[..prepared.levels];
+            let bytes = merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + new_bytes;
             prop_assert_eq!(prepared.full, prepared.levels == levels.len());
-            prop_assert!(
-                merged + new_bytes <= shape::capacity_bytes(&prepared.shape, prepared.plan.data_rank)
-            );
+            let rank = prepared.plan.data_rank;
+            prop_assert!(bytes <= shape::capacity_bytes(&prepared.shape, rank));
             let mut ranks = prepared.plan.fence_ranks.clone();
             ranks.push(prepared.plan.data_rank);
             prop_assert!(ranks.is_sorted() && ranks[0] >= 1);

@@ -11,7 +11,7 @@ use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::memtable::{Memtable, VersionRef};
 
-use super::cursor::{DataCursor, Unreadable};
+use super::cursor::{CursorResult, DataCursor, Unreadable};
 
 /// What to scan.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +66,9 @@ pub struct Source<'a> {
     key: Option<Vec<u8>>,
 }
 
+/// Number and value; a tombstone has no value.
+type Version<'v> = (Seq, Option<&'v [u8]>);
+
 enum Run<'a> {
     Memory { memtable: &'a Memtable, at: Option<VersionRef<'a>> },
     Level(DataCursor<'a>),
@@ -80,7 +83,7 @@ impl<'a> Source<'a> {
         Self { run: Run::Level(cursor), key: None }
     }
 
-    fn seek(&mut self, key: &[u8], seq: Seq) -> std::result::Result<(), Unreadable> {
+    fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
         match &mut self.run {
             Run::Memory { memtable, at } => *at = memtable.lower_bound(key, seq),
             Run::Level(cursor) => cursor.seek(key, seq)?,
@@ -88,7 +91,7 @@ impl<'a> Source<'a> {
         self.note_key()
     }
 
-    fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> std::result::Result<(), Unreadable> {
+    fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
         match &mut self.run {
             Run::Memory { memtable, at } => {
                 *at = match before {
@@ -101,7 +104,7 @@ impl<'a> Source<'a> {
         self.note_key()
     }
 
-    fn step(&mut self, reverse: bool) -> std::result::Result<(), Unreadable> {
+    fn step(&mut self, reverse: bool) -> CursorResult<()> {
         match &mut self.run {
             Run::Memory { at, .. } => {
                 *at = at.take().and_then(|at| if reverse { at.prev() } else { at.next() });
@@ -112,7 +115,7 @@ impl<'a> Source<'a> {
         self.note_key()
     }
 
-    fn note_key(&mut self) -> std::result::Result<(), Unreadable> {
+    fn note_key(&mut self) -> CursorResult<()> {
         let key = &mut self.key;
         let mut note = |parts: [&[u8]; 2]| {
             let key = key.get_or_insert_default();
@@ -133,7 +136,7 @@ impl<'a> Source<'a> {
     }
 
     /// Number and value of the current version.
-    fn version(&self) -> std::result::Result<Option<(Seq, Option<&[u8]>)>, Unreadable> {
+    fn version(&self) -> CursorResult<Option<Version<'_>>> {
         Ok(match &self.run {
             Run::Memory { at, .. } => at.as_ref().map(|at| (at.seq(), at.put())),
             Run::Level(cursor) => cursor.current()?.map(|(_, entry)| {
@@ -172,15 +175,18 @@ pub fn scan(request: &ScanRequest<'_>, sources: Vec<Source<'_>>) -> Result<ScanB
             break;
         }
         // Content in the wrong order must not send a scan round in circles.
-        let turned_back = last.is_some_and(|last| if request.reverse { key >= last } else { key <= last });
+        let turned_back =
+            last.is_some_and(|last| if request.reverse { key >= last } else { key <= last });
         if turned_back || before_start(&key, request) {
             return Err(out_of_order());
         }
         last = Some(key.clone());
         let value = scan.take_group(&key)?;
-        let excluded = scan.batch.damaged.iter().any(|range| {
-            range.from <= key && range.to.as_ref().is_none_or(|to| key < *to)
-        });
+        let excluded = scan
+            .batch
+            .damaged
+            .iter()
+            .any(|range| range.from <= key && range.to.as_ref().is_none_or(|to| key < *to));
         if let Some(value) = value.filter(|_| !excluded) {
             scan.bytes += key.len() + value.len();
             scan.batch.entries.push((key.clone(), value));
@@ -196,10 +202,7 @@ pub fn scan(request: &ScanRequest<'_>, sources: Vec<Source<'_>>) -> Result<ScanB
     Ok(scan.batch)
 }
 
-fn start(
-    source: &mut Source<'_>,
-    request: &ScanRequest<'_>,
-) -> std::result::Result<(), Unreadable> {
+fn start(source: &mut Source<'_>, request: &ScanRequest<'_>) -> CursorResult<()> {
     if request.reverse {
         // Numbers of data begin at 1: (key, 0) lies behind all versions of a key.
         source.seek_back(match request.upper {
@@ -285,7 +288,7 @@ impl Scan<'_, '_> {
     fn attempt(
         &mut self,
         index: usize,
-        action: impl FnOnce(&mut Source<'_>) -> std::result::Result<(), Unreadable>,
+        action: impl FnOnce(&mut Source<'_>) -> CursorResult<()>,
     ) -> Result<()> {
         let Some(source) = self.sources.get_mut(index) else { return Ok(()) };
         let mut outcome = action(source);

@@ -111,7 +111,8 @@ mod tests {
             let ratio = data as f64 / kappa0 as f64;
             prop_assert!(shape.t + shape.k < RUNS_MAX);
             if shape.k > 0 || shape.t > 0 {
-                prop_assert!((period(shape.b_quarters, shape.k, shape.t) - 1.0) / ratio <= GARBAGE_MAX);
+                let period = period(shape.b_quarters, shape.k, shape.t);
+                prop_assert!((period - 1.0) / ratio <= GARBAGE_MAX);
             }
             // I4 holds right after a full merge: the bottom is larger than any level above.
             if shape.k > 0 {

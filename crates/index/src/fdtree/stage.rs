@@ -77,7 +77,10 @@ enum Source<'a> {
     Memory(Option<VersionRef<'a>>),
     Level(Box<LevelSource<'a>>),
     /// Fences to the level below the merge, where no level of the main tree is merged.
-    Top { fences: &'a FenceIndex, at: Option<Place> },
+    Top {
+        fences: &'a FenceIndex,
+        at: Option<Place>,
+    },
 }
 
 /// One level of a merged tree.
@@ -327,9 +330,9 @@ impl<'a> Stage<'a> {
                 }
                 _ => None,
             },
-            Source::Top { fences, at } => at
-                .and_then(|place| fences.get(place))
-                .map(|fence| Payload::Fence(fence.fence)),
+            Source::Top { fences, at } => {
+                at.and_then(|place| fences.get(place)).map(|fence| Payload::Fence(fence.fence))
+            }
         };
         Ok(payload.map(|payload| Item { key: &head.key, seq: head.seq, payload }))
     }

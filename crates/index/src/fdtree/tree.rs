@@ -97,11 +97,7 @@ impl Tree {
     }
 
     /// Opens a tree: reads the blocks of its top fences, one I/O each.
-    pub(super) fn open(
-        reader: &BlockReader,
-        budget: &Arc<Budget>,
-        meta: TreeMeta,
-    ) -> Result<Self> {
+    pub(super) fn open(reader: &BlockReader, budget: &Arc<Budget>, meta: TreeMeta) -> Result<Self> {
         let mut top = FenceIndex::default();
         for ptr in &meta.top {
             let read = reader.blocks.read_uncached(reader.keyspace, ptr, Purpose::Recovery)?;
@@ -145,7 +141,10 @@ impl Tree {
 
     /// Memory that fences take, in bytes.
     pub(super) fn fence_memory_bytes(&self) -> u64 {
-        (0..self.height()).filter_map(|level| self.fences(level)).map(FenceIndex::memory_bytes).sum()
+        (0..self.height())
+            .filter_map(|level| self.fences(level))
+            .map(FenceIndex::memory_bytes)
+            .sum()
     }
 
     /// Notes that a search of `level` had to go through the level above, and loads the level's
@@ -194,10 +193,7 @@ impl Tree {
 }
 
 /// Adds the fences of a block to an index.
-fn push_fences(
-    index: &mut FenceIndex,
-    view: BlockView<'_>,
-) -> esker_format::Result<()> {
+fn push_fences(index: &mut FenceIndex, view: BlockView<'_>) -> esker_format::Result<()> {
     let mut key = Vec::new();
     for number in 0..view.len() {
         let entry = view.entry(number)?;

@@ -105,7 +105,8 @@ impl<'a> Records<'a> {
         let len = header.frame_bytes(LOG_GRAIN_BYTES);
         let in_order = header.number == self.next_seq.0 || planted::is(Bug::StaleLogTailAccepted);
         let fits = len <= self.end.saturating_sub(at);
-        if !in_order || !fits || header.number.checked_add(header.count.into()).is_none() {
+        let countable = header.number.saturating_add(header.count.into()) < u64::MAX;
+        if !in_order || !fits || !countable {
             return Ok(None);
         }
         let frame = self.bytes(at, len)?;

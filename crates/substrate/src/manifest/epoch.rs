@@ -101,7 +101,10 @@ pub(super) fn write_epoch(
 impl Manifest {
     /// Begins the next epoch with the present state, in which a record of `record_bytes` fits.
     pub(super) fn begin_epoch(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
-        let epoch = Epoch(writer.superblock.epoch.0.saturating_add(1));
+        let next = writer.superblock.epoch.0.checked_add(1).map(Epoch);
+        let epoch = next.ok_or_else(|| Error::Invalid {
+            what: "the manifest epochs are used up".to_string(),
+        })?;
         let name = manifest_name(epoch);
         // A file of this name is from an attempt that failed before its superblock was written.
         let _may_be_missing = self.device.remove(&name);

@@ -58,7 +58,8 @@ impl Subject {
     fn new(memtable_bytes: u64, budget_bytes: u64) -> Self {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
         let env = env(&device, None, budget_bytes);
-        let tree = FdTree::open(Arc::clone(&env), ID, IndexMeta::default(), memtable_bytes).unwrap();
+        let tree =
+            FdTree::open(Arc::clone(&env), ID, IndexMeta::default(), memtable_bytes).unwrap();
         Self {
             device,
             env,

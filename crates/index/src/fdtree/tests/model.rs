@@ -104,7 +104,11 @@ fn history(ops: &[Op], memtable_bytes: u64, budget_bytes: u64) {
 /// Cases for a test of `cases` at budget 1.
 fn config(cases: u32) -> ProptestConfig {
     let budget = std::env::var("ESKER_TEST_BUDGET").ok().and_then(|b| b.parse().ok()).unwrap_or(1);
-    ProptestConfig { cases: cases.saturating_mul(budget), max_shrink_iters: 2000, ..Default::default() }
+    ProptestConfig {
+        cases: cases.saturating_mul(budget),
+        max_shrink_iters: 2000,
+        ..Default::default()
+    }
 }
 
 proptest! {

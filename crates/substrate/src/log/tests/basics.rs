@@ -1,6 +1,7 @@
 //! Appending, waiting, switching, retiring, opening again.
 
 use esker_device::memory::MemoryDevice;
+use proptest::prelude::*;
 
 use super::*;
 use crate::fault;
@@ -253,4 +254,57 @@ fn many_threads_share_writes_and_lose_nothing() {
     let last = rig.log.last_seq();
     rig.log.sync_to(last).unwrap();
     assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last);
+}
+
+/// What a history does next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Put { ops: u64, value_bytes: usize, synced: bool },
+    Flush(u32),
+    Prepare,
+    Close,
+    Kill,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (1u64..9, 0usize..1500, any::<bool>())
+            .prop_map(|(ops, value_bytes, synced)| Step::Put { ops, value_bytes, synced }),
+        1 => (40u64..60, 300usize..500)
+            .prop_map(|(ops, value_bytes)| Step::Put { ops, value_bytes, synced: false }),
+        3 => (1..=KEYSPACES).prop_map(Step::Flush),
+        1 => Just(Step::Prepare),
+        1 => Just(Step::Close),
+        1 => Just(Step::Kill),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_history_is_replayed(steps in proptest::collection::vec(step(), 1..80)) {
+        let device = memory();
+        let mut rig = create_rig(&device).unwrap();
+        let mut last = Seq(0);
+        for step in steps {
+            match step {
+                Step::Put { ops, value_bytes, synced } => {
+                    last = rig.put(ops, value_bytes, synced).unwrap();
+                }
+                Step::Flush(keyspace) => rig.flush(keyspace).unwrap(),
+                Step::Prepare => rig.log.prepare().unwrap(),
+                Step::Close | Step::Kill => {
+                    if matches!(step, Step::Close) {
+                        rig.clean_close().unwrap();
+                    }
+                    rig = open_rig(&device).unwrap();
+                    prop_assert_eq!(rig.replay_and_check().unwrap(), last);
+                }
+            }
+            prop_assert_eq!(rig.log.verify(), []);
+        }
+        let live: u64 = rig.manifest.state().segments.values().map(|s| s.bytes).sum();
+        prop_assert!(rig.log.live_bytes() <= live && live <= rig.log.space_bytes());
+    }
 }
