@@ -1,4 +1,5 @@
 //! How fast a full merge moves entries, in memory: one core, no device.
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should stop")]
 
 use std::cell::RefCell;
 use std::sync::Arc;

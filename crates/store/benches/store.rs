@@ -1,4 +1,5 @@
 //! Loading, looking up and scanning through the public API, in memory and on a file system.
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should stop")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use esker::{Db, Durability, Keyspace, KeyspaceOptions};

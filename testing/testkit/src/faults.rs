@@ -104,9 +104,13 @@ fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
 }
 
 /// Whether a failure of this kind may pass unseen. What is read has a twin, or is read again when
-/// it is needed; and nothing that was asked for depends on giving space back.
+/// it is needed; a merge that found no room is tried again; and nothing that was asked for
+/// depends on giving space back.
 const fn may_pass_unseen(kind: OpKind) -> bool {
-    matches!(kind, OpKind::Read | OpKind::Discard | OpKind::Remove | OpKind::Truncate)
+    matches!(
+        kind,
+        OpKind::Read | OpKind::Preallocate | OpKind::Discard | OpKind::Remove | OpKind::Truncate
+    )
 }
 
 impl Workload<'_> {

@@ -162,7 +162,12 @@ impl Unreadable {
         for (key, value) in life.entries(seq) {
             let is_found = found.contains(key);
             ensure(is_found || is_in(damaged, key), Oracle::DamageIsNotData, || {
-                format!("a scan leaves out key {}", text(key))
+                let ranges = damaged.iter().map(|range| {
+                    let to = range.to.as_deref().map_or_else(|| "the end".into(), text);
+                    format!("{} to {to}", text(&range.from))
+                });
+                let ranges: Vec<String> = ranges.collect();
+                format!("a scan leaves out key {}, outside the damaged {ranges:?}", text(key))
             })?;
             match keyspace.get(key) {
                 Ok(answer) => as_data(point(key, answer.as_deref(), Some(value)))?,

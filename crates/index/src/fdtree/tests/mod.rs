@@ -18,13 +18,16 @@ use esker_substrate::snapshots::{SnapshotGuard, Snapshots};
 
 use super::{CheckSink, Env, FdTree, ScanRequest, Work};
 
+/// Key and number, newest first.
+type Version = (Vec<u8>, Reverse<u64>);
+
 /// A tree, and every version that was ever written to it.
 struct Subject {
     device: Arc<dyn Device>,
     env: Arc<Env>,
     tree: FdTree,
     next_seq: u64,
-    history: BTreeMap<(Vec<u8>, Reverse<u64>), Option<Vec<u8>>>,
+    history: BTreeMap<Version, Option<Vec<u8>>>,
     snapshots: Vec<SnapshotGuard>,
     memtable_bytes: u64,
 }
