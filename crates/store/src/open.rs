@@ -155,10 +155,8 @@ impl Base {
         settings: &Settings,
     ) -> Result<Shared> {
         let limits = Limits::new(settings.memory_budget_bytes, settings.log_segment_bytes);
-        let options = LogOptions {
-            segment_bytes: settings.log_segment_bytes,
-            spares_max: limits.log_spares,
-        };
+        let options =
+            LogOptions { segment_bytes: settings.log_segment_bytes, spares_max: limits.log_spares };
         let log = Log::open(&self.device, &manifest, options, &self.poison, &self.faults)?;
         let env = Arc::new(Env {
             blocks: Arc::new(blocks),

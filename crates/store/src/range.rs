@@ -219,6 +219,10 @@ impl Range {
     }
 
     fn note_damage(&mut self, from: Vec<u8>, to: Option<Vec<u8>>, error: Error) {
+        // Two batches that meet at the damage both find it.
+        if self.damaged.iter().any(|known| known.from == from && known.to == to) {
+            return;
+        }
         if self.damaged.len() < DAMAGED_RANGES_MAX {
             self.damaged.push(DamagedRange { from, to, error });
         } else if let Some(last) = self.damaged.last_mut() {

@@ -87,6 +87,8 @@ pub(crate) struct Slot {
     /// Set exactly when `stall` holds something; read without the lock on every write.
     stalled: AtomicBool,
     stall: Mutex<Option<Stall>>,
+    /// How often maintenance has stopped.
+    pub stalls: AtomicU64,
 }
 
 /// Why the last maintenance of a keyspace stopped.
@@ -205,6 +207,7 @@ impl Slot {
             tree: RwLock::new(Some(tree)),
             stalled: false.into(),
             stall: Mutex::new(None),
+            stalls: 0.into(),
         }
     }
 
@@ -234,6 +237,7 @@ impl Slot {
 
     pub fn set_stall(&self, stall: Option<Stall>) {
         let mut current = self.stall.lock();
+        self.stalls.fetch_add(stall.is_some().into(), Ordering::Relaxed);
         self.stalled.store(stall.is_some(), Ordering::Relaxed);
         *current = stall;
     }

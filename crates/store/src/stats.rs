@@ -61,6 +61,8 @@ pub struct KeyspaceStats {
     pub merges: u64,
     /// Why the last merge of this keyspace stopped, if it did.
     pub stalled: Option<String>,
+    /// How many merges stopped since the store was opened, those tried again with success too.
+    pub merges_stopped: u64,
 }
 
 /// One level of a tree.
@@ -180,6 +182,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         shape: shape(&meta.shape),
         merges: meta.merges,
         stalled: slot.stall().map(|stall| stall.error.to_string()),
+        merges_stopped: slot.stalls.load(Ordering::Relaxed),
     })
 }
 

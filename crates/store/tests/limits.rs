@@ -170,6 +170,8 @@ fn a_merge_that_meets_damage_fails_no_write_until_there_is_no_room() {
     let stats = db.stats().unwrap();
     let bad_stats = &stats.keyspaces[0];
     assert!(bad_stats.stalled.as_ref().unwrap().contains("data"));
+    assert!(bad_stats.merges_stopped > 0 && stats.keyspaces.len() == 2);
+    assert_eq!(stats.keyspaces[1].merges_stopped, 0);
     assert!(bad_stats.memtable_bytes >= 8 << 10 && bad_stats.memtable_bytes < 9 << 10);
     assert_eq!(stats.poisoned, None);
     assert!(matches!(bad.compact(), Err(Error::Damaged { .. })));

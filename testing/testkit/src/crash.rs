@@ -41,6 +41,19 @@ pub struct Recording {
     pub points: Vec<Point>,
     /// The last commit of the run.
     pub visible: u64,
+    /// Merges that the run finished, and spill runs and levels at its end, over all keyspaces.
+    pub shape: Shape,
+}
+
+/// What a run made of its indexes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shape {
+    /// Merges finished since the keyspaces were created.
+    pub merges: u64,
+    /// Standing spill runs at the end.
+    pub spills: u64,
+    /// Levels with blocks at the end.
+    pub levels: u64,
 }
 
 /// Where a run starts.
@@ -96,12 +109,12 @@ pub fn record(
     let mut run = Run::start(config, device, base)?;
     run.apply_all(ops, may_fill_up)?;
     let points = std::mem::take(&mut run.points);
+    let shape = run.shape();
     let Base { model, point } = run.close()?;
     let trace = device.take_trace();
     let trace = trace.ok_or_else(|| Violation::new(Oracle::Harness, "no trace was recorded"))?;
-    let mut recording = Recording { config: config.clone(), trace, model, points, visible: 0 };
-    recording.visible = point.visible;
-    Ok(recording)
+    let (config, visible) = (config.clone(), point.visible);
+    Ok(Recording { config, trace, model, points, visible, shape })
 }
 
 /// A session whose progress is marked in the trace.
@@ -149,6 +162,17 @@ impl<'a> Run<'a> {
             self.device.mark(self.points.len() as u64);
             self.points.push(point);
         }
+    }
+
+    fn shape(&self) -> Shape {
+        let stats = self.session.db().and_then(|db| db.stats().ok()).unwrap_or_default();
+        let mut shape = Shape::default();
+        for keyspace in &stats.keyspaces {
+            shape.merges += keyspace.merges;
+            shape.spills += keyspace.spills;
+            shape.levels += keyspace.levels.len() as u64;
+        }
+        shape
     }
 
     fn close(self) -> Verdict<Base> {
@@ -295,6 +319,9 @@ pub fn run(scenario: &Scenario) -> Verdict<Counts> {
     let recording = record_scenario(scenario).map_err(|v| v.at(scenario.name))?;
     counts.add("device events", recording.trace.len() as u64);
     counts.add("acknowledgements", recording.points.len() as u64);
+    counts.add("merges", recording.shape.merges);
+    counts.add("spill runs at the end", recording.shape.spills);
+    counts.add("levels at the end", recording.shape.levels);
     explore(&recording, Effort::from_budget(), &mut counts).map_err(|v| v.at(scenario.name))?;
     let distinct = counts.get("distinct");
     if distinct < DISTINCT_AT_LEAST {

@@ -20,8 +20,8 @@ const IMAGES: u64 = 2_500;
 pub enum Attempt {
     /// Crashes of a trace.
     Crash(fn() -> Scenario),
-    /// Damage to every byte of a store, made without the bug.
-    Flips(fn() -> Verdict<Specimen>),
+    /// Damage to every byte of some files of a store that was made without the bug.
+    Flips(fn() -> Verdict<Specimen>, fn(&str) -> bool),
     /// Failing operations of a workload.
     Faults(fn() -> Scenario),
 }
@@ -50,7 +50,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         }
         Bug::AcknowledgedBeforeSync => vec![Crash(scenario::load)],
         Bug::SuperblockWithoutChecksum => {
-            vec![Crash(scenario::manifest_roll), Flips(stores::clean)]
+            vec![Flips(stores::clean, |file| file == "superblock")]
         }
         Bug::NoDirectorySync => vec![Crash(scenario::creation), Crash(scenario::log_recycling)],
         Bug::LengthNotSynced => vec![Crash(scenario::creation), Crash(scenario::log_recycling)],
@@ -96,7 +96,7 @@ pub fn hunt(bug: Bug) -> Verdict<Finding> {
 impl Attempt {
     fn specimen(self) -> Verdict<Option<Specimen>> {
         match self {
-            Self::Flips(make) => make().map(Some),
+            Self::Flips(make, _) => make().map(Some),
             Self::Crash(_) | Self::Faults(_) => Ok(None),
         }
     }
@@ -110,7 +110,10 @@ impl Attempt {
                 crash::explore(&recording, effort, counts)
             }
             Self::Faults(scenario) => faults::run(&scenario()).map(drop),
-            Self::Flips(_) => specimen.map_or(Ok(()), |store| flips::every_byte(store).map(drop)),
+            Self::Flips(_, wanted) => match specimen {
+                Some(store) => flips::every_byte_of(store, wanted).map(drop),
+                None => Ok(()),
+            },
         }
     }
 }

@@ -7,6 +7,7 @@ use esker::Durability;
 
 use crate::history::{self, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
 use crate::model::Change;
+use crate::random::Random;
 use crate::session::Config;
 
 /// A named workload.
@@ -275,6 +276,33 @@ pub fn mixed_profile(ops: usize) -> Profile {
         reopen: 1,
     };
     Profile { ops, keys: 150, keyspaces: 3, synced_percent: 8, weights, ..Profile::default() }
+}
+
+/// A workload in which everything, sizes included, follows from `seed`.
+#[must_use]
+pub fn random(seed: u64) -> Scenario {
+    let random = Random::new(seed);
+    let mut profile = mixed_profile(random.within(&(40..=400)));
+    profile.keys = 1 << random.within(&(2..=9));
+    profile.keyspaces = random.within(&(1..=5));
+    profile.order =
+        [KeyOrder::Random, KeyOrder::Ascending, KeyOrder::Skewed][random.index(3) % 3];
+    profile.value_bytes = 4..=1 << random.within(&(3..=12));
+    profile.synced_percent = [0, 3, 10, 50][random.index(4) % 4];
+    let weights = &mut profile.weights;
+    weights.remove = [0, 4, 12, 60][random.index(4) % 4];
+    weights.batch = [0, 4, 20][random.index(3) % 3];
+    weights.flush = [0, 1, 8][random.index(3) % 3];
+    weights.compact = [0, 1, 4][random.index(3) % 3];
+    weights.keyspace = [0, 2, 8][random.index(3) % 3];
+    weights.reopen = [0, 1, 3][random.index(3) % 3];
+    let keys = [0, 100, 300][random.index(3) % 3];
+    let prepare = if keys > 0 { filled(keys, seed) } else { Vec::new() };
+    let mut scenario = Scenario::new("random", prepare, generate(&profile, seed));
+    scenario.config.memtable_bytes = 1 << random.within(&(10..=13));
+    scenario.config.log_segment_bytes = 1 << random.within(&(14..=16));
+    scenario.config.seed = seed;
+    scenario
 }
 
 /// Loads `keys` keys, closes and opens the store.

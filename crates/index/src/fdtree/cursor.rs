@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
+use esker_format::block::BlockView;
 use esker_format::entry::{Entry, Payload};
 use esker_format::ids::Seq;
 use esker_format::ptr::BlockPtr;
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
 
-use super::fence_index::{KeyedFence, Place};
+use super::fence_index::{FenceIndex, KeyedFence, Place};
 use super::tree::{BlockReader, Tree};
 
 /// A position on the fence to one block of a level.
@@ -32,6 +33,39 @@ enum At<'a> {
     Block { parent: Box<FenceCursor<'a>>, block: Arc<CachedBlock>, index: usize },
 }
 
+/// Which fence of a level is looked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'k> {
+    /// The last one at or before an internal key.
+    At(&'k [u8], Seq),
+    /// The last one before an internal key.
+    Before(&'k [u8], Seq),
+    /// The last one of all.
+    Last,
+}
+
+impl Target<'_> {
+    fn in_index(&self, fences: &FenceIndex) -> Option<Place> {
+        match *self {
+            Self::Last => fences.last(),
+            Self::At(key, seq) => fences.find(key, seq),
+            Self::Before(key, seq) => {
+                let at = fences.find(key, seq)?;
+                let same = fences.get(at).is_some_and(|f| (f.key, f.seq) == (key, seq));
+                if same { fences.previous(at) } else { Some(at) }
+            }
+        }
+    }
+
+    fn in_block(&self, view: BlockView<'_>) -> esker_format::Result<Option<usize>> {
+        match *self {
+            Self::Last => view.fence_before(view.len()),
+            Self::At(key, seq) => view.fence_index(key, seq),
+            Self::Before(key, seq) => view.fence_before(view.lower_bound(key, seq)?),
+        }
+    }
+}
+
 /// A fence with its key, on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedFence {
@@ -49,6 +83,17 @@ pub struct OwnedFence {
     pub filter: Vec<u8>,
 }
 
+impl OwnedFence {
+    /// The first key all of whose versions are behind the fence: a fence with a number stands
+    /// between the versions of its key.
+    fn first_whole_key(mut self) -> Vec<u8> {
+        if self.seq != Seq::MAX {
+            self.key.push(0);
+        }
+        self.key
+    }
+}
+
 impl<'a> FenceCursor<'a> {
     /// The fence to the first block of `level`.
     pub(super) fn first(
@@ -56,45 +101,24 @@ impl<'a> FenceCursor<'a> {
         reader: &'a BlockReader,
         level: usize,
     ) -> Result<Option<Self>> {
-        if tree.is_empty() {
-            return Ok(None);
-        }
-        Self::seek(tree, reader, level, &[], Seq::MAX)
+        Self::find(tree, reader, level, Target::At(&[], Seq::MAX))
     }
 
-    /// The fence to the last block of `level`.
-    pub(super) fn last(
+    /// The fence that `target` names; one block is read a level without express fences.
+    pub(super) fn find(
         tree: &'a Tree,
         reader: &'a BlockReader,
         level: usize,
+        target: Target<'_>,
     ) -> Result<Option<Self>> {
         if let Some(fences) = tree.fences(level) {
-            let at = fences.last().map(At::Express);
+            let at = target.in_index(fences).map(At::Express);
             return Ok(at.map(|at| Self { tree, reader, level, at }));
         }
         let Some(above) = level.checked_sub(1) else { return Ok(None) };
-        let Some(parent) = Self::last(tree, reader, above)? else { return Ok(None) };
+        let Some(parent) = Self::find(tree, reader, above, target)? else { return Ok(None) };
         let block = parent.load()?;
-        let index = block.view().fence_before(block.view().len());
-        Self::in_block(parent, block, index).map(Some)
-    }
-
-    /// The last fence at or before (`key`, `seq`).
-    pub(super) fn seek(
-        tree: &'a Tree,
-        reader: &'a BlockReader,
-        level: usize,
-        key: &[u8],
-        seq: Seq,
-    ) -> Result<Option<Self>> {
-        if let Some(fences) = tree.fences(level) {
-            let at = fences.find(key, seq).map(At::Express);
-            return Ok(at.map(|at| Self { tree, reader, level, at }));
-        }
-        let Some(above) = level.checked_sub(1) else { return Ok(None) };
-        let Some(parent) = Self::seek(tree, reader, above, key, seq)? else { return Ok(None) };
-        let block = parent.load()?;
-        let index = block.view().fence_index(key, seq);
+        let index = target.in_block(block.view());
         Self::in_block(parent, block, index).map(Some)
     }
 
@@ -269,11 +293,7 @@ impl<'a> DataCursor<'a> {
 
     /// Moves to the first data entry at or behind (`key`, `seq`).
     pub(super) fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
-        self.at = None;
-        let fence = FenceCursor::seek(self.tree, self.reader, self.level, key, seq)
-            .map_err(|error| self.unreadable_above(Some(key), error))?;
-        let Some(fence) = fence else { return Ok(()) };
-        let block = self.load(&fence)?;
+        let Some((fence, block)) = self.enter(Target::At(key, seq))? else { return Ok(()) };
         let index = block.view().lower_bound(key, seq);
         let index = index.map_err(|error| self.damaged(&fence, &error))?;
         self.settle(fence, block, Some(index), true)
@@ -281,21 +301,26 @@ impl<'a> DataCursor<'a> {
 
     /// Moves to the last data entry before (`key`, `seq`); without a key, to the very last.
     pub(super) fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
-        self.at = None;
-        let fence = match before {
-            Some((key, seq)) => FenceCursor::seek(self.tree, self.reader, self.level, key, seq)
-                .map_err(|error| self.unreadable_above(Some(key), error))?,
-            None => FenceCursor::last(self.tree, self.reader, self.level)
-                .map_err(|error| self.unreadable_above(None, error))?,
-        };
-        let Some(fence) = fence else { return Ok(()) };
-        let block = self.load(&fence)?;
+        let target = before.map_or(Target::Last, |(key, seq)| Target::Before(key, seq));
+        let Some((fence, block)) = self.enter(target)? else { return Ok(()) };
         let bound = match before {
             Some((key, seq)) => block.view().lower_bound(key, seq),
             None => Ok(block.view().len()),
         };
         let bound = bound.map_err(|error| self.damaged(&fence, &error))?;
         self.settle(fence, block, bound.checked_sub(1), false)
+    }
+
+    fn enter(
+        &mut self,
+        target: Target<'_>,
+    ) -> CursorResult<Option<(FenceCursor<'a>, Arc<CachedBlock>)>> {
+        self.at = None;
+        let fence = FenceCursor::find(self.tree, self.reader, self.level, target)
+            .map_err(|error| self.unreadable_above(target, error))?;
+        let Some(fence) = fence else { return Ok(None) };
+        let block = self.load(&fence)?;
+        Ok(Some((fence, block)))
     }
 
     /// The entry and its block's common prefix.
@@ -340,9 +365,9 @@ impl<'a> DataCursor<'a> {
                 }
                 index = if forward { Some(candidate + 1) } else { candidate.checked_sub(1) };
             }
-            let key = fence.owned().map(|fence| fence.key).unwrap_or_default();
+            let here = fence.owned()?;
             let moved = if forward { fence.next() } else { fence.previous() };
-            match moved.map_err(|error| self.unreadable_beside(key, error, forward))? {
+            match moved.map_err(|error| self.unreadable_beside(&here, error, forward))? {
                 None => return Ok(()),
                 Some(moved) => fence = moved,
             }
@@ -366,18 +391,15 @@ impl<'a> DataCursor<'a> {
     fn unreadable(&self, fence: &FenceCursor<'a>, error: Error) -> Unreadable {
         let from = fence.owned().map(|fence| fence.key).unwrap_or_default();
         let next = fence.clone().next().ok().flatten();
-        let to = next.and_then(|next| next.owned().ok()).map(|next| next.key);
+        let to = next.and_then(|next| next.owned().ok()).map(OwnedFence::first_whole_key);
         Unreadable { from, to, error }
     }
 
-    /// A block of fences cannot be read on the way to `key`, or to the level's end: everything
-    /// below it is out of reach.
-    fn unreadable_above(&self, key: Option<&[u8]>, error: Error) -> Unreadable {
+    /// A block of fences cannot be read on the way to `target`: everything below it is out of
+    /// reach.
+    fn unreadable_above(&self, target: Target<'_>, error: Error) -> Unreadable {
         for level in (0..self.level).rev() {
-            let fence = match key {
-                Some(key) => FenceCursor::seek(self.tree, self.reader, level, key, Seq::MAX),
-                None => FenceCursor::last(self.tree, self.reader, level),
-            };
+            let fence = FenceCursor::find(self.tree, self.reader, level, target);
             if let Ok(Some(fence)) = fence {
                 return self.unreadable(&fence, error);
             }
@@ -387,9 +409,10 @@ impl<'a> DataCursor<'a> {
 
     /// A block of fences beside the current one cannot be read. Nothing between the last
     /// readable block and the damage has been answered yet, so it counts as out of reach.
-    fn unreadable_beside(&self, key: Vec<u8>, error: Error, forward: bool) -> Unreadable {
+    fn unreadable_beside(&self, here: &OwnedFence, error: Error, forward: bool) -> Unreadable {
         for level in (0..self.level).rev() {
-            let at = FenceCursor::seek(self.tree, self.reader, level, &key, Seq::MAX);
+            let target = Target::At(&here.key, here.seq);
+            let at = FenceCursor::find(self.tree, self.reader, level, target);
             let Ok(Some(at)) = at else { continue };
             let beside = if forward { at.next() } else { at.previous() };
             let Ok(Some(beside)) = beside else { continue };
@@ -397,7 +420,7 @@ impl<'a> DataCursor<'a> {
                 return self.unreadable(&beside, error);
             }
             let from = beside.owned().map(|fence| fence.key).unwrap_or_default();
-            return Unreadable { from, to: Some(key), error };
+            return Unreadable { from, to: Some(here.clone().first_whole_key()), error };
         }
         Unreadable { from: Vec::new(), to: None, error }
     }

@@ -135,7 +135,12 @@ impl<'a> LevelWriter<'a> {
 
     /// Adds an entry; hands back the block that had to be closed for it.
     fn add(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Result<Option<Appended>> {
-        let full = !self.builder.is_empty() && !self.builder.fits(key, seq, payload);
+        // A fence at a key's ∞ alone in its block and the key's first version in the next would
+        // give both blocks the same fence key: the version stays with the fence.
+        let lone_fence =
+            self.builder.len() == 1 && self.last_data.is_none() && self.last_key == key;
+        let fits = lone_fence || self.builder.fits(key, seq, payload);
+        let full = !self.builder.is_empty() && !fits;
         let closed = if full { self.close()? } else { None };
         if self.builder.is_empty() {
             self.begin(key, seq, payload);

@@ -107,10 +107,6 @@ impl FdTree {
         new_levels: &TreeMeta,
         commit: &mut Commit<'_>,
     ) -> Result<()> {
-        if planted::is(Bug::ReclaimBeforeCommit) {
-            self.retire_replaced(meta);
-            self.env.blocks.free_retired()?;
-        }
         let synced = if planted::is(Bug::CommitBeforeBlocks) {
             Ok(())
         } else {
@@ -146,9 +142,7 @@ impl FdTree {
         for level in prepared.levels..self.main.height() {
             fences.push(self.main.held(level));
         }
-        if !planted::is(Bug::ReclaimBeforeCommit) {
-            self.retire_replaced(&meta);
-        }
+        self.retire_replaced(&meta);
         if planted::is(Bug::FreedTwice)
             && let Some(extent) = meta.extents().next()
         {
@@ -207,7 +201,7 @@ fn move_groups(
         }
         more = stage.advance()?;
     }
-    Ok(())
+    stage.verify_complete()
 }
 
 fn stage_is_empty() -> Error {

@@ -15,7 +15,8 @@ use esker_format::entry::{Kind, Payload};
 use esker_format::ids::Seq;
 use esker_format::key::long_head;
 use esker_format::ptr::{BlockPtr, Extent};
-use esker_substrate::error::Result;
+use esker_substrate::blocks::DATA_FILE;
+use esker_substrate::error::{Error, Result};
 use esker_substrate::memtable::{Memtable, VersionRef};
 
 use super::fence_index::{FenceIndex, Place};
@@ -95,6 +96,9 @@ struct LevelSource<'a> {
     window: Window,
     block: Option<(BlockPtr, BlockLayout)>,
     index: usize,
+    /// Data entries that the level holds, and how many have been merged.
+    data_expected: u64,
+    data_merged: u64,
 }
 
 /// Blocks named by the fences read so far, without I2's duplicates.
@@ -278,8 +282,13 @@ impl<'a> Stage<'a> {
                 window: Window::new(&meta.extents),
                 block: None,
                 index: 0,
+                data_expected: meta.counts.data_entries(),
+                data_merged: 0,
             };
-            if meta.counts.data_entries() == 0 && !source.gives_fences {
+            // A level of nothing but fences is read when the level below asks, unless it waits
+            // itself for the level above: then it hands names on as it gets them.
+            let asked = !matches!(source.children, Children::Fed(_));
+            if asked && meta.counts.data_entries() == 0 && !source.gives_fences {
                 fence_only = Some(source);
             } else {
                 self.add(Source::Level(Box::new(source)));
@@ -306,12 +315,36 @@ impl<'a> Stage<'a> {
     pub(super) fn advance(&mut self) -> Result<bool> {
         match self.sources.get_mut(self.current) {
             Some(Source::Memory(at)) => *at = at.take().and_then(|at| at.next()),
-            Some(Source::Level(level)) => level.index += 1,
+            Some(Source::Level(level)) => {
+                let is_fence = self.heads.get(self.current).is_some_and(|head| head.is_fence);
+                level.data_merged += u64::from(!is_fence);
+                level.index += 1;
+            }
             Some(Source::Top { fences, at }) => *at = at.and_then(|place| fences.next(place)),
             None => {}
         }
         self.settle(self.current)?;
         Ok(self.choose())
+    }
+
+    /// Makes sure that every data entry of every merged level has come through. What a merge
+    /// leaves out is gone for good, so this is checked and not believed.
+    pub(super) fn verify_complete(&self) -> Result<()> {
+        for source in &self.sources {
+            if let Source::Level(level) = source
+                && level.data_merged != level.data_expected
+            {
+                return Err(Error::Corrupt {
+                    file: DATA_FILE.into(),
+                    offset: level.window.extents.first().map_or(0, Extent::offset),
+                    what: format!(
+                        "a level of {} data entries gave only {} to a merge: run check",
+                        level.data_expected, level.data_merged
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The current entry. Only between a `true` of start or advance and the next call.

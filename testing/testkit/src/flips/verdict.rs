@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use esker::{DamagedRange, Db, Error, Keyspace};
+use esker::{DamagedRange, Db, Entry, Error, Keyspace, Range};
 
 use super::stores::Specimen;
 use crate::image::ImageDevice;
@@ -134,47 +134,18 @@ struct Unreadable {
 }
 
 impl Unreadable {
-    /// Reads a keyspace by scanning and by key. Whatever is answered must be right, and whatever
-    /// is missing from the scan must lie in a range that is said to be damaged.
+    /// Reads a keyspace by scanning both ways and by key. Whatever is answered must be right, and
+    /// whatever is missing from a scan must lie in a range that is said to be damaged.
     fn read(&mut self, keyspace: &Keyspace, life: &Life, seq: u64) -> Verdict {
-        let mut range = match keyspace.iter() {
-            Ok(range) => range.skip_damaged(),
-            Err(error) => {
-                self.any = true;
-                return named(&error);
-            }
-        };
-        let mut found = BTreeSet::new();
-        for entry in range.by_ref() {
-            match entry {
-                Ok((key, value)) => {
-                    as_data(point(&key, Some(&value), life.get(&key, seq)))?;
-                    found.insert(key);
-                }
-                Err(error) => {
-                    self.any = true;
-                    return named(&error);
-                }
-            }
-        }
-        let damaged = range.damaged();
-        self.any |= !damaged.is_empty();
+        let Some(found) = self.scan(keyspace, life, seq, Range::next)? else { return Ok(()) };
+        self.scan(keyspace, life, seq, Range::next_back).map_err(|v| v.at("backwards"))?;
         for (key, value) in life.entries(seq) {
-            let is_found = found.contains(key);
-            ensure(is_found || is_in(damaged, key), Oracle::DamageIsNotData, || {
-                let ranges = damaged.iter().map(|range| {
-                    let to = range.to.as_deref().map_or_else(|| "the end".into(), text);
-                    format!("{} to {to}", text(&range.from))
-                });
-                let ranges: Vec<String> = ranges.collect();
-                format!("a scan leaves out key {}, outside the damaged {ranges:?}", text(key))
-            })?;
             match keyspace.get(key) {
                 Ok(answer) => as_data(point(key, answer.as_deref(), Some(value)))?,
                 Err(error) => {
                     named(&error)?;
                     self.any = true;
-                    if !is_found {
+                    if !found.contains(key) {
                         self.payload_bytes += key.len() + value.len();
                     }
                 }
@@ -182,6 +153,49 @@ impl Unreadable {
         }
         Ok(())
     }
+
+    /// The keys that a scan finds; none when it ends with an error.
+    fn scan(
+        &mut self,
+        keyspace: &Keyspace,
+        life: &Life,
+        seq: u64,
+        step: fn(&mut Range) -> Option<esker::Result<Entry>>,
+    ) -> Verdict<Option<BTreeSet<Vec<u8>>>> {
+        let refused = |this: &mut Self, error: &Error| {
+            this.any = true;
+            named(error).map(|()| None)
+        };
+        let mut range = match keyspace.iter() {
+            Ok(range) => range.skip_damaged(),
+            Err(error) => return refused(self, &error),
+        };
+        let mut found = BTreeSet::new();
+        while let Some(entry) = step(&mut range) {
+            match entry {
+                Ok((key, value)) => {
+                    as_data(point(&key, Some(&value), life.get(&key, seq)))?;
+                    found.insert(key);
+                }
+                Err(error) => return refused(self, &error),
+            }
+        }
+        let damaged = range.damaged();
+        self.any |= !damaged.is_empty();
+        for (key, _) in life.entries(seq) {
+            let is_right = found.contains(key) || is_in(damaged, key);
+            ensure(is_right, Oracle::DamageIsNotData, || {
+                let ranges: Vec<String> = damaged.iter().map(shown).collect();
+                format!("a scan leaves out key {}, outside the damaged {ranges:?}", text(key))
+            })?;
+        }
+        Ok(Some(found))
+    }
+}
+
+fn shown(range: &DamagedRange) -> String {
+    let to = range.to.as_deref().map_or_else(|| "the end".into(), text);
+    format!("{} to {to}", text(&range.from))
 }
 
 fn is_in(damaged: &[DamagedRange], key: &[u8]) -> bool {

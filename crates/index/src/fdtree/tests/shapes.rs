@@ -106,9 +106,10 @@ fn versions_of_one_key_span_blocks_and_levels() {
 /// The fences of a key's many blocks carry numbers, and blocks of fences begin inside the key.
 #[test]
 fn versions_of_one_key_span_blocks_of_fences() {
-    let mut subject = Subject::new(1 << 20, 1024);
+    let mut subject = Subject::new(64 * 1024, 1024);
     for number in 0..1_500u16 {
         subject.write(b"key", Some(&number.to_le_bytes().repeat(600)));
+        subject.maintain();
         let snapshot = subject.snapshots().register();
         subject.snapshots.push(snapshot);
     }
@@ -133,5 +134,35 @@ fn the_largest_keys_and_values() {
     }
     subject.verify_all();
     subject.run(Work::MergeFull);
+    subject.verify_all();
+}
+
+/// A scan's snapshot sees what it saw through overwrites and merges of every kind, from every
+/// key on.
+#[test]
+fn a_snapshot_is_scanned_while_everything_is_overwritten() {
+    let mut subject = Subject::new(4096, 1 << 20);
+    let key = |number: u32| format!("{number:04}").into_bytes();
+    for number in 0..1000 {
+        subject.write(&key(number), Some(&[7; 50]));
+        subject.maintain();
+    }
+    let snapshot = subject.snapshots().register();
+    let seq = snapshot.seq().0;
+    subject.snapshots.push(snapshot);
+    let expected = subject.expected_all(seq);
+    for number in 0..1000 {
+        subject.write(&key(number), Some(&[8; 50]));
+        subject.maintain();
+        subject.write(&[&key(number)[..], b"+"].concat(), Some(&[9; 50]));
+        subject.maintain();
+        if number % 100 == 0 {
+            subject.run(Work::MergeFull);
+        }
+        let from = key(number);
+        let bounds = (std::ops::Bound::Excluded(from.as_slice()), std::ops::Bound::Unbounded);
+        let rest = &expected[number as usize + 1..];
+        assert_eq!(subject.scan_all(seq, bounds, false, 1024), rest, "behind {number}");
+    }
     subject.verify_all();
 }
