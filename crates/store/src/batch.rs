@@ -68,9 +68,9 @@ impl Batch {
     ///
     /// # Errors
     /// [`Invalid`](crate::Error::Invalid) for an argument out of bounds, or a batch whose keys
-    /// and values are larger than the memory budget (but 4 MiB are always fine, 1 GiB never); else those of
-    /// [`Keyspace::insert`]. After an error other than a failed write or sync, nothing of the
-    /// batch was applied.
+    /// and values are larger than the memory budget (4 MiB are always fine, more than 1 GiB
+    /// never); else those of [`Keyspace::insert`]. After an error other than a failed write or
+    /// sync, nothing of the batch was applied.
     pub fn commit(self) -> Result<u64> {
         let durability = self.shared.durability;
         self.commit_with(durability)

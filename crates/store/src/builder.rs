@@ -76,10 +76,11 @@ impl DbBuilder {
     /// Opens the store, recovering what a crash left: reads the manifest and replays the log.
     ///
     /// # Errors
-    /// [`Invalid`](crate::Error::Invalid) for a choice out of range, [`Locked`](crate::Error::Locked)
-    /// when the store is open elsewhere, [`NoStore`](crate::Error::NoStore),
-    /// [`NotAStore`](crate::Error::NotAStore), [`TooNew`](crate::Error::TooNew),
-    /// [`Damaged`](crate::Error::Damaged) and [`Io`](crate::Error::Io).
+    /// [`Invalid`](crate::Error::Invalid) for a choice out of range,
+    /// [`Locked`](crate::Error::Locked) when the store is open elsewhere,
+    /// [`NoStore`](crate::Error::NoStore), [`NotAStore`](crate::Error::NotAStore),
+    /// [`TooNew`](crate::Error::TooNew), [`Damaged`](crate::Error::Damaged) and
+    /// [`Io`](crate::Error::Io).
     pub fn open(self) -> Result<Db> {
         self.settings.validate()?;
         let runtime = self.runtime.unwrap_or_else(|| Arc::new(SystemRuntime::default()));

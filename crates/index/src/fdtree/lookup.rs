@@ -53,6 +53,7 @@ impl Tree {
         budget: &Arc<Budget>,
         probe: &Probe<'_>,
     ) -> Result<Option<Found>> {
+        self.usable()?;
         let mut above: Option<Above> = None;
         for level in 0..self.height() {
             let (ptr, maybe) = match self.fences(level) {

@@ -132,8 +132,11 @@ impl FdTree {
     /// Opens a keyspace's index: reads the blocks of its top fences. A new keyspace has
     /// `IndexMeta::default()`. The memtable is full at `memtable_bytes_max` bytes of memory.
     ///
+    /// Damaged top fences are no error here: what they lead to is out of reach and answers
+    /// `Corrupt`, everything else goes on.
+    ///
     /// # Errors
-    /// When a block of top fences cannot be read.
+    /// When the device does not answer.
     pub fn open(
         env: Arc<Env>,
         id: KeyspaceId,

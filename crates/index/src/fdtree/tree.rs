@@ -73,6 +73,8 @@ impl HeldFences {
 pub struct Tree {
     pub(super) meta: TreeMeta,
     levels: Vec<LevelFences>,
+    /// The top fences could not be read: nothing in the tree can be reached.
+    damage: Option<Error>,
 }
 
 #[derive(Debug, Default)]
@@ -93,22 +95,30 @@ impl Tree {
             }
             fences
         };
-        Self { meta, levels: fences.into_iter().map(level).collect() }
+        Self { meta, levels: fences.into_iter().map(level).collect(), damage: None }
     }
 
-    /// Opens a tree: reads the blocks of its top fences, one I/O each.
+    /// Opens a tree: reads the blocks of its top fences, one I/O each. Damage there is kept: it
+    /// takes this tree's keys out of reach, and no other tree's.
     pub(super) fn open(reader: &BlockReader, budget: &Arc<Budget>, meta: TreeMeta) -> Result<Self> {
-        let mut top = FenceIndex::default();
-        for ptr in &meta.top {
-            let read = reader.blocks.read_uncached(reader.keyspace, ptr, Purpose::Recovery)?;
-            push_fences(&mut top, read.view()).map_err(|error| reader.damage(ptr, &error))?;
-        }
-        top.shrink();
         let mut fences: Vec<_> = meta.levels.iter().map(|_| None).collect();
-        if let Some(first) = fences.first_mut() {
-            *first = Some(HeldFences::required(top, budget));
+        match read_top_fences(reader, &meta) {
+            Ok(top) => {
+                if let Some(first) = fences.first_mut() {
+                    *first = Some(HeldFences::required(top, budget));
+                }
+                Ok(Self::written(meta, fences))
+            }
+            Err(error @ Error::Corrupt { .. }) => {
+                Ok(Self { damage: Some(error), ..Self::written(meta, fences) })
+            }
+            Err(error) => Err(error),
         }
-        Ok(Self::written(meta, fences))
+    }
+
+    /// Fails when the tree cannot be entered.
+    pub(super) fn usable(&self) -> Result<()> {
+        self.damage.clone().map_or(Ok(()), Err)
     }
 
     /// Whether the tree has no levels.
@@ -190,6 +200,16 @@ impl Tree {
         index.shrink();
         Ok(Some(index))
     }
+}
+
+fn read_top_fences(reader: &BlockReader, meta: &TreeMeta) -> Result<FenceIndex> {
+    let mut top = FenceIndex::default();
+    for ptr in &meta.top {
+        let read = reader.blocks.read_uncached(reader.keyspace, ptr, Purpose::Recovery)?;
+        push_fences(&mut top, read.view()).map_err(|error| reader.damage(ptr, &error))?;
+    }
+    top.shrink();
+    Ok(top)
 }
 
 /// Adds the fences of a block to an index.

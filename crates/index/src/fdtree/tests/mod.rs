@@ -1,5 +1,6 @@
 //! The tree against a sorted map of versions.
 
+mod damage;
 mod model;
 mod shapes;
 
@@ -20,6 +21,9 @@ use super::{CheckSink, Env, FdTree, ScanRequest, Work};
 
 /// Key and number, newest first.
 type Version = (Vec<u8>, Reverse<u64>);
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+type Range = (Vec<u8>, Option<Vec<u8>>);
 
 /// A tree, and every version that was ever written to it.
 struct Subject {
@@ -108,7 +112,7 @@ impl Subject {
     }
 
     /// Forgets the memtable and opens the tree from what was recorded.
-    fn reopen_flushed(&mut self) {
+    fn reopen_unchecked(&mut self) {
         let meta = self.tree.meta().clone();
         let flushed = meta.flushed_seq.0;
         self.history.retain(|(_, seq), _| seq.0 <= flushed);
@@ -118,7 +122,62 @@ impl Subject {
         self.env = env(&self.device, Some((&meta, floor)), budget);
         self.tree = FdTree::open(Arc::clone(&self.env), ID, meta, self.memtable_bytes).unwrap();
         self.snapshots().publish(Seq(flushed));
+    }
+
+    fn reopen_flushed(&mut self) {
+        self.reopen_unchecked();
         self.check();
+    }
+
+    /// Another view of the same device, with nothing cached.
+    fn reopened_from(other: &Self) -> Self {
+        let mut subject = Self {
+            device: Arc::clone(&other.device),
+            env: Arc::clone(&other.env),
+            tree: FdTree::open(
+                Arc::clone(&other.env),
+                ID,
+                other.tree.meta().clone(),
+                other.memtable_bytes,
+            )
+            .unwrap(),
+            next_seq: other.next_seq,
+            history: other.history.clone(),
+            snapshots: Vec::new(),
+            memtable_bytes: other.memtable_bytes,
+        };
+        subject.reopen_unchecked();
+        subject
+    }
+
+    /// What a scan that skips damage finds, ascending, and the ranges it names.
+    fn scan_around_damage(&self, seq: u64, reverse: bool) -> (Entries, Vec<Range>) {
+        let (mut lower, mut upper) = (Bound::Unbounded, Bound::Unbounded);
+        let (mut all, mut ranges) = (Vec::new(), Vec::new());
+        loop {
+            let request = ScanRequest {
+                seq: Seq(seq),
+                lower: lower.as_ref().map(Vec::as_slice),
+                upper: upper.as_ref().map(Vec::as_slice),
+                reverse,
+                entries_max: 100,
+                bytes_max: 1 << 20,
+                skip_damaged: true,
+            };
+            let found = self.tree.scan(&request).unwrap();
+            all.extend(found.entries);
+            ranges.extend(found.damaged.into_iter().map(|range| (range.from, range.to)));
+            match found.resume {
+                None => break,
+                Some(bound) if reverse => upper = bound,
+                Some(bound) => lower = bound,
+            }
+        }
+        if reverse {
+            all.reverse();
+        }
+        ranges.dedup();
+        (all, ranges)
     }
 
     fn visible(&self) -> u64 {
@@ -175,7 +234,7 @@ impl Subject {
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
         batch: usize,
-    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+    ) -> Entries {
         let (mut lower, mut upper) = (bounds.0.map(<[u8]>::to_vec), bounds.1.map(<[u8]>::to_vec));
         let mut all = Vec::new();
         loop {

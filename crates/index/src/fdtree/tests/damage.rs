@@ -1,0 +1,74 @@
+//! What damage takes out of reach, and what it does not.
+
+use esker_device::{Caching, Device, Open, Purpose};
+use esker_format::ids::Seq;
+use esker_substrate::error::Error;
+
+use super::{CheckSink, Subject, Work};
+
+fn key(number: u32) -> Vec<u8> {
+    format!("{number:06}").into_bytes()
+}
+
+fn subject() -> Subject {
+    let mut subject = Subject::new(16 * 1024, 1 << 20);
+    for number in 0..3000 {
+        subject.write(&key(number), Some(&[7; 100]));
+        subject.maintain();
+    }
+    subject.run(Work::MergeFull);
+    subject
+}
+
+fn flip(device: &dyn Device, offset: u64) {
+    let file = device.open("data", Open::Existing, Caching::Buffered).unwrap();
+    let mut byte = [0];
+    file.read_at(offset, &mut byte, Purpose::User).unwrap();
+    file.write_at(offset, &[byte[0] ^ 0x40], Purpose::User).unwrap();
+}
+
+#[test]
+fn damaged_top_fences_close_their_tree_and_nothing_else() {
+    let mut subject = subject();
+    subject.write(b"new", Some(b"in a spill run"));
+    subject.run(Work::Spill);
+    flip(subject.device.as_ref(), subject.tree.meta().main.top[0].offset() + 100);
+    subject.reopen_unchecked();
+    let visible = Seq(subject.visible());
+    assert_eq!(subject.tree.get(b"new", visible).unwrap().unwrap(), b"in a spill run");
+    assert!(matches!(subject.tree.get(&key(5), visible), Err(Error::Corrupt { .. })));
+    assert!(subject.tree.run(Work::MergeFull, &mut |_| Ok(())).is_err());
+    let mut sink = CheckSink::default();
+    subject.tree.check(&mut sink);
+    assert!(!sink.problems.is_empty());
+}
+
+/// Every block of every level damaged in turn: each key is either readable or within the range
+/// that a scan names, in both directions.
+#[test]
+fn scans_go_around_any_one_damaged_block() {
+    let subject = subject();
+    let levels = subject.tree.meta().main.levels.clone();
+    let seq = subject.visible();
+    let all = subject.expected_all(seq);
+    for extent in levels.iter().flat_map(|level| &level.extents) {
+        for unit in 0..extent.units {
+            let offset = extent.offset() + unit * 4096 + 200;
+            flip(subject.device.as_ref(), offset);
+            let mut damaged = Subject::reopened_from(&subject);
+            for reverse in [false, true] {
+                let (found, ranges) = damaged.scan_around_damage(seq, reverse);
+                assert_eq!(ranges.len(), 1, "{ranges:?}");
+                let within = |key: &[u8]| {
+                    let range = &ranges[0];
+                    range.0.as_slice() <= key && range.1.as_ref().is_none_or(|to| key < to)
+                };
+                let mut outside = all.clone();
+                outside.retain(|(key, _)| !within(key));
+                assert_eq!(found, outside, "reverse {reverse}, offset {offset}, {ranges:?}");
+            }
+            damaged.snapshots.clear();
+            flip(subject.device.as_ref(), offset);
+        }
+    }
+}
