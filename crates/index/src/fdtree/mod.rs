@@ -171,9 +171,16 @@ impl FdTree {
         self.newest_seq.fetch_max(seq.0, Ordering::Relaxed);
         let after = self.memtable.memory_bytes();
         if before / LEASE_STEP_BYTES != after / LEASE_STEP_BYTES {
-            let lease = self.env.budget.lease(Part::Memtables, after);
-            *self.memtable_lease.lock() = Some(lease);
+            let mut lease = self.memtable_lease.lock();
+            lease.take();
+            *lease = Some(self.env.budget.lease(Part::Memtables, after));
+            self.lend_to_cache();
         }
+    }
+
+    /// The cache may use what memtables and fences leave free.
+    fn lend_to_cache(&self) {
+        self.env.blocks.cache().set_bytes_max(self.env.budget.limit_bytes(Part::Cache));
     }
 
     /// The value of `key` as of `seq`. With express fences in memory, one read for a hit and none
@@ -313,8 +320,18 @@ impl FdTree {
     /// failed leaves the device in a state nobody knows.
     fn poison_if_write_failed(&self, error: esker_substrate::Error) -> esker_substrate::Error {
         use esker_device::Operation;
+        use esker_substrate::Error;
         match &error {
-            esker_substrate::Error::Device(device)
+            // Space that was discarded may be gone when it is written again. What is written here
+            // is named by nobody yet, so that nothing has changed.
+            Error::Device(device)
+                if device.operation == Operation::Write
+                    && device.is_full()
+                    && self.env.poison.reason().is_none() =>
+            {
+                Error::Full { what: device.to_string() }
+            }
+            Error::Device(device)
                 if matches!(device.operation, Operation::Write | Operation::Sync) =>
             {
                 self.env.poison.set(error)
@@ -360,6 +377,7 @@ impl FdTree {
         self.meta = meta;
         self.memtable = Memtable::default();
         *self.memtable_lease.lock() = None;
+        self.lend_to_cache();
     }
 
     /// Gives all extents of a dropped keyspace back. Call when the manifest that dropped it is

@@ -121,11 +121,6 @@ impl Tree {
         self.damage.clone().map_or(Ok(()), Err)
     }
 
-    /// Whether the tree has no levels.
-    pub(super) fn is_empty(&self) -> bool {
-        self.meta.levels.is_empty()
-    }
-
     /// Number of materialised levels.
     pub(super) fn height(&self) -> usize {
         self.levels.len()
