@@ -104,6 +104,24 @@ pub const LEVELS_MAX: usize = 32;
 /// No keyspace has more standing spill runs than this.
 pub const SPILLS_MAX: usize = 64;
 
+/// Every count is below this: far above what a device holds, and low enough that the counts of
+/// all levels together never overflow.
+const COUNT_MAX: u64 = 1 << 50;
+
+fn count(reader: &mut Reader<'_>) -> Result<u64> {
+    let at = reader.clone();
+    let count = reader.varint()?;
+    if count < COUNT_MAX { Ok(count) } else { Err(at.error("count is out of range")) }
+}
+
+/// A small number: the number of a level, of upper levels or of standing spill runs.
+fn small(reader: &mut Reader<'_>) -> Result<u8> {
+    let at = reader.clone();
+    let number = reader.u8()?;
+    let fits = usize::from(number) <= SPILLS_MAX;
+    if fits { Ok(number) } else { Err(at.error("number of levels or runs is out of range")) }
+}
+
 impl LevelCounts {
     fn fields(&self) -> [u64; 8] {
         [
@@ -126,14 +144,14 @@ impl LevelCounts {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            blocks: reader.varint()?,
-            sectors: reader.varint()?,
-            puts: reader.varint()?,
-            tombstones: reader.varint()?,
-            put_bytes: reader.varint()?,
-            tombstone_bytes: reader.varint()?,
-            fences: reader.varint()?,
-            kept_for_snapshots: reader.varint()?,
+            blocks: count(reader)?,
+            sectors: count(reader)?,
+            puts: count(reader)?,
+            tombstones: count(reader)?,
+            put_bytes: count(reader)?,
+            tombstone_bytes: count(reader)?,
+            fences: count(reader)?,
+            kept_for_snapshots: count(reader)?,
         })
     }
 
@@ -161,7 +179,7 @@ impl LevelMeta {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            rank: reader.u8()?,
+            rank: small(reader)?,
             counts: LevelCounts::decode(reader)?,
             seqs: (Seq(reader.varint()?), Seq(reader.varint()?)),
             extents: decode_extents(reader)?,
@@ -230,8 +248,8 @@ impl IndexMeta {
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         let flushed_seq = Seq(reader.varint()?);
         let b_quarters = reader.length(usize::from(u16::MAX))? as u16;
-        let (k, t) = (reader.u8()?, reader.u8()?);
-        let shape = Shape { b_quarters, k, t, kappa0_bytes: reader.varint()? };
+        let (k, t) = (small(reader)?, small(reader)?);
+        let shape = Shape { b_quarters, k, t, kappa0_bytes: count(reader)? };
         let merges = reader.varint()?;
         let main = TreeMeta::decode(reader)?;
         let mut spills = Vec::new();
