@@ -33,7 +33,7 @@ fn tree() -> FdTree {
         budget: Arc::new(Budget::new(1 << 30)),
         poison: Arc::default(),
     });
-    let mut tree = FdTree::open(env, KeyspaceId(1), IndexMeta::default(), 1 << 30).unwrap();
+    let mut tree = FdTree::open(env, KeyspaceId(1), IndexMeta::default(), 1 << 30);
     insert(&tree, 0..BELOW, 0);
     tree.run(Work::MergeFull, &mut |_| Ok(())).unwrap();
     tree

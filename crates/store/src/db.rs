@@ -216,7 +216,7 @@ impl Db {
         shared.commit_edits(&[Edit::KeyspaceCreate { id, name: name.clone(), memtable_bytes }])?;
         let memtable_bytes_max = memtable_bytes.unwrap_or(shared.limits.memtables_bytes);
         let env = Arc::clone(&shared.env);
-        let tree = FdTree::open(env, id, Default::default(), memtable_bytes_max)?;
+        let tree = FdTree::open(env, id, Default::default(), memtable_bytes_max);
         let slot = Arc::new(Slot::new(id, name.clone(), memtable_bytes_max, tree));
         registry.insert(name, Arc::clone(&slot));
         Ok(slot)

@@ -193,7 +193,7 @@ fn open_trees(
     for (&id, keyspace) in &state.keyspaces {
         let bytes_max = keyspace.memtable_bytes.unwrap_or(limits.memtables_bytes);
         let meta = keyspace.index.as_ref().clone();
-        let tree = FdTree::open(Arc::clone(env), id, meta, bytes_max)?;
+        let tree = FdTree::open(Arc::clone(env), id, meta, bytes_max);
         let name = keyspace.name.clone();
         slots.insert(name.clone(), Arc::new(Slot::new(id, name, bytes_max, tree)));
     }

@@ -18,14 +18,16 @@ use crate::counts::{Counts, budget};
 use crate::history::{Op, generate};
 use crate::model::Model;
 use crate::recovery::{Depth, Expectation, Point, Recovered, judge};
-use crate::scenario::{Scenario, mixed_profile};
+use crate::scenario::{Make, SEED_STEP, Scenario, mixed_profile};
 use crate::session::{Config, Outcome, Session};
 use crate::violation::{Oracle, Verdict, Violation, without_panic};
 
 /// One crash state in this many is run on and crashed again.
 pub const NESTED_ONE_IN: u64 = 50;
-/// Different images that every trace must give at budget 1.
+/// Different images that every kind of workload must give.
 pub const DISTINCT_AT_LEAST: u64 = 5_000;
+/// Workloads of one kind that are tried for them.
+const ROUNDS_MAX: u64 = 40;
 const NESTED_OPS: usize = 24;
 
 /// A run and everything needed to judge its crashes.
@@ -215,24 +217,27 @@ const fn disk(ordered: bool, unwritten: Unwritten) -> CrashModel {
     CrashModel { ordered, unwritten, honours_syncs: true }
 }
 
-/// Judges the crashes of a recording.
+/// Judges the crashes of a recording, and adds the digests of their images to `images`.
 ///
 /// # Errors
 /// The first broken promise, with what is needed to see it again.
-pub fn explore(recording: &Recording, effort: Effort, counts: &mut Counts) -> Verdict {
-    let mut images = HashSet::new();
+pub fn explore(
+    recording: &Recording,
+    effort: Effort,
+    images: &mut HashSet<u64>,
+    counts: &mut Counts,
+) -> Verdict {
     for (model, eighths) in DISKS {
         let limit = Some(effort.images * eighths / 8);
         let options = CrashOptions { model, limit, seed: 5, ..CrashOptions::default() };
         let visited = recording.trace.for_each_crash(&options, |state, device| {
             images.insert(state.digest);
+            counts.add("judged", 1);
             visit(recording, state, device, effort.nested, counts)
                 .map_err(|violation| violation.at(format!("{model:?}: {state}")))
         })?;
         counts.add("generated", visited.generated);
-        counts.add("judged", visited.visited);
     }
-    counts.add("distinct", images.len() as u64);
     Ok(())
 }
 
@@ -300,33 +305,53 @@ fn crash_again(
         seed,
         ..CrashOptions::default()
     };
-    let visited = again.trace.for_each_crash(&options, |state, device| {
+    counts.add("runs crashed again", 1);
+    again.trace.for_each_crash(&options, |state, device| {
+        counts.add("judged within them", 1);
         without_panic(|| judge_state(&again, state, device, Depth::Once))
             .map(drop)
             .map_err(|violation| violation.at(format!("nested with seed {seed}: {state}")))
     })?;
-    counts.add("runs crashed again", 1);
-    counts.add("judged within them", visited.visited);
     Ok(())
 }
 
-/// Records and explores one scenario, and checks that it gives enough different images.
+/// Records and explores workloads of one kind until there are enough different images.
 ///
 /// # Errors
 /// The first broken promise.
-pub fn run(scenario: &Scenario) -> Verdict<Counts> {
-    let mut counts = Counts::new("crash", scenario.name);
-    let recording = record_scenario(scenario).map_err(|v| v.at(scenario.name))?;
+pub fn run(make: Make) -> Verdict<Counts> {
+    let mut counts = Counts::new("crash", make(0).name);
+    let mut images = HashSet::new();
+    for round in 0..ROUNDS_MAX {
+        let scenario = make(round * SEED_STEP);
+        let place = format!("{} {round}", scenario.name);
+        run_once(&scenario, Effort::from_budget(), &mut images, &mut counts)
+            .map_err(|violation| violation.at(place))?;
+        if images.len() as u64 >= DISTINCT_AT_LEAST {
+            counts.add("distinct", images.len() as u64);
+            return Ok(counts);
+        }
+    }
+    let detail = format!("{} different images, {DISTINCT_AT_LEAST} are needed", images.len());
+    Err(Violation::new(Oracle::Harness, detail).at(make(0).name))
+}
+
+/// Records and explores one workload.
+///
+/// # Errors
+/// The first broken promise.
+pub fn run_once(
+    scenario: &Scenario,
+    effort: Effort,
+    images: &mut HashSet<u64>,
+    counts: &mut Counts,
+) -> Verdict {
+    let recording = without_panic(|| record_scenario(scenario))?;
+    counts.add("runs", 1);
     counts.add("device events", recording.trace.len() as u64);
     counts.add("acknowledgements", recording.points.len() as u64);
     counts.add("merges", recording.shape.merges);
     counts.add("spill runs at the end", recording.shape.spills);
     counts.add("levels at the end", recording.shape.levels);
-    explore(&recording, Effort::from_budget(), &mut counts).map_err(|v| v.at(scenario.name))?;
-    let distinct = counts.get("distinct");
-    if distinct < DISTINCT_AT_LEAST {
-        let detail = format!("{distinct} different images, {DISTINCT_AT_LEAST} are needed");
-        return Err(Violation::new(Oracle::Harness, detail).at(scenario.name));
-    }
-    Ok(counts)
+    explore(&recording, effort, images, counts)
 }

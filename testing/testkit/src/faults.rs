@@ -23,7 +23,7 @@ use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
 
 /// Runs of one workload, kind of operation and effect at budget 1; more operations than that are
 /// sampled evenly.
-const RUNS_OF_A_KIND: u64 = 110;
+const RUNS_OF_A_KIND: u64 = 250;
 /// A device that is gone for good is left after this many failed operations.
 const FAILURES_ENOUGH: usize = 4;
 
@@ -143,7 +143,7 @@ impl Workload<'_> {
         device.set_faults(FaultPlan::new().with(fault));
         let mut report = Report::default();
         let session = match self.open(&device) {
-            Ok(session) => Some(self.use_it(session, &device, case, &mut report)?),
+            Ok(session) => Some(self.use_it(session, case, &mut report)?),
             Err(error) => {
                 expected(&error, case)?;
                 report.surfaced = true;
@@ -164,7 +164,6 @@ impl Workload<'_> {
     fn use_it(
         &self,
         mut session: Session,
-        device: &Arc<SimDevice>,
         case: Case,
         report: &mut Report,
     ) -> Verdict<Session> {
@@ -184,7 +183,6 @@ impl Workload<'_> {
                 break;
             }
         }
-        let _count_before_lifting = device.op_count();
         Ok(session)
     }
 

@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn only_what_matters_is_left() {
-        let ops = scenario::load().ops;
+        let ops = scenario::load(0).ops;
         let needs = |ops: &[Op]| {
             let syncs = ops.iter().filter(|op| matches!(op, Op::Persist)).count();
             let creates = ops.iter().any(|op| matches!(op, Op::Create(_)));

@@ -3,13 +3,15 @@
 //! A suite that cannot fail proves nothing. For every bug of [`Bug`] this names the attempts that
 //! should find it, cheapest first; the first that does ends the hunt.
 
+use std::collections::HashSet;
+
 use esker_substrate::planted::{Bug, with};
 
 use crate::counts::Counts;
 use crate::crash::{self, Effort};
 use crate::faults;
 use crate::flips::{self, stores, stores::Specimen};
-use crate::scenario::{self, Scenario};
+use crate::scenario::{self, Make};
 use crate::violation::{Oracle, Verdict, Violation, without_panic};
 
 /// Crash images that one attempt judges at most.
@@ -19,11 +21,11 @@ const IMAGES: u64 = 2_500;
 #[derive(Clone, Copy, Debug)]
 pub enum Attempt {
     /// Crashes of a trace.
-    Crash(fn() -> Scenario),
+    Crash(Make),
     /// Damage to every byte of some files of a store that was made without the bug.
     Flips(fn() -> Verdict<Specimen>, fn(&str) -> bool),
     /// Failing operations of a workload.
-    Faults(fn() -> Scenario),
+    Faults(Make),
 }
 
 /// How a bug was found.
@@ -104,12 +106,11 @@ impl Attempt {
     fn run(self, specimen: Option<&Specimen>, counts: &mut Counts) -> Verdict {
         match self {
             Self::Crash(scenario) => {
-                let scenario = scenario();
-                let recording = crash::record_scenario(&scenario)?;
+                let scenario = scenario(0);
                 let effort = Effort { images: IMAGES, nested: true };
-                crash::explore(&recording, effort, counts)
+                crash::run_once(&scenario, effort, &mut HashSet::new(), counts)
             }
-            Self::Faults(scenario) => faults::run(&scenario()).map(drop),
+            Self::Faults(scenario) => faults::run(&scenario(0)).map(drop),
             Self::Flips(_, wanted) => match specimen {
                 Some(store) => flips::every_byte_of(store, wanted).map(drop),
                 None => Ok(()),

@@ -31,56 +31,61 @@ impl Scenario {
     }
 }
 
+/// A kind of workload; the seed gives another of the same kind. Seeds are multiples of
+/// [`SEED_STEP`].
+pub type Make = fn(u64) -> Scenario;
+
+/// Distance between seeds: a workload draws several histories, from numbers that follow its seed.
+pub const SEED_STEP: u64 = 100;
+
 /// Every trace of the crash suite.
-#[must_use]
-pub fn crash_traces() -> Vec<Scenario> {
-    vec![
-        creation(),
-        load(),
-        overwrite(),
-        deletes(),
-        overflow(),
-        snapshots(),
-        log_recycling(),
-        manifest_roll(),
-        keyspaces(),
-        closing(),
-        large_values(),
-        full_device(),
-        mixed(),
-    ]
-}
+pub const CRASH_TRACES: [Make; 13] = [
+    creation,
+    load,
+    overwrite,
+    deletes,
+    overflow,
+    snapshots,
+    log_recycling,
+    manifest_roll,
+    keyspaces,
+    closing,
+    large_values,
+    full_device,
+    mixed,
+];
 
 /// The workloads of the fault suite.
 #[must_use]
 pub fn fault_workloads() -> Vec<Scenario> {
-    let shorter = |mut scenario: Scenario, name, ops| {
+    let part = |make: Make, name, ops| {
+        let mut scenario = make(0);
         scenario.name = name;
         scenario.ops.truncate(ops);
         scenario
     };
     vec![
-        shorter(load(), "load", 120),
-        shorter(overwrite(), "overwrite and merge", 120),
-        shorter(deletes(), "delete and underflow merge", 140),
-        shorter(snapshots(), "snapshot and merge", 120),
-        shorter(keyspaces(), "create and drop keyspaces", 60),
+        part(load, "load", 300),
+        part(overwrite, "overwrite and merge", 240),
+        part(deletes, "delete and underflow merge", 300),
+        part(snapshots, "snapshot and merge", 240),
+        part(keyspaces, "create and drop keyspaces", 160),
     ]
 }
 
 /// A store comes into being and takes its first writes.
 #[must_use]
-pub fn creation() -> Scenario {
+pub fn creation(seed: u64) -> Scenario {
     let profile = Profile { ops: 20, keys: 40, synced_percent: 40, ..Profile::default() };
-    let mut ops = generate(&profile, 1);
+    let mut ops = generate(&profile, 1 + seed);
     ops.push(Op::Reopen);
-    ops.extend(generate(&profile, 2));
+    ops.extend(generate(&profile, 2 + seed));
     Scenario::new("creation", Vec::new(), ops)
 }
 
 /// Ascending keys fill memtables, spill runs and levels of growing depth.
 #[must_use]
-pub fn load() -> Scenario {
+pub fn load(seed: u64) -> Scenario {
     let weights = Weights { insert: 30, persist: 1, ..Weights::default() };
     let profile = Profile {
         ops: 600,
@@ -91,12 +96,12 @@ pub fn load() -> Scenario {
         weights,
         ..Profile::default()
     };
-    Scenario::new("load", Vec::new(), generate(&profile, 3))
+    Scenario::new("load", Vec::new(), generate(&profile, 3 + seed))
 }
 
 /// Random overwrites, with merges of every depth and full ones.
 #[must_use]
-pub fn overwrite() -> Scenario {
+pub fn overwrite(seed: u64) -> Scenario {
     let weights =
         Weights { insert: 30, remove: 4, batch: 4, persist: 1, compact: 1, ..Weights::default() };
     let profile = Profile {
@@ -107,21 +112,21 @@ pub fn overwrite() -> Scenario {
         weights,
         ..Profile::default()
     };
-    let prepare = filled(250, 4);
-    Scenario::new("overwrite", prepare, generate(&profile, 5))
+    let prepare = filled(250, 4 + seed);
+    Scenario::new("overwrite", prepare, generate(&profile, 5 + seed))
 }
 
 /// Most of a store is deleted, until an underflow merge shrinks it.
 #[must_use]
-pub fn deletes() -> Scenario {
+pub fn deletes(seed: u64) -> Scenario {
     let weights = Weights { insert: 1, remove: 20, batch: 2, persist: 1, ..Weights::default() };
     let profile = Profile { ops: 500, keys: 300, synced_percent: 4, weights, ..Profile::default() };
-    Scenario::new("deletes", filled(300, 6), generate(&profile, 7))
+    Scenario::new("deletes", filled(300, 6 + seed), generate(&profile, 7 + seed))
 }
 
 /// Batches larger than the memtable and flushes with nothing between them.
 #[must_use]
-pub fn overflow() -> Scenario {
+pub fn overflow(seed: u64) -> Scenario {
     let weights = Weights { insert: 2, batch: 6, flush: 2, persist: 1, ..Weights::default() };
     let profile = Profile {
         ops: 60,
@@ -132,12 +137,12 @@ pub fn overflow() -> Scenario {
         weights,
         ..Profile::default()
     };
-    Scenario::new("overflow", filled(100, 8), generate(&profile, 9))
+    Scenario::new("overflow", filled(100, 8 + seed), generate(&profile, 9 + seed))
 }
 
 /// Snapshots are open while merges rewrite what they see.
 #[must_use]
-pub fn snapshots() -> Scenario {
+pub fn snapshots(seed: u64) -> Scenario {
     let weights = Weights {
         insert: 30,
         remove: 8,
@@ -148,12 +153,12 @@ pub fn snapshots() -> Scenario {
         ..Weights::default()
     };
     let profile = Profile { ops: 300, keys: 120, synced_percent: 4, weights, ..Profile::default() };
-    Scenario::new("snapshots", filled(120, 10), generate(&profile, 11))
+    Scenario::new("snapshots", filled(120, 10 + seed), generate(&profile, 11 + seed))
 }
 
 /// Values as large as the log's segments: they are switched, retired and used again all the time.
 #[must_use]
-pub fn log_recycling() -> Scenario {
+pub fn log_recycling(seed: u64) -> Scenario {
     let weights = Weights { insert: 10, batch: 2, persist: 1, ..Weights::default() };
     let profile = Profile {
         ops: 120,
@@ -164,14 +169,14 @@ pub fn log_recycling() -> Scenario {
         weights,
         ..Profile::default()
     };
-    let mut scenario = Scenario::new("log recycling", Vec::new(), generate(&profile, 12));
+    let mut scenario = Scenario::new("log recycling", Vec::new(), generate(&profile, 12 + seed));
     scenario.config.memtable_bytes = 8 << 10;
     scenario
 }
 
 /// So many commits of the manifest that it is written anew.
 #[must_use]
-pub fn manifest_roll() -> Scenario {
+pub fn manifest_roll(seed: u64) -> Scenario {
     let weights = Weights { insert: 6, flush: 5, keyspace: 1, compact: 1, ..Weights::default() };
     let profile = Profile {
         ops: 700,
@@ -182,12 +187,12 @@ pub fn manifest_roll() -> Scenario {
         weights,
         ..Profile::default()
     };
-    Scenario::new("manifest roll", Vec::new(), generate(&profile, 13))
+    Scenario::new("manifest roll", Vec::new(), generate(&profile, 13 + seed))
 }
 
 /// Keyspaces come and go, with batches across them.
 #[must_use]
-pub fn keyspaces() -> Scenario {
+pub fn keyspaces(seed: u64) -> Scenario {
     let weights = Weights {
         insert: 8,
         remove: 2,
@@ -205,21 +210,21 @@ pub fn keyspaces() -> Scenario {
         weights,
         ..Profile::default()
     };
-    Scenario::new("keyspaces", Vec::new(), generate(&profile, 14))
+    Scenario::new("keyspaces", Vec::new(), generate(&profile, 14 + seed))
 }
 
 /// A store is closed and opened, cleanly and not, with little in between.
 #[must_use]
-pub fn closing() -> Scenario {
+pub fn closing(seed: u64) -> Scenario {
     let weights =
         Weights { insert: 10, remove: 2, batch: 2, flush: 1, reopen: 4, ..Weights::default() };
     let profile = Profile { ops: 160, keys: 60, synced_percent: 10, weights, ..Profile::default() };
-    Scenario::new("closing", filled(60, 15), generate(&profile, 16))
+    Scenario::new("closing", filled(60, 15 + seed), generate(&profile, 16 + seed))
 }
 
 /// Values of many blocks beside small ones, and one record longer than a log segment.
 #[must_use]
-pub fn large_values() -> Scenario {
+pub fn large_values(seed: u64) -> Scenario {
     let weights = Weights { insert: 10, remove: 2, batch: 1, compact: 1, ..Weights::default() };
     let profile = Profile {
         ops: 40,
@@ -230,22 +235,22 @@ pub fn large_values() -> Scenario {
         weights,
         ..Profile::default()
     };
-    let mut scenario = Scenario::new("large values", Vec::new(), generate(&profile, 17));
+    let mut scenario = Scenario::new("large values", Vec::new(), generate(&profile, 17 + seed));
     scenario.config.memtable_bytes = 16 << 10;
     scenario
 }
 
 /// The device fills up; deletes and merges make room again.
 #[must_use]
-pub fn full_device() -> Scenario {
-    let mut ops = load().ops;
+pub fn full_device(seed: u64) -> Scenario {
+    let mut ops = load(seed).ops;
     ops.extend((0..400).map(|number| {
         let (keyspace, key) = (keyspace_name(0), history::key(number));
         let changes = vec![Change { keyspace, key, value: None }];
         Op::Commit { changes, durability: None, batch: false }
     }));
     ops.push(Op::Compact);
-    ops.extend(filled(40, 18));
+    ops.extend(filled(40, 18 + seed));
     let mut scenario = Scenario::new("full device", Vec::new(), ops);
     scenario.capacity_bytes = Some(FULL_DEVICE_BYTES);
     scenario
@@ -256,8 +261,8 @@ const FULL_DEVICE_BYTES: u64 = 600 << 10;
 
 /// Everything at once.
 #[must_use]
-pub fn mixed() -> Scenario {
-    Scenario::new("mixed", Vec::new(), generate(&mixed_profile(260), 19))
+pub fn mixed(seed: u64) -> Scenario {
+    Scenario::new("mixed", Vec::new(), generate(&mixed_profile(260), 19 + seed))
 }
 
 /// A profile in which every kind of operation occurs.

@@ -111,7 +111,7 @@ impl<'a> FenceCursor<'a> {
         level: usize,
         target: Target<'_>,
     ) -> Result<Option<Self>> {
-        tree.usable()?;
+        tree.enter(reader)?;
         if let Some(fences) = tree.fences(level) {
             let at = target.in_index(fences).map(At::Express);
             return Ok(at.map(|at| Self { tree, reader, level, at }));

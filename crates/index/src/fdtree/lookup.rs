@@ -11,7 +11,6 @@ use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::ptr::BlockPtr;
 use esker_substrate::blocks::DATA_FILE;
-use esker_substrate::budget::Budget;
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
 
@@ -47,13 +46,8 @@ struct Above {
 
 impl Tree {
     /// The newest version that `probe` may see; `None` when the tree has none.
-    pub(super) fn get(
-        &self,
-        reader: &BlockReader,
-        budget: &Arc<Budget>,
-        probe: &Probe<'_>,
-    ) -> Result<Option<Found>> {
-        self.usable()?;
+    pub(super) fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
+        self.enter(reader)?;
         let mut above: Option<Above> = None;
         for level in 0..self.height() {
             let (ptr, maybe) = match self.fences(level) {
@@ -64,7 +58,7 @@ impl Tree {
                     (fence.ptr, filter::may_contain(fence.filter, probe.hash))
                 }
                 None => {
-                    self.note_detour(level, reader, budget);
+                    self.note_detour(level, reader);
                     through_block(reader, above.take(), probe)?
                 }
             };

@@ -57,7 +57,7 @@ impl FdTree {
 
     /// Writes the new levels. On an error everything written is given back.
     fn execute(&self, prepared: &Prepared) -> Result<Written> {
-        self.trees().try_for_each(Tree::usable)?;
+        self.trees().try_for_each(|tree| tree.enter(&self.reader))?;
         let mut stage = Stage::new();
         stage.add_memtable(&self.memtable);
         for spill in &self.spills {

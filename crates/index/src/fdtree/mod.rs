@@ -132,24 +132,19 @@ impl FdTree {
     /// Opens a keyspace's index: reads the blocks of its top fences. A new keyspace has
     /// `IndexMeta::default()`. The memtable is full at `memtable_bytes_max` bytes of memory.
     ///
-    /// Damaged top fences are no error here: what they lead to is out of reach and answers
-    /// `Corrupt`, everything else goes on.
-    ///
-    /// # Errors
-    /// When the device does not answer.
-    pub fn open(
-        env: Arc<Env>,
-        id: KeyspaceId,
-        meta: IndexMeta,
-        memtable_bytes_max: u64,
-    ) -> Result<Self> {
-        let reader = BlockReader { blocks: Arc::clone(&env.blocks), keyspace: id };
-        let main = Tree::open(&reader, &env.budget, meta.main.clone())?;
-        let open_spill = |spill| Tree::open(&reader, &env.budget, spill);
-        let spills = meta.spills.iter().cloned().map(open_spill).collect::<Result<_>>()?;
+    /// Top fences that cannot be read are no error here: what they lead to is out of reach and
+    /// answers with the error, everything else goes on.
+    pub fn open(env: Arc<Env>, id: KeyspaceId, meta: IndexMeta, memtable_bytes_max: u64) -> Self {
+        let reader = BlockReader {
+            blocks: Arc::clone(&env.blocks),
+            keyspace: id,
+            budget: Arc::clone(&env.budget),
+        };
+        let main = Tree::open(&reader, meta.main.clone());
+        let spills = meta.spills.iter().map(|spill| Tree::open(&reader, spill.clone())).collect();
         let newest_seq = AtomicU64::new(meta.flushed_seq.0);
         let flushed = flushed_balance(&meta);
-        Ok(Self {
+        Self {
             env,
             reader,
             memtable: Memtable::default(),
@@ -161,7 +156,7 @@ impl FdTree {
             kept: KeptTombstones::default(),
             flushed,
             memtable_lease: parking_lot::Mutex::new(None),
-        })
+        }
     }
 
     /// Adds a version to the memtable: a value, or with `None` a tombstone. No I/O.
@@ -194,7 +189,7 @@ impl FdTree {
         }
         let probe = Probe::new(key, seq);
         for tree in self.trees() {
-            if let Some(found) = tree.get(&self.reader, &self.env.budget, &probe)? {
+            if let Some(found) = tree.get(&self.reader, &probe)? {
                 return Ok(found);
             }
         }

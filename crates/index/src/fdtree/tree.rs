@@ -32,6 +32,8 @@ pub struct BlockReader {
     pub blocks: Arc<BlockStore>,
     /// Whose blocks they must be.
     pub keyspace: KeyspaceId,
+    /// What fences in memory are counted against.
+    pub budget: Arc<Budget>,
 }
 
 impl BlockReader {
@@ -73,8 +75,6 @@ impl HeldFences {
 pub struct Tree {
     pub(super) meta: TreeMeta,
     levels: Vec<LevelFences>,
-    /// The top fences could not be read: nothing in the tree can be reached.
-    damage: Option<Error>,
 }
 
 #[derive(Debug, Default)]
@@ -95,30 +95,32 @@ impl Tree {
             }
             fences
         };
-        Self { meta, levels: fences.into_iter().map(level).collect(), damage: None }
+        Self { meta, levels: fences.into_iter().map(level).collect() }
     }
 
-    /// Opens a tree: reads the blocks of its top fences, one I/O each. Damage there is kept: it
-    /// takes this tree's keys out of reach, and no other tree's.
-    pub(super) fn open(reader: &BlockReader, budget: &Arc<Budget>, meta: TreeMeta) -> Result<Self> {
-        let mut fences: Vec<_> = meta.levels.iter().map(|_| None).collect();
-        match read_top_fences(reader, &meta) {
-            Ok(top) => {
-                if let Some(first) = fences.first_mut() {
-                    *first = Some(HeldFences::required(top, budget));
-                }
-                Ok(Self::written(meta, fences))
-            }
-            Err(error @ Error::Corrupt { .. }) => {
-                Ok(Self { damage: Some(error), ..Self::written(meta, fences) })
-            }
-            Err(error) => Err(error),
+    /// Opens a tree: reads the blocks of its top fences, one I/O each. Where they cannot be
+    /// read, this tree's keys are out of reach, and no other tree's; who asks for them makes
+    /// another try.
+    pub(super) fn open(reader: &BlockReader, meta: TreeMeta) -> Self {
+        let fences = meta.levels.iter().map(|_| None).collect();
+        let tree = Self::written(meta, fences);
+        if let Err(error) = tree.enter(reader) {
+            tracing::warn!(keyspace = reader.keyspace.0, %error, "top fences cannot be read");
         }
+        tree
     }
 
-    /// Fails when the tree cannot be entered.
-    pub(super) fn usable(&self) -> Result<()> {
-        self.damage.clone().map_or(Ok(()), Err)
+    /// Makes sure that the top fences are in memory.
+    ///
+    /// # Errors
+    /// When they cannot be read: nothing in the tree can be found then.
+    pub(super) fn enter(&self, reader: &BlockReader) -> Result<()> {
+        let Some(top) = self.levels.first() else { return Ok(()) };
+        if top.held.get().is_none() {
+            let index = read_top_fences(reader, &self.meta)?;
+            let _first = top.held.set(HeldFences::required(index, &reader.budget));
+        }
+        Ok(())
     }
 
     /// Number of materialised levels.
@@ -155,7 +157,7 @@ impl Tree {
     /// Notes that a search of `level` had to go through the level above, and loads the level's
     /// fences once such detours have cost about as much as loading them: one read per block of
     /// the level above.
-    pub(super) fn note_detour(&self, level: usize, reader: &BlockReader, budget: &Arc<Budget>) {
+    pub(super) fn note_detour(&self, level: usize, reader: &BlockReader) {
         let Some(fences) = self.levels.get(level) else { return };
         let above = level.checked_sub(1).and_then(|above| self.meta.levels.get(above));
         let blocks_above = above.map_or(0, |above| above.counts.blocks);
@@ -169,19 +171,15 @@ impl Tree {
         // A level that is damaged above, or too large for the budget, is tried again only after
         // as many detours.
         fences.detours.store(0, Ordering::Relaxed);
-        if let Ok(Some(index)) = self.load_fences(level, reader, budget)
-            && let Some(held) = HeldFences::optional(index, budget)
+        if let Ok(Some(index)) = self.load_fences(level, reader)
+            && let Some(held) = HeldFences::optional(index, &reader.budget)
         {
             let _first = fences.held.set(held);
         }
     }
 
-    fn load_fences(
-        &self,
-        level: usize,
-        reader: &BlockReader,
-        budget: &Arc<Budget>,
-    ) -> Result<Option<FenceIndex>> {
+    fn load_fences(&self, level: usize, reader: &BlockReader) -> Result<Option<FenceIndex>> {
+        let budget = &reader.budget;
         let room = budget.limit_bytes(Part::Fences).saturating_sub(budget.used_bytes(Part::Fences));
         let mut index = FenceIndex::default();
         let mut cursor = FenceCursor::first(self, reader, level)?;

@@ -65,8 +65,7 @@ impl Subject {
     fn new(memtable_bytes: u64, budget_bytes: u64) -> Self {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
         let env = env(&device, None, budget_bytes);
-        let tree =
-            FdTree::open(Arc::clone(&env), ID, IndexMeta::default(), memtable_bytes).unwrap();
+        let tree = FdTree::open(Arc::clone(&env), ID, IndexMeta::default(), memtable_bytes);
         Self {
             device,
             env,
@@ -120,7 +119,7 @@ impl Subject {
         let budget = self.env.budget.total_bytes();
         let floor = self.env.blocks.next_generation();
         self.env = env(&self.device, Some((&meta, floor)), budget);
-        self.tree = FdTree::open(Arc::clone(&self.env), ID, meta, self.memtable_bytes).unwrap();
+        self.tree = FdTree::open(Arc::clone(&self.env), ID, meta, self.memtable_bytes);
         self.snapshots().publish(Seq(flushed));
     }
 
@@ -139,8 +138,7 @@ impl Subject {
                 ID,
                 other.tree.meta().clone(),
                 other.memtable_bytes,
-            )
-            .unwrap(),
+            ),
             next_seq: other.next_seq,
             history: other.history.clone(),
             snapshots: Vec::new(),
