@@ -103,14 +103,18 @@ fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
     effects
 }
 
-/// Whether a failure of this kind may pass unseen. What is read has a twin, or is read again when
-/// it is needed; a merge that found no room is tried again; and nothing that was asked for
-/// depends on giving space back.
-const fn may_pass_unseen(kind: OpKind) -> bool {
-    matches!(
-        kind,
-        OpKind::Read | OpKind::Preallocate | OpKind::Discard | OpKind::Remove | OpKind::Truncate
-    )
+/// Whether a failure may pass unseen. What is read has a twin, or is read again when it is
+/// needed; a merge that found no room is tried again; and nothing that was asked for depends on
+/// giving space back.
+fn may_pass_unseen(case: Case) -> bool {
+    let is_tried_again = matches!(case.kind, OpKind::Read | OpKind::Preallocate);
+    let gives_back = matches!(case.kind, OpKind::Discard | OpKind::Remove | OpKind::Truncate);
+    let no_space = Failure::NoSpace;
+    let no_room = match case.effect {
+        Effect::Fail(failure) | Effect::ShortWrite { failure, .. } => failure == no_space,
+        _ => false,
+    };
+    is_tried_again || gives_back || no_room
 }
 
 impl Workload<'_> {
@@ -153,8 +157,8 @@ impl Workload<'_> {
         report.struck = device.op_count_of(case.kind) > case.nth;
         device.set_faults(FaultPlan::new());
         self.look_back(session, &device, case, &mut report)?;
-        let unseen = report.struck && !report.surfaced && !may_pass_unseen(case.kind);
-        ensure(!unseen || is_flip(case), Oracle::ErrorsSurface, || {
+        let unseen = report.struck && !report.surfaced;
+        ensure(!unseen || may_pass_unseen(case), Oracle::ErrorsSurface, || {
             "the operation failed and every call succeeded".into()
         })?;
         Ok(report)

@@ -37,7 +37,7 @@ const RUN_STRIDE: usize = 16;
 /// When the undamaged store does not answer as it should.
 pub fn touched(specimen: &Specimen) -> Verdict<BTreeMap<String, Vec<bool>>> {
     let device = ImageDevice::tracking(&specimen.image);
-    let look = verdict::look(specimen, device.clone())?;
+    let look = verdict::look(&specimen.held(), device.clone())?;
     ensure(look.class == Class::SameAnswer, Oracle::Harness, || {
         format!("the undamaged store is {:?}", look.class)
     })?;
@@ -133,6 +133,35 @@ pub fn units_and_lengths(specimen: &Specimen) -> Verdict<Counts> {
     tally.finish(specimen, counts)
 }
 
+/// Replaces each file by that of another store, and by what it was earlier.
+///
+/// # Errors
+/// The first broken promise.
+pub fn foreign_files(specimen: &Specimen, other: &Specimen) -> Verdict<Counts> {
+    let mut counts = Counts::new("flips", format!("{}: foreign files", specimen.name));
+    let mut tally = Tally::new(&specimen.image);
+    for (source, from) in [(other.name, &other.image), ("its own past", &specimen.older)] {
+        let names: Vec<&str> = from.files().map(|(name, _)| name).collect();
+        for (at, name) in names.iter().enumerate() {
+            // Each file alone, then together with all before it, but never all of them.
+            for first in [at, 0] {
+                let mut image = specimen.image.clone();
+                let replaced = names.get(first..=at).unwrap_or_default();
+                if specimen.image.files().all(|(name, _)| replaced.contains(&name)) {
+                    continue;
+                }
+                for name in replaced {
+                    image.copy_file(name, from);
+                }
+                let place = format!("{} with {replaced:?} of {source}", specimen.name);
+                counts.add("mixtures", 1);
+                tally.add(specimen, &image, (name, usize::MAX), &place)?;
+            }
+        }
+    }
+    tally.finish(specimen, counts)
+}
+
 fn part(bytes: &[u8], unit: usize) -> Vec<u8> {
     let from = unit * UNIT_BYTES;
     bytes.get(from..bytes.len().min(from + UNIT_BYTES)).unwrap_or_default().to_vec()
@@ -172,7 +201,7 @@ impl Tally {
         (file, offset): (&str, usize),
         place: &str,
     ) -> Verdict {
-        let look = without_panic(|| verdict::look(specimen, ImageDevice::new(image)));
+        let look = without_panic(|| verdict::look(&specimen.held(), ImageDevice::new(image)));
         let look = look.map_err(|violation| violation.at(place))?;
         *self.classes.entry(look.class.name()).or_default() += 1;
         let is_data = file == "data" && self.data_blocks.iter().any(|b| b.contains(&offset));

@@ -147,6 +147,13 @@ impl Image {
         }
     }
 
+    /// Takes over a file of another image, if it is there.
+    pub fn copy_file(&mut self, name: &str, from: &Self) {
+        if let Some(file) = from.files.get(name) {
+            self.files.insert(name.to_owned(), file.clone());
+        }
+    }
+
     /// Removes a file.
     pub fn remove(&mut self, name: &str) {
         self.files.remove(name);

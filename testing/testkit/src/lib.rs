@@ -17,6 +17,7 @@ pub mod fuzz;
 pub mod history;
 pub mod image;
 pub mod kill;
+pub mod lies;
 pub mod minimise;
 pub mod model;
 pub mod planted;

@@ -146,27 +146,44 @@ impl BlockBuilder {
         if key.starts_with(prefix) { prefix.len() } else { key::common_prefix_len(prefix, key) }
     }
 
-    /// Whether an entry can be added without passing the target length. The first entry always
-    /// fits.
-    #[must_use]
-    pub fn fits(&self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> bool {
+    /// Adds an entry unless it would take the block past its target length, and says whether it
+    /// did. The first entry always fits.
+    pub fn try_push(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> bool {
         let prefix_len = self.prefix_len_with(key);
-        let unshared = self.unshared_bytes + Self::unshared_len(key, seq, payload);
-        self.items.is_empty()
-            || Self::total_bytes(self.items.len() + 1, prefix_len, unshared) <= self.target_bytes
+        let unshared_bytes = self.unshared_bytes + Self::unshared_len(key, seq, payload);
+        let bytes = Self::total_bytes(self.items.len() + 1, prefix_len, unshared_bytes);
+        let fits = self.items.is_empty() || bytes <= self.target_bytes;
+        if fits {
+            self.append(key, seq, payload, prefix_len, unshared_bytes);
+        }
+        fits
     }
 
-    /// Adds an entry. Entries come in order; the caller has asked [`BlockBuilder::fits`], or
-    /// adds what must stand in this block (the duplicate fence of I2 before a first entry).
+    /// Adds an entry that must stand in this block, whatever its length: the duplicate fence of
+    /// I2, or the first entry behind it.
     pub fn push(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) {
+        let prefix_len = self.prefix_len_with(key);
+        let unshared_bytes = self.unshared_bytes + Self::unshared_len(key, seq, payload);
+        self.append(key, seq, payload, prefix_len, unshared_bytes);
+    }
+
+    /// Entries come in order.
+    fn append(
+        &mut self,
+        key: &[u8],
+        seq: Seq,
+        payload: &Payload<'_>,
+        prefix_len: usize,
+        unshared_bytes: usize,
+    ) {
         debug_assert!(
             self.items.last().is_none_or(|last| {
                 key::compare((self.key(last), last.seq), (key, seq)).is_le()
             }),
             "entries come in order"
         );
-        self.unshared_bytes += Self::unshared_len(key, seq, payload);
-        self.prefix_len = self.prefix_len_with(key);
+        self.unshared_bytes = unshared_bytes;
+        self.prefix_len = prefix_len;
         let key_from = self.arena.len() as u32;
         self.arena.extend_from_slice(key);
         match payload {

@@ -81,10 +81,9 @@ fn build(items: &[Item], target: usize) -> (usize, Vec<u8>, Finished) {
     let mut builder = BlockBuilder::new(target);
     let mut count = 0;
     for item in items {
-        if !builder.fits(&item.key, item.seq, &payload(&item.payload)) {
+        if !builder.try_push(&item.key, item.seq, &payload(&item.payload)) {
             break;
         }
-        builder.push(&item.key, item.seq, &payload(&item.payload));
         count += 1;
     }
     let mut bytes = vec![0xaa; builder.block_bytes()];

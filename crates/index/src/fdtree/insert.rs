@@ -139,13 +139,17 @@ impl<'a> LevelWriter<'a> {
         // give both blocks the same fence key: the version stays with the fence.
         let lone_fence =
             self.builder.len() == 1 && self.last_data.is_none() && self.last_key == key;
-        let fits = lone_fence || self.builder.fits(key, seq, payload);
-        let full = !self.builder.is_empty() && !fits;
-        let closed = if full { self.close()? } else { None };
-        if self.builder.is_empty() {
+        let mut closed = None;
+        if lone_fence {
+            self.builder.push(key, seq, payload);
+        } else if self.builder.is_empty() {
             self.begin(key, seq, payload);
+            self.builder.push(key, seq, payload);
+        } else if !self.builder.try_push(key, seq, payload) {
+            closed = self.close()?;
+            self.begin(key, seq, payload);
+            self.builder.push(key, seq, payload);
         }
-        self.builder.push(key, seq, payload);
         self.note(key, seq, payload);
         Ok(closed)
     }
@@ -392,10 +396,10 @@ fn write_top_fences(
     let mut builder = BlockBuilder::new(UNIT_BYTES as usize);
     for item in top.iter() {
         let payload = Payload::Fence(item.fence);
-        if !builder.is_empty() && !builder.fits(item.key, item.seq, &payload) {
+        if !builder.try_push(item.key, item.seq, &payload) {
             blocks.push(out.append(&mut builder)?.0);
+            builder.push(item.key, item.seq, &payload);
         }
-        builder.push(item.key, item.seq, &payload);
     }
     if !builder.is_empty() {
         blocks.push(out.append(&mut builder)?.0);

@@ -1,6 +1,6 @@
 //! Whatever operation of the device fails, a store keeps what it promised and says what happened.
 
-use esker_testkit::faults;
+use esker_testkit::{faults, lies};
 use esker_testkit::scenario;
 
 fn survives(workload: usize) {
@@ -38,4 +38,14 @@ fn keyspaces_that_come_and_go_survive_every_failing_operation() {
 #[test]
 fn every_workload_has_its_test() {
     assert_eq!(scenario::fault_workloads().len(), 5);
+}
+
+#[test]
+fn lying_devices_are_found_out() {
+    for workload in [1, 3] {
+        match lies::run(&scenario::fault_workloads()[workload]) {
+            Ok(counts) => counts.record().unwrap(),
+            Err(violation) => panic!("{violation}"),
+        }
+    }
 }

@@ -34,3 +34,14 @@ specimens! {
     levels: every_byte_of_many_levels, every_unit_and_length_of_many_levels;
     spills: every_byte_of_spill_runs, every_unit_and_length_of_spill_runs;
 }
+
+#[test]
+fn files_of_other_stores_and_other_times() {
+    let all = stores::all().unwrap();
+    for (specimen, other) in all.iter().zip(all.iter().cycle().skip(1)) {
+        match flips::foreign_files(specimen, other) {
+            Ok(counts) => counts.record().unwrap(),
+            Err(violation) => panic!("{violation}"),
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::verdict::Held;
 use crate::history::{KeyOrder, Op, Profile, Weights, generate};
 use crate::image::{Image, ImageDevice};
 use crate::model::Model;
@@ -24,6 +25,14 @@ pub struct Specimen {
     pub model: Model,
     /// What it holds; `durable` is the least that damage may leave.
     pub point: Point,
+}
+
+impl Specimen {
+    /// What it holds.
+    #[must_use]
+    pub const fn held(&self) -> Held<'_> {
+        Held { config: &self.config, model: &self.model, point: &self.point }
+    }
 }
 
 /// All stores.
@@ -104,7 +113,9 @@ fn profile(ops: usize) -> Profile {
 
 /// Runs `ops`, then `tail`, of which nothing need survive, and takes the files.
 fn make(name: &'static str, ops: &[Op], tail: &[Op], close: bool) -> Verdict<Specimen> {
-    let config = Config::default();
+    // Every store has an identity of its own.
+    let seed = name.bytes().map(u64::from).sum();
+    let config = Config { seed, ..Config::default() };
     let device = ImageDevice::new(&Image::default());
     let harness = |error: esker::Error| Violation::new(Oracle::Harness, error.to_string()).at(name);
     let session = Session::open(&config, Arc::new(device.clone()), Model::default());

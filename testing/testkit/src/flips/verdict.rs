@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use esker::{DamagedRange, Db, Entry, Error, Keyspace, Range};
 
-use super::stores::Specimen;
 use crate::image::ImageDevice;
-use crate::model::Life;
+use crate::model::{Life, Model};
+use crate::recovery::Point;
+use crate::session::Config;
 use crate::verify::{point, text};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
@@ -53,12 +54,23 @@ impl Class {
     }
 }
 
+/// What a store held before it was damaged.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'a> {
+    /// How it is opened.
+    pub config: &'a Config,
+    /// Every version ever written.
+    pub model: &'a Model,
+    /// What it held; `durable` is the least that damage may leave.
+    pub point: &'a Point,
+}
+
 /// Opens a damaged copy, reads everything and checks it.
 ///
 /// # Errors
 /// A wrong answer, an older state, or damage that nothing names.
-pub fn look(specimen: &Specimen, device: ImageDevice) -> Verdict<Look> {
-    let db = match specimen.config.open(&(Arc::new(device) as _)) {
+pub fn look(held: &Held<'_>, device: ImageDevice) -> Verdict<Look> {
+    let db = match held.config.open(&(Arc::new(device) as _)) {
         Ok(db) => db,
         Err(error) => {
             named(&error)?;
@@ -66,14 +78,14 @@ pub fn look(specimen: &Specimen, device: ImageDevice) -> Verdict<Look> {
         }
     };
     let seq = db.visible_seq();
-    let expected = &specimen.point;
+    let expected = held.point;
     ensure(seq >= expected.durable, Oracle::NoSilentRollback, || {
         format!("opened at {seq}, {} was durable", expected.durable)
     })?;
     ensure(seq <= expected.visible, Oracle::DamageIsNotData, || {
         format!("opened at {seq}, nothing after {} was ever written", expected.visible)
     })?;
-    ensure(specimen.model.is_boundary(seq), Oracle::CommitsAreWhole, || {
+    ensure(held.model.is_boundary(seq), Oracle::CommitsAreWhole, || {
         format!("opened at {seq}, inside a commit")
     })?;
     let names = db.keyspaces();
@@ -81,7 +93,7 @@ pub fn look(specimen: &Specimen, device: ImageDevice) -> Verdict<Look> {
     ensure(same_names, Oracle::DamageIsNotData, || format!("keyspaces are {names:?}"))?;
     let mut unreadable = Unreadable::default();
     for (name, place) in &expected.alive {
-        let Some(life) = specimen.model.life(name, *place) else { continue };
+        let Some(life) = held.model.life(name, *place) else { continue };
         match db.open_keyspace(name) {
             Ok(Some(keyspace)) => unreadable.read(&keyspace, life, seq)?,
             other => {
