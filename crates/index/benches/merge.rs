@@ -45,22 +45,28 @@ fn insert(tree: &FdTree, numbers: std::ops::Range<u64>, seq: u64) {
     }
 }
 
-/// Each round overwrites a tenth of the entries and merges it into the rest.
+/// Each round overwrites a tenth of the entries and merges it into the rest: once from a spill
+/// run, which is the merge alone, and once from the memtable, which must also be taken apart.
 fn merge(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("merge");
     group.throughput(Throughput::Elements(BELOW + ABOVE)).sample_size(10);
     let tree = RefCell::new(tree());
     let mut seq = 0;
-    group.bench_function("full, 1 M entries below, 100 k above", |bencher| {
-        bencher.iter_batched(
-            || {
-                seq += BELOW;
-                insert(&tree.borrow(), 0..ABOVE, seq);
-            },
-            |()| tree.borrow_mut().run(Work::MergeFull, &mut |_| Ok(())).unwrap(),
-            BatchSize::PerIteration,
-        );
-    });
+    for (name, spilled) in [("100 k of a spill run into 1 M", true), ("of a memtable", false)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter_batched(
+                || {
+                    seq += BELOW;
+                    insert(&tree.borrow(), 0..ABOVE, seq);
+                    if spilled {
+                        tree.borrow_mut().run(Work::Spill, &mut |_| Ok(())).unwrap();
+                    }
+                },
+                |()| tree.borrow_mut().run(Work::MergeFull, &mut |_| Ok(())).unwrap(),
+                BatchSize::PerIteration,
+            );
+        });
+    }
     group.finish();
 }
 

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use crate::violation::Verdict;
+
 /// The counts of one case of a suite.
 #[derive(Clone, Debug)]
 pub struct Counts {
@@ -53,6 +55,19 @@ impl Counts {
     }
 }
 
+/// Ends a test: records what a suite counted, or fails with the promise that it found broken.
+///
+/// # Panics
+/// When a promise is broken, or the counts cannot be written.
+#[track_caller]
+pub fn settle(verdict: Verdict<Counts>) {
+    let recorded = match verdict {
+        Ok(counts) => counts.record().map_err(|error| error.to_string()),
+        Err(violation) => Err(violation.to_string()),
+    };
+    assert!(recorded.is_ok(), "{}", recorded.err().unwrap_or_default());
+}
+
 fn append(folder: &Path, suite: &str, line: &str) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let path = folder.join(format!("{suite}.jsonl"));
@@ -89,7 +104,8 @@ mod tests {
         counts.add("generated", 7);
         counts.add("distinct", 0);
         counts.add("generated", 3);
-        let line = r#"{"suite":"crash","case":"load \"x\"","counts":{"generated":10,"distinct":0}}"#;
+        let line =
+            r#"{"suite":"crash","case":"load \"x\"","counts":{"generated":10,"distinct":0}}"#;
         assert_eq!(counts.line(), line);
         assert_eq!(counts.get("generated"), 10);
     }

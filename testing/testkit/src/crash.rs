@@ -45,6 +45,9 @@ pub struct Recording {
     pub visible: u64,
     /// Merges that the run finished, and spill runs and levels at its end, over all keyspaces.
     pub shape: Shape,
+    /// Whether several writers were at work: then any commit of the run may have been under way
+    /// at any point.
+    pub is_concurrent: bool,
 }
 
 /// What a run made of its indexes.
@@ -116,7 +119,7 @@ pub fn record(
     let trace = device.take_trace();
     let trace = trace.ok_or_else(|| Violation::new(Oracle::Harness, "no trace was recorded"))?;
     let (config, visible) = (config.clone(), point.visible);
-    Ok(Recording { config, trace, model, points, visible, shape })
+    Ok(Recording { config, trace, model, points, visible, shape, is_concurrent: false })
 }
 
 /// A session whose progress is marked in the trace.
@@ -180,9 +183,8 @@ impl<'a> Run<'a> {
     fn close(self) -> Verdict<Base> {
         let mut point = self.session.point();
         let closed = self.session.close();
-        let model = closed.map_err(|error| {
-            Violation::new(Oracle::WorksOn, format!("closing failed: {error}"))
-        })?;
+        let model = closed
+            .map_err(|error| Violation::new(Oracle::WorksOn, format!("closing failed: {error}")))?;
         point.durable = point.visible;
         Ok(Base { model, point })
     }
@@ -271,7 +273,7 @@ fn judge_state(
         // What was handed to the system survives where the system does.
         now.durable = now.visible;
     }
-    let next = recording.points.get(passed + 1);
+    let next = recording.points.get(passed + 1).filter(|_| !recording.is_concurrent);
     let end = Point { visible: recording.visible, ..now.clone() };
     let next = Some(next.unwrap_or(&end));
     let expectation = Expectation { model: &recording.model, now: &now, next, doubt: None };

@@ -165,12 +165,7 @@ impl Workload<'_> {
     }
 
     /// Runs the operations until the device is gone for good.
-    fn use_it(
-        &self,
-        mut session: Session,
-        case: Case,
-        report: &mut Report,
-    ) -> Verdict<Session> {
+    fn use_it(&self, mut session: Session, case: Case, report: &mut Report) -> Verdict<Session> {
         let mut failures = 0;
         for op in &self.scenario.ops {
             let commits = session.model().last_commit();

@@ -18,10 +18,11 @@ use esker_format::block::{BlockKind, BlockLayout, MAGIC};
 use crate::counts::{Counts, budget};
 use crate::image::{Image, ImageDevice};
 use crate::random::Random;
+use crate::recovery::Point;
 use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
 
 use stores::Specimen;
-use verdict::Class;
+use verdict::{Class, Held};
 
 /// The patterns.
 const MASKS: [u8; 3] = [0x01, 0x80, 0xff];
@@ -73,7 +74,7 @@ pub fn every_byte_of(specimen: &Specimen, wanted: fn(&str) -> bool) -> Verdict<C
                 let mut image = specimen.image.clone();
                 image.flip(&file, offset, *mask);
                 let place = format!("{} {file}@{offset} ^ {mask:#04x}", specimen.name);
-                tally.add(specimen, &image, (&file, offset), &place)?;
+                tally.add(&specimen.held(), &image, (&file, offset), &place)?;
             }
         }
     }
@@ -84,7 +85,8 @@ pub fn every_byte_of(specimen: &Specimen, wanted: fn(&str) -> bool) -> Verdict<C
 fn is_sampled_out(bytes: &[u8], offset: usize) -> bool {
     let stride = RUN_STRIDE / usize::try_from(budget()).unwrap_or(1).clamp(1, RUN_STRIDE);
     let around = bytes.get(offset.saturating_sub(RUN_BYTES)..(offset + RUN_BYTES).min(bytes.len()));
-    offset % stride != 0 && around.is_some_and(|around| around.iter().all(|byte| *byte == 0))
+    !offset.is_multiple_of(stride)
+        && around.is_some_and(|around| around.iter().all(|byte| *byte == 0))
 }
 
 /// Replaces each 4 KiB unit by zeros, by another unit of the same file, and by what an older
@@ -116,31 +118,36 @@ pub fn units_and_lengths(specimen: &Specimen) -> Verdict<Counts> {
                 let mut image = specimen.image.clone();
                 image.overwrite(&file, unit * UNIT_BYTES, replacement.unwrap_or_default());
                 let place = format!("{} {file} unit {unit} became {what}", specimen.name);
-                tally.add(specimen, &image, (&file, unit * UNIT_BYTES), &place)?;
+                tally.add(&specimen.held(), &image, (&file, unit * UNIT_BYTES), &place)?;
             }
         }
         for cut in cuts(len) {
             let mut image = specimen.image.clone();
             image.truncate(&file, cut);
             let place = format!("{} {file} cut from {len} to {cut}", specimen.name);
-            tally.add(specimen, &image, (&file, usize::MAX), &place)?;
+            tally.add(&specimen.held(), &image, (&file, usize::MAX), &place)?;
         }
         let mut image = specimen.image.clone();
         image.remove(&file);
         let place = format!("{} {file} removed", specimen.name);
-        tally.add(specimen, &image, (&file, usize::MAX), &place)?;
+        tally.add(&specimen.held(), &image, (&file, usize::MAX), &place)?;
     }
     tally.finish(specimen, counts)
 }
 
-/// Replaces each file by that of another store, and by what it was earlier.
+/// Replaces files by those of another store, and by what they were earlier. Old files put back may
+/// make the store older: every byte of them was right once.
 ///
 /// # Errors
 /// The first broken promise.
 pub fn foreign_files(specimen: &Specimen, other: &Specimen) -> Verdict<Counts> {
     let mut counts = Counts::new("flips", format!("{}: foreign files", specimen.name));
     let mut tally = Tally::new(&specimen.image);
-    for (source, from) in [(other.name, &other.image), ("its own past", &specimen.older)] {
+    let timeless = Point { durable: 0, ..specimen.point.clone() };
+    let sources =
+        [(other.name, &other.image, &specimen.point), ("its own past", &specimen.older, &timeless)];
+    for (source, from, point) in sources {
+        let held = Held { point, ..specimen.held() };
         let names: Vec<&str> = from.files().map(|(name, _)| name).collect();
         for (at, name) in names.iter().enumerate() {
             // Each file alone, then together with all before it, but never all of them.
@@ -155,7 +162,7 @@ pub fn foreign_files(specimen: &Specimen, other: &Specimen) -> Verdict<Counts> {
                 }
                 let place = format!("{} with {replaced:?} of {source}", specimen.name);
                 counts.add("mixtures", 1);
-                tally.add(specimen, &image, (name, usize::MAX), &place)?;
+                tally.add(&held, &image, (name, usize::MAX), &place)?;
             }
         }
     }
@@ -196,12 +203,12 @@ impl Tally {
 
     fn add(
         &mut self,
-        specimen: &Specimen,
+        held: &Held<'_>,
         image: &Image,
         (file, offset): (&str, usize),
         place: &str,
     ) -> Verdict {
-        let look = without_panic(|| verdict::look(&specimen.held(), ImageDevice::new(image)));
+        let look = without_panic(|| verdict::look(held, ImageDevice::new(image)));
         let look = look.map_err(|violation| violation.at(place))?;
         *self.classes.entry(look.class.name()).or_default() += 1;
         let is_data = file == "data" && self.data_blocks.iter().any(|b| b.contains(&offset));

@@ -8,7 +8,7 @@ mod image;
 pub mod mutate;
 mod seeds;
 
-pub use image::store_image;
+pub use image::{edited_store, store_image};
 pub use seeds::seeds;
 
 use std::path::Path;
@@ -117,8 +117,11 @@ pub fn entry(input: &[u8]) {
 pub fn may_contain(input: &[u8]) {
     let (hash, filter) = input.split_first_chunk::<8>().unwrap_or((&[0; 8], input));
     let _either = filter::may_contain(filter, u64::from_le_bytes(*hash));
-    let hashes: Vec<u64> =
-        input.chunks_exact(8).filter_map(|c| c.first_chunk().copied()).map(u64::from_le_bytes).collect();
+    let hashes: Vec<u64> = input
+        .chunks_exact(8)
+        .filter_map(|c| c.first_chunk().copied())
+        .map(u64::from_le_bytes)
+        .collect();
     let mut built = Vec::new();
     filter::build(&hashes, &mut built);
     for hash in hashes {

@@ -177,6 +177,9 @@ pub fn generate(profile: &Profile, seed: u64) -> Vec<Op> {
     ops
 }
 
+/// Draws one operation of a kind.
+type MakeOp<'a> = fn(&mut Generator<'a>) -> Op;
+
 struct Generator<'a> {
     profile: &'a Profile,
     random: Random,
@@ -186,10 +189,10 @@ struct Generator<'a> {
     snapshots: usize,
 }
 
-impl Generator<'_> {
+impl<'a> Generator<'a> {
     fn op(&mut self) -> Op {
         let w = &self.profile.weights;
-        let kinds: [(u32, fn(&mut Self) -> Op); 10] = [
+        let kinds: [(u32, MakeOp<'a>); 10] = [
             (w.insert, |g| g.commit(1..=1, 0, false)),
             (w.remove, |g| g.commit(1..=1, 100, false)),
             (w.batch, |g| g.commit(g.profile.batch_changes.clone(), 20, true)),

@@ -194,9 +194,8 @@ impl ImageDevice {
     /// A device that starts as `image`.
     #[must_use]
     pub fn new(image: &Image) -> Self {
-        let file = |(name, file): (&String, &File)| {
-            (name.clone(), Arc::new(Mutex::new(file.clone())))
-        };
+        let file =
+            |(name, file): (&String, &File)| (name.clone(), Arc::new(Mutex::new(file.clone())));
         let files = image.files.iter().map(file).collect();
         let state = State { files, touched: BTreeMap::new(), locked: false };
         Self { state: Arc::new(Mutex::new(state)) }

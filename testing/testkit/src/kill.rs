@@ -5,7 +5,7 @@
 //! system, so every acknowledged batch must be there, whole, buffered ones included; of the batch
 //! that was under way, all or nothing.
 //!
-//! Batch `n` writes `n` under the keys of [`slots_of`] in two keyspaces and deletes one key, so
+//! Batch `n` writes `n` under the keys of eight slots in two keyspaces and deletes one key, so
 //! that the state after batch `n` follows from `n` alone.
 
 use std::collections::BTreeMap;
@@ -97,7 +97,11 @@ pub fn child(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
 ///
 /// # Errors
 /// A broken promise.
-pub fn cycle(path: &Path, spawn: &mut dyn FnMut() -> std::io::Result<Child>, wait: Duration) -> Verdict<u64> {
+pub fn cycle(
+    path: &Path,
+    spawn: &mut dyn FnMut() -> std::io::Result<Child>,
+    wait: Duration,
+) -> Verdict<u64> {
     let harness = |error: std::io::Error| Violation::new(Oracle::Harness, error.to_string());
     let mut child = spawn().map_err(harness)?;
     let Some(pipe) = child.stdout.take() else {

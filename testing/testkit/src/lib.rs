@@ -9,6 +9,7 @@
 //!
 //! Nothing here knows how the store works: it sees public operations and a device.
 
+pub mod concurrent;
 pub mod counts;
 pub mod crash;
 pub mod faults;

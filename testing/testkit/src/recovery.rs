@@ -91,10 +91,8 @@ pub fn judge(
     };
     let model = &recovered.model;
     let same = Expectation { model, now: &again, next: None, doubt: None };
-    examine(&db, &same, Depth::Once).map_err(|violation| Violation {
-        oracle: Oracle::OpeningAgainIsTheSame,
-        ..violation
-    })?;
+    examine(&db, &same, Depth::Once)
+        .map_err(|violation| Violation { oracle: Oracle::OpeningAgainIsTheSame, ..violation })?;
     verify::check(&db)?;
     Ok(recovered)
 }
@@ -189,7 +187,8 @@ fn keyspaces(db: &Db, expectation: &Expectation<'_>) -> Verdict<BTreeMap<String,
     }
     let fits = |alive: &BTreeMap<String, usize>| alive.keys().eq(&found);
     candidates.iter().find(|alive| fits(alive)).cloned().ok_or_else(|| {
-        let expected: Vec<_> = candidates.iter().map(|alive| alive.keys().collect::<Vec<_>>()).collect();
+        let expected: Vec<_> =
+            candidates.iter().map(|alive| alive.keys().collect::<Vec<_>>()).collect();
         let detail = format!("found {found:?}, expected one of {expected:?}");
         Violation::new(Oracle::KeyspacesExist, detail)
     })

@@ -290,8 +290,7 @@ pub fn random(seed: u64) -> Scenario {
     let mut profile = mixed_profile(random.within(&(40..=400)));
     profile.keys = 1 << random.within(&(2..=9));
     profile.keyspaces = random.within(&(1..=5));
-    profile.order =
-        [KeyOrder::Random, KeyOrder::Ascending, KeyOrder::Skewed][random.index(3) % 3];
+    profile.order = [KeyOrder::Random, KeyOrder::Ascending, KeyOrder::Skewed][random.index(3) % 3];
     profile.value_bytes = 4..=1 << random.within(&(3..=12));
     profile.synced_percent = [0, 3, 10, 50][random.index(4) % 4];
     let weights = &mut profile.weights;

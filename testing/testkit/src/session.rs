@@ -199,9 +199,7 @@ impl Session {
             return Ok(Outcome::Skipped);
         }
         Ok(match op {
-            Op::Commit { changes, durability, batch } => {
-                self.commit(changes, *durability, *batch)
-            }
+            Op::Commit { changes, durability, batch } => self.commit(changes, *durability, *batch),
             Op::Persist => self.durably(Db::persist),
             Op::Flush => self.durably(Db::flush),
             Op::Compact => self.durably(Db::compact),

@@ -129,9 +129,7 @@ fn same<'a>(
     }
     match expected.next() {
         None => Ok(Ok(())),
-        Some((key, _)) => {
-            Err(Violation::new(oracle, format!("it ends before key {}", text(key))))
-        }
+        Some((key, _)) => Err(Violation::new(oracle, format!("it ends before key {}", text(key)))),
     }
 }
 

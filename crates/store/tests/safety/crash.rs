@@ -2,20 +2,15 @@
 
 use std::collections::HashSet;
 
-use esker_testkit::counts::{Counts, budget};
+use esker_testkit::concurrent;
+use esker_testkit::counts::{Counts, budget, settle};
 use esker_testkit::crash::{self, Effort};
-use esker_testkit::scenario::{self, Make};
-
-fn survives(make: Make) {
-    match crash::run(make) {
-        Ok(counts) => counts.record().unwrap(),
-        Err(violation) => panic!("{violation}"),
-    }
-}
+use esker_testkit::scenario;
+use esker_testkit::violation::Verdict;
 
 macro_rules! traces {
     ($($name:ident: $make:ident,)*) => {
-        $(#[test] fn $name() { survives(scenario::$make); })*
+        $(#[test] fn $name() { settle(crash::run(scenario::$make)); })*
 
         #[test]
         fn every_trace_has_its_test() {
@@ -49,15 +44,37 @@ fn a_run_repeats_event_by_event() {
 /// Histories whose sizes are random too; 239 and 442 once lost keys in merges.
 #[test]
 fn random_histories_survive_power_cuts() {
+    settle(random_histories([239, 442].into_iter().chain(1_000..1_000 + 40 * budget())));
+}
+
+fn random_histories(seeds: impl Iterator<Item = u64>) -> Verdict<Counts> {
     let mut counts = Counts::new("crash", "random histories");
     let mut images = HashSet::new();
-    for seed in [239, 442].into_iter().chain(1_000..1_000 + 40 * budget()) {
+    for seed in seeds {
         let effort = Effort { images: 60, nested: true };
-        let scenario = scenario::random(seed);
-        if let Err(violation) = crash::run_once(&scenario, effort, &mut images, &mut counts) {
-            panic!("{}", violation.at(format!("seed {seed}")));
-        }
+        crash::run_once(&scenario::random(seed), effort, &mut images, &mut counts)
+            .map_err(|violation| violation.at(format!("seed {seed}")))?;
     }
     counts.add("distinct", images.len() as u64);
-    counts.record().unwrap();
+    Ok(counts)
+}
+
+#[test]
+fn commits_of_several_writers_survive_power_cuts() {
+    settle(several_writers());
+}
+
+fn several_writers() -> Verdict<Counts> {
+    let mut counts = Counts::new("crash", "several writers");
+    let mut images = HashSet::new();
+    for seed in 0..6 * budget() {
+        let recording = concurrent::record(seed).map_err(|v| v.at(format!("seed {seed}")))?;
+        counts.add("runs", 1);
+        counts.add("device events", recording.trace.len() as u64);
+        let effort = Effort { images: 900, nested: true };
+        crash::explore(&recording, effort, &mut images, &mut counts)
+            .map_err(|violation| violation.at(format!("seed {seed}")))?;
+    }
+    counts.add("distinct", images.len() as u64);
+    Ok(counts)
 }

@@ -1,13 +1,11 @@
 //! Whatever operation of the device fails, a store keeps what it promised and says what happened.
 
-use esker_testkit::{faults, lies};
+use esker_testkit::counts::settle;
 use esker_testkit::scenario;
+use esker_testkit::{faults, lies};
 
 fn survives(workload: usize) {
-    match faults::run(&scenario::fault_workloads()[workload]) {
-        Ok(counts) => counts.record().unwrap(),
-        Err(violation) => panic!("{violation}"),
-    }
+    settle(faults::run(&scenario::fault_workloads()[workload]));
 }
 
 #[test]
@@ -43,9 +41,6 @@ fn every_workload_has_its_test() {
 #[test]
 fn lying_devices_are_found_out() {
     for workload in [1, 3] {
-        match lies::run(&scenario::fault_workloads()[workload]) {
-            Ok(counts) => counts.record().unwrap(),
-            Err(violation) => panic!("{violation}"),
-        }
+        settle(lies::run(&scenario::fault_workloads()[workload]));
     }
 }

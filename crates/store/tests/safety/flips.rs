@@ -1,14 +1,11 @@
 //! Damage to any byte is never answered as data, never turns into an older state, and is named.
 
-use esker_testkit::counts::Counts;
+use esker_testkit::counts::{Counts, settle};
 use esker_testkit::flips::{self, stores, stores::Specimen};
 use esker_testkit::violation::Verdict;
 
 fn examine(specimen: Verdict<Specimen>, suite: fn(&Specimen) -> Verdict<Counts>) {
-    match specimen.and_then(|specimen| suite(&specimen)) {
-        Ok(counts) => counts.record().unwrap(),
-        Err(violation) => panic!("{violation}"),
-    }
+    settle(specimen.and_then(|specimen| suite(&specimen)));
 }
 
 macro_rules! specimens {
@@ -39,9 +36,6 @@ specimens! {
 fn files_of_other_stores_and_other_times() {
     let all = stores::all().unwrap();
     for (specimen, other) in all.iter().zip(all.iter().cycle().skip(1)) {
-        match flips::foreign_files(specimen, other) {
-            Ok(counts) => counts.record().unwrap(),
-            Err(violation) => panic!("{violation}"),
-        }
+        settle(flips::foreign_files(specimen, other));
     }
 }

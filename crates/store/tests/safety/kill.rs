@@ -7,7 +7,7 @@ use esker_testkit::counts::{Counts, budget};
 use esker_testkit::kill;
 use esker_testkit::random::Random;
 
-const CYCLES: u64 = 24;
+const CYCLES: u64 = 100;
 
 #[test]
 fn kill_child() {

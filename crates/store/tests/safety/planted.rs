@@ -1,19 +1,16 @@
 //! Every planted bug is found, by name.
 
 use esker_substrate::planted::Bug;
-use esker_testkit::counts::Counts;
+use esker_testkit::counts::{Counts, settle};
 use esker_testkit::planted;
 
 fn is_found(bug: Bug) {
-    match planted::hunt(bug) {
-        Ok(finding) => {
-            println!("{bug:?}: {}", finding.violation);
-            let mut counts = Counts::new("planted", format!("{bug:?}: \"{}\"", finding.oracle));
-            counts.add("judged until found", finding.judged);
-            counts.record().unwrap();
-        }
-        Err(violation) => panic!("{violation}"),
-    }
+    settle(planted::hunt(bug).map(|finding| {
+        println!("{bug:?}: {}", finding.violation);
+        let mut counts = Counts::new("planted", format!("{bug:?}: \"{}\"", finding.oracle));
+        counts.add("judged until found", finding.judged);
+        counts
+    }));
 }
 
 macro_rules! bugs {

@@ -108,7 +108,14 @@ pub fn spills() -> Verdict<Specimen> {
 
 fn profile(ops: usize) -> Profile {
     let weights = Weights { insert: 10, remove: 2, batch: 1, ..Weights::default() };
-    Profile { ops, keys: 120, value_bytes: 8..=60, synced_percent: 5, weights, ..Profile::default() }
+    Profile {
+        ops,
+        keys: 120,
+        value_bytes: 8..=60,
+        synced_percent: 5,
+        weights,
+        ..Profile::default()
+    }
 }
 
 /// Runs `ops`, then `tail`, of which nothing need survive, and takes the files.

@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use esker::Db;
 use esker_format::bytes::Reader;
 use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal};
 use esker_format::ids::Epoch;
@@ -23,28 +24,33 @@ use crate::session::Config;
 /// No more edits than this are made of one input.
 const EDITS_MAX: usize = 8;
 
-/// Edits a store as the input says, opens it, reads everything and checks it. Errors are fine.
+/// Edits a store as the input says, opens it, reads everything, checks and changes it. Errors are
+/// fine.
 pub fn store_image(input: &[u8]) {
+    let Some(Ok(db)) = edited_store(input) else { return };
+    let _any = db.check();
+    for name in db.keyspaces().unwrap_or_default() {
+        let Ok(Some(keyspace)) = db.open_keyspace(&name) else { continue };
+        let _any = keyspace.iter().map(|range| range.skip_damaged().take(10_000).count());
+        let _any = keyspace.iter().map(|range| range.skip_damaged().rev().take(10_000).count());
+        let _any = (keyspace.get(b"user000007"), keyspace.insert("key", "value"));
+        let _any = keyspace.compact();
+    }
+}
+
+/// The store that an input makes, opened; none when there is nothing to edit.
+pub fn edited_store(input: &[u8]) -> Option<esker::Result<Db>> {
     static BASE: OnceLock<Option<Image>> = OnceLock::new();
     let base = BASE.get_or_init(|| stores::dirty_log().ok().map(|specimen| specimen.image));
     assert!(base.is_some(), "the store to edit cannot be made");
-    let Some(mut editor) = base.as_ref().and_then(Editor::new) else { return };
+    let mut editor = base.as_ref().and_then(Editor::new)?;
     let mut reader = Reader::new(input);
     for _ in 0..EDITS_MAX {
         if editor.edit(&mut reader).is_none() {
             break;
         }
     }
-    let Ok(db) = Config::default().open(&(Arc::new(ImageDevice::new(&editor.image)) as _)) else {
-        return;
-    };
-    let _any = db.check();
-    for name in db.keyspaces().unwrap_or_default() {
-        let Ok(Some(keyspace)) = db.open_keyspace(&name) else { continue };
-        let _any = keyspace.iter().map(|range| range.skip_damaged().take(10_000).count());
-        let _any = (keyspace.get(b"user000007"), keyspace.insert("key", "value"));
-        let _any = keyspace.compact();
-    }
+    Some(Config::default().open(&(Arc::new(ImageDevice::new(&editor.image)) as _)))
 }
 
 /// A store's files and what is needed to make its checksums fit.

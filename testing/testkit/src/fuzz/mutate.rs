@@ -3,18 +3,8 @@
 use crate::random::Random;
 
 /// Numbers on which decoders trip.
-const INTERESTING: [u64; 10] = [
-    0,
-    1,
-    0x7f,
-    0x80,
-    0xff,
-    0xffff,
-    0x7fff_ffff,
-    0xffff_ffff,
-    0x7fff_ffff_ffff_ffff,
-    u64::MAX,
-];
+const INTERESTING: [u64; 10] =
+    [0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 0x7fff_ffff_ffff_ffff, u64::MAX];
 
 /// One of the inputs with one to six changes, as `seed` says.
 #[must_use]

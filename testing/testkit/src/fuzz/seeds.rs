@@ -7,7 +7,7 @@ use esker_format::entry::{Entry, Payload};
 use esker_format::fence::Fence;
 use esker_format::frame::{FrameKind, Seal, encode_frame};
 use esker_format::ids::{Epoch, Generation, KeyspaceId, SegmentId, Seq, StoreId};
-use esker_format::log_record::{SegmentHeader, BatchBuilder};
+use esker_format::log_record::{BatchBuilder, SegmentHeader};
 use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef};
 use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, TreeMeta};
 use esker_format::ptr::{BlockPtr, Extent};
