@@ -250,7 +250,7 @@ impl IndexMeta {
         let b_quarters = reader.length(usize::from(u16::MAX))? as u16;
         let (k, t) = (small(reader)?, small(reader)?);
         let shape = Shape { b_quarters, k, t, kappa0_bytes: count(reader)? };
-        let merges = reader.varint()?;
+        let merges = count(reader)?;
         let main = TreeMeta::decode(reader)?;
         let mut spills = Vec::new();
         for _ in 0..reader.length(SPILLS_MAX)? {

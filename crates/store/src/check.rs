@@ -53,7 +53,10 @@ impl Problem {
 }
 
 pub(crate) fn check(shared: &Shared) -> Result<CheckReport> {
-    let slots = shared.slots();
+    // No keyspace comes or goes meanwhile: its space would be in no tree that is checked.
+    let registry = shared.keyspaces.read();
+    let mut slots: Vec<_> = registry.values().collect();
+    slots.sort_by_key(|slot| slot.id);
     // A keyspace dropped since the list was made has nothing left to check.
     let trees: Vec<_> = slots.iter().filter_map(|slot| slot.read().ok()).collect();
     let mut problems: Vec<Problem> = Vec::new();

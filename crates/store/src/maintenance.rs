@@ -257,9 +257,13 @@ fn commit_and_recycle(
     flushed_seq: Option<Seq>,
 ) -> esker_substrate::Result<()> {
     let state = shared.manifest.state();
-    let flushed = |other| {
-        let recorded = || state.keyspaces.get(&other).map(|keyspace| keyspace.index.flushed_seq);
-        if other == id { flushed_seq } else { recorded() }
+    let flushed = |other| match state.keyspaces.get(&other) {
+        _ if other == id => flushed_seq,
+        Some(keyspace) => Some(keyspace.index.flushed_seq),
+        // Ids are never reused: this one was given out since the state was read, and its keyspace
+        // needs all of its log.
+        None if other >= state.next_keyspace => Some(Seq(0)),
+        None => None,
     };
     let retired = shared.log.retire(&flushed);
     let mut edits = vec![edit];
@@ -298,6 +302,8 @@ pub(crate) fn drop_tree(shared: &Shared, slot: &Slot) -> Result<()> {
 
 /// Gives free space of the data file back to the file system.
 pub(crate) fn discard_free_space(shared: &Shared) -> Result<()> {
+    // What is free by a manifest that is not sure to be durable is not free.
+    shared.manifest.settle()?;
     Ok(shared.env.blocks.discard_free()?)
 }
 

@@ -31,6 +31,9 @@ pub struct BlockStore {
     space: Mutex<Space>,
     cache: BlockCache,
     generation: AtomicU64,
+    /// Why syncing failed once. One at a time: the system reports a lost write to one sync only,
+    /// and no other may take its silence for success.
+    sync_failed: Mutex<Option<Error>>,
 }
 
 impl BlockStore {
@@ -80,6 +83,7 @@ impl BlockStore {
             space: Mutex::new(space),
             cache: BlockCache::new(cache_bytes),
             generation: AtomicU64::new(generation.0),
+            sync_failed: Mutex::new(None),
         }
     }
 
@@ -200,7 +204,11 @@ impl BlockStore {
     /// # Errors
     /// What the device says; the store must then be poisoned.
     pub fn sync(&self, purpose: Purpose) -> Result<()> {
-        Ok(self.file.sync(purpose)?)
+        let mut failed = self.sync_failed.lock();
+        if let Some(error) = &*failed {
+            return Err(error.clone());
+        }
+        self.file.sync(purpose).map_err(|error| failed.insert(error.into()).clone())
     }
 
     /// Takes `units` adjacent units, growing the file when nothing free is long enough.

@@ -302,7 +302,9 @@ pub fn random(seed: u64) -> Scenario {
     weights.reopen = [0, 1, 3][random.index(3) % 3];
     let keys = [0, 100, 300][random.index(3) % 3];
     let prepare = if keys > 0 { filled(keys, seed) } else { Vec::new() };
-    let mut scenario = Scenario::new("random", prepare, generate(&profile, seed));
+    let mut ops = generate(&profile, seed);
+    ops.push(Op::Compare);
+    let mut scenario = Scenario::new("random", prepare, ops);
     scenario.config.memtable_bytes = 1 << random.within(&(10..=13));
     scenario.config.log_segment_bytes = 1 << random.within(&(14..=16));
     scenario.config.seed = seed;

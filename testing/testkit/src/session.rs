@@ -218,7 +218,7 @@ impl Session {
         })
     }
 
-    /// Compares every keyspace with the model, whole.
+    /// Compares every keyspace with the model, whole, both ways, and some keys one by one.
     ///
     /// # Errors
     /// The first difference.
@@ -227,6 +227,11 @@ impl Session {
         for (name, keyspace) in &self.handles {
             if let Some((_, life)) = self.model.living(name) {
                 verify::content(keyspace, life, seq)?;
+                verify::content_backwards(keyspace, life, seq)?;
+                let step = (life.len() / 32).max(1);
+                verify::points(keyspace, life, seq, life.keys().step_by(step))?.map_err(
+                    |error| Violation::new(Oracle::ContentMatches, format!("{name}: {error}")),
+                )?;
             }
         }
         Ok(())

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use esker_format::block::BlockView;
 use esker_format::entry::{Entry, Payload};
 use esker_format::ids::Seq;
+use esker_format::key;
 use esker_format::ptr::BlockPtr;
+use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
 
@@ -136,7 +138,7 @@ impl<'a> FenceCursor<'a> {
                 Ok(Self { tree, reader, level, at })
             }
             Ok(None) => Err(Error::Corrupt {
-                file: esker_substrate::blocks::DATA_FILE.into(),
+                file: DATA_FILE.into(),
                 offset: ptr.offset(),
                 what: "a block above the bottom has no fence where one must be (I2)".into(),
             }),
@@ -209,8 +211,11 @@ impl<'a> FenceCursor<'a> {
     }
 
     /// I2's duplicates name the block that the neighbouring fence names: they are passed over.
+    ///
+    /// Fences that do not ascend are refused, so that no content sends a walk round in circles.
     fn step(mut self, forward: bool) -> Result<Option<Self>> {
         let from = self.ptr()?;
+        let origin = if matches!(self.at, At::Block { .. }) { Some(self.owned()?) } else { None };
         loop {
             let moved = match self.at {
                 At::Express(place) => {
@@ -226,7 +231,15 @@ impl<'a> FenceCursor<'a> {
             };
             match moved {
                 None => return Ok(None),
-                Some(moved) if moved.ptr()? != from => return Ok(Some(moved)),
+                Some(moved) if moved.ptr()? != from => {
+                    let here = |here: &KeyedFence<'_>| {
+                        let Some(origin) = &origin else { return true };
+                        let order = key::compare((&origin.key, origin.seq), (here.key, here.seq));
+                        if forward { order.is_lt() } else { order.is_gt() }
+                    };
+                    let goes_on = moved.with_current(here)?;
+                    return if goes_on { Ok(Some(moved)) } else { Err(out_of_order(&from)) };
+                }
                 Some(duplicate) => self = duplicate,
             }
         }
@@ -249,6 +262,14 @@ impl<'a> FenceCursor<'a> {
         let view = block.view();
         let index = if forward { view.fence_from(0) } else { view.fence_before(view.len()) };
         Self::in_block(parent, block, index).map(Some)
+    }
+}
+
+fn out_of_order(ptr: &BlockPtr) -> Error {
+    Error::Corrupt {
+        file: DATA_FILE.into(),
+        offset: ptr.offset(),
+        what: "fences are out of order beside the one to this block".into(),
     }
 }
 
@@ -415,13 +436,21 @@ impl<'a> DataCursor<'a> {
             let target = Target::At(&here.key, here.seq);
             let at = FenceCursor::find(self.tree, self.reader, level, target);
             let Ok(Some(at)) = at else { continue };
-            let beside = if forward { at.next() } else { at.previous() };
-            let Ok(Some(beside)) = beside else { continue };
+            // A duplicate fence (I2) leads to a block that reaches over the border between two
+            // blocks above it: the damage may be where the current key itself belongs.
+            let damaged = match at.load() {
+                Err(_) => Some(at),
+                Ok(_) if forward => at.next().ok().flatten(),
+                Ok(_) => at.previous().ok().flatten(),
+            };
+            let Some(damaged) = damaged else { continue };
+            let mut range = self.unreadable(&damaged, error);
             if forward {
-                return self.unreadable(&beside, error);
+                range.from = range.from.max(here.key.clone());
+            } else {
+                range.to = Some(here.clone().first_whole_key());
             }
-            let from = beside.owned().map(|fence| fence.key).unwrap_or_default();
-            return Unreadable { from, to: Some(here.clone().first_whole_key()), error };
+            return range;
         }
         Unreadable { from: Vec::new(), to: None, error }
     }

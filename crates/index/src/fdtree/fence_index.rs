@@ -205,6 +205,13 @@ impl FenceIndex {
         }
     }
 
+    /// The key of the last fence.
+    #[must_use]
+    pub fn last_key(&self) -> Option<(&[u8], Seq)> {
+        let last = self.get(self.last()?)?;
+        Some((last.key, last.seq))
+    }
+
     /// The place behind `place`.
     #[must_use]
     pub fn next(&self, place: Place) -> Option<Place> {

@@ -360,13 +360,25 @@ impl<'a> Insert<'a> {
     }
 
     fn write_top(self) -> Result<Written> {
-        let mut meta = TreeMeta::default();
-        let mut fences = Vec::new();
+        let blocks = &self.reader.blocks;
+        let mut written = Written { meta: TreeMeta::default(), fences: Vec::new() };
+        let result = self.write_top_into(&mut written);
+        if result.is_err() {
+            // What finished writers had is nobody's now.
+            for extent in written.meta.extents() {
+                blocks.give_back(*extent)?;
+            }
+        }
+        result.map(|()| written)
+    }
+
+    fn write_top_into(self, written: &mut Written) -> Result<()> {
         for (number, level) in self.levels.into_iter().enumerate() {
             let mut index = level.fences.index;
             if let Some(index) = &mut index {
                 index.shrink();
             }
+            let meta = &mut written.meta;
             if let Some(top) = index.as_ref().filter(|_| number == 0) {
                 let out = ExtentWriter::new(self.reader, self.purpose, self.generation, 0);
                 (meta.top, meta.top_extents) = write_top_fences(top, out)?;
@@ -377,13 +389,13 @@ impl<'a> Insert<'a> {
                 seqs: level.seqs.unwrap_or_default(),
                 extents: level.out.finish()?,
             });
-            fences.push(match index {
+            written.fences.push(match index {
                 Some(index) if number == 0 => Some(HeldFences::required(index, self.budget)),
                 Some(index) => HeldFences::optional(index, self.budget),
                 None => None,
             });
         }
-        Ok(Written { meta, fences })
+        Ok(())
     }
 }
 

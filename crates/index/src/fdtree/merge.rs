@@ -4,10 +4,14 @@
 //! in between. Until the commit the old levels stay as they are on the device: a crash at any
 //! byte leaves the old tree and the log, which still has what the memtable had.
 
+use std::cmp::Ordering;
+
 use esker_device::Purpose;
+use esker_format::KEY_BYTES_MAX;
 use esker_format::entry::Payload;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, TreeMeta};
+use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
 
@@ -30,10 +34,18 @@ impl FdTree {
         )
         .entered();
         self.main.forget_express_fences(prepared.levels);
+        // Read before the merge asks which versions to keep: a snapshot that goes meanwhile makes
+        // the kept tombstones worth another merge, not the other way round.
+        let oldest_snapshot = self.env.snapshots.oldest();
         let written = self.execute(&prepared)?;
         let meta = self.merged_meta(&prepared, &written);
         self.commit(&meta, &written.meta, commit)?;
-        self.install(&prepared, written, meta)
+        self.install(&prepared, written, meta)?;
+        if prepared.full {
+            let count = self.balance().tombstones;
+            self.kept = KeptTombstones { count, oldest_snapshot };
+        }
+        Ok(())
     }
 
     fn prepare(&self, full: bool) -> Prepared {
@@ -152,12 +164,6 @@ impl FdTree {
         self.main = Tree::written(meta.main.clone(), fences);
         self.spills.clear();
         self.finish_flush(meta);
-        if prepared.full {
-            self.kept = KeptTombstones {
-                count: self.balance().tombstones,
-                oldest_snapshot: self.env.snapshots.oldest(),
-            };
-        }
         self.env.blocks.free_retired()
     }
 }
@@ -175,12 +181,20 @@ fn move_groups(
     full: bool,
 ) -> Result<()> {
     let mut group: Option<Vec<u8>> = None;
+    let mut last = (Seq::MAX, true);
     // Tombstones of the group that go unless an older version stays.
     let mut pending: Vec<(Seq, Fate)> = Vec::new();
     let mut more = stage.start()?;
     while more {
         let Some(item) = stage.item()? else { return Err(stage_is_empty()) };
-        if group.as_deref() != Some(item.key) {
+        let is_fence = matches!(item.payload, Payload::Fence(_));
+        let order = group.as_deref().map_or(Ordering::Less, |group| group.cmp(item.key));
+        let older = item.seq < last.0 || (item.seq == last.0 && last.1 && !is_fence);
+        if order.is_gt() || (order.is_eq() && !older) || item.key.len() > KEY_BYTES_MAX {
+            return Err(out_of_order());
+        }
+        last = (item.seq, is_fence);
+        if order.is_lt() {
             let key = group.get_or_insert_default();
             key.clear();
             key.extend_from_slice(item.key);
@@ -203,6 +217,15 @@ fn move_groups(
         more = stage.advance()?;
     }
     stage.verify_complete()
+}
+
+/// What is merged is written under new checksums: disorder must not be carried over.
+fn out_of_order() -> Error {
+    Error::Corrupt {
+        file: DATA_FILE.into(),
+        offset: 0,
+        what: "entries to merge are out of order: run check to find the block".into(),
+    }
 }
 
 fn stage_is_empty() -> Error {

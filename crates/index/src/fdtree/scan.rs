@@ -291,6 +291,7 @@ impl Scan<'_, '_> {
         action: impl FnOnce(&mut Source<'_>) -> CursorResult<()>,
     ) -> Result<()> {
         let Some(source) = self.sources.get_mut(index) else { return Ok(()) };
+        let mut met: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
         let mut outcome = action(source);
         while let Err(Unreadable { from, to, error }) = outcome {
             let skippable = self.request.skip_damaged && matches!(error, Error::Corrupt { .. });
@@ -298,16 +299,24 @@ impl Scan<'_, '_> {
                 return Err(error);
             }
             source.key = None;
-            // Each step past damage must lead further on, whatever the fences say.
-            let repeated = self.batch.damaged.iter().any(|d| d.from == from && d.to == to);
+            // Each step past damage must lead further on, whatever the fences say; where it does
+            // not, nothing more of this run can be reached.
+            let (from, to) = match met.contains(&(from.clone(), to.clone())) {
+                false => (from, to),
+                true if self.request.reverse => (Vec::new(), to),
+                true => (from, None),
+            };
+            met.push((from.clone(), to.clone()));
             outcome = match (&to, self.request.reverse) {
-                _ if repeated => Ok(()),
                 (Some(to), false) => source.seek(to, Seq::MAX),
                 (None, false) => Ok(()),
                 (_, true) if from.is_empty() => Ok(()),
                 (_, true) => source.seek_back(Some((&from, Seq::MAX))),
             };
-            self.batch.damaged.push(DamagedRange { from, to, error });
+            // Two runs may lose the same keys, as when one leads to the other.
+            if !self.batch.damaged.iter().any(|known| known.from == from && known.to == to) {
+                self.batch.damaged.push(DamagedRange { from, to, error });
+            }
         }
         Ok(())
     }

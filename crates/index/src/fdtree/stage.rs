@@ -99,6 +99,8 @@ struct LevelSource<'a> {
     /// Data entries that the level holds, and how many have been merged.
     data_expected: u64,
     data_merged: u64,
+    /// Blocks of the level that have not been read.
+    blocks_left: u64,
 }
 
 /// Blocks named by the fences read so far, without I2's duplicates.
@@ -203,6 +205,9 @@ impl<'a> LevelSource<'a> {
         self.block = None;
         self.index = 0;
         let Some(ptr) = self.next_child()? else { return Ok(false) };
+        // Fences that name more blocks than the level has could go on for ever.
+        let left = self.blocks_left.checked_sub(1);
+        self.blocks_left = left.ok_or_else(|| too_many_blocks(&ptr))?;
         self.window.load(self.reader, &ptr, self.purpose)?;
         let bytes = self.window.bytes(&ptr);
         let layout = self.reader.blocks.verify(self.reader.keyspace, &ptr, bytes)?;
@@ -284,6 +289,7 @@ impl<'a> Stage<'a> {
                 index: 0,
                 data_expected: meta.counts.data_entries(),
                 data_merged: 0,
+                blocks_left: meta.counts.blocks,
             };
             // A level of nothing but fences is read when the level below asks, unless it waits
             // itself for the level above: then it hands names on as it gets them.
@@ -412,6 +418,14 @@ impl<'a> Stage<'a> {
         }
         let waits = self.heads.get(below).is_some_and(|head| !head.present);
         if waits { self.settle(below) } else { Ok(()) }
+    }
+}
+
+fn too_many_blocks(ptr: &BlockPtr) -> Error {
+    Error::Corrupt {
+        file: DATA_FILE.into(),
+        offset: ptr.offset(),
+        what: "fences name more blocks than their level has".into(),
     }
 }
 

@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use esker_device::Purpose;
+use esker_format::DecodeError;
 use esker_format::block::BlockView;
 use esker_format::ids::{KeyspaceId, Seq};
+use esker_format::key;
 use esker_format::meta::TreeMeta;
 use esker_format::ptr::BlockPtr;
 use esker_substrate::blocks::{BlockStore, DATA_FILE};
@@ -43,7 +45,7 @@ impl BlockReader {
     }
 
     /// Names the place of damage that a view found inside a block.
-    pub(super) fn damage(&self, ptr: &BlockPtr, error: &esker_format::DecodeError) -> Error {
+    pub(super) fn damage(&self, ptr: &BlockPtr, error: &DecodeError) -> Error {
         Error::corrupt(DATA_FILE, ptr.offset(), error)
     }
 }
@@ -214,6 +216,9 @@ fn push_fences(index: &mut FenceIndex, view: BlockView<'_>) -> esker_format::Res
         key.clear();
         view.append_key(entry.suffix, &mut key);
         let seq: Seq = entry.seq;
+        if index.last_key().is_some_and(|last| key::compare(last, (&key, seq)).is_ge()) {
+            return Err(DecodeError::new(0, "fences are out of order"));
+        }
         index.push(&KeyedFence { key: &key, seq, fence });
     }
     Ok(())

@@ -72,3 +72,45 @@ fn scans_go_around_any_one_damaged_block() {
         }
     }
 }
+
+/// An upper level with data and fences: a damaged block there is met twice, as a run of its own
+/// and on the way to the level below, and both go around it.
+#[test]
+fn scans_go_around_damage_that_two_runs_meet() {
+    let mixed = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    let mut subject = Subject::new(16 * 1024, 1024);
+    for number in 0..12_000 {
+        subject.write(&mixed(number), Some(&[number as u8; 100]));
+        subject.maintain();
+    }
+    for number in (0..).step_by(7) {
+        let counts = subject.tree.meta().main.levels[0].counts;
+        if counts.data_entries() > 0 && counts.fences > 0 && counts.blocks > 6 {
+            break;
+        }
+        subject.write(&mixed(number % 12_000), Some(b"new"));
+        subject.maintain();
+    }
+    subject.reopen_unchecked();
+    let seq = subject.visible();
+    let all = subject.expected_all(seq);
+    let extents = subject.tree.meta().main.levels[0].extents.clone();
+    for offset in extents.iter().flat_map(|e| (0..e.units).map(|unit| e.offset() + unit * 4096)) {
+        flip(subject.device.as_ref(), offset + 200);
+        let damaged = Subject::reopened_from(&subject);
+        for reverse in [false, true] {
+            let (mut found, ranges) = damaged.scan_around_damage(seq, reverse);
+            let within = |key: &[u8]| {
+                ranges.iter().any(|(from, to)| {
+                    from.as_slice() <= key && to.as_ref().is_none_or(|to| key < to.as_slice())
+                })
+            };
+            found.retain(|(key, _)| !within(key));
+            let mut outside = all.clone();
+            outside.retain(|(key, _)| !within(key));
+            assert!(outside.len() > all.len() / 2, "reverse {reverse} {ranges:?}");
+            assert!(found == outside, "reverse {reverse}, offset {offset}");
+        }
+        flip(subject.device.as_ref(), offset + 200);
+    }
+}
