@@ -14,6 +14,7 @@ pub mod counts;
 pub mod crash;
 pub mod faults;
 pub mod flips;
+pub mod full;
 pub mod fuzz;
 pub mod history;
 pub mod image;

@@ -61,6 +61,16 @@ impl Config {
         self.builder(device).open()
     }
 
+    /// Other sizes for the same store: nothing on the device may depend on them.
+    #[must_use]
+    fn another(&self) -> Self {
+        let other = self.clone();
+        match self.log_segment_bytes {
+            0x4000 => Self { log_segment_bytes: 0xa000, memory_budget_bytes: 512 << 10, ..other },
+            _ => Self { log_segment_bytes: 0x4000, memory_budget_bytes: 256 << 10, ..other },
+        }
+    }
+
     /// The options of every keyspace.
     #[must_use]
     pub fn keyspace_options(&self) -> KeyspaceOptions {
@@ -344,6 +354,7 @@ impl Session {
             self.handles.clear();
             self.db = None;
         }
+        self.config = self.config.another();
         match self.config.open(&self.device) {
             Ok(db) => {
                 self.db = Some(db);

@@ -2,7 +2,7 @@
 
 use esker_testkit::counts::settle;
 use esker_testkit::scenario;
-use esker_testkit::{faults, lies};
+use esker_testkit::{faults, full, lies};
 
 fn survives(workload: usize) {
     settle(faults::run(&scenario::fault_workloads()[workload]));
@@ -42,5 +42,16 @@ fn every_workload_has_its_test() {
 fn lying_devices_are_found_out() {
     for workload in [1, 3] {
         settle(lies::run(&scenario::fault_workloads()[workload]));
+    }
+}
+
+#[test]
+fn a_full_store_can_be_emptied_and_used_again() {
+    for kibibytes in [400, 500, 640, 900, 1500, 4000] {
+        for value_bytes in [20, 300, 3000] {
+            let place = format!("{kibibytes} KiB, values of {value_bytes}");
+            let verdict = full::fill_and_empty(kibibytes << 10, value_bytes, 3);
+            settle(verdict.map_err(|violation| violation.at(place)));
+        }
     }
 }
