@@ -5,7 +5,7 @@
 //!
 //! Invariant F1: fences are in internal-key order and the first is (empty key, ∞), so every
 //! search has an answer in a level that is not empty.
-//! Invariant F2: chunks are not empty; all but the last hold [`CHUNK_FENCES`].
+//! Invariant F2: chunks are not empty; all but the last hold `CHUNK_FENCES`.
 
 use esker_format::fence::Fence;
 use esker_format::ids::Seq;
@@ -40,7 +40,7 @@ pub struct FenceIndex {
     filter_bytes: u64,
 }
 
-/// Columns of up to [`CHUNK_FENCES`] fences. Searches touch `heads`, then at most a few keys.
+/// Columns of up to `CHUNK_FENCES` fences. Searches touch `heads`, then at most a few keys.
 #[derive(Debug, Default)]
 struct Chunk {
     heads: Vec<u64>,
