@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
             }
             self.reach(false);
         }
-        Ok(())
+        if may_fill_up { Ok(()) } else { self.session.runs_on() }
     }
 
     /// Notes a point where more is promised than at the last one.

@@ -233,6 +233,7 @@ impl Session {
     /// # Errors
     /// The first difference.
     pub fn compare(&self) -> Verdict {
+        self.runs_on()?;
         let seq = self.model.last_commit();
         for (name, keyspace) in &self.handles {
             if let Some((_, life)) = self.model.living(name) {
@@ -243,6 +244,21 @@ impl Session {
                     |error| Violation::new(Oracle::ContentMatches, format!("{name}: {error}")),
                 )?;
             }
+        }
+        Ok(())
+    }
+
+    /// Fails when merges have stopped somewhere, which no call says while there is room.
+    ///
+    /// # Errors
+    /// Why they stopped.
+    pub fn runs_on(&self) -> Verdict {
+        let stats = self.db.as_ref().and_then(|db| db.stats().ok()).unwrap_or_default();
+        for keyspace in &stats.keyspaces {
+            ensure(keyspace.stalled.is_none(), Oracle::WorksOn, || {
+                let why = keyspace.stalled.as_deref().unwrap_or_default();
+                format!("merges of {} have stopped: {why}", keyspace.name)
+            })?;
         }
         Ok(())
     }
