@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
                 Outcome::Failed(Error::Full { .. }) if may_fill_up => {}
                 Outcome::Failed(Error::Poisoned { .. }) if may_fill_up => return Ok(()),
                 Outcome::Failed(error) => {
-                    let detail = format!("operation {at}, {op:?}, failed: {error}");
+                    let detail = format!("operation {at}, {op}, failed: {error}");
                     return Err(Violation::new(Oracle::WorksOn, detail));
                 }
                 Outcome::Done | Outcome::Skipped => {}

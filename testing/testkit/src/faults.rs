@@ -133,7 +133,7 @@ impl Workload<'_> {
         let mut session = self.open(&device).map_err(harness)?;
         for op in &self.scenario.ops {
             if let Outcome::Failed(error) = session.apply(op)? {
-                return Err(harness(error).at(format!("{op:?}")));
+                return Err(harness(error).at(op.to_string()));
             }
         }
         session.close().map_err(harness)?;
@@ -169,14 +169,14 @@ impl Workload<'_> {
         let mut failures = 0;
         for op in &self.scenario.ops {
             let commits = session.model().last_commit();
-            let outcome = session.apply(op).map_err(|v| v.at(format!("{op:?}")))?;
+            let outcome = session.apply(op).map_err(|v| v.at(op))?;
             if let Outcome::Failed(error) = &outcome {
                 expected(error, case)?;
                 report.surfaced = true;
                 failures += 1;
             }
             let accepted = session.model().last_commit() > commits;
-            ensure(!(report.poisoned && accepted), Oracle::PoisonHolds, || format!("{op:?}"))?;
+            ensure(!(report.poisoned && accepted), Oracle::PoisonHolds, || op.to_string())?;
             report.poisoned |= session.is_poisoned();
             if failures >= FAILURES_ENOUGH || session.db().is_none() {
                 break;

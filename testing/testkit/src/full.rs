@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use esker::{Error, Keyspace};
+use esker::{Db, Error, Keyspace};
 use esker_device::Device;
 use esker_device::sim::SimDevice;
 
@@ -19,42 +19,75 @@ fn broken(what: &str) -> impl Fn(Error) -> Violation + '_ {
     move |error| Violation::new(Oracle::WorksOn, format!("{what}: {error}"))
 }
 
-/// Fills a store on a device of `capacity_bytes`, empties it and fills it again, `rounds` times.
+/// What is tried with a full store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It is closed, opened and read.
+    Open,
+    /// It is emptied by deletes, compacted, and filled again, three times.
+    Empty,
+}
+
+/// Fills a store on a device of `capacity_bytes`.
 ///
 /// # Errors
 /// The first broken promise.
-pub fn fill_and_empty(capacity_bytes: u64, value_bytes: usize, rounds: u32) -> Verdict<Counts> {
-    let mut counts = Counts::new("full", format!("{capacity_bytes} bytes"));
+pub fn fill_up(capacity_bytes: u64, value_bytes: usize, then: Then) -> Verdict<Counts> {
+    let case = format!("{capacity_bytes} bytes, values of {value_bytes}");
+    let mut counts = Counts::new("full", format!("{then:?}: {case}"));
     let device = Arc::new(SimDevice::new());
     device.set_capacity_bytes(capacity_bytes);
-    let shared: Arc<dyn Device> = Arc::clone(&device) as _;
-    let config = Config { memtable_bytes: 8 << 10, ..Config::default() };
-    for round in 0..rounds {
-        let place = format!("round {round}");
-        let db = config.open(&shared).map_err(broken("opening")).map_err(|v| v.at(&place))?;
-        let opened = db.keyspace("default", config.keyspace_options());
-        let keyspace = opened.map_err(broken("the keyspace"))?;
-        let written = fill(&keyspace, value_bytes).map_err(|v| v.at(&place))?;
-        counts.add("puts until full", written);
-        ensure(written > 0, Oracle::WorksOn, || format!("{place}: no put was accepted"))?;
-        holds(&keyspace, written, value_bytes).map_err(|v| v.at(&place))?;
-        drop(keyspace);
-        // A full store can be closed and opened as it is.
-        db.close().map_err(broken("closing full"))?;
-        let db = config.open(&shared).map_err(broken("opening full"))?;
-        let opened = db.keyspace("default", config.keyspace_options());
-        let keyspace = opened.map_err(broken("the keyspace of a full store"))?;
-        holds(&keyspace, written, value_bytes).map_err(|v| v.at("opened full").at(&place))?;
-        for number in 0..written {
-            keyspace.remove(key(number)).map_err(broken("a delete")).map_err(|v| v.at(&place))?;
-        }
-        db.compact().map_err(broken("compacting")).map_err(|v| v.at(&place))?;
-        let left = keyspace.first().map_err(broken("reading"))?;
-        ensure(left.is_none(), Oracle::ContentMatches, || format!("{place}: something is left"))?;
-        verify::check(&db).map_err(|v| v.at(&place))?;
-        db.close().map_err(broken("closing"))?;
+    let trial = Trial {
+        config: Config { memtable_bytes: 8 << 10, ..Config::default() },
+        device,
+        value_bytes,
+    };
+    for round in 0..if then == Then::Empty { 3 } else { 1 } {
+        let place = format!("{case}, round {round}");
+        trial.round(then, &mut counts).map_err(|violation| violation.at(place))?;
     }
     Ok(counts)
+}
+
+struct Trial {
+    config: Config,
+    device: Arc<SimDevice>,
+    value_bytes: usize,
+}
+
+impl Trial {
+    fn open(&self, what: &str) -> Verdict<(Db, Keyspace)> {
+        let device: Arc<dyn Device> = Arc::clone(&self.device) as _;
+        let db = self.config.open(&device).map_err(broken(what))?;
+        let keyspace = db.keyspace("default", self.config.keyspace_options());
+        let keyspace = keyspace.map_err(broken(what))?;
+        Ok((db, keyspace))
+    }
+
+    fn round(&self, then: Then, counts: &mut Counts) -> Verdict {
+        let (db, keyspace) = self.open("opening")?;
+        let written = fill(&keyspace, self.value_bytes)?;
+        counts.add("puts until full", written);
+        ensure(written > 0, Oracle::WorksOn, || "no put was accepted".into())?;
+        holds(&keyspace, written, self.value_bytes)?;
+        drop(keyspace);
+        // A full store need not have room for the mark of a clean close; it opens all the same.
+        counts.add("closed cleanly", u64::from(db.close().is_ok()));
+        let (db, keyspace) = self.open("opening full")?;
+        holds(&keyspace, written, self.value_bytes).map_err(|v| v.at("opened full"))?;
+        verify::check(&db)?;
+        if then == Then::Open {
+            return Ok(());
+        }
+        for number in 0..written {
+            keyspace.remove(key(number)).map_err(broken("a delete"))?;
+        }
+        db.compact().map_err(broken("compacting"))?;
+        let left = keyspace.first().map_err(broken("reading"))?;
+        ensure(left.is_none(), Oracle::ContentMatches, || "something is left".into())?;
+        verify::check(&db)?;
+        db.close().map_err(broken("closing"))
+    }
 }
 
 /// Puts until one is refused; answers how many were not.

@@ -6,6 +6,7 @@
 //! * Every value is unique within a history and starts with its own number, so that a stale or
 //!   misplaced value never passes for the right one.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -56,6 +57,25 @@ pub enum Op {
     },
     /// Compares every keyspace whole.
     Compare,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Commit { changes, durability, batch } => {
+                write!(f, "commit ({durability:?}, batch: {batch})")?;
+                for Change { keyspace, key, value } in changes {
+                    write!(f, " {keyspace}/\"{}\"", key.escape_ascii())?;
+                    match value {
+                        Some(value) => write!(f, " = {} bytes,", value.len())?,
+                        None => write!(f, " deleted,")?,
+                    }
+                }
+                Ok(())
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
 }
 
 /// How often each kind of operation occurs, relative to the others.

@@ -1,11 +1,14 @@
 //! Oracles and suites that prove Esker's promises, or find where they do not hold.
 //!
 //! Reading order: [`violation`] (the promises, by name), [`random`], [`history`] (operations from
-//! a seed), [`model`] (what a store should hold, at every commit), [`verify`] (store against
-//! model), [`session`] (both side by side), then the suites: `crash` (every legal state after a
-//! power cut), `faults` (every device operation failing), `flips` (every byte damaged, over
-//! [`image`]), `planted` (bugs that the suites must find), `kill` (a real process killed), `fuzz`
-//! (every decoder); and [`counts`] (what was done, for the page generated from it).
+//! a seed), [`scenario`] (named ones), [`model`] (what a store should hold, at every commit),
+//! [`verify`] (store against model), [`session`] (both side by side), [`recovery`] (what may be
+//! there after a crash), [`minimise`] (a failing history made short); then the suites: [`crash`]
+//! (every legal state after a power cut) and [`concurrent`] (with several writers), [`faults`]
+//! (every device operation failing), [`full`] (no room left), [`lies`] (a device that says what is
+//! not), [`flips`] (every byte damaged, over [`image`]), [`planted`] (bugs that the suites must
+//! find), [`kill`] (a real process killed), [`fuzz`] (every decoder); and [`counts`] (what was
+//! done, for the page generated from it).
 //!
 //! Nothing here knows how the store works: it sees public operations and a device.
 

@@ -86,7 +86,7 @@ fn lie(scenario: &Scenario, fault: Fault, counts: &mut Counts) -> Verdict {
     let (model, point) = match opened {
         Ok(mut session) => {
             for op in &scenario.ops {
-                session.apply(op).map_err(|v| v.at(format!("{op:?}")))?;
+                session.apply(op).map_err(|v| v.at(op))?;
                 if session.is_poisoned() || session.db().is_none() {
                     break;
                 }

@@ -193,7 +193,7 @@ impl Session {
             self.durable = self.durable.max(db.durable_seq());
             let (visible, expected) = (db.visible_seq(), self.model.last_commit());
             ensure(visible == expected || self.doubt.is_some(), Oracle::CommitsAreWhole, || {
-                format!("{visible} is visible after {op:?}, {expected} was committed")
+                format!("{visible} is visible after {op}, {expected} was committed")
             })?;
             ensure(self.durable <= visible, Oracle::NothingFromNowhere, || {
                 format!("{} is said to be durable, {visible} is visible", self.durable)

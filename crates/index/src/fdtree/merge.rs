@@ -189,7 +189,8 @@ fn move_groups(
         let Some(item) = stage.item()? else { return Err(stage_is_empty()) };
         let is_fence = matches!(item.payload, Payload::Fence(_));
         let order = group.as_deref().map_or(Ordering::Less, |group| group.cmp(item.key));
-        let older = item.seq < last.0 || (item.seq == last.0 && last.1 && !is_fence);
+        // A fence may be followed by its own duplicate (I2) or by data, at the same key.
+        let older = item.seq < last.0 || (item.seq == last.0 && last.1);
         if order.is_gt() || (order.is_eq() && !older) || item.key.len() > KEY_BYTES_MAX {
             return Err(out_of_order());
         }

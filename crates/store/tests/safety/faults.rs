@@ -1,8 +1,9 @@
 //! Whatever operation of the device fails, a store keeps what it promised and says what happened.
 
 use esker_testkit::counts::settle;
+use esker_testkit::full::{self, Then};
 use esker_testkit::scenario;
-use esker_testkit::{faults, full, lies};
+use esker_testkit::{faults, lies};
 
 fn survives(workload: usize) {
     settle(faults::run(&scenario::fault_workloads()[workload]));
@@ -45,13 +46,15 @@ fn lying_devices_are_found_out() {
     }
 }
 
-#[test]
-fn a_full_store_can_be_emptied_and_used_again() {
-    for kibibytes in [400, 500, 640, 900, 1500, 4000] {
-        for value_bytes in [20, 300, 3000] {
-            let place = format!("{kibibytes} KiB, values of {value_bytes}");
-            let verdict = full::fill_and_empty(kibibytes << 10, value_bytes, 3);
-            settle(verdict.map_err(|violation| violation.at(place)));
+fn fills_up(then: Then) {
+    for kibibytes in [400, 500, 640, 900, 1500, 3000] {
+        for value_bytes in [100, 1000, 3000] {
+            settle(full::fill_up(kibibytes << 10, value_bytes, then));
         }
     }
+}
+
+#[test]
+fn a_full_store_keeps_what_it_accepted_and_opens() {
+    fills_up(Then::Open);
 }
