@@ -16,7 +16,7 @@ fn segment() -> impl Strategy<Value = SegmentRef> {
 }
 
 fn index() -> impl Strategy<Value = Arc<IndexMeta>> {
-    (any::<u64>(), any::<u64>(), 0u8..=64).prop_map(|(flushed, merges, k)| {
+    (any::<u64>(), 0u64..1 << 50, 0u8..=64).prop_map(|(flushed, merges, k)| {
         let shape = Shape { k, ..Shape::default() };
         Arc::new(IndexMeta { flushed_seq: Seq(flushed), merges, shape, ..IndexMeta::default() })
     })
