@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::sync::Mutex;
 use esker_device::{AlignedBuf, Caching, Device, DeviceFile, Open, Purpose, ReadRequest};
 use esker_format::block::{BlockIdentity, BlockLayout};
 use esker_format::ids::{Generation, KeyspaceId, StoreId};
 use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
-use parking_lot::Mutex;
 
 use crate::cache::{BlockCache, CachedBlock};
 use crate::error::{Error, Result};

@@ -6,8 +6,8 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::sync::Mutex;
 use esker_device::{DeviceError, Operation};
-use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 

@@ -1,6 +1,6 @@
 //! What every index stands on.
 //!
-//! Reading order: [`error`], [`runtime`] (clock and randomness, injected), [`poison`] and
+//! Reading order: [`error`], [`runtime`] (clock and randomness, injected), [`sync`], [`poison`] and
 //! [`fault`] (how failures spread and how tests provoke them), [`budget`], [`space`] (extents),
 //! [`cache`] and [`blocks`] (the data file, block by block), [`manifest`], [`log`], [`memtable`],
 //! [`snapshots`] (which versions may be seen), [`pacing`].
@@ -21,5 +21,6 @@ pub mod poison;
 pub mod runtime;
 pub mod snapshots;
 pub mod space;
+pub mod sync;
 
 pub use error::{Error, Result};

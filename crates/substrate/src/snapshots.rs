@@ -6,12 +6,12 @@
 //! Invariant S2: `live()` is read under the lock that registers, so a merge that has read it
 //! misses only snapshots taken later, whose numbers are at least the visible number it read.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::sync::Mutex;
 use esker_format::ids::Seq;
-use parking_lot::Mutex;
 
 /// The registry.
 #[derive(Debug, Default)]

@@ -15,9 +15,9 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::sync::MutexGuard;
 use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::Seq;
-use parking_lot::MutexGuard;
 
 use super::segment::Segment;
 use super::{Log, Ticket};

@@ -26,11 +26,11 @@ mod switch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use esker_device::{Device, Purpose};
 use esker_format::ids::{KeyspaceId, SegmentId, Seq};
 use esker_format::log_record::{EncodedBatch, LogOp};
 use esker_format::ptr::UNIT_BYTES;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 use crate::fault::FaultPoints;

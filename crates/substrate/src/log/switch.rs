@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::sync::MutexGuard;
 use esker_device::Purpose;
 use esker_format::ids::{Generation, SegmentId, Seq};
 use esker_format::log_record::SegmentHeader;
 use esker_format::manifest_edit::{Edit, SEGMENT_BYTES_MAX, SegmentRef};
 use esker_format::ptr::UNIT_BYTES;
-use parking_lot::MutexGuard;
 
 use super::Log;
 use super::group_commit::Queue;

@@ -28,12 +28,12 @@ mod superblocks;
 
 use std::sync::Arc;
 
+use crate::sync::{Mutex, RwLock};
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
 use esker_format::frame::Seal;
 use esker_format::ids::{Epoch, Generation, Seq, StoreId};
 use esker_format::manifest_edit::{Edit, RecordBody};
 use esker_format::superblock::{SUPERBLOCK_FILE_BYTES, Superblock, slot_offset};
-use parking_lot::{Mutex, RwLock};
 
 pub(crate) use epoch::{full_or, write_zeros};
 use epoch::{put_superblocks, write_epoch};

@@ -1,0 +1,67 @@
+//! Locks and atomics, and the same ones under a scheduler that tests control.
+//!
+//! With the feature `shuttle` every lock, wait and atomic of the protocols below becomes a point
+//! at which a test may switch threads: the real code runs under every schedule that the test asks
+//! for. Without it these are the ordinary types.
+//!
+//! [`Swap`] is how one thread replaces what many read: readers take the current value without
+//! waiting, and a value that was replaced lives until its last reader lets go.
+
+#[cfg(not(feature = "shuttle"))]
+mod real {
+    pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+    pub use std::sync::atomic;
+
+    use std::sync::Arc;
+
+    /// A shared value that can be replaced while it is read.
+    #[derive(Debug)]
+    pub struct Swap<T>(arc_swap::ArcSwap<T>);
+
+    /// The value that was current when it was loaded.
+    pub type Loaded<T> = arc_swap::Guard<Arc<T>>;
+
+    impl<T> Swap<T> {
+        /// Holds `value`.
+        pub fn new(value: Arc<T>) -> Self {
+            Self(arc_swap::ArcSwap::new(value))
+        }
+
+        /// The current value, without waiting.
+        pub fn load(&self) -> Loaded<T> {
+            self.0.load()
+        }
+
+        /// Replaces the value and answers the old one. Whoever still reads the old one is counted
+        /// by its `Arc` when this returns.
+        pub fn swap(&self, value: Arc<T>) -> Arc<T> {
+            self.0.swap(value)
+        }
+    }
+}
+
+#[cfg(feature = "shuttle")]
+mod scheduled;
+
+#[cfg(not(feature = "shuttle"))]
+pub use real::*;
+#[cfg(feature = "shuttle")]
+pub use scheduled::*;
+
+/// Starts a thread of the library's own.
+///
+/// # Errors
+/// When the system has none to give.
+pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
+    #[cfg(not(feature = "shuttle"))]
+    return std::thread::Builder::new().name(name.to_owned()).spawn(body);
+    #[cfg(feature = "shuttle")]
+    return Ok(shuttle::thread::Builder::new().name(name.to_owned()).spawn(body)?);
+}
+
+/// A thread that can be waited for.
+#[cfg(not(feature = "shuttle"))]
+pub type Thread = std::thread::JoinHandle<()>;
+/// A thread that can be waited for.
+#[cfg(feature = "shuttle")]
+pub type Thread = shuttle::thread::JoinHandle<()>;
