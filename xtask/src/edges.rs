@@ -53,13 +53,21 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-cli",
         folder: "crates/cli",
-        may_use: &["esker"],
+        may_use: &["esker", "esker-experiments"],
         tests_may_use: TESTKIT,
     },
     Arrow {
         package: "esker-testkit",
         folder: "testing/testkit",
         may_use: &["esker-format", "esker-device", "esker-substrate", "esker-index", "esker"],
+        tests_may_use: &[],
+    },
+    Arrow { package: "esker-workload", folder: "lab/workload", may_use: &[], tests_may_use: &[] },
+    Arrow { package: "esker-peers", folder: "lab/peers", may_use: &["esker"], tests_may_use: &[] },
+    Arrow {
+        package: "esker-experiments",
+        folder: "lab/experiments",
+        may_use: &["esker-peers", "esker-workload"],
         tests_may_use: &[],
     },
     Arrow { package: "xtask", folder: "xtask", may_use: &[], tests_may_use: &[] },

@@ -84,6 +84,10 @@ pub(crate) enum Command {
     Compact(Compact),
     /// Index every file below a folder into a fresh store, check every answer, print figures
     Demo(Demo),
+    /// Measure this store, and others beside it, and say which bars are met
+    #[cfg(feature = "lab")]
+    #[command(long_about = crate::commands::bench::HELP)]
+    Bench(crate::commands::bench::Bench),
     /// Print the completion script of a shell
     Completions(Completions),
 }

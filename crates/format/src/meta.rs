@@ -1,9 +1,13 @@
-//! What the manifest says of a keyspace: its trees, level by level.
+//! What the manifest says of a keyspace: its trees, level by level, and the merge under way.
+
+mod progress;
 
 use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
 use crate::ids::Seq;
 use crate::ptr::{BlockPtr, Extent, decode_extents, encode_extents};
+
+pub use progress::{InputProgress, MergeProgress, TailFence};
 
 /// What a level holds, in exact counts. Byte counts are of encoded entries, slots included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +73,8 @@ pub struct Shape {
 /// Everything durable about one keyspace's index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexMeta {
-    /// Every operation up to this number is in `main` or `spills`, none after it.
+    /// Every operation up to this number is in `main` or `spills`, none after it; the frozen ones
+    /// of `merge` aside.
     pub flushed_seq: Seq,
     /// Level sizes in force.
     pub shape: Shape,
@@ -79,6 +84,9 @@ pub struct IndexMeta {
     pub spills: Vec<TreeMeta>,
     /// Count of finished merges.
     pub merges: u64,
+    /// The merge under way, if there is one. The levels and runs that it replaces are still in
+    /// `main` and `spills`.
+    pub merge: Option<Box<MergeProgress>>,
 }
 
 impl Default for Shape {
@@ -95,6 +103,7 @@ impl Default for IndexMeta {
             main: TreeMeta::default(),
             spills: Vec::new(),
             merges: 0,
+            merge: None,
         }
     }
 }
@@ -120,6 +129,19 @@ fn small(reader: &mut Reader<'_>) -> Result<u8> {
     let number = reader.u8()?;
     let fits = usize::from(number) <= SPILLS_MAX;
     if fits { Ok(number) } else { Err(at.error("number of levels or runs is out of range")) }
+}
+
+fn encode_flag(out: &mut Vec<u8>, flag: bool) {
+    out.push(u8::from(flag));
+}
+
+fn flag(reader: &mut Reader<'_>) -> Result<bool> {
+    let at = reader.clone();
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(at.error("flag is neither 0 nor 1")),
+    }
 }
 
 impl LevelCounts {
@@ -208,6 +230,15 @@ impl TreeMeta {
 
     /// Reads a tree.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let tree = Self::decode_unfinished(reader)?;
+        if tree.levels.is_empty() != tree.top.is_empty() {
+            return Err(reader.error("top fences and levels disagree about being empty"));
+        }
+        Ok(tree)
+    }
+
+    /// Reads a tree whose top fences may still be missing.
+    fn decode_unfinished(reader: &mut Reader<'_>) -> Result<Self> {
         let mut tree = Self::default();
         for _ in 0..reader.length(usize::MAX)? {
             tree.top.push(BlockPtr::decode(reader)?);
@@ -216,46 +247,82 @@ impl TreeMeta {
         for _ in 0..reader.length(LEVELS_MAX)? {
             tree.levels.push(LevelMeta::decode(reader)?);
         }
-        if tree.levels.is_empty() != tree.top.is_empty() {
-            return Err(reader.error("top fences and levels disagree about being empty"));
+        if tree.levels.is_empty() && !tree.top.is_empty() {
+            return Err(reader.error("top fences lead to no level"));
         }
         Ok(tree)
     }
 }
 
+impl Shape {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, u64::from(self.b_quarters));
+        out.push(self.k);
+        out.push(self.t);
+        put_varint(out, self.kappa0_bytes);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let b_quarters = reader.length(usize::from(u16::MAX))? as u16;
+        let (k, t) = (small(reader)?, small(reader)?);
+        Ok(Self { b_quarters, k, t, kappa0_bytes: count(reader)? })
+    }
+}
+
 impl IndexMeta {
-    /// All extents the keyspace occupies.
+    /// The log must be durable up to here before the index is recorded: no batch may come to be
+    /// half on the device.
+    #[must_use]
+    pub fn log_needed_seq(&self) -> Seq {
+        let frozen = self.merge.as_ref().map_or(Seq(0), |merge| merge.frozen.1);
+        self.flushed_seq.max(frozen)
+    }
+
+    /// Every operation up to here is on the device, and the log is not needed for it.
+    #[must_use]
+    pub fn log_unneeded_seq(&self) -> Seq {
+        match &self.merge {
+            Some(merge) if merge.frozen.0 < merge.frozen.1 => self.flushed_seq.min(merge.frozen.0),
+            _ => self.flushed_seq,
+        }
+    }
+
+    /// All extents the keyspace occupies, those of a merge under way included.
     pub fn extents(&self) -> impl Iterator<Item = &Extent> {
-        self.main.extents().chain(self.spills.iter().flat_map(TreeMeta::extents))
+        let new = self.merge.iter().flat_map(|merge| merge.new.extents());
+        self.main.extents().chain(self.spills.iter().flat_map(TreeMeta::extents)).chain(new)
     }
 
     /// Appends the index.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.flushed_seq.0);
-        put_varint(out, u64::from(self.shape.b_quarters));
-        out.push(self.shape.k);
-        out.push(self.shape.t);
-        put_varint(out, self.shape.kappa0_bytes);
+        self.shape.encode(out);
         put_varint(out, self.merges);
         self.main.encode(out);
         put_varint(out, self.spills.len() as u64);
         for spill in &self.spills {
             spill.encode(out);
         }
+        encode_flag(out, self.merge.is_some());
+        if let Some(merge) = &self.merge {
+            merge.encode(out);
+        }
     }
 
     /// Reads an index.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         let flushed_seq = Seq(reader.varint()?);
-        let b_quarters = reader.length(usize::from(u16::MAX))? as u16;
-        let (k, t) = (small(reader)?, small(reader)?);
-        let shape = Shape { b_quarters, k, t, kappa0_bytes: count(reader)? };
+        let shape = Shape::decode(reader)?;
         let merges = count(reader)?;
         let main = TreeMeta::decode(reader)?;
         let mut spills = Vec::new();
         for _ in 0..reader.length(SPILLS_MAX)? {
             spills.push(TreeMeta::decode(reader)?);
         }
-        Ok(Self { flushed_seq, shape, main, spills, merges })
+        let mut index = Self { flushed_seq, shape, main, spills, merges, merge: None };
+        if flag(reader)? {
+            index.merge = Some(Box::new(MergeProgress::decode(reader, &index)?));
+        }
+        Ok(index)
     }
 }

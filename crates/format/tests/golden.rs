@@ -14,7 +14,9 @@ use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal, enco
 use esker_format::ids::{Epoch, Generation, KeyspaceId, SegmentId, Seq, StoreId};
 use esker_format::log_record::{BatchBuilder, LogOp, SegmentHeader, decode_ops};
 use esker_format::manifest_edit::{Edit, MANIFEST_GRAIN_BYTES, RecordBody, SegmentRef};
-use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, Shape, TreeMeta};
+use esker_format::meta::{
+    IndexMeta, InputProgress, LevelCounts, LevelMeta, MergeProgress, Shape, TailFence, TreeMeta,
+};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::superblock::Superblock;
 use esker_format::value_ref::ValueRef;
@@ -156,6 +158,7 @@ fn index_meta() -> IndexMeta {
         main: tree(8),
         spills: Vec::new(),
         merges: 1,
+        merge: None,
     }
 }
 
@@ -166,6 +169,70 @@ fn index() {
     assert_is_example("index", &bytes);
     let mut reader = Reader::new(&bytes);
     assert_eq!(IndexMeta::decode(&mut reader).unwrap(), index_meta());
+    reader.finish().unwrap();
+}
+
+/// The tree of [`index_meta`] is merged with a spill run of the same counts; "ada" is the last
+/// key that has been written.
+fn merge_progress() -> MergeProgress {
+    let level = |counts, seqs, start, units| LevelMeta {
+        rank: 1,
+        counts,
+        seqs,
+        extents: vec![Extent { start, units }],
+    };
+    let zero = LevelCounts::default();
+    let fences = LevelCounts { blocks: 1, sectors: 8, fences: 1, ..zero };
+    let data = LevelCounts { blocks: 2, sectors: 16, puts: 32, put_bytes: 3840, ..zero };
+    let tail = |key: &[u8], sector, puts, filter: &[u8]| TailFence {
+        key: key.to_vec(),
+        seq: Seq::MAX,
+        ptr: BlockPtr { sector, sectors: 8, crc: 0xa1b2_c3d4, generation: Generation(9) },
+        puts,
+        tombstones: 0,
+        filter: filter.to_vec(),
+    };
+    MergeProgress {
+        frozen: (Seq(51), Seq(60)),
+        wavefront: b"ada".to_vec(),
+        full: true,
+        levels: 1,
+        spills: 1,
+        shape: Shape { b_quarters: 8, k: 1, t: 5, kappa0_bytes: 4096 },
+        new: TreeMeta {
+            top: Vec::new(),
+            top_extents: Vec::new(),
+            levels: vec![
+                level(fences, (Seq(0), Seq(0)), 6, 1),
+                level(data, (Seq(1), Seq(48)), 7, 2),
+            ],
+        },
+        tails: vec![vec![tail(b"", 48, 0, b"")], vec![tail(b"a", 64, 1, &[0x48, 0xa6])]],
+        last_key: b"ada".to_vec(),
+        last_data: Some(Seq(48)),
+        plast: None,
+        inputs: vec![
+            InputProgress { entries: 15, blocks: 1 },
+            InputProgress { entries: 17, blocks: 0 },
+        ],
+    }
+}
+
+#[test]
+fn merge_under_way() {
+    let mut index = index_meta();
+    index.spills.push(index.main.clone());
+    let mut before = Vec::new();
+    index.encode(&mut before);
+    assert_eq!(before.pop(), Some(0), "no merge");
+    index.merge = Some(Box::new(merge_progress()));
+    let mut bytes = Vec::new();
+    index.encode(&mut bytes);
+    let (trees, merge) = bytes.split_at(before.len());
+    assert_eq!(trees, before);
+    assert_is_example("merge", merge);
+    let mut reader = Reader::new(&bytes);
+    assert_eq!(IndexMeta::decode(&mut reader).unwrap(), index);
     reader.finish().unwrap();
 }
 

@@ -19,9 +19,25 @@ use crate::space::{Overlap, Space};
 /// Name of the data file.
 pub const DATA_FILE: &str = "data";
 
-/// The file grows by a quarter of itself within these bounds, in units: rarely, and never by much
+/// The file grows by a share of itself within these bounds, in units: rarely, and never by much
 /// more than it will use.
-const GROWTH_UNITS: (u64, u64) = (16, 16 * 1024);
+const GROWTH_UNITS: (u64, u64) = (16, 4 * 1024);
+/// The share of itself that the file grows by.
+const GROWTH_SHARE: u64 = 32;
+
+/// Free space that only merges may take, until this is dropped.
+#[derive(Debug)]
+#[must_use = "the space is kept only while the reservation lives"]
+pub struct Reservation {
+    blocks: Arc<BlockStore>,
+    units: u64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.blocks.space.lock().unreserve(self.units);
+    }
+}
 
 /// The data file of a store.
 #[derive(Debug)]
@@ -211,23 +227,47 @@ impl BlockStore {
         self.file.sync(purpose).map_err(|error| failed.insert(error.into()).clone())
     }
 
-    /// Takes `units` adjacent units, growing the file when nothing free is long enough.
+    /// Takes `units` adjacent units, growing the file when nothing free is long enough. What is
+    /// reserved is left to merges.
     ///
     /// # Errors
     /// [`Error::Full`] when the device has no room; nothing is changed then.
     pub fn allocate(&self, units: u64, purpose: Purpose) -> Result<Extent> {
         let mut space = self.space.lock();
-        if let Some(extent) = space.allocate(units) {
+        let kept = if purpose == Purpose::Merge { 0 } else { space.reserved_units() };
+        if space.free_units() >= kept.saturating_add(units)
+            && let Some(extent) = space.allocate(units)
+        {
             return Ok(extent);
         }
-        let (least, most) = GROWTH_UNITS;
-        let growth = (space.end() / 4).clamp(least, most).max(units);
-        let grown = self.grow(&mut space, growth, purpose).or_else(|error| {
-            let worth_less = matches!(error, Error::Full { .. }) && growth > units;
-            if worth_less { self.grow(&mut space, units, purpose) } else { Err(error) }
-        });
-        grown?;
+        self.grow_by_some(&mut space, units, purpose)?;
         space.allocate(units).ok_or_else(|| full(units))
+    }
+
+    /// Grows the file by at least `units`, and by more where there is room.
+    fn grow_by_some(&self, space: &mut Space, units: u64, purpose: Purpose) -> Result<()> {
+        let (least, most) = GROWTH_UNITS;
+        let growth = (space.end() / GROWTH_SHARE).clamp(least, most).max(units);
+        self.grow(space, growth, purpose).or_else(|error| {
+            let worth_less = matches!(error, Error::Full { .. }) && growth > units;
+            if worth_less { self.grow(space, units, purpose) } else { Err(error) }
+        })
+    }
+
+    /// Makes sure that `units` are free beside what is reserved already, and reserves them for
+    /// merges until the reservation is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the device has no room; nothing is changed then.
+    pub fn reserve(self: &Arc<Self>, units: u64) -> Result<Reservation> {
+        let mut space = self.space.lock();
+        let wanted = space.reserved_units().saturating_add(units);
+        let missing = wanted.saturating_sub(space.free_units());
+        if missing > 0 {
+            self.grow_by_some(&mut space, missing, Purpose::Merge)?;
+        }
+        space.reserve(units);
+        Ok(Reservation { blocks: Arc::clone(self), units })
     }
 
     fn grow(&self, space: &mut Space, units: u64, purpose: Purpose) -> Result<()> {
@@ -250,17 +290,23 @@ impl BlockStore {
         self.space.lock().give_back(extent).map_err(freed_twice)
     }
 
-    /// Puts extents into quarantine until the next [`BlockStore::free_retired`].
-    pub fn retire(&self, extents: impl IntoIterator<Item = Extent>) {
-        self.space.lock().retire(extents);
-    }
-
-    /// Frees what is in quarantine: a manifest that does not name it is durable.
+    /// Puts extents into quarantine until [`BlockStore::free`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when an extent was free already.
-    pub fn free_retired(&self) -> Result<()> {
-        self.space.lock().release_retired().map_err(freed_twice)
+    /// [`Error::Corrupt`] when one is there already.
+    pub fn retire(&self, extents: &[Extent]) -> Result<()> {
+        let mut space = self.space.lock();
+        extents.iter().try_for_each(|extent| space.retire(*extent)).map_err(freed_twice)
+    }
+
+    /// Frees extents in quarantine: a manifest that does not name them is durable, and nobody
+    /// reads them.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when one was free already.
+    pub fn free(&self, extents: &[Extent]) -> Result<()> {
+        let mut space = self.space.lock();
+        extents.iter().try_for_each(|extent| space.release(*extent)).map_err(freed_twice)
     }
 
     /// Cuts free space off the end of the file and tells the device what else is free.

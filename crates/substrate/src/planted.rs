@@ -37,6 +37,12 @@ pub enum Bug {
     CommitBeforeBlocks,
     /// A merge's record is made durable before the log that it builds on.
     CommitBeforeLog,
+    /// Space that a merge has passed is reused before the record of its progress is durable.
+    ReclaimBeforeRecord,
+    /// Space that a merge has passed is reused while views that lead to it are read.
+    QuarantineIgnored,
+    /// A lookup reads the visible number before it loads its view.
+    NumberBeforeView,
 }
 
 impl Bug {

@@ -19,7 +19,10 @@ pub struct Space {
     /// Start of a free run → its length, in units.
     free: BTreeMap<u64, u64>,
     free_units: u64,
-    retired: Vec<Extent>,
+    /// Start of an extent in quarantine → its length, in units.
+    retired: BTreeMap<u64, u64>,
+    /// Free units that are kept for merges under way.
+    reserved_units: u64,
     /// Units of the file.
     end: u64,
 }
@@ -103,20 +106,42 @@ impl Space {
         Ok(())
     }
 
-    /// Puts extents into quarantine.
-    pub fn retire(&mut self, extents: impl IntoIterator<Item = Extent>) {
-        self.retired.extend(extents);
-    }
-
-    /// Frees everything in quarantine: the manifest that no longer names it is durable.
+    /// Puts an extent into quarantine.
     ///
     /// # Errors
-    /// When an extent is free already.
-    pub fn release_retired(&mut self) -> Result<(), Overlap> {
-        for extent in std::mem::take(&mut self.retired) {
-            self.give_back(extent)?;
+    /// When it is there already.
+    pub fn retire(&mut self, extent: Extent) -> Result<(), Overlap> {
+        match self.retired.insert(extent.start, extent.units) {
+            None => Ok(()),
+            Some(_) => Err(Overlap(extent)),
         }
-        Ok(())
+    }
+
+    /// Frees an extent in quarantine: no durable manifest names it and nobody reads it.
+    ///
+    /// # Errors
+    /// When it is not in quarantine, or free already.
+    pub fn release(&mut self, extent: Extent) -> Result<(), Overlap> {
+        if self.retired.remove(&extent.start) != Some(extent.units) {
+            return Err(Overlap(extent));
+        }
+        self.give_back(extent)
+    }
+
+    /// Keeps so many free units for whoever reserves them, as far as there are any.
+    pub const fn reserve(&mut self, units: u64) {
+        self.reserved_units = self.reserved_units.saturating_add(units);
+    }
+
+    /// Gives a reservation up.
+    pub const fn unreserve(&mut self, units: u64) {
+        self.reserved_units = self.reserved_units.saturating_sub(units);
+    }
+
+    /// Free units that are reserved.
+    #[must_use]
+    pub const fn reserved_units(&self) -> u64 {
+        self.reserved_units
     }
 
     /// Cuts free units off the end of the file; returns the new length if it changed.
@@ -139,7 +164,12 @@ impl Space {
     /// Units in quarantine.
     #[must_use]
     pub fn retired_units(&self) -> u64 {
-        self.retired.iter().map(|extent| extent.units).sum()
+        self.retired.values().sum()
+    }
+
+    /// Extents in quarantine, in order.
+    pub fn retired(&self) -> impl Iterator<Item = Extent> {
+        self.retired.iter().map(|(start, units)| Extent { start: *start, units: *units })
     }
 
     /// Free units.
@@ -197,11 +227,16 @@ mod tests {
                     }
                     3 if !used.is_empty() => {
                         let extent = used.swap_remove(size as usize % used.len());
-                        space.retire([extent]);
+                        space.retire(extent).unwrap();
+                        prop_assert!(space.clone().retire(extent).is_err());
                         units[extent.start as usize..extent.end() as usize].fill(Unit::Retired);
                     }
                     4 => {
-                        space.release_retired().unwrap();
+                        let retired: Vec<_> = space.retired().collect();
+                        for extent in retired {
+                            space.release(extent).unwrap();
+                            prop_assert!(space.clone().release(extent).is_err());
+                        }
                         let retired = units.iter_mut().filter(|unit| **unit == Unit::Retired);
                         retired.for_each(|unit| *unit = Unit::Free);
                         if let Some(end) = space.trim_end() {

@@ -1,5 +1,7 @@
 //! One file a subcommand.
 
+#[cfg(feature = "lab")]
+pub(crate) mod bench;
 mod check;
 mod compact;
 mod demo;
@@ -34,6 +36,8 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Compact(args)) => compact::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
+        #[cfg(feature = "lab")]
+        Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Completions(args)) => {
             let mut output = Output::new();
             output.bytes(&args::completions(args.shell))?;

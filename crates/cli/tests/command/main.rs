@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "lab")]
+mod bench;
 mod damage;
 mod demo;
 mod edges;

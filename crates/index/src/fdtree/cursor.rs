@@ -2,7 +2,7 @@
 //!
 //! The order of a level's blocks is the order of its fences and nothing else, so a cursor walks a
 //! stack of parents: through the express fences where they are in memory, else through the blocks
-//! of the level above, and theirs.
+//! of the level above, and theirs; in a growing tree the level's tail comes behind those.
 
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ pub struct FenceCursor<'a> {
 enum At<'a> {
     /// In the express fences.
     Express(Place),
+    /// In the level's tail.
+    Tail(Place),
     /// In a block of the level above.
     Block { parent: Box<FenceCursor<'a>>, block: Arc<CachedBlock>, index: usize },
 }
@@ -118,6 +120,9 @@ impl<'a> FenceCursor<'a> {
             let at = target.in_index(fences).map(At::Express);
             return Ok(at.map(|at| Self { tree, reader, level, at }));
         }
+        if let Some(place) = tree.tail(level).and_then(|tail| target.in_index(tail)) {
+            return Ok(Some(Self { tree, reader, level, at: At::Tail(place) }));
+        }
         let Some(above) = level.checked_sub(1) else { return Ok(None) };
         let Some(parent) = Self::find(tree, reader, above, target)? else { return Ok(None) };
         let block = parent.load()?;
@@ -149,11 +154,8 @@ impl<'a> FenceCursor<'a> {
     /// Calls `use_it` with the fence.
     pub(super) fn with_current<T>(&self, use_it: impl FnOnce(&KeyedFence<'_>) -> T) -> Result<T> {
         match &self.at {
-            At::Express(place) => {
-                let fences = self.tree.fences(self.level);
-                let fence = fences.and_then(|fences| fences.get(*place));
-                fence.map(|fence| use_it(&fence)).ok_or_else(lost_place)
-            }
+            At::Express(place) => in_memory(self.tree.fences(self.level), *place, use_it),
+            At::Tail(place) => in_memory(self.tree.tail(self.level), *place, use_it),
             At::Block { parent, block, index } => {
                 let view = block.view();
                 let damage = |error| match parent.ptr() {
@@ -184,7 +186,7 @@ impl<'a> FenceCursor<'a> {
     /// The block that the fence names.
     pub(super) fn ptr(&self) -> Result<BlockPtr> {
         match &self.at {
-            At::Express(_) => self.with_current(|fence| fence.fence.ptr),
+            At::Express(_) | At::Tail(_) => self.with_current(|fence| fence.fence.ptr),
             At::Block { parent, block, index } => {
                 let fence = block.view().fence(*index);
                 match fence {
@@ -215,7 +217,7 @@ impl<'a> FenceCursor<'a> {
     /// Fences that do not ascend are refused, so that no content sends a walk round in circles.
     fn step(mut self, forward: bool) -> Result<Option<Self>> {
         let from = self.ptr()?;
-        let origin = if matches!(self.at, At::Block { .. }) { Some(self.owned()?) } else { None };
+        let origin = if matches!(self.at, At::Express(_)) { None } else { Some(self.owned()?) };
         loop {
             let moved = match self.at {
                 At::Express(place) => {
@@ -225,8 +227,14 @@ impl<'a> FenceCursor<'a> {
                     });
                     return Ok(place.map(|place| Self { at: At::Express(place), ..self }));
                 }
+                At::Tail(place) => self.step_in_tail(place, forward)?,
                 At::Block { parent, block, index } => {
-                    Self::step_in_block(*parent, block, index, forward)?
+                    let (tree, reader, level) = (self.tree, self.reader, self.level);
+                    let moved = Self::step_in_block(*parent, block, index, forward)?;
+                    // Behind the last block above comes the tail.
+                    let tail = tree.tail(level).filter(|_| forward && moved.is_none());
+                    let first = tail.and_then(FenceIndex::first).map(At::Tail);
+                    moved.or_else(|| first.map(|at| Self { tree, reader, level, at }))
                 }
             };
             match moved {
@@ -243,6 +251,22 @@ impl<'a> FenceCursor<'a> {
                 Some(duplicate) => self = duplicate,
             }
         }
+    }
+
+    /// The neighbour of a fence in the level's tail; before the first one come the blocks of the
+    /// level above.
+    fn step_in_tail(&self, place: Place, forward: bool) -> Result<Option<Self>> {
+        let (tree, reader, level) = (self.tree, self.reader, self.level);
+        let tail = tree.tail(level);
+        let moved = tail.and_then(|t| if forward { t.next(place) } else { t.previous(place) });
+        if moved.is_some() || forward {
+            return Ok(moved.map(|place| Self { tree, reader, level, at: At::Tail(place) }));
+        }
+        let Some(above) = level.checked_sub(1) else { return Ok(None) };
+        let Some(parent) = Self::find(tree, reader, above, Target::Last)? else { return Ok(None) };
+        let block = parent.load()?;
+        let last = block.view().fence_before(block.view().len());
+        Self::in_block(parent, block, last).map(Some)
     }
 
     fn step_in_block(
@@ -265,6 +289,15 @@ impl<'a> FenceCursor<'a> {
     }
 }
 
+fn in_memory<T>(
+    fences: Option<&FenceIndex>,
+    place: Place,
+    use_it: impl FnOnce(&KeyedFence<'_>) -> T,
+) -> Result<T> {
+    let fence = fences.and_then(|fences| fences.get(place));
+    fence.map(|fence| use_it(&fence)).ok_or_else(lost_place)
+}
+
 fn out_of_order(ptr: &BlockPtr) -> Error {
     Error::Corrupt {
         file: DATA_FILE.into(),
@@ -284,6 +317,8 @@ pub struct DataCursor<'a> {
     tree: &'a Tree,
     reader: &'a BlockReader,
     level: usize,
+    /// Blocks with nothing behind this key may be gone: a merge has passed them.
+    floor: Option<&'a [u8]>,
     at: Option<(FenceCursor<'a>, Arc<CachedBlock>, usize)>,
 }
 
@@ -308,9 +343,14 @@ impl From<Error> for Unreadable {
 pub type CursorResult<T> = std::result::Result<T, Unreadable>;
 
 impl<'a> DataCursor<'a> {
-    /// A cursor that stands nowhere yet.
-    pub(super) const fn new(tree: &'a Tree, reader: &'a BlockReader, level: usize) -> Self {
-        Self { tree, reader, level, at: None }
+    /// A cursor that stands nowhere yet. It is used only for keys behind `floor`.
+    pub(super) const fn new(
+        tree: &'a Tree,
+        reader: &'a BlockReader,
+        level: usize,
+        floor: Option<&'a [u8]>,
+    ) -> Self {
+        Self { tree, reader, level, floor, at: None }
     }
 
     /// Moves to the first data entry at or behind (`key`, `seq`).
@@ -388,6 +428,10 @@ impl<'a> DataCursor<'a> {
                 index = if forward { Some(candidate + 1) } else { candidate.checked_sub(1) };
             }
             let here = fence.owned()?;
+            // All before a block is less than its fence key.
+            if !forward && self.floor.is_some_and(|floor| here.key.as_slice() <= floor) {
+                return Ok(());
+            }
             let moved = if forward { fence.next() } else { fence.previous() };
             match moved.map_err(|error| self.unreadable_beside(&here, error, forward))? {
                 None => return Ok(()),

@@ -3,14 +3,23 @@
 //! With them a lookup enters the level directly, asks the block's filter, and reads one block for
 //! a hit and none for a miss. Without them it reaches the level through the one above.
 //!
-//! Invariant F1: fences are in internal-key order and the first is (empty key, ∞), so every
-//! search has an answer in a level that is not empty.
-//! Invariant F2: chunks are not empty; all but the last hold `CHUNK_FENCES`.
+//! A merge grows the fences of the new side and shares what it has with every view it publishes;
+//! the fences of the old side it lets go of as its wavefront passes. Both work in whole chunks:
+//! a full chunk never changes and is shared, and its memory is counted as long as anyone holds
+//! it.
+//!
+//! Invariant F1: fences are in internal-key order; the first of a level is (empty key, ∞), so
+//! every search has an answer in a level that is not empty and not trimmed.
+//! Invariant F2: all chunks but the last hold `CHUNK_FENCES`. Places count from the first fence
+//! that was ever pushed, so they stay when chunks in front go.
+
+use std::sync::Arc;
 
 use esker_format::fence::Fence;
 use esker_format::ids::Seq;
 use esker_format::key::{self, long_head};
 use esker_format::ptr::BlockPtr;
+use esker_substrate::budget::{Budget, Lease, Part};
 
 /// Fences in a chunk: large enough that a chunk costs little beside its fences, small enough that
 /// giving one chunk up frees memory in useful pieces.
@@ -31,13 +40,45 @@ pub struct KeyedFence<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(usize);
 
+/// What the memory of fences is counted against.
+#[derive(Clone, Debug)]
+pub struct Account {
+    budget: Arc<Budget>,
+    /// Up to here they are held whatever the budget says: without top fences nothing can be
+    /// found.
+    required_bytes: u64,
+}
+
+impl Account {
+    /// For fences that must be held.
+    pub(super) fn required(budget: &Arc<Budget>) -> Self {
+        Self::required_until(budget, u64::MAX)
+    }
+
+    /// For fences that are held if there is room for them.
+    pub(super) fn optional(budget: &Arc<Budget>) -> Self {
+        Self::required_until(budget, 0)
+    }
+
+    /// For fences that must be held up to so many bytes, and beyond if there is room.
+    pub(super) fn required_until(budget: &Arc<Budget>, required_bytes: u64) -> Self {
+        Self { budget: Arc::clone(budget), required_bytes }
+    }
+}
+
 /// The fences of one level, in order.
 #[derive(Debug, Default)]
 pub struct FenceIndex {
-    chunks: Vec<Chunk>,
-    len: usize,
-    key_bytes: u64,
-    filter_bytes: u64,
+    full: Arc<Vec<Arc<Chunk>>>,
+    /// The chunk being filled.
+    last: Chunk,
+    /// Fences given up at the front: a multiple of `CHUNK_FENCES`.
+    given_up: usize,
+    account: Option<Account>,
+    /// Memory of the full chunks ever pushed, in bytes.
+    counted_bytes: u64,
+    /// The budget had no room for some of them.
+    over_budget: bool,
 }
 
 /// Columns of up to `CHUNK_FENCES` fences. Searches touch `heads`, then at most a few keys.
@@ -50,10 +91,12 @@ struct Chunk {
     ptrs: Vec<BlockPtr>,
     counts: Vec<(u32, u32)>,
     filters: Column,
+    /// Counts the chunk's memory, when it is full.
+    lease: Option<Lease>,
 }
 
 /// Byte strings back to back.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Column {
     bytes: Vec<u8>,
     ends: Vec<u32>,
@@ -81,8 +124,29 @@ impl Column {
 }
 
 impl Chunk {
+    /// Memory of a fence beside its key and filter.
+    const FENCE_BYTES: u64 = 48;
+
     fn len(&self) -> usize {
         self.heads.len()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let variable = self.keys.bytes.len() + self.filters.bytes.len();
+        self.len() as u64 * Self::FENCE_BYTES + variable as u64
+    }
+
+    /// A copy that is not counted: of the chunk being filled, for a view.
+    fn copy(&self) -> Self {
+        Self {
+            heads: self.heads.clone(),
+            keys: self.keys.clone(),
+            seqs: self.seqs.clone(),
+            ptrs: self.ptrs.clone(),
+            counts: self.counts.clone(),
+            filters: self.filters.clone(),
+            lease: None,
+        }
     }
 
     fn push(&mut self, item: &KeyedFence<'_>) {
@@ -108,6 +172,15 @@ impl Chunk {
         let (puts, tombstones) = *self.counts.get(index)?;
         let fence = Fence { ptr, puts, tombstones, filter: self.filters.get(index) };
         Some(KeyedFence { key: self.keys.get(index), seq: self.seq(index), fence })
+    }
+
+    /// Whether the first fence is at or before (`key`, `seq`).
+    fn begins_until(&self, head: u64, key: &[u8], seq: Seq) -> bool {
+        match self.heads.first() {
+            None => false,
+            Some(first) if *first != head => *first < head,
+            Some(_) => key::compare((self.keys.get(0), self.seq(0)), (key, seq)).is_le(),
+        }
     }
 
     /// How many fences are at or before (`key`, `seq`).
@@ -139,70 +212,145 @@ impl Chunk {
 }
 
 impl FenceIndex {
-    /// Memory of a fence beside its key and filter.
-    const FENCE_BYTES: u64 = 48;
-
-    /// Adds a fence behind all others.
-    pub fn push(&mut self, item: &KeyedFence<'_>) {
-        let full = self.chunks.last().is_none_or(|chunk| chunk.len() >= CHUNK_FENCES);
-        if full {
-            if let Some(last) = self.chunks.last_mut() {
-                last.shrink();
-            }
-            self.chunks.push(Chunk::default());
-        }
-        if let Some(last) = self.chunks.last_mut() {
-            last.push(item);
-        }
-        self.len += 1;
-        self.key_bytes += item.key.len() as u64;
-        self.filter_bytes += item.fence.filter.len() as u64;
+    /// No fences; their memory will be counted.
+    pub(super) fn counted(account: Account) -> Self {
+        Self { account: Some(account), ..Self::default() }
     }
 
-    /// Gives back memory that pushing had reserved.
-    pub fn shrink(&mut self) {
-        if let Some(last) = self.chunks.last_mut() {
-            last.shrink();
-        }
-    }
-
-    /// Number of fences.
+    /// Adds a fence behind all others. False when there is no memory for it: the index is of no
+    /// use then.
     #[must_use]
-    pub const fn len(&self) -> usize {
-        self.len
+    pub fn push(&mut self, item: &KeyedFence<'_>) -> bool {
+        if self.last.len() >= CHUNK_FENCES {
+            let mut chunk = std::mem::take(&mut self.last);
+            chunk.shrink();
+            if !self.count(&mut chunk) {
+                return false;
+            }
+            Arc::make_mut(&mut self.full).push(Arc::new(chunk));
+        }
+        self.last.push(item);
+        true
+    }
+
+    /// Counts a chunk's memory; false when there is none for it.
+    fn count(&mut self, chunk: &mut Chunk) -> bool {
+        let Some(account) = &self.account else { return true };
+        let bytes = chunk.memory_bytes();
+        self.counted_bytes += bytes;
+        chunk.lease = account.budget.try_lease(Part::Fences, bytes);
+        if chunk.lease.is_none() {
+            self.over_budget = true;
+            if self.counted_bytes > account.required_bytes {
+                return false;
+            }
+            chunk.lease = Some(account.budget.lease(Part::Fences, bytes));
+        }
+        true
+    }
+
+    /// No fence follows: gives back memory that pushing had reserved and counts the rest. False
+    /// when there is no memory for it.
+    #[must_use]
+    pub fn finish(&mut self) -> bool {
+        let mut last = std::mem::take(&mut self.last);
+        last.shrink();
+        let counted = self.count(&mut last);
+        self.last = last;
+        counted
+    }
+
+    /// Whether the budget had no room for all that is held.
+    pub(super) const fn is_over_budget(&self) -> bool {
+        self.over_budget
+    }
+
+    /// What there is now, for a view: full chunks are shared, the last one is copied.
+    pub(super) fn snapshot(&self) -> Self {
+        Self {
+            full: Arc::clone(&self.full),
+            last: self.last.copy(),
+            given_up: self.given_up,
+            ..Self::default()
+        }
+    }
+
+    /// Forgets all fences.
+    pub(super) fn clear(&mut self) {
+        *self = Self { account: self.account.take(), ..Self::default() };
+    }
+
+    /// The index without the chunks of which no fence leads to a block with keys behind
+    /// `wavefront`; `None` while there is no such chunk.
+    pub(super) fn behind(&self, wavefront: &[u8]) -> Option<Self> {
+        let passed = |chunk: &Chunk| chunk.len() > 0 && chunk.keys.get(0) <= wavefront;
+        let starts = self.full.iter().map(Arc::as_ref).chain([&self.last]).skip(1);
+        let count = starts.take_while(|next| passed(next)).count();
+        if count == 0 {
+            return None;
+        }
+        let rest = self.full.get(count..).unwrap_or_default().to_vec();
+        Some(Self {
+            full: Arc::new(rest),
+            last: self.last.copy(),
+            given_up: self.given_up + count * CHUNK_FENCES,
+            ..Self::default()
+        })
+    }
+
+    /// Gives up the chunks in front of the one that holds `place`.
+    pub(super) fn give_up_before(&mut self, place: Place) {
+        let count = (place.0.saturating_sub(self.given_up) / CHUNK_FENCES).min(self.full.len());
+        if count > 0 {
+            let rest = self.full.get(count..).unwrap_or_default().to_vec();
+            self.full = Arc::new(rest);
+            self.given_up += count * CHUNK_FENCES;
+        }
+    }
+
+    /// Number of fences, those given up included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.given_up + self.full.len() * CHUNK_FENCES + self.last.len()
     }
 
     /// Whether there is no fence.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
+    pub fn is_empty(&self) -> bool {
+        self.full.is_empty() && self.last.len() == 0
     }
 
-    /// Memory in use, in bytes.
+    /// Memory in use, in bytes; chunks shared with other indexes count in each.
     #[must_use]
-    pub const fn memory_bytes(&self) -> u64 {
-        self.len as u64 * Self::FENCE_BYTES + self.key_bytes + self.filter_bytes
+    pub fn memory_bytes(&self) -> u64 {
+        let full: u64 = self.full.iter().map(|chunk| chunk.memory_bytes()).sum();
+        full + self.last.memory_bytes()
+    }
+
+    fn chunk(&self, number: usize) -> Option<&Chunk> {
+        match self.full.get(number) {
+            Some(chunk) => Some(chunk),
+            None => Some(&self.last).filter(|_| number == self.full.len()),
+        }
     }
 
     /// The fence at `place`.
     #[must_use]
     pub fn get(&self, place: Place) -> Option<KeyedFence<'_>> {
-        self.chunks.get(place.0 / CHUNK_FENCES)?.get(place.0 % CHUNK_FENCES)
+        let index = place.0.checked_sub(self.given_up)?;
+        self.chunk(index / CHUNK_FENCES)?.get(index % CHUNK_FENCES)
     }
 
     /// The first fence.
     #[must_use]
-    pub const fn first(&self) -> Option<Place> {
-        if self.len == 0 { None } else { Some(Place(0)) }
+    pub fn first(&self) -> Option<Place> {
+        if self.is_empty() { None } else { Some(Place(self.given_up)) }
     }
 
     /// The last fence.
     #[must_use]
-    pub const fn last(&self) -> Option<Place> {
-        match self.len.checked_sub(1) {
-            Some(last) => Some(Place(last)),
-            None => None,
-        }
+    pub fn last(&self) -> Option<Place> {
+        if self.is_empty() { None } else { Some(Place(self.len() - 1)) }
     }
 
     /// The key of the last fence.
@@ -215,16 +363,13 @@ impl FenceIndex {
     /// The place behind `place`.
     #[must_use]
     pub fn next(&self, place: Place) -> Option<Place> {
-        Some(Place(place.0 + 1)).filter(|next| next.0 < self.len)
+        Some(Place(place.0 + 1)).filter(|next| next.0 < self.len())
     }
 
     /// The place before `place`.
     #[must_use]
-    pub const fn previous(&self, place: Place) -> Option<Place> {
-        match place.0.checked_sub(1) {
-            Some(previous) => Some(Place(previous)),
-            None => None,
-        }
+    pub fn previous(&self, place: Place) -> Option<Place> {
+        place.0.checked_sub(1).filter(|previous| *previous >= self.given_up).map(Place)
     }
 
     /// The last fence at or before (`key`, `seq`): the block that the newest visible version
@@ -233,18 +378,20 @@ impl FenceIndex {
     pub fn find(&self, key: &[u8], seq: Seq) -> Option<Place> {
         let head = long_head(key);
         // Chunks whose first fence is at or before the key; the last of them has the answer.
-        let before = self.chunks.partition_point(|chunk| {
-            chunk.heads.first().is_some_and(|first| *first < head)
-                || chunk.get(0).is_some_and(|f| key::compare((f.key, f.seq), (key, seq)).is_le())
-        });
-        let number = before.checked_sub(1)?;
-        let within = self.chunks.get(number)?.count_until(head, key, seq).checked_sub(1)?;
-        Some(Place(number * CHUNK_FENCES + within))
+        let in_last = self.last.begins_until(head, key, seq);
+        let number = if in_last {
+            self.full.len()
+        } else {
+            let before = self.full.partition_point(|chunk| chunk.begins_until(head, key, seq));
+            before.checked_sub(1)?
+        };
+        let within = self.chunk(number)?.count_until(head, key, seq).checked_sub(1)?;
+        Some(Place(self.given_up + number * CHUNK_FENCES + within))
     }
 
     /// All fences in order.
     pub fn iter(&self) -> impl Iterator<Item = KeyedFence<'_>> {
-        (0..self.len).filter_map(|index| self.get(Place(index)))
+        (self.given_up..self.len()).filter_map(|index| self.get(Place(index)))
     }
 }
 
@@ -279,9 +426,9 @@ mod tests {
             let mut index = FenceIndex::default();
             for ((key, seq), number) in &model {
                 let filter = [*number as u8; 3];
-                index.push(&KeyedFence { key, seq: Seq(seq.0), fence: fence(*number, &filter) });
+                assert!(index.push(&KeyedFence { key, seq: Seq(seq.0), fence: fence(*number, &filter) }));
             }
-            index.shrink();
+            assert!(index.finish());
             for (key, seq) in probes {
                 let found = index.find(&key, Seq(seq)).and_then(|place| index.get(place));
                 let expected = model.range(..=(key, Reverse(seq))).next_back();
@@ -290,5 +437,57 @@ mod tests {
             let all: Vec<_> = index.iter().map(|f| (f.key.to_vec(), Reverse(f.seq.0))).collect();
             prop_assert_eq!(all, model.keys().cloned().collect::<Vec<_>>());
         }
+
+        #[test]
+        fn a_trimmed_index_still_finds_everything_behind_the_wavefront(
+            keys in proptest::collection::btree_set(1u16..9000, 1..5000),
+            wavefront in 0u16..9000,
+        ) {
+            let mut index = FenceIndex::default();
+            let all: Vec<u16> = [0].into_iter().chain(keys).collect();
+            for number in &all {
+                let key = number.to_be_bytes();
+                let fence = fence(u64::from(*number), &[]);
+                assert!(index.push(&KeyedFence { key: &key, seq: Seq::MAX, fence }));
+            }
+            let trimmed = index.behind(&wavefront.to_be_bytes());
+            let given_up = trimmed.as_ref().map_or(0, |trimmed| trimmed.given_up);
+            let passed = all.iter().filter(|key| **key <= wavefront).count();
+            prop_assert_eq!(given_up, passed.saturating_sub(1) / CHUNK_FENCES * CHUNK_FENCES);
+            let trimmed = trimmed.unwrap_or_else(|| index.snapshot());
+            for probe in [wavefront, wavefront + 1, wavefront + 777, u16::MAX] {
+                let probe = probe.to_be_bytes();
+                let expected = index.find(&probe, Seq(0));
+                prop_assert_eq!(trimmed.find(&probe, Seq(0)), expected);
+                let sector = |index: &FenceIndex| {
+                    expected.and_then(|at| index.get(at)).map(|fence| fence.fence.ptr.sector)
+                };
+                prop_assert_eq!(sector(&trimmed), sector(&index));
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_counted_as_long_as_anyone_holds_a_chunk() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let mut index = FenceIndex::counted(Account::optional(&budget));
+        let used = || budget.used_bytes(Part::Fences);
+        let mut number = 0u32;
+        let mut push = |index: &mut FenceIndex| {
+            number += 1;
+            let key = number.to_be_bytes();
+            index.push(&KeyedFence { key: &key, seq: Seq::MAX, fence: fence(0, &[1; 30]) })
+        };
+        (0..3000).for_each(|_| assert!(push(&mut index)));
+        let view = index.snapshot();
+        let two = used();
+        assert!(two > 0);
+        drop(index.behind(&2500u32.to_be_bytes()));
+        index.give_up_before(Place(2500));
+        assert_eq!(used(), two, "the view still holds them");
+        drop(view);
+        assert_eq!(used(), 0);
+        // A quarter of the budget is for fences.
+        assert!((0..6000).any(|_| !push(&mut index)));
     }
 }

@@ -1,37 +1,30 @@
 //! m-insert: entries go into the new last level; its blocks' fences into the level above, and so
 //! on up to the top fences.
 //!
-//! Fence keys: a block's fence key is the least internal key that may enter it: the shortest
-//! separator above the previous block's last key at ∞; or (u, s-1) where the previous block ends
-//! in the same user key u at number s; or the first entry's own key where that is a fence; the
-//! first block of a level has (empty key, ∞). So the newest visible version of a key is always in
-//! the block of the last fence at or before it.
-//!
-//! I2: unless a block begins with a fence to the level below at or before its own fence key, it
-//! begins with a duplicate of the last fence written (`plast`), at its own fence key.
+//! At a *publish point* the merge stands between two groups: the block being built of the data
+//! level is closed, and everything built is written, bottom-up, so that no fence comes before its
+//! block. Readers can then have the new side up to there. The fences that are in no block yet
+//! (those of the blocks being built above) go along in memory, as the levels' tails.
 
 use std::sync::Arc;
 
 use esker_device::Purpose;
-use esker_format::block::BlockBuilder;
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
-use esker_format::filter;
 use esker_format::ids::{Generation, Seq};
-use esker_format::key;
-use esker_format::meta::{LevelCounts, LevelMeta, TreeMeta};
-use esker_format::ptr::{BlockPtr, UNIT_BYTES};
-use esker_substrate::budget::{Budget, Part};
+use esker_format::meta::{LevelMeta, MergeProgress, TailFence, TreeMeta};
+use esker_format::ptr::{Extent, SECTOR_BYTES};
 use esker_substrate::error::Result;
 
-use super::cursor::OwnedFence;
-use super::fence_index::{FenceIndex, KeyedFence};
-use super::tree::{BlockReader, HeldFences};
+use super::fence_index::{Account, FenceIndex};
+use super::level_writer::{LevelEnd, LevelStart, LevelWriter, fence_of, keyed, owned};
+use super::top_writer::TopWriter;
+use super::tree::{BlockReader, LevelFences, Tree};
 use super::versions::Fate;
 use super::writer::ExtentWriter;
 
 /// What is known about the levels to write before they are written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Numbers of the fence-only levels above the data, from the top down.
     pub fence_ranks: Vec<u8>,
@@ -41,252 +34,99 @@ pub struct Plan {
     pub data_bytes: u64,
     /// A level exists below, to which fences lead.
     pub below: bool,
+    /// Most memory that top fences may take.
+    pub top_bytes_max: u64,
 }
 
 /// Writes the new levels of a merge or spill.
-pub struct Insert<'a> {
-    levels: Vec<LevelWriter<'a>>,
-    budget: &'a Arc<Budget>,
-    reader: &'a BlockReader,
+///
+/// Every operation may be repeated after an error: nothing is lost or done twice.
+pub struct Insert {
+    levels: Vec<LevelWriter>,
+    top: TopWriter,
+    reader: BlockReader,
     purpose: Purpose,
     generation: Generation,
+    /// Sectors of the data level at the last publish point.
+    published_sectors: u64,
+    skipped: bool,
 }
 
-/// The fences to one level's blocks, collected while they fit the budget.
-#[derive(Default)]
-struct Collected {
-    index: Option<FenceIndex>,
-    limit_bytes: u64,
-}
-
-impl Collected {
-    fn push(&mut self, item: &KeyedFence<'_>) {
-        if let Some(index) = &mut self.index {
-            index.push(item);
-            if index.memory_bytes() > self.limit_bytes {
-                self.index = None;
-            }
-        }
-    }
-}
-
-/// One new level.
-struct LevelWriter<'a> {
-    rank: u8,
-    builder: BlockBuilder,
-    out: ExtentWriter<'a>,
-    counts: LevelCounts,
-    seqs: Option<(Seq, Seq)>,
-    /// The fence key of the block being built.
-    fence_key: Vec<u8>,
-    fence_seq: Seq,
-    /// Filter hashes of the block being built; one for each distinct key.
-    hashes: Vec<u64>,
-    /// Key of the last entry of the level so far.
-    last_key: Vec<u8>,
-    /// Number of the last entry, if it was data.
-    last_data: Option<Seq>,
-    /// The last fence to the level below (`plast`), where there is one.
-    plast: Option<OwnedFence>,
-    below: bool,
-    fences: Collected,
-}
-
-/// A block that was just appended: what its fence says.
-struct Appended {
-    key: Vec<u8>,
-    seq: Seq,
-    ptr: BlockPtr,
-    puts: u32,
-    tombstones: u32,
-    filter: Vec<u8>,
-}
-
-impl Appended {
-    fn keyed(&self) -> KeyedFence<'_> {
-        let fence = Fence {
-            ptr: self.ptr,
-            puts: self.puts,
-            tombstones: self.tombstones,
-            filter: &self.filter,
-        };
-        KeyedFence { key: &self.key, seq: self.seq, fence }
-    }
-}
-
-impl<'a> LevelWriter<'a> {
-    fn new(rank: u8, below: bool, out: ExtentWriter<'a>, fences: Collected) -> Self {
-        Self {
-            rank,
-            builder: BlockBuilder::new(UNIT_BYTES as usize),
-            out,
-            counts: LevelCounts::default(),
-            seqs: None,
-            fence_key: Vec::new(),
-            fence_seq: Seq::MAX,
-            hashes: Vec::new(),
-            last_key: Vec::new(),
-            last_data: None,
-            plast: None,
-            below,
-            fences,
-        }
-    }
-
-    /// Adds an entry; hands back the block that had to be closed for it.
-    fn add(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Result<Option<Appended>> {
-        // A fence at a key's ∞ alone in its block and the key's first version in the next would
-        // give both blocks the same fence key: the version stays with the fence.
-        let lone_fence =
-            self.builder.len() == 1 && self.last_data.is_none() && self.last_key == key;
-        let mut closed = None;
-        if lone_fence {
-            self.builder.push(key, seq, payload);
-        } else if self.builder.is_empty() {
-            self.begin(key, seq, payload);
-            self.builder.push(key, seq, payload);
-        } else if !self.builder.try_push(key, seq, payload) {
-            closed = self.close()?;
-            self.begin(key, seq, payload);
-            self.builder.push(key, seq, payload);
-        }
-        self.note(key, seq, payload);
-        Ok(closed)
-    }
-
-    /// Begins a block whose first entry will be (`key`, `seq`): sets its fence key and puts I2's
-    /// duplicate in front where it is needed.
-    fn begin(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) {
-        let is_fence = matches!(payload, Payload::Fence(_));
-        let same_key = self.counts.blocks > 0 && self.last_key == key;
-        self.fence_key.clear();
-        self.fence_seq = Seq::MAX;
-        match self.last_data {
-            _ if self.counts.blocks == 0 => {}
-            // A fence is the least key of what lies behind it. All data of its key stands before
-            // a fence with a number, because all data below is older (I8).
-            _ if is_fence => {
-                self.fence_key.extend_from_slice(key);
-                self.fence_seq = seq;
-            }
-            Some(last) if same_key => {
-                self.fence_key.extend_from_slice(key);
-                self.fence_seq = Seq(last.0.saturating_sub(1));
-            }
-            // The previous block ends in a fence at this very key and ∞: its versions begin here.
-            None if same_key => self.fence_key.extend_from_slice(key),
-            _ => self.fence_key.extend_from_slice(key::separator(&self.last_key, key)),
-        }
-        if let Some(plast) = self.plast.as_ref().filter(|_| self.below && !is_fence) {
-            let fence = Fence {
-                ptr: plast.ptr,
-                puts: plast.puts,
-                tombstones: plast.tombstones,
-                filter: &plast.filter,
-            };
-            self.builder.push_fence(&self.fence_key, self.fence_seq, &fence);
-            self.counts.fences += 1;
-        }
-    }
-
-    fn note(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) {
-        let bytes = key.len() as u64 + esker_format::entry::PUT_OVERHEAD_BYTES as u64;
-        let same_key = self.last_key == key && self.last_data.is_some() && !self.hashes.is_empty();
-        match payload {
-            Payload::Fence(fence) => {
-                self.counts.fences += 1;
-                self.last_data = None;
-                if self.below {
-                    self.plast = Some(OwnedFence {
-                        key: Vec::new(),
-                        seq,
-                        ptr: fence.ptr,
-                        puts: fence.puts,
-                        tombstones: fence.tombstones,
-                        filter: fence.filter.to_vec(),
-                    });
-                }
-            }
-            Payload::Put(value) => {
-                self.counts.puts += 1;
-                self.counts.put_bytes += bytes + value.len() as u64;
-            }
-            Payload::Delete => {
-                self.counts.tombstones += 1;
-                self.counts.tombstone_bytes += bytes;
-            }
-        }
-        if !matches!(payload, Payload::Fence(_)) {
-            let (low, high) = self.seqs.unwrap_or((seq, seq));
-            self.seqs = Some((low.min(seq), high.max(seq)));
-            self.last_data = Some(seq);
-            if !same_key {
-                self.hashes.push(filter::hash(key));
-            }
-        }
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
-    }
-
-    /// Appends the block being built, if there is one.
-    fn close(&mut self) -> Result<Option<Appended>> {
-        if self.builder.is_empty() {
-            return Ok(None);
-        }
-        let (ptr, finished) = self.out.append(&mut self.builder)?;
-        let mut bits = Vec::with_capacity(filter::bytes_for(self.hashes.len()));
-        filter::build(&self.hashes, &mut bits);
-        self.hashes.clear();
-        self.counts.blocks += 1;
-        self.counts.sectors += u64::from(ptr.sectors);
-        let appended = Appended {
-            key: std::mem::take(&mut self.fence_key),
-            seq: self.fence_seq,
-            ptr,
-            puts: finished.puts,
-            tombstones: finished.tombstones,
-            filter: bits,
-        };
-        self.fences.push(&appended.keyed());
-        Ok(Some(appended))
-    }
-}
-
-/// The levels written, and the fences to them that are held in memory.
-#[derive(Debug)]
-pub struct Written {
-    /// Levels from the top down, top fences included.
-    pub meta: TreeMeta,
-    /// Fences to each level's blocks.
-    pub(super) fences: Vec<Option<Arc<HeldFences>>>,
-}
-
-impl<'a> Insert<'a> {
-    /// Begins the levels of `plan`. `top_bytes_max` bounds the memory of top fences.
-    pub(super) fn new(
-        plan: &Plan,
-        reader: &'a BlockReader,
-        budget: &'a Arc<Budget>,
-        purpose: Purpose,
-        top_bytes_max: u64,
-    ) -> Self {
+impl Insert {
+    /// Begins the levels of `plan`.
+    pub(super) fn new(plan: &Plan, reader: &BlockReader, purpose: Purpose) -> Self {
         let generation = reader.blocks.take_generation();
-        let room = budget.limit_bytes(Part::Fences).saturating_sub(budget.used_bytes(Part::Fences));
-        let mut levels = Vec::new();
-        for (number, rank) in plan.fence_ranks.iter().chain([&plan.data_rank]).enumerate() {
-            let is_data = number == plan.fence_ranks.len();
-            // Level 0's fences are the top fences: held whatever they take. A level's that might
-            // become the top fences are collected while they could.
-            let limit_bytes = if number == 0 { u64::MAX } else { room.max(top_bytes_max) };
-            let fences = Collected { index: Some(FenceIndex::default()), limit_bytes };
-            let bytes = if is_data { plan.data_bytes } else { plan.data_bytes / 32 };
-            let out = ExtentWriter::new(reader, purpose, generation, bytes);
-            levels.push(LevelWriter::new(*rank, is_data && plan.below, out, fences));
+        let ranks = plan.fence_ranks.iter().chain([&plan.data_rank]);
+        let bottom = plan.fence_ranks.len();
+        let levels = ranks.enumerate().map(|(number, rank)| {
+            let start = level_start(plan, reader, number, bottom, *rank);
+            let bytes = if number == bottom { plan.data_bytes } else { plan.data_bytes / 32 };
+            LevelWriter::new(
+                start,
+                ExtentWriter::new(reader, purpose, generation, bytes, Vec::new()),
+            )
+        });
+        let levels = levels.collect();
+        let out = ExtentWriter::new(reader, purpose, generation, 0, Vec::new());
+        Self {
+            levels,
+            top: TopWriter::new(out, Vec::new(), &[]),
+            reader: reader.clone(),
+            purpose,
+            generation,
+            published_sectors: 0,
+            skipped: false,
         }
-        Self { levels, budget, reader, purpose, generation }
+    }
+
+    /// Goes on where a merge was recorded. `plan` gives the estimate of its size.
+    ///
+    /// # Errors
+    /// When the top fences that were written cannot be read.
+    pub(super) fn resume(
+        plan: &Plan,
+        reader: &BlockReader,
+        progress: &MergeProgress,
+    ) -> Result<Self> {
+        let mut insert =
+            Self::new(&Plan { fence_ranks: Vec::new(), ..plan.clone() }, reader, Purpose::Merge);
+        let (purpose, generation) = (insert.purpose, insert.generation);
+        let bottom = progress.new.levels.len().saturating_sub(1);
+        let tail = |number: usize| progress.tails.get(number).map_or(&[][..], Vec::as_slice);
+        insert.levels.clear();
+        for (number, meta) in progress.new.levels.iter().enumerate() {
+            let start = level_start(plan, reader, number, bottom, meta.rank);
+            let bytes = if number == bottom { plan.data_bytes } else { plan.data_bytes / 32 };
+            let out = ExtentWriter::new(reader, purpose, generation, bytes, meta.extents.clone());
+            // The fences to the level below that no block has yet are in this level's open block.
+            let open = if number == bottom { &[][..] } else { tail(number + 1) };
+            insert.levels.push(LevelWriter::resume(start, out, meta, open));
+        }
+        if let Some(data) = insert.levels.last_mut() {
+            insert.published_sectors = data.counts().sectors;
+            data.resume_end(LevelEnd {
+                last_key: progress.last_key.clone(),
+                last_data: progress.last_data,
+                plast: progress.plast.clone(),
+            });
+        }
+        let extents = progress.new.top_extents.clone();
+        let out = ExtentWriter::new(reader, purpose, generation, 0, extents);
+        insert.top = TopWriter::new(out, progress.new.top.clone(), tail(0));
+        let mut fences = super::tree::read_top_fences(reader, &progress.new)?;
+        for fence in tail(0) {
+            let _counted_in_any_case = fences.push(&keyed(fence));
+        }
+        if let Some(first) = insert.levels.first_mut() {
+            first.set_fences(fences);
+        }
+        Ok(insert)
     }
 
     /// Adds a data entry.
+    ///
+    /// # Errors
+    /// [`esker_substrate::Error::Full`] without room; what the device says.
     pub(super) fn add_data(
         &mut self,
         key: &[u8],
@@ -297,15 +137,18 @@ impl<'a> Insert<'a> {
         let bottom = self.levels.len().saturating_sub(1);
         self.add(bottom, key, seq, payload)?;
         if let Some(level) = self.levels.get_mut(bottom).filter(|_| fate == Fate::ForSnapshot) {
-            level.counts.kept_for_snapshots += 1;
+            level.note_kept();
         }
         Ok(())
     }
 
     /// Adds a fence to the level below the merge.
+    ///
+    /// # Errors
+    /// Those of [`Insert::add_data`].
     pub(super) fn add_fence(&mut self, key: &[u8], seq: Seq, fence: &Fence<'_>) -> Result<()> {
         let bottom = self.levels.len().saturating_sub(1);
-        let known = self.levels.get(bottom).and_then(|level| level.plast.as_ref());
+        let known = self.levels.get(bottom).and_then(LevelWriter::plast);
         if known.is_some_and(|plast| plast.ptr == fence.ptr) {
             // The old level had it as a duplicate.
             return Ok(());
@@ -314,107 +157,213 @@ impl<'a> Insert<'a> {
     }
 
     fn add(&mut self, number: usize, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Result<()> {
+        self.deliver(number)?;
         let Some(level) = self.levels.get_mut(number) else { return Ok(()) };
-        match level.add(key, seq, payload)? {
-            Some(block) => self.fence(number, &block),
-            None => Ok(()),
+        if level.try_add(key, seq, payload) {
+            return Ok(());
         }
-    }
-
-    /// Puts the fence of a block of level `number` into the level above.
-    fn fence(&mut self, number: usize, block: &Appended) -> Result<()> {
-        match number.checked_sub(1) {
-            Some(above) => {
-                let keyed = block.keyed();
-                self.add(above, keyed.key, keyed.seq, &Payload::Fence(keyed.fence))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Closes all levels, bottom up, drops upper levels that fit among the top fences, and writes
-    /// the top fences. Nothing is durable yet.
-    pub(super) fn finish(mut self, top_bytes_max: u64) -> Result<Written> {
-        for number in (0..self.levels.len()).rev() {
-            let closed = match self.levels.get_mut(number) {
-                Some(level) => level.close()?,
-                None => None,
-            };
-            if let Some(block) = closed {
-                self.fence(number, &block)?;
-            }
-        }
-        let skipped = super::finalize::levels_to_skip(
-            self.levels
-                .iter()
-                .map(|level| level.fences.index.as_ref().map(FenceIndex::memory_bytes)),
-            top_bytes_max,
-        );
-        // Dropping a writer gives its extents back.
-        self.levels.drain(..skipped);
-        let empty = self.levels.last().is_none_or(|level| level.counts.blocks == 0);
-        if empty {
-            return Ok(Written { meta: TreeMeta::default(), fences: Vec::new() });
-        }
-        self.write_top()
-    }
-
-    fn write_top(self) -> Result<Written> {
-        let blocks = &self.reader.blocks;
-        let mut written = Written { meta: TreeMeta::default(), fences: Vec::new() };
-        let result = self.write_top_into(&mut written);
-        if result.is_err() {
-            // What finished writers had is nobody's now.
-            for extent in written.meta.extents() {
-                blocks.give_back(*extent)?;
-            }
-        }
-        result.map(|()| written)
-    }
-
-    fn write_top_into(self, written: &mut Written) -> Result<()> {
-        for (number, level) in self.levels.into_iter().enumerate() {
-            let mut index = level.fences.index;
-            if let Some(index) = &mut index {
-                index.shrink();
-            }
-            let meta = &mut written.meta;
-            if let Some(top) = index.as_ref().filter(|_| number == 0) {
-                let out = ExtentWriter::new(self.reader, self.purpose, self.generation, 0);
-                (meta.top, meta.top_extents) = write_top_fences(top, out)?;
-            }
-            meta.levels.push(LevelMeta {
-                rank: level.rank,
-                counts: level.counts,
-                seqs: level.seqs.unwrap_or_default(),
-                extents: level.out.finish()?,
-            });
-            written.fences.push(match index {
-                Some(index) if number == 0 => Some(HeldFences::required(index, self.budget)),
-                Some(index) => HeldFences::optional(index, self.budget),
-                None => None,
-            });
+        level.close()?;
+        self.deliver(number)?;
+        if let Some(level) = self.levels.get_mut(number) {
+            // An empty block takes any entry.
+            let _fits = level.try_add(key, seq, payload);
         }
         Ok(())
     }
+
+    /// Puts the fence of a closed block into the level above.
+    fn deliver(&mut self, number: usize) -> Result<()> {
+        let Some(fence) = self.levels.get_mut(number).and_then(|level| level.owed().take()) else {
+            return Ok(());
+        };
+        let result = match number.checked_sub(1) {
+            Some(above) => {
+                self.add(above, &fence.key, fence.seq, &Payload::Fence(fence_of(&fence)))
+            }
+            None => self.top.add(&keyed(&fence)),
+        };
+        if result.is_err()
+            && let Some(level) = self.levels.get_mut(number)
+        {
+            *level.owed() = Some(fence);
+        }
+        result
+    }
+
+    fn close_level(&mut self, number: usize) -> Result<()> {
+        self.deliver(number)?;
+        if let Some(level) = self.levels.get_mut(number) {
+            level.close()?;
+        }
+        self.deliver(number)
+    }
+
+    /// Bytes added to the data level since the last publish point, as blocks.
+    pub(super) fn unpublished_bytes(&self) -> u64 {
+        let sectors = self.levels.last().map_or(0, |level| level.counts().sectors);
+        sectors.saturating_sub(self.published_sectors) * SECTOR_BYTES
+    }
+
+    /// Bytes of data blocks written in all.
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.levels.last().map_or(0, |level| level.counts().sectors) * SECTOR_BYTES
+    }
+
+    /// Makes everything that was added readable. To be called between two groups.
+    ///
+    /// # Errors
+    /// Those of [`Insert::add_data`].
+    pub(super) fn publish(&mut self) -> Result<()> {
+        self.close_level(self.levels.len().saturating_sub(1))?;
+        for level in self.levels.iter_mut().rev() {
+            level.out().flush()?;
+        }
+        self.top.flush()?;
+        self.published_sectors = self.levels.last().map_or(0, |level| level.counts().sectors);
+        Ok(())
+    }
+
+    /// The new side up to the last publish point, on top of the levels below the merge.
+    pub(super) fn tree(&self, below: &[LevelMeta], below_fences: Vec<LevelFences>) -> Tree {
+        let mut meta = TreeMeta::default();
+        let mut fences = Vec::with_capacity(self.levels.len() + below.len());
+        for (number, level) in self.levels.iter().enumerate() {
+            meta.levels.push(level.meta(Vec::new()));
+            fences.push(match level.fences() {
+                Some(index) => LevelFences::of(Some(Arc::new(index.snapshot()))),
+                None => LevelFences::tail(Arc::new(self.open_above(number).snapshot())),
+            });
+        }
+        for level in below {
+            meta.levels.push(LevelMeta { extents: Vec::new(), ..level.clone() });
+        }
+        fences.extend(below_fences);
+        Tree::growing(Arc::new(meta), fences)
+    }
+
+    /// The fences to blocks of a level that are in no closed block.
+    fn open_above(&self, number: usize) -> &FenceIndex {
+        let above = number.checked_sub(1).and_then(|above| self.levels.get(above));
+        above.and_then(LevelWriter::open).unwrap_or_else(|| self.top.open())
+    }
+
+    /// What a record of the merge says of the new side, as of the last publish point.
+    pub(super) fn progress(&self, progress: &mut MergeProgress) {
+        progress.new = TreeMeta {
+            top: self.top.blocks().to_vec(),
+            top_extents: self.top.written(),
+            levels: self.levels.iter().map(|level| level.meta(level.written())).collect(),
+        };
+        let tail = |number: usize| -> Vec<TailFence> {
+            match number {
+                0 => self.top.tail(),
+                _ => self.open_above(number).iter().map(|fence| owned(&fence)).collect(),
+            }
+        };
+        progress.tails = (0..self.levels.len()).map(tail).collect();
+        let end = self.levels.last().map(LevelWriter::end).unwrap_or_default();
+        (progress.last_key, progress.last_data) = (end.last_key, end.last_data);
+        progress.plast = end.plast;
+    }
+
+    /// All extents that the new side has taken.
+    pub(super) fn taken(&self) -> impl Iterator<Item = Extent> {
+        self.levels.iter().flat_map(LevelWriter::taken).chain(self.top.taken())
+    }
+
+    /// Lets go of all extents without giving them back.
+    pub(super) fn forget(&mut self) {
+        self.levels.iter_mut().for_each(|level| level.out().forget());
+        self.top.forget();
+    }
+
+    /// Closes all levels, bottom up, and writes them. Nothing is durable yet.
+    ///
+    /// # Errors
+    /// Those of [`Insert::add_data`].
+    pub(super) fn finish(&mut self) -> Result<()> {
+        for number in (0..self.levels.len()).rev() {
+            self.close_level(number)?;
+        }
+        for level in &mut self.levels {
+            level.out().close()?;
+        }
+        self.top.close()
+    }
+
+    /// What was written, after [`Insert::finish`]: upper levels whose fences fit among the top
+    /// fences are left out, for which the top fences may have to be written again.
+    ///
+    /// # Errors
+    /// Those of [`Insert::add_data`].
+    pub(super) fn conclude(&mut self, plan: &Plan, leftover: &mut Vec<Extent>) -> Result<()> {
+        let fences = self.levels.iter().map(|level| level.fences().map(FenceIndex::memory_bytes));
+        let mut skip = super::finalize::levels_to_skip(fences, plan.top_bytes_max);
+        let empty = self.levels.last().is_none_or(|level| level.counts().blocks == 0);
+        if empty {
+            skip = self.levels.len();
+        }
+        if self.skipped || skip == 0 {
+            return Ok(());
+        }
+        let out = ExtentWriter::new(&self.reader, self.purpose, self.generation, 0, Vec::new());
+        let mut top = TopWriter::new(out, Vec::new(), &[]);
+        if let Some(index) = self.levels.get(skip).and_then(LevelWriter::fences) {
+            index.iter().try_for_each(|fence| top.add(&fence))?;
+        }
+        top.close()?;
+        // Views of the unfinished merge still lead to what is left out.
+        for mut level in self.levels.drain(..skip) {
+            leftover.extend(level.out().take());
+        }
+        leftover.extend(std::mem::replace(&mut self.top, top).take().1);
+        self.skipped = true;
+        Ok(())
+    }
+
+    /// The result, after [`Insert::conclude`]; nothing is left then.
+    pub(super) fn take_written(&mut self) -> (TreeMeta, Vec<LevelFences>) {
+        let mut meta = TreeMeta::default();
+        let mut fences = Vec::new();
+        for (number, level) in self.levels.iter_mut().enumerate() {
+            let mut held = level.take_fences();
+            let fits = held.as_mut().is_some_and(FenceIndex::finish);
+            let within = held.as_ref().is_some_and(|held| !held.is_over_budget());
+            // Level 0's are the top fences: held in any case.
+            held = held.filter(|_| number == 0 || (fits && within));
+            fences.push(LevelFences::of(held.map(Arc::new)));
+            let extents = level.out().take();
+            meta.levels.push(level.meta(extents));
+        }
+        if !meta.levels.is_empty() {
+            (meta.top, meta.top_extents) = self.top.take();
+        }
+        (meta, fences)
+    }
+
+    /// What will be the result's meta data, before it is taken.
+    pub(super) fn meta(&self) -> TreeMeta {
+        let levels: Vec<_> = self.levels.iter().map(|level| level.meta(level.written())).collect();
+        if levels.is_empty() {
+            return TreeMeta::default();
+        }
+        TreeMeta { top: self.top.blocks().to_vec(), top_extents: self.top.written(), levels }
+    }
 }
 
-/// Writes top fences as ordinary blocks of fences.
-fn write_top_fences(
-    top: &FenceIndex,
-    mut out: ExtentWriter<'_>,
-) -> Result<(Vec<BlockPtr>, Vec<esker_format::ptr::Extent>)> {
-    let mut blocks = Vec::new();
-    let mut builder = BlockBuilder::new(UNIT_BYTES as usize);
-    for item in top.iter() {
-        let payload = Payload::Fence(item.fence);
-        if !builder.try_push(item.key, item.seq, &payload) {
-            blocks.push(out.append(&mut builder)?.0);
-            builder.push(item.key, item.seq, &payload);
-        }
-    }
-    if !builder.is_empty() {
-        blocks.push(out.append(&mut builder)?.0);
-    }
-    Ok((blocks, out.finish()?))
+fn level_start(
+    plan: &Plan,
+    reader: &BlockReader,
+    number: usize,
+    bottom: usize,
+    rank: u8,
+) -> LevelStart {
+    let is_data = number == bottom;
+    // Level 0's fences are the top fences: held whatever they take. A level's that might become
+    // the top fences are collected while they could.
+    let account = match number {
+        0 => Account::required(&reader.budget),
+        _ => Account::required_until(&reader.budget, plan.top_bytes_max),
+    };
+    LevelStart { rank, below: is_data && plan.below, fences_only: !is_data, account: Some(account) }
 }

@@ -16,15 +16,16 @@ use esker_format::entry::Payload;
 use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::key;
-use esker_format::meta::LevelCounts;
+use esker_format::meta::{IndexMeta, LevelCounts};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::Error;
 
 use super::FdTree;
-use super::cursor::{FenceCursor, OwnedFence};
+use super::cursor::{FenceCursor, OwnedFence, Target};
 use super::shape;
 use super::tree::Tree;
+use super::view::Part;
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +77,16 @@ impl CheckSink {
     }
 }
 
+/// Which part of a tree is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach<'a> {
+    Whole,
+    /// It is being written: up to the wavefront.
+    Growing,
+    /// A merge has passed what is at or before this key.
+    Behind(&'a [u8]),
+}
+
 /// What the walk of one level found.
 #[derive(Default)]
 struct Walked {
@@ -95,18 +106,39 @@ fn digest(state: u64, ptr: &BlockPtr) -> u64 {
 }
 
 impl FdTree {
-    /// Reads every block of the keyspace, past the cache, and checks all invariants.
+    /// Reads every block of the keyspace, past the cache, and checks all invariants. Spills and
+    /// merges stand still meanwhile; of one under way both sides are checked, as far as they
+    /// reach.
     pub fn check(&self, sink: &mut CheckSink) {
-        for tree in self.trees() {
-            self.check_top(tree, sink);
-            let mut above: Option<Walked> = None;
-            for level in 0..tree.height() {
-                above = Some(self.check_level(tree, level, above.as_ref(), sink));
+        let _merge_stands = self.merge.lock();
+        let _spill_stands = self.spill.lock();
+        for part in &self.views.load().parts {
+            match part {
+                Part::Run(tree) => self.check_tree(tree, Reach::Whole, sink),
+                Part::Moving(moving) => {
+                    self.check_tree(&moving.new, Reach::Growing, sink);
+                    let wavefront = moving.wavefront.as_deref();
+                    for input in &moving.inputs {
+                        let reach = wavefront.map_or(Reach::Whole, Reach::Behind);
+                        self.check_tree(input, reach, sink);
+                    }
+                }
             }
         }
-        self.check_sizes(sink);
-        self.check_skips(sink);
-        self.check_order_of_runs(sink);
+        let meta = self.meta();
+        if meta.merge.is_none() {
+            check_sizes(&meta, sink);
+            check_skips(&meta, sink);
+        }
+        check_order_of_runs(&meta, sink);
+    }
+
+    fn check_tree(&self, tree: &Tree, reach: Reach<'_>, sink: &mut CheckSink) {
+        self.check_top(tree, sink);
+        let mut above: Option<Walked> = None;
+        for level in 0..tree.height() {
+            above = Some(self.check_level(tree, level, reach, above.as_ref(), sink));
+        }
     }
 
     fn check_top(&self, tree: &Tree, sink: &mut CheckSink) {
@@ -127,12 +159,18 @@ impl FdTree {
         &self,
         tree: &Tree,
         level: usize,
+        reach: Reach<'_>,
         above: Option<&Walked>,
         sink: &mut CheckSink,
     ) -> Walked {
-        let mut walked = Walked { complete: true, ..Walked::default() };
+        let mut walked = Walked { complete: reach == Reach::Whole, ..Walked::default() };
         let mut blocks = 0;
-        let mut cursor = FenceCursor::first(tree, &self.reader, level).unwrap_or_else(|error| {
+        let first = match reach {
+            Reach::Behind(wavefront) => Target::At(wavefront, Seq(0)),
+            Reach::Whole | Reach::Growing => Target::At(&[], Seq::MAX),
+        };
+        let found = FenceCursor::find(tree, &self.reader, level, first);
+        let mut cursor = found.unwrap_or_else(|error| {
             sink.report_error(&error);
             walked.complete = false;
             None
@@ -146,7 +184,8 @@ impl FdTree {
             };
             if let Ok(fence) = &fence {
                 blocks = digest(blocks, &fence.ptr);
-                self.check_block(tree, level, fence, bound.as_ref(), &mut walked, sink);
+                let whole = reach != Reach::Growing;
+                self.check_block(tree, level, whole, fence, bound.as_ref(), &mut walked, sink);
             }
             for error in [fence.err(), next.as_ref().err().cloned()].into_iter().flatten() {
                 sink.report_error(&error);
@@ -183,6 +222,7 @@ impl FdTree {
         &self,
         tree: &Tree,
         level: usize,
+        extents_known: bool,
         fence: &OwnedFence,
         next: Option<&OwnedFence>,
         walked: &mut Walked,
@@ -196,7 +236,7 @@ impl FdTree {
             .levels
             .get(level)
             .is_some_and(|meta| meta.extents.iter().any(|extent| holds(extent, &fence.ptr)));
-        if !inside {
+        if extents_known && !inside {
             sink.report(offset, "block lies outside the extents of its level");
         }
         let block = &self.reader.blocks;
@@ -215,55 +255,55 @@ impl FdTree {
             }
         }
     }
+}
 
-    /// I3, I4 and I5.
-    fn check_sizes(&self, sink: &mut CheckSink) {
-        let shape = &self.meta.shape;
-        let bottom = shape::bottom_rank(shape);
-        for level in &self.meta.main.levels {
-            let offset = level.extents.first().map_or(0, Extent::offset);
-            let bytes = level.counts.data_bytes();
-            if bytes > shape::capacity_bytes(shape, level.rank) {
-                sink.report(offset, format!("I3: level {} holds {bytes} bytes", level.rank));
-            }
-            let data = level.counts.data_entries() > 0;
-            if data
-                && level.rank == bottom
-                && shape.k > 0
-                && bytes <= shape::capacity_bytes(shape, shape.k)
-            {
-                sink.report(offset, format!("I4: the bottom holds only {bytes} bytes"));
-            }
+/// I3 and I4.
+fn check_sizes(meta: &IndexMeta, sink: &mut CheckSink) {
+    let shape = &meta.shape;
+    let bottom = shape::bottom_rank(shape);
+    for level in &meta.main.levels {
+        let offset = level.extents.first().map_or(0, Extent::offset);
+        let bytes = level.counts.data_bytes();
+        if bytes > shape::capacity_bytes(shape, level.rank) {
+            sink.report(offset, format!("I3: level {} holds {bytes} bytes", level.rank));
+        }
+        let data = level.counts.data_entries() > 0;
+        if data
+            && level.rank == bottom
+            && shape.k > 0
+            && bytes <= shape::capacity_bytes(shape, shape.k)
+        {
+            sink.report(offset, format!("I4: the bottom holds only {bytes} bytes"));
         }
     }
+}
 
-    /// I5.
-    fn check_skips(&self, sink: &mut CheckSink) {
-        let shape = &self.meta.shape;
-        for pair in self.meta.main.levels.windows(2) {
-            let [upper, lower] = pair else { continue };
-            let fences_bytes = lower.counts.blocks * super::prepare::FENCE_BYTES;
-            let skips = lower.rank > upper.rank + 1;
-            if skips && fences_bytes > shape::capacity_bytes(shape, upper.rank + 1) {
-                let offset = upper.extents.first().map_or(0, Extent::offset);
-                let blocks = lower.counts.blocks;
-                sink.report(offset, format!("I5: level {} leads to {blocks} blocks", upper.rank));
-            }
+/// I5.
+fn check_skips(meta: &IndexMeta, sink: &mut CheckSink) {
+    let shape = &meta.shape;
+    for pair in meta.main.levels.windows(2) {
+        let [upper, lower] = pair else { continue };
+        let fences_bytes = lower.counts.blocks * super::prepare::FENCE_BYTES;
+        let skips = lower.rank > upper.rank + 1;
+        if skips && fences_bytes > shape::capacity_bytes(shape, upper.rank + 1) {
+            let offset = upper.extents.first().map_or(0, Extent::offset);
+            let blocks = lower.counts.blocks;
+            sink.report(offset, format!("I5: level {} leads to {blocks} blocks", upper.rank));
         }
     }
+}
 
-    /// I8.
-    fn check_order_of_runs(&self, sink: &mut CheckSink) {
-        let mut newer: Option<Seq> = None;
-        let levels = self.trees().flat_map(|tree| &tree.meta.levels);
-        for level in levels.filter(|level| level.counts.data_entries() > 0) {
-            let (oldest, newest) = level.seqs;
-            let offset = level.extents.first().map_or(0, Extent::offset);
-            if newest > self.meta.flushed_seq || newer.is_some_and(|newer| newest >= newer) {
-                sink.report(offset, format!("I8: a run reaches up to number {newest}"));
-            }
-            newer = Some(oldest);
+/// I8.
+fn check_order_of_runs(meta: &IndexMeta, sink: &mut CheckSink) {
+    let mut newer: Option<Seq> = None;
+    let levels = meta.spills.iter().chain([&meta.main]).flat_map(|tree| &tree.levels);
+    for level in levels.filter(|level| level.counts.data_entries() > 0) {
+        let (oldest, newest) = level.seqs;
+        let offset = level.extents.first().map_or(0, Extent::offset);
+        if newest > meta.log_needed_seq() || newer.is_some_and(|newer| newest >= newer) {
+            sink.report(offset, format!("I8: a run reaches up to number {newest}"));
         }
+        newer = Some(oldest);
     }
 }
 

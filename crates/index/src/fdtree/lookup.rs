@@ -50,17 +50,8 @@ impl Tree {
         self.enter(reader)?;
         let mut above: Option<Above> = None;
         for level in 0..self.height() {
-            let (ptr, maybe) = match self.fences(level) {
-                Some(fences) => {
-                    let place = fences.find(probe.key, probe.seq);
-                    let fence = place.and_then(|place| fences.get(place));
-                    let fence = fence.ok_or_else(|| no_fence(None))?.fence;
-                    (fence.ptr, filter::may_contain(fence.filter, probe.hash))
-                }
-                None => {
-                    self.note_detour(level, reader);
-                    through_block(reader, above.take(), probe)?
-                }
+            let Some((ptr, maybe)) = self.locate(level, reader, above.take(), probe)? else {
+                continue;
             };
             let block = if maybe { Some(reader.read(&ptr)?) } else { None };
             if let Some(block) = &block {
@@ -74,6 +65,33 @@ impl Tree {
             above = Some(Above { ptr, block });
         }
         Ok(None)
+    }
+
+    /// The block of `level` that `probe` leads to, and whether it may hold the key. `None` when
+    /// the level has no blocks: then no level above has, and all of a level's first fences are
+    /// in its tail.
+    fn locate(
+        &self,
+        level: usize,
+        reader: &BlockReader,
+        above: Option<Above>,
+        probe: &Probe<'_>,
+    ) -> Result<Option<(BlockPtr, bool)>> {
+        if self.is_empty(level) {
+            return Ok(None);
+        }
+        let in_memory = match (self.fences(level), self.tail(level)) {
+            (Some(fences), _) => Some((fences, fences.find(probe.key, probe.seq))),
+            (None, Some(tail)) => tail.find(probe.key, probe.seq).map(|place| (tail, Some(place))),
+            (None, None) => None,
+        };
+        if let Some((fences, place)) = in_memory {
+            let fence = place.and_then(|place| fences.get(place));
+            let fence = fence.ok_or_else(|| no_fence(None))?.fence;
+            return Ok(Some((fence.ptr, filter::may_contain(fence.filter, probe.hash))));
+        }
+        self.note_detour(level, reader);
+        through_block(reader, above, probe).map(Some)
     }
 
     /// The blocks that a lookup of `probe` would read as far as fences in memory tell.

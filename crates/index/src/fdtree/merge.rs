@@ -1,223 +1,448 @@
-//! The merge: prepare, then stage and insert group by group, then commit, delete, finalize.
+//! The merge loop: prepare → (stage → insert → publish → record → delete)* → finalize.
 //!
-//! The exclusive scheme FD+XM: the caller holds the tree exclusively, so nobody sees the levels
-//! in between. Until the commit the old levels stay as they are on the device: a crash at any
-//! byte leaves the old tree and the log, which still has what the memtable had.
+//! One loop serves all schemes and spills too: a spill merges a frozen memtable with nothing. It
+//! runs in steps. A step moves whole groups (all versions of a user key and the fences at it) and
+//! ends at a publish point, with a view whose wavefront is the last group's key. At some of these
+//! a record of the progress is made durable: new blocks written → data synced → log synced up to
+//! what the new side holds → record synced → old space reusable. A crash resumes from the record.
+//!
+//! Invariant L1: a step that fails (an unreadable block, no room) leaves the merge as it was and
+//! may be repeated; readers see the last publish point. Only a failed write ends it, and poisons.
+//! Invariant L2: between steps the merge stands between two groups or is complete.
 
-use std::cmp::Ordering;
+use std::cmp;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
-use esker_device::Purpose;
 use esker_format::KEY_BYTES_MAX;
 use esker_format::entry::Payload;
 use esker_format::ids::Seq;
-use esker_format::meta::{IndexMeta, TreeMeta};
-use esker_substrate::blocks::DATA_FILE;
+use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, Shape, TreeMeta};
+use esker_format::ptr::Extent;
+use esker_substrate::blocks::{DATA_FILE, Reservation};
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
+use esker_substrate::sync::atomic::Ordering;
 
-use super::insert::{Insert, Written};
-use super::prepare::{Incoming, Prepared, prepare};
+use super::insert::{Insert, Plan};
+use super::scheme::{Pace, Scheme};
+use super::shape::{self, Sizes};
 use super::stage::Stage;
-use super::tree::Tree;
+use super::tree::{LevelFences, Tree};
 use super::versions::{Fate, Keep};
-use super::{Commit, FdTree, KeptTombstones, fault, finalize, shape};
+use super::view::{Moving, Which};
+use super::{Commit, FdTree, delete, fault, finalize};
 
-impl FdTree {
-    /// Merges the memtable, all spill runs and as many levels as it takes.
-    pub(super) fn merge(&mut self, full: bool, commit: &mut Commit<'_>) -> Result<()> {
-        let prepared = self.prepare(full);
-        let _span = tracing::info_span!(
-            "merge",
-            keyspace = self.reader.keyspace.0,
-            levels = prepared.levels,
-            full = prepared.full
-        )
-        .entered();
-        self.main.forget_express_fences(prepared.levels);
-        // Read before the merge asks which versions to keep: a snapshot that goes meanwhile makes
-        // the kept tombstones worth another merge, not the other way round.
-        let oldest_snapshot = self.env.snapshots.oldest();
-        let written = self.execute(&prepared)?;
-        let meta = self.merged_meta(&prepared, &written);
-        self.commit(&meta, &written.meta, commit)?;
-        self.install(&prepared, written, meta)?;
-        if prepared.full {
-            let count = self.balance().tombstones;
-            self.kept = KeptTombstones { count, oldest_snapshot };
+/// A spill or merge under way.
+pub struct Merge {
+    which: Which,
+    scheme: Scheme,
+    pace: Pace,
+    stage: Stage,
+    insert: Insert,
+    plan: Plan,
+    /// What is merged, for the records.
+    inputs: Inputs,
+    /// What readers see of it.
+    moving: Moving,
+    group: Group,
+    /// The merge stands between two groups: which versions must stay is asked anew.
+    between_groups: bool,
+    phase: Phase,
+    /// Bytes of data blocks at the last record.
+    recorded_bytes: u64,
+    /// Extents that only views of the unfinished merge lead to.
+    leftover: Vec<Extent>,
+    /// The oldest snapshot when it began: the tombstones that stay are kept for it.
+    oldest_snapshot: Option<Seq>,
+    /// Room that nobody else may take.
+    _reservation: Option<Reservation>,
+}
+
+/// What a merge replaces.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inputs {
+    /// Levels of the main tree, from the top.
+    pub levels: usize,
+    /// Spill runs, the oldest ones.
+    pub spills: usize,
+    /// Everything is merged: tombstones go.
+    pub full: bool,
+    /// Numbers of the frozen memtable's operations: after the first, up to the second.
+    pub frozen: (Seq, Seq),
+    /// Level sizes in force when it is done.
+    pub shape: Shape,
+    /// The levels below the merge, and their fences.
+    pub below: Vec<LevelMeta>,
+}
+
+/// The group being moved.
+struct Group {
+    keep: Keep,
+    key: Option<Vec<u8>>,
+    /// Number of the group's last item, and whether that was a fence.
+    last: (Seq, bool),
+    /// What becomes of the current item, once decided.
+    fate: Option<Fate>,
+    /// Tombstones that go unless an older version stays.
+    pending: VecDeque<(Seq, Fate)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Groups are moved.
+    Moving,
+    /// All groups have been moved; the last blocks are written.
+    Closing,
+    /// Everything is written; the record is not durable.
+    Committing,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There was nothing to do.
+    Idle,
+    /// There is more to do.
+    More,
+    /// The spill or merge is complete and durable.
+    Done,
+}
+
+/// What a merge begins with.
+pub(super) struct Start {
+    pub which: Which,
+    pub scheme: Scheme,
+    pub pace: Pace,
+    pub stage: Stage,
+    pub insert: Insert,
+    pub plan: Plan,
+    pub inputs: Inputs,
+    pub moving: Moving,
+    pub oldest_snapshot: Option<Seq>,
+    pub reservation: Option<Reservation>,
+}
+
+impl std::fmt::Debug for Merge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Merge").field("which", &self.which).finish_non_exhaustive()
+    }
+}
+
+impl Merge {
+    pub(super) fn new(start: Start) -> Self {
+        let recorded_bytes = start.insert.data_bytes();
+        Self {
+            which: start.which,
+            scheme: start.scheme,
+            pace: start.pace,
+            stage: start.stage,
+            insert: start.insert,
+            plan: start.plan,
+            inputs: start.inputs,
+            moving: start.moving,
+            group: Group {
+                keep: Keep::new(Vec::new()),
+                key: None,
+                last: (Seq::MAX, true),
+                fate: None,
+                pending: VecDeque::new(),
+            },
+            between_groups: true,
+            phase: Phase::Moving,
+            recorded_bytes,
+            leftover: Vec::new(),
+            oldest_snapshot: start.oldest_snapshot,
+            _reservation: start.reservation,
         }
-        Ok(())
     }
 
-    fn prepare(&self, full: bool) -> Prepared {
-        let counts = self.memtable.counts();
-        let mut incoming =
-            Incoming { data_bytes: counts.data_bytes(), entries: counts.puts + counts.tombstones };
-        for level in self.meta.spills.iter().flat_map(|spill| &spill.levels) {
-            incoming.data_bytes += level.counts.data_bytes();
-            incoming.entries += level.counts.data_entries();
-        }
-        let kappa0 = self.kappa0_bytes();
-        prepare(
-            &self.meta.shape,
-            &self.meta.main.levels,
-            incoming,
-            full,
-            kappa0,
-            top_bytes_max(kappa0),
-        )
+    /// All extents that the new side has taken, those that will not be part of it included.
+    pub(super) fn taken(&self) -> impl Iterator<Item = Extent> {
+        self.insert.taken().chain(self.leftover.iter().copied())
     }
 
-    /// Writes the new levels. On an error everything written is given back.
-    fn execute(&self, prepared: &Prepared) -> Result<Written> {
-        self.trees().try_for_each(|tree| tree.enter(&self.reader))?;
-        let mut stage = Stage::new();
-        stage.add_memtable(&self.memtable);
-        for spill in &self.spills {
-            stage.add_tree(&self.reader, spill, spill.height(), Purpose::Merge);
-        }
-        if prepared.levels > 0 {
-            stage.add_tree(&self.reader, &self.main, prepared.levels, Purpose::Merge);
-        } else {
-            stage.add_top_fences(&self.main);
-        }
-        let top_max = top_bytes_max(self.kappa0_bytes());
-        let budget = &self.env.budget;
-        let mut insert = Insert::new(&prepared.plan, &self.reader, budget, Purpose::Merge, top_max);
-        let mut points = self.env.snapshots.live();
-        if planted::is(Bug::SnapshotBlocksReused) {
-            points.truncate(1);
-        }
-        let keep = Keep::new(points);
-        move_groups(&mut stage, &mut insert, keep, prepared.full)?;
-        self.env.faults.hit(fault::MERGE_FINISH)?;
-        insert.finish(top_max)
+    /// Lets go of everything without giving extents back: they are the caller's.
+    pub(super) fn forget(mut self) {
+        self.insert.forget();
     }
 
-    fn merged_meta(&self, prepared: &Prepared, written: &Written) -> IndexMeta {
-        let mut main = written.meta.clone();
-        let mut shape = prepared.shape;
-        if prepared.full {
-            // Tightening (Eq. 4.3): the result may be smaller than its bound was.
-            let data_bytes = main.levels.iter().map(|level| level.counts.data_bytes()).sum();
-            shape = shape::choose(data_bytes, prepared.shape.kappa0_bytes);
-            finalize::renumber(&mut main.levels, shape::bottom_rank(&shape));
+    /// Moves groups up to the next publish point, or completes the merge.
+    pub(super) fn step(&mut self, tree: &FdTree, commit: &mut Commit<'_>) -> Result<Step> {
+        if self.phase == Phase::Moving {
+            if std::mem::take(&mut self.between_groups) {
+                let mut points = tree.env.snapshots.live();
+                if planted::is(Bug::SnapshotBlocksReused) {
+                    points.truncate(1);
+                }
+                self.group.keep = Keep::new(points);
+            }
+            if self.move_groups(tree)? {
+                self.publish(tree)?;
+                self.between_groups = true;
+                self.record_if_due(tree, commit)?;
+                return Ok(Step::More);
+            }
+            self.stage.verify_complete()?;
+            self.phase = Phase::Closing;
         }
-        let below = self.meta.main.levels.get(prepared.levels..).unwrap_or_default();
-        main.levels.extend_from_slice(below);
-        IndexMeta {
-            flushed_seq: self.newest_seq(),
-            shape,
-            main,
-            spills: Vec::new(),
-            merges: self.meta.merges + 1,
+        if self.phase == Phase::Closing {
+            tree.env.faults.hit(match self.which {
+                Which::Spill => fault::SPILL_FINISH,
+                Which::Merge => fault::MERGE_FINISH,
+            })?;
+            self.insert.finish()?;
+            self.insert.conclude(&self.plan, &mut self.leftover)?;
+            self.phase = Phase::Committing;
         }
+        self.commit(tree, commit)?;
+        Ok(Step::Done)
     }
 
-    /// Makes new levels durable, then the record that names them.
-    pub(super) fn commit(
-        &self,
-        meta: &IndexMeta,
-        new_levels: &TreeMeta,
-        commit: &mut Commit<'_>,
-    ) -> Result<()> {
-        let synced = if planted::is(Bug::CommitBeforeBlocks) {
-            Ok(())
-        } else {
-            self.env
-                .faults
-                .hit(fault::MERGE_SYNC)
-                .and_then(|()| self.env.blocks.sync(Purpose::Merge))
-        };
-        // A failed sync says nothing about what is on the device: no more writes.
-        self.env.poison.on_error(synced)?;
-        let committed = self.env.faults.hit(fault::MERGE_COMMIT).and_then(|()| commit(meta));
-        if planted::is(Bug::CommitBeforeBlocks) {
-            self.env.blocks.sync(Purpose::Merge)?;
+    /// Moves groups until a publish point is due: true; or until none is left: false.
+    fn move_groups(&mut self, tree: &FdTree) -> Result<bool> {
+        let unit_bytes = self.scheme.publish_bytes(&self.pace);
+        while self.stage.choose()? {
+            let Some(item) = self.stage.item()? else { return Err(lost_place()) };
+            if self.group.ends_before(item.key, item.seq)? {
+                // Closing the open block makes the unit full.
+                let full = self.insert.unpublished_bytes() + unit_bytes / 32 >= unit_bytes;
+                // The item stays where it is: the next step begins with it.
+                if full && self.moving.wavefront.as_deref() != self.group.key.as_deref() {
+                    return Ok(true);
+                }
+                self.group.begin(item.key);
+                if self.scheme == Scheme::FcTuple {
+                    let moving = self.moving.clone();
+                    tree.views.publish(|view| view.with_moving(moving));
+                }
+            }
+            let full = self.inputs.full;
+            self.group.place(&mut self.insert, item.key, item.seq, &item.payload, full)?;
+            self.stage.leave();
         }
-        if committed.is_err() && self.env.poison.reason().is_none() {
-            // Refused before anything was changed: the new levels are nobody's.
-            for extent in new_levels.extents() {
-                self.env.blocks.give_back(*extent)?;
+        Ok(false)
+    }
+
+    /// Lets readers have what was written.
+    fn publish(&mut self, tree: &FdTree) -> Result<()> {
+        self.insert.publish()?;
+        let wavefront: Arc<[u8]> = self.group.key.as_deref().unwrap_or_default().into();
+        self.moving.new = Arc::new(self.growing_tree());
+        if self.scheme.shares_memory()
+            && let Some(frozen) = &self.moving.frozen
+        {
+            self.moving.frozen = Some(Arc::new(frozen.behind(&wavefront)));
+        }
+        for input in &mut self.moving.inputs {
+            if let Some(trimmed) = input.trimmed(&wavefront) {
+                *input = Arc::new(trimmed);
             }
         }
-        committed
+        self.moving.wavefront = Some(wavefront);
+        self.moving.stats.written_bytes = self.insert.data_bytes();
+        let moving = self.moving.clone();
+        tree.views.publish(|view| view.with_moving(moving));
+        tree.count_memory();
+        tree.views.collect(&tree.env.blocks)
     }
 
-    /// m-delete: what the durable manifest no longer names leaves the tree.
-    pub(super) fn retire_replaced(&self, new: &IndexMeta) {
-        let kept: std::collections::BTreeSet<_> = new.extents().collect();
-        let replaced = self.meta.extents().filter(|extent| !kept.contains(extent)).copied();
-        self.env.blocks.retire(replaced);
+    /// The new side as a tree, with the levels below it.
+    fn growing_tree(&self) -> Tree {
+        self.insert.tree(&self.inputs.below, self.below_fences())
     }
 
-    fn install(&mut self, prepared: &Prepared, written: Written, meta: IndexMeta) -> Result<()> {
-        let mut fences = written.fences;
-        for level in prepared.levels..self.main.height() {
-            fences.push(self.main.held(level));
+    fn below_fences(&self) -> Vec<LevelFences> {
+        let main = self.moving.inputs.last();
+        let levels = self.inputs.levels..self.inputs.levels + self.inputs.below.len();
+        levels.map(|level| LevelFences::of(main.and_then(|main| main.held(level)))).collect()
+    }
+
+    /// Makes the progress durable when enough has been done.
+    fn record_if_due(&mut self, tree: &FdTree, commit: &mut Commit<'_>) -> Result<()> {
+        if self.which == Which::Spill || !self.scheme.reclaims() {
+            return Ok(());
         }
-        self.retire_replaced(&meta);
-        if planted::is(Bug::FreedTwice)
-            && let Some(extent) = meta.extents().next()
-        {
-            self.env.blocks.retire([*extent]);
+        let written = self.insert.data_bytes().saturating_sub(self.recorded_bytes);
+        if written < self.pace.record_bytes {
+            return Ok(());
         }
-        self.main = Tree::written(meta.main.clone(), fences);
-        self.spills.clear();
-        self.finish_flush(meta);
-        self.env.blocks.free_retired()
+        match self.record(tree, commit) {
+            // No room for the record: the merge goes on without it as long as it can.
+            Err(Error::Full { .. }) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn record(&mut self, tree: &FdTree, commit: &mut Commit<'_>) -> Result<()> {
+        let wavefront = self.moving.wavefront.clone().unwrap_or_default();
+        let positions = self.stage.positions(self.moving.levels(self.inputs.levels), &wavefront);
+        let mut progress = MergeProgress {
+            frozen: self.inputs.frozen,
+            wavefront: wavefront.to_vec(),
+            full: self.inputs.full,
+            levels: self.inputs.levels as u8,
+            spills: self.inputs.spills as u8,
+            shape: self.inputs.shape,
+            inputs: positions.iter().map(|position| position.done).collect(),
+            ..MergeProgress::default()
+        };
+        self.insert.progress(&mut progress);
+        let mut durable = tree.durable.lock();
+        let mut meta = IndexMeta::clone(&durable);
+        meta.merge = Some(Box::new(progress));
+        let needed: Vec<_> = positions.iter().map(|position| position.needed_from).collect();
+        let passed = give_up_passed(&mut meta, &self.inputs, &needed);
+        if planted::is(Bug::ReclaimBeforeRecord) {
+            tree.views.quarantine(&tree.env.blocks, passed.clone())?;
+            tree.views.collect(&tree.env.blocks)?;
+        }
+        tree.make_durable(&meta, commit)?;
+        *durable = Arc::new(meta);
+        drop(durable);
+        tree.moves_unrecorded.store(false, Ordering::Release);
+        self.recorded_bytes = self.insert.data_bytes();
+        if !planted::is(Bug::ReclaimBeforeRecord) {
+            tree.views.quarantine(&tree.env.blocks, passed)?;
+        }
+        tree.views.collect(&tree.env.blocks)
+    }
+
+    /// Makes the result durable and the current one.
+    fn commit(&mut self, tree: &FdTree, commit: &mut Commit<'_>) -> Result<()> {
+        let mut durable = tree.durable.lock();
+        let meta = match self.which {
+            Which::Spill => self.spilled_meta(&durable),
+            Which::Merge => self.merged_meta(&durable, tree.sizes),
+        };
+        tree.make_durable(&meta, commit)?;
+        let replaced = replaced(&durable, &meta);
+        *durable = Arc::new(meta);
+        let (written, fences) = self.insert.take_written();
+        let run = self.result(written, fences, &durable);
+        let which = self.which;
+        tree.views.publish(|view| view.with_result(which, run));
+        tree.note_result(&durable, self.which, self.inputs.full, self.oldest_snapshot);
+        drop(durable);
+        let leftover = std::mem::take(&mut self.leftover);
+        tree.views.quarantine(&tree.env.blocks, [replaced, leftover].concat())?;
+        tree.count_memory();
+        tree.views.collect(&tree.env.blocks)
+    }
+
+    /// The tree that came of it.
+    fn result(&self, written: TreeMeta, mut fences: Vec<LevelFences>, meta: &IndexMeta) -> Tree {
+        if self.which == Which::Spill {
+            return Tree::written(Arc::new(written), fences);
+        }
+        fences.extend(self.below_fences());
+        Tree::written(Arc::new(meta.main.clone()), fences)
+    }
+
+    fn spilled_meta(&self, durable: &IndexMeta) -> IndexMeta {
+        let mut meta = durable.clone();
+        meta.flushed_seq = meta.flushed_seq.max(self.inputs.frozen.1);
+        meta.spills.insert(0, self.insert.meta());
+        meta
+    }
+
+    fn merged_meta(&self, durable: &IndexMeta, sizes: Sizes) -> IndexMeta {
+        let mut meta = durable.clone();
+        meta.main = self.insert.meta();
+        meta.shape = self.inputs.shape;
+        if self.inputs.full {
+            // Tightening (Eq. 4.3): the result may be smaller than its bound was.
+            let levels = &mut meta.main.levels;
+            let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
+            meta.shape = sizes.choose(data_bytes, self.inputs.shape.kappa0_bytes);
+            finalize::renumber(levels, shape::bottom_rank(&meta.shape));
+        }
+        meta.main.levels.extend_from_slice(&self.inputs.below);
+        meta.spills.truncate(meta.spills.len().saturating_sub(self.inputs.spills));
+        meta.flushed_seq = meta.flushed_seq.max(self.inputs.frozen.1);
+        meta.merges += 1;
+        meta.merge = None;
+        meta
     }
 }
 
-/// Most memory that top fences may take.
-pub(super) fn top_bytes_max(kappa0_bytes: u64) -> u64 {
-    (kappa0_bytes / 4).max(4096)
-}
-
-/// The main loop: all entries in order, group by group; a group is one user key.
-fn move_groups(
-    stage: &mut Stage<'_>,
-    insert: &mut Insert<'_>,
-    mut keep: Keep,
-    full: bool,
-) -> Result<()> {
-    let mut group: Option<Vec<u8>> = None;
-    let mut last = (Seq::MAX, true);
-    // Tombstones of the group that go unless an older version stays.
-    let mut pending: Vec<(Seq, Fate)> = Vec::new();
-    let mut more = stage.start()?;
-    while more {
-        let Some(item) = stage.item()? else { return Err(stage_is_empty()) };
-        let is_fence = matches!(item.payload, Payload::Fence(_));
-        let order = group.as_deref().map_or(Ordering::Less, |group| group.cmp(item.key));
+impl Group {
+    /// Whether the item belongs to another group. Refuses disorder: what is merged is written
+    /// under new checksums.
+    fn ends_before(&self, key: &[u8], seq: Seq) -> Result<bool> {
+        let order = self.key.as_deref().map_or(cmp::Ordering::Less, |group| group.cmp(key));
         // A fence may be followed by its own duplicate (I2) or by data, at the same key.
-        let older = item.seq < last.0 || (item.seq == last.0 && last.1);
-        if order.is_gt() || (order.is_eq() && !older) || item.key.len() > KEY_BYTES_MAX {
+        let older = seq < self.last.0 || (seq == self.last.0 && self.last.1);
+        if order.is_gt() || (order.is_eq() && !older) || key.len() > KEY_BYTES_MAX {
             return Err(out_of_order());
         }
-        last = (item.seq, is_fence);
-        if order.is_lt() {
-            let key = group.get_or_insert_default();
-            key.clear();
-            key.extend_from_slice(item.key);
-            keep.next_key();
-            pending.clear();
-        }
-        match item.payload {
-            Payload::Fence(fence) => insert.add_fence(item.key, item.seq, &fence)?,
-            payload => match keep.fate(item.seq) {
-                Fate::Drop => {}
-                fate if full && payload == Payload::Delete => pending.push((item.seq, fate)),
-                fate => {
-                    for (seq, fate) in pending.drain(..) {
-                        insert.add_data(item.key, seq, &Payload::Delete, fate)?;
-                    }
-                    insert.add_data(item.key, item.seq, &payload, fate)?;
-                }
-            },
-        }
-        more = stage.advance()?;
+        Ok(order.is_lt())
     }
-    stage.verify_complete()
+
+    fn begin(&mut self, key: &[u8]) {
+        let group = self.key.get_or_insert_default();
+        group.clear();
+        group.extend_from_slice(key);
+        self.last = (Seq::MAX, true);
+        self.keep.next_key();
+        self.pending.clear();
+    }
+
+    /// Writes the item, if it stays. After an error the call may be repeated.
+    fn place(
+        &mut self,
+        insert: &mut Insert,
+        key: &[u8],
+        seq: Seq,
+        payload: &Payload<'_>,
+        full: bool,
+    ) -> Result<()> {
+        if let Payload::Fence(fence) = payload {
+            insert.add_fence(key, seq, fence)?;
+            self.last = (seq, true);
+            return Ok(());
+        }
+        let fate = *self.fate.get_or_insert_with(|| self.keep.fate(seq));
+        match fate {
+            Fate::Drop => {}
+            fate if full && *payload == Payload::Delete => self.pending.push_back((seq, fate)),
+            fate => {
+                while let Some((seq, fate)) = self.pending.front().copied() {
+                    insert.add_data(key, seq, &Payload::Delete, fate)?;
+                    self.pending.pop_front();
+                }
+                insert.add_data(key, seq, payload, fate)?;
+            }
+        }
+        self.fate = None;
+        self.last = (seq, false);
+        Ok(())
+    }
+}
+
+/// Takes from `meta` the extents of the merged levels that the merge has passed.
+fn give_up_passed(meta: &mut IndexMeta, inputs: &Inputs, needed: &[Option<u64>]) -> Vec<Extent> {
+    let mut passed = Vec::new();
+    let first = meta.spills.len().saturating_sub(inputs.spills);
+    let spills = meta.spills.get_mut(first..).unwrap_or_default();
+    let spilled = spills.iter_mut().flat_map(|spill| &mut spill.levels);
+    let levels = spilled.chain(meta.main.levels.iter_mut().take(inputs.levels));
+    for (level, needed) in levels.zip(needed) {
+        if let Some(offset) = needed {
+            let (gone, rest) = delete::split(&level.extents, *offset);
+            passed.extend(gone);
+            level.extents = rest;
+        }
+    }
+    passed
+}
+
+/// What `new` does not name of the old side that `old` named.
+fn replaced(old: &IndexMeta, new: &IndexMeta) -> Vec<Extent> {
+    let kept: std::collections::BTreeSet<_> = new.extents().collect();
+    let spills = old.spills.iter().flat_map(TreeMeta::extents);
+    let replaced = old.main.extents().chain(spills).filter(|extent| !kept.contains(extent));
+    replaced.copied().collect()
 }
 
 /// What is merged is written under new checksums: disorder must not be carried over.
@@ -229,6 +454,6 @@ fn out_of_order() -> Error {
     }
 }
 
-fn stage_is_empty() -> Error {
+fn lost_place() -> Error {
     Error::Invalid { what: "a merge lost its place".into() }
 }

@@ -1,63 +1,78 @@
-//! The FD+tree with exclusive merges (FD+XM).
+//! The FD+tree with full concurrency (FD+FC).
 //!
-//! Reading order: [`shape`] (level sizes), [`fence_index`] and `tree` (what is on the device and
-//! how it is entered), [`lookup`], `cursor` and [`scan`] (reading), then the merge in the paper's
-//! steps: [`prepare`], [`stage`], [`insert`] (with [`writer`] below it), [`merge`] (the loop, the
-//! commit and m-delete), [`finalize`]; [`versions`] (what a merge keeps), `spill`, and
-//! [`invariants`] (the walker that checks I1 to I6 and I8).
+//! Reading order: [`shape`] (level sizes), [`fence_index`] and [`tree`] (what is on the device and
+//! how it is entered), [`lookup`], [`cursor`] and [`scan`] (reading one tree), [`view`] (what
+//! readers see while merges run), then the merge in the paper's steps: [`scheme`], [`prepare`],
+//! [`start`] (freezing, and going on after a crash), [`stage`], [`insert`] (with [`level_writer`],
+//! [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points, records),
+//! [`delete`], [`finalize`]; [`versions`] (what a merge keeps), and [`invariants`] (the walker that
+//! checks I1 to I6 and I8).
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
 //! lead to the blocks of the next. New entries collect in the memtable; when it is full it becomes
 //! a spill run or is merged, together with all spill runs and as many upper levels as it takes,
-//! into one new level, whose fences then fill the levels above it.
+//! into one new level, whose fences then fill the levels above it. While a merge runs, keys at or
+//! before its wavefront are found on the new side and all others on the old one.
 //!
-//! Not here: concurrency (the owner locks the tree), the log, and the manifest (the owner makes
-//! the [`IndexMeta`] durable that a merge hands to it).
+//! Not here: threads (the owner calls [`FdTree::step`]), the log, and the manifest (the owner
+//! makes the [`IndexMeta`] durable that a step hands to it).
 
 pub mod cursor;
+pub mod delete;
 pub mod fault;
 pub mod fence_index;
 pub mod finalize;
 pub mod insert;
 pub mod invariants;
+pub mod level_writer;
 pub mod lookup;
 pub mod merge;
 pub mod prepare;
 pub mod scan;
+pub mod scheme;
 pub mod shape;
-mod spill;
 pub mod stage;
+pub mod start;
 pub mod stats;
+pub mod top_writer;
 pub mod tree;
 pub mod versions;
+pub mod view;
 pub mod writer;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_device::Purpose;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::meta::IndexMeta;
+use esker_format::ptr::Extent;
 use esker_substrate::blocks::BlockStore;
-use esker_substrate::budget::{Budget, Lease, Part};
+use esker_substrate::budget::{Budget, Lease, Part as MemoryPart};
 use esker_substrate::error::Result;
 use esker_substrate::fault::FaultPoints;
 use esker_substrate::memtable::Memtable;
+use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::Snapshots;
+use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
 
 pub use invariants::{CheckSink, Problem};
+pub use merge::Step;
 pub use scan::{DamagedRange, ScanBatch, ScanRequest};
-pub use stats::{LevelStats, TreeStats};
+pub use scheme::Scheme;
+pub use shape::Sizes;
+pub use stats::{LevelStats, MergeStats, TreeStats};
+pub use view::Which;
 
-use cursor::DataCursor;
 use lookup::Probe;
+use merge::Merge;
 use prepare::Balance;
-use scan::Source;
 use tree::{BlockReader, Tree};
+use view::{Part, View, Views};
 
 /// What all keyspaces of a store share.
 #[derive(Debug)]
@@ -74,46 +89,80 @@ pub struct Env {
     pub poison: Arc<Poison>,
 }
 
-/// Makes a keyspace's new state durable: the log up to `flushed_seq` first, then the manifest.
-/// After an error without poison nothing has changed.
+/// Makes a keyspace's new state durable: first the log, up to [`IndexMeta::log_needed_seq`], then
+/// the manifest. After an error without poison nothing has changed.
 pub type Commit<'a> = dyn FnMut(&IndexMeta) -> Result<()> + 'a;
 
-/// Maintenance that a tree can do.
+/// Runs its argument under the lock that gives sequence numbers out.
+pub type Gate<'a> = dyn Fn(&mut dyn FnMut()) + 'a;
+
+/// What can be chosen for a keyspace's index.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Memory of the memtable and of what is frozen, in bytes.
+    pub memtable_bytes_max: u64,
+    /// How merges run.
+    pub scheme: Scheme,
+    /// Where level sizes come from.
+    pub sizes: Sizes,
+}
+
+/// Work that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Write the memtable as a spill run.
+    /// The memtable is to be written out as a spill run.
     Spill,
-    /// Merge the memtable, all spill runs and as few levels as fit.
-    MergeOverflow,
-    /// Merge everything because of too many tombstones.
-    MergeUnderflow,
-    /// Merge everything.
-    MergeFull,
+    /// A merge is to begin.
+    Merge {
+        /// Of everything.
+        full: bool,
+        /// The memtable takes part.
+        with_memtable: bool,
+    },
 }
 
 /// One keyspace's index.
 ///
-/// Thread safety: inserting and reading take `&self` and may run at once from any number of
-/// threads; maintenance takes `&mut self`. The owner's lock is the exclusive scheme's lock.
+/// Thread safety: everything may be called from any thread, but only one at a time inserts. Reads
+/// never wait: they load a view. At most one spill and one merge are under way; each is stepped
+/// by one thread at a time.
 ///
-/// Invariant (I8): the sequence ranges of memtable, spill runs (newest first) and levels (top
-/// down) are disjoint and descending, so that a lookup may stop at the first version it finds.
+/// Locks, in the order in which they are taken: `starting`, `merge`, `spill`, the owner's gate,
+/// `durable`, and inside [`Views`] its own.
 #[derive(Debug)]
 pub struct FdTree {
     env: Arc<Env>,
     reader: BlockReader,
-    memtable: Memtable,
-    memtable_bytes_max: u64,
+    scheme: Scheme,
+    sizes: Sizes,
+    memtable_bytes_max: AtomicU64,
+    views: Views,
     newest_seq: AtomicU64,
-    /// Spill runs, newest first.
-    spills: Vec<Tree>,
-    main: Tree,
-    meta: IndexMeta,
-    kept: KeptTombstones,
+    /// Everything up to here has been frozen or is on the device.
+    frozen_until: AtomicU64,
+    /// What the manifest says.
+    durable: Mutex<Arc<IndexMeta>>,
+    /// Only one spill or merge begins at a time.
+    starting: Mutex<()>,
+    merge: Mutex<Option<Merge>>,
+    spill: Mutex<Option<Merge>>,
+    merging: AtomicBool,
+    spilling: AtomicBool,
+    /// The merge under way moves a frozen memtable and has no record yet: a spill recorded now
+    /// would claim that older operations are on the device too.
+    moves_unrecorded: AtomicBool,
+    /// Spill runs that the merge under way consumes.
+    consumed_spills: AtomicU64,
+    /// What the log still had for the merge that a crash cut off, until that goes on.
+    recovered: Mutex<Option<Memtable>>,
+    awaits_resume: AtomicBool,
+    kept: Mutex<KeptTombstones>,
     /// Puts and tombstones on the device, without what is kept for snapshots.
-    flushed: Balance,
-    /// Counts the memtable against the budget.
-    memtable_lease: parking_lot::Mutex<Option<Lease>>,
+    flushed: Mutex<Balance>,
+    /// Counts the memtables against the budget.
+    memtable_lease: Mutex<Option<Lease>>,
+    /// Shared by operations and exclusive to merges, in exclusive schemes alone.
+    exclusive: RwLock<()>,
 }
 
 /// Tombstones that the last full merge had to keep, and for whom.
@@ -124,90 +173,142 @@ struct KeptTombstones {
 }
 
 /// The share of a memtable's memory that is payload, until a full memtable has shown it.
-const PAYLOAD_SHARE: (u64, u64) = (2, 3);
+const PAYLOAD_SHARE: (u64, u64) = (1, 2);
+/// The memtable is frozen when this share of its memory is in use: the rest takes what is written
+/// until the frozen part begins to give memory back.
+const FREEZE_SHARE: (u64, u64) = (7, 8);
 /// The memtable's use is reported to the budget in steps of this many bytes.
 const LEASE_STEP_BYTES: u64 = 64 * 1024;
+/// A merge whose inputs are larger than this many full memtables takes long enough that the log
+/// would pile up behind a frozen memtable: it is spilled first.
+const DIRECT_MERGE_MEMTABLES: u64 = 4;
+/// Spill runs that may be made while a merge runs, if t is less.
+const SPILLS_WHILE_MERGING: u64 = 8;
 
 impl FdTree {
     /// Opens a keyspace's index: reads the blocks of its top fences. A new keyspace has
-    /// `IndexMeta::default()`. The memtable is full at `memtable_bytes_max` bytes of memory.
+    /// `IndexMeta::default()`.
     ///
     /// Top fences that cannot be read are no error here: what they lead to is out of reach and
-    /// answers with the error, everything else goes on.
-    pub fn open(env: Arc<Env>, id: KeyspaceId, meta: IndexMeta, memtable_bytes_max: u64) -> Self {
+    /// answers with the error, everything else goes on. When the log has been given to
+    /// [`FdTree::replay`], call [`FdTree::resume`].
+    pub fn open(env: Arc<Env>, id: KeyspaceId, meta: IndexMeta, options: Options) -> Self {
         let reader = BlockReader {
             blocks: Arc::clone(&env.blocks),
             keyspace: id,
             budget: Arc::clone(&env.budget),
         };
-        let main = Tree::open(&reader, meta.main.clone());
-        let spills = meta.spills.iter().map(|spill| Tree::open(&reader, spill.clone())).collect();
-        let newest_seq = AtomicU64::new(meta.flushed_seq.0);
-        let flushed = flushed_balance(&meta);
+        let meta = Arc::new(meta);
+        let parts = open_parts(&reader, &meta);
+        let frozen = meta.merge.as_ref().map_or(Seq(0), |merge| merge.frozen.1);
+        let frozen_until = meta.flushed_seq.max(frozen);
+        let is_merging = meta.merge.is_some();
+        let consumed = meta.merge.as_ref().map_or(0, |merge| merge.spills);
         Self {
-            env,
             reader,
-            memtable: Memtable::default(),
-            memtable_bytes_max,
-            newest_seq,
-            spills,
-            main,
-            meta,
-            kept: KeptTombstones::default(),
-            flushed,
-            memtable_lease: parking_lot::Mutex::new(None),
+            scheme: options.scheme,
+            sizes: options.sizes,
+            memtable_bytes_max: options.memtable_bytes_max.into(),
+            views: Views::new(View::new(Arc::default(), parts)),
+            newest_seq: frozen_until.0.into(),
+            frozen_until: frozen_until.0.into(),
+            flushed: Mutex::new(flushed_balance(&meta)),
+            durable: Mutex::new(meta),
+            starting: Mutex::default(),
+            merge: Mutex::default(),
+            spill: Mutex::default(),
+            merging: is_merging.into(),
+            spilling: false.into(),
+            moves_unrecorded: false.into(),
+            consumed_spills: u64::from(consumed).into(),
+            recovered: Mutex::default(),
+            awaits_resume: is_merging.into(),
+            kept: Mutex::default(),
+            memtable_lease: Mutex::default(),
+            exclusive: RwLock::default(),
+            env,
         }
     }
 
-    /// Adds a version to the memtable: a value, or with `None` a tombstone. No I/O.
+    /// Adds a version to the memtable: a value, or with `None` a tombstone. No I/O. One thread at
+    /// a time.
     pub fn insert(&self, key: &[u8], seq: Seq, value: Option<&[u8]>) {
-        let before = self.memtable.memory_bytes();
-        self.memtable.insert(key, seq, value);
+        let _shared = self.share();
+        let memtable = Arc::clone(&self.views.load().memtable);
+        let before = memtable.memory_bytes();
+        memtable.insert(key, seq, value);
         self.newest_seq.fetch_max(seq.0, Ordering::Relaxed);
-        let after = self.memtable.memory_bytes();
-        if before / LEASE_STEP_BYTES != after / LEASE_STEP_BYTES {
-            let mut lease = self.memtable_lease.lock();
-            lease.take();
-            *lease = Some(self.env.budget.lease(Part::Memtables, after));
-            self.lend_to_cache();
+        if before / LEASE_STEP_BYTES != memtable.memory_bytes() / LEASE_STEP_BYTES {
+            self.count_memory();
         }
     }
 
-    /// The cache may use what memtables and fences leave free.
-    fn lend_to_cache(&self) {
-        self.env.blocks.cache().set_bytes_max(self.env.budget.limit_bytes(Part::Cache));
+    /// Takes an operation that the log holds: into the memtable, into what the merge under way
+    /// still has to move, or nowhere if it is on the device already.
+    pub fn replay(&self, key: &[u8], seq: Seq, value: Option<&[u8]>) {
+        let durable = Arc::clone(&self.durable.lock());
+        if let Some(merge) = &durable.merge
+            && merge.frozen.0 < seq
+            && seq <= merge.frozen.1
+        {
+            if key > merge.wavefront.as_slice() && self.awaits_resume() {
+                self.recovered.lock().get_or_insert_default().insert(key, seq, value);
+            }
+        } else if seq > durable.flushed_seq {
+            self.insert(key, seq, value);
+        }
     }
 
-    /// The value of `key` as of `seq`. With express fences in memory, one read for a hit and none
-    /// for a miss, less what is cached; else at most one read a level.
+    /// In an exclusive scheme, waits until no merge runs.
+    fn share(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        self.scheme.is_exclusive().then(|| self.exclusive.read())
+    }
+
+    /// Counts the memtables' memory; the cache may use what they and the fences leave free.
+    fn count_memory(&self) {
+        let mut lease = self.memtable_lease.lock();
+        lease.take();
+        *lease = Some(self.env.budget.lease(MemoryPart::Memtables, self.memtable_memory_bytes()));
+        let budget = &self.env.budget;
+        self.env.blocks.cache().set_bytes_max(budget.limit_bytes(MemoryPart::Cache));
+    }
+
+    /// The value of `key` as of `seq`, or as of what `visible` answers, which is asked after the
+    /// view has been loaded: a number that is older than the view may need a version that a merge
+    /// has dropped. With express fences in memory, one read for a hit and none for a miss, less
+    /// what is cached; else at most one read a level.
     ///
     /// # Errors
     /// When a block that could hold the key cannot be read.
-    pub fn get(&self, key: &[u8], seq: Seq) -> Result<Option<Vec<u8>>> {
-        if let Some(version) = self.memtable.get(key, seq) {
-            return Ok(version.put().map(<[u8]>::to_vec));
+    pub fn get(&self, key: &[u8], visible: impl FnOnce() -> Seq) -> Result<Option<Vec<u8>>> {
+        let _shared = self.share();
+        let early = planted::is(Bug::NumberBeforeView);
+        let (view, seq);
+        if early {
+            seq = visible();
+            view = self.views.load();
+        } else {
+            view = self.views.load();
+            seq = visible();
         }
-        let probe = Probe::new(key, seq);
-        for tree in self.trees() {
-            if let Some(found) = tree.get(&self.reader, &probe)? {
-                return Ok(found);
-            }
-        }
-        Ok(None)
+        view.get(&self.reader, &Probe::new(key, seq))
     }
 
-    /// The values of `keys` as of `seq`, in order, with several reads in flight.
+    /// The values of `keys` as of `seq`, which is registered, in order, with several reads in
+    /// flight.
     pub fn multi_get(&self, keys: &[&[u8]], seq: Seq) -> Vec<Result<Option<Vec<u8>>>> {
+        let _shared = self.share();
+        let view = self.views.load();
+        let probes: Vec<_> = keys.iter().map(|key| Probe::new(key, seq)).collect();
         let mut wanted = Vec::new();
-        for key in keys.iter().filter(|key| self.memtable.get(key, seq).is_none()) {
-            let probe = Probe::new(key, seq);
-            self.trees().for_each(|tree| tree.candidates(&probe, &mut wanted));
+        for probe in probes.iter().filter(|probe| view.memtable.get(probe.key, seq).is_none()) {
+            view.candidates(probe, &mut wanted);
         }
         wanted.sort_unstable_by_key(|ptr| ptr.sector);
         wanted.dedup();
         if wanted.len() > 1 {
             // More than the cache can take would push out what was just read.
-            let room = self.env.budget.limit_bytes(Part::Cache) / 2;
+            let room = self.env.budget.limit_bytes(MemoryPart::Cache) / 2;
             let mut bytes = 0;
             wanted.retain(|ptr| {
                 bytes += ptr.bytes() as u64;
@@ -215,100 +316,228 @@ impl FdTree {
             });
             self.reader.blocks.prefetch(self.reader.keyspace, &wanted, Purpose::User);
         }
-        keys.iter().map(|key| self.get(key, seq)).collect()
+        probes.iter().map(|probe| view.get(&self.reader, probe)).collect()
     }
 
-    /// One batch of a scan.
+    /// One batch of a scan, whose number is registered.
     ///
     /// # Errors
     /// When a block within the bounds cannot be read, unless the request skips damage.
     pub fn scan(&self, request: &ScanRequest<'_>) -> Result<ScanBatch> {
-        let mut sources = vec![Source::memory(&self.memtable)];
-        for tree in self.trees() {
-            for (level, meta) in tree.meta.levels.iter().enumerate() {
-                if meta.counts.data_entries() > 0 {
-                    sources.push(Source::level(DataCursor::new(tree, &self.reader, level)));
-                }
-            }
-        }
-        scan::scan(request, sources)
+        let _shared = self.share();
+        self.views.load().scan(&self.reader, request)
     }
 
-    /// Spill runs newest first, then the main tree.
-    fn trees(&self) -> impl Iterator<Item = &Tree> {
-        self.spills.iter().chain([&self.main])
-    }
-
-    /// Estimated memory of the memtable, in bytes.
+    /// Estimated memory of the memtable and of what is frozen, in bytes.
     pub fn memtable_memory_bytes(&self) -> u64 {
-        self.memtable.memory_bytes()
+        let view = self.views.load();
+        let recovered = self.recovered.lock().as_ref().map_or(0, Memtable::memory_bytes);
+        view.memtable.memory_bytes() + view.frozen_bytes() + recovered
     }
 
-    /// Versions in the memtable.
+    /// Versions in the memtable that takes writes.
     pub fn memtable_entries(&self) -> u64 {
-        let counts = self.memtable.counts();
+        let counts = self.views.load().memtable.counts();
         counts.puts + counts.tombstones
     }
 
-    /// When the memtable counts as full, in bytes of memory.
-    pub const fn memtable_bytes_max(&self) -> u64 {
-        self.memtable_bytes_max
+    /// Memory of the memtable that takes writes, in bytes.
+    pub fn active_memory_bytes(&self) -> u64 {
+        self.views.load().memtable.memory_bytes()
     }
 
-    /// Changes when the memtable counts as full.
-    pub const fn set_memtable_bytes_max(&mut self, bytes: u64) {
-        self.memtable_bytes_max = bytes;
+    /// How much memory the memtables may take, in bytes.
+    pub fn memtable_bytes_max(&self) -> u64 {
+        self.memtable_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// What should be done now.
+    /// Changes how much memory the memtables may take.
+    pub fn set_memtable_bytes_max(&self, bytes: u64) {
+        self.memtable_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the memtable should be frozen: most of its memory is in use.
+    pub fn is_full(&self) -> bool {
+        let max = self.memtable_bytes_max();
+        // What waits until its memory comes back must not be frozen in crumbs.
+        let active = self.active_memory_bytes();
+        active > max / 8 && self.memtable_memory_bytes() >= max / FREEZE_SHARE.1 * FREEZE_SHARE.0
+    }
+
+    /// What should begin now, if nothing stands in its way.
     pub fn due(&self) -> Option<Work> {
-        if self.memtable.memory_bytes() >= self.memtable_bytes_max {
-            return Some(self.flush_work());
+        let spills = self.durable.lock().spills.len();
+        if self.is_full() && !self.is_spilling() {
+            return self.flush_work();
+        }
+        if self.is_merging() || self.is_spilling() {
+            return None;
+        }
+        if spills > usize::from(self.durable.lock().shape.t) {
+            return Some(Work::Merge { full: false, with_memtable: false });
         }
         // Tombstones kept for a snapshot can go when the snapshot has gone.
-        let still_kept = self.kept.oldest_snapshot == self.env.snapshots.oldest();
-        let kept = if still_kept { self.kept.count } else { 0 };
-        let underflows = prepare::underflows(&self.balance(), self.kappa0_bytes(), kept);
-        underflows.then_some(Work::MergeUnderflow)
+        let kept = *self.kept.lock();
+        let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
+        let kept = if still_kept { kept.count } else { 0 };
+        if !prepare::underflows(&self.balance(), self.kappa0_bytes(), kept) {
+            return None;
+        }
+        // The memtable's tombstones count: they must take part, or be spilled first.
+        let with_memtable = self.memtable_entries() > 0;
+        let directly = self.merges_directly(&self.meta());
+        let work = Work::Merge { full: true, with_memtable };
+        Some(if with_memtable && !directly { Work::Spill } else { work })
     }
 
-    /// How the memtable is best flushed now: as a spill run while fewer than t stand, else by a
-    /// merge.
-    pub fn flush_work(&self) -> Work {
-        let standing = self.spills.len() < usize::from(self.meta.shape.t);
-        if standing { Work::Spill } else { Work::MergeOverflow }
+    /// How the memtable is best written out now; `None` when it has to wait.
+    pub fn flush_work(&self) -> Option<Work> {
+        if self.is_spilling() {
+            return None;
+        }
+        let durable = Arc::clone(&self.durable.lock());
+        if self.is_merging() {
+            return (self.spill_room(&durable) > 0).then_some(Work::Spill);
+        }
+        if durable.spills.len() < usize::from(durable.shape.t) {
+            return Some(Work::Spill);
+        }
+        let direct = Work::Merge { full: false, with_memtable: true };
+        Some(if self.merges_directly(&durable) { direct } else { Work::Spill })
     }
 
-    /// Does `work` now. When it returns, everything inserted before is on the device and
-    /// recorded; on an error nothing has changed, and if the store is not poisoned the work may be
-    /// tried again.
+    /// Whether the memtable takes part in the next merge, rather than being spilled before.
+    fn merges_directly(&self, durable: &IndexMeta) -> bool {
+        if self.sizes != Sizes::Cost {
+            return true;
+        }
+        let levels =
+            durable.main.levels.iter().chain(durable.spills.iter().flat_map(|spill| &spill.levels));
+        let bytes: u64 = levels.map(|level| level.counts.data_bytes()).sum();
+        bytes <= DIRECT_MERGE_MEMTABLES * self.kappa0_bytes()
+    }
+
+    /// How many more spill runs may be made while the merge runs.
+    fn spill_room(&self, durable: &IndexMeta) -> u64 {
+        if self.sizes != Sizes::Cost || self.moves_unrecorded.load(Ordering::Acquire) {
+            return 0;
+        }
+        let consumed = self.consumed_spills.load(Ordering::Relaxed);
+        let made = (durable.spills.len() as u64).saturating_sub(consumed);
+        SPILLS_WHILE_MERGING.max(u64::from(durable.shape.t) + 1).saturating_sub(made)
+    }
+
+    /// Whether a merge is under way.
+    pub fn is_merging(&self) -> bool {
+        self.merging.load(Ordering::Acquire)
+    }
+
+    /// Whether a spill is under way.
+    pub fn is_spilling(&self) -> bool {
+        self.spilling.load(Ordering::Acquire)
+    }
+
+    fn awaits_resume(&self) -> bool {
+        self.awaits_resume.load(Ordering::Acquire)
+    }
+
+    /// Begins `work`; false when there is nothing to do or something stands in its way.
     ///
-    /// Cost: reads each merged block once and writes each new block once, sequentially; one sync
-    /// of the data file and what `commit` takes.
+    /// # Errors
+    /// Those of [`FdTree::begin_merge`].
+    pub fn begin(&self, work: Work, gate: &Gate<'_>) -> Result<bool> {
+        self.env.poison.check()?;
+        match work {
+            Work::Spill => Ok(self.begin_spill(gate)),
+            Work::Merge { full, with_memtable } => self.begin_merge(full, with_memtable, gate),
+        }
+    }
+
+    /// Does the next step of the spill or merge under way. After an error readers see what they
+    /// saw before; if the store is not poisoned the step may be tried again.
+    ///
+    /// Cost: reads each merged block once and writes each new block once, sequentially; a step
+    /// writes one unit, and some make a record durable: a sync of the data file and what `commit`
+    /// takes.
     ///
     /// # Errors
     /// [`esker_substrate::Error::Full`] without room, `Corrupt` when a merged block cannot be
     /// read, and whatever `commit` or the device says.
-    pub fn run(&mut self, work: Work, commit: &mut Commit<'_>) -> Result<()> {
+    pub fn step(&self, which: Which, commit: &mut Commit<'_>) -> Result<Step> {
         self.env.poison.check()?;
-        let nothing_new = self.memtable.is_empty() && self.spills.is_empty();
-        let result = match work {
-            Work::Spill if self.memtable.is_empty() => Ok(()),
-            Work::Spill => self.spill(commit),
-            Work::MergeOverflow if nothing_new => Ok(()),
-            Work::MergeOverflow => self.merge(false, commit),
-            Work::MergeFull if nothing_new && self.is_tight() => Ok(()),
-            Work::MergeUnderflow | Work::MergeFull => self.merge(true, commit),
+        if which == Which::Merge && self.awaits_resume() {
+            self.resume()?;
+        }
+        let mut slot = match which {
+            Which::Spill => self.spill.lock(),
+            Which::Merge => self.merge.lock(),
         };
-        result.map_err(|error| self.poison_if_write_failed(error))
+        let Some(merge) = slot.as_mut() else { return Ok(Step::Idle) };
+        let _exclusive = self.scheme.is_exclusive().then(|| self.exclusive.write());
+        let step = merge.step(self, commit).map_err(|error| self.poison_if_write_failed(error))?;
+        if step == Step::Done {
+            *slot = None;
+            match which {
+                Which::Spill => self.spilling.store(false, Ordering::Release),
+                Which::Merge => {
+                    self.consumed_spills.store(0, Ordering::Relaxed);
+                    self.moves_unrecorded.store(false, Ordering::Release);
+                    self.merging.store(false, Ordering::Release);
+                }
+            }
+        }
+        Ok(step)
+    }
+
+    /// Completes the spill and the merge under way.
+    ///
+    /// # Errors
+    /// Those of [`FdTree::step`].
+    pub fn complete(&self, commit: &mut Commit<'_>) -> Result<()> {
+        for which in [Which::Spill, Which::Merge] {
+            while self.step(which, commit)? == Step::More {}
+        }
+        Ok(())
+    }
+
+    /// Does `work` from beginning to end, behind what is under way. Everything inserted before is
+    /// on the device and recorded when it returns, as far as `work` writes it.
+    ///
+    /// # Errors
+    /// Those of [`FdTree::begin`] and [`FdTree::step`].
+    pub fn run(&self, work: Work, gate: &Gate<'_>, commit: &mut Commit<'_>) -> Result<()> {
+        self.complete(commit)?;
+        if self.begin(work, gate)? { self.complete(commit) } else { Ok(()) }
     }
 
     /// Whether a full merge would find nothing to do.
-    fn is_tight(&self) -> bool {
-        let data = self.meta.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
+    pub fn is_tight(&self) -> bool {
+        if self.is_merging() || self.is_spilling() || self.memtable_entries() > 0 {
+            return false;
+        }
+        let durable = Arc::clone(&self.durable.lock());
+        let data = durable.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
         let counts = || data.clone().map(|level| level.counts);
         let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
-        counts().count() <= 1 && garbage.sum::<u64>() == 0
+        durable.spills.is_empty() && counts().count() <= 1 && garbage.sum::<u64>() == 0
+    }
+
+    /// Makes new blocks durable, then the record that names them.
+    fn make_durable(&self, meta: &IndexMeta, commit: &mut Commit<'_>) -> Result<()> {
+        let synced = if planted::is(Bug::CommitBeforeBlocks) {
+            Ok(())
+        } else {
+            let ready = self.env.faults.hit(fault::MERGE_SYNC);
+            ready.and_then(|()| self.env.blocks.sync(Purpose::Merge))
+        };
+        // A failed sync says nothing about what is on the device: no more writes.
+        self.env.poison.on_error(synced)?;
+        self.env.faults.hit(fault::MERGE_COMMIT)?;
+        commit(meta)?;
+        if planted::is(Bug::CommitBeforeBlocks) {
+            self.env.blocks.sync(Purpose::Merge)?;
+        }
+        Ok(())
     }
 
     /// A read that failed, or a device without room, leaves the store as it was; a write that
@@ -336,8 +565,25 @@ impl FdTree {
     }
 
     /// The durable state.
-    pub const fn meta(&self) -> &IndexMeta {
-        &self.meta
+    pub fn meta(&self) -> Arc<IndexMeta> {
+        Arc::clone(&self.durable.lock())
+    }
+
+    /// Every extent that is this index's: in its durable state, in quarantine not, and what
+    /// spills and merges under way have taken besides. Spills and merges stand still meanwhile.
+    pub fn with_extents<T>(&self, use_them: impl FnOnce(Vec<Extent>) -> T) -> T {
+        let merge = self.merge.lock();
+        let spill = self.spill.lock();
+        let durable = Arc::clone(&self.durable.lock());
+        let spills = durable.spills.iter().flat_map(|spill| spill.extents());
+        let mut extents: Vec<Extent> = durable.main.extents().chain(spills).copied().collect();
+        match merge.as_ref() {
+            // What the record names is part of what the merge has taken.
+            Some(merge) => extents.extend(merge.taken()),
+            None => extents.extend(durable.merge.iter().flat_map(|merge| merge.new.extents())),
+        }
+        extents.extend(spill.as_ref().into_iter().flat_map(Merge::taken));
+        use_them(extents)
     }
 
     fn newest_seq(&self) -> Seq {
@@ -347,47 +593,86 @@ impl FdTree {
     /// κ0: what a full memtable holds. A memtable that is full tells; until one has been, a fixed
     /// share of its memory stands for it.
     fn kappa0_bytes(&self) -> u64 {
-        if self.memtable.memory_bytes() >= self.memtable_bytes_max {
-            return self.memtable.counts().data_bytes();
+        let view = self.views.load();
+        let max = self.memtable_bytes_max();
+        if view.memtable.memory_bytes() >= max / FREEZE_SHARE.1 * FREEZE_SHARE.0 {
+            return view.memtable.counts().data_bytes();
         }
-        match self.meta.shape.kappa0_bytes {
-            0 => self.memtable_bytes_max / PAYLOAD_SHARE.1 * PAYLOAD_SHARE.0,
+        match self.durable.lock().shape.kappa0_bytes {
+            0 => max / PAYLOAD_SHARE.1 * PAYLOAD_SHARE.0,
             known => known,
         }
     }
 
     /// N∆ and N∇ of the whole tree.
     fn balance(&self) -> Balance {
-        let counts = self.memtable.counts();
+        let counts = self.views.load().memtable.counts();
+        let flushed = *self.flushed.lock();
         Balance {
-            puts: self.flushed.puts + counts.puts,
-            tombstones: self.flushed.tombstones + counts.tombstones,
-            tombstone_bytes: self.flushed.tombstone_bytes + counts.tombstone_bytes,
+            puts: flushed.puts + counts.puts,
+            tombstones: flushed.tombstones + counts.tombstones,
+            tombstone_bytes: flushed.tombstone_bytes + counts.tombstone_bytes,
         }
     }
 
-    /// After a flush: an empty memtable and a new durable state.
-    fn finish_flush(&mut self, meta: IndexMeta) {
-        self.flushed = flushed_balance(&meta);
-        self.meta = meta;
-        self.memtable = Memtable::default();
-        *self.memtable_lease.lock() = None;
-        self.lend_to_cache();
+    /// Notes what a spill or merge has left.
+    fn note_result(&self, meta: &IndexMeta, which: Which, full: bool, oldest: Option<Seq>) {
+        let flushed = flushed_balance(meta);
+        *self.flushed.lock() = flushed;
+        if which == Which::Merge && full {
+            let count = flushed.tombstones;
+            *self.kept.lock() = KeptTombstones { count, oldest_snapshot: oldest };
+        }
     }
 
-    /// Gives all extents of a dropped keyspace back. Call when the manifest that dropped it is
-    /// durable.
+    /// Frees what no view leads to any more.
     ///
     /// # Errors
     /// When an extent was free already.
-    pub fn release(&mut self) -> Result<()> {
-        let meta = std::mem::take(&mut self.meta);
-        self.env.blocks.retire(meta.extents().copied());
-        self.main = Tree::default();
-        self.spills.clear();
-        self.finish_flush(IndexMeta::default());
-        self.env.blocks.free_retired()
+    pub fn collect(&self) -> Result<()> {
+        self.views.collect(&self.env.blocks)
     }
+
+    /// Whether all space that merges gave up has come back.
+    pub fn is_settled(&self) -> bool {
+        self.views.is_settled()
+    }
+
+    /// Gives all extents of a dropped keyspace back. Call when the manifest that dropped it is
+    /// durable and nobody steps or writes it. What is read still comes back by
+    /// [`FdTree::collect`].
+    ///
+    /// # Errors
+    /// When an extent was free already.
+    pub fn release(&self) -> Result<()> {
+        // The writers of a merge that is given up give their extents back themselves, at once:
+        // views of it may still be read, so they go through quarantine too.
+        let extents = self.with_extents(|extents| extents);
+        for slot in [&self.merge, &self.spill] {
+            if let Some(merge) = slot.lock().take() {
+                merge.forget();
+            }
+        }
+        self.awaits_resume.store(false, Ordering::Release);
+        let main = Part::Run(Arc::new(Tree::default()));
+        self.views.publish(|_| View::new(Arc::default(), vec![main]));
+        *self.durable.lock() = Arc::default();
+        *self.memtable_lease.lock() = None;
+        self.views.quarantine(&self.env.blocks, extents)?;
+        self.collect()
+    }
+}
+
+fn open_parts(reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
+    let consumed = meta.merge.as_ref().map_or(0, |merge| usize::from(merge.spills));
+    let kept = meta.spills.len().saturating_sub(consumed);
+    let run = |tree| Part::Run(Arc::new(Tree::open(reader, tree)));
+    let mut parts: Vec<_> = meta.spills.iter().take(kept).cloned().map(run).collect();
+    parts.push(match &meta.merge {
+        Some(merge) => Part::Moving(Arc::new(FdTree::recorded_moving(reader, meta, merge))),
+        None => run(meta.main.clone()),
+    });
+    parts
 }
 
 fn flushed_balance(meta: &IndexMeta) -> Balance {

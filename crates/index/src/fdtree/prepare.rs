@@ -7,7 +7,7 @@
 use esker_format::meta::{LevelCounts, LevelMeta, Shape};
 
 use super::insert::Plan;
-use super::shape;
+use super::shape::{self, Sizes};
 
 /// Bytes that an average fence takes in a block, filter included, where nothing is known.
 pub(super) const FENCE_BYTES: u64 = 40;
@@ -35,7 +35,7 @@ pub struct Prepared {
 }
 
 /// Decides a merge. `full` asks for a full one; `kappa0_bytes` is the payload of the memtable
-/// when it is full, `top_bytes_max` the most memory that top fences may take.
+/// when it is full.
 #[must_use]
 pub fn prepare(
     shape: &Shape,
@@ -43,7 +43,7 @@ pub fn prepare(
     incoming: Incoming,
     full: bool,
     kappa0_bytes: u64,
-    top_bytes_max: u64,
+    sizes: Sizes,
 ) -> Prepared {
     let rank = if full { None } else { least_rank(shape, levels, incoming.data_bytes) };
     let replaced = |rank: u8| levels.iter().take_while(|level| level.rank <= rank).count();
@@ -53,14 +53,21 @@ pub fn prepare(
     let data_bytes =
         merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + incoming.data_bytes;
     let entries = merged.iter().map(|l| l.counts.data_entries()).sum::<u64>() + incoming.entries;
-    let shape = if full { shape::choose(data_bytes, kappa0_bytes) } else { *shape };
+    let shape = if full { sizes.choose(data_bytes, kappa0_bytes) } else { *shape };
     let data_rank = match rank {
         Some(rank) if !full => rank,
         _ => shape::bottom_rank(&shape),
     };
     let below = levels.get(count).map(|level| level.counts);
+    let top_bytes_max = top_bytes_max(kappa0_bytes);
     let plan = plan(&shape, data_rank, data_bytes, entries, below, top_bytes_max);
     Prepared { levels: count, full, shape, plan }
+}
+
+/// Most memory that top fences may take.
+#[must_use]
+pub fn top_bytes_max(kappa0_bytes: u64) -> u64 {
+    (kappa0_bytes / 4).max(4096)
 }
 
 /// The least level number that can take everything above and at it; `None` for a full merge.
@@ -107,6 +114,7 @@ fn plan(
         data_rank,
         data_bytes: data_bytes + below_fence_bytes,
         below: below.is_some(),
+        top_bytes_max,
     }
 }
 
@@ -174,7 +182,7 @@ mod tests {
         let shape = shape(12, 2, 0);
         let bottom = level(3, 9_000_000);
         let go = |levels: &[LevelMeta]| {
-            prepare(&shape, levels, incoming(100_000), false, 100_000, 25_000)
+            prepare(&shape, levels, incoming(100_000), false, 100_000, Sizes::Cost)
         };
         let first = go(std::slice::from_ref(&bottom));
         assert_eq!((first.levels, first.full, first.plan.data_rank), (0, false, 1));
@@ -190,7 +198,7 @@ mod tests {
 
     #[test]
     fn an_empty_tree_gets_one_level() {
-        let prepared = prepare(&shape(8, 0, 0), &[], incoming(1000), false, 100_000, 25_000);
+        let prepared = prepare(&shape(8, 0, 0), &[], incoming(1000), false, 100_000, Sizes::Cost);
         assert!(prepared.full);
         assert_eq!(prepared.plan.data_rank, 1);
         assert!(prepared.plan.fence_ranks.is_empty());
@@ -198,7 +206,8 @@ mod tests {
 
     #[test]
     fn top_fences_that_would_not_fit_become_a_level() {
-        let prepared = prepare(&shape(8, 0, 0), &[], incoming(50_000_000), true, 100_000, 25_000);
+        let prepared =
+            prepare(&shape(8, 0, 0), &[], incoming(50_000_000), true, 100_000, Sizes::Cost);
         assert!(!prepared.plan.fence_ranks.is_empty());
     }
 
@@ -225,7 +234,7 @@ mod tests {
             let ranked = sizes.iter().zip(1u8..);
             let mut levels: Vec<_> = ranked.map(|(size, rank)| level(rank, *size)).collect();
             levels.truncate(usize::from(k) + 1);
-            let prepared = prepare(&shape, &levels, incoming(new_bytes), full, 100_000, 25_000);
+            let prepared = prepare(&shape, &levels, incoming(new_bytes), full, 100_000, Sizes::Cost);
             let merged = &levels[..prepared.levels];
             let bytes = merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + new_bytes;
             prop_assert_eq!(prepared.full, prepared.levels == levels.len());

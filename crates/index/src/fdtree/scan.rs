@@ -2,6 +2,9 @@
 //!
 //! A scan is a snapshot number and a key to go on from. A batch merges all runs from there and
 //! holds nothing when it returns: no lock, no view, no block.
+//!
+//! While a merge is under way a batch stays on one side of its wavefront, and the next one goes on
+//! behind it, with a view of its own.
 
 use std::ops::Bound;
 
@@ -9,9 +12,11 @@ use esker_format::entry::Payload;
 use esker_format::ids::Seq;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
-use esker_substrate::memtable::{Memtable, VersionRef};
+use esker_substrate::memtable::{Leaves, Place};
 
 use super::cursor::{CursorResult, DataCursor, Unreadable};
+use super::tree::{BlockReader, Tree};
+use super::view::{Part, View, Which};
 
 /// What to scan.
 #[derive(Clone, Copy, Debug)]
@@ -70,13 +75,13 @@ pub struct Source<'a> {
 type Version<'v> = (Seq, Option<&'v [u8]>);
 
 enum Run<'a> {
-    Memory { memtable: &'a Memtable, at: Option<VersionRef<'a>> },
+    Memory { leaves: &'a Leaves, at: Option<Place<'a>> },
     Level(DataCursor<'a>),
 }
 
 impl<'a> Source<'a> {
-    pub(super) const fn memory(memtable: &'a Memtable) -> Self {
-        Self { run: Run::Memory { memtable, at: None }, key: None }
+    pub(super) const fn memory(leaves: &'a Leaves) -> Self {
+        Self { run: Run::Memory { leaves, at: None }, key: None }
     }
 
     pub(super) const fn level(cursor: DataCursor<'a>) -> Self {
@@ -85,7 +90,7 @@ impl<'a> Source<'a> {
 
     fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
         match &mut self.run {
-            Run::Memory { memtable, at } => *at = memtable.lower_bound(key, seq),
+            Run::Memory { leaves, at } => *at = leaves.lower_bound(key, seq),
             Run::Level(cursor) => cursor.seek(key, seq)?,
         }
         self.note_key()
@@ -93,10 +98,10 @@ impl<'a> Source<'a> {
 
     fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
         match &mut self.run {
-            Run::Memory { memtable, at } => {
+            Run::Memory { leaves, at } => {
                 *at = match before {
-                    Some((key, seq)) => memtable.upper_bound(key, seq),
-                    None => memtable.last(),
+                    Some((key, seq)) => leaves.upper_bound(key, seq),
+                    None => leaves.last(),
                 };
             }
             Run::Level(cursor) => cursor.seek_back(before)?,
@@ -147,6 +152,99 @@ impl<'a> Source<'a> {
                 (entry.seq, value)
             }),
         })
+    }
+}
+
+/// The part of a request that lies on one side of a merge's wavefront.
+struct Clipped<'a> {
+    request: ScanRequest<'a>,
+    /// The new side; else the old one.
+    passed: bool,
+    /// Where the rest begins, if there is one.
+    rest: Option<Bound<&'a [u8]>>,
+}
+
+impl<'a> ScanRequest<'a> {
+    fn clipped(self, wavefront: Option<&'a [u8]>) -> Clipped<'a> {
+        let Some(wavefront) = wavefront else {
+            return Clipped { request: self, passed: false, rest: None };
+        };
+        let starts_passed = match self.lower {
+            Bound::Unbounded => true,
+            Bound::Included(key) => key <= wavefront,
+            Bound::Excluded(key) => key < wavefront,
+        };
+        let ends_behind = match self.upper {
+            Bound::Unbounded => true,
+            Bound::Included(key) | Bound::Excluded(key) => key > wavefront,
+        };
+        let (until, from) = (Bound::Included(wavefront), Bound::Excluded(wavefront));
+        match (starts_passed, ends_behind) {
+            // Reversed bounds have neither: nothing is there.
+            (true, false) | (false, false) => Clipped { request: self, passed: true, rest: None },
+            (false, true) => Clipped { request: self, passed: false, rest: None },
+            (true, true) if self.reverse => {
+                let request = Self { lower: from, ..self };
+                Clipped { request, passed: false, rest: Some(until) }
+            }
+            (true, true) => {
+                let request = Self { upper: until, ..self };
+                Clipped { request, passed: true, rest: Some(from) }
+            }
+        }
+    }
+}
+
+impl View {
+    /// One batch of a scan.
+    pub(super) fn scan(
+        &self,
+        reader: &BlockReader,
+        request: &ScanRequest<'_>,
+    ) -> Result<ScanBatch> {
+        let merge = self.moving(Which::Merge).map(|(_, merge)| merge);
+        let wavefront = merge.and_then(|merge| merge.wavefront.as_deref());
+        let Clipped { request, passed, rest } = request.clipped(wavefront);
+        let floor = wavefront.filter(|_| !passed);
+        let active = self.memtable.leaves_arc();
+        let mut sources = vec![Source::memory(&active)];
+        for part in &self.parts {
+            match part {
+                Part::Run(tree) => add_levels(&mut sources, tree, reader, None),
+                Part::Moving(moving) if moving.which == Which::Merge && passed => {
+                    add_levels(&mut sources, &moving.new, reader, None);
+                }
+                Part::Moving(moving) => {
+                    sources.extend(moving.frozen.as_deref().map(Source::memory));
+                    // What a spill has written may be in its frozen memtable still: the same
+                    // versions twice.
+                    if moving.which == Which::Spill {
+                        add_levels(&mut sources, &moving.new, reader, None);
+                    }
+                    for input in &moving.inputs {
+                        add_levels(&mut sources, input, reader, floor);
+                    }
+                }
+            }
+        }
+        let mut batch = scan(&request, sources)?;
+        if batch.resume.is_none() {
+            batch.resume = rest.map(|bound| bound.map(<[u8]>::to_vec));
+        }
+        Ok(batch)
+    }
+}
+
+fn add_levels<'a>(
+    sources: &mut Vec<Source<'a>>,
+    tree: &'a Tree,
+    reader: &'a BlockReader,
+    floor: Option<&'a [u8]>,
+) {
+    for (level, meta) in tree.meta.levels.iter().enumerate() {
+        if meta.counts.data_entries() > 0 {
+            sources.push(Source::level(DataCursor::new(tree, reader, level, floor)));
+        }
     }
 }
 
@@ -298,7 +396,7 @@ impl Scan<'_, '_> {
             if !skippable {
                 return Err(error);
             }
-            source.key = None;
+            let was = source.key.take();
             // Each step past damage must lead further on, whatever the fences say; where it does
             // not, nothing more of this run can be reached.
             let (from, to) = match met.contains(&(from.clone(), to.clone())) {
@@ -307,11 +405,19 @@ impl Scan<'_, '_> {
                 true => (from, None),
             };
             met.push((from.clone(), to.clone()));
+            // A duplicate fence (I2) may have led over the damage already: what was given out
+            // beyond it is not given out again.
             outcome = match (&to, self.request.reverse) {
-                (Some(to), false) => source.seek(to, Seq::MAX),
+                (Some(to), false) => match &was {
+                    Some(was) if was >= to => source.seek(was, Seq(0)),
+                    _ => source.seek(to, Seq::MAX),
+                },
                 (None, false) => Ok(()),
                 (_, true) if from.is_empty() => Ok(()),
-                (_, true) => source.seek_back(Some((&from, Seq::MAX))),
+                (_, true) => {
+                    let before = was.filter(|was| *was < from).unwrap_or_else(|| from.clone());
+                    source.seek_back(Some((&before, Seq::MAX)))
+                }
             };
             // Two runs may lose the same keys, as when one leads to the other.
             if !self.batch.damaged.iter().any(|known| known.from == from && known.to == to) {

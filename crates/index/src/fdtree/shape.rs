@@ -13,6 +13,8 @@ use esker_format::meta::Shape;
 const GARBAGE_MAX: f64 = 0.5;
 /// Most runs that a lookup may have to ask.
 const RUNS_MAX: u8 = 5;
+/// Most upper levels of fixed sizes.
+const LEVELS_MAX: u8 = 16;
 /// What fences and filters add to a level's bytes.
 const FENCE_SHARE: f64 = 0.02;
 /// Growth factors considered. Whole numbers: a level takes b - 1 merges from above before the
@@ -55,6 +57,31 @@ pub fn choose(data_bytes: u64, kappa0_bytes: u64) -> Shape {
         }
     }
     best
+}
+
+/// Where level sizes come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sizes {
+    /// From the cost function, at each full merge.
+    #[default]
+    Cost,
+    /// From the papers: κi = γ^i κ0, as many levels as the data needs, and no spill runs.
+    Fixed {
+        /// γ.
+        growth: u16,
+    },
+}
+
+impl Sizes {
+    /// The shape for so much data.
+    #[must_use]
+    pub fn choose(self, data_bytes: u64, kappa0_bytes: u64) -> Shape {
+        let Self::Fixed { growth } = self else { return choose(data_bytes, kappa0_bytes) };
+        let b_quarters = growth.clamp(2, 1000) * 4;
+        let shape = |k| Shape { b_quarters, k, t: 0, kappa0_bytes };
+        let fits = |k: &u8| data_bytes <= capacity_bytes(&shape(*k + 2), *k + 1);
+        shape((0..LEVELS_MAX).find(fits).unwrap_or(LEVELS_MAX))
+    }
 }
 
 /// The number of the bottom level.
@@ -102,6 +129,13 @@ mod tests {
         let found = cost(23.0, shape.b_quarters, shape.k, shape.t);
         assert!(found <= cost(23.0, 12, 1, 3) + 1e-9);
         assert!(found < 4.0, "{found}");
+    }
+
+    /// By hand: γ = 24 and κ0 = 1000 hold 23,000 (and 5 % slack) in level 1, 552,000 in level 2.
+    #[test]
+    fn fixed_sizes_take_as_many_levels_as_the_data_needs() {
+        let k = |data| Sizes::Fixed { growth: 24 }.choose(data, 1000).k;
+        assert_eq!([k(0), k(24_000), k(25_000), k(579_000), k(581_000)], [0, 0, 1, 1, 2]);
     }
 
     proptest! {

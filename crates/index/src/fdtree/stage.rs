@@ -6,19 +6,27 @@
 //! above has still to give.
 //!
 //! At most t + k + 3 sources take part: comparing their heads one by one beats a tree.
+//!
+//! Invariant G1: an operation that fails (a block that cannot be read) leaves everything as it
+//! was, so that it can be tried again.
+//! Invariant G2: what has been given out is at or before the current item; a block of a level is
+//! *passed* when the first key of the block behind it has been given out.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use esker_device::{AlignedBuf, Purpose};
 use esker_format::block::{BlockLayout, BlockView};
 use esker_format::entry::{Kind, Payload};
 use esker_format::ids::Seq;
 use esker_format::key::long_head;
+use esker_format::meta::InputProgress;
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
-use esker_substrate::memtable::{Memtable, VersionRef};
+use esker_substrate::memtable::{Leaf, Leaves, Version};
 
+use super::cursor::{FenceCursor, Target};
 use super::fence_index::{FenceIndex, Place};
 use super::tree::{BlockReader, Tree};
 
@@ -68,39 +76,84 @@ impl Head {
 }
 
 /// All sources of one merge.
-pub struct Stage<'a> {
+pub struct Stage {
+    reader: BlockReader,
+    purpose: Purpose,
     heads: Vec<Head>,
-    sources: Vec<Source<'a>>,
-    current: usize,
+    sources: Vec<Source>,
+    current: Option<usize>,
+    /// Sources whose head does not say where they stand.
+    unsettled: Vec<usize>,
 }
 
-enum Source<'a> {
-    Memory(Option<VersionRef<'a>>),
-    Level(Box<LevelSource<'a>>),
+enum Source {
+    Memory(MemorySource),
+    Level(Box<LevelSource>),
     /// Fences to the level below the merge, where no level of the main tree is merged.
     Top {
-        fences: &'a FenceIndex,
+        fences: FenceIndex,
         at: Option<Place>,
     },
 }
 
+/// A frozen memtable, taken leaf by leaf.
+struct MemorySource {
+    leaves: VecDeque<Arc<Leaf>>,
+    /// Of the leaf taken last.
+    versions: Vec<Version>,
+    at: usize,
+}
+
 /// One level of a merged tree.
-struct LevelSource<'a> {
-    reader: &'a BlockReader,
-    purpose: Purpose,
+struct LevelSource {
+    /// Which of the merge's inputs this is.
+    input: usize,
     /// Fences of this level name blocks that the merge does not touch: they are merged too.
     gives_fences: bool,
-    children: Children<'a>,
+    children: Children,
     /// The level below waits for the blocks that this one's fences name: they collect here.
     outbox: Option<Outbox>,
     window: Window,
+    /// A block whose name is known and which has not been read yet.
+    next: Option<BlockPtr>,
     block: Option<(BlockPtr, BlockLayout)>,
     index: usize,
+    passed: Passed,
+    /// Where a resumed merge goes on: entries at or before this key are merged already.
+    after: Option<Vec<u8>>,
     /// Data entries that the level holds, and how many have been merged.
     data_expected: u64,
     data_merged: u64,
-    /// Blocks of the level that have not been read.
-    blocks_left: u64,
+    /// Blocks of the level, and how many have been read.
+    blocks_expected: u64,
+    blocks_read: u64,
+}
+
+/// The newest block read and the one before it: what a merge may have passed.
+#[derive(Default)]
+struct Passed {
+    first_key: Vec<u8>,
+    newest: Option<u64>,
+    before: Option<u64>,
+}
+
+impl Passed {
+    fn note(&mut self, offset: u64, first_key: &[&[u8]]) {
+        self.before = self.newest.replace(offset);
+        self.first_key.clear();
+        first_key.iter().for_each(|part| self.first_key.extend_from_slice(part));
+    }
+
+    /// Where the first block lies that is still needed behind `wavefront`, and whether that is
+    /// the newest one read.
+    fn needed_from(&self, wavefront: &[u8]) -> Option<(u64, bool)> {
+        let reached = self.first_key.as_slice() <= wavefront;
+        match (self.before, self.newest) {
+            (_, Some(newest)) if reached => Some((newest, true)),
+            (Some(before), Some(_)) => Some((before, false)),
+            _ => None,
+        }
+    }
 }
 
 /// Blocks named by the fences read so far, without I2's duplicates.
@@ -119,13 +172,13 @@ impl Outbox {
 }
 
 /// Where the names of a level's blocks come from.
-enum Children<'a> {
+enum Children {
     /// From fences in memory.
-    Held { fences: &'a FenceIndex, at: Option<Place> },
+    Held { fences: FenceIndex, at: Option<Place> },
     /// From the blocks of the level above, read as data by the source before this one.
     Fed(VecDeque<BlockPtr>),
     /// From the blocks of a fence-only level, read for nothing else.
-    Read { above: Box<LevelSource<'a>>, names: VecDeque<BlockPtr> },
+    Read { above: Box<LevelSource>, names: VecDeque<BlockPtr> },
 }
 
 /// Bytes read ahead.
@@ -177,22 +230,24 @@ impl Window {
     }
 }
 
-impl<'a> LevelSource<'a> {
+impl LevelSource {
     fn view(&self) -> Option<BlockView<'_>> {
         let (ptr, layout) = self.block.as_ref()?;
         Some(BlockView::new(self.window.bytes(ptr), *layout))
     }
 
-    fn next_child(&mut self) -> Result<Option<BlockPtr>> {
+    fn next_child(&mut self, from: Disk<'_>) -> Result<Option<BlockPtr>> {
         match &mut self.children {
             Children::Held { fences, at } => {
-                let place = *at;
-                *at = place.and_then(|place| fences.next(place));
-                Ok(place.and_then(|place| fences.get(place)).map(|fence| fence.fence.ptr))
+                let Some(place) = *at else { return Ok(None) };
+                let ptr = fences.get(place).map(|fence| fence.fence.ptr);
+                *at = fences.next(place);
+                fences.give_up_before(place);
+                Ok(ptr)
             }
             Children::Fed(queue) => Ok(queue.pop_front()),
             Children::Read { above, names } => {
-                while names.is_empty() && above.load_next()? {
+                while names.is_empty() && above.load_next(from)? {
                     names.extend(above.take_names());
                 }
                 Ok(names.pop_front())
@@ -201,136 +256,268 @@ impl<'a> LevelSource<'a> {
     }
 
     /// Loads the level's next block; false when there is none, or none is known yet.
-    fn load_next(&mut self) -> Result<bool> {
+    fn load_next(&mut self, from: Disk<'_>) -> Result<bool> {
         self.block = None;
         self.index = 0;
-        let Some(ptr) = self.next_child()? else { return Ok(false) };
-        // Fences that name more blocks than the level has could go on for ever.
-        let left = self.blocks_left.checked_sub(1);
-        self.blocks_left = left.ok_or_else(|| too_many_blocks(&ptr))?;
-        self.window.load(self.reader, &ptr, self.purpose)?;
-        let bytes = self.window.bytes(&ptr);
-        let layout = self.reader.blocks.verify(self.reader.keyspace, &ptr, bytes)?;
-        self.block = Some((ptr, layout));
-        self.note_fences()?;
-        Ok(true)
-    }
-
-    /// Puts the names of the blocks below into the outbox, if somebody waits for them.
-    fn note_fences(&mut self) -> Result<()> {
-        let Some(mut outbox) = self.outbox.take() else { return Ok(()) };
-        if let (Some(view), Some((ptr, _))) = (self.view(), &self.block) {
-            let damage = |error| self.reader.damage(ptr, &error);
-            let mut from = 0;
-            while let Some(index) = view.fence_from(from).map_err(damage)? {
-                outbox.put(view.fence(index).map_err(damage)?.ptr);
-                from = index + 1;
-            }
+        if self.next.is_none() {
+            self.next = self.next_child(from)?;
         }
-        self.outbox = Some(outbox);
-        Ok(())
+        let Some(ptr) = self.next else { return Ok(false) };
+        // Fences that name more blocks than the level has could go on for ever.
+        if self.blocks_read >= self.blocks_expected {
+            return Err(too_many_blocks(&ptr));
+        }
+        self.window.load(from.reader, &ptr, from.purpose)?;
+        let bytes = self.window.bytes(&ptr);
+        let layout = from.reader.blocks.verify(from.reader.keyspace, &ptr, bytes)?;
+        let view = BlockView::new(bytes, layout);
+        let names = fence_names(view, self.after.as_deref(), self.outbox.is_some());
+        let names = names.map_err(|error| from.reader.damage(&ptr, &error))?;
+        let first = view.entry_key(0).map_err(|error| from.reader.damage(&ptr, &error))?;
+        self.passed.note(ptr.offset(), &[view.prefix(), first.1]);
+        if let Some(outbox) = &mut self.outbox {
+            names.into_iter().for_each(|name| outbox.put(name));
+        }
+        self.blocks_read += 1;
+        self.block = Some((ptr, layout));
+        self.next = None;
+        Ok(true)
     }
 
     /// The names collected since the last call.
     fn take_names(&mut self) -> Vec<BlockPtr> {
         self.outbox.as_mut().map(|outbox| std::mem::take(&mut outbox.names)).unwrap_or_default()
     }
+
+    /// Moves to the level's next entry that takes part in the merge, if one is known.
+    fn settle(&mut self, head: &mut Head, from: Disk<'_>) -> Result<()> {
+        loop {
+            if let (Some(view), Some((ptr, _))) = (self.view(), &self.block) {
+                for index in self.index..view.len() {
+                    let key = view.entry_key(index);
+                    let (kind, suffix, seq) = key.map_err(|e| from.reader.damage(ptr, &e))?;
+                    let is_fence = kind == Kind::Fence;
+                    if is_fence && !self.gives_fences {
+                        continue;
+                    }
+                    head.set(view.prefix(), suffix, seq, is_fence);
+                    if self.after.as_deref().is_some_and(|after| head.key.as_slice() <= after) {
+                        head.present = false;
+                        continue;
+                    }
+                    self.index = index;
+                    return Ok(());
+                }
+            }
+            if !self.load_next(from)? {
+                return Ok(());
+            }
+        }
+    }
 }
 
-impl<'a> Stage<'a> {
+/// The blocks that the fences of a block name. Of a block that a resumed merge begins with, those
+/// from the one on that leads to the first key behind `after`.
+fn fence_names(
+    view: BlockView<'_>,
+    after: Option<&[u8]>,
+    wanted: bool,
+) -> esker_format::Result<Vec<BlockPtr>> {
+    let mut names = Vec::new();
+    if !wanted {
+        return Ok(names);
+    }
+    let start = match after {
+        Some(after) => view.fence_index(after, Seq(0))?,
+        None => None,
+    };
+    let mut from = start.unwrap_or(0);
+    while let Some(index) = view.fence_from(from)? {
+        names.push(view.fence(index)?.ptr);
+        from = index + 1;
+    }
+    Ok(names)
+}
+
+/// Where blocks come from.
+#[derive(Clone, Copy)]
+struct Disk<'a> {
+    reader: &'a BlockReader,
+    purpose: Purpose,
+}
+
+impl MemorySource {
+    /// The current version; takes the next leaf where this one is used up.
+    fn settle(&mut self) -> Option<&Version> {
+        while self.at >= self.versions.len()
+            && let Some(leaf) = self.leaves.pop_front()
+        {
+            self.versions.clear();
+            leaf.collect(&mut self.versions);
+            self.at = 0;
+        }
+        self.versions.get(self.at)
+    }
+}
+
+impl Stage {
     /// No sources yet.
-    pub(super) const fn new() -> Self {
-        Self { heads: Vec::new(), sources: Vec::new(), current: 0 }
+    pub(super) const fn new(reader: BlockReader, purpose: Purpose) -> Self {
+        Self {
+            reader,
+            purpose,
+            heads: Vec::new(),
+            sources: Vec::new(),
+            current: None,
+            unsettled: Vec::new(),
+        }
     }
 
-    fn add(&mut self, source: Source<'a>) {
+    fn add(&mut self, source: Source) {
+        self.unsettled.push(self.sources.len());
         self.sources.push(source);
         self.heads.push(Head::default());
     }
 
-    /// Adds a memtable.
-    pub(super) fn add_memtable(&mut self, memtable: &'a Memtable) {
-        self.add(Source::Memory(memtable.lower_bound(&[], Seq::MAX)));
+    /// Adds a frozen memtable.
+    pub(super) fn add_memtable(&mut self, leaves: &Leaves) {
+        let leaves = leaves.leaves().cloned().collect();
+        self.add(Source::Memory(MemorySource { leaves, versions: Vec::new(), at: 0 }));
     }
 
-    /// Adds the upper `levels` levels of a tree. The fences of the last of them are merged when
-    /// the tree has levels below.
+    /// Adds the upper `levels` levels of a tree, which are the merge's inputs from number
+    /// `first_input` on. The fences of the last of them are merged when the tree has levels
+    /// below. A resumed merge goes on behind `after`, with what `done` says of each input.
+    ///
+    /// # Errors
+    /// When a block on the way to `after` cannot be read.
     pub(super) fn add_tree(
         &mut self,
-        reader: &'a BlockReader,
-        tree: &'a Tree,
+        tree: &Tree,
         levels: usize,
-        purpose: Purpose,
-    ) {
-        let mut fence_only: Option<LevelSource<'a>> = None;
-        for level in 0..levels {
-            let Some(meta) = tree.meta.levels.get(level) else { break };
-            let children = match (tree.fences(level), fence_only.take()) {
-                (Some(fences), _) => Children::Held { fences, at: fences.first() },
-                (None, Some(above)) => {
-                    let above = Box::new(LevelSource { outbox: Some(Outbox::default()), ..above });
-                    Children::Read { above, names: VecDeque::new() }
-                }
-                (None, None) => {
-                    if let Some(Source::Level(above)) = self.sources.last_mut() {
-                        above.outbox = Some(Outbox::default());
-                    }
-                    Children::Fed(VecDeque::new())
-                }
-            };
-            let source = LevelSource {
-                reader,
-                purpose,
-                gives_fences: level + 1 == levels && level + 1 < tree.height(),
-                children,
-                outbox: None,
-                window: Window::new(&meta.extents),
-                block: None,
-                index: 0,
-                data_expected: meta.counts.data_entries(),
-                data_merged: 0,
-                blocks_left: meta.counts.blocks,
-            };
+        first_input: usize,
+        resume: Option<(&[u8], &[InputProgress])>,
+    ) -> Result<()> {
+        let mut fence_only: Option<LevelSource> = None;
+        for level in 0..levels.min(tree.height()) {
+            let input = first_input + level;
+            let source = self.level_source(tree, level, levels, input, resume, &mut fence_only)?;
             // A level of nothing but fences is read when the level below asks, unless it waits
             // itself for the level above: then it hands names on as it gets them.
             let asked = !matches!(source.children, Children::Fed(_));
-            if asked && meta.counts.data_entries() == 0 && !source.gives_fences {
+            if asked && source.data_expected == 0 && !source.gives_fences {
                 fence_only = Some(source);
             } else {
                 self.add(Source::Level(Box::new(source)));
             }
         }
+        Ok(())
     }
 
-    /// Adds the top fences of a tree of which no level is merged.
-    pub(super) fn add_top_fences(&mut self, tree: &'a Tree) {
-        if let Some(fences) = tree.fences(0) {
-            self.add(Source::Top { fences, at: fences.first() });
+    fn level_source(
+        &mut self,
+        tree: &Tree,
+        level: usize,
+        levels: usize,
+        input: usize,
+        resume: Option<(&[u8], &[InputProgress])>,
+        fence_only: &mut Option<LevelSource>,
+    ) -> Result<LevelSource> {
+        let children = match (tree.fences(level), fence_only.take()) {
+            (Some(fences), _) => {
+                let at = match resume {
+                    Some((after, _)) => fences.find(after, Seq(0)),
+                    None => fences.first(),
+                };
+                Children::Held { fences: fences.snapshot(), at }
+            }
+            (None, Some(above)) => {
+                let above = Box::new(LevelSource { outbox: Some(Outbox::default()), ..above });
+                Children::Read { above, names: VecDeque::new() }
+            }
+            (None, None) => {
+                if let Some(Source::Level(above)) = self.sources.last_mut() {
+                    above.outbox = Some(Outbox::default());
+                }
+                Children::Fed(VecDeque::new())
+            }
+        };
+        let meta = tree.meta.levels.get(level).cloned().unwrap_or_default();
+        let mut source = LevelSource {
+            input,
+            gives_fences: level + 1 == levels && level + 1 < tree.height(),
+            children,
+            outbox: None,
+            window: Window::new(&meta.extents),
+            next: None,
+            block: None,
+            index: 0,
+            passed: Passed::default(),
+            after: None,
+            data_expected: meta.counts.data_entries(),
+            data_merged: 0,
+            blocks_expected: meta.counts.blocks,
+            blocks_read: 0,
+        };
+        if let Some((after, done)) = resume {
+            let done = done.get(input).copied().unwrap_or_default();
+            source.after = Some(after.to_vec());
+            (source.data_merged, source.blocks_read) = (done.entries, done.blocks);
+            // The block that the merge stood in is found now, so that damage on the way to it is
+            // told before anything is done.
+            let target = Target::At(after, Seq(0));
+            let _found = FenceCursor::find(tree, &self.reader, level, target)?;
         }
+        Ok(source)
     }
 
-    /// Stands on the first entry, if there is one. Call once.
-    pub(super) fn start(&mut self) -> Result<bool> {
-        for index in 0..self.sources.len() {
-            self.settle(index)?;
+    /// Adds the top fences of a tree of which no level is merged, from behind `after` on.
+    pub(super) fn add_top_fences(&mut self, tree: &Tree, after: Option<&[u8]>) {
+        let Some(fences) = tree.fences(0) else { return };
+        let mut at = fences.first();
+        if let Some(after) = after {
+            let last = fences.find(after, Seq(0));
+            at = last.and_then(|last| fences.next(last));
         }
-        Ok(self.choose())
+        self.add(Source::Top { fences: fences.snapshot(), at });
     }
 
-    /// Moves to the next entry.
-    pub(super) fn advance(&mut self) -> Result<bool> {
-        match self.sources.get_mut(self.current) {
-            Some(Source::Memory(at)) => *at = at.take().and_then(|at| at.next()),
+    /// Leaves the current item, if there is one. The next one is chosen by [`Stage::choose`].
+    pub(super) fn leave(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        match self.sources.get_mut(current) {
+            Some(Source::Memory(memory)) => memory.at += 1,
             Some(Source::Level(level)) => {
-                let is_fence = self.heads.get(self.current).is_some_and(|head| head.is_fence);
+                let is_fence = self.heads.get(current).is_some_and(|head| head.is_fence);
                 level.data_merged += u64::from(!is_fence);
                 level.index += 1;
             }
             Some(Source::Top { fences, at }) => *at = at.and_then(|place| fences.next(place)),
             None => {}
         }
-        self.settle(self.current)?;
-        Ok(self.choose())
+        self.unsettled.push(current);
+    }
+
+    /// Stands on the next item, if there is one.
+    ///
+    /// # Errors
+    /// When a block cannot be read; the call may be repeated.
+    pub(super) fn choose(&mut self) -> Result<bool> {
+        while let Some(index) = self.unsettled.last().copied() {
+            let names = self.settle(index)?;
+            self.unsettled.pop();
+            if !names.is_empty() {
+                self.feed(index + 1, names);
+            }
+        }
+        let mut best: Option<(usize, &Head)> = None;
+        for (index, head) in self.heads.iter().enumerate().filter(|(_, head)| head.present) {
+            if best.is_none_or(|(_, other)| head.before(other)) {
+                best = Some((index, head));
+            }
+        }
+        self.current = best.map(|(index, _)| index);
+        Ok(self.current.is_some())
     }
 
     /// Makes sure that every data entry of every merged level has come through. What a merge
@@ -353,19 +540,19 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The current entry. Only between a `true` of start or advance and the next call.
+    /// The current item, if there is one.
     pub(super) fn item(&self) -> Result<Option<Item<'_>>> {
-        let (Some(source), Some(head)) =
-            (self.sources.get(self.current), self.heads.get(self.current))
+        let Some(current) = self.current else { return Ok(None) };
+        let (Some(source), Some(head)) = (self.sources.get(current), self.heads.get(current))
         else {
             return Ok(None);
         };
         let payload = match source {
-            Source::Memory(at) => at.as_ref().map(|at| at.payload()),
+            Source::Memory(memory) => memory.versions.get(memory.at).map(Version::payload),
             Source::Level(level) => match (level.view(), &level.block) {
                 (Some(view), Some((ptr, _))) => {
                     let entry = view.entry(level.index);
-                    Some(entry.map_err(|error| level.reader.damage(ptr, &error))?.payload)
+                    Some(entry.map_err(|error| self.reader.damage(ptr, &error))?.payload)
                 }
                 _ => None,
             },
@@ -376,49 +563,78 @@ impl<'a> Stage<'a> {
         Ok(payload.map(|payload| Item { key: &head.key, seq: head.seq, payload }))
     }
 
-    fn choose(&mut self) -> bool {
-        let mut best: Option<(usize, &Head)> = None;
-        for (index, head) in self.heads.iter().enumerate().filter(|(_, head)| head.present) {
-            if best.is_none_or(|(_, other)| head.before(other)) {
-                best = Some((index, head));
+    /// How far each of `inputs` inputs has been merged, when the merge stands behind `wavefront`:
+    /// progress for the record, and the offset of the first block that is still needed (`None`:
+    /// all are).
+    pub(super) fn positions(&self, inputs: usize, wavefront: &[u8]) -> Vec<Position> {
+        let mut positions = vec![Position::default(); inputs];
+        let mut note = |level: &LevelSource| {
+            let needed = level.passed.needed_from(wavefront);
+            let unread = needed.map_or(1, |(_, newest)| if newest { 1 } else { 2 });
+            if let Some(position) = positions.get_mut(level.input) {
+                position.done.entries = level.data_merged;
+                position.done.blocks = level.blocks_read.saturating_sub(unread);
+                position.needed_from = needed.map(|(offset, _)| offset);
+            }
+        };
+        for source in &self.sources {
+            let Source::Level(level) = source else { continue };
+            note(level);
+            let mut above = level.as_ref();
+            while let Children::Read { above: next, .. } = &above.children {
+                note(next);
+                above = next;
             }
         }
-        let chosen = best.map(|(index, _)| index);
-        self.current = chosen.unwrap_or(usize::MAX);
-        chosen.is_some()
+        positions
     }
 
-    /// Makes `heads[index]` say where the source stands, loading blocks as needed, and hands the
-    /// names found in them to the level that waits.
-    fn settle(&mut self, index: usize) -> Result<()> {
-        let Some(head) = self.heads.get_mut(index) else { return Ok(()) };
+    /// Makes `heads[index]` say where the source stands, loading blocks as needed; answers the
+    /// names found in them for the level that waits.
+    fn settle(&mut self, index: usize) -> Result<Vec<BlockPtr>> {
+        let Some(head) = self.heads.get_mut(index) else { return Ok(Vec::new()) };
+        let disk = Disk { reader: &self.reader, purpose: self.purpose };
         head.present = false;
-        let mut names = Vec::new();
         match self.sources.get_mut(index) {
-            Some(Source::Memory(Some(at))) => head.set(at.key(), &[], at.seq(), false),
+            Some(Source::Memory(memory)) => {
+                if let Some(version) = memory.settle() {
+                    head.set(version.key(), &[], version.seq(), false);
+                }
+            }
             Some(Source::Top { fences, at: Some(place) }) => {
                 if let Some(fence) = fences.get(*place) {
                     head.set(fence.key, &[], fence.seq, true);
                 }
             }
             Some(Source::Level(level)) => {
-                settle_level(level, head)?;
-                names = level.take_names();
+                level.settle(head, disk)?;
+                return Ok(level.take_names());
             }
             _ => {}
         }
-        if names.is_empty() { Ok(()) } else { self.feed(index + 1, names) }
+        Ok(Vec::new())
     }
 
-    fn feed(&mut self, below: usize, names: Vec<BlockPtr>) -> Result<()> {
+    fn feed(&mut self, below: usize, names: Vec<BlockPtr>) {
         if let Some(Source::Level(level)) = self.sources.get_mut(below)
             && let Children::Fed(queue) = &mut level.children
         {
             queue.extend(names);
         }
         let waits = self.heads.get(below).is_some_and(|head| !head.present);
-        if waits { self.settle(below) } else { Ok(()) }
+        if waits && !self.unsettled.contains(&below) {
+            self.unsettled.push(below);
+        }
     }
+}
+
+/// How far one input of a merge has been read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Position {
+    /// For the progress record.
+    pub done: InputProgress,
+    /// Offset of the first block that is still needed; `None`: all are.
+    pub needed_from: Option<u64>,
 }
 
 fn too_many_blocks(ptr: &BlockPtr) -> Error {
@@ -426,26 +642,5 @@ fn too_many_blocks(ptr: &BlockPtr) -> Error {
         file: DATA_FILE.into(),
         offset: ptr.offset(),
         what: "fences name more blocks than their level has".into(),
-    }
-}
-
-/// Moves a level to its next entry that takes part in the merge, if one is known.
-fn settle_level(level: &mut LevelSource<'_>, head: &mut Head) -> Result<()> {
-    loop {
-        if let (Some(view), Some((ptr, _))) = (level.view(), &level.block) {
-            for index in level.index..view.len() {
-                let key = view.entry_key(index);
-                let (kind, suffix, seq) = key.map_err(|e| level.reader.damage(ptr, &e))?;
-                let is_fence = kind == Kind::Fence;
-                if !is_fence || level.gives_fences {
-                    head.set(view.prefix(), suffix, seq, is_fence);
-                    level.index = index;
-                    return Ok(());
-                }
-            }
-        }
-        if !level.load_next()? {
-            return Ok(());
-        }
     }
 }

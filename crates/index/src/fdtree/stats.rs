@@ -3,6 +3,7 @@
 use esker_format::meta::{LevelMeta, Shape};
 
 use super::FdTree;
+use super::view::{Part, Which};
 
 /// One level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,25 @@ pub struct TreeStats {
     pub merges: u64,
     /// Memory of fences and filters, in bytes.
     pub fence_memory_bytes: u64,
+    /// The merge under way.
+    pub merge: Option<MergeStats>,
+    /// Whether the memtable is being written out.
+    pub spilling: bool,
+}
+
+/// A merge under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MergeStats {
+    /// Of everything.
+    pub full: bool,
+    /// Levels of the main tree that are replaced.
+    pub levels: usize,
+    /// Bytes of data blocks written so far.
+    pub written_bytes: u64,
+    /// Bytes of data that it merges.
+    pub input_bytes: u64,
+    /// The last user key that has been merged.
+    pub wavefront: Option<Vec<u8>>,
 }
 
 impl LevelStats {
@@ -59,15 +79,23 @@ impl LevelStats {
 impl FdTree {
     /// Statistics; no I/O.
     pub fn stats(&self) -> TreeStats {
-        let spills = self.meta.spills.iter().filter_map(|spill| spill.levels.last());
+        let meta = self.meta();
+        let view = self.views.load();
+        let spills = meta.spills.iter().filter_map(|spill| spill.levels.last());
+        let runs = view.parts.iter().flat_map(|part| match part {
+            Part::Run(tree) => vec![tree],
+            Part::Moving(moving) => moving.inputs.iter().chain([&moving.new]).collect(),
+        });
         TreeStats {
             memtable_entries: self.memtable_entries(),
-            memtable_bytes: self.memtable.memory_bytes(),
+            memtable_bytes: self.memtable_memory_bytes(),
             spills: spills.map(LevelStats::of).collect(),
-            levels: self.meta.main.levels.iter().map(LevelStats::of).collect(),
-            shape: self.meta.shape,
-            merges: self.meta.merges,
-            fence_memory_bytes: self.trees().map(super::tree::Tree::fence_memory_bytes).sum(),
+            levels: meta.main.levels.iter().map(LevelStats::of).collect(),
+            shape: meta.shape,
+            merges: meta.merges,
+            fence_memory_bytes: runs.map(|tree| tree.fence_memory_bytes()).sum(),
+            merge: view.moving(Which::Merge).map(|(_, merge)| merge.shown_stats()),
+            spilling: self.is_spilling(),
         }
     }
 }

@@ -1,14 +1,15 @@
 //! A tree on the device: top fences in memory, levels of immutable blocks below.
 //!
 //! The main tree and every spill run have this form; a spill run's only level with data is its
-//! last one.
+//! last one. So has the new side of a merge under way: a tree that ends at the wavefront.
 //!
-//! Invariant T1: level i's blocks are named by the fences of level i-1, level 0's by the top
-//! fences, which are always in memory.
-//! Invariant T2: `fences[i]`, where present, holds exactly the fences to level i's blocks,
-//! without I2's duplicates.
+//! Invariant T1: level i's blocks are named by the fences of level i-1 and by the level's *tail*
+//! (fences that are in no block yet, and behind all that are), level 0's by the top fences, which
+//! are always in memory. Only a growing tree has tails.
+//! Invariant T2: `held`, where present, holds exactly the fences to the level's blocks, without
+//! I2's duplicates; in a tree that a merge consumes, those may be missing that lead only to keys
+//! at or before the wavefront.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use esker_device::Purpose;
@@ -16,16 +17,18 @@ use esker_format::DecodeError;
 use esker_format::block::BlockView;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::key;
-use esker_format::meta::TreeMeta;
+use esker_format::meta::{IndexMeta, MergeProgress, TreeMeta};
 use esker_format::ptr::BlockPtr;
 use esker_substrate::blocks::{BlockStore, DATA_FILE};
-use esker_substrate::budget::{Budget, Lease, Part};
+use esker_substrate::budget::Budget;
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
-use parking_lot::Mutex;
+use esker_substrate::sync::Mutex;
+use esker_substrate::sync::atomic::{AtomicU64, Ordering};
 
 use super::cursor::FenceCursor;
-use super::fence_index::{FenceIndex, KeyedFence};
+use super::fence_index::{Account, FenceIndex, KeyedFence};
+use super::level_writer::keyed;
 
 /// How a keyspace's blocks are read.
 #[derive(Clone, Debug)]
@@ -50,66 +53,123 @@ impl BlockReader {
     }
 }
 
-/// Fences of one level, counted against the budget as long as they live.
-#[derive(Debug)]
-pub struct HeldFences {
-    pub(super) index: FenceIndex,
-    /// Top fences are held whatever the budget says: without them nothing can be found.
-    _lease: Lease,
-}
-
-impl HeldFences {
-    /// Fences that must be held.
-    pub(super) fn required(index: FenceIndex, budget: &Arc<Budget>) -> Arc<Self> {
-        let lease = budget.lease(Part::Fences, index.memory_bytes());
-        Arc::new(Self { index, _lease: lease })
-    }
-
-    /// Fences that are held if there is room for them.
-    pub(super) fn optional(index: FenceIndex, budget: &Arc<Budget>) -> Option<Arc<Self>> {
-        let lease = budget.try_lease(Part::Fences, index.memory_bytes())?;
-        Some(Arc::new(Self { index, _lease: lease }))
-    }
-}
-
 /// One tree.
 #[derive(Debug, Default)]
 pub struct Tree {
-    pub(super) meta: TreeMeta,
+    pub(super) meta: Arc<TreeMeta>,
     levels: Vec<LevelFences>,
+    /// A merge is writing or consuming the tree: no fences are loaded for it.
+    moving: bool,
+    /// A merge is writing it.
+    growing: bool,
 }
 
+/// The fences to one level's blocks, as far as they are in memory.
 #[derive(Debug, Default)]
-struct LevelFences {
-    held: OnceLock<Arc<HeldFences>>,
+pub struct LevelFences {
+    held: OnceLock<Arc<FenceIndex>>,
+    tail: Option<Arc<FenceIndex>>,
     /// Searches that came through the level above since the tree was opened.
     detours: AtomicU64,
     building: Mutex<()>,
 }
 
+impl LevelFences {
+    /// All fences of the level, or none of them.
+    pub(super) fn of(held: Option<Arc<FenceIndex>>) -> Self {
+        let fences = Self::default();
+        if let Some(held) = held {
+            let _first = fences.held.set(held);
+        }
+        fences
+    }
+
+    /// Those that no block above has yet.
+    pub(super) fn tail(tail: Arc<FenceIndex>) -> Self {
+        Self { tail: Some(tail), ..Self::default() }
+    }
+}
+
 impl Tree {
-    /// A tree just written: its fences level by level, as far as they are held.
-    pub(super) fn written(meta: TreeMeta, fences: Vec<Option<Arc<HeldFences>>>) -> Self {
-        let level = |held: Option<Arc<HeldFences>>| {
-            let fences = LevelFences::default();
-            if let Some(held) = held {
-                let _first = fences.held.set(held);
-            }
-            fences
-        };
-        Self { meta, levels: fences.into_iter().map(level).collect() }
+    /// A tree whose fences are known level by level, as far as they are held.
+    pub(super) fn written(meta: Arc<TreeMeta>, levels: Vec<LevelFences>) -> Self {
+        Self { meta, levels, moving: false, growing: false }
+    }
+
+    /// The new side of a merge under way.
+    pub(super) fn growing(meta: Arc<TreeMeta>, levels: Vec<LevelFences>) -> Self {
+        Self { meta, levels, moving: true, growing: true }
+    }
+
+    /// The same tree for a merge that consumes it.
+    pub(super) fn consumed(&self) -> Self {
+        let levels = self.levels.iter().map(|level| LevelFences::of(level.held.get().cloned()));
+        Self {
+            meta: Arc::clone(&self.meta),
+            levels: levels.collect(),
+            moving: true,
+            growing: false,
+        }
+    }
+
+    /// A consumed tree without the chunks of fences that nobody needs behind `wavefront`; `None`
+    /// when there are none.
+    pub(super) fn trimmed(&self, wavefront: &[u8]) -> Option<Self> {
+        let trim = |level: &LevelFences| level.held.get()?.behind(wavefront).map(Arc::new);
+        let trimmed: Vec<_> = self.levels.iter().map(trim).collect();
+        if trimmed.iter().all(Option::is_none) {
+            return None;
+        }
+        let levels = self.levels.iter().zip(trimmed);
+        let levels = levels
+            .map(|(level, trimmed)| LevelFences::of(trimmed.or_else(|| level.held.get().cloned())));
+        Some(Self {
+            meta: Arc::clone(&self.meta),
+            levels: levels.collect(),
+            moving: true,
+            growing: false,
+        })
     }
 
     /// Opens a tree: reads the blocks of its top fences, one I/O each. Where they cannot be
     /// read, this tree's keys are out of reach, and no other tree's; who asks for them makes
     /// another try.
     pub(super) fn open(reader: &BlockReader, meta: TreeMeta) -> Self {
-        let fences = meta.levels.iter().map(|_| None).collect();
-        let tree = Self::written(meta, fences);
+        let levels = meta.levels.iter().map(|_| LevelFences::default()).collect();
+        let tree = Self::written(Arc::new(meta), levels);
         if let Err(error) = tree.enter(reader) {
             tracing::warn!(keyspace = reader.keyspace.0, %error, "top fences cannot be read");
         }
         tree
+    }
+
+    /// The new side of a merge as it was recorded. Where its top fences cannot be read, its keys
+    /// are out of reach.
+    pub(super) fn recorded(
+        reader: &BlockReader,
+        index: &IndexMeta,
+        progress: &MergeProgress,
+    ) -> Self {
+        let tail = |level: usize| {
+            let mut tail = FenceIndex::default();
+            for fence in progress.tails.get(level).into_iter().flatten() {
+                let _not_counted = tail.push(&keyed(fence));
+            }
+            tail
+        };
+        let mut meta = progress.new.clone();
+        let top = read_top_fences(reader, &meta).map(|mut top| {
+            for fence in tail(0).iter() {
+                let _counted_in_any_case = top.push(&fence);
+            }
+            Arc::new(top)
+        });
+        let mut levels = vec![LevelFences::of(top.ok())];
+        levels.extend((1..meta.levels.len()).map(|level| LevelFences::tail(Arc::new(tail(level)))));
+        let below = index.main.levels.get(usize::from(progress.levels)..).unwrap_or_default();
+        levels.extend(below.iter().map(|_| LevelFences::default()));
+        meta.levels.extend_from_slice(below);
+        Self::growing(Arc::new(meta), levels)
     }
 
     /// Makes sure that the top fences are in memory.
@@ -119,8 +179,15 @@ impl Tree {
     pub(super) fn enter(&self, reader: &BlockReader) -> Result<()> {
         let Some(top) = self.levels.first() else { return Ok(()) };
         if top.held.get().is_none() {
-            let index = read_top_fences(reader, &self.meta)?;
-            let _first = top.held.set(HeldFences::required(index, &reader.budget));
+            if self.growing {
+                // Its last top fences are in no block: only the merge itself can read the rest.
+                return Err(Error::Corrupt {
+                    file: DATA_FILE.into(),
+                    offset: self.meta.top.first().map_or(0, BlockPtr::offset),
+                    what: "top fences of a merge under way could not be read".into(),
+                });
+            }
+            let _first = top.held.set(Arc::new(read_top_fences(reader, &self.meta)?));
         }
         Ok(())
     }
@@ -132,20 +199,22 @@ impl Tree {
 
     /// The fences to level `level`, if they are in memory.
     pub(super) fn fences(&self, level: usize) -> Option<&FenceIndex> {
-        self.levels.get(level)?.held.get().map(|held| &held.index)
+        self.levels.get(level)?.held.get().map(Arc::as_ref)
+    }
+
+    /// The fences to blocks of `level` that are in no block of the level above yet.
+    pub(super) fn tail(&self, level: usize) -> Option<&FenceIndex> {
+        self.levels.get(level)?.tail.as_deref()
     }
 
     /// The fences to level `level`, shared.
-    pub(super) fn held(&self, level: usize) -> Option<Arc<HeldFences>> {
+    pub(super) fn held(&self, level: usize) -> Option<Arc<FenceIndex>> {
         self.levels.get(level)?.held.get().cloned()
     }
 
-    /// Lets go of the express fences of the upper `levels` levels, which are about to be replaced:
-    /// their memory goes to the fences that replace them. The top fences stay.
-    pub(super) fn forget_express_fences(&mut self, levels: usize) {
-        for level in self.levels.iter_mut().take(levels).skip(1) {
-            level.held.take();
-        }
+    /// Whether the level has no blocks (yet).
+    pub(super) fn is_empty(&self, level: usize) -> bool {
+        self.meta.levels.get(level).is_none_or(|level| level.counts.blocks == 0)
     }
 
     /// Memory that fences take, in bytes.
@@ -160,6 +229,9 @@ impl Tree {
     /// fences once such detours have cost about as much as loading them: one read per block of
     /// the level above.
     pub(super) fn note_detour(&self, level: usize, reader: &BlockReader) {
+        if self.moving {
+            return;
+        }
         let Some(fences) = self.levels.get(level) else { return };
         let above = level.checked_sub(1).and_then(|above| self.meta.levels.get(above));
         let blocks_above = above.map_or(0, |above| above.counts.blocks);
@@ -173,42 +245,36 @@ impl Tree {
         // A level that is damaged above, or too large for the budget, is tried again only after
         // as many detours.
         fences.detours.store(0, Ordering::Relaxed);
-        if let Ok(Some(index)) = self.load_fences(level, reader)
-            && let Some(held) = HeldFences::optional(index, &reader.budget)
-        {
-            let _first = fences.held.set(held);
+        if let Ok(Some(index)) = self.load_fences(level, reader) {
+            let _first = fences.held.set(Arc::new(index));
         }
     }
 
     fn load_fences(&self, level: usize, reader: &BlockReader) -> Result<Option<FenceIndex>> {
-        let budget = &reader.budget;
-        let room = budget.limit_bytes(Part::Fences).saturating_sub(budget.used_bytes(Part::Fences));
-        let mut index = FenceIndex::default();
+        let mut index = FenceIndex::counted(Account::optional(&reader.budget));
         let mut cursor = FenceCursor::first(self, reader, level)?;
         while let Some(at) = cursor {
-            at.with_current(|fence| index.push(fence))?;
-            if index.memory_bytes() > room {
+            if !at.with_current(|fence| index.push(fence))? {
                 return Ok(None);
             }
             cursor = at.next()?;
         }
-        index.shrink();
-        Ok(Some(index))
+        Ok(if index.finish() { Some(index) } else { None })
     }
 }
 
-fn read_top_fences(reader: &BlockReader, meta: &TreeMeta) -> Result<FenceIndex> {
-    let mut top = FenceIndex::default();
+pub(super) fn read_top_fences(reader: &BlockReader, meta: &TreeMeta) -> Result<FenceIndex> {
+    let mut top = FenceIndex::counted(Account::required(&reader.budget));
     for ptr in &meta.top {
         let read = reader.blocks.read_uncached(reader.keyspace, ptr, Purpose::Recovery)?;
         push_fences(&mut top, read.view()).map_err(|error| reader.damage(ptr, &error))?;
     }
-    top.shrink();
+    let _counted_in_any_case = top.finish();
     Ok(top)
 }
 
 /// Adds the fences of a block to an index.
-fn push_fences(index: &mut FenceIndex, view: BlockView<'_>) -> esker_format::Result<()> {
+pub(super) fn push_fences(index: &mut FenceIndex, view: BlockView<'_>) -> esker_format::Result<()> {
     let mut key = Vec::new();
     for number in 0..view.len() {
         let entry = view.entry(number)?;
@@ -219,7 +285,7 @@ fn push_fences(index: &mut FenceIndex, view: BlockView<'_>) -> esker_format::Res
         if index.last_key().is_some_and(|last| key::compare(last, (&key, seq)).is_ge()) {
             return Err(DecodeError::new(0, "fences are out of order"));
         }
-        index.push(&KeyedFence { key: &key, seq, fence });
+        let _counted_in_any_case = index.push(&KeyedFence { key: &key, seq, fence });
     }
     Ok(())
 }

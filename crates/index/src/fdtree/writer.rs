@@ -4,7 +4,7 @@ use esker_device::{AlignedBuf, Purpose};
 use esker_format::block::{BlockBuilder, BlockIdentity, Finished};
 use esker_format::ids::Generation;
 use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
-use esker_substrate::error::Result;
+use esker_substrate::error::{Error, Result};
 
 use super::tree::BlockReader;
 
@@ -25,8 +25,8 @@ pub fn extent_units(bytes: u64) -> u64 {
 ///
 /// Invariant: `buffer[..filled]` belongs at `written` in the current extent; what lies before it
 /// is written, what lies behind it is unused.
-pub struct ExtentWriter<'a> {
-    reader: &'a BlockReader,
+pub struct ExtentWriter {
+    reader: BlockReader,
     purpose: Purpose,
     generation: Generation,
     units: u64,
@@ -38,20 +38,21 @@ pub struct ExtentWriter<'a> {
     filled: usize,
 }
 
-impl<'a> ExtentWriter<'a> {
-    /// A writer for a level of about `bytes_expected`.
+impl ExtentWriter {
+    /// A writer for a level of about `bytes_expected`, of which `extents` are written already.
     pub(super) fn new(
-        reader: &'a BlockReader,
+        reader: &BlockReader,
         purpose: Purpose,
         generation: Generation,
         bytes_expected: u64,
+        extents: Vec<Extent>,
     ) -> Self {
         Self {
-            reader,
+            reader: reader.clone(),
             purpose,
             generation,
             units: extent_units(bytes_expected),
-            extents: Vec::new(),
+            extents,
             current: None,
             written: 0,
             buffer: AlignedBuf::zeroed(0),
@@ -85,7 +86,7 @@ impl<'a> ExtentWriter<'a> {
         if !fits {
             self.close_extent()?;
             let units = self.units.max((bytes as u64).div_ceil(UNIT_BYTES));
-            self.current = Some(self.reader.blocks.allocate(units, self.purpose)?);
+            self.current = Some(self.allocate(units, (bytes as u64).div_ceil(UNIT_BYTES))?);
         }
         if self.filled + bytes > self.buffer.len() {
             self.flush()?;
@@ -98,7 +99,19 @@ impl<'a> ExtentWriter<'a> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<()> {
+    /// An extent of `units`, or of fewer where the free space is in pieces, but at least `least`.
+    fn allocate(&self, mut units: u64, least: u64) -> Result<Extent> {
+        loop {
+            let smaller = (units / 2).max(least);
+            match self.reader.blocks.allocate(units, self.purpose) {
+                Err(Error::Full { .. }) if smaller < units => units = smaller,
+                result => return result,
+            }
+        }
+    }
+
+    /// Writes what is buffered: readers can have it then. Not durable.
+    pub(super) fn flush(&mut self) -> Result<()> {
         if let Some(extent) = self.current
             && self.filled > 0
         {
@@ -120,22 +133,52 @@ impl<'a> ExtentWriter<'a> {
             let rest = Extent { start: extent.start + units, units: extent.units - units };
             self.reader.blocks.give_back(rest)?;
         }
-        match self.extents.last_mut() {
-            _ if units == 0 => {}
-            Some(last) if last.end() == extent.start => last.units += units,
-            _ => self.extents.push(Extent { start: extent.start, units }),
-        }
+        append(&mut self.extents, Extent { start: extent.start, units });
         Ok(())
     }
 
-    /// Writes the rest; the extents that now hold the level.
-    pub(super) fn finish(mut self) -> Result<Vec<Extent>> {
-        self.close_extent()?;
-        Ok(std::mem::take(&mut self.extents))
+    /// The extents as far as they hold flushed blocks, in the order of writing.
+    pub(super) fn written(&self) -> Vec<Extent> {
+        let mut extents = self.extents.clone();
+        if let Some(current) = self.current {
+            let units = self.written.div_ceil(UNIT_BYTES);
+            append(&mut extents, Extent { start: current.start, units });
+        }
+        extents
+    }
+
+    /// All extents that the writer has taken.
+    pub(super) fn taken(&self) -> impl Iterator<Item = Extent> {
+        self.extents.iter().copied().chain(self.current)
+    }
+
+    /// Writes the rest and gives back what is not needed.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.close_extent()
+    }
+
+    /// Lets go of the extents without giving them back.
+    pub(super) fn forget(&mut self) {
+        self.extents.clear();
+        self.current = None;
+    }
+
+    /// The extents that hold the level, after [`ExtentWriter::close`]. They are the caller's.
+    pub(super) fn take(&mut self) -> Vec<Extent> {
+        std::mem::take(&mut self.extents)
     }
 }
 
-impl Drop for ExtentWriter<'_> {
+/// Adds an extent behind the others, joined to the last where it follows it.
+fn append(extents: &mut Vec<Extent>, extent: Extent) {
+    match extents.last_mut() {
+        _ if extent.units == 0 => {}
+        Some(last) if last.end() == extent.start => last.units += extent.units,
+        _ => extents.push(extent),
+    }
+}
+
+impl Drop for ExtentWriter {
     /// A merge that failed leaves nothing behind: no manifest names these extents.
     fn drop(&mut self) {
         for extent in self.extents.drain(..).chain(self.current.take()) {

@@ -4,7 +4,7 @@ use esker_device::{Caching, Device, Open, Purpose};
 use esker_format::ids::Seq;
 use esker_substrate::error::Error;
 
-use super::{CheckSink, Subject, Work};
+use super::{Ask, CheckSink, Subject, gate};
 
 fn key(number: u32) -> Vec<u8> {
     format!("{number:06}").into_bytes()
@@ -16,7 +16,7 @@ fn subject() -> Subject {
         subject.write(&key(number), Some(&[7; 100]));
         subject.maintain();
     }
-    subject.run(Work::MergeFull);
+    subject.run(Ask::Full);
     subject
 }
 
@@ -31,13 +31,13 @@ fn flip(device: &dyn Device, offset: u64) {
 fn damaged_top_fences_close_their_tree_and_nothing_else() {
     let mut subject = subject();
     subject.write(b"new", Some(b"in a spill run"));
-    subject.run(Work::Spill);
+    subject.run(Ask::Spill);
     flip(subject.device.as_ref(), subject.tree.meta().main.top[0].offset() + 100);
     subject.reopen_unchecked();
     let visible = Seq(subject.visible());
-    assert_eq!(subject.tree.get(b"new", visible).unwrap().unwrap(), b"in a spill run");
-    assert!(matches!(subject.tree.get(&key(5), visible), Err(Error::Corrupt { .. })));
-    assert!(subject.tree.run(Work::MergeFull, &mut |_| Ok(())).is_err());
+    assert_eq!(subject.tree.get(b"new", || visible).unwrap().unwrap(), b"in a spill run");
+    assert!(matches!(subject.tree.get(&key(5), || visible), Err(Error::Corrupt { .. })));
+    assert!(subject.tree.run(Ask::Full.work(), &gate, &mut |_| Ok(())).is_err());
     let mut sink = CheckSink::default();
     subject.tree.check(&mut sink);
     assert!(!sink.problems.is_empty());

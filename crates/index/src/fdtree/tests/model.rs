@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 
-use super::{Subject, Work};
+use super::{Ask, Options, Scheme, Sizes, Subject, Which, options};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -16,7 +16,10 @@ enum Op {
     Spill,
     Merge,
     Full,
+    Begin(Ask),
+    Step(Which, u8),
     Reopen,
+    VerifyAll,
     Scan(u16, u16, bool),
 }
 
@@ -30,7 +33,12 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Spill),
         1 => Just(Op::Merge),
         1 => Just(Op::Full),
+        1 => prop_oneof![Just(Ask::Spill), Just(Ask::Merge), Just(Ask::MergeAlone), Just(Ask::Full)]
+            .prop_map(Op::Begin),
+        3 => (prop_oneof![Just(Which::Spill), Just(Which::Merge)], 1u8..6)
+            .prop_map(|(which, steps)| Op::Step(which, steps)),
         1 => Just(Op::Reopen),
+        1 => Just(Op::VerifyAll),
         2 => (any::<u16>(), any::<u16>(), any::<bool>()).prop_map(|(a, b, r)| Op::Scan(a, b, r)),
     ]
 }
@@ -72,10 +80,17 @@ fn apply(subject: &mut Subject, op: &Op) {
             subject.snapshots.swap_remove(index);
         }
         Op::Release(_) => {}
-        Op::Spill => subject.run(Work::Spill),
-        Op::Merge => subject.run(Work::MergeOverflow),
-        Op::Full => subject.run(Work::MergeFull),
-        Op::Reopen => subject.reopen_flushed(),
+        Op::Spill => subject.run(Ask::Spill),
+        Op::Merge => subject.run(Ask::Merge),
+        Op::Full => subject.run(Ask::Full),
+        Op::Begin(ask) => subject.begin(*ask),
+        Op::Step(which, steps) => {
+            for _ in 0..*steps {
+                subject.step(*which);
+            }
+        }
+        Op::Reopen => subject.reopen(),
+        Op::VerifyAll => subject.verify_all(),
         Op::Scan(a, b, reverse) => {
             let (a, b) = (key(*a), key(*b));
             let bounds = (Bound::Included(a.as_slice()), Bound::Excluded(b.as_slice()));
@@ -88,16 +103,21 @@ fn apply(subject: &mut Subject, op: &Op) {
             assert_eq!(subject.scan_all(seq, bounds, *reverse, 11), expected);
         }
     }
-    subject.maintain();
 }
 
-fn history(ops: &[Op], memtable_bytes: u64, budget_bytes: u64) {
-    let mut subject = Subject::new(memtable_bytes, budget_bytes);
+/// A history in which merges are cut into steps between the operations: `pace` says how many
+/// follow each, and a pace of 0 completes everything at once.
+fn history(ops: &[Op], options: Options, budget_bytes: u64, pace: u8) {
+    let mut subject = Subject::with(options, budget_bytes);
     for op in ops {
         apply(&mut subject, op);
+        match pace {
+            0 => subject.maintain(),
+            steps => subject.go_on(steps),
+        }
     }
     subject.verify_all();
-    subject.run(Work::MergeFull);
+    subject.run(Ask::Full);
     subject.verify_all();
 }
 
@@ -115,17 +135,29 @@ proptest! {
     #![proptest_config(config(60))]
 
     #[test]
-    fn with_express_fences(ops in proptest::collection::vec(op(), 1..120)) {
-        history(&ops, 24 * 1024, 1 << 24);
+    fn with_express_fences(ops in proptest::collection::vec(op(), 1..120), pace in 0u8..4) {
+        history(&ops, options(24 * 1024), 1 << 24, pace);
     }
 
     #[test]
-    fn through_the_levels(ops in proptest::collection::vec(op(), 1..120)) {
-        history(&ops, 24 * 1024, 1024);
+    fn through_the_levels(ops in proptest::collection::vec(op(), 1..120), pace in 0u8..4) {
+        history(&ops, options(24 * 1024), 1024, pace);
     }
 
     #[test]
-    fn with_a_tiny_memtable(ops in proptest::collection::vec(op(), 1..60)) {
-        history(&ops, 2 * 1024, 1024);
+    fn with_a_tiny_memtable(ops in proptest::collection::vec(op(), 1..60), pace in 0u8..4) {
+        history(&ops, options(2 * 1024), 1024, pace);
+    }
+
+    #[test]
+    fn under_every_scheme(
+        ops in proptest::collection::vec(op(), 1..60),
+        pace in 0u8..3,
+        scheme in 0usize..6,
+        fixed: bool,
+    ) {
+        let sizes = if fixed { Sizes::Fixed { growth: 3 } } else { Sizes::Cost };
+        let scheme = Scheme::ALL[scheme];
+        history(&ops, Options { scheme, sizes, ..options(12 * 1024) }, 1 << 22, pace);
     }
 }

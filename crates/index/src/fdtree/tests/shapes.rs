@@ -1,6 +1,6 @@
 //! Trees of particular shapes.
 
-use super::{Subject, Work};
+use super::{Ask, Subject};
 
 fn numbered(number: u32) -> [u8; 16] {
     let mixed = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -38,7 +38,7 @@ fn a_growing_tree_uses_spills_upper_levels_and_fence_only_levels() {
 #[test]
 fn express_fences_are_loaded_after_enough_detours() {
     let mut subject = grow(1 << 24);
-    subject.reopen_flushed();
+    subject.reopen();
     let before = subject.tree.stats().fence_memory_bytes;
     for number in 0..12_000 {
         subject.verify_get(&numbered(number));
@@ -54,7 +54,7 @@ fn deleting_everything_shrinks_the_tree_to_nothing() {
         subject.write(&numbered(number), None);
         subject.maintain();
     }
-    subject.run(Work::MergeFull);
+    subject.run(Ask::Full);
     assert!(subject.tree.meta().main.levels.is_empty());
     assert_eq!(subject.tree.meta().extents().count(), 0);
     subject.verify_all();
@@ -76,10 +76,10 @@ fn a_key_overwritten_ten_thousand_times_under_a_snapshot() {
         subject.maintain();
     }
     subject.verify_all();
-    subject.run(Work::MergeFull);
+    subject.run(Ask::Full);
     subject.verify_all();
     subject.snapshots.clear();
-    subject.run(Work::MergeFull);
+    subject.run(Ask::Full);
     subject.verify_all();
     let versions: u64 = subject.tree.stats().levels.iter().map(|level| level.puts).sum();
     assert_eq!(versions, 2);
@@ -96,10 +96,10 @@ fn versions_of_one_key_span_blocks_and_levels() {
             subject.snapshots.push(snapshot);
             subject.write(&[b'a' + number % 26, round], Some(&[number; 300]));
         }
-        subject.run(if round % 2 == 0 { Work::MergeOverflow } else { Work::Spill });
+        subject.run(if round % 2 == 0 { Ask::Merge } else { Ask::Spill });
         subject.verify_all();
     }
-    subject.run(Work::MergeFull);
+    subject.run(Ask::Full);
     subject.verify_all();
 }
 
@@ -115,7 +115,7 @@ fn versions_of_one_key_span_blocks_of_fences() {
     }
     subject.write(b"kex", Some(b"before"));
     subject.write(b"kez", Some(b"behind"));
-    subject.run(Work::MergeFull);
+    subject.run(Ask::Full);
     assert!(subject.tree.stats().levels.len() > 1);
     for key in [&b"kex"[..], b"key", b"kez", b"keyz"] {
         subject.verify_get(key);
@@ -133,7 +133,7 @@ fn the_largest_keys_and_values() {
         subject.maintain();
     }
     subject.verify_all();
-    subject.run(Work::MergeFull);
+    subject.run(Ask::Full);
     subject.verify_all();
 }
 
@@ -157,7 +157,7 @@ fn a_snapshot_is_scanned_while_everything_is_overwritten() {
         subject.write(&[&key(number)[..], b"+"].concat(), Some(&[9; 50]));
         subject.maintain();
         if number % 100 == 0 {
-            subject.run(Work::MergeFull);
+            subject.run(Ask::Full);
         }
         let from = key(number);
         let bounds = (std::ops::Bound::Excluded(from.as_slice()), std::ops::Bound::Unbounded);

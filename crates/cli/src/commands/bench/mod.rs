@@ -1,0 +1,186 @@
+//! `bench`: the comparison of `esker-experiments`, from the terminal.
+//!
+//! `watch` shows how far it is, `table` prints what came out. The process that this command
+//! starts for each run is this command again, with `--child`.
+
+mod table;
+mod watch;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use esker_experiments::measure::bench::{self, Plan, Program};
+use esker_experiments::measure::child;
+use esker_experiments::measure::report::Report;
+use esker_experiments::measure::rows::Row;
+use esker_experiments::measure::scale::Scale;
+use esker_experiments::{Error, Name};
+
+use self::watch::Watcher;
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::signals::Interrupt;
+
+pub(crate) const HELP: &str = "\
+Measure this store, and others beside it, and say which bars are met
+
+Every run has a process and a folder of its own, and a control group that limits its memory, page
+cache included, where the system lets one be made. Systems take turns. Space: at the full scale
+about 4 GB for each system.
+
+Rows: load, lookups, scans, durable, merge, merge-space, overwrite, mix, compact, reopen.";
+
+/// What can be typed after `bench`.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Measure the peers that are built in, too (build with `--features peers`)
+    #[arg(long)]
+    peers: bool,
+    /// How much of everything; the bars are made for `full`, which takes an hour or two
+    #[arg(long, value_enum, default_value = "small")]
+    scale: ScaleName,
+    /// Only these rows, with commas between them
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', value_parser = row)]
+    rows: Vec<Row>,
+    /// Only these systems, with commas between them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = system)]
+    systems: Vec<Name>,
+    /// Write everything measured to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where to make the stores, and remove them [default: a temporary folder]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Writes a second beside a full merge [default: 70 % of RocksDB's rate of loading]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
+    rate: Option<f64>,
+    /// Runs of each row and system [default: 1 to 7, by row and scale]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: Option<u32>,
+    /// One run, asked for by another process of this command
+    #[arg(long, hide = true, value_name = "TASK", exclusive = true)]
+    child: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ScaleName {
+    /// Shows that everything runs, and nothing else
+    #[value(hide = true)]
+    Tiny,
+    /// 200,000 entries, 4 MiB of memory
+    Small,
+    /// 5 million entries, 64 MiB of memory
+    Full,
+}
+
+impl From<ScaleName> for Scale {
+    fn from(name: ScaleName) -> Self {
+        match name {
+            ScaleName::Tiny => Self::Tiny,
+            ScaleName::Small => Self::Small,
+            ScaleName::Full => Self::Full,
+        }
+    }
+}
+
+fn row(name: &str) -> Result<Row, String> {
+    Row::parse(name).ok_or_else(|| {
+        let names: Vec<_> = Row::ALL.iter().map(|row| row.as_str()).collect();
+        format!("rows are {}", names.join(", "))
+    })
+}
+
+fn system(name: &str) -> Result<Name, String> {
+    let built = |system: &Name| system.is_built();
+    Name::parse(name).filter(built).ok_or_else(|| {
+        let names: Vec<_> = Name::ALL.into_iter().filter(built).map(Name::as_str).collect();
+        format!("this program has {}; `--features peers` builds the others in", names.join(", "))
+    })
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| (1.0..=1e7).contains(rate));
+    rate.ok_or_else(|| "a rate is 1 to 10,000,000 a second".to_owned())
+}
+
+pub(super) fn run(args: &Bench) -> Result<(), Failure> {
+    if let Some(task) = &args.child {
+        return child::main(task).map_err(failure);
+    }
+    let systems = systems(args)?;
+    let interrupt = Interrupt::install()?;
+    // Inside the chosen folder, so that nothing of the user's is ever removed.
+    let place = folder(args.dir.as_deref())?;
+    let plan = Plan {
+        scale: args.scale.into(),
+        rows: if args.rows.is_empty() { Row::ALL.to_vec() } else { args.rows.clone() },
+        systems,
+        folder: place.path().to_owned(),
+        rate: args.rate,
+        repeats: args.repeat,
+        program: this_program()?,
+    };
+    let report = bench::bench(&plan, &mut Watcher::new(interrupt)).map_err(failure)?;
+    if let Some(path) = &args.json {
+        let text = format!("{:#}\n", report.to_json());
+        fs::write(path, text)
+            .map_err(|source| Failure::System { what: "write the JSON file", source })?;
+    }
+    print(&report)?;
+    match report.failures().next() {
+        Some(line) => Err(Failure::System { what: "measure", source: io::Error::other(line) }),
+        None => Ok(()),
+    }
+}
+
+fn systems(args: &Bench) -> Result<Vec<Name>, Failure> {
+    let built: Vec<Name> = Name::ALL.into_iter().filter(|system| system.is_built()).collect();
+    if !args.systems.is_empty() {
+        let chosen = |system: &Name| args.systems.contains(system);
+        return Ok(built.into_iter().filter(chosen).collect());
+    }
+    if !args.peers {
+        return Ok(vec![Name::Esker]);
+    }
+    if built.len() == 1 {
+        let text = "no peers are built in: build with `--features peers`, as \
+                    lab/peers/src/rocksdb.rs tells";
+        return Err(Failure::Input(text.to_owned()));
+    }
+    Ok(built)
+}
+
+fn folder(wanted: Option<&Path>) -> Result<tempfile::TempDir, Failure> {
+    let refused = |source| Failure::System { what: "make a folder for the stores", source };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("esker-bench-");
+    match wanted {
+        None => builder.tempdir().map_err(refused),
+        Some(path) => {
+            fs::create_dir_all(path).map_err(refused)?;
+            builder.tempdir_in(path).map_err(refused)
+        }
+    }
+}
+
+fn this_program() -> Result<Program, Failure> {
+    let path = std::env::current_exe()
+        .map_err(|source| Failure::System { what: "find this program's file", source })?;
+    Ok(Program { path, arguments: vec!["bench".to_owned(), "--child".to_owned()] })
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Interrupted => Failure::Interrupted,
+        Error::Input(text) => Failure::Input(text),
+        error => Failure::System { what: "measure", source: io::Error::other(error.to_string()) },
+    }
+}
+
+fn print(report: &Report) -> Result<(), Failure> {
+    let mut output = Output::new();
+    output.bytes(table::text(report).as_bytes())?;
+    output.flush()
+}

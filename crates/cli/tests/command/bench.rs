@@ -1,0 +1,46 @@
+//! `bench`, at a scale of seconds, for Esker alone: every row in processes of its own, the one
+//! that is killed included.
+
+use serde_json::Value;
+
+use crate::support::esker;
+
+#[test]
+fn every_row_runs_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("found.json");
+    let place = folder.path().join("place");
+    let answer = esker([
+        "bench".as_ref(),
+        "--scale=tiny".as_ref(),
+        "--dir".as_ref(),
+        place.as_os_str(),
+        "--json".as_ref(),
+        json.as_os_str(),
+    ]);
+    assert_eq!(answer.code(), 0, "{}", answer.stderr());
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+
+    let found: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let value = |row: &str, metric: &str| found["rows"][row]["esker"]["median"][metric].as_f64();
+    assert!(value("load", "rate") > Some(0.0));
+    assert!(value("merge", "put_samples") > Some(0.0));
+    assert!(value("reopen", "first_read_seconds") > Some(0.0), "{found}");
+    assert_eq!(found["rows"].as_object().unwrap().len(), 10);
+    let verdicts = found["bars"].as_array().unwrap().iter().map(|bar| &bar["verdict"]);
+    assert!(verdicts.clone().any(|verdict| verdict == "met"));
+    assert!(verdicts.clone().any(|verdict| verdict == "unknown"), "no peer ran");
+
+    let text = String::from_utf8(answer.0.stdout.clone()).unwrap();
+    assert!(text.contains("reopen: seconds to the first read"), "{text}");
+    assert!(answer.stderr().contains("esker: reopen: "), "{}", answer.stderr());
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_before_anything_runs() {
+    esker(["bench", "--rows=load,walk"]).fails(2, &["walk", "merge-space"]);
+    esker(["bench", "--rate=0"]).fails(2, &["rate"]);
+    esker(["bench", "--systems=sled"]).fails(2, &["sled", "--features peers"]);
+    let answer = esker(["bench", "--child", "{}"]);
+    assert_eq!(answer.code(), 2, "{}", answer.stderr());
+}

@@ -1,0 +1,338 @@
+//! How spills and merges begin, and how one goes on after a crash.
+//!
+//! Freezing is a boundary in sequence numbers: under the lock that gives numbers out, the current
+//! memtable becomes an input and an empty one takes its place. So every operation is wholly on
+//! one side of the boundary, and the frozen memtable never grows.
+
+use std::sync::Arc;
+
+use esker_format::ids::Seq;
+use esker_format::meta::{IndexMeta, MergeProgress, TreeMeta};
+use esker_format::ptr::UNIT_BYTES;
+use esker_substrate::blocks::Reservation;
+use esker_substrate::error::{Error, Result};
+use esker_substrate::memtable::{Leaves, Memtable};
+use esker_substrate::sync::atomic::Ordering;
+
+use super::insert::{Insert, Plan};
+use super::merge::{Inputs, Merge, Start};
+use super::prepare::{self, Incoming, Prepared};
+use super::scheme::Pace;
+use super::stage::Stage;
+use super::stats::MergeStats;
+use super::tree::{BlockReader, Tree};
+use super::view::{Moving, Part, View, Which};
+use super::{FdTree, Gate};
+
+/// Room for a level's last extent, in bytes; larger ones are taken in pieces where room is short.
+const EXTENT_BYTES_LEAST: u64 = 16 * 1024;
+
+/// An empty new side for a view.
+fn nothing() -> Arc<Tree> {
+    Arc::new(Tree::growing(Arc::new(TreeMeta::default()), Vec::new()))
+}
+
+impl FdTree {
+    /// Freezes the memtable and begins to write it out as a spill run. False when it is empty or
+    /// another spill is under way. No I/O.
+    pub fn begin_spill(&self, gate: &Gate<'_>) -> bool {
+        let _one_starts = self.starting.lock();
+        let mut slot = self.spill.lock();
+        let blocked = slot.is_some() || self.moves_unrecorded.load(Ordering::Acquire);
+        if blocked || self.views.load().memtable.is_empty() {
+            return false;
+        }
+        let counts = self.views.load().memtable.counts();
+        let kappa0 = self.kappa0_bytes();
+        let plan = Plan {
+            fence_ranks: Vec::new(),
+            data_rank: 1,
+            data_bytes: counts.data_bytes(),
+            below: false,
+            top_bytes_max: prepare::top_bytes_max(kappa0),
+        };
+        let mut moving = Moving {
+            which: Which::Spill,
+            frozen: None,
+            inputs: Vec::new(),
+            new: nothing(),
+            wavefront: None,
+            stats: MergeStats::default(),
+        };
+        let (leaves, range) = self.freeze(gate, &mut |frozen, parts| {
+            moving.frozen = Some(Arc::clone(frozen));
+            parts.insert(0, Part::Moving(Arc::new(moving.clone())));
+        });
+        let purpose = Which::Spill.purpose();
+        let mut stage = Stage::new(self.reader.clone(), purpose);
+        stage.add_memtable(&leaves);
+        *slot = Some(Merge::new(Start {
+            which: Which::Spill,
+            scheme: self.scheme,
+            pace: Pace::of(kappa0),
+            stage,
+            insert: Insert::new(&plan, &self.reader, purpose),
+            inputs: Inputs { frozen: range, ..Inputs::default() },
+            plan,
+            moving,
+            oldest_snapshot: None,
+            reservation: None,
+        }));
+        self.spilling.store(true, Ordering::Release);
+        true
+    }
+
+    /// Begins a merge of all spill runs and as many levels as it takes, or of everything. The
+    /// memtable takes part when `with_memtable` says so. False when there is nothing to merge, or
+    /// a spill or merge is under way.
+    ///
+    /// Cost: reads top fences that are not in memory, and makes room for the merge.
+    ///
+    /// # Errors
+    /// [`esker_substrate::Error::Full`] without room for the merge to begin; `Corrupt` when top
+    /// fences cannot be read.
+    pub fn begin_merge(&self, full: bool, with_memtable: bool, gate: &Gate<'_>) -> Result<bool> {
+        let _one_starts = self.starting.lock();
+        let mut slot = self.merge.lock();
+        if slot.is_some() || self.awaits_resume() || self.spill.lock().is_some() {
+            return Ok(false);
+        }
+        let durable = Arc::clone(&self.durable.lock());
+        let with_memtable = with_memtable && !self.views.load().memtable.is_empty();
+        if !with_memtable && durable.spills.is_empty() && durable.main.levels.is_empty() {
+            return Ok(false);
+        }
+        let runs = self.runs();
+        runs.iter().try_for_each(|tree| tree.enter(&self.reader))?;
+        let prepared = self.prepare(&durable, full, with_memtable);
+        let new_bytes = if with_memtable { self.kappa0_bytes() } else { 0 };
+        let (pace, reservation) = self.make_room(&prepared, new_bytes)?;
+        let oldest_snapshot = self.env.snapshots.oldest();
+        let mut moving = Moving {
+            which: Which::Merge,
+            frozen: None,
+            inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
+            new: nothing(),
+            wavefront: None,
+            stats: MergeStats {
+                full: prepared.full,
+                levels: prepared.levels,
+                input_bytes: prepared.plan.data_bytes,
+                ..MergeStats::default()
+            },
+        };
+        // Everything that can fail comes before readers see the merge.
+        let mut stage = self.stage(&moving, prepared.levels, None)?;
+        let mut range = (durable.flushed_seq, durable.flushed_seq);
+        if with_memtable {
+            let frozen = self.freeze(gate, &mut |frozen, parts| {
+                moving.frozen = Some(Arc::clone(frozen));
+                *parts = vec![Part::Moving(Arc::new(moving.clone()))];
+            });
+            stage.add_memtable(&frozen.0);
+            range = frozen.1;
+        } else {
+            let part = Part::Moving(Arc::new(moving.clone()));
+            self.views.publish(|view| View::new(Arc::clone(&view.memtable), vec![part]));
+        }
+        let below = durable.main.levels.get(prepared.levels..).unwrap_or_default().to_vec();
+        let inputs = Inputs {
+            levels: prepared.levels,
+            spills: durable.spills.len(),
+            full: prepared.full,
+            frozen: range,
+            shape: prepared.shape,
+            below,
+        };
+        *slot = Some(Merge::new(Start {
+            which: Which::Merge,
+            scheme: self.scheme,
+            pace,
+            stage,
+            insert: Insert::new(&prepared.plan, &self.reader, Which::Merge.purpose()),
+            plan: prepared.plan,
+            inputs,
+            moving,
+            oldest_snapshot,
+            reservation: Some(reservation),
+        }));
+        self.consumed_spills.store(durable.spills.len() as u64, Ordering::Relaxed);
+        self.moves_unrecorded.store(range.0 < range.1, Ordering::Release);
+        self.merging.store(true, Ordering::Release);
+        Ok(true)
+    }
+
+    /// The sources of a merge, in the order of its inputs.
+    fn stage(
+        &self,
+        moving: &Moving,
+        levels: usize,
+        resume: Option<&MergeProgress>,
+    ) -> Result<Stage> {
+        let mut stage = Stage::new(self.reader.clone(), Which::Merge.purpose());
+        if let Some(frozen) = &moving.frozen {
+            stage.add_memtable(frozen);
+        }
+        let after = resume.map(|progress| progress.wavefront.as_slice());
+        let done = resume.map(|progress| (progress.wavefront.as_slice(), &progress.inputs[..]));
+        let Some((main, spills)) = moving.inputs.split_last() else { return Ok(stage) };
+        let mut input = 0;
+        for spill in spills {
+            stage.add_tree(spill, spill.height(), input, done)?;
+            input += spill.height();
+        }
+        if levels > 0 {
+            stage.add_tree(main, levels, input, done)?;
+        } else {
+            stage.add_top_fences(main, after);
+        }
+        Ok(stage)
+    }
+
+    /// Puts an empty memtable in the place of the current one, which `change` gives its place
+    /// among the parts. Answers the numbers that it holds: after the first, up to the second.
+    fn freeze(
+        &self,
+        gate: &Gate<'_>,
+        change: &mut dyn FnMut(&Arc<Leaves>, &mut Vec<Part>),
+    ) -> (Arc<Leaves>, (Seq, Seq)) {
+        let mut frozen = (Arc::default(), (Seq(0), Seq(0)));
+        gate(&mut || {
+            let newest = self.newest_seq();
+            let from = self.frozen_until.swap(newest.0, Ordering::Relaxed);
+            frozen.1 = (Seq(from), newest.max(Seq(from)));
+            self.views.publish(|view| {
+                frozen.0 = view.memtable.leaves_arc();
+                let mut parts = view.parts.clone();
+                change(&frozen.0, &mut parts);
+                View::new(Arc::default(), parts)
+            });
+        });
+        frozen
+    }
+
+    /// Spill runs, newest first, then the main tree. Without a spill or merge under way.
+    fn runs(&self) -> Vec<Arc<Tree>> {
+        let run = |part: &Part| match part {
+            Part::Run(tree) => Some(Arc::clone(tree)),
+            Part::Moving(_) => None,
+        };
+        self.views.load().parts.iter().filter_map(run).collect()
+    }
+
+    fn prepare(&self, durable: &IndexMeta, full: bool, with_memtable: bool) -> Prepared {
+        let mut incoming = Incoming::default();
+        if with_memtable {
+            let counts = self.views.load().memtable.counts();
+            incoming.data_bytes = counts.data_bytes();
+            incoming.entries = counts.puts + counts.tombstones;
+        }
+        for level in durable.spills.iter().flat_map(|spill| &spill.levels) {
+            incoming.data_bytes += level.counts.data_bytes();
+            incoming.entries += level.counts.data_entries();
+        }
+        let (shape, levels) = (&durable.shape, &durable.main.levels);
+        prepare::prepare(shape, levels, incoming, full, self.kappa0_bytes(), self.sizes)
+    }
+
+    /// Makes sure that there is room for a merge to begin and to go on: the space between two
+    /// records, what is new, and something for extents that are not full. With little room
+    /// records are made more often.
+    fn make_room(&self, prepared: &Prepared, new_bytes: u64) -> Result<(Pace, Reservation)> {
+        let pace = Pace::of(self.kappa0_bytes());
+        let levels = prepared.plan.fence_ranks.len() as u64 + 2;
+        let slack = new_bytes + 2 * levels * EXTENT_BYTES_LEAST + prepared.plan.data_bytes / 32;
+        let frugal = Pace { record_bytes: 2 * pace.publish_bytes, ..pace };
+        let blocks = &self.env.blocks;
+        let units = |pace: &Pace| (pace.record_bytes + slack).div_ceil(UNIT_BYTES);
+        match blocks.reserve(units(&pace)) {
+            Ok(reservation) => Ok((pace, reservation)),
+            Err(Error::Full { .. }) => Ok((frugal, blocks.reserve(units(&frugal))?)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The view of an index whose merge was recorded: without what the log still has to give.
+    pub(super) fn recorded_moving(
+        reader: &BlockReader,
+        meta: &IndexMeta,
+        progress: &MergeProgress,
+    ) -> Moving {
+        let consumed = meta.spills.len().saturating_sub(usize::from(progress.spills));
+        let consumed = meta.spills.get(consumed..).unwrap_or_default();
+        let trees = consumed.iter().chain([&meta.main]);
+        let open = |tree: &TreeMeta| Arc::new(Tree::open(reader, tree.clone()).consumed());
+        let inputs: Vec<_> = trees.map(open).collect();
+        let new = Tree::recorded(reader, meta, progress);
+        Moving {
+            which: Which::Merge,
+            frozen: None,
+            inputs,
+            new: Arc::new(new),
+            wavefront: Some(progress.wavefront.as_slice().into()),
+            stats: MergeStats {
+                full: progress.full,
+                levels: usize::from(progress.levels),
+                ..MergeStats::default()
+            },
+        }
+    }
+
+    /// Goes on with the merge that a crash cut off, if there is one: to be called when the log
+    /// has been replayed. When blocks that it needs cannot be read, every later step tries again.
+    ///
+    /// # Errors
+    /// `Corrupt` when a block cannot be read that the merge begins with.
+    pub fn resume(&self) -> Result<()> {
+        let mut slot = self.merge.lock();
+        let durable = Arc::clone(&self.durable.lock());
+        let Some(progress) = durable.merge.as_deref().filter(|_| slot.is_none()) else {
+            return Ok(());
+        };
+        if !self.awaits_resume() {
+            return Ok(());
+        }
+        let recovered = self.recovered.lock().as_ref().map(Memtable::leaves_arc);
+        let mut moving = Self::recorded_moving(&self.reader, &durable, progress);
+        moving.frozen = recovered.filter(|leaves| !leaves.is_empty());
+        let shown = moving.clone();
+        self.views.publish(|view| view.with_moving(shown));
+        let levels = usize::from(progress.levels);
+        let stage = self.stage(&moving, levels, Some(progress))?;
+        let merged = durable.main.levels.get(..levels).unwrap_or_default();
+        let below = durable.main.levels.get(levels..).unwrap_or_default().to_vec();
+        let kappa0_bytes = progress.shape.kappa0_bytes;
+        let plan = Plan {
+            fence_ranks: Vec::new(),
+            data_rank: 1,
+            data_bytes: merged.iter().map(|level| level.counts.data_bytes()).sum(),
+            below: !below.is_empty(),
+            top_bytes_max: prepare::top_bytes_max(kappa0_bytes),
+        };
+        let insert = Insert::resume(&plan, &self.reader, progress)?;
+        let inputs = Inputs {
+            levels,
+            spills: usize::from(progress.spills),
+            full: progress.full,
+            frozen: progress.frozen,
+            shape: progress.shape,
+            below,
+        };
+        *slot = Some(Merge::new(Start {
+            which: Which::Merge,
+            scheme: self.scheme,
+            pace: Pace::of(kappa0_bytes),
+            stage,
+            insert,
+            plan,
+            inputs,
+            moving,
+            oldest_snapshot: self.env.snapshots.oldest(),
+            reservation: None,
+        }));
+        // The merge holds what was recovered now.
+        *self.recovered.lock() = None;
+        self.awaits_resume.store(false, Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,281 @@
+//! What readers see: an immutable view, replaced as merges go.
+//!
+//! Thread safety: any number of threads load views and read through them, without waiting; views
+//! are replaced under one mutex. A view that was replaced is kept until its last reader has let
+//! go of it: then, and not earlier, may be reused what only older views lead to. The last reader
+//! only decrements; the thread that merges frees.
+//!
+//! Invariant V1: the parts of a view, newest first, hold disjoint, descending ranges of sequence
+//! numbers (I8), and so do the inputs of a moving part; only therefore may a lookup stop at the
+//! first visible version.
+//! Invariant V2: of a moving part, keys at or before the wavefront are on the new side, all
+//! others in the inputs; never both, never neither.
+//! Invariant V3: a view with a greater number never leads to what an extent tagged with a smaller
+//! or equal number held.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use esker_device::Purpose;
+use esker_format::ptr::{BlockPtr, Extent};
+use esker_substrate::blocks::BlockStore;
+use esker_substrate::error::Result;
+use esker_substrate::memtable::{Leaves, Memtable};
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::sync::{Loaded, Mutex, Swap};
+
+use super::lookup::{Found, Probe};
+use super::stats::MergeStats;
+use super::tree::{BlockReader, Tree};
+
+/// A state of the index.
+#[derive(Debug)]
+pub struct View {
+    number: u64,
+    /// Takes new entries.
+    pub(super) memtable: Arc<Memtable>,
+    /// Newest first. The last one is the main tree, perhaps empty, or the merge that replaces it.
+    pub(super) parts: Vec<Part>,
+}
+
+/// A part of a view.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// A spill run, or the main tree.
+    Run(Arc<Tree>),
+    /// What a spill or a merge is moving.
+    Moving(Arc<Moving>),
+}
+
+/// Which work moves a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// A frozen memtable becomes a spill run.
+    Spill,
+    /// Frozen memtable, spill runs and levels become new levels.
+    Merge,
+}
+
+/// The state of a spill or merge at a publish point.
+#[derive(Clone, Debug)]
+pub struct Moving {
+    pub(super) which: Which,
+    /// What is left of the frozen memtable.
+    pub(super) frozen: Option<Arc<Leaves>>,
+    /// Spill runs, newest first, then the main tree.
+    pub(super) inputs: Vec<Arc<Tree>>,
+    /// What has been written.
+    pub(super) new: Arc<Tree>,
+    /// The last user key whose group has been written.
+    pub(super) wavefront: Option<Arc<[u8]>>,
+    /// For statistics.
+    pub(super) stats: MergeStats,
+}
+
+impl Which {
+    /// What its operations are counted under.
+    pub(super) const fn purpose(self) -> Purpose {
+        match self {
+            Self::Spill => Purpose::Spill,
+            Self::Merge => Purpose::Merge,
+        }
+    }
+}
+
+impl Moving {
+    /// Whether the merge has passed `key`.
+    pub(super) fn has_passed(&self, key: &[u8]) -> bool {
+        self.wavefront.as_deref().is_some_and(|wavefront| key <= wavefront)
+    }
+
+    fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
+        if self.has_passed(probe.key) {
+            return self.new.get(reader, probe);
+        }
+        let frozen = self.frozen.as_ref();
+        if let Some(version) = frozen.and_then(|frozen| frozen.get(probe.key, probe.seq)) {
+            return Ok(Some(version.put().map(<[u8]>::to_vec)));
+        }
+        for input in &self.inputs {
+            if let Some(found) = input.get(reader, probe)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How far it has come.
+    pub(super) fn shown_stats(&self) -> MergeStats {
+        let wavefront = self.wavefront.as_deref().map(<[u8]>::to_vec);
+        MergeStats { wavefront, ..self.stats.clone() }
+    }
+
+    /// How many levels take part, when those of the main tree are `levels`.
+    pub(super) fn levels(&self, levels: usize) -> usize {
+        let spills = self.inputs.split_last().map_or(&[][..], |(_, spills)| spills);
+        spills.iter().map(|spill| spill.height()).sum::<usize>() + levels
+    }
+
+    fn frozen_bytes(&self) -> u64 {
+        self.frozen.as_ref().map_or(0, |frozen| frozen.memory_bytes())
+    }
+}
+
+impl View {
+    /// A state without a number: that is given when it is published.
+    pub(super) const fn new(memtable: Arc<Memtable>, parts: Vec<Part>) -> Self {
+        Self { number: 0, memtable, parts }
+    }
+
+    /// The newest version that `probe` may see.
+    pub(super) fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Found> {
+        if let Some(version) = self.memtable.get(probe.key, probe.seq) {
+            return Ok(version.put().map(<[u8]>::to_vec));
+        }
+        for part in &self.parts {
+            let found = match part {
+                Part::Run(tree) => tree.get(reader, probe)?,
+                Part::Moving(moving) => moving.get(reader, probe)?,
+            };
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The blocks that a lookup of `probe` would read as far as fences in memory tell.
+    pub(super) fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
+        for part in &self.parts {
+            match part {
+                Part::Run(tree) => tree.candidates(probe, out),
+                Part::Moving(moving) if moving.has_passed(probe.key) => {
+                    moving.new.candidates(probe, out);
+                }
+                Part::Moving(moving) => {
+                    moving.inputs.iter().for_each(|input| input.candidates(probe, out));
+                }
+            }
+        }
+    }
+
+    /// The moving part of `which`, and its place.
+    pub(super) fn moving(&self, which: Which) -> Option<(usize, &Arc<Moving>)> {
+        self.parts.iter().enumerate().find_map(|(index, part)| match part {
+            Part::Moving(moving) if moving.which == which => Some((index, moving)),
+            _ => None,
+        })
+    }
+
+    /// Memory of frozen memtables, in bytes.
+    pub(super) fn frozen_bytes(&self) -> u64 {
+        let moving = self.parts.iter().filter_map(|part| match part {
+            Part::Moving(moving) => Some(moving),
+            Part::Run(_) => None,
+        });
+        moving.map(|moving| moving.frozen_bytes()).sum()
+    }
+
+    /// The same with another state of the part that `moving` moves.
+    pub(super) fn with_moving(&self, moving: Moving) -> Self {
+        let part = self.moving(moving.which).map(|(index, _)| index);
+        let mut parts = self.parts.clone();
+        let place = part.and_then(|index| parts.get_mut(index));
+        if let Some(place) = place {
+            *place = Part::Moving(Arc::new(moving));
+        }
+        Self::new(Arc::clone(&self.memtable), parts)
+    }
+
+    /// The same with the part that `which` moved replaced by what came of it.
+    pub(super) fn with_result(&self, which: Which, tree: Tree) -> Self {
+        let mut parts = self.parts.clone();
+        let part = self.moving(which).map(|(index, _)| index);
+        let place = part.and_then(|index| parts.get_mut(index));
+        if let Some(place) = place {
+            *place = Part::Run(Arc::new(tree));
+        }
+        Self::new(Arc::clone(&self.memtable), parts)
+    }
+}
+
+/// The current view, the replaced ones that are still read, and the space that waits for them.
+#[derive(Debug)]
+pub struct Views {
+    current: Swap<View>,
+    past: Mutex<Past>,
+}
+
+#[derive(Debug, Default)]
+struct Past {
+    /// The number of the current view.
+    number: u64,
+    /// Replaced views, oldest first.
+    views: VecDeque<Arc<View>>,
+    /// Space that may be reused when every view with a number below the tag is gone; tags ascend.
+    quarantine: VecDeque<(u64, Vec<Extent>)>,
+}
+
+impl Past {
+    /// Lets go of views that nobody reads; the number of the oldest that is left.
+    fn oldest(&mut self) -> u64 {
+        while self.views.front().is_some_and(|view| Arc::strong_count(view) == 1) {
+            self.views.pop_front();
+        }
+        self.views.front().map_or(self.number, |view| view.number)
+    }
+}
+
+impl Views {
+    /// Begins with `view`.
+    pub(super) fn new(view: View) -> Self {
+        Self { current: Swap::new(Arc::new(view)), past: Mutex::default() }
+    }
+
+    /// The current view. Never waits.
+    pub(super) fn load(&self) -> Loaded<View> {
+        self.current.load()
+    }
+
+    /// Replaces the current view by what `change` makes of it.
+    pub(super) fn publish(&self, change: impl FnOnce(&View) -> View) {
+        let mut past = self.past.lock();
+        let mut view = change(&self.current.load());
+        past.number += 1;
+        view.number = past.number;
+        let old = self.current.swap(Arc::new(view));
+        past.views.push_back(old);
+        past.oldest();
+    }
+
+    /// Puts extents to which no view leads from the current one on into quarantine.
+    pub(super) fn quarantine(&self, blocks: &BlockStore, extents: Vec<Extent>) -> Result<()> {
+        blocks.retire(&extents)?;
+        let mut past = self.past.lock();
+        let tag = past.number;
+        past.quarantine.push_back((tag, extents));
+        Ok(())
+    }
+
+    /// Frees what no view leads to any more.
+    ///
+    /// # Errors
+    /// When an extent was free already.
+    pub(super) fn collect(&self, blocks: &BlockStore) -> Result<()> {
+        let mut past = self.past.lock();
+        let oldest = past.oldest();
+        let free = |tag: u64| oldest >= tag || planted::is(Bug::QuarantineIgnored);
+        while past.quarantine.front().is_some_and(|(tag, _)| free(*tag)) {
+            if let Some((_, extents)) = past.quarantine.pop_front() {
+                blocks.free(&extents)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether replaced views are still read, or space waits for them.
+    pub(super) fn is_settled(&self) -> bool {
+        let mut past = self.past.lock();
+        past.oldest() == past.number && past.quarantine.is_empty()
+    }
+}

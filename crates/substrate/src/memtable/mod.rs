@@ -1,0 +1,198 @@
+//! The memtable: the newest versions, ordered, in memory.
+//!
+//! Reading order: [`version`](Version) (what is stored and how it is ordered), `leaf` (a short
+//! ordered piece), `cut` and `grow` (what becomes of a full one), `list` (the pieces in order),
+//! `place` (walking), and here the memtable that ties them together.
+//!
+//! A memtable is a list of leaves, each with its own memory, so that a merge can give a frozen
+//! memtable back piece by piece: [`Leaves::behind`] answers the list without what was merged, and
+//! a leaf is freed when the last list that holds it is.
+//!
+//! # Thread safety
+//!
+//! One writer at a time; the caller sees to that. Any number of readers beside it, who never wait.
+//!
+//! * M1: versions are never removed or changed. A leaf only grows, until it is left out of a list.
+//! * M2: no two entries share a key and a number, so that an insert never replaces.
+//! * M3: the leaves of a list cover all positions without overlap: a leaf holds what stands at or
+//!   behind its own lower boundary and before the next leaf's.
+//! * M4: what is in a leaf of one list of a memtable is in every later list of it: a full leaf is
+//!   replaced by leaves with all its versions, and nothing is inserted into it again.
+//!
+//! *A reader misses nothing it may see*, provided that it takes its number first and loads the
+//! list after. Say it took the visible number n. Every version with a number of at most n was
+//! inserted before n became visible, into a leaf of the list that was current then, or together
+//! with a new list. The list loaded afterwards is that one or a later one, and by M4 holds the
+//! version; its leaves are ordered by M3, so that a search looks where it is. A list loaded
+//! *before* the number may lack it: a version with a number of at most n may be in a leaf that
+//! has been put in the place of one of the list's since.
+
+mod cut;
+mod grow;
+mod leaf;
+mod list;
+mod place;
+mod version;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use esker_format::entry::PUT_OVERHEAD_BYTES;
+use esker_format::ids::Seq;
+
+use crate::sync::{Loaded, Swap};
+
+use cut::Limits;
+pub use leaf::Leaf;
+pub use list::Leaves;
+pub use place::Place;
+pub use version::Version;
+
+/// An ordered set of versions that one thread at a time adds to.
+pub struct Memtable {
+    leaves: Swap<Leaves>,
+    limits: Limits,
+    puts: AtomicU64,
+    tombstones: AtomicU64,
+    put_bytes: AtomicU64,
+    tombstone_bytes: AtomicU64,
+    memory_bytes: AtomicU64,
+    /// Whether an insert runs: only to catch a second writer in a debug build.
+    writing: AtomicBool,
+}
+
+/// What a memtable holds. Byte counts are what the entries will take in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemtableCounts {
+    /// Puts.
+    pub puts: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Bytes of puts.
+    pub put_bytes: u64,
+    /// Bytes of tombstones.
+    pub tombstone_bytes: u64,
+}
+
+impl MemtableCounts {
+    /// Bytes of all entries.
+    #[must_use]
+    pub const fn data_bytes(&self) -> u64 {
+        self.put_bytes + self.tombstone_bytes
+    }
+}
+
+impl Memtable {
+    /// A memtable whose leaves hold at most `entries` versions: for tests that want many leaves
+    /// of few versions.
+    #[must_use]
+    pub fn with_leaf_entries(entries: usize) -> Self {
+        Self::with_limits(Limits { entries: entries.max(1), ..Limits::default() })
+    }
+
+    fn with_limits(limits: Limits) -> Self {
+        Self {
+            leaves: Swap::new(Arc::default()),
+            limits,
+            puts: AtomicU64::new(0),
+            tombstones: AtomicU64::new(0),
+            put_bytes: AtomicU64::new(0),
+            tombstone_bytes: AtomicU64::new(0),
+            memory_bytes: AtomicU64::new(0),
+            writing: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds a version: a value, or a tombstone. Only one thread at a time may do so.
+    ///
+    /// Costs a search of the list and of one leaf; once in a few hundred times a leaf is full,
+    /// and its versions are spread over two new ones.
+    pub fn insert(&self, key: &[u8], seq: Seq, value: Option<&[u8]>) {
+        debug_assert!(!self.writing.swap(true, Ordering::Acquire), "two writers in one memtable");
+        let version = Version::new(key, seq, value);
+        self.count(&version);
+        let leaves = self.leaves.load();
+        let memory_bytes = version.memory_bytes();
+        let added_bytes = match leaves.locate(version.position()) {
+            Some((_, leaf))
+                if self.limits.hold(leaf.len() + 1, leaf.load_bytes() + memory_bytes) =>
+            {
+                leaf.insert(version);
+                memory_bytes
+            }
+            _ => {
+                let (next, added_bytes) = leaves.with(version, &self.limits);
+                self.leaves.swap(Arc::new(next));
+                added_bytes
+            }
+        };
+        self.memory_bytes.fetch_add(added_bytes, Ordering::Relaxed);
+        debug_assert!(self.writing.swap(false, Ordering::Release), "two writers in one memtable");
+    }
+
+    fn count(&self, version: &Version) {
+        let (count, bytes) = match version.put() {
+            Some(_) => (&self.puts, &self.put_bytes),
+            None => (&self.tombstones, &self.tombstone_bytes),
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        let entry_bytes = version.payload_bytes() + PUT_OVERHEAD_BYTES as u64;
+        bytes.fetch_add(entry_bytes, Ordering::Relaxed);
+    }
+
+    /// The list of leaves as it is now. It stays as it is, but its leaves go on growing.
+    pub fn leaves(&self) -> Loaded<Leaves> {
+        self.leaves.load()
+    }
+
+    /// As [`Memtable::leaves`], for keeping.
+    pub fn leaves_arc(&self) -> Arc<Leaves> {
+        Arc::clone(&self.leaves.load())
+    }
+
+    /// The newest version of `key` with a number of at most `seq`.
+    pub fn get(&self, key: &[u8], seq: Seq) -> Option<Version> {
+        self.leaves.load().get(key, seq)
+    }
+
+    /// Whether nothing was inserted.
+    pub fn is_empty(&self) -> bool {
+        let counts = self.counts();
+        counts.puts == 0 && counts.tombstones == 0
+    }
+
+    /// Counts of what was inserted.
+    pub fn counts(&self) -> MemtableCounts {
+        MemtableCounts {
+            puts: self.puts.load(Ordering::Relaxed),
+            tombstones: self.tombstones.load(Ordering::Relaxed),
+            put_bytes: self.put_bytes.load(Ordering::Relaxed),
+            tombstone_bytes: self.tombstone_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Estimated memory, in bytes: that of the current list's leaves. At once, whatever its size.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Memtable {
+    fn default() -> Self {
+        Self::with_limits(Limits::default())
+    }
+}
+
+impl fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memtable")
+            .field("leaves", &self.leaves.load().len())
+            .field("counts", &self.counts())
+            .field("memory_bytes", &self.memory_bytes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,243 @@
+//! What must hold, as data, and whether it does.
+//!
+//! A bar compares Esker's median of a metric with a number, or with a multiple of a peer's
+//! median. Bars that compare time are ratios between systems that ran by turns in one comparison;
+//! counters have absolute bars.
+
+use esker_peers::Name;
+
+use crate::measure::report::Report;
+use crate::measure::rows::Row;
+
+/// On which side of its limit a metric must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sense {
+    /// At or above.
+    AtLeast,
+    /// At or below.
+    AtMost,
+}
+
+/// Where the limit is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// A number.
+    Number(f64),
+    /// So many times a peer's value of the same metric.
+    Times(f64, Name),
+    /// The same, or one and a half times the longest gap of the idle control thread if that is
+    /// more: a pause that the machine gave an idle thread is nobody's fault.
+    TimesOrControl(f64, Name),
+}
+
+/// One bar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bar {
+    /// The row.
+    pub row: Row,
+    /// The metric of that row.
+    pub metric: &'static str,
+    /// What it is about.
+    pub what: &'static str,
+    /// On which side.
+    pub sense: Sense,
+    /// Of which limit.
+    pub limit: Limit,
+}
+
+/// Values closer than this to a peer's, where being its equal is the bar, are a tie.
+const TIE: f64 = 0.05;
+/// How much more than the control thread's gap a maximum may be.
+const CONTROL_FACTOR: f64 = 1.5;
+/// The metric of the control thread's gap.
+const CONTROL: &str = "control_max_us";
+
+const fn least(row: Row, metric: &'static str, what: &'static str, limit: Limit) -> Bar {
+    Bar { row, metric, what, sense: Sense::AtLeast, limit }
+}
+
+const fn most(row: Row, metric: &'static str, what: &'static str, limit: Limit) -> Bar {
+    Bar { row, metric, what, sense: Sense::AtMost, limit }
+}
+
+use Limit::{Number, Times, TimesOrControl};
+use Name::{Fjall, Rocksdb};
+
+const WRITTEN: &str = "written_per_byte";
+const RESIDENT: &str = "resident_over_allowed";
+const RESIDENT_WHAT: &str = "resident over budget + 10 % + 24 MiB";
+
+/// Every bar. They are made for the full scale.
+pub const BARS: [Bar; 30] = [
+    least(Row::Load, "rate", "entries/s, settled", Times(1.0, Rocksdb)),
+    most(Row::Load, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
+    most(Row::Load, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+    least(Row::Lookups, "rate", "lookups/s", Times(1.0, Rocksdb)),
+    least(Row::Lookups, "rate", "lookups/s", Times(1.0, Fjall)),
+    most(Row::Lookups, "reads_per_lookup", "device reads", Number(1.1)),
+    most(Row::Lookups, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+    least(Row::Scans, "rate", "scans/s", Times(1.0, Rocksdb)),
+    most(Row::Durable, "syncs_per_put_1", "syncs of the log per put", Number(1.01)),
+    least(Row::Durable, "rate_1", "puts/s, 1 thread", Times(0.95, Rocksdb)),
+    least(Row::Durable, "rate_8", "puts/s, 8 threads", Times(1.0, Rocksdb)),
+    least(Row::Merge, "merged_bytes", "user bytes merged", Number(5e8)),
+    least(Row::Merge, "put_samples", "writes measured", Number(1e4)),
+    most(Row::Merge, "put_p999_us", "writes, p99.9", Times(1.0, Rocksdb)),
+    most(Row::Merge, "put_max_us", "writes, longest", TimesOrControl(0.5, Rocksdb)),
+    most(Row::Merge, "put_max_us", "writes, longest", TimesOrControl(0.1, Fjall)),
+    most(Row::Merge, "put_given_up", "writes given up", Number(0.0)),
+    most(Row::Merge, "get_p999_us", "lookups, p99.9", Times(1.0, Rocksdb)),
+    most(Row::Merge, "get_given_up", "lookups given up", Number(0.0)),
+    most(Row::Merge, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+    most(Row::MergeSpace, "added_over_data", "space added over the data", Number(0.15)),
+    most(Row::Overwrite, WRITTEN, "bytes per user byte", Times(0.85, Rocksdb)),
+    most(Row::Overwrite, "peak_over_live", "peak space over live data", Number(1.65)),
+    most(Row::Overwrite, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+    most(Row::Mix, WRITTEN, "bytes per user byte", Times(0.8, Rocksdb)),
+    most(Row::Mix, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+    most(Row::Compact, "after_over_live", "space over live data", Number(1.08)),
+    most(Row::Compact, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+    most(Row::Reopen, "first_read_seconds", "seconds to the first read", Number(1.0)),
+    most(Row::Reopen, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+];
+
+/// Whether a bar is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Met,
+    /// It is missed by so little that another run might meet it.
+    Tie,
+    /// It is not.
+    Missed,
+    /// A value that it needs was not measured.
+    Unknown,
+}
+
+impl Verdict {
+    /// In a word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Tie => "tie",
+            Self::Missed => "MISSED",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A bar with what was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// The bar.
+    pub bar: Bar,
+    /// Esker's value.
+    pub value: Option<f64>,
+    /// The limit in the metric's unit.
+    pub limit: Option<f64>,
+    /// Whether it is met.
+    pub verdict: Verdict,
+}
+
+/// Judges every bar of the rows that the report has.
+#[must_use]
+pub fn judge(report: &Report) -> Vec<Judged> {
+    let of_rows = BARS.iter().filter(|bar| report.has(bar.row));
+    of_rows.map(|bar| judge_one(bar, report)).collect()
+}
+
+fn judge_one(bar: &Bar, report: &Report) -> Judged {
+    let value = report.median(bar.row, Name::Esker, bar.metric);
+    let of = |peer| report.median(bar.row, peer, bar.metric);
+    let (limit, equality) = match bar.limit {
+        Number(limit) => (Some(limit), false),
+        Times(factor, peer) => (of(peer).map(|value| value * factor), factor == 1.0),
+        TimesOrControl(factor, peer) => {
+            let control = report.median(bar.row, Name::Esker, CONTROL).unwrap_or(0.0);
+            let limit = of(peer).map(|value| (value * factor).max(control * CONTROL_FACTOR));
+            (limit, false)
+        }
+    };
+    let verdict = match (value, limit) {
+        (Some(value), Some(limit)) => verdict(bar.sense, value, limit, equality),
+        _ => Verdict::Unknown,
+    };
+    Judged { bar: *bar, value, limit, verdict }
+}
+
+fn verdict(sense: Sense, value: f64, limit: f64, equality: bool) -> Verdict {
+    let meets = |limit: f64| match sense {
+        Sense::AtLeast => value >= limit,
+        Sense::AtMost => value <= limit,
+    };
+    let eased = match sense {
+        Sense::AtLeast => limit * (1.0 - TIE),
+        Sense::AtMost => limit * (1.0 + TIE),
+    };
+    if meets(limit) {
+        Verdict::Met
+    } else if equality && meets(eased) {
+        Verdict::Tie
+    } else {
+        Verdict::Missed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Metrics;
+
+    fn report(values: &[(Row, Name, &str, f64)]) -> Report {
+        let mut report = Report::default();
+        for (row, system, metric, value) in values {
+            report.add(*row, *system, Metrics::from([((*metric).to_owned(), *value)]));
+        }
+        report
+    }
+
+    fn verdict_of(row: Row, metric: &str, limit: Limit, report: &Report) -> Judged {
+        let is_it = |judged: &Judged| judged.bar.metric == metric && judged.bar.limit == limit;
+        *judge(report).iter().find(|judged| judged.bar.row == row && is_it(judged)).unwrap()
+    }
+
+    #[test]
+    fn a_ratio_is_judged_against_the_peer() {
+        let with = |ours: f64| {
+            let values =
+                [(Row::Load, Name::Esker, "rate", ours), (Row::Load, Rocksdb, "rate", 100.0)];
+            verdict_of(Row::Load, "rate", Times(1.0, Rocksdb), &report(&values)).verdict
+        };
+        assert_eq!(with(100.0), Verdict::Met);
+        assert_eq!(with(96.0), Verdict::Tie);
+        assert_eq!(with(94.0), Verdict::Missed);
+        let alone = report(&[(Row::Load, Name::Esker, "rate", 5.0)]);
+        let judged = verdict_of(Row::Load, "rate", Times(1.0, Rocksdb), &alone);
+        assert_eq!((judged.verdict, judged.value), (Verdict::Unknown, Some(5.0)));
+    }
+
+    #[test]
+    fn a_share_of_a_peer_knows_no_ties() {
+        let values = [(Row::Load, Name::Esker, WRITTEN, 7.6), (Row::Load, Rocksdb, WRITTEN, 10.0)];
+        let judged = verdict_of(Row::Load, WRITTEN, Times(0.75, Rocksdb), &report(&values));
+        assert_eq!((judged.verdict, judged.limit), (Verdict::Missed, Some(7.5)));
+    }
+
+    #[test]
+    fn a_maximum_is_excused_by_the_machine_only() {
+        let with = |control: f64| {
+            let mut report = report(&[(Row::Merge, Rocksdb, "put_max_us", 1000.0)]);
+            let ours = [("put_max_us".to_owned(), 800.0), (CONTROL.to_owned(), control)];
+            report.add(Row::Merge, Name::Esker, Metrics::from(ours));
+            verdict_of(Row::Merge, "put_max_us", TimesOrControl(0.5, Rocksdb), &report).verdict
+        };
+        assert_eq!(with(100.0), Verdict::Missed);
+        assert_eq!(with(534.0), Verdict::Met);
+    }
+
+    #[test]
+    fn rows_that_did_not_run_have_no_verdict() {
+        assert!(judge(&Report::default()).is_empty());
+    }
+}

@@ -1,0 +1,308 @@
+//! Which runs are made, in which order, by which processes.
+//!
+//! Every run has a process and a folder of its own. Rows that begin with a loaded store get a
+//! copy of one that was loaded once, out of the page cache. Within a row, systems take turns:
+//! what the machine does meanwhile hits all of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use esker_peers::Name;
+use serde_json::json;
+
+use crate::error::{Error, Result};
+use crate::measure::Metrics;
+use crate::measure::cgroup::Cgroup;
+use crate::measure::process::machine;
+use crate::measure::report::Report;
+use crate::measure::rows::Row;
+use crate::measure::scale::Scale;
+use crate::measure::task::Task;
+
+mod spawn;
+
+/// The share of the sustained rate at which writes come beside a full merge.
+const RATE_SHARE: f64 = 0.7;
+
+/// How a run is started: this program with these arguments and then the task.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The program.
+    pub path: PathBuf,
+    /// What comes before the task.
+    pub arguments: Vec<String>,
+}
+
+/// What is to be compared.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How much of everything.
+    pub scale: Scale,
+    /// Which rows.
+    pub rows: Vec<Row>,
+    /// Which systems, by turns.
+    pub systems: Vec<Name>,
+    /// Where the stores are made; what is made there is removed.
+    pub folder: PathBuf,
+    /// Writes a second beside a full merge; by default a share of RocksDB's rate of loading.
+    pub rate: Option<f64>,
+    /// Runs of each row and system; by default those of the scale.
+    pub repeats: Option<u32>,
+    /// How a run is started.
+    pub program: Program,
+}
+
+/// One run, as it is named to whoever watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunName {
+    /// The row.
+    pub row: Row,
+    /// The system.
+    pub system: Name,
+    /// Which of how many, from 1; 0 for a load that only serves other rows.
+    pub number: u32,
+    /// How many there will be.
+    pub of: u32,
+}
+
+/// Whoever watches a comparison. All calls come from the thread that runs it.
+pub trait Watch {
+    /// A run begins.
+    fn begins(&mut self, run: RunName);
+    /// So many of so many requests are done.
+    fn progress(&mut self, done: u64, total: u64);
+    /// The run has ended.
+    fn ends(&mut self, run: RunName, outcome: &Result<Metrics>);
+    /// Whether somebody asked for an end.
+    fn is_interrupted(&self) -> bool;
+}
+
+/// Makes the comparison. A run that fails is in the report; the others go on.
+///
+/// # Errors
+/// [`Error::Interrupted`], and [`Error::System`] where folders cannot be made or copied.
+pub fn bench(plan: &Plan, watch: &mut dyn Watch) -> Result<Report> {
+    let mut bench = Bench { plan, watch, report: Report::default(), loaded: Vec::new() };
+    bench.describe();
+    for row in Row::ALL.into_iter().filter(|row| plan.rows.contains(row)) {
+        bench.row(row)?;
+    }
+    bench.remove(&plan.folder.join(LOADED))?;
+    Ok(bench.report)
+}
+
+const LOADED: &str = "loaded";
+const RUN: &str = "run";
+
+struct Bench<'a> {
+    plan: &'a Plan,
+    watch: &'a mut dyn Watch,
+    report: Report,
+    /// Systems whose loaded store is there, with the rate of its load.
+    loaded: Vec<(Name, f64)>,
+}
+
+impl Bench<'_> {
+    fn describe(&mut self) {
+        let (plan, sizes) = (self.plan, self.plan.scale.sizes());
+        let about = &mut self.report.about;
+        about.insert("scale", json!(plan.scale.as_str()));
+        about.insert("machine", json!(machine()));
+        about.insert("entries", json!(sizes.entries));
+        about.insert("budget_bytes", json!(sizes.budget_bytes));
+        about.insert("memory_limit_bytes", json!(sizes.memory_limit_bytes));
+        let group = sizes.memory_limit_bytes.map(|limit| Cgroup::create(&group_name(), limit));
+        if let Some(Err(why)) = group {
+            let note = format!("no limit of memory around the runs: {why}");
+            self.report.notes.push(note);
+            about.insert("memory_limit_bytes", json!(null));
+        }
+        if plan.scale != Scale::Full {
+            let note = "the bars are made for the full scale";
+            self.report.notes.push(note.to_owned());
+        }
+    }
+
+    fn row(&mut self, row: Row) -> Result<()> {
+        let takes = |system: &Name| row.takes(*system);
+        let systems: Vec<Name> = self.plan.systems.iter().copied().filter(takes).collect();
+        let needs_loaded = !matches!(row, Row::Load | Row::Reopen);
+        if needs_loaded {
+            for system in &systems {
+                self.load(*system)?;
+            }
+        }
+        let rate = if row == Row::Merge { self.rate() } else { 0.0 };
+        let repeats =
+            |system: Name| self.plan.repeats.unwrap_or(self.plan.scale.repeats(row, system)).max(1);
+        let turns: Vec<(Name, u32)> = systems.iter().map(|of| (*of, repeats(*of))).collect();
+        for number in 1..=turns.iter().map(|(_, repeats)| *repeats).max().unwrap_or(0) {
+            for (system, repeats) in turns.iter().filter(|(_, repeats)| number <= *repeats) {
+                if needs_loaded && self.load_rate(*system).is_none() {
+                    self.report.add_failure(row, *system, "it could not be loaded".to_owned());
+                    continue;
+                }
+                let run = RunName { row, system: *system, number, of: *repeats };
+                let outcome = self.run(run, rate)?;
+                match outcome {
+                    Ok(metrics) => self.report.add(row, *system, metrics),
+                    Err(error) => self.report.add_failure(row, *system, error.to_string()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn load_rate(&self, system: Name) -> Option<f64> {
+        self.loaded.iter().find(|(of, _)| *of == system).map(|(_, rate)| *rate)
+    }
+
+    /// Loads a store for rows that need one, if the row of loads has not left one.
+    fn load(&mut self, system: Name) -> Result<()> {
+        if self.load_rate(system).is_none() {
+            self.run(RunName { row: Row::Load, system, number: 0, of: 0 }, 0.0)?.ok();
+        }
+        Ok(())
+    }
+
+    /// The rate of writes beside a full merge.
+    fn rate(&mut self) -> f64 {
+        if let Some(rate) = self.plan.rate {
+            return rate;
+        }
+        let of = if self.load_rate(Name::Rocksdb).is_some() { Name::Rocksdb } else { Name::Esker };
+        let measured = self.report.median(Row::Load, of, "rate");
+        let rate = RATE_SHARE * measured.or_else(|| self.load_rate(of)).unwrap_or(1000.0);
+        self.report.about.insert("merge_put_rate", json!(rate));
+        if of != Name::Rocksdb {
+            let note = "writes beside the full merge come at 70 % of Esker's own rate of loading: \
+                        RocksDB's was not measured";
+            self.report.notes.push(note.to_owned());
+        }
+        rate
+    }
+
+    /// One run in its own process. The outer error ends the comparison.
+    fn run(&mut self, run: RunName, rate: f64) -> Result<Result<Metrics>> {
+        self.watch.begins(run);
+        let folder = self.plan.folder.join(RUN);
+        self.remove(&folder)?;
+        let loaded = self.plan.folder.join(LOADED).join(run.system.as_str());
+        if !matches!(run.row, Row::Load | Row::Reopen) {
+            copy_store(&loaded, &folder)?;
+        }
+        let outcome = self.run_in(run, &folder, rate);
+        self.watch.ends(run, &outcome);
+        if self.watch.is_interrupted() {
+            return Err(Error::Interrupted);
+        }
+        match &outcome {
+            Ok(metrics) if run.row == Row::Load && self.load_rate(run.system).is_none() => {
+                self.loaded.push((run.system, metrics.get("rate").copied().unwrap_or(0.0)));
+                move_store(&folder, &loaded)?;
+            }
+            _ => self.remove(&folder)?,
+        }
+        Ok(outcome)
+    }
+
+    fn run_in(&mut self, run: RunName, folder: &Path, rate: f64) -> Result<Metrics> {
+        let sizes = self.plan.scale.sizes();
+        let limit = sizes.memory_limit_bytes;
+        let group = limit.and_then(|limit| Cgroup::create(&group_name(), limit).ok());
+        let task = Task {
+            row: run.row,
+            system: run.system,
+            scale: self.plan.scale,
+            folder: folder.to_owned(),
+            seed: u64::from(run.number) + 1,
+            rate,
+            group: group.as_ref().map(|group| group.folder().to_owned()),
+            crash: false,
+        };
+        if run.row == Row::Reopen {
+            let crash = Task { crash: true, ..task.clone() };
+            let half_bytes = sizes.crash_entries * esker_workload::entry::ENTRY_BYTES / 2;
+            spawn::run_and_kill(&self.plan.program, &crash, half_bytes, self.watch)?;
+            forget_pages(folder)?;
+        }
+        spawn::run(&self.plan.program, &task, self.watch)
+    }
+
+    fn remove(&self, folder: &Path) -> Result<()> {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::system(format!("remove {}", folder.display()))(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A name that no other comparison on this machine has.
+fn group_name() -> String {
+    format!("esker-bench-{}", std::process::id())
+}
+
+fn move_store(from: &Path, to: &Path) -> Result<()> {
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent).map_err(Error::system(format!("make {}", parent.display())))?;
+    }
+    fs::rename(from, to).map_err(Error::system(format!("move {}", from.display())))
+}
+
+/// Copies a store with its holes, and lets the page cache forget the copy.
+fn copy_store(from: &Path, to: &Path) -> Result<()> {
+    let what = || format!("copy {}", from.display());
+    let status = Command::new("cp")
+        .args(["-a", "--sparse=auto", "--"])
+        .args([from, to])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .map_err(Error::system(what()))?;
+    if !status.success() {
+        let source = std::io::Error::other(format!("cp ended with {status}"));
+        return Err(Error::system(what())(source));
+    }
+    forget_pages(to)
+}
+
+/// Makes the files below `folder` durable and drops them from the page cache, so that a run
+/// begins with nothing of its store in memory.
+fn forget_pages(folder: &Path) -> Result<()> {
+    let what = || format!("read {}", folder.display());
+    for entry in fs::read_dir(folder).map_err(Error::system(what()))? {
+        let path = entry.map_err(Error::system(what()))?.path();
+        if path.is_dir() {
+            forget_pages(&path)?;
+            continue;
+        }
+        let forget = || -> std::io::Result<()> {
+            let file = fs::File::open(&path)?;
+            file.sync_all()?;
+            Ok(rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?)
+        };
+        forget().map_err(Error::system(format!("sync {}", path.display())))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_the_same_files_and_keeps_holes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        fs::create_dir_all(from.join("sub")).unwrap();
+        fs::write(from.join("sub/a"), b"bytes").unwrap();
+        fs::File::create(from.join("hole")).unwrap().set_len(1 << 30).unwrap();
+        copy_store(&from, &to).unwrap();
+        assert_eq!(fs::read(to.join("sub/a")).unwrap(), b"bytes");
+        assert!(crate::measure::space::occupied_bytes(&to) < 1 << 20);
+        assert!(copy_store(&folder.path().join("absent"), &to.join("x")).is_err());
+    }
+}

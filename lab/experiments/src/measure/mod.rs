@@ -1,0 +1,43 @@
+//! The comparison: each row of the table, for each system, in a process of its own.
+//!
+//! ```text
+//!   bench        which rows and systems, alternated; copies of loaded stores     (parent)
+//!     │  task (JSON) ▼                  ▲ messages (JSON lines)
+//!   child        opens the store in its control group, runs one row, counts      (child)
+//!     │
+//!   rows         load · overwrite · mix · merge · lookups · …, one file each
+//!     │
+//!   arrivals · latency · beside · process · space · cgroup        the instruments
+//! ```
+//!
+//! Reading order: the instruments [`arrivals`] (requests that come when they come),
+//! [`latency`], [`beside`] (what runs beside a measurement: the clock that persists, the idle
+//! control thread), [`process`], [`space`], [`cgroup`]; then [`scale`] (how much of everything),
+//! [`task`] (one run), [`rows`], [`child`], [`mod@bench`]; then what is made of the numbers:
+//! [`summary`] (medians), [`bars`] (what must hold), [`report`] (JSON).
+//!
+//! A metric is a number with a name that ends in its unit. Whatever a run measures is a flat map
+//! of metrics, so that rows, bars and reports agree by name and by nothing else.
+
+pub mod arrivals;
+pub mod bars;
+pub mod bench;
+pub mod beside;
+pub mod cgroup;
+pub mod child;
+pub mod latency;
+pub mod process;
+pub mod report;
+pub mod rows;
+pub mod scale;
+pub mod space;
+pub mod summary;
+pub mod task;
+
+use std::collections::BTreeMap;
+
+/// What one run measured, by name.
+pub type Metrics = BTreeMap<String, f64>;
+
+/// The least unit of space in `st_blocks`, in bytes.
+const SECTOR_BYTES: u64 = 512;

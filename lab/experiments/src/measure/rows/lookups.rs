@@ -1,0 +1,77 @@
+//! Random lookups of keys that are there, by two threads that do nothing else.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use esker_workload::{entry, uniform};
+
+use crate::error::{Error, Result};
+use crate::measure::Metrics;
+use crate::measure::child::joined;
+use crate::measure::latency::Latencies;
+use crate::measure::process::DeviceBytes;
+use crate::measure::rows::{PROGRESS_EVERY, Run, grown, insert};
+
+const THREADS: u64 = 2;
+
+pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
+    run.store.settle()?;
+    read_all(run, 1, run.sizes.lookups_warm_up)?;
+    let (figures, process) = (run.store.figures()?, DeviceBytes::now());
+    run.control.reset();
+    let (elapsed, latencies) = read_all(run, 2, run.sizes.lookups)?;
+    let after = run.store.figures()?;
+
+    let lookups = (run.sizes.lookups / THREADS * THREADS) as f64;
+    let mut metrics = Metrics::new();
+    latencies.summary().put_into(&mut metrics, "get");
+    insert(&mut metrics, "rate", Some(lookups / elapsed.as_secs_f64()));
+    let reads = grown(&figures, &after, "reads_user").map(|reads| reads / lookups);
+    insert(&mut metrics, "reads_per_lookup", reads);
+    if let (Some(now), Some(before)) = (DeviceBytes::now(), process) {
+        let bytes = now.since(before).read as f64 / lookups;
+        insert(&mut metrics, "bytes_read_per_lookup", Some(bytes));
+    }
+    Ok(metrics)
+}
+
+/// Looks up `count` keys in all, and says how long that took.
+fn read_all(run: &Run<'_>, round: u64, count: u64) -> Result<(Duration, Latencies)> {
+    let together = Barrier::new(THREADS as usize + 1);
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..THREADS)
+            .map(|reader| {
+                let together = &together;
+                let seed = run.task.seed ^ ((round << 8) + reader + 1);
+                scope.spawn(move || {
+                    together.wait();
+                    read(run, seed, count / THREADS)
+                })
+            })
+            .collect();
+        together.wait();
+        let start = Instant::now();
+        let mut latencies = Latencies::default();
+        for reader in readers {
+            latencies.add(&joined(reader)?);
+        }
+        Ok((start.elapsed(), latencies))
+    })
+}
+
+fn read(run: &Run<'_>, seed: u64, count: u64) -> Result<Latencies> {
+    let mut latencies = Latencies::default();
+    for (done, request) in (0..count).zip(uniform::lookups(seed, run.sizes.entries)) {
+        let start = Instant::now();
+        let found = run.store.get(&entry::key(request.number))?;
+        latencies.record(start.elapsed());
+        if found.is_none() {
+            return Err(Error::Invalid(format!("entry {} is lost", request.number)));
+        }
+        if done % PROGRESS_EVERY == 0 {
+            run.tell.progress(done, count);
+        }
+    }
+    Ok(latencies)
+}

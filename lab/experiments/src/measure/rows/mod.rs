@@ -1,0 +1,231 @@
+//! What is measured: one file a row, each a function from an open store to metrics.
+//!
+//! | row | what |
+//! |---|---|
+//! | [`load`] | random load by one writer, merges settled |
+//! | [`overwrite`], [`mix`] | bytes written and space in steady writing ([`steady`]) |
+//! | [`merge`] | writes and lookups while a full merge runs |
+//! | [`merge_space`] | what a full merge adds while a scan is open |
+//! | [`lookups`], [`scans`] | reading |
+//! | [`durable`] | puts that wait for the device |
+//! | [`compact`] | space after a full merge |
+//! | [`reopen`] | the first answer after a crash in a full merge |
+
+pub mod compact;
+pub mod durable;
+pub mod load;
+pub mod lookups;
+pub mod merge;
+pub mod merge_space;
+pub mod mix;
+pub mod overwrite;
+pub mod reopen;
+pub mod scans;
+pub mod steady;
+
+use esker_peers::{Durability, Figures, Name, System};
+use esker_workload::{Kind, Request, entry};
+
+use crate::error::Result;
+use crate::measure::Metrics;
+use crate::measure::beside::Control;
+use crate::measure::scale::Sizes;
+use crate::measure::space::Peak;
+use crate::measure::task::Task;
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Row {
+    /// See [`load`].
+    Load,
+    /// See [`overwrite`].
+    Overwrite,
+    /// See [`mix`].
+    Mix,
+    /// See [`merge`].
+    Merge,
+    /// See [`merge_space`].
+    MergeSpace,
+    /// See [`lookups`].
+    Lookups,
+    /// See [`scans`].
+    Scans,
+    /// See [`durable`].
+    Durable,
+    /// See [`compact`].
+    Compact,
+    /// See [`reopen`].
+    Reopen,
+}
+
+impl Row {
+    /// Every row, in the order in which they run.
+    pub const ALL: [Self; 10] = [
+        Self::Load,
+        Self::Lookups,
+        Self::Scans,
+        Self::Durable,
+        Self::Merge,
+        Self::MergeSpace,
+        Self::Overwrite,
+        Self::Mix,
+        Self::Compact,
+        Self::Reopen,
+    ];
+
+    /// The name as it is typed and stored.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Overwrite => "overwrite",
+            Self::Mix => "mix",
+            Self::Merge => "merge",
+            Self::MergeSpace => "merge-space",
+            Self::Lookups => "lookups",
+            Self::Scans => "scans",
+            Self::Durable => "durable",
+            Self::Compact => "compact",
+            Self::Reopen => "reopen",
+        }
+    }
+
+    /// The row with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|row| row.as_str() == name)
+    }
+
+    /// What it is about, in a few words.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Load => "random load, 1 writer, merges settled",
+            Self::Overwrite => "steady overwrite",
+            Self::Mix => "steady mix: half overwrites, a quarter new, a quarter deletes",
+            Self::Merge => "during a full merge, with writes and lookups",
+            Self::MergeSpace => "a full merge with a scan held open",
+            Self::Lookups => "random lookups, 2 threads",
+            Self::Scans => "scans of 100",
+            Self::Durable => "durable single puts",
+            Self::Compact => "after a full merge",
+            Self::Reopen => "reopening after a crash in a full merge",
+        }
+    }
+
+    /// Whether a system takes part. redb cannot merge beside a scan, and would write steadily for
+    /// hours to show what its load shows.
+    #[must_use]
+    pub const fn takes(self, system: Name) -> bool {
+        match (self, system) {
+            (_, Name::Esker) => true,
+            (Self::Reopen, _) => false,
+            (Self::MergeSpace | Self::Overwrite | Self::Mix, Name::Redb) => false,
+            _ => true,
+        }
+    }
+}
+
+/// Whom a run tells how far it is.
+pub trait Tell: Sync {
+    /// So many of so many requests are done.
+    fn progress(&self, done: u64, total: u64);
+    /// The process may be killed now.
+    fn ready(&self);
+}
+
+/// An open store with the instruments around it.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// What was asked for.
+    pub task: &'a Task,
+    /// How much of everything.
+    pub sizes: Sizes,
+    /// The store.
+    pub store: &'a dyn System,
+    /// The idle thread.
+    pub control: &'a Control,
+    /// The sampler of space.
+    pub peak: &'a Peak,
+    /// Whom to tell.
+    pub tell: &'a dyn Tell,
+}
+
+/// Requests between two reports of progress.
+const PROGRESS_EVERY: u64 = 1024;
+
+impl Run<'_> {
+    /// Makes a put or deletion, buffered.
+    pub(crate) fn write(&self, request: Request) -> Result<()> {
+        self.write_with(request, Durability::Buffered)
+    }
+
+    pub(crate) fn write_with(&self, request: Request, durability: Durability) -> Result<()> {
+        let key = entry::key(request.number);
+        if request.kind == Kind::Delete {
+            return Ok(self.store.delete(&key)?);
+        }
+        let value = entry::value(self.task.seed, request.number, request.version);
+        Ok(self.store.put(&key, &value, durability)?)
+    }
+
+    /// Makes `count` of the requests, and says how many user bytes they had.
+    pub(crate) fn write_all(
+        &self,
+        requests: impl Iterator<Item = Request>,
+        count: u64,
+    ) -> Result<u64> {
+        let mut user_bytes = 0;
+        for (done, request) in (0..count).zip(requests) {
+            self.write(request)?;
+            user_bytes += user_bytes_of(request);
+            if done % PROGRESS_EVERY == 0 {
+                self.tell.progress(done, count);
+            }
+        }
+        Ok(user_bytes)
+    }
+}
+
+/// Bytes of key and value of a put, of the key of a deletion.
+const fn user_bytes_of(request: Request) -> u64 {
+    match request.kind {
+        Kind::Put => entry::ENTRY_BYTES,
+        Kind::Lookup | Kind::Delete => entry::KEY_BYTES as u64,
+    }
+}
+
+/// Runs the row of the run's task.
+///
+/// # Errors
+/// Those of the store; [`Error::Invalid`](crate::Error::Invalid) where what was measured is not
+/// what the row claims.
+pub fn run(run: &Run<'_>) -> Result<Metrics> {
+    match run.task.row {
+        Row::Load => load::run(run),
+        Row::Overwrite => overwrite::run(run),
+        Row::Mix => mix::run(run),
+        Row::Merge => merge::run(run),
+        Row::MergeSpace => merge_space::run(run),
+        Row::Lookups => lookups::run(run),
+        Row::Scans => scans::run(run),
+        Row::Durable => durable::run(run),
+        Row::Compact => compact::run(run),
+        Row::Reopen => reopen::crash(run),
+    }
+}
+
+/// How much a counter of the store grew; `None` where the store has no such counter.
+pub(crate) fn grown(before: &Figures, after: &Figures, name: &str) -> Option<f64> {
+    Some(after.get(name)? - before.get(name)?)
+}
+
+/// Inserts a metric that may be missing.
+pub(crate) fn insert(metrics: &mut Metrics, name: &str, value: Option<f64>) {
+    if let Some(value) = value.filter(|value| value.is_finite()) {
+        metrics.insert(name.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

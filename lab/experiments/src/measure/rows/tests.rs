@@ -1,0 +1,77 @@
+//! Every row against Esker, in this process, at a scale of seconds. `reopen` needs a process to
+//! kill, and is tested with the command.
+
+use super::*;
+use crate::measure::child::perform;
+use crate::measure::scale::Scale;
+
+struct Silent;
+
+impl Tell for Silent {
+    fn progress(&self, done: u64, total: u64) {
+        assert!(done <= total);
+    }
+
+    fn ready(&self) {}
+}
+
+fn measure(row: Row, folder: &std::path::Path) -> Metrics {
+    let task = Task {
+        row,
+        system: Name::Esker,
+        scale: Scale::Tiny,
+        folder: folder.to_owned(),
+        seed: 1,
+        rate: 20_000.0,
+        group: None,
+        crash: false,
+    };
+    perform(&task, &Silent).unwrap()
+}
+
+#[test]
+fn names_are_read_back() {
+    assert!(Row::ALL.iter().all(|row| Row::parse(row.as_str()) == Some(*row)));
+    assert_eq!(Row::parse("x"), None);
+}
+
+#[test]
+fn every_row_measures_what_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let load = measure(Row::Load, folder);
+    assert!(load["rate"] > 100.0 && load["rate"] <= load["rate_unsettled"], "{load:?}");
+    assert!(load["peak_over_live"] > 1.0, "{load:?}");
+    assert!(load["written_log_per_byte"] > 1.0, "{load:?}");
+
+    let lookups = measure(Row::Lookups, folder);
+    assert!(lookups["get_samples"] == 2000.0 && lookups["rate"] > 100.0, "{lookups:?}");
+    assert!(lookups["reads_per_lookup"] <= 1.1, "{lookups:?}");
+    assert!(measure(Row::Scans, folder)["scan_samples"] == 100.0);
+
+    let durable = measure(Row::Durable, folder);
+    assert!((0.99..=1.05).contains(&durable["syncs_per_put_1"]), "{durable:?}");
+    assert!(durable["syncs_per_put_8"] <= 1.05, "{durable:?}");
+
+    let merge = measure(Row::Merge, folder);
+    assert!(merge["merge_seconds"] > 0.0 && merge["scan_held"] == 1.0, "{merge:?}");
+    assert!(merge["put_samples"] > 0.0 && merge["put_given_up"] == 0.0, "{merge:?}");
+    assert!(measure(Row::MergeSpace, folder)["added_over_data"] >= 0.0);
+
+    let compact = measure(Row::Compact, folder);
+    assert!(compact["after_over_live"] > 1.0, "{compact:?}");
+}
+
+#[test]
+fn steady_rows_count_only_what_follows_the_warm_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    measure(Row::Load, &a);
+    let overwrite = measure(Row::Overwrite, &a);
+    // The log alone has every user byte of the window, and not those of the warm-up besides.
+    assert!((1.0..6.0).contains(&overwrite["written_log_per_byte"]), "{overwrite:?}");
+    assert!(overwrite["peak_over_live"] > 1.0 && overwrite["merges"] >= 1.0, "{overwrite:?}");
+    measure(Row::Load, &b);
+    let mix = measure(Row::Mix, &b);
+    assert!((1.0..6.0).contains(&mix["written_log_per_byte"]), "{mix:?}");
+}

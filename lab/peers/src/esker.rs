@@ -1,0 +1,117 @@
+//! Esker: the memory budget as it is, everything else at its default.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Duration;
+
+use esker::{Db, Keyspace};
+
+use crate::system::{Durability, Error, Figures, Held, Name, Result, System, rest};
+
+struct Esker {
+    db: Db,
+    keyspace: Keyspace,
+}
+
+pub(crate) fn open(folder: &Path, budget_bytes: u64) -> Result<Box<dyn System>> {
+    let db = Db::builder(folder).memory_budget(budget_bytes).open().map_err(failed)?;
+    let keyspace = db.keyspace("default", Default::default()).map_err(failed)?;
+    Ok(Box::new(Esker { db, keyspace }))
+}
+
+fn failed(error: esker::Error) -> Error {
+    Name::Esker.failed(error)
+}
+
+const fn durability(of: Durability) -> esker::Durability {
+    match of {
+        Durability::Buffered => esker::Durability::Buffered,
+        Durability::Synced => esker::Durability::Synced,
+    }
+}
+
+impl Esker {
+    /// What changes while anything runs in the background: bytes written, the log's excepted.
+    fn bytes_moved(&self) -> Result<u64> {
+        let stats = self.db.stats().map_err(failed)?;
+        let moved = stats.io.iter().filter(|row| row.purpose != "log");
+        Ok(moved.map(|row| row.bytes_written).sum())
+    }
+}
+
+impl System for Esker {
+    fn put(&self, key: &[u8], value: &[u8], of: Durability) -> Result<()> {
+        self.keyspace.insert_with(key, value, durability(of)).map_err(failed)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.keyspace.remove_with(key, esker::Durability::Buffered).map_err(failed)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.keyspace.get(key).map_err(failed)
+    }
+
+    fn scan(&self, from: &[u8], entries: u64) -> Result<u64> {
+        let range = self.keyspace.range(from.to_vec()..).map_err(failed)?;
+        let mut seen = 0;
+        for entry in range.take(usize::try_from(entries).unwrap_or(usize::MAX)) {
+            black_box(entry.map_err(failed)?);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn hold_scan(&self, entries: u64) -> Result<Held<'_>> {
+        let mut range = self.keyspace.iter().map_err(failed)?;
+        for entry in range.by_ref().take(usize::try_from(entries).unwrap_or(usize::MAX)) {
+            black_box(entry.map_err(failed)?);
+        }
+        Ok(Held::new(range))
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.db.persist().map_err(failed)
+    }
+
+    fn settle(&self) -> Result<Duration> {
+        self.db.flush().map_err(failed)?;
+        let mut last = self.bytes_moved()?;
+        rest(|| {
+            let now = self.bytes_moved()?;
+            let busy = now != last;
+            last = now;
+            Ok(busy)
+        })
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.db.compact().map_err(failed)
+    }
+
+    fn figures(&self) -> Result<Figures> {
+        let stats = self.db.stats().map_err(failed)?;
+        let mut figures = Figures::new();
+        for row in &stats.io {
+            let mut put = |what: &str, value: u64| {
+                figures.insert(format!("{what}_{}", row.purpose), value as f64);
+            };
+            put("reads", row.reads);
+            put("bytes_read", row.bytes_read);
+            put("bytes_written", row.bytes_written);
+            put("syncs", row.syncs);
+        }
+        let merges: u64 = stats.keyspaces.iter().map(|keyspace| keyspace.merges).sum();
+        figures.insert("merges".to_owned(), merges as f64);
+        figures.insert("memtable_bytes".to_owned(), stats.memory.memtable_bytes as f64);
+        figures.insert("fence_bytes".to_owned(), stats.memory.fence_bytes as f64);
+        figures.insert("cache_bytes".to_owned(), stats.memory.cache_bytes as f64);
+        figures.insert("allocated_bytes".to_owned(), stats.space.allocated_bytes as f64);
+        Ok(figures)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        drop(self.keyspace);
+        self.db.close().map_err(failed)
+    }
+}

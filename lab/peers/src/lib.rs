@@ -1,0 +1,22 @@
+//! Esker and other stores behind one trait, so that they are measured the same way.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`system`] | what every store can be asked |
+//! | [`esker`] | Esker itself |
+//! | `rocksdb`, `fjall`, `redb` | peers, each behind the feature of its name |
+//!
+//! Each file states its store's settings: the memory budget shared out as its authors recommend,
+//! no compression, no durability weaker than Esker's. Peers are off by default: two need a system
+//! library or minutes to build, and what is tested every day is Esker.
+
+pub mod esker;
+#[cfg(feature = "fjall")]
+pub mod fjall;
+#[cfg(feature = "redb")]
+pub mod redb;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
+pub mod system;
+
+pub use system::{Durability, Error, Figures, Held, Name, Result, System};

@@ -1,0 +1,281 @@
+//! What every store can be asked, and how one is opened by its name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// When a write returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When a later [`System::persist`] will make it durable.
+    Buffered,
+    /// When it is on the device.
+    Synced,
+}
+
+/// A store's own counters, by name, since it was opened. Stores differ in what they count.
+pub type Figures = BTreeMap<String, f64>;
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store failed, in its own words.
+    #[error("{system}: {message}")]
+    Failed {
+        /// Which store.
+        system: Name,
+        /// What it said.
+        message: String,
+    },
+    /// The store cannot do this at all, or not in its present state.
+    #[error("{system} cannot {what}")]
+    Unable {
+        /// Which store.
+        system: Name,
+        /// What was asked.
+        what: &'static str,
+    },
+    /// The peer was left out when this program was built.
+    #[error("{0} is not built in: build with `--features peers`")]
+    NotBuilt(Name),
+}
+
+/// The result of asking a store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A store that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Name {
+    /// Esker.
+    Esker,
+    /// RocksDB.
+    Rocksdb,
+    /// fjall.
+    Fjall,
+    /// redb.
+    Redb,
+}
+
+impl Name {
+    /// Every store, in the order of tables.
+    pub const ALL: [Self; 4] = [Self::Esker, Self::Rocksdb, Self::Fjall, Self::Redb];
+
+    /// The name as it is typed and stored.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Esker => "esker",
+            Self::Rocksdb => "rocksdb",
+            Self::Fjall => "fjall",
+            Self::Redb => "redb",
+        }
+    }
+
+    /// The store with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|system| system.as_str() == name)
+    }
+
+    /// Whether the store was built into this program.
+    #[must_use]
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::Esker => true,
+            Self::Rocksdb => cfg!(feature = "rocksdb"),
+            Self::Fjall => cfg!(feature = "fjall"),
+            Self::Redb => cfg!(feature = "redb"),
+        }
+    }
+
+    pub(crate) fn failed(self, error: impl fmt::Display) -> Error {
+        Error::Failed { system: self, message: error.to_string() }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Something that is kept open until it is dropped.
+pub struct Held<'a> {
+    _kept: Box<dyn Anything + 'a>,
+}
+
+trait Anything {}
+impl<T> Anything for T {}
+
+impl fmt::Debug for Held<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Held")
+    }
+}
+
+impl<'a> Held<'a> {
+    pub(crate) fn new(kept: impl Sized + 'a) -> Self {
+        Self { _kept: Box::new(kept) }
+    }
+}
+
+/// An open store with one ordered map. Its threads run beside those that ask.
+///
+/// # Errors
+/// Every method answers [`Error::Failed`] with what the store said.
+pub trait System: Send + Sync {
+    /// Sets the value of a key.
+    #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()>;
+
+    /// Removes a key, buffered.
+    #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
+    fn delete(&self, key: &[u8]) -> Result<()>;
+
+    /// The value of a key.
+    #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
+
+    /// Reads at most `entries` entries, keys and values, from the first key at or after `from`,
+    /// and says how many there were.
+    #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
+    fn scan(&self, from: &[u8], entries: u64) -> Result<u64>;
+
+    /// Begins a scan of everything, reads `entries` entries and leaves it open.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] besides.
+    fn hold_scan(&self, entries: u64) -> Result<Held<'_>>;
+
+    /// Makes every write so far durable.
+    #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
+    fn persist(&self) -> Result<()>;
+
+    /// Writes out what is buffered in memory and waits until nothing runs in the background.
+    /// Says how long at its end it waited only to make sure.
+    #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
+    fn settle(&self) -> Result<Duration>;
+
+    /// Rewrites the whole map without garbage, in the calling thread where the store can, and
+    /// returns when that is done.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] besides.
+    fn compact(&self) -> Result<()>;
+
+    /// Whether [`compact`](Self::compact) can run while a scan is open.
+    fn compacts_beside_scans(&self) -> bool {
+        true
+    }
+
+    /// The store's own counters.
+    #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
+    fn figures(&self) -> Result<Figures>;
+
+    /// Closes the store cleanly.
+    #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// How often, and how many times in a row, a store must be found at rest.
+const REST_INTERVAL: Duration = Duration::from_millis(40);
+const REST_ROUNDS: u32 = 5;
+
+/// Waits until `is_busy` has said no several times in a row, and says how long those took.
+pub(crate) fn rest(mut is_busy: impl FnMut() -> Result<bool>) -> Result<Duration> {
+    let mut rounds = 0;
+    let mut since = Instant::now();
+    while rounds < REST_ROUNDS {
+        thread::sleep(REST_INTERVAL);
+        if is_busy()? {
+            rounds = 0;
+            since = Instant::now();
+        } else {
+            rounds += 1;
+        }
+    }
+    Ok(since.elapsed())
+}
+
+/// Opens the store `name` in `folder`, creating it where there is none, with `budget_bytes` of
+/// memory for everything that it lets one limit.
+///
+/// # Errors
+/// [`Error::NotBuilt`], [`Error::Failed`].
+pub fn open(name: Name, folder: &Path, budget_bytes: u64) -> Result<Box<dyn System>> {
+    match name {
+        Name::Esker => crate::esker::open(folder, budget_bytes),
+        #[cfg(feature = "rocksdb")]
+        Name::Rocksdb => crate::rocksdb::open(folder, budget_bytes),
+        #[cfg(feature = "fjall")]
+        Name::Fjall => crate::fjall::open(folder, budget_bytes),
+        #[cfg(feature = "redb")]
+        Name::Redb => crate::redb::open(folder, budget_bytes),
+        #[cfg(not(all(feature = "rocksdb", feature = "fjall", feature = "redb")))]
+        name => Err(Error::NotBuilt(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        assert!(Name::ALL.iter().all(|name| Name::parse(name.as_str()) == Some(*name)));
+        assert_eq!(Name::parse("sled"), None);
+    }
+
+    #[test]
+    fn rest_begins_when_work_last_ended() {
+        let mut calls = 0;
+        let idle = rest(|| {
+            calls += 1;
+            Ok(calls <= 3)
+        });
+        assert_eq!(calls, 3 + REST_ROUNDS);
+        let idle = idle.unwrap();
+        assert!(idle >= REST_INTERVAL * REST_ROUNDS && idle < REST_INTERVAL * 50, "{idle:?}");
+    }
+
+    #[test]
+    fn a_peer_that_is_not_built_says_so() {
+        for name in Name::ALL.into_iter().filter(|name| !name.is_built()) {
+            let error = open(name, Path::new("/nonexistent"), 1 << 20).err().unwrap();
+            assert!(matches!(error, Error::NotBuilt(_)), "{error}");
+        }
+    }
+
+    /// Every store that is built keeps the promises that the measurements rely on.
+    #[test]
+    fn every_store_does_what_it_is_asked() {
+        for name in Name::ALL.into_iter().filter(|name| name.is_built()) {
+            let folder = tempfile::tempdir().unwrap();
+            let store = open(name, folder.path(), 4 << 20).unwrap();
+            for number in 0..500u32 {
+                let durability =
+                    if number == 7 { Durability::Synced } else { Durability::Buffered };
+                store.put(&number.to_be_bytes(), &[1; 100], durability).unwrap();
+            }
+            store.put(&3u32.to_be_bytes(), b"new", Durability::Buffered).unwrap();
+            store.delete(&4u32.to_be_bytes()).unwrap();
+            store.persist().unwrap();
+            store.settle().unwrap();
+            assert_eq!(store.get(&3u32.to_be_bytes()).unwrap().unwrap(), b"new", "{name}");
+            assert_eq!(store.get(&4u32.to_be_bytes()).unwrap(), None, "{name}");
+            assert_eq!(store.scan(&2u32.to_be_bytes(), 10).unwrap(), 10, "{name}");
+            assert_eq!(store.scan(&490u32.to_be_bytes(), 100).unwrap(), 10, "{name}");
+            drop(store.hold_scan(200).unwrap());
+            store.compact().unwrap();
+            assert_eq!(store.scan(&[], 1000).unwrap(), 499, "{name}");
+            store.figures().unwrap();
+            store.close().unwrap();
+
+            let store = open(name, folder.path(), 4 << 20).unwrap();
+            assert_eq!(store.scan(&[], 1000).unwrap(), 499, "{name}");
+            store.close().unwrap();
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Streams of requests that follow from a seed: the same seed gives the same requests on every
+//! machine, and nothing is stored but what drawing the next request needs.
+//!
+//! A request names a *number*; how a number becomes the bytes of a key is the business of
+//! [`entry`], so that a generator can be counted and tested without bytes.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`random`] | numbers from a seed |
+//! | [`request`] | what a stream consists of |
+//! | [`entry`] | numbers as keys, versions as values |
+//! | [`uniform`] | load, overwrite and mix over random keys of 16 bytes |
+//! | [`ratio`] | G_R: lookups, insertions and deletions in a given ratio |
+//! | [`new_order`] | G_T: the primary index of TPC-C's NewOrder table |
+//!
+//! What is not here: clocks, threads, stores.
+
+pub mod entry;
+pub mod new_order;
+pub mod random;
+pub mod ratio;
+pub mod request;
+pub mod uniform;
+
+pub use random::Random;
+pub use request::{Kind, Request};
