@@ -6,6 +6,7 @@ use std::sync::Arc;
 use esker_device::Device;
 use esker_substrate::runtime::{Runtime, SystemRuntime};
 
+use crate::background::Mode;
 use crate::db::Db;
 use crate::error::Result;
 use crate::open;
@@ -70,6 +71,30 @@ impl DbBuilder {
     /// The source of time and randomness; the system's by default. Simulations give their own.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
         self.runtime = Some(runtime);
+        self
+    }
+
+    /// For simulations: no threads; each write does so many steps of merges under way after
+    /// itself, or with 0 all of them. A history then repeats from its seed.
+    #[doc(hidden)]
+    pub const fn inline_merges(mut self, steps: u32) -> Self {
+        self.settings.mode = Mode::Inline(steps);
+        self
+    }
+
+    /// How merges run beside reads and writes, to compare the schemes of the paper.
+    #[cfg(feature = "baselines")]
+    #[doc(hidden)]
+    pub const fn scheme(mut self, scheme: crate::Scheme) -> Self {
+        self.settings.scheme = scheme;
+        self
+    }
+
+    /// The papers' level sizes: κi = growth^i κ0, without spill runs.
+    #[cfg(feature = "baselines")]
+    #[doc(hidden)]
+    pub const fn fixed_growth(mut self, growth: u16) -> Self {
+        self.settings.sizes = esker_index::fdtree::Sizes::Fixed { growth };
         self
     }
 

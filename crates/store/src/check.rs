@@ -1,11 +1,11 @@
 //! Reading everything and comparing it with what it should be.
 //!
-//! All trees are held shared meanwhile, so that no merge moves extents between the moment the
-//! trees are walked and the moment the free map is compared with them. Damage found is collected,
+//! All merges stand still meanwhile, so that none moves extents between the moment the trees are
+//! walked and the moment the free map is compared with them. Damage found is collected,
 //! never returned as an error: one bad block must not hide another.
 
 use esker_format::ptr::{Extent, UNIT_BYTES};
-use esker_index::fdtree::CheckSink;
+use esker_index::fdtree::{CheckSink, FdTree};
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::space::Space;
 
@@ -58,7 +58,8 @@ pub(crate) fn check(shared: &Shared) -> Result<CheckReport> {
     let mut slots: Vec<_> = registry.values().collect();
     slots.sort_by_key(|slot| slot.id);
     // A keyspace dropped since the list was made has nothing left to check.
-    let trees: Vec<_> = slots.iter().filter_map(|slot| slot.read().ok()).collect();
+    let trees: Vec<_> = slots.iter().filter_map(|slot| slot.tree().ok()).collect();
+    let trees: Vec<_> = trees.into_iter().map(FdTree::pause).collect();
     let mut problems: Vec<Problem> = Vec::new();
     let verified = shared.manifest.verify().into_iter().chain(shared.log.verify());
     problems.extend(verified.map(|found| Problem::new(found.file, found.offset, found.what)));
@@ -68,14 +69,15 @@ pub(crate) fn check(shared: &Shared) -> Result<CheckReport> {
     }
     let found = sink.problems.into_iter();
     problems.extend(found.map(|found| Problem::new(found.file, found.offset, found.what)));
-    let used = trees.iter().flat_map(|tree| tree.meta().extents()).copied();
+    let used = trees.iter().flat_map(|tree| tree.extents());
     problems.extend(unaccounted(used, &shared.env.blocks.space()));
     Ok(CheckReport { blocks: sink.blocks, bytes: sink.bytes, entries: sink.entries, problems })
 }
 
-/// Every unit of the data file must be in exactly one tree's extent or one free run.
+/// Every unit of the data file must be in exactly one tree's extent, in quarantine or free.
 fn unaccounted(used: impl Iterator<Item = Extent>, space: &Space) -> Vec<Problem> {
     let mut runs: Vec<(Extent, &str)> = used.map(|extent| (extent, "used")).collect();
+    runs.extend(space.retired().map(|extent| (extent, "given up")));
     runs.extend(space.free_runs().map(|extent| (extent, "free")));
     runs.sort_unstable();
     let problem = |start: u64, end: u64, what: &str| {

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use esker_device::Device;
 use esker_format::KEYSPACE_NAME_BYTES_MAX;
 use esker_format::manifest_edit::{Edit, keyspace_name_is_valid};
-use esker_index::fdtree::FdTree;
+use esker_index::fdtree::{FdTree, Options};
 
 use crate::batch::Batch;
 use crate::builder::DbBuilder;
@@ -16,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::maintenance;
 use crate::options::KeyspaceOptions;
-use crate::shared::{Shared, Slot};
+use crate::shared::{IndexOptions, Shared, Slot};
 use crate::snapshot::Snapshot;
 use crate::stats::{self, Stats};
 
@@ -32,8 +31,8 @@ pub struct Db {
 }
 
 impl Db {
-    pub(crate) fn new(shared: Shared) -> Self {
-        Self { shared: Arc::new(shared) }
+    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 
     /// Opens the store in the folder `path`, creating folder and store where there are none.
@@ -65,8 +64,7 @@ impl Db {
         let _open = self.shared.enter()?;
         if let Some(slot) = self.slot(name) {
             if let Some(bytes) = options.memtable_bytes {
-                slot.exclusive()?.set_memtable_bytes_max(bytes);
-                slot.memtable_bytes_max.store(bytes, Ordering::Relaxed);
+                slot.tree()?.set_memtable_bytes_max(bytes);
             }
             return Ok(self.handle(slot));
         }
@@ -216,8 +214,10 @@ impl Db {
         shared.commit_edits(&[Edit::KeyspaceCreate { id, name: name.clone(), memtable_bytes }])?;
         let memtable_bytes_max = memtable_bytes.unwrap_or(shared.limits.memtables_bytes);
         let env = Arc::clone(&shared.env);
-        let tree = FdTree::open(env, id, Default::default(), memtable_bytes_max);
-        let slot = Arc::new(Slot::new(id, name.clone(), memtable_bytes_max, tree));
+        let IndexOptions { scheme, sizes } = shared.options;
+        let options = Options { memtable_bytes_max, scheme, sizes };
+        let tree = FdTree::open(env, id, Default::default(), options);
+        let slot = Arc::new(Slot::new(id, name.clone(), tree));
         registry.insert(name, Arc::clone(&slot));
         Ok(slot)
     }

@@ -29,15 +29,16 @@
 //! | `open` | creation, recovery |
 //! | `write` | the write path |
 //! | `read`, `range` | the read paths |
-//! | `maintenance` | when merges run, and what happens when one cannot |
+//! | `maintenance` | when spills and merges begin, and what happens when one cannot go on |
+//! | `background` | the threads that run them |
 //! | `check`, `stats`, `error` | what a user learns |
 //!
-//! What is not here: transactions with conflict checks, background threads (a merge runs in the
-//! thread whose write filled the memtable), a second process on one store, and bytes on the
-//! device, which are the concern of the crates below.
+//! What is not here: transactions with conflict checks, a second process on one store, and bytes
+//! on the device, which are the concern of the crates below.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod background;
 mod batch;
 mod builder;
 mod check;
@@ -61,10 +62,15 @@ pub use db::Db;
 pub use error::{Error, Result};
 pub use esker_device::{Device, DeviceError};
 pub use esker_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+#[cfg(feature = "baselines")]
+#[doc(hidden)]
+pub use esker_index::fdtree::Scheme;
 pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
 pub use keyspace::Keyspace;
 pub use options::{Durability, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT, MEMORY_BUDGET_DEFAULT};
 pub use range::{DamagedRange, Range};
 pub use read::Entry;
 pub use snapshot::Snapshot;
-pub use stats::{IoStats, KeyspaceStats, LevelStats, MemoryStats, ShapeStats, SpaceStats, Stats};
+pub use stats::{
+    IoStats, KeyspaceStats, LevelStats, MemoryStats, MergeStats, ShapeStats, SpaceStats, Stats,
+};

@@ -1,8 +1,8 @@
-//! When memtables are written out and merges run, and what happens when one cannot.
+//! When spills and merges begin, and what happens when one cannot go on.
 //!
-//! A merge runs in the thread whose write made it due, holding its keyspace exclusively until it
-//! is complete: the scheme FD+XM of the paper. Nothing runs in the background, so a store does
-//! the same things in the same order every time.
+//! A write that fills the memtable freezes it, which costs it nothing, and leaves the rest to the
+//! threads of [`background`](crate::background). Writers go on in the memory that is left and in
+//! what the spill or merge gives back as it goes; they wait only when there is none.
 //!
 //! A merge that stops (an unreadable block, no room) fails no write: what was acknowledged is in
 //! the log and in the memtable. The keyspace is then *stalled*. It goes on taking writes until
@@ -12,14 +12,15 @@
 //! matter: it poisons the store.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_format::meta::IndexMeta;
-use esker_index::fdtree::{FdTree, Work};
+use esker_index::fdtree::{FdTree, Step, Which, Work};
 use esker_substrate::planted::{self, Bug};
+use esker_substrate::sync;
 
+use crate::background::Mode;
 use crate::error::{Error, Result};
 use crate::shared::{Shared, Slot, Stall};
 use crate::write::Write;
@@ -61,9 +62,9 @@ fn worth_another_try(stalled_at_bytes: u64, memtable_bytes: u64, memtable_bytes_
     memtable_bytes >= stalled_at_bytes.saturating_add(memtable_bytes_max / 4)
 }
 
-/// Most works done in one go. A flush that makes a merge due needs two; the bound keeps a wrong
-/// answer to "what is due?" from becoming a hang.
-const WORKS_MAX: usize = 4;
+/// Most works that a flush does. One that makes a merge due needs two or three; the bound keeps a
+/// wrong answer to "what is due?" from becoming a hang.
+const WORKS_MAX: usize = 16;
 
 /// A keyspace that could be written out to make room.
 #[derive(Clone, Copy, Debug)]
@@ -83,12 +84,15 @@ fn largest(candidates: &[Candidate], limit_bytes: u64) -> Option<KeyspaceId> {
     (largest.memtable_bytes > crumb).then_some(largest.id)
 }
 
-/// Fails when a write to a stalled keyspace, or one behind a log that a stalled keyspace pins,
-/// finds no room. Costs next to nothing when nothing is stalled.
+/// Waits until there is memory for the writes, and refuses them where there is no hope of any.
+///
+/// # Errors
+/// What stopped a keyspace's merge, when its memtable or the log is too full for more.
 pub(crate) fn admit(shared: &Shared, writes: &[Write<'_>]) -> Result<()> {
     let deletes_only = writes.iter().all(|write| write.value.is_none());
     for group in writes.chunk_by(|a, b| a.slot.id == b.slot.id) {
         if let Some(write) = group.first() {
+            wait_for_memory(shared, write.slot)?;
             admit_to(shared, write.slot, deletes_only)?;
         }
     }
@@ -101,11 +105,12 @@ pub(crate) fn admit(shared: &Shared, writes: &[Write<'_>]) -> Result<()> {
     }
 }
 
-fn admit_to(shared: &Shared, slot: &Slot, deletes_only: bool) -> Result<()> {
+fn admit_to(shared: &Shared, slot: &Arc<Slot>, deletes_only: bool) -> Result<()> {
     let Some(stall) = slot.stall() else { return Ok(()) };
+    let tree = slot.tree()?;
     let full = Fullness {
-        memtable_bytes: slot.read()?.memtable_memory_bytes(),
-        memtable_bytes_max: slot.memtable_bytes_max.load(Ordering::Relaxed),
+        memtable_bytes: tree.memtable_memory_bytes(),
+        memtable_bytes_max: tree.memtable_bytes_max(),
         log_bytes: shared.log.live_bytes(),
         log_bytes_max: shared.limits.log_bytes,
     };
@@ -116,31 +121,214 @@ fn admit_to(shared: &Shared, slot: &Slot, deletes_only: bool) -> Result<()> {
     }
 }
 
-/// Runs what a write made due, then what the store's limits ask for. Errors are kept in the
+/// Waits while the keyspace's memory, or that of all, is used up and somebody gives it back.
+fn wait_for_memory(shared: &Shared, slot: &Arc<Slot>) -> Result<()> {
+    loop {
+        let seen = shared.background.ticks();
+        let tree = slot.tree()?;
+        shared.poison.check()?;
+        let waits = tree.memtable_memory_bytes() >= tree.memtable_bytes_max();
+        if !waits || slot.stall().is_some() {
+            return Ok(());
+        }
+        begin_due(shared, slot);
+        if !tree.is_spilling() && !tree.is_merging() {
+            // Nobody would give anything back: better too much memory than no progress.
+            return Ok(());
+        }
+        match shared.background.mode {
+            Mode::Threads if !shared.background.wait(seen) => return Err(Error::Closed),
+            Mode::Threads => {}
+            Mode::Inline(_) => {
+                let which = if tree.is_spilling() { Which::Spill } else { Which::Merge };
+                let _kept_as_stall = step(shared, slot, which);
+            }
+        }
+    }
+}
+
+/// Begins what a write made due, then what the store's limits ask for. Errors are kept in the
 /// keyspaces, or have poisoned the store; the write itself has succeeded.
 pub(crate) fn after_write(shared: &Shared, due: &[&Arc<Slot>]) {
     for slot in due {
-        run_due(shared, slot);
+        if is_worth_a_try(slot) {
+            begin_due(shared, slot);
+        }
     }
     relieve_memory(shared);
     relieve_log(shared);
-}
-
-/// Runs what is due in one keyspace.
-pub(crate) fn run_due(shared: &Shared, slot: &Slot) {
-    let bytes = slot.read().map_or(0, |tree| tree.memtable_memory_bytes());
-    let bytes_max = slot.memtable_bytes_max.load(Ordering::Relaxed);
-    let stalled_at = slot.stall().map(|stall| stall.memtable_bytes);
-    if stalled_at.is_none_or(|at| worth_another_try(at, bytes, bytes_max)) {
-        note(slot, maintain(shared, slot, FdTree::due));
+    if let Mode::Inline(steps) = shared.background.mode {
+        shared.slots().iter().for_each(|slot| go_on(shared, slot, steps));
     }
 }
 
-/// Writes keyspaces out, the largest first, while the memtables together are over their limit.
+/// Whether a stalled keyspace should be tried again; one that is not stalled always.
+fn is_worth_a_try(slot: &Slot) -> bool {
+    let Ok(tree) = slot.tree() else { return false };
+    let (bytes, bytes_max) = (tree.memtable_memory_bytes(), tree.memtable_bytes_max());
+    slot.stall().is_none_or(|stall| worth_another_try(stall.memtable_bytes, bytes, bytes_max))
+}
+
+/// Begins what is due in one keyspace, or has a thread begin it; what has stopped goes on.
+fn begin_due(shared: &Shared, slot: &Arc<Slot>) {
+    let Ok(tree) = slot.tree() else { return };
+    if slot.stall().is_some() {
+        let under_way = [(Which::Spill, tree.is_spilling()), (Which::Merge, tree.is_merging())];
+        for (which, _) in under_way.into_iter().filter(|(_, is)| *is) {
+            match shared.background.mode {
+                Mode::Threads => shared.background.ask(which, slot),
+                Mode::Inline(_) => {
+                    let _kept_as_stall = step(shared, slot, which);
+                }
+            }
+        }
+    }
+    match tree.due() {
+        None => {}
+        // Beginning a merge may read and grow the file: not in a thread that writes.
+        Some(Work::Merge { .. }) if shared.background.mode == Mode::Threads => {
+            shared.background.ask(Which::Merge, slot);
+        }
+        Some(work) => {
+            let _kept_as_stall = begin(shared, slot, work);
+        }
+    }
+}
+
+/// Begins `work`, and has it run if threads do that.
+fn begin(shared: &Shared, slot: &Arc<Slot>, work: Work) -> Result<bool> {
+    let begun = begin_quietly(shared, slot, work);
+    if matches!(begun, Ok(true)) && shared.background.mode == Mode::Threads {
+        let which = if work == Work::Spill { Which::Spill } else { Which::Merge };
+        shared.background.ask(which, slot);
+    }
+    begun
+}
+
+fn begin_quietly(shared: &Shared, slot: &Arc<Slot>, work: Work) -> Result<bool> {
+    let tree = slot.tree()?;
+    let gate = |body: &mut dyn FnMut()| {
+        let _order = shared.write.lock();
+        body();
+    };
+    let begun = shared.manifest.settle().and_then(|()| tree.begin(work, &gate));
+    let begun = begun.map_err(Error::from);
+    if matches!(begun, Ok(false)) { begun } else { note(slot, begun) }
+}
+
+/// Does one step.
+fn step(shared: &Shared, slot: &Slot, which: Which) -> Result<Step> {
+    let tree = slot.tree()?;
+    let stepped = tree.step(which, &mut |meta| commit_index(shared, slot.id, meta));
+    let stepped = stepped.map_err(Error::from);
+    // That there was nothing to do says nothing about what stopped before.
+    let result = if matches!(stepped, Ok(Step::Idle)) { stepped } else { note(slot, stepped) };
+    shared.background.tick();
+    result
+}
+
+/// Keeps why maintenance stopped, or that it goes on again.
+fn note<T>(slot: &Slot, result: Result<T>) -> Result<T> {
+    match &result {
+        Ok(_) if slot.stall().is_none() => {}
+        Ok(_) | Err(Error::Poisoned { .. } | Error::Closed | Error::NoKeyspace { .. }) => {
+            slot.set_stall(None);
+        }
+        Err(error) => {
+            tracing::warn!(keyspace = slot.name, %error, "maintenance stopped");
+            let memtable_bytes = slot.tree().map_or(0, FdTree::memtable_memory_bytes);
+            slot.set_stall(Some(Stall { error: error.clone(), memtable_bytes }));
+        }
+    }
+    result
+}
+
+/// What a thread does that was given a keyspace: runs its spill or merge to the end, and those
+/// that are due then.
+pub(crate) fn run_in_background(shared: &Shared, slot: &Arc<Slot>, which: Which) {
+    loop {
+        // Between two steps the store may close.
+        let Ok(_open) = shared.enter() else { return };
+        match step(shared, slot, which) {
+            Ok(Step::More) => {}
+            Ok(Step::Done) => begin_due(shared, slot),
+            Ok(Step::Idle) if which == Which::Spill => return begin_due(shared, slot),
+            Ok(Step::Idle) => {
+                let due = slot.tree().ok().and_then(FdTree::due);
+                let begun = due.map(|work| begin(shared, slot, work));
+                // Only a merge is for this thread to go on with.
+                if !matches!((due, begun), (Some(Work::Merge { .. }), Some(Ok(true)))) {
+                    return;
+                }
+            }
+            Err(_kept_as_stall) => return,
+        }
+    }
+}
+
+/// Does up to `steps` steps of what is under way in a keyspace and of what becomes due; with 0,
+/// all there is.
+fn go_on(shared: &Shared, slot: &Arc<Slot>, steps: u32) {
+    let mut left = steps;
+    loop {
+        if slot.stall().is_some() || shared.poison.reason().is_some() {
+            return;
+        }
+        let Ok(tree) = slot.tree() else { return };
+        let which = match (tree.is_spilling(), tree.is_merging()) {
+            (true, _) => Which::Spill,
+            (false, true) => Which::Merge,
+            (false, false) => {
+                begin_due(shared, slot);
+                if !tree.is_spilling() && !tree.is_merging() {
+                    return;
+                }
+                continue;
+            }
+        };
+        if step(shared, slot, which).is_err() {
+            return;
+        }
+        left = left.wrapping_sub(1);
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+/// Goes on with what an opened store has under way: the steps that do not fit into an operation
+/// are left to the threads.
+pub(crate) fn resume(shared: &Shared) {
+    for slot in shared.slots() {
+        let Ok(tree) = slot.tree() else { continue };
+        let resumed = tree.resume().map_err(Error::from);
+        if note(&slot, resumed).is_ok() && shared.background.mode == Mode::Threads {
+            shared.background.ask(Which::Merge, &slot);
+        }
+    }
+}
+
+/// Writes what is due during recovery out, at once.
+pub(crate) fn run_due(shared: &Shared, slot: &Arc<Slot>) {
+    if is_worth_a_try(slot) && slot.tree().is_ok_and(FdTree::is_full) {
+        begin_and_complete(shared, slot, FdTree::flush_work);
+    }
+}
+
+fn begin_and_complete(shared: &Shared, slot: &Arc<Slot>, work: impl Fn(&FdTree) -> Option<Work>) {
+    let Some(work) = slot.tree().ok().and_then(work) else { return };
+    if matches!(begin_quietly(shared, slot, work), Ok(true)) {
+        let which = if work == Work::Spill { Which::Spill } else { Which::Merge };
+        while matches!(step(shared, slot, which), Ok(Step::More)) {}
+    }
+}
+
+/// Has keyspaces written out, the largest first, while the memtables together are over their
+/// limit.
 pub(crate) fn relieve_memory(shared: &Shared) {
     let limit = shared.limits.memtables_bytes;
     relieve(shared, || {
-        if shared.memtables_bytes.load(Ordering::Relaxed) <= limit {
+        if shared.memtables_bytes() <= limit {
             return None;
         }
         let slots = shared.slots();
@@ -150,7 +338,8 @@ pub(crate) fn relieve_memory(shared: &Shared) {
     });
 }
 
-/// Writes out the keyspaces that pin the oldest log segments, while the log is over its limit.
+/// Has the keyspaces written out that pin the oldest log segments, while the log is over its
+/// limit.
 fn relieve_log(shared: &Shared) {
     relieve(shared, || {
         let over = shared.log.live_bytes() > shared.limits.log_bytes;
@@ -161,17 +350,30 @@ fn relieve_log(shared: &Shared) {
 fn relieve(shared: &Shared, next: impl Fn() -> Option<Arc<Slot>>) {
     let mut tried = Vec::new();
     while let Some(slot) = next() {
-        // The same keyspace twice means that writing it out did not help.
+        // The same keyspace twice means that writing it out did not help, or not yet.
         if tried.contains(&slot.id) || slot.stall().is_some() {
             return;
         }
         tried.push(slot.id);
-        note(&slot, flush(shared, &slot));
+        let work = slot.tree().ok().filter(|tree| tree.memtable_entries() > 0);
+        match work.and_then(FdTree::flush_work) {
+            Some(Work::Merge { .. }) | None if shared.background.mode == Mode::Threads => {
+                // A merge that takes the memtable in is begun by a thread; a spill will do.
+                let _kept_as_stall = work.map(|_| begin(shared, &slot, Work::Spill));
+            }
+            Some(work) => {
+                let _kept_as_stall = begin(shared, &slot, work);
+                if shared.background.mode != Mode::Threads {
+                    go_on(shared, &slot, 0);
+                }
+            }
+            None => {}
+        }
     }
 }
 
 fn candidate(slot: &Arc<Slot>) -> Option<Candidate> {
-    let memtable_bytes = slot.read().ok()?.memtable_memory_bytes();
+    let memtable_bytes = slot.tree().ok()?.active_memory_bytes();
     Some(Candidate { id: slot.id, memtable_bytes, stalled: slot.stall().is_some() })
 }
 
@@ -183,69 +385,74 @@ fn pinning_slot(shared: &Shared, stalled: bool) -> Option<Arc<Slot>> {
     let flushed = |id| {
         // Who is not asked for pins nothing.
         let _slot = asked(id)?;
-        state.keyspaces.get(&id).map(|keyspace| keyspace.index.flushed_seq)
+        state.keyspaces.get(&id).map(|keyspace| keyspace.index.log_unneeded_seq())
     };
     shared.log.oldest_pin(&flushed).and_then(asked).cloned()
 }
 
-fn note(slot: &Slot, result: Result<()>) {
-    if let Err(error) = result {
-        tracing::warn!(keyspace = slot.name, %error, "maintenance stopped");
+/// Writes what a keyspace held when this was called to the device, and does what is due then.
+pub(crate) fn flush(shared: &Shared, slot: &Arc<Slot>) -> Result<()> {
+    let target = slot.tree()?.newest_seq();
+    for _ in 0..WORKS_MAX {
+        let tree = slot.tree()?;
+        shared.poison.check()?;
+        complete(shared, slot)?;
+        let flushed = tree.memtable_entries() == 0 || tree.is_flushed(target);
+        let work = if flushed { tree.due() } else { tree.flush_work() };
+        let Some(work) = work else {
+            if flushed {
+                return Ok(());
+            }
+            // Another thread has begun something in between.
+            continue;
+        };
+        begin(shared, slot, work)?;
     }
+    complete(shared, slot)
 }
 
-/// Writes a keyspace's memtable out, and does what is due then.
-pub(crate) fn flush(shared: &Shared, slot: &Slot) -> Result<()> {
-    maintain(shared, slot, |tree| {
-        tree.due().or_else(|| (tree.memtable_entries() > 0).then(|| tree.flush_work()))
-    })
+/// Completes what is under way in a keyspace, in this thread or beside another that does.
+fn complete(shared: &Shared, slot: &Slot) -> Result<()> {
+    for which in [Which::Spill, Which::Merge] {
+        while step(shared, slot, which)? == Step::More {}
+    }
+    Ok(())
 }
 
 /// Merges a keyspace into one level.
-pub(crate) fn compact(shared: &Shared, slot: &Slot) -> Result<()> {
-    let mut first = Some(Work::MergeFull);
-    maintain(shared, slot, move |tree| first.take().or_else(|| tree.due()))
-}
-
-/// Runs what `next` asks for until it asks for nothing, and keeps why it stopped.
-fn maintain(
-    shared: &Shared,
-    slot: &Slot,
-    mut next: impl FnMut(&FdTree) -> Option<Work>,
-) -> Result<()> {
-    let mut tree = slot.exclusive()?;
-    let memtable_bytes = tree.memtable_memory_bytes();
-    let mut run = || -> Result<()> {
+pub(crate) fn compact(shared: &Shared, slot: &Arc<Slot>) -> Result<()> {
+    loop {
+        let tree = slot.tree()?;
         shared.poison.check()?;
-        shared.manifest.settle()?;
-        for _ in 0..WORKS_MAX {
-            let Some(work) = next(&tree) else { break };
-            tree.run(work, &mut |meta| commit_index(shared, slot.id, meta))?;
+        complete(shared, slot)?;
+        if tree.is_tight() {
+            return Ok(());
         }
-        Ok(())
-    };
-    let result = run();
-    shared.uncount_memtable(memtable_bytes, tree.memtable_memory_bytes());
-    slot.set_stall(match &result {
-        Ok(()) | Err(Error::Poisoned { .. }) => None,
-        Err(error) => {
-            let memtable_bytes = tree.memtable_memory_bytes();
-            Some(Stall { error: error.clone(), memtable_bytes })
+        let has_new = tree.memtable_entries() > 0;
+        if has_new && tree.spills_first() {
+            if begin(shared, slot, Work::Spill)? {
+                while step(shared, slot, Which::Spill)? == Step::More {}
+            }
         }
-    });
-    result
+        let with_memtable = has_new && !tree.spills_first();
+        // Another thread may have begun something in between: then once more.
+        if begin(shared, slot, Work::Merge { full: true, with_memtable })? {
+            while step(shared, slot, Which::Merge)? == Step::More {}
+            return Ok(());
+        }
+    }
 }
 
 /// Makes an index durable and lets go of the log that it replaces.
 ///
-/// The log goes first: `flushed_seq` promises that everything up to it is in the index, and a
-/// batch of which only one keyspace's part had survived would have been torn.
+/// The log goes first: the record promises that everything up to its numbers is in the index, and
+/// a batch of which only one keyspace's part had survived would have been torn.
 fn commit_index(shared: &Shared, id: KeyspaceId, meta: &IndexMeta) -> esker_substrate::Result<()> {
     if !planted::is(Bug::CommitBeforeLog) {
-        shared.log.sync_to(meta.flushed_seq)?;
+        shared.log.sync_to(meta.log_needed_seq())?;
     }
     let index = Edit::Index { id, index: Arc::new(meta.clone()) };
-    commit_and_recycle(shared, index, id, Some(meta.flushed_seq))
+    commit_and_recycle(shared, index, id, Some(meta.log_unneeded_seq()))
 }
 
 /// Commits an edit that changes how far `id` is flushed (`None`: it is dropped), and with it the
@@ -259,7 +466,7 @@ fn commit_and_recycle(
     let state = shared.manifest.state();
     let flushed = |other| match state.keyspaces.get(&other) {
         _ if other == id => flushed_seq,
-        Some(keyspace) => Some(keyspace.index.flushed_seq),
+        Some(keyspace) => Some(keyspace.index.log_unneeded_seq()),
         // Ids are never reused: this one was given out since the state was read, and its keyspace
         // needs all of its log.
         None if other >= state.next_keyspace => Some(Seq(0)),
@@ -286,24 +493,36 @@ fn commit_and_recycle(
 
 /// Drops a keyspace: first from the manifest, then its space.
 pub(crate) fn drop_tree(shared: &Shared, slot: &Slot) -> Result<()> {
-    let mut owner = slot.ownership();
-    let Some(tree) = owner.as_mut() else {
-        return Err(Error::NoKeyspace { name: slot.name.clone() });
-    };
+    let tree = slot.tree()?;
     shared.poison.check()?;
     // What was written before the drop must not be lost when the drop is not.
     shared.log.sync_to(shared.log.last_seq())?;
-    commit_and_recycle(shared, Edit::KeyspaceDrop { id: slot.id }, slot.id, None)?;
-    shared.uncount_memtable(tree.memtable_memory_bytes(), 0);
-    let released = tree.release();
-    *owner = None;
-    Ok(released?)
+    let paused = tree.pause();
+    slot.set_gone(true);
+    let edit = Edit::KeyspaceDrop { id: slot.id };
+    if let Err(error) = commit_and_recycle(shared, edit, slot.id, None) {
+        slot.set_gone(false);
+        return Err(error.into());
+    }
+    paused.release()?;
+    // Reads that began before are short, and the last to let go frees nothing itself.
+    while !tree.is_settled() {
+        sync::yield_now();
+        tree.collect()?;
+    }
+    shared.background.tick();
+    Ok(())
 }
 
 /// Gives free space of the data file back to the file system.
 pub(crate) fn discard_free_space(shared: &Shared) -> Result<()> {
     // What is free by a manifest that is not sure to be durable is not free.
     shared.manifest.settle()?;
+    for slot in shared.slots() {
+        if let Ok(tree) = slot.tree() {
+            tree.collect()?;
+        }
+    }
     Ok(shared.env.blocks.discard_free()?)
 }
 

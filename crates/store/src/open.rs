@@ -21,21 +21,24 @@ use esker_device::file::FileDevice;
 use esker_device::{Device, DeviceLock};
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
-use esker_index::fdtree::{Env, FdTree};
+use esker_index::fdtree::{Env, FdTree, Options};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::{Budget, Part};
 use esker_substrate::fault::FaultPoints;
 use esker_substrate::log::{Log, LogOptions};
-use esker_substrate::manifest::{self, Manifest, ManifestOptions, ManifestState, Presence};
+use esker_substrate::manifest::{
+    self, KeyspaceState, Manifest, ManifestOptions, ManifestState, Presence,
+};
 use esker_substrate::poison::Poison;
 use esker_substrate::runtime::Runtime;
 use esker_substrate::snapshots::Snapshots;
-use parking_lot::{Mutex, RwLock};
+use esker_substrate::sync::{Mutex, RwLock};
 
+use crate::background::{self, Background};
 use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::options::Settings;
-use crate::shared::{Limits, Phase, Shared, Slot};
+use crate::shared::{IndexOptions, Limits, Phase, Shared, Slot};
 
 /// The folder `path` as a device; made if it is missing and `create` is set.
 pub(crate) fn folder(path: &Path, create: bool) -> Result<Arc<dyn Device>> {
@@ -59,7 +62,7 @@ pub(crate) fn open(
     device: Arc<dyn Device>,
     settings: &Settings,
     runtime: &dyn Runtime,
-) -> Result<Shared> {
+) -> Result<Arc<Shared>> {
     let counting = Arc::new(CountingDevice::new(device));
     let device: Arc<dyn Device> = Arc::clone(&counting) as _;
     // Looked at before it is locked, because locking makes a file and a foreign folder is not
@@ -75,9 +78,11 @@ pub(crate) fn open(
             base.create(runtime)?
         }
     };
-    let shared = base.assemble(counting, lock, manifest, blocks, settings)?;
+    let shared = Arc::new(base.assemble(counting, lock, manifest, blocks, settings)?);
     replay(&shared)?;
+    maintenance::resume(&shared);
     *shared.gate.write() = Phase::Open;
+    background::start(&shared).map_err(|error| Error::invalid(format!("no threads: {error}")))?;
     Ok(shared)
 }
 
@@ -165,7 +170,7 @@ impl Base {
             budget: self.budget,
             poison: Arc::clone(&self.poison),
         });
-        let slots = open_trees(&env, &manifest.state(), &limits)?;
+        let slots = open_trees(&env, &manifest.state(), &limits, settings);
         Ok(Shared {
             device,
             poison: self.poison,
@@ -175,7 +180,8 @@ impl Base {
             keyspaces: RwLock::new(slots),
             write: Mutex::new(()),
             limits,
-            memtables_bytes: 0.into(),
+            background: Arc::new(Background::new(settings.mode)),
+            options: IndexOptions { scheme: settings.scheme, sizes: settings.sizes },
             durability: settings.durability,
             user_bytes_written: 0.into(),
             gate: RwLock::new(Phase::Opening),
@@ -188,16 +194,20 @@ fn open_trees(
     env: &Arc<Env>,
     state: &ManifestState,
     limits: &Limits,
-) -> Result<BTreeMap<String, Arc<Slot>>> {
-    let mut slots = BTreeMap::new();
-    for (&id, keyspace) in &state.keyspaces {
-        let bytes_max = keyspace.memtable_bytes.unwrap_or(limits.memtables_bytes);
+    settings: &Settings,
+) -> BTreeMap<String, Arc<Slot>> {
+    let slot = |(&id, keyspace): (&KeyspaceId, &KeyspaceState)| {
+        let options = Options {
+            memtable_bytes_max: keyspace.memtable_bytes.unwrap_or(limits.memtables_bytes),
+            scheme: settings.scheme,
+            sizes: settings.sizes,
+        };
         let meta = keyspace.index.as_ref().clone();
-        let tree = FdTree::open(Arc::clone(env), id, meta, bytes_max);
+        let tree = FdTree::open(Arc::clone(env), id, meta, options);
         let name = keyspace.name.clone();
-        slots.insert(name.clone(), Arc::new(Slot::new(id, name, bytes_max, tree)));
-    }
-    Ok(slots)
+        (name.clone(), Arc::new(Slot::new(id, name, tree)))
+    };
+    state.keyspaces.iter().map(slot).collect()
 }
 
 /// Brings the memtables to where the log ends.
@@ -227,17 +237,11 @@ fn replay_one(
     key: &[u8],
     value: Option<&[u8]>,
 ) -> esker_substrate::Result<()> {
-    let mut is_due = false;
-    if let Ok(tree) = slot.read() {
-        if seq > tree.meta().flushed_seq {
-            shared.count_memtable(&tree, || tree.insert(key, seq, value));
-        }
-        is_due = tree.due().is_some();
+    if let Ok(tree) = slot.tree() {
+        tree.replay(key, seq, value);
     }
     shared.snapshots().publish(seq);
-    if is_due {
-        maintenance::run_due(shared, slot);
-    }
+    maintenance::run_due(shared, slot);
     maintenance::relieve_memory(shared);
     shared.poison.check()
 }

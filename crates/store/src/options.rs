@@ -1,6 +1,9 @@
 //! Everything that can be chosen, with defaults and checked ranges. Nothing else configures a
 //! store: no globals, no environment.
 
+use esker_index::fdtree::{Scheme, Sizes};
+
+use crate::background::Mode;
 use crate::error::{Error, Result};
 
 /// When a write returns.
@@ -55,6 +58,9 @@ pub(crate) struct Settings {
     pub memory_budget_bytes: u64,
     pub log_segment_bytes: u64,
     pub durability: Durability,
+    pub mode: Mode,
+    pub scheme: Scheme,
+    pub sizes: Sizes,
 }
 
 impl Default for Settings {
@@ -64,6 +70,9 @@ impl Default for Settings {
             memory_budget_bytes: MEMORY_BUDGET_DEFAULT,
             log_segment_bytes: LOG_SEGMENT_BYTES_DEFAULT,
             durability: Durability::Buffered,
+            mode: Mode::Threads,
+            scheme: Scheme::Fc,
+            sizes: Sizes::Cost,
         }
     }
 }

@@ -146,7 +146,7 @@ impl Range {
     pub(crate) fn checked(self) -> Result<Self> {
         {
             let _open = self.shared.enter()?;
-            let _tree = self.slot.read()?;
+            let _tree = self.slot.tree()?;
         }
         Ok(self)
     }
@@ -196,7 +196,7 @@ impl Range {
 
     fn read_batch(&self, rest: &Interval, reverse: bool) -> Result<ScanBatch> {
         let _open = self.shared.enter()?;
-        let tree = self.slot.read()?;
+        let tree = self.slot.tree()?;
         Ok(tree.scan(&ScanRequest {
             seq: self.snapshot.seq(),
             lower: as_slice(&rest.lower),

@@ -1,8 +1,8 @@
 //! Point reads.
 //!
-//! A read of one key takes its tree first and the visible number second: a merge in between
+//! A read of one key loads its view first and the visible number second: a merge in between
 //! could drop the version that an older number needs. A read of several keys registers a number
-//! first, so that no merge drops what it may still need, and takes the tree after.
+//! first, so that no merge drops what it may still need, and loads its views after.
 
 use esker_format::KEY_BYTES_MAX;
 use esker_substrate::snapshots::SnapshotGuard;
@@ -22,8 +22,8 @@ pub(crate) fn get(
 ) -> Result<Option<Vec<u8>>> {
     validate_key(key)?;
     let _open = shared.enter()?;
-    let tree = slot.read()?;
-    let seq = snapshot.map_or_else(|| shared.snapshots().visible(), SnapshotGuard::seq);
+    let tree = slot.tree()?;
+    let seq = || snapshot.map_or_else(|| shared.snapshots().visible(), SnapshotGuard::seq);
     Ok(tree.get(key, seq)?)
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
     let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
     keys.iter().try_for_each(|key| validate_key(key))?;
     let _open = shared.enter()?;
-    let tree = slot.read()?;
+    let tree = slot.tree()?;
     let values = tree.multi_get(&keys, snapshot.seq());
     values.into_iter().map(|value| value.map_err(Error::from)).collect()
 }

@@ -3,36 +3,36 @@
 //! Thread safety: everything may be called from any thread.
 //!
 //! Locks, in the order in which a thread may take them (any may be left out):
-//! 1. `gate`, shared by every operation, exclusive by `close`;
+//! 1. `gate`, shared by every operation and by every step of a merge, exclusive by `close`;
 //! 2. `keyspaces`, the registry;
-//! 3. the trees, by ascending keyspace id; shared by reads and writes, exclusive by maintenance;
+//! 3. those of the trees, by ascending keyspace id;
 //! 4. `write`, the write mutex;
 //! 5. whatever log, manifest and blocks lock inside themselves.
 //!
 //! Invariant H1: while a thread holds the gate the device is this store's: `close` gives the
 //! device lock back only when no operation is under way, and none starts afterwards.
-//! Invariant H2: while a tree is held exclusively, every operation on it up to the visible number
-//! is in its memtable or its levels, and none after (a writer holds the tree shared from before
-//! its numbers are assigned until they are visible).
-//! Invariant H3: a tree is `None` exactly when its keyspace has been dropped or the store closed.
+//! Invariant H2: numbers are given out, inserted and made visible under the write mutex: whoever
+//! holds it finds every operation up to the visible number in the memtables or on the device, and
+//! none after it.
+//! Invariant H3: a slot is `gone` exactly when its keyspace has been dropped or the store closed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use esker_device::DeviceLock;
 use esker_device::count::CountingDevice;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
-use esker_index::fdtree::{Env, FdTree};
+use esker_index::fdtree::{Env, FdTree, Scheme, Sizes};
+use esker_substrate::budget::Part;
 use esker_substrate::log::Log;
 use esker_substrate::manifest::Manifest;
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::Snapshots;
-use parking_lot::{
-    MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
 
+use crate::background::Background;
 use crate::error::{Error, Result};
 use crate::options::Durability;
 
@@ -47,12 +47,19 @@ pub(crate) struct Shared {
     pub keyspaces: RwLock<BTreeMap<String, Arc<Slot>>>,
     pub write: Mutex<()>,
     pub limits: Limits,
-    /// Memory of all memtables, exact: the budget counts it too, but in coarse steps.
-    pub memtables_bytes: AtomicU64,
+    pub background: Arc<Background>,
+    pub options: IndexOptions,
     pub durability: Durability,
     pub user_bytes_written: AtomicU64,
     pub gate: RwLock<Phase>,
     pub device_lock: Mutex<Option<DeviceLock>>,
+}
+
+/// What every keyspace's index is opened with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexOptions {
+    pub scheme: Scheme,
+    pub sizes: Sizes,
 }
 
 /// Whether operations may start.
@@ -82,8 +89,8 @@ pub(crate) struct Limits {
 pub(crate) struct Slot {
     pub id: KeyspaceId,
     pub name: String,
-    pub memtable_bytes_max: AtomicU64,
-    tree: RwLock<Option<FdTree>>,
+    tree: FdTree,
+    gone: AtomicBool,
     /// Set exactly when `stall` holds something; read without the lock on every write.
     stalled: AtomicBool,
     stall: Mutex<Option<Stall>>,
@@ -98,11 +105,6 @@ pub(crate) struct Stall {
     /// Size of the memtable at that moment.
     pub memtable_bytes: u64,
 }
-
-/// Shared use of a tree.
-pub(crate) type TreeRef<'a> = MappedRwLockReadGuard<'a, FdTree>;
-/// Exclusive use of a tree.
-pub(crate) type TreeMut<'a> = MappedRwLockWriteGuard<'a, FdTree>;
 
 impl Limits {
     pub fn new(memory_budget_bytes: u64, log_segment_bytes: u64) -> Self {
@@ -130,26 +132,16 @@ impl Shared {
         &self.env.snapshots
     }
 
+    /// Memory of all memtables, in bytes: those of the trees that count it in steps.
+    pub fn memtables_bytes(&self) -> u64 {
+        self.env.budget.used_bytes(Part::Memtables)
+    }
+
     /// Every keyspace, by ascending id.
     pub fn slots(&self) -> Vec<Arc<Slot>> {
         let mut slots: Vec<_> = self.keyspaces.read().values().cloned().collect();
         slots.sort_by_key(|slot| slot.id);
         slots
-    }
-
-    /// Counts what `insert` adds to the memtable of `tree`. Only one thread at a time inserts:
-    /// the one that holds the write mutex, or recovers the store.
-    pub fn count_memtable(&self, tree: &FdTree, insert: impl FnOnce()) {
-        let before = tree.memtable_memory_bytes();
-        insert();
-        let added = tree.memtable_memory_bytes().saturating_sub(before);
-        self.memtables_bytes.fetch_add(added, Ordering::Relaxed);
-    }
-
-    /// Counts a memtable that shrank while its tree was held exclusively.
-    pub fn uncount_memtable(&self, before_bytes: u64, after_bytes: u64) {
-        let removed = before_bytes.saturating_sub(after_bytes);
-        self.memtables_bytes.fetch_sub(removed, Ordering::Relaxed);
     }
 
     /// Makes `edits` durable, with the positions that every manifest record carries.
@@ -160,6 +152,8 @@ impl Shared {
     /// Waits for running operations, makes the log durable, notes the clean close and lets go of
     /// the device. The second call answers [`Error::Closed`].
     pub fn close(&self) -> Result<()> {
+        // Whoever waits for a merge holds the gate.
+        self.background.stop();
         let mut phase = self.gate.write();
         if *phase == Phase::Closed {
             return Err(Error::Closed);
@@ -167,7 +161,8 @@ impl Shared {
         let result = self.write_clean_close();
         *phase = Phase::Closed;
         for slot in self.slots() {
-            *slot.tree.write() = None;
+            slot.gone.store(true, Ordering::Release);
+            slot.tree.close();
         }
         *self.device_lock.lock() = None;
         result
@@ -199,31 +194,26 @@ impl Drop for Shared {
 }
 
 impl Slot {
-    pub fn new(id: KeyspaceId, name: String, memtable_bytes_max: u64, tree: FdTree) -> Self {
+    pub fn new(id: KeyspaceId, name: String, tree: FdTree) -> Self {
         Self {
             id,
             name,
-            memtable_bytes_max: memtable_bytes_max.into(),
-            tree: RwLock::new(Some(tree)),
+            tree,
+            gone: false.into(),
             stalled: false.into(),
             stall: Mutex::new(None),
             stalls: 0.into(),
         }
     }
 
-    /// Shared use, for reads and for writes to the memtable.
-    pub fn read(&self) -> Result<TreeRef<'_>> {
-        RwLockReadGuard::try_map(self.tree.read(), Option::as_ref).map_err(|_| self.gone())
+    /// The keyspace's index, while there is one.
+    pub fn tree(&self) -> Result<&FdTree> {
+        if self.gone.load(Ordering::Acquire) { Err(self.gone()) } else { Ok(&self.tree) }
     }
 
-    /// Exclusive use, for maintenance.
-    pub fn exclusive(&self) -> Result<TreeMut<'_>> {
-        RwLockWriteGuard::try_map(self.tree.write(), Option::as_mut).map_err(|_| self.gone())
-    }
-
-    /// Exclusive use that can also take the tree away.
-    pub fn ownership(&self) -> RwLockWriteGuard<'_, Option<FdTree>> {
-        self.tree.write()
+    /// From now on, or not any more after all, the keyspace is dropped.
+    pub fn set_gone(&self, gone: bool) {
+        self.gone.store(gone, Ordering::Release);
     }
 
     fn gone(&self) -> Error {

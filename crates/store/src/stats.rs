@@ -1,6 +1,6 @@
 //! What the store has done and what it holds, as plain structs.
 
-use std::sync::atomic::Ordering;
+use esker_substrate::sync::atomic::Ordering;
 
 use esker_device::Purpose;
 use esker_device::count::PurposeCounts;
@@ -63,6 +63,26 @@ pub struct KeyspaceStats {
     pub stalled: Option<String>,
     /// How many merges stopped since the store was opened, those tried again with success too.
     pub merges_stopped: u64,
+    /// The merge under way.
+    pub merge: Option<MergeStats>,
+    /// Whether the memtable is being written out.
+    pub spilling: bool,
+}
+
+/// A merge under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MergeStats {
+    /// Everything is merged.
+    pub full: bool,
+    /// Levels of the main tree, from the top, that are replaced.
+    pub levels: usize,
+    /// Bytes of data blocks written so far.
+    pub written_bytes: u64,
+    /// Bytes of data that are merged, all versions.
+    pub input_bytes: u64,
+    /// The last key that has been merged: keys up to it are read from the new levels.
+    pub wavefront: Option<Vec<u8>>,
 }
 
 /// One level of a tree.
@@ -164,8 +184,9 @@ pub(crate) fn collect(shared: &Shared) -> Result<Stats> {
 }
 
 fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
-    let tree = slot.read().ok()?;
-    let meta: &IndexMeta = tree.meta();
+    let tree = slot.tree().ok()?;
+    let meta: &IndexMeta = &tree.meta();
+    let state = tree.stats();
     let trees = std::iter::once(&meta.main).chain(&meta.spills);
     let counts = || trees.clone().flat_map(|tree| &tree.levels).map(|level| &level.counts);
     let puts: u64 = counts().map(|counts| counts.puts).sum();
@@ -183,6 +204,14 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         merges: meta.merges,
         stalled: slot.stall().map(|stall| stall.error.to_string()),
         merges_stopped: slot.stalls.load(Ordering::Relaxed),
+        merge: state.merge.map(|merge| MergeStats {
+            full: merge.full,
+            levels: merge.levels,
+            written_bytes: merge.written_bytes,
+            input_bytes: merge.input_bytes,
+            wavefront: merge.wavefront,
+        }),
+        spilling: state.spilling,
     })
 }
 

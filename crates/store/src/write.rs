@@ -13,19 +13,20 @@
 //! power cut then takes back, as with every store that acknowledges before syncing. Whoever
 //! needs to know waits for [`Durability::Synced`] or calls `persist`.
 
+use esker_substrate::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::ids::Seq;
 use esker_format::log_record::{BatchBuilder, EncodedBatch};
+use esker_index::fdtree::FdTree;
 use esker_substrate::log::Ticket;
 
 use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::options::Durability;
 use crate::read::validate_key;
-use crate::shared::{Shared, Slot, TreeRef};
+use crate::shared::{Shared, Slot};
 
 /// One write: a put, or a delete where there is no value.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,7 @@ pub(crate) struct Write<'a> {
 
 /// The writes to one keyspace, and the tree that takes them.
 struct Group<'a> {
-    tree: TreeRef<'a>,
+    tree: &'a FdTree,
     writes: &'a [Write<'a>],
 }
 
@@ -94,12 +95,10 @@ fn apply<'a>(
         let (first, ticket) = shared.log.append(batch)?;
         let mut seq = first;
         for group in &groups {
-            shared.count_memtable(&group.tree, || {
-                for write in group.writes {
-                    group.tree.insert(write.key, seq, write.value);
-                    seq = seq.next();
-                }
-            });
+            for write in group.writes {
+                group.tree.insert(write.key, seq, write.value);
+                seq = seq.next();
+            }
         }
         shared.snapshots().publish(ticket.last_seq);
         ticket
@@ -112,7 +111,7 @@ fn apply<'a>(
 
 fn groups<'a>(writes: &'a [Write<'a>]) -> Result<Vec<Group<'a>>> {
     let group = |writes: &'a [Write<'a>]| {
-        let tree = writes.first().map(|write| write.slot.read()).transpose()?;
+        let tree = writes.first().map(|write| write.slot.tree()).transpose()?;
         Ok(tree.map(|tree| Group { tree, writes }))
     };
     writes

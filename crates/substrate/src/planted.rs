@@ -46,8 +46,8 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
-    pub const ALL: [Self; 15] = [
+    /// Those that crashes, damage and failing operations find.
+    pub const ALL: [Self; 16] = [
         Self::NoBarrierBeforeSuperblock,
         Self::ReclaimBeforeCommit,
         Self::LogWithoutChecksum,
@@ -63,7 +63,11 @@ impl Bug {
         Self::FreedTwice,
         Self::CommitBeforeBlocks,
         Self::CommitBeforeLog,
+        Self::ReclaimBeforeRecord,
     ];
+
+    /// Those that only several threads find.
+    pub const CONCURRENT: [Self; 2] = [Self::QuarantineIgnored, Self::NumberBeforeView];
 }
 
 #[cfg(not(feature = "planted"))]

@@ -65,3 +65,20 @@ pub type Thread = std::thread::JoinHandle<()>;
 /// A thread that can be waited for.
 #[cfg(feature = "shuttle")]
 pub type Thread = shuttle::thread::JoinHandle<()>;
+
+/// Lets other threads run.
+pub fn yield_now() {
+    #[cfg(not(feature = "shuttle"))]
+    std::thread::yield_now();
+    #[cfg(feature = "shuttle")]
+    shuttle::thread::yield_now();
+}
+
+/// How many threads run at once.
+#[must_use]
+pub fn cores() -> usize {
+    #[cfg(not(feature = "shuttle"))]
+    return std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    #[cfg(feature = "shuttle")]
+    return 1;
+}

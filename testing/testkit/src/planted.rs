@@ -69,6 +69,14 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::CommitBeforeLog => {
             vec![Crash(scenario::load), Crash(scenario::keyspaces), Faults(scenario::load)]
         }
+        Bug::ReclaimBeforeRecord => vec![
+            Crash(scenario::overwrite),
+            Crash(scenario::mixed),
+            Crash(scenario::load),
+            Crash(scenario::deletes),
+        ],
+        // One thread alone cannot meet these: the schedules of several are searched for them.
+        Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
     }
 }
 

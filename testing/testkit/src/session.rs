@@ -31,6 +31,9 @@ pub struct Config {
     pub memtable_bytes: u64,
     /// Seed of the store's own randomness.
     pub seed: u64,
+    /// Steps of spills and merges after each write; with 0, all of them. Nothing else runs them,
+    /// so that every history repeats.
+    pub merge_steps: u32,
 }
 
 impl Default for Config {
@@ -40,6 +43,7 @@ impl Default for Config {
             log_segment_bytes: 16 << 10,
             memtable_bytes: 2 << 10,
             seed: 1,
+            merge_steps: 1,
         }
     }
 }
@@ -51,6 +55,7 @@ impl Config {
             .memory_budget(self.memory_budget_bytes)
             .log_segment_bytes(self.log_segment_bytes)
             .runtime(Arc::new(SimRuntime::new(self.seed)))
+            .inline_merges(self.merge_steps)
     }
 
     /// Opens the store on `device`, creating it where there is none.

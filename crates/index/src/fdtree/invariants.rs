@@ -21,11 +21,11 @@ use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::Error;
 
-use super::FdTree;
 use super::cursor::{FenceCursor, OwnedFence, Target};
 use super::shape;
 use super::tree::Tree;
 use super::view::Part;
+use super::{FdTree, Paused};
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,13 +105,16 @@ fn digest(state: u64, ptr: &BlockPtr) -> u64 {
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
 }
 
-impl FdTree {
-    /// Reads every block of the keyspace, past the cache, and checks all invariants. Spills and
-    /// merges stand still meanwhile; of one under way both sides are checked, as far as they
-    /// reach.
+impl Paused<'_> {
+    /// Reads every block of the keyspace, past the cache, and checks all invariants. Of a spill
+    /// or merge under way both sides are checked, as far as they reach.
     pub fn check(&self, sink: &mut CheckSink) {
-        let _merge_stands = self.merge.lock();
-        let _spill_stands = self.spill.lock();
+        self.tree.check(sink);
+    }
+}
+
+impl FdTree {
+    fn check(&self, sink: &mut CheckSink) {
         for part in &self.views.load().parts {
             match part {
                 Part::Run(tree) => self.check_tree(tree, Reach::Whole, sink),

@@ -24,6 +24,7 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
 
+use super::fence_index::FenceIndex;
 use super::insert::{Insert, Plan};
 use super::scheme::{Pace, Scheme};
 use super::shape::{self, Sizes};
@@ -72,8 +73,10 @@ pub(super) struct Inputs {
     pub frozen: (Seq, Seq),
     /// Level sizes in force when it is done.
     pub shape: Shape,
-    /// The levels below the merge, and their fences.
+    /// The levels below the merge, and their fences as far as they are in memory. Readers of both
+    /// sides need all of them.
     pub below: Vec<LevelMeta>,
+    pub below_fences: Vec<Option<Arc<FenceIndex>>>,
 }
 
 /// The group being moved.
@@ -234,8 +237,10 @@ impl Merge {
         {
             self.moving.frozen = Some(Arc::new(frozen.behind(&wavefront)));
         }
-        for input in &mut self.moving.inputs {
-            if let Some(trimmed) = input.trimmed(&wavefront) {
+        let main = self.moving.inputs.len().saturating_sub(1);
+        for (number, input) in self.moving.inputs.iter_mut().enumerate() {
+            let levels = if number == main { self.inputs.levels } else { input.height() };
+            if let Some(trimmed) = input.trimmed(levels, &wavefront) {
                 *input = Arc::new(trimmed);
             }
         }
@@ -253,9 +258,7 @@ impl Merge {
     }
 
     fn below_fences(&self) -> Vec<LevelFences> {
-        let main = self.moving.inputs.last();
-        let levels = self.inputs.levels..self.inputs.levels + self.inputs.below.len();
-        levels.map(|level| LevelFences::of(main.and_then(|main| main.held(level)))).collect()
+        self.inputs.below_fences.iter().cloned().map(LevelFences::of).collect()
     }
 
     /// Makes the progress durable when enough has been done.
@@ -315,8 +318,15 @@ impl Merge {
             Which::Spill => self.spilled_meta(&durable),
             Which::Merge => self.merged_meta(&durable, tree.sizes),
         };
+        let mut replaced = replaced(&durable, &meta);
+        if planted::is(Bug::ReclaimBeforeCommit) {
+            tree.views.quarantine(&tree.env.blocks, std::mem::take(&mut replaced))?;
+            tree.views.collect(&tree.env.blocks)?;
+        }
         tree.make_durable(&meta, commit)?;
-        let replaced = replaced(&durable, &meta);
+        if planted::is(Bug::FreedTwice) {
+            replaced.extend(meta.extents().next());
+        }
         *durable = Arc::new(meta);
         let (written, fences) = self.insert.take_written();
         let run = self.result(written, fences, &durable);

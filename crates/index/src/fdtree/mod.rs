@@ -58,7 +58,7 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
+use esker_substrate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 pub use invariants::{CheckSink, Problem};
 pub use merge::Step;
@@ -177,11 +177,9 @@ const PAYLOAD_SHARE: (u64, u64) = (1, 2);
 /// The memtable is frozen when this share of its memory is in use: the rest takes what is written
 /// until the frozen part begins to give memory back.
 const FREEZE_SHARE: (u64, u64) = (7, 8);
-/// The memtable's use is reported to the budget in steps of this many bytes.
+/// The memtable's use is reported to the budget in steps of this many bytes, or of a 64th of the
+/// memtable.
 const LEASE_STEP_BYTES: u64 = 64 * 1024;
-/// A merge whose inputs are larger than this many full memtables takes long enough that the log
-/// would pile up behind a frozen memtable: it is spilled first.
-const DIRECT_MERGE_MEMTABLES: u64 = 4;
 /// Spill runs that may be made while a merge runs, if t is less.
 const SPILLS_WHILE_MERGING: u64 = 8;
 
@@ -238,7 +236,8 @@ impl FdTree {
         let before = memtable.memory_bytes();
         memtable.insert(key, seq, value);
         self.newest_seq.fetch_max(seq.0, Ordering::Relaxed);
-        if before / LEASE_STEP_BYTES != memtable.memory_bytes() / LEASE_STEP_BYTES {
+        let step_bytes = (self.memtable_bytes_max() / 64).clamp(256, LEASE_STEP_BYTES);
+        if before / step_bytes != memtable.memory_bytes() / step_bytes {
             self.count_memory();
         }
     }
@@ -406,7 +405,12 @@ impl FdTree {
         Some(if self.merges_directly(&durable) { direct } else { Work::Spill })
     }
 
-    /// Whether the memtable takes part in the next merge, rather than being spilled before.
+    /// Whether the memtable is spilled before the next merge, rather than taking part in it.
+    pub fn spills_first(&self) -> bool {
+        !self.merges_directly(&self.meta())
+    }
+
+    /// Whether the memtable takes part in the next merge.
     fn merges_directly(&self, durable: &IndexMeta) -> bool {
         if self.sizes != Sizes::Cost {
             return true;
@@ -414,7 +418,8 @@ impl FdTree {
         let levels =
             durable.main.levels.iter().chain(durable.spills.iter().flat_map(|spill| &spill.levels));
         let bytes: u64 = levels.map(|level| level.counts.data_bytes()).sum();
-        bytes <= DIRECT_MERGE_MEMTABLES * self.kappa0_bytes()
+        // A larger merge takes long enough that the log would pile up behind a frozen memtable.
+        bytes as f64 <= shape::DIRECT_RATIO_MAX * self.kappa0_bytes() as f64
     }
 
     /// How many more spill runs may be made while the merge runs.
@@ -569,25 +574,21 @@ impl FdTree {
         Arc::clone(&self.durable.lock())
     }
 
-    /// Every extent that is this index's: in its durable state, in quarantine not, and what
-    /// spills and merges under way have taken besides. Spills and merges stand still meanwhile.
-    pub fn with_extents<T>(&self, use_them: impl FnOnce(Vec<Extent>) -> T) -> T {
+    /// Makes spills and merges stand still, and lets none begin, until the answer is dropped.
+    pub fn pause(&self) -> Paused<'_> {
+        let starting = self.starting.lock();
         let merge = self.merge.lock();
-        let spill = self.spill.lock();
-        let durable = Arc::clone(&self.durable.lock());
-        let spills = durable.spills.iter().flat_map(|spill| spill.extents());
-        let mut extents: Vec<Extent> = durable.main.extents().chain(spills).copied().collect();
-        match merge.as_ref() {
-            // What the record names is part of what the merge has taken.
-            Some(merge) => extents.extend(merge.taken()),
-            None => extents.extend(durable.merge.iter().flat_map(|merge| merge.new.extents())),
-        }
-        extents.extend(spill.as_ref().into_iter().flat_map(Merge::taken));
-        use_them(extents)
+        Paused { tree: self, _starting: starting, merge, spill: self.spill.lock() }
     }
 
-    fn newest_seq(&self) -> Seq {
+    /// The newest number that was inserted.
+    pub fn newest_seq(&self) -> Seq {
         Seq(self.newest_seq.load(Ordering::Relaxed))
+    }
+
+    /// Whether everything up to `seq` is on the device, without the log.
+    pub fn is_flushed(&self, seq: Seq) -> bool {
+        self.durable.lock().log_unneeded_seq() >= seq
     }
 
     /// κ0: what a full memtable holds. A memtable that is full tells; until one has been, a fixed
@@ -638,28 +639,62 @@ impl FdTree {
         self.views.is_settled()
     }
 
+    /// Lets go of everything in memory. Nothing may use the index afterwards.
+    pub fn close(&self) {
+        let mut paused = self.pause();
+        paused.forget();
+    }
+}
+
+/// An index whose spills and merges stand still.
+#[derive(Debug)]
+pub struct Paused<'a> {
+    tree: &'a FdTree,
+    _starting: MutexGuard<'a, ()>,
+    merge: MutexGuard<'a, Option<Merge>>,
+    spill: MutexGuard<'a, Option<Merge>>,
+}
+
+impl Paused<'_> {
+    /// Every extent that is the index's: those of its durable state and those that spills and
+    /// merges have taken besides. What is in quarantine is not among them.
+    pub fn extents(&self) -> Vec<Extent> {
+        let durable = self.tree.meta();
+        let spills = durable.spills.iter().flat_map(|spill| spill.extents());
+        let mut extents: Vec<Extent> = durable.main.extents().chain(spills).copied().collect();
+        match self.merge.as_ref() {
+            // What the record names is part of what the merge has taken.
+            Some(merge) => extents.extend(merge.taken()),
+            None => extents.extend(durable.merge.iter().flat_map(|merge| merge.new.extents())),
+        }
+        extents.extend(self.spill.as_ref().into_iter().flat_map(Merge::taken));
+        extents
+    }
+
     /// Gives all extents of a dropped keyspace back. Call when the manifest that dropped it is
-    /// durable and nobody steps or writes it. What is read still comes back by
-    /// [`FdTree::collect`].
+    /// durable and nobody writes it; what is still read comes back by [`FdTree::collect`].
     ///
     /// # Errors
     /// When an extent was free already.
-    pub fn release(&self) -> Result<()> {
-        // The writers of a merge that is given up give their extents back themselves, at once:
-        // views of it may still be read, so they go through quarantine too.
-        let extents = self.with_extents(|extents| extents);
-        for slot in [&self.merge, &self.spill] {
-            if let Some(merge) = slot.lock().take() {
+    pub fn release(mut self) -> Result<()> {
+        let extents = self.extents();
+        self.forget();
+        self.tree.views.quarantine(&self.tree.env.blocks, extents)?;
+        self.tree.collect()
+    }
+
+    fn forget(&mut self) {
+        for slot in [&mut self.merge, &mut self.spill] {
+            if let Some(merge) = slot.take() {
                 merge.forget();
             }
         }
-        self.awaits_resume.store(false, Ordering::Release);
+        let tree = self.tree;
+        tree.awaits_resume.store(false, Ordering::Release);
         let main = Part::Run(Arc::new(Tree::default()));
-        self.views.publish(|_| View::new(Arc::default(), vec![main]));
-        *self.durable.lock() = Arc::default();
-        *self.memtable_lease.lock() = None;
-        self.views.quarantine(&self.env.blocks, extents)?;
-        self.collect()
+        tree.views.publish(|_| View::new(Arc::default(), vec![main]));
+        *tree.durable.lock() = Arc::default();
+        *tree.memtable_lease.lock() = None;
     }
 }
 

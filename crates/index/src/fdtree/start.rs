@@ -14,6 +14,7 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::memtable::{Leaves, Memtable};
 use esker_substrate::sync::atomic::Ordering;
 
+use super::fence_index::FenceIndex;
 use super::insert::{Insert, Plan};
 use super::merge::{Inputs, Merge, Start};
 use super::prepare::{self, Incoming, Prepared};
@@ -30,6 +31,12 @@ const EXTENT_BYTES_LEAST: u64 = 16 * 1024;
 /// An empty new side for a view.
 fn nothing() -> Arc<Tree> {
     Arc::new(Tree::growing(Arc::new(TreeMeta::default()), Vec::new()))
+}
+
+/// The fences of the main tree's levels from number `levels` on.
+fn below_fences(moving: &Moving, levels: usize) -> Vec<Option<Arc<FenceIndex>>> {
+    let Some(main) = moving.inputs.last() else { return Vec::new() };
+    (levels..main.height()).map(|level| main.held(level)).collect()
 }
 
 impl FdTree {
@@ -143,6 +150,7 @@ impl FdTree {
             frozen: range,
             shape: prepared.shape,
             below,
+            below_fences: below_fences(&moving, prepared.levels),
         };
         *slot = Some(Merge::new(Start {
             which: Which::Merge,
@@ -317,6 +325,7 @@ impl FdTree {
             frozen: progress.frozen,
             shape: progress.shape,
             below,
+            below_fences: below_fences(&moving, levels),
         };
         *slot = Some(Merge::new(Start {
             which: Which::Merge,

@@ -112,11 +112,14 @@ impl Tree {
         }
     }
 
-    /// A consumed tree without the chunks of fences that nobody needs behind `wavefront`; `None`
-    /// when there are none.
-    pub(super) fn trimmed(&self, wavefront: &[u8]) -> Option<Self> {
-        let trim = |level: &LevelFences| level.held.get()?.behind(wavefront).map(Arc::new);
-        let trimmed: Vec<_> = self.levels.iter().map(trim).collect();
+    /// A consumed tree without the chunks of fences to its upper `levels` levels that nobody
+    /// needs behind `wavefront`; `None` when there are none.
+    pub(super) fn trimmed(&self, levels: usize, wavefront: &[u8]) -> Option<Self> {
+        let trim = |(number, level): (usize, &LevelFences)| {
+            let held = level.held.get().filter(|_| number < levels)?;
+            held.behind(wavefront).map(Arc::new)
+        };
+        let trimmed: Vec<_> = self.levels.iter().enumerate().map(trim).collect();
         if trimmed.iter().all(Option::is_none) {
             return None;
         }

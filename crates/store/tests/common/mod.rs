@@ -12,8 +12,13 @@ use esker_device::{Caching, Open, Purpose};
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A builder with the least memory and the shortest log segments, so that little data makes much
-/// maintenance.
+/// maintenance, all of it done when a write returns.
 pub fn small(device: &MemoryDevice) -> DbBuilder {
+    threaded(device).inline_merges(0)
+}
+
+/// The same with spills and merges in threads.
+pub fn threaded(device: &MemoryDevice) -> DbBuilder {
     Db::builder_on(Arc::new(device.clone())).memory_budget(256 << 10).log_segment_bytes(16 << 10)
 }
 

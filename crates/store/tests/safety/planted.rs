@@ -40,4 +40,5 @@ bugs! {
     finds_an_extent_freed_twice: FreedTwice,
     finds_a_commit_before_its_blocks: CommitBeforeBlocks,
     finds_a_commit_before_its_log: CommitBeforeLog,
+    finds_space_reused_before_its_record: ReclaimBeforeRecord,
 }

@@ -169,10 +169,12 @@ impl Subject {
 
     fn check(&self) {
         let mut sink = CheckSink::default();
-        self.tree.check(&mut sink);
+        let paused = self.tree.pause();
+        paused.check(&mut sink);
         assert_eq!(sink.problems, [], "{:#?}", self.tree.stats());
         let space = self.env.blocks.space();
-        let used = self.tree.with_extents(|extents| extents.iter().map(|e| e.units).sum::<u64>());
+        let used = paused.extents().iter().map(|extent| extent.units).sum::<u64>();
+        drop(paused);
         assert_eq!(used + space.retired_units() + space.free_units(), space.end(), "lost units");
         self.tree.collect().unwrap();
         assert_eq!(self.env.blocks.space().retired_units(), 0);

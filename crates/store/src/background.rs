@@ -1,0 +1,149 @@
+//! The threads that run spills and merges, and how writers wait for them.
+//!
+//! One thread spills, as many as there are cores merge; a keyspace has at most one spill and one
+//! merge under way, so that each is run by one thread. Threads hold the store only while they do
+//! something in it: the store closes when its last handle goes, whatever they are waiting for.
+//!
+//! For simulations there is another mode, in which the thread that writes does a bounded number of
+//! steps after each write: then a history repeats from its seed, with merges cut at every step.
+//!
+//! Invariant B1: a keyspace is in a queue at most once.
+//! Invariant B2: whatever changes what a writer may wait for (a step, an error, the end) ticks
+//! after the change; a writer reads the ticks before it looks. So no wake-up is lost.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use esker_index::fdtree::Which;
+use esker_substrate::sync::{self, Condvar, Mutex};
+
+use crate::maintenance;
+use crate::shared::{Shared, Slot};
+
+/// Who runs spills and merges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Threads of the store's own.
+    Threads,
+    /// The thread that writes, so many steps after each write; with 0, to the end.
+    Inline(u32),
+}
+
+/// Most threads that merge.
+const MERGERS_MAX: usize = 8;
+
+/// What waits to be run.
+#[derive(Debug)]
+pub(crate) struct Background {
+    pub mode: Mode,
+    state: Mutex<State>,
+    /// There is work, or no more will come.
+    work: Condvar,
+    /// Something has been done.
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    spills: VecDeque<Arc<Slot>>,
+    merges: VecDeque<Arc<Slot>>,
+    ticks: u64,
+    stopped: bool,
+}
+
+impl State {
+    fn queue(&mut self, which: Which) -> &mut VecDeque<Arc<Slot>> {
+        match which {
+            Which::Spill => &mut self.spills,
+            Which::Merge => &mut self.merges,
+        }
+    }
+}
+
+impl Background {
+    pub fn new(mode: Mode) -> Self {
+        Self { mode, state: Mutex::default(), work: Condvar::new(), done: Condvar::new() }
+    }
+
+    /// Asks for a keyspace's spill or merge to be run.
+    pub fn ask(&self, which: Which, slot: &Arc<Slot>) {
+        let mut state = self.state.lock();
+        let queue = state.queue(which);
+        if !queue.iter().any(|queued| queued.id == slot.id) {
+            queue.push_back(Arc::clone(slot));
+            drop(state);
+            self.work.notify_all();
+        }
+    }
+
+    /// How often something has been done.
+    pub fn ticks(&self) -> u64 {
+        self.state.lock().ticks
+    }
+
+    /// Something has been done.
+    pub fn tick(&self) {
+        self.state.lock().ticks += 1;
+        self.done.notify_all();
+    }
+
+    /// Waits until something has been done since the ticks were `seen`; false when nothing will
+    /// be done any more.
+    pub fn wait(&self, seen: u64) -> bool {
+        let mut state = self.state.lock();
+        while state.ticks == seen && !state.stopped {
+            self.done.wait(&mut state);
+        }
+        !state.stopped
+    }
+
+    /// Lets the threads end, and all waits.
+    pub fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stopped = true;
+        state.spills.clear();
+        state.merges.clear();
+        drop(state);
+        self.work.notify_all();
+        self.done.notify_all();
+    }
+
+    fn next(&self, which: Which) -> Option<Arc<Slot>> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some(slot) = state.queue(which).pop_front() {
+                return Some(slot);
+            }
+            self.work.wait(&mut state);
+        }
+    }
+}
+
+/// Starts the threads of a store that is open.
+///
+/// # Errors
+/// When the system has no threads to give.
+pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<()> {
+    if shared.background.mode != Mode::Threads {
+        return Ok(());
+    }
+    let cores = sync::cores().min(MERGERS_MAX);
+    let mergers = std::iter::repeat_n((Which::Merge, "esker-merge"), cores);
+    for (which, name) in mergers.chain([(Which::Spill, "esker-spill")]) {
+        let background = Arc::clone(&shared.background);
+        let store = Arc::downgrade(shared);
+        // It ends by itself when the store is closed.
+        let _runs_on = sync::spawn(name, move || run(&background, &store, which))?;
+    }
+    Ok(())
+}
+
+fn run(background: &Background, store: &Weak<Shared>, which: Which) {
+    while let Some(slot) = background.next(which) {
+        let Some(shared) = store.upgrade() else { return };
+        maintenance::run_in_background(&shared, &slot, which);
+    }
+}
