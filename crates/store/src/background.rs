@@ -1,8 +1,8 @@
 //! The threads that run spills and merges, and how writers wait for them.
 //!
 //! One thread spills, as many as there are cores merge; a keyspace has at most one spill and one
-//! merge under way, so that each is run by one thread. Threads hold the store only while they do
-//! something in it: the store closes when its last handle goes, whatever they are waiting for.
+//! merge under way, so that each is run by one thread. The threads are no handles: the store
+//! closes when its last handle goes, whatever they are doing, and ends them.
 //!
 //! For simulations there is another mode, in which the thread that writes does a bounded number of
 //! steps after each write: then a history repeats from its seed, with merges cut at every step.
@@ -12,13 +12,13 @@
 //! after the change; a writer reads the ticks before it looks. So no wake-up is lost.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use esker_index::fdtree::Which;
 use esker_substrate::sync::{self, Condvar, Mutex};
 
 use crate::maintenance;
-use crate::shared::{Shared, Slot};
+use crate::shared::{Core, Slot};
 
 /// Who runs spills and merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,24 +126,22 @@ impl Background {
 ///
 /// # Errors
 /// When the system has no threads to give.
-pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<()> {
+pub(crate) fn start(shared: &Arc<Core>) -> std::io::Result<()> {
     if shared.background.mode != Mode::Threads {
         return Ok(());
     }
     let cores = sync::cores().min(MERGERS_MAX);
     let mergers = std::iter::repeat_n((Which::Merge, "esker-merge"), cores);
     for (which, name) in mergers.chain([(Which::Spill, "esker-spill")]) {
-        let background = Arc::clone(&shared.background);
-        let store = Arc::downgrade(shared);
+        let store = Arc::clone(shared);
         // It ends by itself when the store is closed.
-        let _runs_on = sync::spawn(name, move || run(&background, &store, which))?;
+        let _runs_on = sync::spawn(name, move || run(&store, which))?;
     }
     Ok(())
 }
 
-fn run(background: &Background, store: &Weak<Shared>, which: Which) {
-    while let Some(slot) = background.next(which) {
-        let Some(shared) = store.upgrade() else { return };
-        maintenance::run_in_background(&shared, &slot, which);
+fn run(store: &Core, which: Which) {
+    while let Some(slot) = store.background.next(which) {
+        maintenance::run_in_background(store, &slot, which);
     }
 }

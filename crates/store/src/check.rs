@@ -10,7 +10,7 @@ use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::space::Space;
 
 use crate::error::Result;
-use crate::shared::Shared;
+use crate::shared::Core;
 
 /// What [`Db::check`](crate::Db::check) read and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Problem {
     }
 }
 
-pub(crate) fn check(shared: &Shared) -> Result<CheckReport> {
+pub(crate) fn check(shared: &Core) -> Result<CheckReport> {
     // No keyspace comes or goes meanwhile: its space would be in no tree that is checked.
     let registry = shared.keyspaces.read();
     let mut slots: Vec<_> = registry.values().collect();

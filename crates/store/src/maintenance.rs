@@ -22,7 +22,7 @@ use esker_substrate::sync;
 
 use crate::background::Mode;
 use crate::error::{Error, Result};
-use crate::shared::{Shared, Slot, Stall};
+use crate::shared::{Core, Slot, Stall};
 use crate::write::Write;
 
 /// What a write to a stalled keyspace may do.
@@ -88,7 +88,7 @@ fn largest(candidates: &[Candidate], limit_bytes: u64) -> Option<KeyspaceId> {
 ///
 /// # Errors
 /// What stopped a keyspace's merge, when its memtable or the log is too full for more.
-pub(crate) fn admit(shared: &Shared, writes: &[Write<'_>]) -> Result<()> {
+pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
     let deletes_only = writes.iter().all(|write| write.value.is_none());
     for group in writes.chunk_by(|a, b| a.slot.id == b.slot.id) {
         if let Some(write) = group.first() {
@@ -105,7 +105,7 @@ pub(crate) fn admit(shared: &Shared, writes: &[Write<'_>]) -> Result<()> {
     }
 }
 
-fn admit_to(shared: &Shared, slot: &Arc<Slot>, deletes_only: bool) -> Result<()> {
+fn admit_to(shared: &Core, slot: &Arc<Slot>, deletes_only: bool) -> Result<()> {
     let Some(stall) = slot.stall() else { return Ok(()) };
     let tree = slot.tree()?;
     let full = Fullness {
@@ -122,13 +122,13 @@ fn admit_to(shared: &Shared, slot: &Arc<Slot>, deletes_only: bool) -> Result<()>
 }
 
 /// Waits while the keyspace's memory, or that of all, is used up and somebody gives it back.
-fn wait_for_memory(shared: &Shared, slot: &Arc<Slot>) -> Result<()> {
+fn wait_for_memory(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     loop {
         let seen = shared.background.ticks();
         let tree = slot.tree()?;
         shared.poison.check()?;
         let waits = tree.memtable_memory_bytes() >= tree.memtable_bytes_max();
-        if !waits || slot.stall().is_some() {
+        if !waits || is_stuck(slot) {
             return Ok(());
         }
         begin_due(shared, slot);
@@ -149,7 +149,7 @@ fn wait_for_memory(shared: &Shared, slot: &Arc<Slot>) -> Result<()> {
 
 /// Begins what a write made due, then what the store's limits ask for. Errors are kept in the
 /// keyspaces, or have poisoned the store; the write itself has succeeded.
-pub(crate) fn after_write(shared: &Shared, due: &[&Arc<Slot>]) {
+pub(crate) fn after_write(shared: &Core, due: &[&Arc<Slot>]) {
     for slot in due {
         if is_worth_a_try(slot) {
             begin_due(shared, slot);
@@ -170,7 +170,7 @@ fn is_worth_a_try(slot: &Slot) -> bool {
 }
 
 /// Begins what is due in one keyspace, or has a thread begin it; what has stopped goes on.
-fn begin_due(shared: &Shared, slot: &Arc<Slot>) {
+fn begin_due(shared: &Core, slot: &Arc<Slot>) {
     let Ok(tree) = slot.tree() else { return };
     if slot.stall().is_some() {
         let under_way = [(Which::Spill, tree.is_spilling()), (Which::Merge, tree.is_merging())];
@@ -196,16 +196,22 @@ fn begin_due(shared: &Shared, slot: &Arc<Slot>) {
 }
 
 /// Begins `work`, and has it run if threads do that.
-fn begin(shared: &Shared, slot: &Arc<Slot>, work: Work) -> Result<bool> {
+fn begin(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
     let begun = begin_quietly(shared, slot, work);
     if matches!(begun, Ok(true)) && shared.background.mode == Mode::Threads {
-        let which = if work == Work::Spill { Which::Spill } else { Which::Merge };
-        shared.background.ask(which, slot);
+        shared.background.ask(which_of(work), slot);
     }
     begun
 }
 
-fn begin_quietly(shared: &Shared, slot: &Arc<Slot>, work: Work) -> Result<bool> {
+const fn which_of(work: Work) -> Which {
+    match work {
+        Work::Spill => Which::Spill,
+        Work::Merge { .. } => Which::Merge,
+    }
+}
+
+fn begin_quietly(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
     let tree = slot.tree()?;
     let gate = |body: &mut dyn FnMut()| {
         let _order = shared.write.lock();
@@ -213,39 +219,49 @@ fn begin_quietly(shared: &Shared, slot: &Arc<Slot>, work: Work) -> Result<bool> 
     };
     let begun = shared.manifest.settle().and_then(|()| tree.begin(work, &gate));
     let begun = begun.map_err(Error::from);
-    if matches!(begun, Ok(false)) { begun } else { note(slot, begun) }
+    if matches!(begun, Ok(false)) { begun } else { note(slot, which_of(work), begun) }
 }
 
 /// Does one step.
-fn step(shared: &Shared, slot: &Slot, which: Which) -> Result<Step> {
+fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
     let tree = slot.tree()?;
     let stepped = tree.step(which, &mut |meta| commit_index(shared, slot.id, meta));
     let stepped = stepped.map_err(Error::from);
     // That there was nothing to do says nothing about what stopped before.
-    let result = if matches!(stepped, Ok(Step::Idle)) { stepped } else { note(slot, stepped) };
+    let idle = matches!(stepped, Ok(Step::Idle));
+    let result = if idle { stepped } else { note(slot, which, stepped) };
     shared.background.tick();
     result
 }
 
-/// Keeps why maintenance stopped, or that it goes on again.
-fn note<T>(slot: &Slot, result: Result<T>) -> Result<T> {
+/// Keeps why a spill or merge stopped, or that it goes on again.
+fn note<T>(slot: &Slot, which: Which, result: Result<T>) -> Result<T> {
+    let stopped_before = slot.stall().is_some_and(|stall| stall.which == which);
     match &result {
-        Ok(_) if slot.stall().is_none() => {}
-        Ok(_) | Err(Error::Poisoned { .. } | Error::Closed | Error::NoKeyspace { .. }) => {
+        Ok(_) if !stopped_before => {}
+        Ok(_) => slot.set_stall(None),
+        Err(Error::Poisoned { .. } | Error::Closed | Error::NoKeyspace { .. }) => {
             slot.set_stall(None);
         }
         Err(error) => {
             tracing::warn!(keyspace = slot.name, %error, "maintenance stopped");
             let memtable_bytes = slot.tree().map_or(0, FdTree::memtable_memory_bytes);
-            slot.set_stall(Some(Stall { error: error.clone(), memtable_bytes }));
+            slot.set_stall(Some(Stall { which, error: error.clone(), memtable_bytes }));
         }
     }
     result
 }
 
+/// Whether something has stopped in the keyspace, and nothing else can write its memtable out.
+fn is_stuck(slot: &Slot) -> bool {
+    let Some(stall) = slot.stall() else { return false };
+    let Ok(tree) = slot.tree() else { return true };
+    stall.which == Which::Spill || (!tree.is_spilling() && tree.flush_work() != Some(Work::Spill))
+}
+
 /// What a thread does that was given a keyspace: runs its spill or merge to the end, and those
 /// that are due then.
-pub(crate) fn run_in_background(shared: &Shared, slot: &Arc<Slot>, which: Which) {
+pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: Which) {
     loop {
         // Between two steps the store may close.
         let Ok(_open) = shared.enter() else { return };
@@ -268,22 +284,25 @@ pub(crate) fn run_in_background(shared: &Shared, slot: &Arc<Slot>, which: Which)
 
 /// Does up to `steps` steps of what is under way in a keyspace and of what becomes due; with 0,
 /// all there is.
-fn go_on(shared: &Shared, slot: &Arc<Slot>, steps: u32) {
+fn go_on(shared: &Core, slot: &Arc<Slot>, steps: u32) {
     let mut left = steps;
     loop {
-        if slot.stall().is_some() || shared.poison.reason().is_some() {
-            return;
-        }
         let Ok(tree) = slot.tree() else { return };
-        let which = match (tree.is_spilling(), tree.is_merging()) {
-            (true, _) => Which::Spill,
-            (false, true) => Which::Merge,
-            (false, false) => {
-                begin_due(shared, slot);
-                if !tree.is_spilling() && !tree.is_merging() {
-                    return;
-                }
-                continue;
+        let stopped = slot.stall().map(|stall| stall.which);
+        let runs = |which, under_way: bool| under_way && stopped != Some(which);
+        let which = if shared.poison.reason().is_some() {
+            return;
+        } else if runs(Which::Spill, tree.is_spilling()) {
+            Which::Spill
+        } else if runs(Which::Merge, tree.is_merging()) {
+            Which::Merge
+        } else {
+            let Some(work) = tree.due().filter(|work| stopped != Some(which_of(*work))) else {
+                return;
+            };
+            match begin(shared, slot, work) {
+                Ok(true) => continue,
+                _ => return,
             }
         };
         if step(shared, slot, which).is_err() {
@@ -298,35 +317,35 @@ fn go_on(shared: &Shared, slot: &Arc<Slot>, steps: u32) {
 
 /// Goes on with what an opened store has under way: the steps that do not fit into an operation
 /// are left to the threads.
-pub(crate) fn resume(shared: &Shared) {
+pub(crate) fn resume(shared: &Core) {
     for slot in shared.slots() {
         let Ok(tree) = slot.tree() else { continue };
         let resumed = tree.resume().map_err(Error::from);
-        if note(&slot, resumed).is_ok() && shared.background.mode == Mode::Threads {
+        if note(&slot, Which::Merge, resumed).is_ok() && shared.background.mode == Mode::Threads {
             shared.background.ask(Which::Merge, &slot);
         }
     }
 }
 
 /// Writes what is due during recovery out, at once.
-pub(crate) fn run_due(shared: &Shared, slot: &Arc<Slot>) {
+pub(crate) fn run_due(shared: &Core, slot: &Arc<Slot>) {
     if is_worth_a_try(slot) && slot.tree().is_ok_and(FdTree::is_full) {
         begin_and_complete(shared, slot, FdTree::flush_work);
     }
 }
 
-fn begin_and_complete(shared: &Shared, slot: &Arc<Slot>, work: impl Fn(&FdTree) -> Option<Work>) {
+fn begin_and_complete(shared: &Core, slot: &Arc<Slot>, work: impl Fn(&FdTree) -> Option<Work>) {
     let Some(work) = slot.tree().ok().and_then(work) else { return };
     if matches!(begin_quietly(shared, slot, work), Ok(true)) {
-        let which = if work == Work::Spill { Which::Spill } else { Which::Merge };
-        while matches!(step(shared, slot, which), Ok(Step::More)) {}
+        while matches!(step(shared, slot, which_of(work)), Ok(Step::More)) {}
     }
 }
 
 /// Has keyspaces written out, the largest first, while the memtables together are over their
 /// limit.
-pub(crate) fn relieve_memory(shared: &Shared) {
-    let limit = shared.limits.memtables_bytes;
+pub(crate) fn relieve_memory(shared: &Core) {
+    // What is frozen gives its memory back as it is written: until then the rest is needed.
+    let limit = shared.limits.memtables_bytes / 8 * 7;
     relieve(shared, || {
         if shared.memtables_bytes() <= limit {
             return None;
@@ -340,18 +359,18 @@ pub(crate) fn relieve_memory(shared: &Shared) {
 
 /// Has the keyspaces written out that pin the oldest log segments, while the log is over its
 /// limit.
-fn relieve_log(shared: &Shared) {
+fn relieve_log(shared: &Core) {
     relieve(shared, || {
         let over = shared.log.live_bytes() > shared.limits.log_bytes;
         if over { pinning_slot(shared, false) } else { None }
     });
 }
 
-fn relieve(shared: &Shared, next: impl Fn() -> Option<Arc<Slot>>) {
+fn relieve(shared: &Core, next: impl Fn() -> Option<Arc<Slot>>) {
     let mut tried = Vec::new();
     while let Some(slot) = next() {
         // The same keyspace twice means that writing it out did not help, or not yet.
-        if tried.contains(&slot.id) || slot.stall().is_some() {
+        if tried.contains(&slot.id) || is_stuck(&slot) {
             return;
         }
         tried.push(slot.id);
@@ -374,14 +393,14 @@ fn relieve(shared: &Shared, next: impl Fn() -> Option<Arc<Slot>>) {
 
 fn candidate(slot: &Arc<Slot>) -> Option<Candidate> {
     let memtable_bytes = slot.tree().ok()?.active_memory_bytes();
-    Some(Candidate { id: slot.id, memtable_bytes, stalled: slot.stall().is_some() })
+    Some(Candidate { id: slot.id, memtable_bytes, stalled: is_stuck(slot) })
 }
 
-/// The keyspace that pins the oldest log segment, among the stalled ones or among the others.
-fn pinning_slot(shared: &Shared, stalled: bool) -> Option<Arc<Slot>> {
+/// The keyspace that pins the oldest log segment, among those that are stuck or among the others.
+fn pinning_slot(shared: &Core, stuck: bool) -> Option<Arc<Slot>> {
     let state = shared.manifest.state();
     let slots = shared.slots();
-    let asked = |id| slots.iter().find(|slot| slot.id == id && slot.stall().is_some() == stalled);
+    let asked = |id| slots.iter().find(|slot| slot.id == id && is_stuck(slot) == stuck);
     let flushed = |id| {
         // Who is not asked for pins nothing.
         let _slot = asked(id)?;
@@ -391,7 +410,7 @@ fn pinning_slot(shared: &Shared, stalled: bool) -> Option<Arc<Slot>> {
 }
 
 /// Writes what a keyspace held when this was called to the device, and does what is due then.
-pub(crate) fn flush(shared: &Shared, slot: &Arc<Slot>) -> Result<()> {
+pub(crate) fn flush(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let target = slot.tree()?.newest_seq();
     for _ in 0..WORKS_MAX {
         let tree = slot.tree()?;
@@ -412,7 +431,7 @@ pub(crate) fn flush(shared: &Shared, slot: &Arc<Slot>) -> Result<()> {
 }
 
 /// Completes what is under way in a keyspace, in this thread or beside another that does.
-fn complete(shared: &Shared, slot: &Slot) -> Result<()> {
+fn complete(shared: &Core, slot: &Slot) -> Result<()> {
     for which in [Which::Spill, Which::Merge] {
         while step(shared, slot, which)? == Step::More {}
     }
@@ -420,7 +439,7 @@ fn complete(shared: &Shared, slot: &Slot) -> Result<()> {
 }
 
 /// Merges a keyspace into one level.
-pub(crate) fn compact(shared: &Shared, slot: &Arc<Slot>) -> Result<()> {
+pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     loop {
         let tree = slot.tree()?;
         shared.poison.check()?;
@@ -447,7 +466,7 @@ pub(crate) fn compact(shared: &Shared, slot: &Arc<Slot>) -> Result<()> {
 ///
 /// The log goes first: the record promises that everything up to its numbers is in the index, and
 /// a batch of which only one keyspace's part had survived would have been torn.
-fn commit_index(shared: &Shared, id: KeyspaceId, meta: &IndexMeta) -> esker_substrate::Result<()> {
+fn commit_index(shared: &Core, id: KeyspaceId, meta: &IndexMeta) -> esker_substrate::Result<()> {
     if !planted::is(Bug::CommitBeforeLog) {
         shared.log.sync_to(meta.log_needed_seq())?;
     }
@@ -458,7 +477,7 @@ fn commit_index(shared: &Shared, id: KeyspaceId, meta: &IndexMeta) -> esker_subs
 /// Commits an edit that changes how far `id` is flushed (`None`: it is dropped), and with it the
 /// removal of log segments that nobody needs then.
 fn commit_and_recycle(
-    shared: &Shared,
+    shared: &Core,
     edit: Edit,
     id: KeyspaceId,
     flushed_seq: Option<Seq>,
@@ -492,7 +511,7 @@ fn commit_and_recycle(
 }
 
 /// Drops a keyspace: first from the manifest, then its space.
-pub(crate) fn drop_tree(shared: &Shared, slot: &Slot) -> Result<()> {
+pub(crate) fn drop_tree(shared: &Core, slot: &Slot) -> Result<()> {
     let tree = slot.tree()?;
     shared.poison.check()?;
     // What was written before the drop must not be lost when the drop is not.
@@ -515,7 +534,7 @@ pub(crate) fn drop_tree(shared: &Shared, slot: &Slot) -> Result<()> {
 }
 
 /// Gives free space of the data file back to the file system.
-pub(crate) fn discard_free_space(shared: &Shared) -> Result<()> {
+pub(crate) fn discard_free_space(shared: &Core) -> Result<()> {
     // What is free by a manifest that is not sure to be durable is not free.
     shared.manifest.settle()?;
     for slot in shared.slots() {

@@ -38,7 +38,7 @@ use crate::background::{self, Background};
 use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::options::Settings;
-use crate::shared::{IndexOptions, Limits, Phase, Shared, Slot};
+use crate::shared::{Core, IndexOptions, Limits, Phase, Shared, Slot};
 
 /// The folder `path` as a device; made if it is missing and `create` is set.
 pub(crate) fn folder(path: &Path, create: bool) -> Result<Arc<dyn Device>> {
@@ -83,7 +83,7 @@ pub(crate) fn open(
     maintenance::resume(&shared);
     *shared.gate.write() = Phase::Open;
     background::start(&shared).map_err(|error| Error::invalid(format!("no threads: {error}")))?;
-    Ok(shared)
+    Ok(Arc::new(Shared::new(shared)))
 }
 
 fn require_store(device: &Arc<dyn Device>, settings: &Settings) -> Result<Presence> {
@@ -158,7 +158,7 @@ impl Base {
         manifest: Arc<Manifest>,
         blocks: BlockStore,
         settings: &Settings,
-    ) -> Result<Shared> {
+    ) -> Result<Core> {
         let limits = Limits::new(settings.memory_budget_bytes, settings.log_segment_bytes);
         let options =
             LogOptions { segment_bytes: settings.log_segment_bytes, spares_max: limits.log_spares };
@@ -171,7 +171,7 @@ impl Base {
             poison: Arc::clone(&self.poison),
         });
         let slots = open_trees(&env, &manifest.state(), &limits, settings);
-        Ok(Shared {
+        Ok(Core {
             device,
             poison: self.poison,
             env,
@@ -180,7 +180,7 @@ impl Base {
             keyspaces: RwLock::new(slots),
             write: Mutex::new(()),
             limits,
-            background: Arc::new(Background::new(settings.mode)),
+            background: Background::new(settings.mode),
             options: IndexOptions { scheme: settings.scheme, sizes: settings.sizes },
             durability: settings.durability,
             user_bytes_written: 0.into(),
@@ -211,7 +211,7 @@ fn open_trees(
 }
 
 /// Brings the memtables to where the log ends.
-fn replay(shared: &Shared) -> Result<()> {
+fn replay(shared: &Core) -> Result<()> {
     let slots: BTreeMap<KeyspaceId, Arc<Slot>> =
         shared.slots().into_iter().map(|slot| (slot.id, slot)).collect();
     let next_keyspace = shared.manifest.state().next_keyspace;
@@ -231,7 +231,7 @@ fn replay(shared: &Shared) -> Result<()> {
 }
 
 fn replay_one(
-    shared: &Shared,
+    shared: &Core,
     slot: &Arc<Slot>,
     seq: Seq,
     key: &[u8],

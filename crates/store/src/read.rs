@@ -8,14 +8,14 @@ use esker_format::KEY_BYTES_MAX;
 use esker_substrate::snapshots::SnapshotGuard;
 
 use crate::error::{Error, Result};
-use crate::shared::{Shared, Slot};
+use crate::shared::{Core, Slot};
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// The value of `key` as of `snapshot`, or as of now.
 pub(crate) fn get(
-    shared: &Shared,
+    shared: &Core,
     slot: &Slot,
     key: &[u8],
     snapshot: Option<&SnapshotGuard>,
@@ -29,7 +29,7 @@ pub(crate) fn get(
 
 /// The values of `keys` as of `snapshot`.
 pub(crate) fn multi_get<K: AsRef<[u8]>>(
-    shared: &Shared,
+    shared: &Core,
     slot: &Slot,
     keys: impl IntoIterator<Item = K>,
     snapshot: &SnapshotGuard,

@@ -23,7 +23,7 @@ use esker_device::DeviceLock;
 use esker_device::count::CountingDevice;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
-use esker_index::fdtree::{Env, FdTree, Scheme, Sizes};
+use esker_index::fdtree::{Env, FdTree, Scheme, Sizes, Which};
 use esker_substrate::budget::Part;
 use esker_substrate::log::Log;
 use esker_substrate::manifest::Manifest;
@@ -36,9 +36,13 @@ use crate::background::Background;
 use crate::error::{Error, Result};
 use crate::options::Durability;
 
-/// An open store.
+/// An open store, as all handles share it: it is closed when the last of them goes.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct Shared(Arc<Core>);
+
+/// An open store, as its own threads share it too.
+#[derive(Debug)]
+pub(crate) struct Core {
     pub device: Arc<CountingDevice>,
     pub poison: Arc<Poison>,
     pub env: Arc<Env>,
@@ -47,7 +51,7 @@ pub(crate) struct Shared {
     pub keyspaces: RwLock<BTreeMap<String, Arc<Slot>>>,
     pub write: Mutex<()>,
     pub limits: Limits,
-    pub background: Arc<Background>,
+    pub background: Background,
     pub options: IndexOptions,
     pub durability: Durability,
     pub user_bytes_written: AtomicU64,
@@ -101,6 +105,7 @@ pub(crate) struct Slot {
 /// Why the last maintenance of a keyspace stopped.
 #[derive(Clone, Debug)]
 pub(crate) struct Stall {
+    pub which: Which,
     pub error: Error,
     /// Size of the memtable at that moment.
     pub memtable_bytes: u64,
@@ -121,7 +126,7 @@ impl Limits {
     }
 }
 
-impl Shared {
+impl Core {
     /// Keeps the store open for one operation. Not reentrant: operations do not nest.
     pub fn enter(&self) -> Result<RwLockReadGuard<'_, Phase>> {
         let phase = self.gate.read();
@@ -182,10 +187,23 @@ impl Shared {
     }
 }
 
+impl Shared {
+    pub const fn new(core: Arc<Core>) -> Self {
+        Self(core)
+    }
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Core;
+    fn deref(&self) -> &Core {
+        &self.0
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         // A store that failed to open is left as it is.
-        if *self.gate.get_mut() == Phase::Open {
+        if *self.gate.read() == Phase::Open {
             // Nobody is left to hear of an error: what was acknowledged is in the log, and a
             // store without the mark is recovered when it is opened.
             let _nobody_listens = self.close();

@@ -9,7 +9,7 @@ use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::budget::Part;
 
 use crate::error::Result;
-use crate::shared::{Shared, Slot};
+use crate::shared::{Core, Slot};
 
 /// A moment's figures of the whole store. Counters start at zero when the store is opened.
 #[derive(Clone, Debug, Default)]
@@ -163,7 +163,7 @@ pub struct MemoryStats {
     pub cache_bytes: u64,
 }
 
-pub(crate) fn collect(shared: &Shared) -> Result<Stats> {
+pub(crate) fn collect(shared: &Core) -> Result<Stats> {
     let (cache_hits, cache_misses) = shared.env.blocks.cache().hits_and_misses();
     let slots = shared.slots();
     // A keyspace dropped since the list was made is left out.
@@ -234,7 +234,7 @@ fn shape(shape: &Shape) -> ShapeStats {
     }
 }
 
-fn io(shared: &Shared) -> Vec<IoStats> {
+fn io(shared: &Core) -> Vec<IoStats> {
     let counts = shared.device.counts();
     let row = |(purpose, of): (Purpose, PurposeCounts)| IoStats {
         purpose: purpose_name(purpose),
@@ -260,7 +260,7 @@ const fn purpose_name(purpose: Purpose) -> &'static str {
     }
 }
 
-fn space(shared: &Shared) -> SpaceStats {
+fn space(shared: &Core) -> SpaceStats {
     let map = shared.env.blocks.space();
     let data_file_bytes = map.end().saturating_mul(UNIT_BYTES);
     let free_bytes = map.free_units().saturating_mul(UNIT_BYTES);
@@ -273,7 +273,7 @@ fn space(shared: &Shared) -> SpaceStats {
     }
 }
 
-fn memory(shared: &Shared) -> MemoryStats {
+fn memory(shared: &Core) -> MemoryStats {
     let budget = &shared.env.budget;
     MemoryStats {
         budget_bytes: budget.total_bytes(),

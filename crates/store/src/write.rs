@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::options::Durability;
 use crate::read::validate_key;
-use crate::shared::{Shared, Slot};
+use crate::shared::{Core, Slot};
 
 /// One write: a put, or a delete where there is no value.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ pub(crate) fn validate(key: &[u8], value: Option<&[u8]>) -> Result<()> {
 
 /// Applies `writes`, which are valid, ascend by keyspace id and key, and repeat no key. Answers
 /// the number of the last one.
-pub(crate) fn commit(shared: &Shared, writes: &[Write<'_>], durability: Durability) -> Result<Seq> {
+pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability) -> Result<Seq> {
     let _open = shared.enter()?;
     if writes.is_empty() {
         return Ok(shared.snapshots().visible());
@@ -84,7 +84,7 @@ fn encode(writes: &[Write<'_>]) -> Result<EncodedBatch> {
 /// Logs and inserts the writes and makes them visible. Answers where to wait, and the keyspaces
 /// whose maintenance is due.
 fn apply<'a>(
-    shared: &Shared,
+    shared: &Core,
     writes: &'a [Write<'a>],
     batch: &EncodedBatch,
 ) -> Result<(Ticket, Vec<&'a Arc<Slot>>)> {

@@ -25,6 +25,10 @@ const GROWTH_UNITS: (u64, u64) = (16, 4 * 1024);
 /// The share of itself that the file grows by.
 const GROWTH_SHARE: u64 = 32;
 
+/// Free space that nobody takes: given back to a full device it makes room for the record by
+/// which something else is freed.
+const EMERGENCY_UNITS: u64 = 16;
+
 /// Free space that only merges may take, until this is dropped.
 #[derive(Debug)]
 #[must_use = "the space is kept only while the reservation lives"]
@@ -234,13 +238,15 @@ impl BlockStore {
     /// [`Error::Full`] when the device has no room; nothing is changed then.
     pub fn allocate(&self, units: u64, purpose: Purpose) -> Result<Extent> {
         let mut space = self.space.lock();
-        let kept = if purpose == Purpose::Merge { 0 } else { space.reserved_units() };
+        let reserved = if purpose == Purpose::Merge { 0 } else { space.reserved_units() };
+        let kept = reserved.saturating_add(EMERGENCY_UNITS);
         if space.free_units() >= kept.saturating_add(units)
             && let Some(extent) = space.allocate(units)
         {
             return Ok(extent);
         }
-        self.grow_by_some(&mut space, units, purpose)?;
+        let missing = kept.saturating_sub(space.free_units());
+        self.grow_by_some(&mut space, units.saturating_add(missing), purpose)?;
         space.allocate(units).ok_or_else(|| full(units))
     }
 
@@ -261,7 +267,7 @@ impl BlockStore {
     /// [`Error::Full`] when the device has no room; nothing is changed then.
     pub fn reserve(self: &Arc<Self>, units: u64) -> Result<Reservation> {
         let mut space = self.space.lock();
-        let wanted = space.reserved_units().saturating_add(units);
+        let wanted = space.reserved_units().saturating_add(units).saturating_add(EMERGENCY_UNITS);
         let missing = wanted.saturating_sub(space.free_units());
         if missing > 0 {
             self.grow_by_some(&mut space, missing, Purpose::Merge)?;

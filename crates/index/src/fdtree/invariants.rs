@@ -146,15 +146,19 @@ impl FdTree {
 
     fn check_top(&self, tree: &Tree, sink: &mut CheckSink) {
         for ptr in &tree.meta.top {
-            sink.blocks += 1;
-            sink.bytes += ptr.bytes() as u64;
-            let read = self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check);
-            if let Err(error) = read {
-                sink.report_error(&error);
-            }
+            self.check_readable(ptr, sink);
             if !tree.meta.top_extents.iter().any(|extent| holds(extent, ptr)) {
                 sink.report(ptr.offset(), "block of top fences lies outside the tree's extents");
             }
+        }
+    }
+
+    fn check_readable(&self, ptr: &BlockPtr, sink: &mut CheckSink) {
+        sink.blocks += 1;
+        sink.bytes += ptr.bytes() as u64;
+        let read = self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check);
+        if let Err(error) = read {
+            sink.report_error(&error);
         }
     }
 
@@ -178,6 +182,9 @@ impl FdTree {
             walked.complete = false;
             None
         });
+        // The fence that a search finds may be a duplicate (I2), which does not say where its block
+        // begins.
+        let mut is_own = !matches!(reach, Reach::Behind(_));
         while let Some(at) = cursor {
             let fence = at.owned();
             let next = at.next();
@@ -185,11 +192,16 @@ impl FdTree {
                 Ok(Some(next)) => next.owned().ok(),
                 _ => None,
             };
-            if let Ok(fence) = &fence {
-                blocks = digest(blocks, &fence.ptr);
-                let whole = reach != Reach::Growing;
-                self.check_block(tree, level, whole, fence, bound.as_ref(), &mut walked, sink);
+            match &fence {
+                Ok(fence) if is_own => {
+                    blocks = digest(blocks, &fence.ptr);
+                    let known = reach != Reach::Growing;
+                    self.check_block(tree, level, known, fence, bound.as_ref(), &mut walked, sink);
+                }
+                Ok(fence) => self.check_readable(&fence.ptr, sink),
+                Err(_) => {}
             }
+            is_own = true;
             for error in [fence.err(), next.as_ref().err().cloned()].into_iter().flatten() {
                 sink.report_error(&error);
                 walked.complete = false;

@@ -235,7 +235,8 @@ impl Merge {
         if self.scheme.shares_memory()
             && let Some(frozen) = &self.moving.frozen
         {
-            self.moving.frozen = Some(Arc::new(frozen.behind(&wavefront)));
+            let rest = Arc::new(frozen.behind(&wavefront));
+            self.moving.set_frozen(Some(rest));
         }
         let main = self.moving.inputs.len().saturating_sub(1);
         for (number, input) in self.moving.inputs.iter_mut().enumerate() {

@@ -50,7 +50,7 @@ use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::meta::IndexMeta;
 use esker_format::ptr::Extent;
 use esker_substrate::blocks::BlockStore;
-use esker_substrate::budget::{Budget, Lease, Part as MemoryPart};
+use esker_substrate::budget::{Budget, Part as MemoryPart};
 use esker_substrate::error::Result;
 use esker_substrate::fault::FaultPoints;
 use esker_substrate::memtable::Memtable;
@@ -159,8 +159,8 @@ pub struct FdTree {
     kept: Mutex<KeptTombstones>,
     /// Puts and tombstones on the device, without what is kept for snapshots.
     flushed: Mutex<Balance>,
-    /// Counts the memtables against the budget.
-    memtable_lease: Mutex<Option<Lease>>,
+    /// Memory of the memtables that the budget knows of.
+    counted_bytes: AtomicU64,
     /// Shared by operations and exclusive to merges, in exclusive schemes alone.
     exclusive: RwLock<()>,
 }
@@ -177,9 +177,8 @@ const PAYLOAD_SHARE: (u64, u64) = (1, 2);
 /// The memtable is frozen when this share of its memory is in use: the rest takes what is written
 /// until the frozen part begins to give memory back.
 const FREEZE_SHARE: (u64, u64) = (7, 8);
-/// The memtable's use is reported to the budget in steps of this many bytes, or of a 64th of the
-/// memtable.
-const LEASE_STEP_BYTES: u64 = 64 * 1024;
+/// The cache learns of the memtable's growth in steps of this many bytes.
+const LEND_STEP_BYTES: u64 = 64 * 1024;
 /// Spill runs that may be made while a merge runs, if t is less.
 const SPILLS_WHILE_MERGING: u64 = 8;
 
@@ -222,7 +221,7 @@ impl FdTree {
             recovered: Mutex::default(),
             awaits_resume: is_merging.into(),
             kept: Mutex::default(),
-            memtable_lease: Mutex::default(),
+            counted_bytes: 0.into(),
             exclusive: RwLock::default(),
             env,
         }
@@ -236,9 +235,12 @@ impl FdTree {
         let before = memtable.memory_bytes();
         memtable.insert(key, seq, value);
         self.newest_seq.fetch_max(seq.0, Ordering::Relaxed);
-        let step_bytes = (self.memtable_bytes_max() / 64).clamp(256, LEASE_STEP_BYTES);
-        if before / step_bytes != memtable.memory_bytes() / step_bytes {
-            self.count_memory();
+        let after = memtable.memory_bytes();
+        let added = after.saturating_sub(before);
+        self.counted_bytes.fetch_add(added, Ordering::Relaxed);
+        self.env.budget.add(MemoryPart::Memtables, added);
+        if before / LEND_STEP_BYTES != after / LEND_STEP_BYTES {
+            self.lend_to_cache();
         }
     }
 
@@ -263,13 +265,19 @@ impl FdTree {
         self.scheme.is_exclusive().then(|| self.exclusive.read())
     }
 
-    /// Counts the memtables' memory; the cache may use what they and the fences leave free.
+    /// Counts the memtables' memory afresh.
     fn count_memory(&self) {
-        let mut lease = self.memtable_lease.lock();
-        lease.take();
-        *lease = Some(self.env.budget.lease(MemoryPart::Memtables, self.memtable_memory_bytes()));
-        let budget = &self.env.budget;
-        self.env.blocks.cache().set_bytes_max(budget.limit_bytes(MemoryPart::Cache));
+        let now = self.memtable_memory_bytes();
+        let before = self.counted_bytes.swap(now, Ordering::Relaxed);
+        self.env.budget.add(MemoryPart::Memtables, now);
+        self.env.budget.sub(MemoryPart::Memtables, before);
+        self.lend_to_cache();
+    }
+
+    /// The cache may use what memtables and fences leave free.
+    fn lend_to_cache(&self) {
+        let room = self.env.budget.limit_bytes(MemoryPart::Cache);
+        self.env.blocks.cache().set_bytes_max(room);
     }
 
     /// The value of `key` as of `seq`, or as of what `visible` answers, which is asked after the
@@ -694,7 +702,7 @@ impl Paused<'_> {
         let main = Part::Run(Arc::new(Tree::default()));
         tree.views.publish(|_| View::new(Arc::default(), vec![main]));
         *tree.durable.lock() = Arc::default();
-        *tree.memtable_lease.lock() = None;
+        tree.count_memory();
     }
 }
 

@@ -118,7 +118,7 @@ struct LevelSource {
     next: Option<BlockPtr>,
     block: Option<(BlockPtr, BlockLayout)>,
     index: usize,
-    passed: Passed,
+    needed: Needed,
     /// Where a resumed merge goes on: entries at or before this key are merged already.
     after: Option<Vec<u8>>,
     /// Data entries that the level holds, and how many have been merged.
@@ -129,30 +129,26 @@ struct LevelSource {
     blocks_read: u64,
 }
 
-/// The newest block read and the one before it: what a merge may have passed.
+/// The blocks that were read and are still needed behind the wavefront, in order: offset and first
+/// key. Looking for the next entry that takes part may read several blocks ahead.
 #[derive(Default)]
-struct Passed {
-    first_key: Vec<u8>,
-    newest: Option<u64>,
-    before: Option<u64>,
+struct Needed {
+    blocks: VecDeque<(u64, Vec<u8>)>,
 }
 
-impl Passed {
-    fn note(&mut self, offset: u64, first_key: &[&[u8]]) {
-        self.before = self.newest.replace(offset);
-        self.first_key.clear();
-        first_key.iter().for_each(|part| self.first_key.extend_from_slice(part));
+impl Needed {
+    fn note(&mut self, offset: u64, first_key: [&[u8]; 2]) {
+        self.blocks.push_back((offset, first_key.concat()));
     }
 
-    /// Where the first block lies that is still needed behind `wavefront`, and whether that is
-    /// the newest one read.
-    fn needed_from(&self, wavefront: &[u8]) -> Option<(u64, bool)> {
-        let reached = self.first_key.as_slice() <= wavefront;
-        match (self.before, self.newest) {
-            (_, Some(newest)) if reached => Some((newest, true)),
-            (Some(before), Some(_)) => Some((before, false)),
-            _ => None,
+    /// Forgets the blocks that are not needed behind `wavefront`: a block is needed until the
+    /// first key of the one behind it is at or before the wavefront. The offset of the first that
+    /// is.
+    fn behind(&mut self, wavefront: &[u8]) -> Option<u64> {
+        while self.blocks.get(1).is_some_and(|(_, first_key)| first_key.as_slice() <= wavefront) {
+            self.blocks.pop_front();
         }
+        self.blocks.front().map(|(offset, _)| *offset)
     }
 }
 
@@ -274,7 +270,7 @@ impl LevelSource {
         let names = fence_names(view, self.after.as_deref(), self.outbox.is_some());
         let names = names.map_err(|error| from.reader.damage(&ptr, &error))?;
         let first = view.entry_key(0).map_err(|error| from.reader.damage(&ptr, &error))?;
-        self.passed.note(ptr.offset(), &[view.prefix(), first.1]);
+        self.needed.note(ptr.offset(), [view.prefix(), first.1]);
         if let Some(outbox) = &mut self.outbox {
             names.into_iter().for_each(|name| outbox.put(name));
         }
@@ -452,7 +448,7 @@ impl Stage {
             next: None,
             block: None,
             index: 0,
-            passed: Passed::default(),
+            needed: Needed::default(),
             after: None,
             data_expected: meta.counts.data_entries(),
             data_merged: 0,
@@ -566,22 +562,22 @@ impl Stage {
     /// How far each of `inputs` inputs has been merged, when the merge stands behind `wavefront`:
     /// progress for the record, and the offset of the first block that is still needed (`None`:
     /// all are).
-    pub(super) fn positions(&self, inputs: usize, wavefront: &[u8]) -> Vec<Position> {
+    pub(super) fn positions(&mut self, inputs: usize, wavefront: &[u8]) -> Vec<Position> {
         let mut positions = vec![Position::default(); inputs];
-        let mut note = |level: &LevelSource| {
-            let needed = level.passed.needed_from(wavefront);
-            let unread = needed.map_or(1, |(_, newest)| if newest { 1 } else { 2 });
+        let mut note = |level: &mut LevelSource| {
+            let needed_from = level.needed.behind(wavefront);
             if let Some(position) = positions.get_mut(level.input) {
                 position.done.entries = level.data_merged;
-                position.done.blocks = level.blocks_read.saturating_sub(unread);
-                position.needed_from = needed.map(|(offset, _)| offset);
+                let needed = level.needed.blocks.len() as u64;
+                position.done.blocks = level.blocks_read.saturating_sub(needed);
+                position.needed_from = needed_from;
             }
         };
-        for source in &self.sources {
+        for source in &mut self.sources {
             let Source::Level(level) = source else { continue };
             note(level);
-            let mut above = level.as_ref();
-            while let Children::Read { above: next, .. } = &above.children {
+            let mut above = level.as_mut();
+            while let Children::Read { above: next, .. } = &mut above.children {
                 note(next);
                 above = next;
             }

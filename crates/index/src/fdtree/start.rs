@@ -61,13 +61,14 @@ impl FdTree {
         let mut moving = Moving {
             which: Which::Spill,
             frozen: None,
+            frozen_bytes: 0,
             inputs: Vec::new(),
             new: nothing(),
             wavefront: None,
             stats: MergeStats::default(),
         };
         let (leaves, range) = self.freeze(gate, &mut |frozen, parts| {
-            moving.frozen = Some(Arc::clone(frozen));
+            moving.set_frozen(Some(Arc::clone(frozen)));
             parts.insert(0, Part::Moving(Arc::new(moving.clone())));
         });
         let purpose = Which::Spill.purpose();
@@ -118,6 +119,7 @@ impl FdTree {
         let mut moving = Moving {
             which: Which::Merge,
             frozen: None,
+            frozen_bytes: 0,
             inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
             new: nothing(),
             wavefront: None,
@@ -133,7 +135,7 @@ impl FdTree {
         let mut range = (durable.flushed_seq, durable.flushed_seq);
         if with_memtable {
             let frozen = self.freeze(gate, &mut |frozen, parts| {
-                moving.frozen = Some(Arc::clone(frozen));
+                moving.set_frozen(Some(Arc::clone(frozen)));
                 *parts = vec![Part::Moving(Arc::new(moving.clone()))];
             });
             stage.add_memtable(&frozen.0);
@@ -275,6 +277,7 @@ impl FdTree {
         Moving {
             which: Which::Merge,
             frozen: None,
+            frozen_bytes: 0,
             inputs,
             new: Arc::new(new),
             wavefront: Some(progress.wavefront.as_slice().into()),
@@ -302,7 +305,7 @@ impl FdTree {
         }
         let recovered = self.recovered.lock().as_ref().map(Memtable::leaves_arc);
         let mut moving = Self::recorded_moving(&self.reader, &durable, progress);
-        moving.frozen = recovered.filter(|leaves| !leaves.is_empty());
+        moving.set_frozen(recovered.filter(|leaves| !leaves.is_empty()));
         let shown = moving.clone();
         self.views.publish(|view| view.with_moving(shown));
         let levels = usize::from(progress.levels);

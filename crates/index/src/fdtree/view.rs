@@ -60,8 +60,9 @@ pub enum Which {
 #[derive(Clone, Debug)]
 pub struct Moving {
     pub(super) which: Which,
-    /// What is left of the frozen memtable.
+    /// What is left of the frozen memtable, and its memory in bytes.
     pub(super) frozen: Option<Arc<Leaves>>,
+    pub(super) frozen_bytes: u64,
     /// Spill runs, newest first, then the main tree.
     pub(super) inputs: Vec<Arc<Tree>>,
     /// What has been written.
@@ -116,8 +117,10 @@ impl Moving {
         spills.iter().map(|spill| spill.height()).sum::<usize>() + levels
     }
 
-    fn frozen_bytes(&self) -> u64 {
-        self.frozen.as_ref().map_or(0, |frozen| frozen.memory_bytes())
+    /// The same with `frozen` as what is left of the memtable.
+    pub(super) fn set_frozen(&mut self, frozen: Option<Arc<Leaves>>) {
+        self.frozen_bytes = frozen.as_ref().map_or(0, |frozen| frozen.memory_bytes());
+        self.frozen = frozen;
     }
 }
 
@@ -173,7 +176,7 @@ impl View {
             Part::Moving(moving) => Some(moving),
             Part::Run(_) => None,
         });
-        moving.map(|moving| moving.frozen_bytes()).sum()
+        moving.map(|moving| moving.frozen_bytes).sum()
     }
 
     /// The same with another state of the part that `moving` moves.

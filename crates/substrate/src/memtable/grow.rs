@@ -1,7 +1,8 @@
 //! What comes in the place of a leaf that has no room for one more version.
 //!
 //! A version behind all others of the leaf begins a new leaf, and the old one stays: ascending
-//! keys leave full leaves behind them, and nothing is copied. Any other version parts the leaf.
+//! keys leave full leaves behind them, and nothing is copied. Any other version parts the leaf,
+//! into several small ones: they may grow for long before they are copied again.
 //!
 //! The positions between two neighbouring leaves go to the lighter one. So a version that fills a
 //! leaf alone gets no neighbours, each of which would part it again; and the number of leaves
@@ -11,29 +12,42 @@ use std::iter::once;
 use std::sync::Arc;
 
 use super::cut::{Limits, cut};
-use super::leaf::{Boundary, Leaf};
+use super::leaf::Leaf;
+use super::position::{Boundary, Position};
 use super::version::Version;
 
-/// The leaves that together hold what `leaf` held, and `version`. `leaf` may be one of them.
-pub(super) fn grow(leaf: &Arc<Leaf>, version: Version, limits: &Limits) -> Vec<Arc<Leaf>> {
+/// The leaves that together hold what `leaf` held, and `version`, as far as `upper`. `leaf` may be
+/// one of them.
+pub(super) fn grow(
+    leaf: &Arc<Leaf>,
+    upper: Option<Position<'_>>,
+    version: Version,
+    limits: &Limits,
+) -> Vec<Arc<Leaf>> {
     match leaf.last() {
-        Some(last) if *last.value() < version => {
-            let (left, right) = (leaf.load_bytes(), version.memory_bytes());
-            let lower = between((last.value(), left), (&version, right));
-            vec![Arc::clone(leaf), Arc::new(Leaf::new(lower, vec![version]))]
+        Some(last) if last.version.position() < version.position() => {
+            let (left, right) = (leaf.memory_bytes(), version.memory_bytes());
+            let lower = between((last.version, left), (&version, right));
+            vec![Arc::clone(leaf), Arc::new(Leaf::new(lower, upper, vec![version]))]
         }
-        _ => part(leaf, version, limits),
+        _ => part(leaf, upper, version, limits),
     }
 }
 
 /// The leaf in parts.
-fn part(leaf: &Leaf, version: Version, limits: &Limits) -> Vec<Arc<Leaf>> {
+fn part(
+    leaf: &Leaf,
+    upper: Option<Position<'_>>,
+    version: Version,
+    limits: &Limits,
+) -> Vec<Arc<Leaf>> {
     let mut versions = Vec::with_capacity(leaf.len() + 1);
     leaf.collect(&mut versions);
-    versions.insert(versions.partition_point(|other| *other < version), version);
+    let rank = versions.partition_point(|other| other.position() < version.position());
+    versions.insert(rank, version);
     let weights: Vec<_> = versions.iter().map(Version::memory_bytes).collect();
+    let lengths = cut(&weights, &limits.of_a_part());
 
-    let lengths = cut(&weights, limits);
     let mut rest = versions.into_iter();
     let parts: Vec<Vec<Version>> =
         lengths.into_iter().map(|length| rest.by_ref().take(length).collect()).collect();
@@ -41,12 +55,10 @@ fn part(leaf: &Leaf, version: Version, limits: &Limits) -> Vec<Arc<Leaf>> {
         [left, right] => Some(between((left.last()?, sum(left)), (right.first()?, sum(right)))),
         _ => None,
     });
-    let boundaries: Vec<_> = once(leaf.lower().clone()).chain(inner).collect();
-    boundaries
-        .into_iter()
-        .zip(parts)
-        .map(|(lower, part)| Arc::new(Leaf::new(lower, part)))
-        .collect()
+    let lowers: Vec<_> = once(leaf.boundary().clone()).chain(inner).collect();
+    let uppers = lowers.iter().skip(1).map(|lower| Some(lower.position())).chain([upper]);
+    let leaves = lowers.iter().zip(uppers).zip(parts);
+    leaves.map(|((lower, upper), part)| Arc::new(Leaf::new(lower.clone(), upper, part))).collect()
 }
 
 fn sum(versions: &[Version]) -> u64 {
@@ -56,5 +68,9 @@ fn sum(versions: &[Version]) -> u64 {
 /// The boundary between two neighbours and what stands in their leaves, in bytes: behind the left
 /// one or at the right one.
 fn between((left, left_bytes): (&Version, u64), (right, right_bytes): (&Version, u64)) -> Boundary {
-    if left_bytes <= right_bytes { Boundary::at(right) } else { Boundary::behind(left) }
+    if left_bytes <= right_bytes {
+        Boundary::at(right.position())
+    } else {
+        Boundary::behind(left.position())
+    }
 }

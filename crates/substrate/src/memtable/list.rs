@@ -9,72 +9,55 @@ use std::sync::Arc;
 
 use esker_format::ids::Seq;
 
+use super::cursor::Cursor;
 use super::cut::Limits;
+use super::directory::{Begins, Directory, Entry};
 use super::grow::grow;
-use super::leaf::{Boundary, Leaf};
+use super::leaf::Leaf;
 use super::place::Place;
-use super::version::{Position, Version};
+use super::position::{Boundary, Position};
+use super::version::Version;
 
 /// Leaves a group, at most.
-const GROUP_LEAVES: usize = 128;
+const GROUP_LEAVES: usize = 64;
 
 /// An ordered list of leaves, as it was at one time. Its leaves may still grow.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Leaves {
-    groups: Vec<Group>,
+    groups: Directory<Group>,
 }
 
-/// Up to [`GROUP_LEAVES`] leaves, at least one.
+/// One to [`GROUP_LEAVES`] leaves.
 #[derive(Clone)]
 struct Group {
-    /// The first key bytes of the first leaf's boundary.
-    head: u64,
     /// Leaves in the groups before.
     leaves_before: usize,
-    slots: Arc<[Slot]>,
-}
-
-/// A leaf with the first key bytes of its boundary, by which most searches are decided.
-#[derive(Clone)]
-struct Slot {
-    head: u64,
-    leaf: Arc<Leaf>,
+    leaves: Arc<Directory<Arc<Leaf>>>,
 }
 
 /// Which leaf of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
     group: usize,
-    slot: usize,
+    leaf: usize,
 }
 
-impl Slot {
-    fn new(leaf: Arc<Leaf>) -> Self {
-        Self { head: leaf.lower().position().head(), leaf }
+impl Begins for Arc<Leaf> {
+    fn lower(&self) -> Position<'_> {
+        self.boundary().position()
     }
+}
 
-    /// Whether the leaf begins at or before `position`.
-    fn begins_by(&self, position: Position<'_>) -> bool {
-        (self.head.cmp(&position.head()))
-            .then_with(|| self.leaf.lower().position().cmp(&position))
-            .is_le()
+impl Begins for Group {
+    fn lower(&self) -> Position<'_> {
+        self.leaves.get(0).map_or(Position::LEAST, Begins::lower)
     }
 }
 
 impl Group {
-    fn of(slots: &[Slot]) -> Self {
-        let head = slots.first().map_or(0, |slot| slot.head);
-        Self { head, leaves_before: 0, slots: slots.into() }
-    }
-
-    fn first(&self) -> Option<&Slot> {
-        self.slots.first()
-    }
-
-    fn begins_by(&self, position: Position<'_>) -> bool {
-        self.head < position.head()
-            || self.head == position.head()
-                && self.first().is_none_or(|slot| slot.begins_by(position))
+    fn of(leaves: &[Entry<Arc<Leaf>>]) -> Entry<Self> {
+        let leaves = Arc::new(Directory::new(leaves.to_vec()));
+        Entry::new(Self { leaves_before: 0, leaves })
     }
 }
 
@@ -84,43 +67,36 @@ impl Leaves {
     #[must_use]
     pub fn get(&self, key: &[u8], seq: Seq) -> Option<Version> {
         let found = self.lower_bound(key, seq)?;
-        (found.key() == key).then(|| found.clone())
+        (found.key() == key).then(|| found.version().clone())
     }
 
     /// The first version at or behind (`key`, `seq`).
     #[must_use]
     pub fn lower_bound(&self, key: &[u8], seq: Seq) -> Option<Place<'_>> {
-        let position = Position::new(key, seq);
-        let (spot, leaf) = self.locate(position)?;
-        match leaf.lower_bound(position) {
-            Some(entry) => Some(Place::new(self, spot, entry)),
-            None => self.first_from(self.after(spot)?),
-        }
+        let (spot, cursor) = self.gap(Position::new(key, seq))?;
+        self.up(spot, cursor)
     }
 
     /// The last version before (`key`, `seq`).
     #[must_use]
     pub fn upper_bound(&self, key: &[u8], seq: Seq) -> Option<Place<'_>> {
-        let position = Position::new(key, seq);
-        let (spot, leaf) = self.locate(position)?;
-        match leaf.upper_bound(position) {
-            Some(entry) => Some(Place::new(self, spot, entry)),
-            None => self.last_to(self.before(spot)?),
-        }
+        let (spot, cursor) = self.gap(Position::new(key, seq))?;
+        self.down(spot, cursor)
     }
 
     /// The first version of all.
     #[must_use]
     pub fn first(&self) -> Option<Place<'_>> {
-        self.first_from(Spot { group: 0, slot: 0 })
+        let spot = Spot { group: 0, leaf: 0 };
+        self.up(spot, Cursor::start(self.leaf(spot)?))
     }
 
     /// The last version of all.
     #[must_use]
     pub fn last(&self) -> Option<Place<'_>> {
         let group = self.groups.len().checked_sub(1)?;
-        let slot = self.groups.get(group)?.slots.len().checked_sub(1)?;
-        self.last_to(Spot { group, slot })
+        let spot = Spot { group, leaf: self.groups.get(group)?.leaves.len().checked_sub(1)? };
+        self.down(spot, Cursor::end(self.leaf(spot)?))
     }
 
     /// All versions in order.
@@ -130,29 +106,31 @@ impl Leaves {
 
     /// All leaves in order.
     pub fn leaves(&self) -> impl Iterator<Item = &Arc<Leaf>> {
-        self.groups.iter().flat_map(|group| group.slots.iter()).map(|slot| &slot.leaf)
+        self.groups.iter().flat_map(|group| group.leaves.iter())
     }
 
     /// Leaves in the list.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.groups.last().map_or(0, |group| group.leaves_before + group.slots.len())
+        let last = self.groups.len().checked_sub(1).and_then(|last| self.groups.get(last));
+        last.map_or(0, |group| group.leaves_before + group.leaves.len())
     }
 
     /// Whether the list has no leaf. A list with leaves has versions.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Appends all versions of the leaf number `index`, counted from 0, in order: nothing when
     /// there is no such leaf.
     pub fn collect_leaf(&self, index: usize, out: &mut Vec<Version>) {
-        let group = self.groups.partition_point(|group| group.leaves_before <= index);
+        let groups = self.groups.entries();
+        let group = groups.partition_point(|group| group.item.leaves_before <= index);
         if let Some(group) = group.checked_sub(1).and_then(|group| self.groups.get(group))
-            && let Some(slot) = group.slots.get(index - group.leaves_before)
+            && let Some(leaf) = group.leaves.get(index - group.leaves_before)
         {
-            slot.leaf.collect(out);
+            leaf.collect(out);
         }
     }
 
@@ -166,18 +144,18 @@ impl Leaves {
     /// Shares the rest. Only for a memtable that does not grow any more.
     ///
     /// Costs one reference a remaining leaf of the first group, and one a remaining group of up to
-    /// 128 leaves.
+    /// 64 leaves.
     #[must_use]
     pub fn behind(&self, wavefront: &[u8]) -> Self {
         // The last leaf that begins at or before the wavefront: all before it end there too.
         let Some((spot, leaf)) = self.locate(Position::new(wavefront, Seq(0))) else {
-            return self.clone();
+            return Self::default();
         };
-        let is_passed = leaf.last().is_none_or(|last| last.key() <= wavefront);
-        let first = if is_passed { spot.slot + 1 } else { spot.slot };
-        let mut groups = self.groups.get(spot.group..).unwrap_or_default().to_vec();
+        let is_passed = leaf.last().is_none_or(|last| last.version.key() <= wavefront);
+        let first = if is_passed { spot.leaf + 1 } else { spot.leaf };
+        let mut groups = self.groups.entries().get(spot.group..).unwrap_or_default().to_vec();
         if let Some(group) = groups.first_mut().filter(|_| first > 0) {
-            *group = Group::of(group.slots.get(first..).unwrap_or_default());
+            *group = Group::of(group.item.leaves.entries().get(first..).unwrap_or_default());
         }
         Self::of(groups)
     }
@@ -188,86 +166,107 @@ impl Leaves {
     /// Costs a copy of the leaf, one reference a group and one a leaf of the group.
     pub(super) fn with(&self, version: Version, limits: &Limits) -> (Self, u64) {
         let Some((spot, leaf)) = self.locate(version.position()) else {
-            let leaf = Arc::new(Leaf::new(Boundary::least(), vec![version]));
+            let leaf = Leaf::new(Boundary::least(), None, vec![version]);
             let memory_bytes = leaf.memory_bytes();
-            return (Self::of(vec![Group::of(&[Slot::new(leaf)])]), memory_bytes);
+            return (Self::of(vec![Group::of(&[Entry::new(Arc::new(leaf))])]), memory_bytes);
         };
         let old_bytes = leaf.memory_bytes();
-        let leaves = grow(leaf, version, limits);
+        let upper = self.after(spot).and_then(|spot| self.leaf(spot)).map(Begins::lower);
+        let leaves = grow(leaf, upper, version, limits);
         let new_bytes = leaves.iter().map(|leaf| leaf.memory_bytes()).sum::<u64>();
-        let slots: Vec<_> = leaves.into_iter().map(Slot::new).collect();
-        (self.replaced(spot, &slots), new_bytes.saturating_sub(old_bytes))
+        let leaves: Vec<_> = leaves.into_iter().map(Entry::new).collect();
+        (self.replaced(spot, &leaves), new_bytes.saturating_sub(old_bytes))
     }
 
-    /// The list with `slots` in the place of one leaf.
-    fn replaced(&self, spot: Spot, slots: &[Slot]) -> Self {
-        let mut groups = self.groups.clone();
-        let Some(group) = self.groups.get(spot.group) else { return Self { groups } };
-        let before = group.slots.get(..spot.slot).unwrap_or_default();
-        let behind = group.slots.get(spot.slot + 1..).unwrap_or_default();
-        let slots = [before, slots, behind].concat();
+    /// The list with `leaves` in the place of one.
+    fn replaced(&self, spot: Spot, leaves: &[Entry<Arc<Leaf>>]) -> Self {
+        let mut groups = self.groups.entries().to_vec();
+        let old = self.groups.get(spot.group).map_or(&[][..], |group| group.leaves.entries());
+        let before = old.get(..spot.leaf).unwrap_or_default();
+        let behind = old.get(spot.leaf + 1..).unwrap_or_default();
+        let leaves = [before, leaves, behind].concat();
         // The last group is filled, because ascending keys add only to it.
         let is_last = spot.group + 1 == groups.len();
-        let group_leaves = match slots.len() {
-            ..=GROUP_LEAVES => slots.len(),
+        let group_leaves = match leaves.len() {
+            ..=GROUP_LEAVES => GROUP_LEAVES,
             _ if is_last => GROUP_LEAVES,
-            count => count.div_ceil(2),
+            count => count.div_ceil(count.div_ceil(GROUP_LEAVES)),
         };
-        groups.splice(spot.group..=spot.group, slots.chunks(group_leaves).map(Group::of));
+        groups.splice(spot.group..=spot.group, leaves.chunks(group_leaves).map(Group::of));
         Self::of(groups)
     }
 
     /// The groups as a list, with the counts of leaves set right.
-    fn of(mut groups: Vec<Group>) -> Self {
-        groups.retain(|group| !group.slots.is_empty());
+    fn of(mut groups: Vec<Entry<Group>>) -> Self {
+        groups.retain(|group| group.item.leaves.len() > 0);
         let mut leaves_before = 0;
-        for group in &mut groups {
+        for Entry { item: group, .. } in &mut groups {
             group.leaves_before = leaves_before;
-            leaves_before += group.slots.len();
+            leaves_before += group.leaves.len();
         }
-        Self { groups }
+        Self { groups: Directory::new(groups) }
     }
 
     /// The leaf that holds `position`: the last that begins at or before it, else the first.
     pub(super) fn locate(&self, position: Position<'_>) -> Option<(Spot, &Arc<Leaf>)> {
-        let group = self.groups.partition_point(|group| group.begins_by(position));
-        let group = group.saturating_sub(1);
-        let slots = &self.groups.get(group)?.slots;
-        let slot = slots.partition_point(|slot| slot.begins_by(position)).saturating_sub(1);
-        Some((Spot { group, slot }, &slots.get(slot)?.leaf))
+        let group = self.groups.find(position);
+        let leaves = &self.groups.get(group)?.leaves;
+        let leaf = leaves.find(position);
+        Some((Spot { group, leaf }, leaves.get(leaf)?))
     }
 
-    fn slot(&self, spot: Spot) -> Option<&Slot> {
-        self.groups.get(spot.group)?.slots.get(spot.slot)
+    /// The gap before the first version at or behind `position`, or behind the last of its leaf.
+    fn gap(&self, position: Position<'_>) -> Option<(Spot, Cursor<'_>)> {
+        let (spot, leaf) = self.locate(position)?;
+        // Only in a list behind a wavefront may a position stand before the first leaf's range.
+        let position = match spot {
+            Spot { group: 0, leaf: 0 } => position.max(leaf.lower()),
+            _ => position,
+        };
+        Some((spot, Cursor::new(leaf, position)))
+    }
+
+    fn leaf(&self, spot: Spot) -> Option<&Arc<Leaf>> {
+        self.groups.get(spot.group)?.leaves.get(spot.leaf)
     }
 
     /// The leaf behind.
-    pub(super) fn after(&self, spot: Spot) -> Option<Spot> {
-        let next = Spot { slot: spot.slot + 1, ..spot };
-        let next =
-            if self.slot(next).is_some() { next } else { Spot { group: spot.group + 1, slot: 0 } };
-        self.slot(next).map(|_| next)
+    fn after(&self, spot: Spot) -> Option<Spot> {
+        let next = Spot { leaf: spot.leaf + 1, ..spot };
+        let next_group = Spot { group: spot.group + 1, leaf: 0 };
+        [next, next_group].into_iter().find(|spot| self.leaf(*spot).is_some())
     }
 
     /// The leaf before.
-    pub(super) fn before(&self, spot: Spot) -> Option<Spot> {
-        if let Some(slot) = spot.slot.checked_sub(1) {
-            return Some(Spot { slot, ..spot });
+    fn before(&self, spot: Spot) -> Option<Spot> {
+        if let Some(leaf) = spot.leaf.checked_sub(1) {
+            return Some(Spot { leaf, ..spot });
         }
         let group = spot.group.checked_sub(1)?;
-        Some(Spot { group, slot: self.groups.get(group)?.slots.len().checked_sub(1)? })
+        Some(Spot { group, leaf: self.groups.get(group)?.leaves.len().checked_sub(1)? })
     }
 
-    /// The first version in the leaf or behind it.
-    pub(super) fn first_from(&self, spot: Spot) -> Option<Place<'_>> {
-        let mut leaves = std::iter::successors(Some(spot), |spot| self.after(*spot));
-        leaves.find_map(|spot| Some(Place::new(self, spot, self.slot(spot)?.leaf.first()?)))
+    /// The version behind a gap in a leaf.
+    pub(super) fn up<'a>(&'a self, mut spot: Spot, mut cursor: Cursor<'a>) -> Option<Place<'a>> {
+        loop {
+            if let Some(found) = cursor.up() {
+                return Some(Place::new(self, spot, cursor, found.version));
+            }
+            spot = self.after(spot)?;
+            cursor = Cursor::start(self.leaf(spot)?);
+        }
     }
 
-    /// The last version in the leaf or before it.
-    pub(super) fn last_to(&self, spot: Spot) -> Option<Place<'_>> {
-        let mut leaves = std::iter::successors(Some(spot), |spot| self.before(*spot));
-        leaves.find_map(|spot| Some(Place::new(self, spot, self.slot(spot)?.leaf.last()?)))
+    /// The version before a gap in a leaf.
+    pub(super) fn down<'a>(&'a self, mut spot: Spot, mut cursor: Cursor<'a>) -> Option<Place<'a>> {
+        loop {
+            if let Some(found) = cursor.down() {
+                cursor.up();
+                return Some(Place::new(self, spot, cursor, found.version));
+            }
+            spot = self.before(spot)?;
+            cursor = Cursor::end(self.leaf(spot)?);
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The memtable: the newest versions, ordered, in memory.
 //!
-//! Reading order: [`version`](Version) (what is stored and how it is ordered), `leaf` (a short
-//! ordered piece), `cut` and `grow` (what becomes of a full one), `list` (the pieces in order),
-//! `place` (walking), and here the memtable that ties them together.
+//! Reading order: `position` (the order), `version` (what is stored), `order` and `page` (a few
+//! versions, ordered by one word), `leaf` and `cursor` (some hundred versions, and walking them),
+//! `cut` and `grow` (what becomes of a full leaf), `directory` and `list` (the leaves in order),
+//! `place` (a version where it stands), and here the memtable that ties them together.
 //!
 //! A memtable is a list of leaves, each with its own memory, so that a merge can give a frozen
 //! memtable back piece by piece: [`Leaves::behind`] answers the list without what was merged, and
@@ -27,11 +28,16 @@
 //! *before* the number may lack it: a version with a number of at most n may be in a leaf that
 //! has been put in the place of one of the list's since.
 
+mod cursor;
 mod cut;
+mod directory;
 mod grow;
 mod leaf;
 mod list;
+mod order;
+mod page;
 mod place;
+mod position;
 mod version;
 
 #[cfg(test)]
@@ -109,28 +115,23 @@ impl Memtable {
 
     /// Adds a version: a value, or a tombstone. Only one thread at a time may do so.
     ///
-    /// Costs a search of the list and of one leaf; once in a few hundred times a leaf is full,
-    /// and its versions are spread over two new ones.
+    /// Costs a search of the list and of a few versions; once in about a hundred times a leaf has
+    /// no room, and its versions are spread over new ones.
     pub fn insert(&self, key: &[u8], seq: Seq, value: Option<&[u8]>) {
         debug_assert!(!self.writing.swap(true, Ordering::Acquire), "two writers in one memtable");
         let version = Version::new(key, seq, value);
         self.count(&version);
         let leaves = self.leaves.load();
-        let memory_bytes = version.memory_bytes();
-        let added_bytes = match leaves.locate(version.position()) {
-            Some((_, leaf))
-                if self.limits.hold(leaf.len() + 1, leaf.load_bytes() + memory_bytes) =>
-            {
-                leaf.insert(version);
-                memory_bytes
-            }
-            _ => {
-                let (next, added_bytes) = leaves.with(version, &self.limits);
-                self.leaves.swap(Arc::new(next));
-                added_bytes
-            }
+        let inserted = match leaves.locate(version.position()) {
+            Some((_, leaf)) => leaf.insert(version, &self.limits),
+            None => Err(version),
         };
-        self.memory_bytes.fetch_add(added_bytes, Ordering::Relaxed);
+        let added_bytes = inserted.unwrap_or_else(|version| {
+            let (next, added_bytes) = leaves.with(version, &self.limits);
+            self.leaves.swap(Arc::new(next));
+            added_bytes
+        });
+        add(&self.memory_bytes, added_bytes);
         debug_assert!(self.writing.swap(false, Ordering::Release), "two writers in one memtable");
     }
 
@@ -139,9 +140,8 @@ impl Memtable {
             Some(_) => (&self.puts, &self.put_bytes),
             None => (&self.tombstones, &self.tombstone_bytes),
         };
-        count.fetch_add(1, Ordering::Relaxed);
-        let entry_bytes = version.payload_bytes() + PUT_OVERHEAD_BYTES as u64;
-        bytes.fetch_add(entry_bytes, Ordering::Relaxed);
+        add(count, 1);
+        add(bytes, version.payload_bytes() + PUT_OVERHEAD_BYTES as u64);
     }
 
     /// The list of leaves as it is now. It stays as it is, but its leaves go on growing.
@@ -179,6 +179,11 @@ impl Memtable {
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes.load(Ordering::Relaxed)
     }
+}
+
+/// Adds to a counter that only the one writer changes: no other core need be asked.
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
 }
 
 impl Default for Memtable {

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crossbeam_skiplist::set::Entry;
-
+use super::cursor::Cursor;
 use super::list::{Leaves, Spot};
 use super::version::Version;
 
@@ -12,43 +11,52 @@ use super::version::Version;
 pub struct Place<'a> {
     leaves: &'a Leaves,
     spot: Spot,
-    entry: Entry<'a, Version>,
+    /// The gap behind the version.
+    cursor: Cursor<'a>,
+    version: &'a Version,
 }
 
 impl<'a> Place<'a> {
-    pub(super) const fn new(leaves: &'a Leaves, spot: Spot, entry: Entry<'a, Version>) -> Self {
-        Self { leaves, spot, entry }
+    pub(super) const fn new(
+        leaves: &'a Leaves,
+        spot: Spot,
+        cursor: Cursor<'a>,
+        version: &'a Version,
+    ) -> Self {
+        Self { leaves, spot, cursor, version }
     }
 
-    /// The version behind this one. In a list that still grows it may be one that was inserted
-    /// since. At once, or the cost of finding the next leaf.
+    /// The version behind this one. In a list that still grows, versions that were inserted after
+    /// this place was found may be passed over.
     #[must_use]
     pub fn next(&self) -> Option<Self> {
-        match self.entry.next() {
-            Some(entry) => Some(Self { entry, ..*self }),
-            None => self.leaves.first_from(self.leaves.after(self.spot)?),
-        }
+        self.leaves.up(self.spot, self.cursor)
     }
 
-    /// The version before this one. Costs a search of the leaf.
+    /// The version before this one; inserts as in [`Place::next`].
     #[must_use]
     pub fn prev(&self) -> Option<Self> {
-        match self.entry.prev() {
-            Some(entry) => Some(Self { entry, ..*self }),
-            None => self.leaves.last_to(self.leaves.before(self.spot)?),
-        }
+        let mut cursor = self.cursor;
+        cursor.down();
+        self.leaves.down(self.spot, cursor)
+    }
+
+    /// The version, for as long as the list is borrowed.
+    #[must_use]
+    pub const fn version(&self) -> &'a Version {
+        self.version
     }
 }
 
 impl Deref for Place<'_> {
     type Target = Version;
     fn deref(&self) -> &Version {
-        self.entry.value()
+        self.version
     }
 }
 
 impl fmt::Debug for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Place").field(&**self).finish()
+        f.debug_tuple("Place").field(self.version).finish()
     }
 }
