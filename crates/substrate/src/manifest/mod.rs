@@ -130,6 +130,12 @@ impl Writer {
     }
 }
 
+/// The last share of a region is for small records, if a full device has no room for a new one:
+/// by such a record something is dropped that makes room.
+const RESERVE_SHARE: u64 = 8;
+/// The longest record that may use it, in bytes.
+const SMALL_FRAME_BYTES: u64 = 1024;
+
 impl Manifest {
     /// Makes the manifest of a new store with nothing in it. Durable on return; before that
     /// there is no store. Files that the store needs besides are to be created before.
@@ -274,10 +280,19 @@ impl Manifest {
             records::encode(writer.seal(), writer.next_number, durable, generation, edits)
         };
         let mut frame = encode(writer)?;
-        let room = writer.superblock.region_bytes.saturating_sub(writer.tail);
-        if frame.len() as u64 > room {
-            self.begin_epoch(writer, frame.len() as u64)?;
-            frame = encode(writer)?;
+        let region_bytes = writer.superblock.region_bytes;
+        let room = region_bytes.saturating_sub(writer.tail);
+        let frame_bytes = frame.len() as u64;
+        if frame_bytes.saturating_add(region_bytes / RESERVE_SHARE) > room {
+            let begun = self.begin_epoch(writer, frame_bytes);
+            let is_small = frame_bytes <= SMALL_FRAME_BYTES.min(room);
+            match begun {
+                Err(Error::Full { .. }) if is_small => {}
+                begun => {
+                    begun?;
+                    frame = encode(writer)?;
+                }
+            }
         }
         self.poison.on_error(self.write_record(writer, &frame))
     }
