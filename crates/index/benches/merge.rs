@@ -1,7 +1,6 @@
 //! How fast a full merge moves entries, in memory: one core, no device.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should stop")]
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -9,12 +8,17 @@ use esker_device::Device;
 use esker_device::memory::MemoryDevice;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
-use esker_index::fdtree::{Env, FdTree, Work};
+use esker_index::fdtree::{Env, FdTree, Options, Scheme, Sizes, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 
 const BELOW: u64 = 1_000_000;
 const ABOVE: u64 = 100_000;
+
+const OPTIONS: Options =
+    Options { memtable_bytes_max: 1 << 30, scheme: Scheme::Fc, sizes: Sizes::Cost };
+/// Memtable, runs and levels, to the end.
+const FULL: Work = Work::Merge { full: true, with_memtable: true };
 
 fn key(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
@@ -33,9 +37,9 @@ fn tree() -> FdTree {
         budget: Arc::new(Budget::new(1 << 30)),
         poison: Arc::default(),
     });
-    let mut tree = FdTree::open(env, KeyspaceId(1), IndexMeta::default(), 1 << 30);
+    let tree = FdTree::open(env, KeyspaceId(1), IndexMeta::default(), OPTIONS);
     insert(&tree, 0..BELOW, 0);
-    tree.run(Work::MergeFull, &mut |_| Ok(())).unwrap();
+    tree.run(FULL, &|body| body(), &mut |_| Ok(())).unwrap();
     tree
 }
 
@@ -50,19 +54,19 @@ fn insert(tree: &FdTree, numbers: std::ops::Range<u64>, seq: u64) {
 fn merge(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("merge");
     group.throughput(Throughput::Elements(BELOW + ABOVE)).sample_size(10);
-    let tree = RefCell::new(tree());
+    let tree = tree();
     let mut seq = 0;
     for (name, spilled) in [("100 k of a spill run into 1 M", true), ("of a memtable", false)] {
         group.bench_function(name, |bencher| {
             bencher.iter_batched(
                 || {
                     seq += BELOW;
-                    insert(&tree.borrow(), 0..ABOVE, seq);
+                    insert(&tree, 0..ABOVE, seq);
                     if spilled {
-                        tree.borrow_mut().run(Work::Spill, &mut |_| Ok(())).unwrap();
+                        tree.run(Work::Spill, &|body| body(), &mut |_| Ok(())).unwrap();
                     }
                 },
-                |()| tree.borrow_mut().run(Work::MergeFull, &mut |_| Ok(())).unwrap(),
+                |()| tree.run(FULL, &|body| body(), &mut |_| Ok(())).unwrap(),
                 BatchSize::PerIteration,
             );
         });

@@ -16,12 +16,17 @@ use esker_device::Device;
 use esker_device::memory::MemoryDevice;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
-use esker_index::fdtree::{Env, FdTree, Work};
+use esker_index::fdtree::{Env, FdTree, Options, Scheme, Sizes, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 
 const BELOW: u64 = 1_000_000;
 const ABOVE: u64 = 100_000;
+
+const OPTIONS: Options =
+    Options { memtable_bytes_max: 1 << 30, scheme: Scheme::Fc, sizes: Sizes::Cost };
+/// Memtable, runs and levels, to the end.
+const FULL: Work = Work::Merge { full: true, with_memtable: true };
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
@@ -32,14 +37,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         budget: Arc::new(Budget::new(1 << 30)),
         poison: Arc::default(),
     };
-    let mut tree = FdTree::open(Arc::new(env), KeyspaceId(1), IndexMeta::default(), 1 << 30);
+    let tree = FdTree::open(Arc::new(env), KeyspaceId(1), IndexMeta::default(), OPTIONS);
     insert(&tree, 0..BELOW, 0);
-    tree.run(Work::MergeFull, &mut |_| Ok(()))?;
+    tree.run(FULL, &|body| body(), &mut |_| Ok(()))?;
     for round in 1..=8 {
         insert(&tree, 0..ABOVE, round * BELOW);
-        tree.run(Work::Spill, &mut |_| Ok(()))?;
+        tree.run(Work::Spill, &|body| body(), &mut |_| Ok(()))?;
         let before = processor_seconds()?;
-        tree.run(Work::MergeFull, &mut |_| Ok(()))?;
+        tree.run(FULL, &|body| body(), &mut |_| Ok(()))?;
         let took = processor_seconds()? - before;
         let rate = (BELOW + ABOVE) as f64 / took / 1e6;
         println!("round {round}: {took:.3} s, {rate:.2} million entries a second");

@@ -448,10 +448,8 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             return Ok(());
         }
         let has_new = tree.memtable_entries() > 0;
-        if has_new && tree.spills_first() {
-            if begin(shared, slot, Work::Spill)? {
-                while step(shared, slot, Which::Spill)? == Step::More {}
-            }
+        if has_new && tree.spills_first() && begin(shared, slot, Work::Spill)? {
+            while step(shared, slot, Which::Spill)? == Step::More {}
         }
         let with_memtable = has_new && !tree.spills_first();
         // Another thread may have begun something in between: then once more.

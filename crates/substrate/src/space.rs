@@ -6,7 +6,7 @@
 //! Thread safety: callers hold the owner's lock; the structure itself is plain data.
 //! Invariant P1: free runs are disjoint, not empty, never adjacent, and end at or before `end`.
 //! Invariant P2: retired extents are disjoint from free runs.
-//! Invariant P3: a retired extent becomes free only through [`Space::release_retired`], which is
+//! Invariant P3: a retired extent becomes free only through [`Space::release`], which is
 //! called when a manifest that does not name it is durable.
 
 use std::collections::BTreeMap;

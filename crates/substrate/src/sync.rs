@@ -52,11 +52,19 @@ pub use scheduled::*;
 ///
 /// # Errors
 /// When the system has none to give.
+#[cfg(not(feature = "shuttle"))]
+#[expect(clippy::disallowed_methods, reason = "the one place that starts threads")]
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
-    #[cfg(not(feature = "shuttle"))]
-    return std::thread::Builder::new().name(name.to_owned()).spawn(body);
-    #[cfg(feature = "shuttle")]
-    return Ok(shuttle::thread::Builder::new().name(name.to_owned()).spawn(body)?);
+    std::thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// Starts a thread of the library's own.
+///
+/// # Errors
+/// When the system has none to give.
+#[cfg(feature = "shuttle")]
+pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
+    shuttle::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
 /// A thread that can be waited for.

@@ -426,7 +426,8 @@ mod tests {
             let mut index = FenceIndex::default();
             for ((key, seq), number) in &model {
                 let filter = [*number as u8; 3];
-                assert!(index.push(&KeyedFence { key, seq: Seq(seq.0), fence: fence(*number, &filter) }));
+                let fence = fence(*number, &filter);
+                assert!(index.push(&KeyedFence { key, seq: Seq(seq.0), fence }));
             }
             assert!(index.finish());
             for (key, seq) in probes {

@@ -87,6 +87,16 @@ enum Reach<'a> {
     Behind(&'a [u8]),
 }
 
+impl<'a> Reach<'a> {
+    /// The first fence of a level that leads to what is there.
+    const fn first(self) -> Target<'a> {
+        match self {
+            Reach::Behind(wavefront) => Target::At(wavefront, Seq(0)),
+            Reach::Whole | Reach::Growing => Target::At(&[], Seq::MAX),
+        }
+    }
+}
+
 /// What the walk of one level found.
 #[derive(Default)]
 struct Walked {
@@ -97,6 +107,8 @@ struct Walked {
     children: u64,
     last_child: Option<BlockPtr>,
     complete: bool,
+    /// The level's extents are known: those of a level being written are not.
+    knows_extents: bool,
 }
 
 fn digest(state: u64, ptr: &BlockPtr) -> u64 {
@@ -170,13 +182,13 @@ impl FdTree {
         above: Option<&Walked>,
         sink: &mut CheckSink,
     ) -> Walked {
-        let mut walked = Walked { complete: reach == Reach::Whole, ..Walked::default() };
-        let mut blocks = 0;
-        let first = match reach {
-            Reach::Behind(wavefront) => Target::At(wavefront, Seq(0)),
-            Reach::Whole | Reach::Growing => Target::At(&[], Seq::MAX),
+        let mut walked = Walked {
+            complete: reach == Reach::Whole,
+            knows_extents: reach != Reach::Growing,
+            ..Walked::default()
         };
-        let found = FenceCursor::find(tree, &self.reader, level, first);
+        let mut blocks = 0;
+        let found = FenceCursor::find(tree, &self.reader, level, reach.first());
         let mut cursor = found.unwrap_or_else(|error| {
             sink.report_error(&error);
             walked.complete = false;
@@ -195,8 +207,7 @@ impl FdTree {
             match &fence {
                 Ok(fence) if is_own => {
                     blocks = digest(blocks, &fence.ptr);
-                    let known = reach != Reach::Growing;
-                    self.check_block(tree, level, known, fence, bound.as_ref(), &mut walked, sink);
+                    self.check_block(tree, level, fence, bound.as_ref(), &mut walked, sink);
                 }
                 Ok(fence) => self.check_readable(&fence.ptr, sink),
                 Err(_) => {}
@@ -237,7 +248,6 @@ impl FdTree {
         &self,
         tree: &Tree,
         level: usize,
-        extents_known: bool,
         fence: &OwnedFence,
         next: Option<&OwnedFence>,
         walked: &mut Walked,
@@ -251,7 +261,7 @@ impl FdTree {
             .levels
             .get(level)
             .is_some_and(|meta| meta.extents.iter().any(|extent| holds(extent, &fence.ptr)));
-        if extents_known && !inside {
+        if walked.knows_extents && !inside {
             sink.report(offset, "block lies outside the extents of its level");
         }
         let block = &self.reader.blocks;

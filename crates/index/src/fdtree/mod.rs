@@ -3,10 +3,11 @@
 //! Reading order: [`shape`] (level sizes), [`fence_index`] and [`tree`] (what is on the device and
 //! how it is entered), [`lookup`], [`cursor`] and [`scan`] (reading one tree), [`view`] (what
 //! readers see while merges run), then the merge in the paper's steps: [`scheme`], [`prepare`],
-//! [`start`] (freezing, and going on after a crash), [`stage`], [`insert`] (with [`level_writer`],
-//! [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points, records),
-//! [`delete`], [`finalize`]; [`versions`] (what a merge keeps), and [`invariants`] (the walker that
-//! checks I1 to I6 and I8).
+//! [`start`] (freezing, and going on after a crash), [`stage`] (with [`window`]), [`insert`] (with
+//! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
+//! records), [`delete`], [`finalize`]; [`versions`] (what a merge keeps), and [`invariants`] (the
+//! walker that checks I1 to I6 and I8). `due` says what should begin, `paused` makes everything
+//! stand still.
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
 //! lead to the blocks of the next. New entries collect in the memtable; when it is full it becomes
@@ -19,6 +20,7 @@
 
 pub mod cursor;
 pub mod delete;
+mod due;
 pub mod fault;
 pub mod fence_index;
 pub mod finalize;
@@ -27,6 +29,7 @@ pub mod invariants;
 pub mod level_writer;
 pub mod lookup;
 pub mod merge;
+mod paused;
 pub mod prepare;
 pub mod scan;
 pub mod scheme;
@@ -38,6 +41,7 @@ pub mod top_writer;
 pub mod tree;
 pub mod versions;
 pub mod view;
+pub mod window;
 pub mod writer;
 
 #[cfg(test)]
@@ -48,7 +52,6 @@ use std::sync::Arc;
 use esker_device::Purpose;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::meta::IndexMeta;
-use esker_format::ptr::Extent;
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::{Budget, Part as MemoryPart};
 use esker_substrate::error::Result;
@@ -58,10 +61,11 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_substrate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
 
 pub use invariants::{CheckSink, Problem};
 pub use merge::Step;
+pub use paused::Paused;
 pub use scan::{DamagedRange, ScanBatch, ScanRequest};
 pub use scheme::Scheme;
 pub use shape::Sizes;
@@ -172,16 +176,8 @@ struct KeptTombstones {
     oldest_snapshot: Option<Seq>,
 }
 
-/// The share of a memtable's memory that is payload, until a full memtable has shown it.
-const PAYLOAD_SHARE: (u64, u64) = (1, 2);
-/// The memtable is frozen when this share of its memory is in use: the rest takes what is written
-/// until the frozen part begins to give memory back.
-const FREEZE_SHARE: (u64, u64) = (7, 8);
 /// The cache learns of the memtable's growth in steps of this many bytes.
 const LEND_STEP_BYTES: u64 = 64 * 1024;
-/// Spill runs that may be made while a merge runs, if t is less.
-const SPILLS_WHILE_MERGING: u64 = 8;
-
 impl FdTree {
     /// Opens a keyspace's index: reads the blocks of its top fences. A new keyspace has
     /// `IndexMeta::default()`.
@@ -363,83 +359,6 @@ impl FdTree {
         self.memtable_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the memtable should be frozen: most of its memory is in use.
-    pub fn is_full(&self) -> bool {
-        let max = self.memtable_bytes_max();
-        // What waits until its memory comes back must not be frozen in crumbs.
-        let active = self.active_memory_bytes();
-        active > max / 8 && self.memtable_memory_bytes() >= max / FREEZE_SHARE.1 * FREEZE_SHARE.0
-    }
-
-    /// What should begin now, if nothing stands in its way.
-    pub fn due(&self) -> Option<Work> {
-        let spills = self.durable.lock().spills.len();
-        if self.is_full() && !self.is_spilling() {
-            return self.flush_work();
-        }
-        if self.is_merging() || self.is_spilling() {
-            return None;
-        }
-        if spills > usize::from(self.durable.lock().shape.t) {
-            return Some(Work::Merge { full: false, with_memtable: false });
-        }
-        // Tombstones kept for a snapshot can go when the snapshot has gone.
-        let kept = *self.kept.lock();
-        let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
-        let kept = if still_kept { kept.count } else { 0 };
-        if !prepare::underflows(&self.balance(), self.kappa0_bytes(), kept) {
-            return None;
-        }
-        // The memtable's tombstones count: they must take part, or be spilled first.
-        let with_memtable = self.memtable_entries() > 0;
-        let directly = self.merges_directly(&self.meta());
-        let work = Work::Merge { full: true, with_memtable };
-        Some(if with_memtable && !directly { Work::Spill } else { work })
-    }
-
-    /// How the memtable is best written out now; `None` when it has to wait.
-    pub fn flush_work(&self) -> Option<Work> {
-        if self.is_spilling() {
-            return None;
-        }
-        let durable = Arc::clone(&self.durable.lock());
-        if self.is_merging() {
-            return (self.spill_room(&durable) > 0).then_some(Work::Spill);
-        }
-        if durable.spills.len() < usize::from(durable.shape.t) {
-            return Some(Work::Spill);
-        }
-        let direct = Work::Merge { full: false, with_memtable: true };
-        Some(if self.merges_directly(&durable) { direct } else { Work::Spill })
-    }
-
-    /// Whether the memtable is spilled before the next merge, rather than taking part in it.
-    pub fn spills_first(&self) -> bool {
-        !self.merges_directly(&self.meta())
-    }
-
-    /// Whether the memtable takes part in the next merge.
-    fn merges_directly(&self, durable: &IndexMeta) -> bool {
-        if self.sizes != Sizes::Cost {
-            return true;
-        }
-        let levels =
-            durable.main.levels.iter().chain(durable.spills.iter().flat_map(|spill| &spill.levels));
-        let bytes: u64 = levels.map(|level| level.counts.data_bytes()).sum();
-        // A larger merge takes long enough that the log would pile up behind a frozen memtable.
-        bytes as f64 <= shape::DIRECT_RATIO_MAX * self.kappa0_bytes() as f64
-    }
-
-    /// How many more spill runs may be made while the merge runs.
-    fn spill_room(&self, durable: &IndexMeta) -> u64 {
-        if self.sizes != Sizes::Cost || self.moves_unrecorded.load(Ordering::Acquire) {
-            return 0;
-        }
-        let consumed = self.consumed_spills.load(Ordering::Relaxed);
-        let made = (durable.spills.len() as u64).saturating_sub(consumed);
-        SPILLS_WHILE_MERGING.max(u64::from(durable.shape.t) + 1).saturating_sub(made)
-    }
-
     /// Whether a merge is under way.
     pub fn is_merging(&self) -> bool {
         self.merging.load(Ordering::Acquire)
@@ -599,31 +518,6 @@ impl FdTree {
         self.durable.lock().log_unneeded_seq() >= seq
     }
 
-    /// κ0: what a full memtable holds. A memtable that is full tells; until one has been, a fixed
-    /// share of its memory stands for it.
-    fn kappa0_bytes(&self) -> u64 {
-        let view = self.views.load();
-        let max = self.memtable_bytes_max();
-        if view.memtable.memory_bytes() >= max / FREEZE_SHARE.1 * FREEZE_SHARE.0 {
-            return view.memtable.counts().data_bytes();
-        }
-        match self.durable.lock().shape.kappa0_bytes {
-            0 => max / PAYLOAD_SHARE.1 * PAYLOAD_SHARE.0,
-            known => known,
-        }
-    }
-
-    /// N∆ and N∇ of the whole tree.
-    fn balance(&self) -> Balance {
-        let counts = self.views.load().memtable.counts();
-        let flushed = *self.flushed.lock();
-        Balance {
-            puts: flushed.puts + counts.puts,
-            tombstones: flushed.tombstones + counts.tombstones,
-            tombstone_bytes: flushed.tombstone_bytes + counts.tombstone_bytes,
-        }
-    }
-
     /// Notes what a spill or merge has left.
     fn note_result(&self, meta: &IndexMeta, which: Which, full: bool, oldest: Option<Seq>) {
         let flushed = flushed_balance(meta);
@@ -651,58 +545,6 @@ impl FdTree {
     pub fn close(&self) {
         let mut paused = self.pause();
         paused.forget();
-    }
-}
-
-/// An index whose spills and merges stand still.
-#[derive(Debug)]
-pub struct Paused<'a> {
-    tree: &'a FdTree,
-    _starting: MutexGuard<'a, ()>,
-    merge: MutexGuard<'a, Option<Merge>>,
-    spill: MutexGuard<'a, Option<Merge>>,
-}
-
-impl Paused<'_> {
-    /// Every extent that is the index's: those of its durable state and those that spills and
-    /// merges have taken besides. What is in quarantine is not among them.
-    pub fn extents(&self) -> Vec<Extent> {
-        let durable = self.tree.meta();
-        let spills = durable.spills.iter().flat_map(|spill| spill.extents());
-        let mut extents: Vec<Extent> = durable.main.extents().chain(spills).copied().collect();
-        match self.merge.as_ref() {
-            // What the record names is part of what the merge has taken.
-            Some(merge) => extents.extend(merge.taken()),
-            None => extents.extend(durable.merge.iter().flat_map(|merge| merge.new.extents())),
-        }
-        extents.extend(self.spill.as_ref().into_iter().flat_map(Merge::taken));
-        extents
-    }
-
-    /// Gives all extents of a dropped keyspace back. Call when the manifest that dropped it is
-    /// durable and nobody writes it; what is still read comes back by [`FdTree::collect`].
-    ///
-    /// # Errors
-    /// When an extent was free already.
-    pub fn release(mut self) -> Result<()> {
-        let extents = self.extents();
-        self.forget();
-        self.tree.views.quarantine(&self.tree.env.blocks, extents)?;
-        self.tree.collect()
-    }
-
-    fn forget(&mut self) {
-        for slot in [&mut self.merge, &mut self.spill] {
-            if let Some(merge) = slot.take() {
-                merge.forget();
-            }
-        }
-        let tree = self.tree;
-        tree.awaits_resume.store(false, Ordering::Release);
-        let main = Part::Run(Arc::new(Tree::default()));
-        tree.views.publish(|_| View::new(Arc::default(), vec![main]));
-        *tree.durable.lock() = Arc::default();
-        tree.count_memory();
     }
 }
 

@@ -8,6 +8,7 @@ use esker_format::meta::{LevelCounts, LevelMeta, Shape};
 
 use super::insert::Plan;
 use super::shape::{self, Sizes};
+use super::stats::MergeStats;
 
 /// Bytes that an average fence takes in a block, filter included, where nothing is known.
 pub(super) const FENCE_BYTES: u64 = 40;
@@ -32,6 +33,18 @@ pub struct Prepared {
     pub shape: Shape,
     /// What will be written.
     pub plan: Plan,
+}
+
+impl Prepared {
+    /// What readers are told of the merge when it begins.
+    pub(super) fn stats(&self) -> MergeStats {
+        MergeStats {
+            full: self.full,
+            levels: self.levels,
+            input_bytes: self.plan.data_bytes,
+            ..MergeStats::default()
+        }
+    }
 }
 
 /// Decides a merge. `full` asks for a full one; `kappa0_bytes` is the payload of the memtable
@@ -234,7 +247,8 @@ mod tests {
             let ranked = sizes.iter().zip(1u8..);
             let mut levels: Vec<_> = ranked.map(|(size, rank)| level(rank, *size)).collect();
             levels.truncate(usize::from(k) + 1);
-            let prepared = prepare(&shape, &levels, incoming(new_bytes), full, 100_000, Sizes::Cost);
+            let new = incoming(new_bytes);
+            let prepared = prepare(&shape, &levels, new, full, 100_000, Sizes::Cost);
             let merged = &levels[..prepared.levels];
             let bytes = merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + new_bytes;
             prop_assert_eq!(prepared.full, prepared.levels == levels.len());

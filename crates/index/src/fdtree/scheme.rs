@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | FD+FC | at every write unit | as the wavefront passes | yes |
 //! | FD+FC without sharing | at every write unit | as the wavefront passes | no |
-//! | FD+FC/TUP | at every write unit, with a new view for every key | as the wavefront passes | yes |
+//! | FD+FC/TUP | at every write unit, a view for each key | as the wavefront passes | yes |
 //! | FD+DS | when the merge is done | when the merge is done | no |
 //! | FD+XM | when the merge is done; nobody reads or writes before | when the merge is done | no |
 //! | FD-tree | as FD+XM, two levels at a time | when the merge is done | no |

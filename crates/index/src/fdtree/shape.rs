@@ -124,7 +124,7 @@ mod tests {
     }
 
     /// Worked by hand for R = 23: garbage allows (t+1) b^k <= 12.5. With t = 5, k = 1 and b = 2
-    /// (12): 1 + 0.5 + 1.92 and fences. Three runs fewer, t = 2, k = 2 and b = 2 (12): 1 + 1 + 1.92.
+    /// (12): 1 + 0.5 + 1.92 and fences. With fewer runs, t = 2, k = 2 and b = 2 (12): 1 + 1 + 1.92.
     #[test]
     fn a_middle_sized_store_uses_many_runs() {
         let shape = choose(23_000, 1000);

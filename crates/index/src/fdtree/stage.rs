@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use esker_device::{AlignedBuf, Purpose};
+use esker_device::Purpose;
 use esker_format::block::{BlockLayout, BlockView};
 use esker_format::entry::{Kind, Payload};
 use esker_format::ids::Seq;
@@ -29,9 +29,7 @@ use esker_substrate::memtable::{Leaf, Leaves, Version};
 use super::cursor::{FenceCursor, Target};
 use super::fence_index::{FenceIndex, Place};
 use super::tree::{BlockReader, Tree};
-
-/// Bytes read ahead at once: large enough that reading is sequential.
-const READ_AHEAD_BYTES: u64 = 256 * 1024;
+use super::window::{Needed, Window};
 
 /// An entry of the merged order.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +89,7 @@ enum Source {
     Level(Box<LevelSource>),
     /// Fences to the level below the merge, where no level of the main tree is merged.
     Top {
-        fences: FenceIndex,
+        fences: Box<FenceIndex>,
         at: Option<Place>,
     },
 }
@@ -129,29 +127,6 @@ struct LevelSource {
     blocks_read: u64,
 }
 
-/// The blocks that were read and are still needed behind the wavefront, in order: offset and first
-/// key. Looking for the next entry that takes part may read several blocks ahead.
-#[derive(Default)]
-struct Needed {
-    blocks: VecDeque<(u64, Vec<u8>)>,
-}
-
-impl Needed {
-    fn note(&mut self, offset: u64, first_key: [&[u8]; 2]) {
-        self.blocks.push_back((offset, first_key.concat()));
-    }
-
-    /// Forgets the blocks that are not needed behind `wavefront`: a block is needed until the
-    /// first key of the one behind it is at or before the wavefront. The offset of the first that
-    /// is.
-    fn behind(&mut self, wavefront: &[u8]) -> Option<u64> {
-        while self.blocks.get(1).is_some_and(|(_, first_key)| first_key.as_slice() <= wavefront) {
-            self.blocks.pop_front();
-        }
-        self.blocks.front().map(|(offset, _)| *offset)
-    }
-}
-
 /// Blocks named by the fences read so far, without I2's duplicates.
 #[derive(Default)]
 struct Outbox {
@@ -170,60 +145,11 @@ impl Outbox {
 /// Where the names of a level's blocks come from.
 enum Children {
     /// From fences in memory.
-    Held { fences: FenceIndex, at: Option<Place> },
+    Held { fences: Box<FenceIndex>, at: Option<Place> },
     /// From the blocks of the level above, read as data by the source before this one.
     Fed(VecDeque<BlockPtr>),
     /// From the blocks of a fence-only level, read for nothing else.
     Read { above: Box<LevelSource>, names: VecDeque<BlockPtr> },
-}
-
-/// Bytes read ahead.
-struct Window {
-    extents: Vec<Extent>,
-    buffer: AlignedBuf,
-    offset: u64,
-    length: usize,
-}
-
-impl Window {
-    fn new(extents: &[Extent]) -> Self {
-        let mut extents = extents.to_vec();
-        extents.sort_unstable();
-        Self { extents, buffer: AlignedBuf::zeroed(0), offset: 0, length: 0 }
-    }
-
-    fn range_of(&self, ptr: &BlockPtr) -> Option<std::ops::Range<usize>> {
-        let from = usize::try_from(ptr.offset().checked_sub(self.offset)?).ok()?;
-        let to = from + ptr.bytes();
-        (to <= self.length).then_some(from..to)
-    }
-
-    /// The end of the extent that holds `ptr`.
-    fn extent_end(&self, ptr: &BlockPtr) -> u64 {
-        let behind = self.extents.partition_point(|extent| extent.offset() <= ptr.offset());
-        let extent = behind.checked_sub(1).and_then(|index| self.extents.get(index));
-        extent.map_or(0, |extent| extent.offset() + extent.bytes())
-    }
-
-    fn load(&mut self, reader: &BlockReader, ptr: &BlockPtr, purpose: Purpose) -> Result<()> {
-        if self.range_of(ptr).is_some() {
-            return Ok(());
-        }
-        let end = self.extent_end(ptr).min(ptr.offset() + READ_AHEAD_BYTES);
-        let length = end.saturating_sub(ptr.offset()).max(ptr.bytes() as u64) as usize;
-        if self.buffer.len() < length {
-            self.buffer = AlignedBuf::zeroed(length);
-        }
-        self.length = 0;
-        let buffer = self.buffer.get_mut(..length).unwrap_or_default();
-        reader.blocks.read_raw(ptr.offset(), buffer, purpose)?;
-        (self.offset, self.length) = (ptr.offset(), length);
-        Ok(())
-    }
-
-    fn bytes(&self, ptr: &BlockPtr) -> &[u8] {
-        self.range_of(ptr).and_then(|range| self.buffer.get(range)).unwrap_or_default()
-    }
 }
 
 impl LevelSource {
@@ -425,7 +351,7 @@ impl Stage {
                     Some((after, _)) => fences.find(after, Seq(0)),
                     None => fences.first(),
                 };
-                Children::Held { fences: fences.snapshot(), at }
+                Children::Held { fences: Box::new(fences.snapshot()), at }
             }
             (None, Some(above)) => {
                 let above = Box::new(LevelSource { outbox: Some(Outbox::default()), ..above });
@@ -475,7 +401,7 @@ impl Stage {
             let last = fences.find(after, Seq(0));
             at = last.and_then(|last| fences.next(last));
         }
-        self.add(Source::Top { fences: fences.snapshot(), at });
+        self.add(Source::Top { fences: Box::new(fences.snapshot()), at });
     }
 
     /// Leaves the current item, if there is one. The next one is chosen by [`Stage::choose`].
@@ -568,7 +494,7 @@ impl Stage {
             let needed_from = level.needed.behind(wavefront);
             if let Some(position) = positions.get_mut(level.input) {
                 position.done.entries = level.data_merged;
-                let needed = level.needed.blocks.len() as u64;
+                let needed = level.needed.len();
                 position.done.blocks = level.blocks_read.saturating_sub(needed);
                 position.needed_from = needed_from;
             }

@@ -123,23 +123,18 @@ impl FdTree {
             inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
             new: nothing(),
             wavefront: None,
-            stats: MergeStats {
-                full: prepared.full,
-                levels: prepared.levels,
-                input_bytes: prepared.plan.data_bytes,
-                ..MergeStats::default()
-            },
+            stats: prepared.stats(),
         };
         // Everything that can fail comes before readers see the merge.
         let mut stage = self.stage(&moving, prepared.levels, None)?;
         let mut range = (durable.flushed_seq, durable.flushed_seq);
         if with_memtable {
-            let frozen = self.freeze(gate, &mut |frozen, parts| {
+            let leaves;
+            (leaves, range) = self.freeze(gate, &mut |frozen, parts| {
                 moving.set_frozen(Some(Arc::clone(frozen)));
                 *parts = vec![Part::Moving(Arc::new(moving.clone()))];
             });
-            stage.add_memtable(&frozen.0);
-            range = frozen.1;
+            stage.add_memtable(&leaves);
         } else {
             let part = Part::Moving(Arc::new(moving.clone()));
             self.views.publish(|view| View::new(Arc::clone(&view.memtable), vec![part]));
@@ -154,12 +149,13 @@ impl FdTree {
             below,
             below_fences: below_fences(&moving, prepared.levels),
         };
+        let insert = Insert::new(&prepared.plan, &self.reader, Which::Merge.purpose());
         *slot = Some(Merge::new(Start {
             which: Which::Merge,
             scheme: self.scheme,
             pace,
             stage,
-            insert: Insert::new(&prepared.plan, &self.reader, Which::Merge.purpose()),
+            insert,
             plan: prepared.plan,
             inputs,
             moving,

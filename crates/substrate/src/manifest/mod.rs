@@ -131,8 +131,10 @@ impl Writer {
 }
 
 /// The last share of a region is for small records, if a full device has no room for a new one:
-/// by such a record something is dropped that makes room.
-const RESERVE_SHARE: u64 = 8;
+/// by such a record something is dropped that makes room. Regions of less than
+/// `RESERVED_REGION_BYTES` have none.
+const RESERVE_SHARE: u64 = 16;
+const RESERVED_REGION_BYTES: u64 = 32 * 1024;
 /// The longest record that may use it, in bytes.
 const SMALL_FRAME_BYTES: u64 = 1024;
 
@@ -283,7 +285,9 @@ impl Manifest {
         let region_bytes = writer.superblock.region_bytes;
         let room = region_bytes.saturating_sub(writer.tail);
         let frame_bytes = frame.len() as u64;
-        if frame_bytes.saturating_add(region_bytes / RESERVE_SHARE) > room {
+        let is_reserved = region_bytes >= RESERVED_REGION_BYTES;
+        let reserve = if is_reserved { region_bytes / RESERVE_SHARE } else { 0 };
+        if frame_bytes.saturating_add(reserve) > room {
             let begun = self.begin_epoch(writer, frame_bytes);
             let is_small = frame_bytes <= SMALL_FRAME_BYTES.min(room);
             match begun {

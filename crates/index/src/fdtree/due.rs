@@ -1,0 +1,122 @@
+//! What should begin now: from the sizes of memtable, spill runs and levels, and what is under way.
+
+use std::sync::Arc;
+
+use esker_format::meta::IndexMeta;
+use esker_substrate::sync::atomic::Ordering;
+
+use super::prepare::{self, Balance};
+use super::shape::{self, Sizes};
+use super::{FdTree, Work};
+
+/// The share of a memtable's memory that is payload, until a full memtable has shown it.
+const PAYLOAD_SHARE: (u64, u64) = (1, 2);
+/// The memtable is frozen when this share of its memory is in use: the rest takes what is written
+/// until the frozen part begins to give memory back.
+const FREEZE_SHARE: (u64, u64) = (7, 8);
+/// Spill runs that may be made while a merge runs, if t is less.
+const SPILLS_WHILE_MERGING: u64 = 8;
+
+impl FdTree {
+    /// Whether the memtable should be frozen: most of its memory is in use.
+    pub fn is_full(&self) -> bool {
+        let max = self.memtable_bytes_max();
+        // What waits until its memory comes back must not be frozen in crumbs.
+        let active = self.active_memory_bytes();
+        active > max / 8 && self.memtable_memory_bytes() >= max / FREEZE_SHARE.1 * FREEZE_SHARE.0
+    }
+
+    /// What should begin now, if nothing stands in its way.
+    pub fn due(&self) -> Option<Work> {
+        let spills = self.durable.lock().spills.len();
+        if self.is_full() && !self.is_spilling() {
+            return self.flush_work();
+        }
+        if self.is_merging() || self.is_spilling() {
+            return None;
+        }
+        if spills > usize::from(self.durable.lock().shape.t) {
+            return Some(Work::Merge { full: false, with_memtable: false });
+        }
+        // Tombstones kept for a snapshot can go when the snapshot has gone.
+        let kept = *self.kept.lock();
+        let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
+        let kept = if still_kept { kept.count } else { 0 };
+        if !prepare::underflows(&self.balance(), self.kappa0_bytes(), kept) {
+            return None;
+        }
+        // The memtable's tombstones count: they must take part, or be spilled first.
+        let with_memtable = self.memtable_entries() > 0;
+        let directly = self.merges_directly(&self.meta());
+        let work = Work::Merge { full: true, with_memtable };
+        Some(if with_memtable && !directly { Work::Spill } else { work })
+    }
+
+    /// How the memtable is best written out now; `None` when it has to wait.
+    pub fn flush_work(&self) -> Option<Work> {
+        if self.is_spilling() {
+            return None;
+        }
+        let durable = Arc::clone(&self.durable.lock());
+        if self.is_merging() {
+            return (self.spill_room(&durable) > 0).then_some(Work::Spill);
+        }
+        if durable.spills.len() < usize::from(durable.shape.t) {
+            return Some(Work::Spill);
+        }
+        let direct = Work::Merge { full: false, with_memtable: true };
+        Some(if self.merges_directly(&durable) { direct } else { Work::Spill })
+    }
+
+    /// Whether the memtable is spilled before the next merge, rather than taking part in it.
+    pub fn spills_first(&self) -> bool {
+        !self.merges_directly(&self.meta())
+    }
+
+    /// Whether the memtable takes part in the next merge.
+    fn merges_directly(&self, durable: &IndexMeta) -> bool {
+        if self.sizes != Sizes::Cost {
+            return true;
+        }
+        let levels =
+            durable.main.levels.iter().chain(durable.spills.iter().flat_map(|spill| &spill.levels));
+        let bytes: u64 = levels.map(|level| level.counts.data_bytes()).sum();
+        // A larger merge takes long enough that the log would pile up behind a frozen memtable.
+        bytes as f64 <= shape::DIRECT_RATIO_MAX * self.kappa0_bytes() as f64
+    }
+
+    /// How many more spill runs may be made while the merge runs.
+    fn spill_room(&self, durable: &IndexMeta) -> u64 {
+        if self.sizes != Sizes::Cost || self.moves_unrecorded.load(Ordering::Acquire) {
+            return 0;
+        }
+        let consumed = self.consumed_spills.load(Ordering::Relaxed);
+        let made = (durable.spills.len() as u64).saturating_sub(consumed);
+        SPILLS_WHILE_MERGING.max(u64::from(durable.shape.t) + 1).saturating_sub(made)
+    }
+
+    /// κ0: what a full memtable holds. A memtable that is full tells; until one has been, a fixed
+    /// share of its memory stands for it.
+    pub(super) fn kappa0_bytes(&self) -> u64 {
+        let view = self.views.load();
+        let max = self.memtable_bytes_max();
+        if view.memtable.memory_bytes() >= max / FREEZE_SHARE.1 * FREEZE_SHARE.0 {
+            return view.memtable.counts().data_bytes();
+        }
+        match self.durable.lock().shape.kappa0_bytes {
+            0 => max / PAYLOAD_SHARE.1 * PAYLOAD_SHARE.0,
+            known => known,
+        }
+    }
+
+    /// N∆ and N∇ of the whole tree.
+    fn balance(&self) -> Balance {
+        let counts = self.views.load().memtable.counts();
+        let flushed = *self.flushed.lock();
+        Balance {
+            puts: flushed.puts + counts.puts,
+            tombstones: flushed.tombstones + counts.tombstones,
+            tombstone_bytes: flushed.tombstone_bytes + counts.tombstone_bytes,
+        }
+    }
+}

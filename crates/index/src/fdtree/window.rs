@@ -1,0 +1,94 @@
+//! Reading an old level ahead, and which of its blocks the wavefront has not passed.
+
+use std::collections::VecDeque;
+
+use esker_device::{AlignedBuf, Purpose};
+use esker_format::ptr::{BlockPtr, Extent};
+use esker_substrate::error::Result;
+
+use super::tree::BlockReader;
+
+/// Bytes read ahead at once: large enough that reading is sequential.
+const READ_AHEAD_BYTES: u64 = 256 * 1024;
+
+/// Bytes read ahead.
+pub struct Window {
+    pub(super) extents: Vec<Extent>,
+    buffer: AlignedBuf,
+    offset: u64,
+    length: usize,
+}
+
+impl Window {
+    pub(super) fn new(extents: &[Extent]) -> Self {
+        let mut extents = extents.to_vec();
+        extents.sort_unstable();
+        Self { extents, buffer: AlignedBuf::zeroed(0), offset: 0, length: 0 }
+    }
+
+    fn range_of(&self, ptr: &BlockPtr) -> Option<std::ops::Range<usize>> {
+        let from = usize::try_from(ptr.offset().checked_sub(self.offset)?).ok()?;
+        let to = from + ptr.bytes();
+        (to <= self.length).then_some(from..to)
+    }
+
+    /// The end of the extent that holds `ptr`.
+    fn extent_end(&self, ptr: &BlockPtr) -> u64 {
+        let behind = self.extents.partition_point(|extent| extent.offset() <= ptr.offset());
+        let extent = behind.checked_sub(1).and_then(|index| self.extents.get(index));
+        extent.map_or(0, |extent| extent.offset() + extent.bytes())
+    }
+
+    pub(super) fn load(
+        &mut self,
+        reader: &BlockReader,
+        ptr: &BlockPtr,
+        purpose: Purpose,
+    ) -> Result<()> {
+        if self.range_of(ptr).is_some() {
+            return Ok(());
+        }
+        let end = self.extent_end(ptr).min(ptr.offset() + READ_AHEAD_BYTES);
+        let length = end.saturating_sub(ptr.offset()).max(ptr.bytes() as u64) as usize;
+        if self.buffer.len() < length {
+            self.buffer = AlignedBuf::zeroed(length);
+        }
+        self.length = 0;
+        let buffer = self.buffer.get_mut(..length).unwrap_or_default();
+        reader.blocks.read_raw(ptr.offset(), buffer, purpose)?;
+        (self.offset, self.length) = (ptr.offset(), length);
+        Ok(())
+    }
+
+    pub(super) fn bytes(&self, ptr: &BlockPtr) -> &[u8] {
+        self.range_of(ptr).and_then(|range| self.buffer.get(range)).unwrap_or_default()
+    }
+}
+
+/// The blocks that were read and are still needed behind the wavefront, in order: offset and first
+/// key. Looking for the next entry that takes part may read several blocks ahead.
+#[derive(Default)]
+pub struct Needed {
+    blocks: VecDeque<(u64, Vec<u8>)>,
+}
+
+impl Needed {
+    pub(super) fn note(&mut self, offset: u64, first_key: [&[u8]; 2]) {
+        self.blocks.push_back((offset, first_key.concat()));
+    }
+
+    /// Forgets the blocks that are not needed behind `wavefront`: a block is needed until the
+    /// first key of the one behind it is at or before the wavefront. The offset of the first that
+    /// is.
+    pub(super) fn behind(&mut self, wavefront: &[u8]) -> Option<u64> {
+        while self.blocks.get(1).is_some_and(|(_, first_key)| first_key.as_slice() <= wavefront) {
+            self.blocks.pop_front();
+        }
+        self.blocks.front().map(|(offset, _)| *offset)
+    }
+
+    /// How many blocks that is.
+    pub(super) fn len(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+}
