@@ -64,6 +64,10 @@ impl FdTree {
         if durable.spills.len() < usize::from(durable.shape.t) {
             return Some(Work::Spill);
         }
+        if durable.spills.len() as u64 > SPILLS_WHILE_MERGING + u64::from(durable.shape.t) {
+            // Crash upon crash has kept merges from being done: no more runs before one is.
+            return Some(Work::Merge { full: false, with_memtable: false });
+        }
         let direct = Work::Merge { full: false, with_memtable: true };
         Some(if self.merges_directly(&durable) { direct } else { Work::Spill })
     }

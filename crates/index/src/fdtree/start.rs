@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use esker_format::ids::Seq;
-use esker_format::meta::{IndexMeta, MergeProgress, TreeMeta};
+use esker_format::meta::{IndexMeta, MergeProgress, SPILLS_MAX, TreeMeta};
 use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::blocks::Reservation;
 use esker_substrate::error::{Error, Result};
@@ -45,7 +45,9 @@ impl FdTree {
     pub fn begin_spill(&self, gate: &Gate<'_>) -> bool {
         let _one_starts = self.starting.lock();
         let mut slot = self.spill.lock();
-        let blocked = slot.is_some() || self.moves_unrecorded.load(Ordering::Acquire);
+        // The manifest names no more runs than this, whoever asks for one.
+        let too_many = self.durable.lock().spills.len() + 1 >= SPILLS_MAX;
+        let blocked = slot.is_some() || too_many || self.moves_unrecorded.load(Ordering::Acquire);
         if blocked || self.views.load().memtable.is_empty() {
             return false;
         }
