@@ -16,6 +16,9 @@ mkdir -p "$ESKER_COUNTS_DIR"
 
 status=0
 cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log" || status=$?
+# The protocol of views and merges under controlled schedules: another build of the same code.
+cargo test --package esker-index --features shuttle,planted --test shuttle --locked 2>&1 |
+    tee -a "$log" || status=$?
 
 # Which runner it was stands on a line before its results.
 summary=$(awk '

@@ -14,7 +14,7 @@ use crate::write::{self, Write};
 /// An ordered map from keys (0 to 64 KiB) to values (up to 256 KiB). A cheap handle.
 ///
 /// Keys are ordered as byte strings. Reads see every write that returned before they began, and
-/// run beside each other and beside writes; they wait only while the keyspace's own merge runs.
+/// run beside each other, beside writes and beside merges; they wait for none of them.
 #[derive(Clone, Debug)]
 pub struct Keyspace {
     pub(crate) shared: Arc<Shared>,
@@ -33,7 +33,8 @@ impl Keyspace {
     }
 
     /// Sets the value of `key`, with the store's default durability. No read; one log write, or
-    /// a share of one. When the memtable is full this call also runs the merge.
+    /// a share of one. It waits when writes have outrun spills and merges for so long that there
+    /// is no memory left.
     ///
     /// # Errors
     /// [`Invalid`](crate::Error::Invalid) for a key or value too long;

@@ -1,13 +1,9 @@
 //! The write path: encode → order → log and memtables → visible → wait → maintenance.
 //!
-//! One mutex gives all writes of the store their order. Under it nothing waits for a merge:
-//!
-//! * The trees that a write touches are held shared, taken by ascending keyspace id *before* the
-//!   mutex and let go after it. Maintenance holds one tree exclusively and takes no other tree
-//!   and never the mutex, so whoever waits for a tree waits for a thread that will finish.
-//! * Log and manifest lock only inside themselves and call nothing back.
-//! * Maintenance runs when the mutex and all trees have been let go; a thread that held either
-//!   and asked for a tree exclusively would wait for itself.
+//! One mutex gives all writes of the store their order. Under it nothing waits for a merge: the
+//! log and the memtables take what they are given, and freezing a memtable, which happens under
+//! the same mutex, is an exchange of pointers. Whoever must wait for memory does so before it, and
+//! what a write makes due is begun after it.
 //!
 //! A write becomes visible when it is ordered, before it is durable: a reader may see what a
 //! power cut then takes back, as with every store that acknowledges before syncing. Whoever

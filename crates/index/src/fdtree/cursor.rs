@@ -428,8 +428,7 @@ impl<'a> DataCursor<'a> {
                 index = if forward { Some(candidate + 1) } else { candidate.checked_sub(1) };
             }
             let here = fence.owned()?;
-            // All before a block is less than its fence key.
-            if !forward && self.floor.is_some_and(|floor| here.key.as_slice() <= floor) {
+            if !forward && self.reaches_floor(&fence, &here, &block)? {
                 return Ok(());
             }
             let moved = if forward { fence.next() } else { fence.previous() };
@@ -440,6 +439,25 @@ impl<'a> DataCursor<'a> {
             block = self.load(&fence)?;
             index = if forward { Some(0) } else { block.view().len().checked_sub(1) };
         }
+    }
+
+    /// Whether nothing behind the floor lies before a block: all before it is less than its fence
+    /// key, and than its first entry, for the fence may be a duplicate (I2), whose key lies
+    /// behind its block's begin.
+    fn reaches_floor(
+        &self,
+        fence: &FenceCursor<'a>,
+        here: &OwnedFence,
+        block: &CachedBlock,
+    ) -> CursorResult<bool> {
+        let Some(floor) = self.floor else { return Ok(false) };
+        if here.key.as_slice() <= floor {
+            return Ok(true);
+        }
+        let view = block.view();
+        let first = view.entry_key(0);
+        let (_, first, _) = first.map_err(|error| self.damaged(fence, &error))?;
+        Ok([view.prefix(), first].concat().as_slice() <= floor)
     }
 
     fn load(&self, fence: &FenceCursor<'a>) -> CursorResult<Arc<CachedBlock>> {

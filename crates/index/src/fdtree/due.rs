@@ -1,7 +1,5 @@
 //! What should begin now: from the sizes of memtable, spill runs and levels, and what is under way.
 
-use std::sync::Arc;
-
 use esker_format::meta::IndexMeta;
 use esker_substrate::sync::atomic::Ordering;
 
@@ -28,28 +26,26 @@ impl FdTree {
 
     /// What should begin now, if nothing stands in its way.
     pub fn due(&self) -> Option<Work> {
-        let spills = self.durable.lock().spills.len();
+        let durable = self.meta();
         if self.is_full() && !self.is_spilling() {
             return self.flush_work();
         }
         if self.is_merging() || self.is_spilling() {
             return None;
         }
-        if spills > usize::from(self.durable.lock().shape.t) {
+        if durable.spills.len() > usize::from(durable.shape.t) {
             return Some(Work::Merge { full: false, with_memtable: false });
         }
         // Tombstones kept for a snapshot can go when the snapshot has gone.
         let kept = *self.kept.lock();
         let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
         let kept = if still_kept { kept.count } else { 0 };
-        if !prepare::underflows(&self.balance(), self.kappa0_bytes(), kept) {
-            return None;
-        }
-        // The memtable's tombstones count: they must take part, or be spilled first.
-        let with_memtable = self.memtable_entries() > 0;
-        let directly = self.merges_directly(&self.meta());
-        let work = Work::Merge { full: true, with_memtable };
-        Some(if with_memtable && !directly { Work::Spill } else { work })
+        let underflows = |balance| prepare::underflows(&balance, self.kappa0_bytes(), kept);
+        // The memtable's tombstones count where it takes part; else they wait until they are
+        // written out.
+        let with_memtable = self.memtable_entries() > 0 && !self.spills_first();
+        let balance = if with_memtable { self.balance() } else { *self.flushed.lock() };
+        underflows(balance).then_some(Work::Merge { full: true, with_memtable })
     }
 
     /// How the memtable is best written out now; `None` when it has to wait.
@@ -57,7 +53,7 @@ impl FdTree {
         if self.is_spilling() {
             return None;
         }
-        let durable = Arc::clone(&self.durable.lock());
+        let durable = self.meta();
         if self.is_merging() {
             return (self.spill_room(&durable) > 0).then_some(Work::Spill);
         }
@@ -107,7 +103,7 @@ impl FdTree {
         if view.memtable.memory_bytes() >= max / FREEZE_SHARE.1 * FREEZE_SHARE.0 {
             return view.memtable.counts().data_bytes();
         }
-        match self.durable.lock().shape.kappa0_bytes {
+        match self.durable.load().shape.kappa0_bytes {
             0 => max / PAYLOAD_SHARE.1 * PAYLOAD_SHARE.0,
             known => known,
         }

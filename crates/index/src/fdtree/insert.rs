@@ -113,7 +113,9 @@ impl Insert {
         let extents = progress.new.top_extents.clone();
         let out = ExtentWriter::new(reader, purpose, generation, 0, extents);
         insert.top = TopWriter::new(out, progress.new.top.clone(), tail(0));
-        let mut fences = super::tree::read_top_fences(reader, &progress.new)?;
+        // What the record names is not given back: the next try needs it.
+        let fences = super::tree::read_top_fences(reader, &progress.new);
+        let mut fences = fences.inspect_err(|_| insert.forget())?;
         for fence in tail(0) {
             let _counted_in_any_case = fences.push(&keyed(fence));
         }

@@ -292,8 +292,8 @@ impl Merge {
             ..MergeProgress::default()
         };
         self.insert.progress(&mut progress);
-        let mut durable = tree.durable.lock();
-        let mut meta = IndexMeta::clone(&durable);
+        let recording = tree.recording.lock();
+        let mut meta = IndexMeta::clone(&tree.meta());
         meta.merge = Some(Box::new(progress));
         let needed: Vec<_> = positions.iter().map(|position| position.needed_from).collect();
         let passed = give_up_passed(&mut meta, &self.inputs, &needed);
@@ -302,8 +302,8 @@ impl Merge {
             tree.views.collect(&tree.env.blocks)?;
         }
         tree.make_durable(&meta, commit)?;
-        *durable = Arc::new(meta);
-        drop(durable);
+        tree.durable.swap(Arc::new(meta));
+        drop(recording);
         tree.moves_unrecorded.store(false, Ordering::Release);
         self.recorded_bytes = self.insert.data_bytes();
         if !planted::is(Bug::ReclaimBeforeRecord) {
@@ -314,7 +314,8 @@ impl Merge {
 
     /// Makes the result durable and the current one.
     fn commit(&mut self, tree: &FdTree, commit: &mut Commit<'_>) -> Result<()> {
-        let mut durable = tree.durable.lock();
+        let recording = tree.recording.lock();
+        let durable = tree.meta();
         let meta = match self.which {
             Which::Spill => self.spilled_meta(&durable),
             Which::Merge => self.merged_meta(&durable, tree.sizes),
@@ -328,17 +329,22 @@ impl Merge {
         if planted::is(Bug::FreedTwice) {
             replaced.extend(meta.extents().next());
         }
-        *durable = Arc::new(meta);
+        let meta = Arc::new(meta);
+        tree.durable.swap(Arc::clone(&meta));
         let (written, fences) = self.insert.take_written();
-        let run = self.result(written, fences, &durable);
+        let run = self.result(written, fences, &meta);
         let which = self.which;
         tree.views.publish(|view| view.with_result(which, run));
-        tree.note_result(&durable, self.which, self.inputs.full, self.oldest_snapshot);
-        drop(durable);
+        tree.note_result(&meta, self.which, self.inputs.full, self.oldest_snapshot);
+        drop(recording);
         let leftover = std::mem::take(&mut self.leftover);
-        tree.views.quarantine(&tree.env.blocks, [replaced, leftover].concat())?;
+        let given_up = tree.views.quarantine(&tree.env.blocks, [replaced, leftover].concat());
         tree.count_memory();
-        tree.views.collect(&tree.env.blocks)
+        if let Err(error) = given_up.and_then(|()| tree.views.collect(&tree.env.blocks)) {
+            // The merge is done and durable all the same.
+            tracing::error!(%error, "space could not be given back");
+        }
+        Ok(())
     }
 
     /// The tree that came of it.

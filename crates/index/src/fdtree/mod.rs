@@ -61,7 +61,7 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
+use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
 pub use invariants::{CheckSink, Problem};
 pub use merge::Step;
@@ -132,7 +132,7 @@ pub enum Work {
 /// by one thread at a time.
 ///
 /// Locks, in the order in which they are taken: `starting`, `merge`, `spill`, the owner's gate,
-/// `durable`, and inside [`Views`] its own.
+/// `recording`, and inside [`Views`] its own.
 #[derive(Debug)]
 pub struct FdTree {
     env: Arc<Env>,
@@ -144,8 +144,10 @@ pub struct FdTree {
     newest_seq: AtomicU64,
     /// Everything up to here has been frozen or is on the device.
     frozen_until: AtomicU64,
-    /// What the manifest says.
-    durable: Mutex<Arc<IndexMeta>>,
+    /// What the manifest says. Replaced only under `recording`; read without waiting for the
+    /// syncs that happen under it.
+    durable: Swap<IndexMeta>,
+    recording: Mutex<()>,
     /// Only one spill or merge begins at a time.
     starting: Mutex<()>,
     merge: Mutex<Option<Merge>>,
@@ -206,7 +208,8 @@ impl FdTree {
             newest_seq: frozen_until.0.into(),
             frozen_until: frozen_until.0.into(),
             flushed: Mutex::new(flushed_balance(&meta)),
-            durable: Mutex::new(meta),
+            durable: Swap::new(meta),
+            recording: Mutex::default(),
             starting: Mutex::default(),
             merge: Mutex::default(),
             spill: Mutex::default(),
@@ -243,7 +246,7 @@ impl FdTree {
     /// Takes an operation that the log holds: into the memtable, into what the merge under way
     /// still has to move, or nowhere if it is on the device already.
     pub fn replay(&self, key: &[u8], seq: Seq, value: Option<&[u8]>) {
-        let durable = Arc::clone(&self.durable.lock());
+        let durable = self.meta();
         if let Some(merge) = &durable.merge
             && merge.frozen.0 < seq
             && seq <= merge.frozen.1
@@ -447,7 +450,7 @@ impl FdTree {
         if self.is_merging() || self.is_spilling() || self.memtable_entries() > 0 {
             return false;
         }
-        let durable = Arc::clone(&self.durable.lock());
+        let durable = self.meta();
         let data = durable.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
         let counts = || data.clone().map(|level| level.counts);
         let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
@@ -498,7 +501,7 @@ impl FdTree {
 
     /// The durable state.
     pub fn meta(&self) -> Arc<IndexMeta> {
-        Arc::clone(&self.durable.lock())
+        Arc::clone(&self.durable.load())
     }
 
     /// Makes spills and merges stand still, and lets none begin, until the answer is dropped.
@@ -515,7 +518,7 @@ impl FdTree {
 
     /// Whether everything up to `seq` is on the device, without the log.
     pub fn is_flushed(&self, seq: Seq) -> bool {
-        self.durable.lock().log_unneeded_seq() >= seq
+        self.durable.load().log_unneeded_seq() >= seq
     }
 
     /// Notes what a spill or merge has left.
@@ -523,7 +526,8 @@ impl FdTree {
         let flushed = flushed_balance(meta);
         *self.flushed.lock() = flushed;
         if which == Which::Merge && full {
-            let count = flushed.tombstones;
+            // Those of spills made meanwhile are kept for nobody.
+            let count = meta.main.levels.iter().map(|level| level.counts.tombstones).sum();
             *self.kept.lock() = KeptTombstones { count, oldest_snapshot: oldest };
         }
     }

@@ -59,7 +59,7 @@ impl Paused<'_> {
         tree.awaits_resume.store(false, Ordering::Release);
         let main = Part::Run(Arc::new(Tree::default()));
         tree.views.publish(|_| View::new(Arc::default(), vec![main]));
-        *tree.durable.lock() = Arc::default();
+        tree.durable.swap(Arc::default());
         tree.count_memory();
     }
 }

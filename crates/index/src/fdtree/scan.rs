@@ -215,12 +215,12 @@ impl View {
                     add_levels(&mut sources, &moving.new, reader, None);
                 }
                 Part::Moving(moving) => {
-                    sources.extend(moving.frozen.as_deref().map(Source::memory));
-                    // What a spill has written may be in its frozen memtable still: the same
-                    // versions twice.
+                    // What a spill has written may be in its frozen memtable still, but perhaps
+                    // only a key's older versions: the new side is asked first.
                     if moving.which == Which::Spill {
                         add_levels(&mut sources, &moving.new, reader, None);
                     }
+                    sources.extend(moving.frozen.as_deref().map(Source::memory));
                     for input in &moving.inputs {
                         add_levels(&mut sources, input, reader, floor);
                     }

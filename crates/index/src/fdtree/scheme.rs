@@ -7,7 +7,6 @@
 //! | FD+FC/TUP | at every write unit, a view for each key | as the wavefront passes | yes |
 //! | FD+DS | when the merge is done | when the merge is done | no |
 //! | FD+XM | when the merge is done; nobody reads or writes before | when the merge is done | no |
-//! | FD-tree | as FD+XM, two levels at a time | when the merge is done | no |
 
 use super::writer::WRITE_UNIT_BYTES;
 
@@ -25,19 +24,16 @@ pub enum Scheme {
     Ds,
     /// FD+XM: one lock around every merge.
     Xm,
-    /// FD-tree: exclusive merges of two neighbouring levels.
-    FdTree,
 }
 
 impl Scheme {
     /// All schemes.
-    pub const ALL: [Self; 6] =
-        [Self::Fc, Self::FcUnshared, Self::FcTuple, Self::Ds, Self::Xm, Self::FdTree];
+    pub const ALL: [Self; 5] = [Self::Fc, Self::FcUnshared, Self::FcTuple, Self::Ds, Self::Xm];
 
     /// Whether readers and writers wait while a merge runs.
     #[must_use]
     pub const fn is_exclusive(self) -> bool {
-        matches!(self, Self::Xm | Self::FdTree)
+        matches!(self, Self::Xm)
     }
 
     /// Whether the memory of a frozen memtable comes back piece by piece.

@@ -46,7 +46,7 @@ impl FdTree {
         let _one_starts = self.starting.lock();
         let mut slot = self.spill.lock();
         // The manifest names no more runs than this, whoever asks for one.
-        let too_many = self.durable.lock().spills.len() + 1 >= SPILLS_MAX;
+        let too_many = self.durable.load().spills.len() + 1 >= SPILLS_MAX;
         let blocked = slot.is_some() || too_many || self.moves_unrecorded.load(Ordering::Acquire);
         if blocked || self.views.load().memtable.is_empty() {
             return false;
@@ -107,7 +107,7 @@ impl FdTree {
         if slot.is_some() || self.awaits_resume() || self.spill.lock().is_some() {
             return Ok(false);
         }
-        let durable = Arc::clone(&self.durable.lock());
+        let durable = self.meta();
         let with_memtable = with_memtable && !self.views.load().memtable.is_empty();
         if !with_memtable && durable.spills.is_empty() && durable.main.levels.is_empty() {
             return Ok(false);
@@ -294,7 +294,7 @@ impl FdTree {
     /// `Corrupt` when a block cannot be read that the merge begins with.
     pub fn resume(&self) -> Result<()> {
         let mut slot = self.merge.lock();
-        let durable = Arc::clone(&self.durable.lock());
+        let durable = self.meta();
         let Some(progress) = durable.merge.as_deref().filter(|_| slot.is_none()) else {
             return Ok(());
         };

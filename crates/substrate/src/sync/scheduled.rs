@@ -60,6 +60,12 @@ impl<T> Deref for MutexGuard<'_, T> {
     }
 }
 
+impl<T> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MutexGuard")
+    }
+}
+
 impl<T> DerefMut for MutexGuard<'_, T> {
     #[expect(clippy::expect_used, reason = "a guard is empty only while its wait runs")]
     fn deref_mut(&mut self) -> &mut T {
