@@ -297,18 +297,14 @@ impl Merge {
         meta.merge = Some(Box::new(progress));
         let needed: Vec<_> = positions.iter().map(|position| position.needed_from).collect();
         let passed = give_up_passed(&mut meta, &self.inputs, &needed);
-        if planted::is(Bug::ReclaimBeforeRecord) {
-            tree.views.quarantine(&tree.env.blocks, passed.clone())?;
-            tree.views.collect(&tree.env.blocks)?;
+        if !planted::is(Bug::ReclaimBeforeRecord) {
+            tree.make_durable(&meta, commit)?;
         }
-        tree.make_durable(&meta, commit)?;
         tree.durable.swap(Arc::new(meta));
         drop(recording);
         tree.moves_unrecorded.store(false, Ordering::Release);
         self.recorded_bytes = self.insert.data_bytes();
-        if !planted::is(Bug::ReclaimBeforeRecord) {
-            tree.views.quarantine(&tree.env.blocks, passed)?;
-        }
+        tree.views.quarantine(&tree.env.blocks, passed)?;
         tree.views.collect(&tree.env.blocks)
     }
 
