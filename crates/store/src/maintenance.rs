@@ -492,14 +492,7 @@ fn commit_and_recycle(
     let retired = shared.log.retire(&flushed);
     let mut edits = vec![edit];
     edits.extend_from_slice(retired.edits());
-    let mut committed = shared.commit_edits(&edits);
-    if matches!(committed, Err(esker_substrate::Error::Full { .. })) {
-        // What the data file does not use may be just the room that the manifest lacks, and the
-        // way out of a full device (merging, dropping a keyspace) leads through here.
-        shared.env.blocks.discard_free()?;
-        committed = shared.commit_edits(&edits);
-    }
-    committed?;
+    shared.commit_edits(&edits)?;
     // The commit stands whatever becomes of the old files; a failure here must not make the
     // index believe that it does not.
     if let Err(error) = shared.log.recycle(retired) {

@@ -151,7 +151,19 @@ impl Core {
 
     /// Makes `edits` durable, with the positions that every manifest record carries.
     pub fn commit_edits(&self, edits: &[Edit]) -> esker_substrate::Result<()> {
-        self.manifest.commit(edits, self.log.durable_seq(), self.env.blocks.next_generation())
+        let commit = || {
+            let (durable, next) = (self.log.durable_seq(), self.env.blocks.next_generation());
+            self.manifest.commit(edits, durable, next)
+        };
+        match commit() {
+            // What the data file does not use may be just the room that the manifest lacks, and
+            // the way out of a full device (merging, dropping a keyspace) leads through here.
+            Err(esker_substrate::Error::Full { .. }) => {
+                self.env.blocks.discard_free()?;
+                commit()
+            }
+            committed => committed,
+        }
     }
 
     /// Waits for running operations, makes the log durable, notes the clean close and lets go of

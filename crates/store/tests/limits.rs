@@ -127,7 +127,8 @@ fn one_damaged_keyspace() -> (SimDevice, Db) {
     let device = SimDevice::new();
     let open = || {
         let builder = Db::builder_on(Arc::new(device.clone()));
-        builder.memory_budget(256 << 10).log_segment_bytes(16 << 10).open().unwrap()
+        let builder = builder.memory_budget(256 << 10).log_segment_bytes(16 << 10);
+        builder.inline_merges(0).open().unwrap()
     };
     let db = open();
     let bad = tiny(&db, "bad");
@@ -240,7 +241,8 @@ fn a_damaged_keyspace_stops_the_others_only_when_the_log_is_too_long() {
 fn a_full_device_refuses_puts_and_can_be_emptied() {
     let device = SimDevice::new();
     let builder = Db::builder_on(Arc::new(device.clone()));
-    let db = builder.memory_budget(256 << 10).log_segment_bytes(16 << 10).open().unwrap();
+    let builder = builder.memory_budget(256 << 10).log_segment_bytes(16 << 10);
+    let db = builder.inline_merges(0).open().unwrap();
     let keyspace = tiny(&db, "k");
     keyspace.insert("a", "1").unwrap();
     device.set_capacity_bytes(2 << 20);

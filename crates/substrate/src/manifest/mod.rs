@@ -130,13 +130,11 @@ impl Writer {
     }
 }
 
-/// The last share of a region is for small records, if a full device has no room for a new one:
-/// by such a record something is dropped that makes room. Regions of less than
-/// `RESERVED_REGION_BYTES` have none.
+/// The last share of a region is for records that drop a keyspace, if a full device has no room
+/// for a new region: what is dropped makes room. Regions of less than `RESERVED_REGION_BYTES`
+/// have none.
 const RESERVE_SHARE: u64 = 16;
 const RESERVED_REGION_BYTES: u64 = 32 * 1024;
-/// The longest record that may use it, in bytes.
-const SMALL_FRAME_BYTES: u64 = 1024;
 
 impl Manifest {
     /// Makes the manifest of a new store with nothing in it. Durable on return; before that
@@ -289,9 +287,9 @@ impl Manifest {
         let reserve = if is_reserved { region_bytes / RESERVE_SHARE } else { 0 };
         if frame_bytes.saturating_add(reserve) > room {
             let begun = self.begin_epoch(writer, frame_bytes);
-            let is_small = frame_bytes <= SMALL_FRAME_BYTES.min(room);
+            let drops = edits.iter().any(|edit| matches!(edit, Edit::KeyspaceDrop { .. }));
             match begun {
-                Err(Error::Full { .. }) if is_small => {}
+                Err(Error::Full { .. }) if drops && frame_bytes <= room => {}
                 begun => {
                     begun?;
                     frame = encode(writer)?;
