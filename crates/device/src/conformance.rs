@@ -50,7 +50,7 @@ fn read(file: &dyn DeviceFile, offset: u64, len: usize) -> Result<Vec<u8>> {
 
 /// Aligned and unaligned reads see the last write, in both ways of caching, across a reopen.
 pub fn reads_what_was_written(device: &dyn Device) -> Result<()> {
-    for caching in [Caching::Buffered, Caching::Direct] {
+    for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
         let file = device.open("a", Open::CreateNew, caching)?;
         assert_eq!((file.name(), file.len()?, file.is_empty()?), ("a", 0, true));
         let data = AlignedBuf::copy_of(&pattern(8 * BLOCK, 1));
@@ -78,7 +78,7 @@ pub fn reads_what_was_written(device: &dyn Device) -> Result<()> {
 
 /// Writes that start and end inside a block leave their neighbours alone.
 pub fn unaligned_edges(device: &dyn Device) -> Result<()> {
-    for caching in [Caching::Buffered, Caching::Direct] {
+    for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
         let file = device.open("a", Open::CreateNew, caching)?;
         let mut model = pattern(5 * BLOCK + 77, 3);
         file.write_at(0, &model, Purpose::User)?;
@@ -102,7 +102,7 @@ pub fn unaligned_edges(device: &dyn Device) -> Result<()> {
 
 /// A write past the end fills the gap with zeros.
 pub fn writes_extend(device: &dyn Device) -> Result<()> {
-    for caching in [Caching::Buffered, Caching::Direct] {
+    for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
         let file = device.open("a", Open::CreateNew, caching)?;
         file.write_at(10, b"abc", Purpose::User)?;
         file.write_at(3 * BLOCK as u64 + 5, b"xyz", Purpose::User)?;
@@ -118,7 +118,7 @@ pub fn writes_extend(device: &dyn Device) -> Result<()> {
 
 /// A read that passes the end is an error that names the file, never a short answer.
 pub fn reads_past_the_end(device: &dyn Device) -> Result<()> {
-    for caching in [Caching::Buffered, Caching::Direct] {
+    for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
         let file = device.open("a", Open::CreateNew, caching)?;
         file.write_at(0, &pattern(BLOCK + 10, 4), Purpose::User)?;
         for (offset, len) in
@@ -136,7 +136,7 @@ pub fn reads_past_the_end(device: &dyn Device) -> Result<()> {
 
 /// A parallel read answers each request, also when one of them fails.
 pub fn many_reads(device: &dyn Device) -> Result<()> {
-    for caching in [Caching::Buffered, Caching::Direct] {
+    for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
         let file = device.open("a", Open::CreateNew, caching)?;
         let data = AlignedBuf::copy_of(&pattern(64 * BLOCK, 5));
         file.write_at(0, &data, Purpose::User)?;
@@ -169,7 +169,7 @@ pub fn many_reads(device: &dyn Device) -> Result<()> {
 
 /// Preallocated space reads as zeros, keeps what was there, and never shrinks a file.
 pub fn preallocates(device: &dyn Device) -> Result<()> {
-    for caching in [Caching::Buffered, Caching::Direct] {
+    for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
         let file = device.open("a", Open::CreateNew, caching)?;
         file.write_at(0, b"start", Purpose::User)?;
         file.preallocate(4 * BLOCK as u64 + 3, Purpose::User)?;
@@ -190,7 +190,7 @@ pub fn preallocates(device: &dyn Device) -> Result<()> {
 
 /// What was cut off does not come back when the file grows again.
 pub fn truncates(device: &dyn Device) -> Result<()> {
-    for caching in [Caching::Buffered, Caching::Direct] {
+    for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
         let file = device.open("a", Open::CreateNew, caching)?;
         let mut model = pattern(3 * BLOCK, 6);
         file.write_at(0, &AlignedBuf::copy_of(&model), Purpose::User)?;
@@ -212,7 +212,7 @@ pub fn truncates(device: &dyn Device) -> Result<()> {
 
 /// A discarded range reads as zeros or as before; its neighbours and the length stay.
 pub fn discards(device: &dyn Device) -> Result<()> {
-    for caching in [Caching::Buffered, Caching::Direct] {
+    for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
         let file = device.open("a", Open::CreateNew, caching)?;
         let model = pattern(8 * BLOCK, 7);
         file.write_at(0, &AlignedBuf::copy_of(&model), Purpose::User)?;
@@ -337,7 +337,7 @@ pub fn handles_agree(device: &dyn Device) -> Result<()> {
 
 /// Threads that write and read their own blocks of one file do not disturb each other.
 pub fn serves_threads(device: &dyn Device) -> Result<()> {
-    for caching in [Caching::Buffered, Caching::Direct] {
+    for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
         let file = device.open("a", Open::CreateNew, caching)?;
         let file = &*file;
         let work = |worker: u64| -> Result<()> {

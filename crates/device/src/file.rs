@@ -214,12 +214,16 @@ impl DeviceFile for FileFile {
         self.handle.len()
     }
 
-    fn read_at(&self, offset: u64, buf: &mut [u8], _purpose: Purpose) -> Result<()> {
-        self.handle.read_at(offset, buf)
+    fn read_at(&self, offset: u64, buf: &mut [u8], purpose: Purpose) -> Result<()> {
+        self.handle.read_at(offset, buf, purpose)
     }
 
-    fn read_many(&self, requests: &mut [ReadRequest<'_>], _purpose: Purpose) -> Vec<Result<()>> {
-        self.readers.read_many(&self.handle, requests)
+    fn read_many(&self, requests: &mut [ReadRequest<'_>], purpose: Purpose) -> Vec<Result<()>> {
+        self.readers.read_many(&self.handle, requests, purpose)
+    }
+
+    fn announce(&self, offset: u64, len: u64, purpose: Purpose) {
+        self.handle.announce(offset, len, purpose);
     }
 
     fn write_at(&self, offset: u64, buf: &[u8], _purpose: Purpose) -> Result<()> {

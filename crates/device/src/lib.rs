@@ -82,6 +82,10 @@ pub enum Caching {
     /// offset, length and memory are all multiples of 4 KiB (512 B for reads, where the device
     /// allows it) are served without a copy; others go through a bounce buffer or the page cache.
     Direct,
+    /// As [`Caching::Direct`], except that reads for [`Purpose::User`] go through the page cache:
+    /// what users read again stays in memory that nobody else needs, and what a merge reads and
+    /// writes once does not push it out.
+    Selective,
 }
 
 /// A flat folder of files. All methods may be called from any thread.
@@ -136,6 +140,12 @@ pub trait DeviceFile: Send + Sync + Debug {
     /// request, in order.
     fn read_many(&self, requests: &mut [ReadRequest<'_>], purpose: Purpose) -> Vec<Result<()>> {
         requests.iter_mut().map(|r| self.read_at(r.offset, r.buf, purpose)).collect()
+    }
+
+    /// Says that a range will be read soon for this purpose, so that the device may begin. Does not
+    /// wait, and does nothing where that is of no use.
+    fn announce(&self, offset: u64, len: u64, purpose: Purpose) {
+        let _ = (offset, len, purpose);
     }
 
     /// Writes all of `buf` at `offset`, extending the file where it ends earlier.

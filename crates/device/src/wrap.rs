@@ -136,6 +136,10 @@ impl<H: Hook> DeviceFile for WrappedFile<H> {
         hooked(&*self.hook, step, || self.inner.read_at(offset, buf, purpose))
     }
 
+    fn announce(&self, offset: u64, len: u64, purpose: Purpose) {
+        self.inner.announce(offset, len, purpose);
+    }
+
     fn read_many(&self, requests: &mut [ReadRequest<'_>], purpose: Purpose) -> Vec<Result<()>> {
         if requests.is_empty() {
             return Vec::new();

@@ -39,6 +39,9 @@ pub struct Range {
     front: VecDeque<Entry>,
     back: VecDeque<Entry>,
     batch_entries: usize,
+    /// Asked for so far. The next batch is as large as all before it, so that at most half of what
+    /// is read is read in vain.
+    fetched_entries: usize,
     skip_damaged: bool,
     damaged: Vec<DamagedRange>,
 }
@@ -137,6 +140,7 @@ impl Range {
             front: VecDeque::new(),
             back: VecDeque::new(),
             batch_entries: BATCH_ENTRIES_FIRST,
+            fetched_entries: 0,
             skip_damaged: false,
             damaged: Vec::new(),
         }
@@ -176,7 +180,8 @@ impl Range {
     fn fetch(&mut self, reverse: bool) -> Result<()> {
         while let Some(rest) = &self.rest {
             let batch = self.read_batch(rest, reverse)?;
-            self.batch_entries = (self.batch_entries * 2).min(BATCH_ENTRIES_MAX);
+            self.fetched_entries = self.fetched_entries.saturating_add(self.batch_entries);
+            self.batch_entries = self.fetched_entries.min(BATCH_ENTRIES_MAX);
             for range in batch.damaged {
                 self.note_damage(range.from, range.to, range.error.into());
             }

@@ -3,11 +3,12 @@
 //! Thread safety: everything may be called from any thread. Only one merge of a keyspace
 //! allocates and retires at a time, but merges of several keyspaces may.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sync::Mutex;
-use esker_device::{AlignedBuf, Caching, Device, DeviceFile, Open, Purpose, ReadRequest};
+use esker_device::{Caching, Device, DeviceFile, Open, Purpose, ReadRequest};
 use esker_format::block::{BlockIdentity, BlockLayout};
 use esker_format::ids::{Generation, KeyspaceId, StoreId};
 use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
@@ -62,7 +63,7 @@ impl BlockStore {
     /// # Errors
     /// When the file exists or the device refuses.
     pub fn create(device: &Arc<dyn Device>, store: StoreId, cache_bytes: u64) -> Result<Self> {
-        let file = device.open(DATA_FILE, Open::CreateNew, Caching::Direct)?;
+        let file = device.open(DATA_FILE, Open::CreateNew, Caching::Selective)?;
         Ok(Self::with(file, store, cache_bytes, Space::default(), Generation(1)))
     }
 
@@ -77,7 +78,7 @@ impl BlockStore {
         allocated: impl IntoIterator<Item = Extent>,
         generation_floor: Generation,
     ) -> Result<Self> {
-        let file = device.open(DATA_FILE, Open::Existing, Caching::Direct)?;
+        let file = device.open(DATA_FILE, Open::Existing, Caching::Selective)?;
         let units = file.len()? / UNIT_BYTES;
         let space = Space::of(units, allocated).map_err(|Overlap(extent)| Error::Corrupt {
             file: DATA_FILE.into(),
@@ -146,7 +147,8 @@ impl BlockStore {
         Ok(block)
     }
 
-    /// Reads a block from the device, in one read, leaving the cache as it is.
+    /// Reads a block from the device, in one read, leaving the cache as it is. A block that a user
+    /// wants and that is damaged is read once more, past the page cache.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the bytes are not the block that `ptr` names.
@@ -156,18 +158,23 @@ impl BlockStore {
         ptr: &BlockPtr,
         purpose: Purpose,
     ) -> Result<CachedBlock> {
-        let mut bytes = AlignedBuf::zeroed(ptr.bytes());
+        let mut bytes = vec![0; ptr.bytes()].into_boxed_slice();
         self.file.read_at(ptr.offset(), &mut bytes, purpose)?;
-        let layout = self.verify(keyspace, ptr, &bytes)?;
-        Ok(CachedBlock::new(bytes, layout))
+        let mut verified = self.verify(keyspace, ptr, &bytes);
+        if verified.is_err() && purpose == Purpose::User {
+            // Perhaps only what the page cache has of it is damaged: the device has the last word.
+            self.file.read_at(ptr.offset(), &mut bytes, Purpose::Check)?;
+            verified = self.verify(keyspace, ptr, &bytes);
+        }
+        Ok(CachedBlock::new(bytes, verified?))
     }
 
     /// Brings blocks into the cache, several reads in flight. Blocks that cannot be read are
     /// left out; reading them again says why.
     pub fn prefetch(&self, keyspace: KeyspaceId, ptrs: &[BlockPtr], purpose: Purpose) {
         let wanted: Vec<&BlockPtr> = ptrs.iter().filter(|ptr| !self.cache.contains(ptr)).collect();
-        let mut buffers: Vec<AlignedBuf> =
-            wanted.iter().map(|ptr| AlignedBuf::zeroed(ptr.bytes())).collect();
+        let mut buffers: Vec<Box<[u8]>> =
+            wanted.iter().map(|ptr| vec![0; ptr.bytes()].into_boxed_slice()).collect();
         let mut requests: Vec<ReadRequest<'_>> = wanted
             .iter()
             .zip(&mut buffers)
@@ -180,6 +187,24 @@ impl BlockStore {
             {
                 self.cache.insert(ptr, &Arc::new(CachedBlock::new(bytes, layout)));
             }
+        }
+    }
+
+    /// Has the device begin to read the blocks that are not in the cache, if it can: several that
+    /// are wanted soon come sooner together than one by one. Neighbours are to be neighbours in
+    /// `ptrs` too.
+    pub fn announce(&self, ptrs: &[BlockPtr], purpose: Purpose) {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for ptr in ptrs.iter().filter(|ptr| !self.cache.contains(ptr)) {
+            let (start, end) = (ptr.offset(), ptr.offset() + ptr.bytes() as u64);
+            match ranges.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                Some(last) if last.start == end => last.start = start,
+                _ => ranges.push(start..end),
+            }
+        }
+        for range in ranges {
+            self.file.announce(range.start, range.end - range.start, purpose);
         }
     }
 

@@ -5,21 +5,21 @@
 
 use std::sync::Arc;
 
-use esker_device::AlignedBuf;
 use esker_format::block::{BlockLayout, BlockView};
 use esker_format::ptr::BlockPtr;
 
-/// A verified block in memory.
+/// A verified block in memory. Its bytes are not aligned for direct I/O: an allocation of 4 KiB at a
+/// multiple of 4 KiB takes twice its length.
 #[derive(Debug)]
 pub struct CachedBlock {
-    bytes: AlignedBuf,
+    bytes: Box<[u8]>,
     layout: BlockLayout,
 }
 
 impl CachedBlock {
     /// A block whose `layout` was verified against `bytes`.
     #[must_use]
-    pub const fn new(bytes: AlignedBuf, layout: BlockLayout) -> Self {
+    pub const fn new(bytes: Box<[u8]>, layout: BlockLayout) -> Self {
         Self { bytes, layout }
     }
 

@@ -1,6 +1,7 @@
 //! One open file: past the page cache where the request allows it, else through it.
 //!
-//! A file opened for direct I/O has two descriptors of the same inode. Requests whose offset and
+//! A file opened for direct I/O has two descriptors of the same inode. What is read for users of a
+//! file with [`Caching::Selective`] goes to the buffered one. Other requests whose offset and
 //! length are aligned go to the direct one, through a bounce buffer where only the caller's memory
 //! is not aligned, or where a read needs some bytes of a block. Writes of part of a block go
 //! through the page cache: doing them with direct I/O means reading the block first, and two such
@@ -12,13 +13,14 @@
 //! Overlapping requests at the same time have no order, as on any file.
 
 use std::io;
+use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::fs::{self, Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwrite, retry_on_intr};
 
 use crate::buffer::{ALIGNMENT_BYTES, AlignedBuf};
-use crate::{Caching, DeviceError, Open, Operation, Result, name};
+use crate::{Caching, DeviceError, Open, Operation, Purpose, Result, name};
 
 /// How much a bounce buffer holds at most: enough to keep a device busy.
 const BOUNCE_BYTES: usize = 256 << 10;
@@ -32,6 +34,7 @@ pub(super) struct Handle {
     path: String,
     buffered: OwnedFd,
     direct: Option<Direct>,
+    caching: Caching,
 }
 
 /// The descriptor for direct I/O.
@@ -79,7 +82,7 @@ impl Handle {
         }
         let direct = match caching {
             Caching::Buffered => None,
-            Caching::Direct => {
+            Caching::Direct | Caching::Selective => {
                 let again = || fs::openat(folder, name, common | OFlags::DIRECT, Mode::empty());
                 match retry_on_intr(again) {
                     Ok(fd) => {
@@ -96,16 +99,26 @@ impl Handle {
                 }
             }
         };
-        Ok(Self { path, buffered, direct })
+        if direct.is_some() {
+            // Neighbours of what is read are nobody's wish, and may be being written.
+            let _advice = fs::fadvise(&buffered, 0, None, Advice::Random);
+        }
+        Ok(Self { path, buffered, direct, caching })
     }
 
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// Whether reads pass the page cache.
-    pub(super) fn is_direct(&self) -> bool {
-        self.direct.is_some()
+    /// The descriptor for reads past the page cache, if these are.
+    fn direct_for(&self, purpose: Purpose) -> Option<&Direct> {
+        let cached = self.caching == Caching::Selective && purpose == Purpose::User;
+        self.direct.as_ref().filter(|_| !cached)
+    }
+
+    /// Whether reads for this purpose pass the page cache.
+    pub(super) fn is_direct_for(&self, purpose: Purpose) -> bool {
+        self.direct_for(purpose).is_some()
     }
 
     fn failed(&self, operation: Operation, offset: u64) -> impl FnOnce(Errno) -> DeviceError {
@@ -118,10 +131,11 @@ impl Handle {
     }
 
     /// Fills `buf` from `offset`.
-    pub(super) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub(super) fn read_at(&self, offset: u64, buf: &mut [u8], purpose: Purpose) -> Result<()> {
         let read = match end_of(offset, buf.len() as u64) {
             Some(_) => {
-                self.read_up_to(offset, buf).map_err(self.failed(Operation::Read, offset))?
+                let read = self.read_up_to(offset, buf, purpose);
+                read.map_err(self.failed(Operation::Read, offset))?
             }
             None => 0,
         };
@@ -132,8 +146,13 @@ impl Handle {
     }
 
     /// Fills `buf` from `offset` up to the end of the file; returns how much was there.
-    fn read_up_to(&self, offset: u64, buf: &mut [u8]) -> rustix::io::Result<usize> {
-        if let Some(direct) = &self.direct {
+    fn read_up_to(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        purpose: Purpose,
+    ) -> rustix::io::Result<usize> {
+        if let Some(direct) = self.direct_for(purpose) {
             match direct.read_up_to(offset, buf) {
                 // Opening with O_DIRECT may succeed where using it does not.
                 Err(Errno::INVAL) => {}
@@ -141,6 +160,13 @@ impl Handle {
             }
         }
         read_full(self.buffered.as_fd(), offset, buf, 1)
+    }
+
+    /// Has the page cache begin to read a range, where reads for this purpose go through it.
+    pub(super) fn announce(&self, offset: u64, len: u64, purpose: Purpose) {
+        if !self.is_direct_for(purpose) {
+            let _advice = fs::fadvise(&self.buffered, offset, NonZero::new(len), Advice::WillNeed);
+        }
     }
 
     /// Fills `buf` if all of it is in the page cache; whether it was.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::handle::Handle;
-use crate::{AlignedBuf, ReadRequest, Result};
+use crate::{AlignedBuf, Purpose, ReadRequest, Result};
 
 /// How many reads of one batch are made at once, the caller's included. Enough to keep an SSD's
 /// channels busy; more helps little (the curve of reads a second against depth is flat there).
@@ -33,6 +33,7 @@ type Answer = (usize, Result<AlignedBuf>);
 #[derive(Debug)]
 struct Batch {
     handle: Arc<Handle>,
+    purpose: Purpose,
     /// Index in the caller's list, offset, length.
     reads: Vec<(usize, u64, usize)>,
     next: AtomicUsize,
@@ -79,20 +80,22 @@ impl Readers {
         self: &Arc<Self>,
         handle: &Arc<Handle>,
         requests: &mut [ReadRequest<'_>],
+        purpose: Purpose,
     ) -> Vec<Result<()>> {
         let mut outcomes: Vec<Option<Result<()>>> = requests.iter().map(|_| None).collect();
         let mut reads = Vec::with_capacity(requests.len());
         for (index, request) in requests.iter_mut().enumerate() {
             // What the page cache holds is copied sooner than a thread wakes.
-            if !handle.is_direct() && handle.read_cached(request.offset, request.buf) {
+            if !handle.is_direct_for(purpose) && handle.read_cached(request.offset, request.buf) {
                 outcomes[index] = Some(Ok(()));
             } else {
                 reads.push((index, request.offset, request.buf.len()));
             }
         }
-        let answers = self.share(handle, reads, |index| {
+        let batch = Batch { handle: Arc::clone(handle), purpose, reads, next: AtomicUsize::new(0) };
+        let answers = self.share(batch, |index| {
             let request = &mut requests[index];
-            outcomes[index] = Some(handle.read_at(request.offset, request.buf));
+            outcomes[index] = Some(handle.read_at(request.offset, request.buf, purpose));
         });
         while outcomes.iter().any(Option::is_none) {
             // Ends early only when a helper is gone with a read that it had taken.
@@ -100,7 +103,7 @@ impl Readers {
             outcomes[index] = Some(answer.map(|bytes| requests[index].buf.copy_from_slice(&bytes)));
         }
         let finish = |(outcome, request): (Option<Result<()>>, &mut ReadRequest<'_>)| {
-            outcome.unwrap_or_else(|| handle.read_at(request.offset, request.buf))
+            outcome.unwrap_or_else(|| handle.read_at(request.offset, request.buf, purpose))
         };
         outcomes.into_iter().zip(requests).map(finish).collect()
     }
@@ -109,12 +112,10 @@ impl Readers {
     /// or are making comes by the receiver.
     fn share(
         self: &Arc<Self>,
-        handle: &Arc<Handle>,
-        reads: Vec<(usize, u64, usize)>,
+        batch: Batch,
         mut read_here: impl FnMut(usize),
     ) -> Receiver<Answer> {
-        let helpers = reads.len().saturating_sub(1).min(DEPTH - 1);
-        let batch = Batch { handle: Arc::clone(handle), reads, next: AtomicUsize::new(0) };
+        let helpers = batch.reads.len().saturating_sub(1).min(DEPTH - 1);
         let batch = Arc::new(batch);
         let (sender, receiver) = channel();
         if helpers > 0 {
@@ -184,7 +185,8 @@ fn help(readers: &Weak<Readers>) {
     while let Some(ticket) = readers.upgrade().and_then(|readers| readers.next_ticket()) {
         while let Some((index, offset, len)) = ticket.batch.take() {
             let mut bytes = AlignedBuf::zeroed(len);
-            let answer = ticket.batch.handle.read_at(offset, &mut bytes).map(|()| bytes);
+            let Batch { handle, purpose, .. } = &*ticket.batch;
+            let answer = handle.read_at(offset, &mut bytes, *purpose).map(|()| bytes);
             // A caller that is gone does not want the answer.
             let _ = ticket.answers.send((index, answer));
         }

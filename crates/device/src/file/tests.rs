@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, thread};
 
 use super::*;
@@ -167,9 +168,12 @@ fn locks_end_with_a_killed_process() -> TestResult {
 
 #[test]
 fn direct_files_have_two_descriptors_that_agree() -> TestResult {
-    for folder in folders()? {
+    for (folder, caching) in
+        folders()?.iter().flat_map(|folder| [(folder, Caching::Direct), (folder, Caching::Selective)])
+    {
         let device = FileDevice::open(folder.path())?;
-        let file = device.open("a", Open::CreateNew, Caching::Direct)?;
+        let name = format!("{caching:?}");
+        let file = device.open(&name, Open::CreateNew, caching)?;
         // Leaves dirty pages, which aligned reads and writes must respect.
         let mut model = vec![0; 64 << 10];
         for round in 0..200_usize {
@@ -183,12 +187,56 @@ fn direct_files_have_two_descriptors_that_agree() -> TestResult {
             }
             file.write_at(offset as u64, &piece, Purpose::User)?;
             model[offset..offset + len].copy_from_slice(&piece);
-            let mut whole = AlignedBuf::zeroed(model.len());
-            file.read_at(0, &mut whole, Purpose::User)?;
-            assert!(whole[..] == model[..], "round {round}");
+            for purpose in [Purpose::User, Purpose::Merge] {
+                let mut whole = AlignedBuf::zeroed(model.len());
+                file.read_at(0, &mut whole, purpose)?;
+                assert!(whole[..] == model[..], "round {round}");
+            }
         }
-        assert_eq!(fs::read(folder.path().join("a"))?, model);
+        assert_eq!(fs::read(folder.path().join(&name))?, model);
     }
+    Ok(())
+}
+
+/// What users read through the page cache is what was written past it before they began, though
+/// they read the same block before and its neighbours meanwhile.
+#[test]
+fn users_see_what_was_written_past_the_page_cache() -> TestResult {
+    const BLOCKS: u64 = 64;
+    let folder = tempfile::tempdir()?;
+    let device = FileDevice::open(folder.path())?;
+    let file = device.open("a", Open::CreateNew, Caching::Selective)?;
+    file.preallocate(BLOCKS * 4096, Purpose::Merge)?;
+    let written: Vec<AtomicU64> = (0..BLOCKS).map(|_| AtomicU64::new(0)).collect();
+    let write_all = || -> Result<()> {
+        for round in 1..=20_u64 {
+            for block in (0..BLOCKS).map(|at| at * 37 % BLOCKS) {
+                let bytes = AlignedBuf::copy_of(&[round as u8; 4096]);
+                file.write_at(block * 4096, &bytes, Purpose::Merge)?;
+                written[block as usize].store(round, Ordering::SeqCst);
+            }
+        }
+        Ok(())
+    };
+    let read_all = |start: u64| -> Result<()> {
+        let mut bytes = AlignedBuf::zeroed(4096);
+        for at in 0..4000 {
+            let block = (start + at * 13) % BLOCKS;
+            let least = written[block as usize].load(Ordering::SeqCst);
+            file.read_at(block * 4096, &mut bytes, Purpose::User)?;
+            assert!(bytes.iter().all(|byte| u64::from(*byte) >= least), "block {block}");
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let read_all = &read_all;
+        let readers: Vec<_> = (0..3).map(|at| scope.spawn(move || read_all(at))).collect();
+        let wrote = write_all();
+        let read = readers.into_iter().all(|reader| matches!(reader.join(), Ok(Ok(()))));
+        wrote.is_ok() && read
+    })
+    .then_some(())
+    .ok_or("a thread failed")?;
     Ok(())
 }
 
@@ -231,7 +279,7 @@ fn preallocation_takes_space() -> TestResult {
 
 #[test]
 fn many_threads_share_the_helpers() -> TestResult {
-    for caching in [Caching::Direct, Caching::Buffered] {
+    for caching in [Caching::Direct, Caching::Buffered, Caching::Selective] {
         let folder = tempfile::tempdir()?;
         let device = FileDevice::open(folder.path())?;
         let file = device.open("a", Open::CreateNew, caching)?;

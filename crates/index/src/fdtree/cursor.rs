@@ -18,6 +18,9 @@ use esker_substrate::error::{Error, Result};
 use super::fence_index::{FenceIndex, KeyedFence, Place};
 use super::tree::{BlockReader, Tree};
 
+/// Most blocks of one level that are read ahead: a write unit's length.
+const EXPECTED_BLOCKS_MAX: usize = 64;
+
 /// A position on the fence to one block of a level.
 #[derive(Clone, Debug)]
 pub struct FenceCursor<'a> {
@@ -353,6 +356,40 @@ impl<'a> DataCursor<'a> {
         Self { tree, reader, level, floor, at: None }
     }
 
+    /// Adds the blocks that a walk over `entries` of `total_entries` will most likely read, as far
+    /// as memory knows them: `target` says where it begins.
+    pub(super) fn expect(
+        &self,
+        target: Target<'_>,
+        forward: bool,
+        entries: usize,
+        total_entries: u64,
+        ptrs: &mut Vec<BlockPtr>,
+    ) {
+        let Some(fences) = self.tree.fences(self.level) else { return };
+        let blocks = self.tree.meta.levels.get(self.level).map_or(0, |level| level.counts.blocks);
+        let share = blocks as f64 / total_entries.max(1) as f64;
+        // The first block is entered somewhere; behind it come as many as hold the entries.
+        let wanted = 1 + (entries as f64 * share).round() as usize;
+        let first = target.in_index(fences);
+        let walk = std::iter::successors(first, |place| {
+            if forward { fences.next(*place) } else { fences.previous(*place) }
+        });
+        let found = walk.take(wanted.min(EXPECTED_BLOCKS_MAX)).filter_map(|at| fences.get(at));
+        ptrs.extend(found.map(|fence| fence.fence.ptr));
+    }
+
+    /// Data entries of the cursor's level.
+    pub(super) fn data_entries(&self) -> u64 {
+        let level = self.tree.meta.levels.get(self.level);
+        level.map_or(0, |level| level.counts.data_entries())
+    }
+
+    /// How blocks are read.
+    pub(super) const fn reader(&self) -> &'a BlockReader {
+        self.reader
+    }
+
     /// Moves to the first data entry at or behind (`key`, `seq`).
     pub(super) fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
         let Some((fence, block)) = self.enter(Target::At(key, seq))? else { return Ok(()) };
@@ -432,7 +469,8 @@ impl<'a> DataCursor<'a> {
                 return Ok(());
             }
             let moved = if forward { fence.next() } else { fence.previous() };
-            match moved.map_err(|error| self.unreadable_beside(&here, error, forward))? {
+            let beside = |error| self.unreadable_beside(&here, self.level, error, forward);
+            match moved.map_err(beside)? {
                 None => return Ok(()),
                 Some(moved) => fence = moved,
             }
@@ -473,10 +511,13 @@ impl<'a> DataCursor<'a> {
 
     /// The keys that only the block behind `fence` could answer.
     fn unreadable(&self, fence: &FenceCursor<'a>, error: Error) -> Unreadable {
-        let from = fence.owned().map(|fence| fence.key).unwrap_or_default();
-        let next = fence.clone().next().ok().flatten();
-        let to = next.and_then(|next| next.owned().ok()).map(OwnedFence::first_whole_key);
-        Unreadable { from, to, error }
+        let Ok(here) = fence.owned() else { return Unreadable::from(error) };
+        let to = match fence.clone().next() {
+            Ok(next) => next.and_then(|next| next.owned().ok()).map(OwnedFence::first_whole_key),
+            // Damage further up stands between here and there: it ends behind that.
+            Err(beside) => self.unreadable_beside(&here, fence.level, beside, true).to,
+        };
+        Unreadable { from: here.key, to, error }
     }
 
     /// A block of fences cannot be read on the way to `target`: everything below it is out of
@@ -491,10 +532,16 @@ impl<'a> DataCursor<'a> {
         Unreadable::from(error)
     }
 
-    /// A block of fences beside the current one cannot be read. Nothing between the last
-    /// readable block and the damage has been answered yet, so it counts as out of reach.
-    fn unreadable_beside(&self, here: &OwnedFence, error: Error, forward: bool) -> Unreadable {
-        for level in (0..self.level).rev() {
+    /// A block of fences beside the current fence of `level` cannot be read. Nothing between the
+    /// last readable block and the damage has been answered yet, so it counts as out of reach.
+    fn unreadable_beside(
+        &self,
+        here: &OwnedFence,
+        level: usize,
+        error: Error,
+        forward: bool,
+    ) -> Unreadable {
+        for level in (0..level).rev() {
             let target = Target::At(&here.key, here.seq);
             let at = FenceCursor::find(self.tree, self.reader, level, target);
             let Ok(Some(at)) = at else { continue };

@@ -14,7 +14,7 @@ use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::memtable::{Leaves, Place};
 
-use super::cursor::{CursorResult, DataCursor, Unreadable};
+use super::cursor::{CursorResult, DataCursor, Target, Unreadable};
 use super::tree::{BlockReader, Tree};
 use super::view::{Part, View, Which};
 
@@ -86,6 +86,13 @@ impl<'a> Source<'a> {
 
     pub(super) const fn level(cursor: DataCursor<'a>) -> Self {
         Self { run: Run::Level(cursor), key: None }
+    }
+
+    const fn cursor(&self) -> Option<&DataCursor<'a>> {
+        match &self.run {
+            Run::Level(cursor) => Some(cursor),
+            Run::Memory { .. } => None,
+        }
     }
 
     fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
@@ -165,6 +172,19 @@ struct Clipped<'a> {
 }
 
 impl<'a> ScanRequest<'a> {
+    /// Where every run is entered. Numbers of data begin at 1: (key, 0) lies behind all versions
+    /// of a key.
+    const fn target(&self) -> Target<'a> {
+        match (self.reverse, self.lower, self.upper) {
+            (false, Bound::Unbounded, _) => Target::At(&[], Seq::MAX),
+            (false, Bound::Included(key), _) => Target::At(key, Seq::MAX),
+            (false, Bound::Excluded(key), _) => Target::At(key, Seq(0)),
+            (true, _, Bound::Unbounded) => Target::Last,
+            (true, _, Bound::Included(key)) => Target::Before(key, Seq(0)),
+            (true, _, Bound::Excluded(key)) => Target::Before(key, Seq::MAX),
+        }
+    }
+
     fn clipped(self, wavefront: Option<&'a [u8]>) -> Clipped<'a> {
         let Some(wavefront) = wavefront else {
             return Clipped { request: self, passed: false, rest: None };
@@ -264,6 +284,7 @@ struct Scan<'r, 's> {
 pub fn scan(request: &ScanRequest<'_>, sources: Vec<Source<'_>>) -> Result<ScanBatch> {
     let batch = ScanBatch::default();
     let mut scan = Scan { request, sources, batch, bytes: 0, versions: 0 };
+    scan.announce();
     for index in 0..scan.sources.len() {
         scan.attempt(index, |source| start(source, request))?;
     }
@@ -301,19 +322,10 @@ pub fn scan(request: &ScanRequest<'_>, sources: Vec<Source<'_>>) -> Result<ScanB
 }
 
 fn start(source: &mut Source<'_>, request: &ScanRequest<'_>) -> CursorResult<()> {
-    if request.reverse {
-        // Numbers of data begin at 1: (key, 0) lies behind all versions of a key.
-        source.seek_back(match request.upper {
-            Bound::Unbounded => None,
-            Bound::Included(key) => Some((key, Seq(0))),
-            Bound::Excluded(key) => Some((key, Seq::MAX)),
-        })
-    } else {
-        match request.lower {
-            Bound::Unbounded => source.seek(&[], Seq::MAX),
-            Bound::Included(key) => source.seek(key, Seq::MAX),
-            Bound::Excluded(key) => source.seek(key, Seq(0)),
-        }
+    match request.target() {
+        Target::At(key, seq) => source.seek(key, seq),
+        Target::Before(key, seq) => source.seek_back(Some((key, seq))),
+        Target::Last => source.seek_back(None),
     }
 }
 
@@ -350,6 +362,20 @@ fn out_of_order() -> Error {
 }
 
 impl Scan<'_, '_> {
+    /// Has the blocks that the batch begins with read at once, rather than one behind the other.
+    fn announce(&self) {
+        let cursors = || self.sources.iter().filter_map(Source::cursor);
+        let total_entries = cursors().map(DataCursor::data_entries).sum();
+        let (entries, forward) = (self.request.entries_max, !self.request.reverse);
+        let mut ptrs = Vec::new();
+        for cursor in cursors() {
+            cursor.expect(self.request.target(), forward, entries, total_entries, &mut ptrs);
+        }
+        if let Some(cursor) = cursors().next().filter(|_| ptrs.len() > 1) {
+            cursor.reader().announce(&ptrs);
+        }
+    }
+
     /// The next key in the direction of the scan.
     fn next_key(&self) -> Option<Vec<u8>> {
         let keys = self.sources.iter().filter_map(|source| source.key.as_ref());

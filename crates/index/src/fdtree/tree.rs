@@ -47,6 +47,11 @@ impl BlockReader {
         self.blocks.read(self.keyspace, ptr, Purpose::User)
     }
 
+    /// Has the device begin to read blocks that are wanted soon.
+    pub(super) fn announce(&self, ptrs: &[BlockPtr]) {
+        self.blocks.announce(ptrs, Purpose::User);
+    }
+
     /// Names the place of damage that a view found inside a block.
     pub(super) fn damage(&self, ptr: &BlockPtr, error: &DecodeError) -> Error {
         Error::corrupt(DATA_FILE, ptr.offset(), error)

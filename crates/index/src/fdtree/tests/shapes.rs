@@ -23,11 +23,17 @@ fn grow(budget_bytes: u64) -> Subject {
 
 #[test]
 fn a_growing_tree_uses_spills_upper_levels_and_fence_only_levels() {
-    let subject = grow(1024);
-    let stats = subject.tree.stats();
-    assert!(stats.shape.k + stats.shape.t > 1, "{stats:#?}");
-    assert!(stats.levels.len() > 1, "{stats:#?}");
-    assert!(stats.levels.iter().any(|level| level.data_bytes == 0), "{stats:#?}");
+    let mut subject = Subject::new(16 * 1024, 1024);
+    let (mut several_runs, mut upper_levels, mut fence_only) = (false, false, false);
+    for number in 0..12_000u32 {
+        subject.write(&numbered(number), Some(&[number as u8; 100]));
+        subject.maintain();
+        let meta = subject.tree.meta();
+        several_runs |= meta.spills.len() > 1;
+        upper_levels |= meta.shape.k > 0 && meta.main.levels.len() > 1;
+        fence_only |= meta.main.levels.iter().any(|level| level.counts.data_bytes() == 0);
+    }
+    assert!(several_runs && upper_levels && fence_only);
     for number in (0..12_000).step_by(7) {
         subject.verify_get(&numbered(number));
         subject.verify_get(&numbered(number + 1_000_000));
