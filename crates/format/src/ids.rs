@@ -42,6 +42,9 @@ number! {
 impl Seq {
     /// Above every number that a store can reach: "the newest version".
     pub const MAX: Self = Self(u64::MAX);
+    /// The number of a version that everybody sees, given to it by a full merge: the least that an
+    /// operation can have. In a block whose versions all have it, numbers take no room.
+    pub const SETTLED: Self = Self(1);
 
     /// The next number; saturates.
     #[must_use]

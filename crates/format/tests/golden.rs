@@ -127,6 +127,26 @@ fn block() {
     assert_eq!((found.seq, found.payload), (Seq(1007), Payload::Put(b"1815")));
 }
 
+#[test]
+fn block_of_rows() {
+    let identity = BlockIdentity {
+        store: STORE,
+        keyspace: KeyspaceId(3),
+        sector: 4096,
+        generation: Generation(300),
+    };
+    let mut builder = BlockBuilder::new(4096);
+    builder.push(b"user/ada", Seq(1007), &Payload::Put(b"1815"));
+    builder.push(b"user/eve", Seq(1000), &Payload::Put(b"1990"));
+    let mut bytes = vec![0xee; builder.block_bytes()];
+    let finished = builder.finish(identity, &mut bytes);
+    assert_is_example("rows", &bytes);
+    let layout = BlockLayout::verify(&bytes, identity, finished.crc).unwrap();
+    let view = BlockView::new(&bytes, layout);
+    let found = view.find(b"user/ada", Seq::MAX).unwrap().unwrap();
+    assert_eq!((found.seq, found.payload), (Seq(1007), Payload::Put(b"1815")));
+}
+
 fn index_meta() -> IndexMeta {
     let tree = |top: u64| TreeMeta {
         top: vec![BlockPtr {

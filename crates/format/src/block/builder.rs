@@ -1,7 +1,8 @@
 //! Packing entries into a block.
 
 use super::{
-    BYTE_OFFSETS_MAX, BlockIdentity, BlockKind, HEADER_BYTES, LONG_SHIFT, MAGIC, TRAILER_BYTES,
+    BYTE_OFFSETS_MAX, BlockIdentity, BlockKind, HEADER_BYTES, LONG_SHIFT, MAGIC,
+    ROW_SUFFIX_BYTES_MAX, Rows, TRAILER_BYTES,
 };
 use crate::bytes::varint_len;
 use crate::entry::{Kind, Payload, SLOT_BYTES};
@@ -13,23 +14,115 @@ use crate::ptr::{BLOCK_BYTES_MAX, UNIT_BYTES};
 /// Collects entries in order until the block is full. One builder serves a whole level: it is
 /// emptied by [`BlockBuilder::finish`] and keeps its memory.
 ///
-/// Invariant: `estimate` is at least the encoded length at every moment, because the common
-/// prefix only ever gets shorter and lengths are counted as if nothing were shared.
+/// Invariant: `measure` is that of `items`, whose keys and payloads are in `arena`.
 #[derive(Debug)]
 pub struct BlockBuilder {
     /// Keys and encoded payloads of the entries, back to back.
     arena: Vec<u8>,
     items: Vec<Item>,
-    /// How many leading bytes all keys share.
-    prefix_len: usize,
-    /// Sum over entries of their encoded length with an unshared key.
-    unshared_bytes: usize,
-    seq_min: Seq,
-    seq_max: Seq,
+    measure: Measure,
     puts: u32,
     tombstones: u32,
     /// A block is full when the next entry would take it past this length.
     target_bytes: usize,
+}
+
+/// What decides a block's form and length.
+///
+/// Invariant: the length is at least the encoded one. Of rows it is exact; of slotted entries the
+/// lengths of keys and the differences of numbers are counted as if nothing were shared.
+#[derive(Clone, Copy, Debug)]
+struct Measure {
+    count: usize,
+    /// How many leading bytes all keys share.
+    prefix_len: usize,
+    /// Sum over entries of their slotted length with an unshared key.
+    unshared_bytes: usize,
+    /// Lengths of key and value, while all entries are puts that agree in both.
+    row: Option<(usize, usize)>,
+    /// Numbers of the data entries.
+    seq_min: Seq,
+    seq_max: Seq,
+}
+
+impl Measure {
+    const EMPTY: Self = Self {
+        count: 0,
+        prefix_len: 0,
+        unshared_bytes: 0,
+        row: None,
+        seq_min: Seq::MAX,
+        seq_max: Seq(0),
+    };
+
+    /// With one more entry, whose key shares the first `prefix_len` bytes with all others.
+    fn with(&self, prefix_len: usize, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Self {
+        let row = match payload {
+            Payload::Put(value) => Some((key.len(), value.len())),
+            Payload::Delete | Payload::Fence(_) => None,
+        };
+        let is_data = !matches!(payload, Payload::Fence(_));
+        Self {
+            count: self.count + 1,
+            prefix_len,
+            unshared_bytes: self.unshared_bytes + unshared_len(key, seq, payload),
+            row: row.filter(|_| self.count == 0 || self.row == row),
+            seq_min: if is_data { self.seq_min.min(seq) } else { self.seq_min },
+            seq_max: if is_data { self.seq_max.max(seq) } else { self.seq_max },
+        }
+    }
+
+    /// The form of the rows, if the block can have them.
+    fn rows(&self) -> Option<Rows> {
+        let (key_len, value_len) = self.row?;
+        let suffix_len = key_len.saturating_sub(self.prefix_len);
+        let number_len = bytes_of(self.seq_max.0.saturating_sub(self.seq_min.0));
+        (suffix_len <= ROW_SUFFIX_BYTES_MAX).then_some(Rows {
+            suffix_len,
+            number_len,
+            stride: suffix_len + number_len + value_len,
+        })
+    }
+
+    fn total_bytes(&self) -> usize {
+        let around = HEADER_BYTES + TRAILER_BYTES + self.prefix_len;
+        let entries = match self.rows() {
+            Some(rows) => self.count.saturating_mul(rows.stride),
+            None => {
+                self.unshared_bytes.saturating_sub(self.count.saturating_mul(self.prefix_len))
+            }
+        };
+        around + entries
+    }
+}
+
+/// How many bytes a number takes without leading zeros; none for 0.
+const fn bytes_of(number: u64) -> usize {
+    (u64::BITS - number.leading_zeros()).div_ceil(8) as usize
+}
+
+/// An upper bound: the difference to the block's smallest number is not known yet.
+const fn seq_bytes(kind: Kind, seq: Seq) -> usize {
+    match kind {
+        Kind::Fence => varint_len(seq.0.wrapping_add(1)),
+        Kind::Put | Kind::Delete => varint_len(seq.0),
+    }
+}
+
+/// The length of a slotted entry and its slot with an unshared key.
+fn unshared_len(key: &[u8], seq: Seq, payload: &Payload<'_>) -> usize {
+    let (length_field, payload_len) = match payload {
+        Payload::Delete => (0, 0),
+        Payload::Put(value) => (varint_len(value.len() as u64), value.len()),
+        Payload::Fence(fence) => (0, fence.encoded_len()),
+    };
+    SLOT_BYTES
+        + 1
+        + varint_len(key.len() as u64)
+        + seq_bytes(payload.kind(), seq)
+        + length_field
+        + key.len()
+        + payload_len
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,10 +153,7 @@ impl BlockBuilder {
         Self {
             arena: Vec::with_capacity(target_bytes),
             items: Vec::new(),
-            prefix_len: 0,
-            unshared_bytes: 0,
-            seq_min: Seq::MAX,
-            seq_max: Seq(0),
+            measure: Measure::EMPTY,
             puts: 0,
             tombstones: 0,
             target_bytes,
@@ -104,57 +194,25 @@ impl BlockBuilder {
         self.arena.get(from..from + item.payload_len as usize).unwrap_or_default()
     }
 
-    /// An upper bound: the difference to the block's smallest number is not known yet.
-    const fn seq_bytes(kind: Kind, seq: Seq) -> usize {
-        match kind {
-            Kind::Fence => varint_len(seq.0.wrapping_add(1)),
-            Kind::Put | Kind::Delete => varint_len(seq.0),
-        }
-    }
-
-    fn payload_len(payload: &Payload<'_>) -> usize {
-        match payload {
-            Payload::Delete => 0,
-            Payload::Put(value) => value.len(),
-            Payload::Fence(fence) => fence.encoded_len(),
-        }
-    }
-
-    fn unshared_len(key: &[u8], seq: Seq, payload: &Payload<'_>) -> usize {
-        let payload_len = Self::payload_len(payload);
-        let length_field =
-            if matches!(payload, Payload::Put(_)) { varint_len(payload_len as u64) } else { 0 };
-        SLOT_BYTES
-            + 1
-            + varint_len(key.len() as u64)
-            + Self::seq_bytes(payload.kind(), seq)
-            + length_field
-            + key.len()
-            + payload_len
-    }
-
-    fn total_bytes(count: usize, prefix_len: usize, unshared_bytes: usize) -> usize {
-        let shared = count.saturating_mul(prefix_len);
-        HEADER_BYTES + TRAILER_BYTES + prefix_len + unshared_bytes.saturating_sub(shared)
-    }
-
     fn prefix_len_with(&self, key: &[u8]) -> usize {
         if self.items.is_empty() {
             return key.len();
         }
-        let prefix = self.first_key().get(..self.prefix_len).unwrap_or_default();
+        let prefix = self.first_key().get(..self.measure.prefix_len).unwrap_or_default();
         if key.starts_with(prefix) { prefix.len() } else { key::common_prefix_len(prefix, key) }
+    }
+
+    fn measure_with(&self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Measure {
+        self.measure.with(self.prefix_len_with(key), key, seq, payload)
     }
 
     /// Adds an entry unless it would take the block past its target length, and says whether it
     /// did. The first entry always fits.
     pub fn try_push(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> bool {
-        let prefix_len = self.prefix_len_with(key);
-        let unshared_bytes = self.unshared_bytes + Self::unshared_len(key, seq, payload);
-        let bytes = Self::total_bytes(self.items.len() + 1, prefix_len, unshared_bytes);
-        let fits = self.items.is_empty() || bytes <= self.target_bytes;
+        let measure = self.measure_with(key, seq, payload);
+        let fits = self.items.is_empty() || measure.total_bytes() <= self.target_bytes;
         if fits {
-            self.append(key, seq, payload, prefix_len, unshared_bytes);
+            self.append(key, seq, payload, measure);
         }
         fits
     }
@@ -162,28 +220,19 @@ impl BlockBuilder {
     /// Adds an entry that must stand in this block, whatever its length: the duplicate fence of
     /// I2, or the first entry behind it.
     pub fn push(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) {
-        let prefix_len = self.prefix_len_with(key);
-        let unshared_bytes = self.unshared_bytes + Self::unshared_len(key, seq, payload);
-        self.append(key, seq, payload, prefix_len, unshared_bytes);
+        let measure = self.measure_with(key, seq, payload);
+        self.append(key, seq, payload, measure);
     }
 
     /// Entries come in order.
-    fn append(
-        &mut self,
-        key: &[u8],
-        seq: Seq,
-        payload: &Payload<'_>,
-        prefix_len: usize,
-        unshared_bytes: usize,
-    ) {
+    fn append(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>, measure: Measure) {
         debug_assert!(
             self.items.last().is_none_or(|last| {
                 key::compare((self.key(last), last.seq), (key, seq)).is_le()
             }),
             "entries come in order"
         );
-        self.unshared_bytes = unshared_bytes;
-        self.prefix_len = prefix_len;
+        self.measure = measure;
         let key_from = self.arena.len() as u32;
         self.arena.extend_from_slice(key);
         match payload {
@@ -193,10 +242,6 @@ impl BlockBuilder {
                 self.arena.extend_from_slice(value);
             }
             Payload::Fence(fence) => fence.encode(&mut self.arena),
-        }
-        if !matches!(payload, Payload::Fence(_)) {
-            self.seq_min = self.seq_min.min(seq);
-            self.seq_max = self.seq_max.max(seq);
         }
         self.items.push(Item {
             kind: payload.kind(),
@@ -215,10 +260,13 @@ impl BlockBuilder {
     /// The length that [`BlockBuilder::finish`] will give the block: whole units.
     #[must_use]
     pub fn block_bytes(&self) -> usize {
-        let used = Self::total_bytes(self.items.len(), self.prefix_len, self.unshared_bytes);
-        // Entries of long blocks start at multiples of 16.
-        let aligned =
-            if used > BYTE_OFFSETS_MAX { used + (self.items.len() << LONG_SHIFT) } else { used };
+        let used = self.measure.total_bytes();
+        // Slotted entries of long blocks start at multiples of 16.
+        let aligned = if used > BYTE_OFFSETS_MAX && self.measure.rows().is_none() {
+            used + (self.items.len() << LONG_SHIFT)
+        } else {
+            used
+        };
         aligned.next_multiple_of(UNIT_BYTES as usize).min(BLOCK_BYTES_MAX)
     }
 
@@ -227,32 +275,28 @@ impl BlockBuilder {
     pub fn finish(&mut self, identity: BlockIdentity, out: &mut [u8]) -> Finished {
         let data = self.puts + self.tombstones;
         let kind = if data > 0 { BlockKind::Data } else { BlockKind::Fences };
-        let base = if data > 0 { self.seq_min } else { Seq(0) };
-        let shift = if out.len() > BYTE_OFFSETS_MAX { LONG_SHIFT } else { 0 };
+        let base = if data > 0 { self.measure.seq_min } else { Seq(0) };
+        let rows = self.measure.rows();
+        let is_long = out.len() > BYTE_OFFSETS_MAX && rows.is_none();
+        let shift = if is_long { LONG_SHIFT } else { 0 };
+        let prefix_len = self.measure.prefix_len;
         let mut scratch = Scratch::new(out);
         scratch.skip(HEADER_BYTES);
-        scratch.put(self.first_key().get(..self.prefix_len).unwrap_or_default());
-        let mut slot_at = scratch.at;
-        scratch.skip(self.items.len() * SLOT_BYTES);
-        for item in &self.items {
-            scratch.align(1 << shift);
-            let key = self.key(item);
-            let suffix = key.get(self.prefix_len..).unwrap_or_default();
-            scratch.patch(slot_at, &key::head(suffix).to_le_bytes());
-            scratch.patch(slot_at + 4, &((scratch.at >> shift) as u16).to_le_bytes());
-            slot_at += SLOT_BYTES;
-            scratch.entry(item, base, suffix, self.payload(item));
+        scratch.put(self.first_key().get(..prefix_len).unwrap_or_default());
+        match &rows {
+            Some(rows) => self.put_rows(&mut scratch, rows, base),
+            None => self.put_slotted(&mut scratch, shift, base),
         }
-        let used = scratch.at;
         let header = Header {
             kind,
             identity,
             length: scratch.out.len() as u32,
             base,
             count: self.items.len() as u32,
-            prefix_len: self.prefix_len as u32,
-            used: used as u32,
+            prefix_len: prefix_len as u32,
+            used: scratch.at as u32,
             shift,
+            rows,
         };
         scratch.patch(0, &header.encode());
         scratch.zero_rest();
@@ -262,13 +306,32 @@ impl BlockBuilder {
         finished
     }
 
+    fn put_rows(&self, scratch: &mut Scratch<'_>, rows: &Rows, base: Seq) {
+        for item in &self.items {
+            let number = item.seq.0.saturating_sub(base.0).to_le_bytes();
+            scratch.put(self.key(item).get(self.measure.prefix_len..).unwrap_or_default());
+            scratch.put(number.get(..rows.number_len).unwrap_or_default());
+            scratch.put(self.payload(item));
+        }
+    }
+
+    fn put_slotted(&self, scratch: &mut Scratch<'_>, shift: u8, base: Seq) {
+        let mut slot_at = scratch.at;
+        scratch.skip(self.items.len() * SLOT_BYTES);
+        for item in &self.items {
+            scratch.align(1 << shift);
+            let suffix = self.key(item).get(self.measure.prefix_len..).unwrap_or_default();
+            scratch.patch(slot_at, &key::head(suffix).to_le_bytes());
+            scratch.patch(slot_at + 4, &((scratch.at >> shift) as u16).to_le_bytes());
+            slot_at += SLOT_BYTES;
+            scratch.entry(item, base, suffix, self.payload(item));
+        }
+    }
+
     fn clear(&mut self) {
         self.arena.clear();
         self.items.clear();
-        self.prefix_len = 0;
-        self.unshared_bytes = 0;
-        self.seq_min = Seq::MAX;
-        self.seq_max = Seq(0);
+        self.measure = Measure::EMPTY;
         self.puts = 0;
         self.tombstones = 0;
     }
@@ -283,6 +346,7 @@ struct Header {
     prefix_len: u32,
     used: u32,
     shift: u8,
+    rows: Option<Rows>,
 }
 
 impl Header {
@@ -302,7 +366,12 @@ impl Header {
         out.extend_from_slice(&self.count.to_le_bytes());
         out.extend_from_slice(&self.prefix_len.to_le_bytes());
         out.extend_from_slice(&self.used.to_le_bytes());
-        out.extend_from_slice(&[self.shift, 0, 0, 0]);
+        out.push(self.shift);
+        match &self.rows {
+            // Both are within a byte: a suffix by `Measure::rows`, a number by its type.
+            Some(rows) => out.extend_from_slice(&[1, rows.number_len as u8, rows.suffix_len as u8]),
+            None => out.extend_from_slice(&[0; 3]),
+        }
         out
     }
 }

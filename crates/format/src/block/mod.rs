@@ -7,7 +7,17 @@
 //! └──────────┴────────┴───────────────┴─────────┴─────────┴─────┘
 //! ```
 //!
-//! A slot is the first four key bytes behind the common prefix and the offset of the entry, so
+//! Entries that are all puts with keys of one length and values of one length, as most are in most
+//! stores, need no slots: they are **rows** of one length, one behind the other.
+//!
+//! ```text
+//! ┌──────────┬────────┬───────────────────────────────┬─────────┬─────┐
+//! │ header   │ common │ key suffix · number · value   │ zeros   │ CRC │
+//! │ 80 bytes │ prefix │ as often as there are entries │         │  4  │
+//! └──────────┴────────┴───────────────────────────────┴─────────┴─────┘
+//! ```
+//!
+//! In other blocks a slot is the first four key bytes behind the common prefix and the offset of the entry, so
 //! that a binary search touches a cache line or two before it compares full keys. Offsets are
 //! 16 bits, in units of 1 byte in blocks up to 64 KiB and of 16 bytes above.
 //!
@@ -54,6 +64,22 @@ pub struct BlockIdentity {
     pub sector: u64,
     /// Which writing of the address this is.
     pub generation: Generation,
+}
+
+/// The longest key suffix of a row.
+const ROW_SUFFIX_BYTES_MAX: usize = u8::MAX as usize;
+
+/// The form of a block's rows.
+///
+/// Invariant: `suffix_len + number_len <= stride`; what is left is the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rows {
+    /// Bytes of a key behind the common prefix.
+    suffix_len: usize,
+    /// Bytes of a number's difference to the block's smallest, little-endian; 0 to 8.
+    number_len: usize,
+    /// Bytes of a row.
+    stride: usize,
 }
 
 /// Blocks up to this length address entries byte by byte.

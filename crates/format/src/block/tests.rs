@@ -76,6 +76,30 @@ fn items() -> impl Strategy<Value = Vec<Item>> {
     })
 }
 
+/// Puts whose keys have one length and whose values have one length, and at most one item that
+/// does not fit in with them.
+fn even_items() -> impl Strategy<Value = Vec<Item>> {
+    let lens = (1usize..300, 0usize..200);
+    let rows = lens.prop_flat_map(|(key_len, value_len)| {
+        let key = proptest::collection::vec(0u8..3, key_len);
+        let value = proptest::collection::vec(any::<u8>(), value_len);
+        let seq = prop_oneof![1u64..3, 1u64..1_000_000, 1u64..u64::MAX];
+        let item = (key, seq, value);
+        proptest::collection::vec(item, 1..60)
+    });
+    (rows, proptest::option::weighted(0.2, any::<prop::sample::Index>())).prop_map(|(rows, odd)| {
+        let item = |(key, seq, value)| Item { key, seq: Seq(seq), payload: Owned::Put(value) };
+        let mut items: Vec<_> = rows.into_iter().map(item).collect();
+        if let Some(odd) = odd {
+            let at = odd.index(items.len());
+            items[at].payload = Owned::Delete;
+        }
+        items.sort_by_key(order);
+        items.dedup_by_key(|item| order(item));
+        items
+    })
+}
+
 /// Packs as many items as fit, returns how many and the block.
 fn build(items: &[Item], target: usize) -> (usize, Vec<u8>, Finished) {
     let mut builder = BlockBuilder::new(target);
@@ -94,7 +118,7 @@ fn build(items: &[Item], target: usize) -> (usize, Vec<u8>, Finished) {
 
 proptest! {
     #[test]
-    fn what_is_packed_is_found(items in items(), large: bool) {
+    fn what_is_packed_is_found(items in prop_oneof![items(), even_items()], large: bool) {
         let (count, bytes, finished) = build(&items, if large { 1 << 20 } else { 4096 });
         let layout = BlockLayout::verify(&bytes, identity(), finished.crc).unwrap();
         let view = BlockView::new(&bytes, layout);
@@ -110,7 +134,9 @@ proptest! {
     }
 
     #[test]
-    fn searches_agree_with_a_scan(items in items(), probes in items()) {
+    fn searches_agree_with_a_scan(
+        (items, probes) in prop_oneof![(items(), items()), (even_items(), even_items())],
+    ) {
         let (count, bytes, finished) = build(&items, 1 << 20);
         let layout = BlockLayout::verify(&bytes, identity(), finished.crc).unwrap();
         let view = BlockView::new(&bytes, layout);
@@ -146,7 +172,11 @@ proptest! {
 
     /// Hostile content under a fitting checksum: errors, not panics.
     #[test]
-    fn no_header_panics(fields in proptest::collection::vec(any::<u8>(), 60), kind in 1u8..3) {
+    fn no_header_panics(
+        fields in proptest::collection::vec(any::<u8>(), 60),
+        kind in 1u8..3,
+        form in prop_oneof![Just([0; 3]), (0..10u8, 0..40u8).prop_map(|(n, s)| [1, n, s])],
+    ) {
         let mut bytes = vec![0; 512];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = 1;
@@ -155,7 +185,8 @@ proptest! {
         bytes[56..116].copy_from_slice(&fields);
         bytes[66..68].fill(0);
         bytes[70..72].fill(0);
-        bytes[72..80].copy_from_slice(&[252, 1, 0, 0, 0, 0, 0, 0]);
+        bytes[72..77].copy_from_slice(&[252, 1, 0, 0, 0]);
+        bytes[77..80].copy_from_slice(&form);
         let crc = crc32c::crc32c(&bytes[..508]);
         bytes[508..].copy_from_slice(&crc.to_le_bytes());
         if let Ok(layout) = BlockLayout::parse(&bytes) {
@@ -169,10 +200,39 @@ proptest! {
     }
 }
 
+/// By hand: 84 bytes around the entries, and the prefix `user0`; a row is 2 bytes of key, 1 of
+/// number and 100 of value. (4096 - 89) / 103 = 38.9. Slotted, a put takes 6 + 1 + 1 + 2 + 1 + 2 +
+/// 100, and a delete, which makes all so, 6 + 1 + 1 + 2 + 2: (4096 - 89 - 12) / 113 = 35.4.
+#[test]
+fn even_entries_are_rows() {
+    let item = |number: u64| Item {
+        key: format!("user{number:03}").into_bytes(),
+        seq: Seq(1000 + number),
+        payload: Owned::Put(vec![7; 100]),
+    };
+    let mut items: Vec<_> = (0..100).map(item).collect();
+    let (count, bytes, _) = build(&items, 4096);
+    assert_eq!((count, bytes.len(), &bytes[77..80]), (38, 4096, &[1, 1, 2][..]));
+    items[20].payload = Owned::Delete;
+    let (count, bytes, _) = build(&items, 4096);
+    assert_eq!((count, &bytes[77..80]), (36, &[0, 0, 0][..]));
+    // One number for all takes no room; a key that is all prefix takes none either.
+    let single = Item { key: b"k".to_vec(), seq: Seq(4), payload: Owned::Put(vec![9; 10]) };
+    let (_, bytes, _) = build(&[single], 4096);
+    assert_eq!((&bytes[72..76], &bytes[77..80]), (&[91, 0, 0, 0][..], &[1, 0, 0][..]));
+}
+
 #[test]
 fn every_flipped_byte_is_noticed() {
-    let items = [Item { key: b"k".to_vec(), seq: Seq(4), payload: Owned::Put(vec![9; 10]) }];
-    let (_, mut bytes, finished) = build(&items, 4096);
+    let rows = [Item { key: b"k".to_vec(), seq: Seq(4), payload: Owned::Put(vec![9; 10]) }];
+    let slotted = [Item { key: b"k".to_vec(), seq: Seq(4), payload: Owned::Delete }];
+    for items in [rows, slotted] {
+        every_flip_is_noticed(&items);
+    }
+}
+
+fn every_flip_is_noticed(items: &[Item]) {
+    let (_, mut bytes, finished) = build(items, 4096);
     for at in 0..bytes.len() {
         for mask in [0x01, 0x80, 0xff] {
             bytes[at] ^= mask;

@@ -2,14 +2,14 @@
 
 use core::cmp::Ordering;
 
-use super::{BlockIdentity, BlockKind, HEADER_BYTES, LONG_SHIFT, MAGIC, TRAILER_BYTES};
+use super::{BlockIdentity, BlockKind, HEADER_BYTES, LONG_SHIFT, MAGIC, Rows, TRAILER_BYTES};
 use crate::bytes::Reader;
 use crate::entry::{Entry, Kind, Payload, SLOT_BYTES};
 use crate::error::{DecodeError, Result};
 use crate::fence::Fence;
 use crate::ids::{Generation, KeyspaceId, Seq, StoreId};
 use crate::ptr::{BLOCK_BYTES_MAX, SECTOR_BYTES};
-use crate::{KEY_BYTES_MAX, key};
+use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX, key};
 
 /// Where the parts of a verified block are. Kept beside the block's bytes, so that the header is
 /// read once.
@@ -24,6 +24,7 @@ pub struct BlockLayout {
     prefix_len: usize,
     used: usize,
     shift: u8,
+    rows: Option<Rows>,
 }
 
 impl BlockLayout {
@@ -64,8 +65,9 @@ impl BlockLayout {
             return Err(DecodeError::new(0, "block checksum does not fit its content"));
         }
         let layout = Self::header(bytes)?;
-        let slots_end =
-            (HEADER_BYTES + layout.prefix_len).checked_add(layout.count.saturating_mul(SLOT_BYTES));
+        // Rows end where `used` says, by their form.
+        let slots = if layout.rows.is_some() { 0 } else { layout.count.saturating_mul(SLOT_BYTES) };
+        let slots_end = layout.entries_at().checked_add(slots);
         if slots_end.is_none_or(|end| end > layout.used) || layout.used > body.len() {
             return Err(DecodeError::new(64, "block parts overlap"));
         }
@@ -111,11 +113,36 @@ impl BlockLayout {
         if prefix_len > KEY_BYTES_MAX || (shift != 0 && shift != LONG_SHIFT) {
             return Err(DecodeError::new(68, "block header is out of bounds"));
         }
-        if reader.take(3)? != [0; 3] {
-            return Err(DecodeError::new(77, "reserved bytes are not zero"));
-        }
+        let form = [reader.u8()?, reader.u8()?, reader.u8()?];
         let identity = BlockIdentity { store, keyspace, sector, generation };
-        Ok(Self { kind, identity, base, count, prefix_len, used, shift })
+        let slotted = Self { kind, identity, base, count, prefix_len, used, shift, rows: None };
+        match form {
+            [0, 0, 0] => Ok(slotted),
+            [1, number_len, suffix_len] => slotted.with_rows(number_len.into(), suffix_len.into()),
+            _ => Err(DecodeError::new(77, "block form is unknown to this version")),
+        }
+    }
+
+    /// The layout as one of rows, which fill the block up to `used`.
+    fn with_rows(self, number_len: usize, suffix_len: usize) -> Result<Self> {
+        let bytes = self.used.saturating_sub(self.entries_at());
+        let stride = bytes.checked_div(self.count).unwrap_or(0);
+        let value_len = stride.checked_sub(number_len + suffix_len);
+        let fits = self.kind == BlockKind::Data
+            && self.shift == 0
+            && stride.checked_mul(self.count) == Some(bytes)
+            && number_len <= 8
+            && self.prefix_len + suffix_len <= KEY_BYTES_MAX
+            && value_len.is_some_and(|len| len <= VALUE_BYTES_MAX);
+        if !fits {
+            return Err(DecodeError::new(77, "block rows are out of bounds"));
+        }
+        Ok(Self { rows: Some(Rows { suffix_len, number_len, stride }), ..self })
+    }
+
+    /// Where slots or rows begin.
+    const fn entries_at(&self) -> usize {
+        HEADER_BYTES + self.prefix_len
     }
 }
 
@@ -158,8 +185,25 @@ impl<'a> BlockView<'a> {
         self.bytes.get(HEADER_BYTES..end).unwrap_or_default()
     }
 
+    /// Row `index`: key suffix, number and value.
+    fn row(&self, rows: &Rows, index: usize) -> Result<(&'a [u8], Seq, &'a [u8])> {
+        let at = self.layout.entries_at().saturating_add(index.saturating_mul(rows.stride));
+        let outside = || DecodeError::new(at, "entry number is out of bounds");
+        let row = self.bytes.get(at..at.saturating_add(rows.stride));
+        let row = row.filter(|_| index < self.len()).ok_or_else(outside)?;
+        let (suffix, rest) = row.split_at_checked(rows.suffix_len).ok_or_else(outside)?;
+        let (number, value) = rest.split_at_checked(rows.number_len).ok_or_else(outside)?;
+        let mut difference = [0; 8];
+        for (to, from) in difference.iter_mut().zip(number) {
+            *to = *from;
+        }
+        let seq = self.layout.base.0.checked_add(u64::from_le_bytes(difference)).map(Seq);
+        let seq = seq.ok_or_else(|| DecodeError::new(at, "sequence number overflows"))?;
+        Ok((suffix, seq, value))
+    }
+
     fn slot(&self, index: usize) -> Result<(u32, usize)> {
-        let at = HEADER_BYTES + self.layout.prefix_len + index.saturating_mul(SLOT_BYTES);
+        let at = self.layout.entries_at() + index.saturating_mul(SLOT_BYTES);
         let slot = self.bytes.get(at..).and_then(<[u8]>::first_chunk::<SLOT_BYTES>);
         let Some([a, b, c, d, low, high]) = slot else {
             return Err(DecodeError::new(at, "entry number is out of bounds"));
@@ -175,6 +219,10 @@ impl<'a> BlockView<'a> {
 
     /// Entry `index`.
     pub fn entry(&self, index: usize) -> Result<Entry<'a>> {
+        if let Some(rows) = &self.layout.rows {
+            let (suffix, seq, value) = self.row(rows, index)?;
+            return Ok(Entry { suffix, seq, payload: Payload::Put(value) });
+        }
         let (_, offset) = self.slot(index)?;
         let at = |error: DecodeError| DecodeError::new(offset + error.offset, error.what);
         Entry::decode(&mut self.reader_at(offset), self.layout.base).map_err(at)
@@ -182,6 +230,10 @@ impl<'a> BlockView<'a> {
 
     /// Kind, key suffix and number of entry `index`, at less cost than the whole entry.
     pub fn entry_key(&self, index: usize) -> Result<(Kind, &'a [u8], Seq)> {
+        if let Some(rows) = &self.layout.rows {
+            let (suffix, seq, _) = self.row(rows, index)?;
+            return Ok((Kind::Put, suffix, seq));
+        }
         let (_, offset) = self.slot(index)?;
         Entry::decode_key(&mut self.reader_at(offset), self.layout.base)
     }
@@ -203,14 +255,12 @@ impl<'a> BlockView<'a> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            let (slot_head, offset) = self.slot(middle)?;
-            let order = match slot_head.cmp(&head) {
-                Ordering::Equal => {
-                    let mut reader = self.reader_at(offset);
-                    let (_, found, number) = Entry::decode_key(&mut reader, self.layout.base)?;
+            let order = match &self.layout.rows {
+                Some(rows) => {
+                    let (found, number, _) = self.row(rows, middle)?;
                     key::compare((found, number), (suffix, seq))
                 }
-                order => order,
+                None => self.compare_slotted(middle, head, (suffix, seq))?,
             };
             if order == Ordering::Less {
                 low = middle + 1;
@@ -219,6 +269,24 @@ impl<'a> BlockView<'a> {
             }
         }
         Ok(low)
+    }
+
+    /// Compares slotted entry `index` with a suffix, whose head is known, and a number.
+    fn compare_slotted(
+        &self,
+        index: usize,
+        head: u32,
+        (suffix, seq): (&[u8], Seq),
+    ) -> Result<Ordering> {
+        let (slot_head, offset) = self.slot(index)?;
+        match slot_head.cmp(&head) {
+            Ordering::Equal => {
+                let mut reader = self.reader_at(offset);
+                let (_, found, number) = Entry::decode_key(&mut reader, self.layout.base)?;
+                Ok(key::compare((found, number), (suffix, seq)))
+            }
+            order => Ok(order),
+        }
     }
 
     /// The newest data entry of `key` with a number of at most `seq`.
