@@ -92,7 +92,7 @@ pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
     let deletes_only = writes.iter().all(|write| write.value.is_none());
     for group in writes.chunk_by(|a, b| a.slot.id == b.slot.id) {
         if let Some(write) = group.first() {
-            wait_for_memory(shared, write.slot)?;
+            wait_for_room(shared, write.slot)?;
             admit_to(shared, write.slot, deletes_only)?;
         }
     }
@@ -121,13 +121,16 @@ fn admit_to(shared: &Core, slot: &Arc<Slot>, deletes_only: bool) -> Result<()> {
     }
 }
 
-/// Waits while the keyspace's memory, or that of all, is used up and somebody gives it back.
-fn wait_for_memory(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
+/// Waits while the keyspace's memory is used up and somebody gives it back, or while writers are
+/// too far ahead of its merge.
+fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     loop {
         let seen = shared.background.ticks();
         let tree = slot.tree()?;
         shared.poison.check()?;
-        let waits = tree.memtable_memory_bytes() >= tree.memtable_bytes_max();
+        // Who waits for a merge that has stopped waits in vain.
+        let is_ahead = tree.is_ahead() && slot.stall().is_none();
+        let waits = is_ahead || tree.memtable_memory_bytes() >= tree.memtable_bytes_max();
         if !waits || is_stuck(slot) {
             return Ok(());
         }
@@ -524,7 +527,8 @@ pub(crate) fn drop_tree(shared: &Core, slot: &Slot) -> Result<()> {
     Ok(())
 }
 
-/// Gives free space of the data file back to the file system.
+/// Gives free space of the data file and files that the log keeps for reuse back to the file
+/// system.
 pub(crate) fn discard_free_space(shared: &Core) -> Result<()> {
     // What is free by a manifest that is not sure to be durable is not free.
     shared.manifest.settle()?;
@@ -533,6 +537,7 @@ pub(crate) fn discard_free_space(shared: &Core) -> Result<()> {
             tree.collect()?;
         }
     }
+    shared.log.remove_spares()?;
     Ok(shared.env.blocks.discard_free()?)
 }
 

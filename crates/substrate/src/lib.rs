@@ -3,7 +3,7 @@
 //! Reading order: [`error`], [`runtime`] (clock and randomness, injected), [`sync`], [`poison`] and
 //! [`fault`] (how failures spread and how tests provoke them), [`budget`], [`space`] (extents),
 //! [`cache`] and [`blocks`] (the data file, block by block), [`manifest`], [`log`], [`memtable`],
-//! [`snapshots`] (which versions may be seen), [`pacing`].
+//! [`snapshots`] (which versions may be seen).
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -15,7 +15,6 @@ pub mod fault;
 pub mod log;
 pub mod manifest;
 pub mod memtable;
-pub mod pacing;
 pub mod planted;
 pub mod poison;
 pub mod runtime;

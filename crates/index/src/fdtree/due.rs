@@ -1,6 +1,6 @@
 //! What should begin now: from the sizes of memtable, spill runs and levels, and what is under way.
 
-use esker_format::meta::IndexMeta;
+use esker_format::meta::{IndexMeta, LevelMeta};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::prepare::{self, Balance};
@@ -12,8 +12,10 @@ const PAYLOAD_SHARE: (u64, u64) = (1, 2);
 /// The memtable is frozen when this share of its memory is in use: the rest takes what is written
 /// until the frozen part begins to give memory back.
 const FREEZE_SHARE: (u64, u64) = (7, 8);
-/// Spill runs that may be made while a merge runs, if t is less.
+/// Full memtables that may be written out while a merge runs, if t is less.
 const SPILLS_WHILE_MERGING: u64 = 8;
+/// Spill runs beyond t that may stand if they are so small that together they are within its size.
+const SMALL_RUNS: usize = 4;
 
 impl FdTree {
     /// Whether the memtable should be frozen: most of its memory is in use.
@@ -33,7 +35,7 @@ impl FdTree {
         if self.is_merging() || self.is_spilling() {
             return None;
         }
-        if durable.spills.len() > usize::from(durable.shape.t) {
+        if spills_are_due(&durable) {
             return Some(Work::Merge { full: false, with_memtable: false });
         }
         // Tombstones kept for a snapshot can go when the snapshot has gone.
@@ -78,9 +80,7 @@ impl FdTree {
         if self.sizes != Sizes::Cost {
             return true;
         }
-        let levels =
-            durable.main.levels.iter().chain(durable.spills.iter().flat_map(|spill| &spill.levels));
-        let bytes: u64 = levels.map(|level| level.counts.data_bytes()).sum();
+        let bytes = data_bytes(&durable.main.levels) + spilled_bytes(durable);
         // A larger merge takes long enough that the log would pile up behind a frozen memtable.
         bytes as f64 <= shape::DIRECT_RATIO_MAX * self.kappa0_bytes() as f64
     }
@@ -92,7 +92,25 @@ impl FdTree {
         }
         let consumed = self.consumed_spills.load(Ordering::Relaxed);
         let made = (durable.spills.len() as u64).saturating_sub(consumed);
-        SPILLS_WHILE_MERGING.max(u64::from(durable.shape.t) + 1).saturating_sub(made)
+        // Runs of memtables that were frozen early are smaller: the lead bounds their bytes.
+        (2 * spills_while_merging(durable)).saturating_sub(made)
+    }
+
+    /// Whether writers should wait for the merge under way: they have used as much of the room
+    /// beside it as it has done of its work.
+    pub fn is_ahead(&self) -> bool {
+        self.is_merging()
+            && self.lead.is_used_up(self.views.load().memtable.counts().data_bytes())
+    }
+
+    /// Notes how many of its data entries the merge under way has merged.
+    pub(super) fn advance_lead(&self, (done, total): (u64, u64)) {
+        if self.sizes != Sizes::Cost || !self.scheme.reclaims() {
+            return;
+        }
+        let kappa0 = self.kappa0_bytes();
+        let room_bytes = spills_while_merging(&self.meta()) * kappa0;
+        self.lead.advance(room_bytes, kappa0, done, total);
     }
 
     /// κ0: what a full memtable holds. A memtable that is full tells; until one has been, a fixed
@@ -119,4 +137,33 @@ impl FdTree {
             tombstone_bytes: flushed.tombstone_bytes + counts.tombstone_bytes,
         }
     }
+}
+
+/// Memtables that may be written out while a merge runs.
+fn spills_while_merging(durable: &IndexMeta) -> u64 {
+    SPILLS_WHILE_MERGING.max(u64::from(durable.shape.t) + 1)
+}
+
+/// Whether the spill runs should be merged: they, or everything above the bottom, hold what the
+/// shape allows.
+fn spills_are_due(durable: &IndexMeta) -> bool {
+    let IndexMeta { shape, spills, main, .. } = durable;
+    if spills.is_empty() {
+        return false;
+    }
+    let spilled = spilled_bytes(durable);
+    let is_upper = |level: &&LevelMeta| level.rank < shape::bottom_rank(shape);
+    let upper = data_bytes(main.levels.iter().filter(is_upper));
+    shape.t == 0
+        || spilled >= shape::standing_bytes_max(shape)
+        || spills.len() > usize::from(shape.t) + SMALL_RUNS
+        || shape::upper_bytes_max(shape).is_some_and(|max| upper + spilled > max)
+}
+
+fn spilled_bytes(durable: &IndexMeta) -> u64 {
+    data_bytes(durable.spills.iter().flat_map(|spill| &spill.levels))
+}
+
+fn data_bytes<'a>(levels: impl IntoIterator<Item = &'a LevelMeta>) -> u64 {
+    levels.into_iter().map(|level| level.counts.data_bytes()).sum()
 }

@@ -250,6 +250,9 @@ impl Merge {
         let moving = self.moving.clone();
         tree.views.publish(|view| view.with_moving(moving));
         tree.count_memory();
+        if self.which == Which::Merge {
+            tree.advance_lead(self.stage.done());
+        }
         tree.views.collect(&tree.env.blocks)
     }
 
@@ -327,6 +330,9 @@ impl Merge {
         }
         let meta = Arc::new(meta);
         tree.durable.swap(Arc::clone(&meta));
+        if self.which == Which::Merge {
+            tree.lead.end();
+        }
         let (written, fences) = self.insert.take_written();
         let run = self.result(written, fences, &meta);
         let which = self.which;
@@ -367,7 +373,8 @@ impl Merge {
             // Tightening (Eq. 4.3): the result may be smaller than its bound was.
             let levels = &mut meta.main.levels;
             let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
-            meta.shape = sizes.choose(data_bytes, self.inputs.shape.kappa0_bytes);
+            let replaced = replaced_share(durable, self.inputs.spills, data_bytes);
+            meta.shape = sizes.choose(data_bytes, self.inputs.shape.kappa0_bytes, replaced);
             finalize::renumber(levels, shape::bottom_rank(&meta.shape));
         }
         meta.main.levels.extend_from_slice(&self.inputs.below);
@@ -424,7 +431,9 @@ impl Group {
                     insert.add_data(key, seq, &Payload::Delete, fate)?;
                     self.pending.pop_front();
                 }
-                insert.add_data(key, seq, payload, fate)?;
+                let settled = full && fate == Fate::Newest && self.keep.all_see_the_same();
+                let number = if settled { Seq::SETTLED } else { seq };
+                insert.add_data(key, number, payload, fate)?;
             }
         }
         self.fate = None;
@@ -448,6 +457,21 @@ fn give_up_passed(meta: &mut IndexMeta, inputs: &Inputs, needed: &[Option<u64>])
         }
     }
     passed
+}
+
+/// The share of what came since the last full merge that this one, which left `result_bytes`, has
+/// shown to replace or delete something.
+fn replaced_share(durable: &IndexMeta, spills: usize, result_bytes: u64) -> f64 {
+    let bytes = |level: &LevelMeta| level.counts.data_bytes();
+    let first = durable.spills.len().saturating_sub(spills);
+    let runs = durable.spills.get(first..).unwrap_or_default();
+    let spilled: u64 = runs.iter().flat_map(|run| &run.levels).map(bytes).sum();
+    let bottom_rank = shape::bottom_rank(&durable.shape);
+    let (old, upper): (Vec<_>, Vec<_>) =
+        durable.main.levels.iter().partition(|level| level.rank == bottom_rank);
+    let old_bytes = old.into_iter().map(bytes).sum();
+    let upper_bytes: u64 = upper.into_iter().map(bytes).sum();
+    shape::replaced_share(old_bytes, upper_bytes + spilled, result_bytes)
 }
 
 /// What `new` does not name of the old side that `old` named.

@@ -26,6 +26,7 @@ pub mod fence_index;
 pub mod finalize;
 pub mod insert;
 pub mod invariants;
+mod lead;
 pub mod level_writer;
 pub mod lookup;
 pub mod merge;
@@ -72,6 +73,7 @@ pub use shape::Sizes;
 pub use stats::{LevelStats, MergeStats, TreeStats};
 pub use view::Which;
 
+use lead::Lead;
 use lookup::Probe;
 use merge::Merge;
 use prepare::Balance;
@@ -159,6 +161,7 @@ pub struct FdTree {
     moves_unrecorded: AtomicBool,
     /// Spill runs that the merge under way consumes.
     consumed_spills: AtomicU64,
+    lead: Lead,
     /// What the log still had for the merge that a crash cut off, until that goes on.
     recovered: Mutex<Option<Memtable>>,
     awaits_resume: AtomicBool,
@@ -217,6 +220,7 @@ impl FdTree {
             spilling: false.into(),
             moves_unrecorded: false.into(),
             consumed_spills: u64::from(consumed).into(),
+            lead: Lead::default(),
             recovered: Mutex::default(),
             awaits_resume: is_merging.into(),
             kept: Mutex::default(),

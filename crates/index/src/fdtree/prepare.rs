@@ -66,7 +66,7 @@ pub fn prepare(
     let data_bytes =
         merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + incoming.data_bytes;
     let entries = merged.iter().map(|l| l.counts.data_entries()).sum::<u64>() + incoming.entries;
-    let shape = if full { sizes.choose(data_bytes, kappa0_bytes) } else { *shape };
+    let shape = if full { sizes.choose(data_bytes, kappa0_bytes, 1.0) } else { *shape };
     let data_rank = match rank {
         Some(rank) if !full => rank,
         _ => shape::bottom_rank(&shape),

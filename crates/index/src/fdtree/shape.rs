@@ -1,17 +1,25 @@
 //! Level sizes that follow the data.
 //!
 //! The thesis fixes κi = γ^i κ0. Here the sizes come from a cost function over R = data / κ0,
-//! evaluated at each full merge: `k` upper levels of capacity (b-1) b^(i-1) (t+1) κ0 above the
-//! bottom, and `t` standing spill runs (memtables written once and merged t+1 at a time). The
-//! bytes written per user byte beside the log are about
-//! 1 + k (b-1)/2 + R/((t+1) b^k) + fences (the 1 because a memtable is written as a run before a
-//! large merge takes it), the garbage at most ((t+1) b^k - 1)/R of the data, and a lookup asks
-//! t + k + 1 runs, all but one of them in memory by their filters.
+//! evaluated at each full merge: `t` standing spill runs (memtables written once and merged t+1 at
+//! a time) and `k` upper levels above the bottom, κi = b^i (t+1) κ0. As in the thesis, κi bounds
+//! what is merged into level i, all that was above it included: in regular steps a level receives
+//! b - 1 merges from above, and the b-th goes one deeper. The bytes written per user byte beside
+//! the log are about 1 + k (b-1)/2 + R/((t+1) b^k) + fences (the 1 because a memtable is written
+//! as a run before a large merge takes it), the garbage at most ((t+1) b^k - 1)/R of the data, and
+//! a lookup asks t + k + 1 runs, all but one of them in memory by their filters.
+//!
+//! Garbage is only what replaces or deletes something. A full merge tells which share of what it
+//! merged did, and the next shape is chosen for that share: keys that are only ever inserted make
+//! no garbage, and are merged less often.
 
 use esker_format::meta::Shape;
 
 /// Most garbage, as a share of the data.
-const GARBAGE_MAX: f64 = 0.5;
+const GARBAGE_MAX: f64 = 0.36;
+/// The least share of new entries that is taken to replace others, whatever the last full merge
+/// found: when inserts turn into overwrites, the garbage is twice [`GARBAGE_MAX`] once.
+const REPLACED_MIN: f64 = 0.5;
 /// Most runs that a lookup may have to ask.
 const RUNS_MAX: u8 = 9;
 /// Most upper levels of fixed sizes.
@@ -41,19 +49,31 @@ fn cost(ratio: f64, b_quarters: u16, k: u8, t: u8) -> f64 {
     standing + (upper + bottom) * (1.0 + FENCE_SHARE) + f64::from(k) * FENCE_SHARE
 }
 
-/// The shape that writes least among those within the bounds on garbage and runs.
+/// The share of new entries, by bytes, that replaced or deleted others: in a merge of
+/// `incoming_bytes` into `old_bytes` that left `result_bytes`.
 #[must_use]
-pub fn choose(data_bytes: u64, kappa0_bytes: u64) -> Shape {
+pub fn replaced_share(old_bytes: u64, incoming_bytes: u64, result_bytes: u64) -> f64 {
+    let dropped_bytes = (old_bytes + incoming_bytes).saturating_sub(result_bytes);
+    if incoming_bytes == 0 { 1.0 } else { dropped_bytes as f64 / incoming_bytes as f64 }
+}
+
+/// The shape that writes least among those within the bounds on garbage and runs, where
+/// `replaced` of the new entries replace or delete others.
+#[must_use]
+pub fn choose(data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Shape {
     let ratio = data_bytes as f64 / kappa0_bytes.max(1) as f64;
     let mut best = Shape { b_quarters: 8, k: 0, t: 0, kappa0_bytes };
     let mut best_cost = cost(ratio, 8, 0, 0);
+    let replaced = replaced.clamp(REPLACED_MIN, 1.0);
     for t in 0..RUNS_MAX {
         for k in 0..RUNS_MAX - t {
             for b_quarters in GROWTH_FACTORS.map(|b| b * 4) {
-                let garbage = (period(b_quarters, k, t) - 1.0) / ratio;
+                let garbage = (period(b_quarters, k, t) - 1.0) / ratio * replaced;
                 let this = cost(ratio, b_quarters, k, t);
+                // I4: the bottom is larger than anything above it.
+                let fits = garbage <= GARBAGE_MAX && period(b_quarters, k, t) <= ratio;
                 // Shapes are tried from few runs to many: a tie goes to fewer.
-                if garbage <= GARBAGE_MAX && this < best_cost - 1e-9 {
+                if fits && this < best_cost - 1e-9 {
                     best = Shape { b_quarters, k, t, kappa0_bytes };
                     best_cost = this;
                 }
@@ -77,10 +97,12 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// The shape for so much data.
+    /// The shape for so much data, of which the newest part replaced this share.
     #[must_use]
-    pub fn choose(self, data_bytes: u64, kappa0_bytes: u64) -> Shape {
-        let Self::Fixed { growth } = self else { return choose(data_bytes, kappa0_bytes) };
+    pub fn choose(self, data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Shape {
+        let Self::Fixed { growth } = self else {
+            return choose(data_bytes, kappa0_bytes, replaced);
+        };
         let b_quarters = growth.clamp(2, 1000) * 4;
         let shape = |k| Shape { b_quarters, k, t: 0, kappa0_bytes };
         let fits = |k: &u8| data_bytes <= capacity_bytes(&shape(*k + 2), *k + 1);
@@ -94,7 +116,10 @@ pub const fn bottom_rank(shape: &Shape) -> u8 {
     shape.k + 1
 }
 
-/// κ of a level in bytes of data; the bottom has no limit.
+/// κ of a level: the most data, in bytes, that may be merged into it. The bottom has no limit.
+///
+/// What is short of κi by less than half a memtable counts as more: b merges of full memtables are
+/// not to be taken for less because one of them was not quite full.
 #[must_use]
 pub fn capacity_bytes(shape: &Shape, rank: u8) -> u64 {
     if rank == 0 {
@@ -103,11 +128,21 @@ pub fn capacity_bytes(shape: &Shape, rank: u8) -> u64 {
     if rank >= bottom_rank(shape) {
         return u64::MAX;
     }
-    let b = growth(shape.b_quarters);
-    let units = (b - 1.0) * b.powi(i32::from(rank) - 1) * f64::from(shape.t + 1);
-    // A few percent of slack: a level that receives exactly its share must not overflow because
-    // the last memtable was a little longer than κ0.
-    (units * shape.kappa0_bytes as f64 * 1.05) as u64
+    ((period(shape.b_quarters, rank, shape.t) - 0.5) * shape.kappa0_bytes as f64) as u64
+}
+
+/// The data in spill runs from which they are merged, in bytes: t full ones stand, one more is
+/// too many.
+#[must_use]
+pub fn standing_bytes_max(shape: &Shape) -> u64 {
+    ((f64::from(shape.t) + 0.5) * shape.kappa0_bytes as f64) as u64
+}
+
+/// The data above the bottom, in bytes, from which everything is merged; `None` where the shape
+/// has nothing above the bottom but spill runs.
+#[must_use]
+pub fn upper_bytes_max(shape: &Shape) -> Option<u64> {
+    (shape.k > 0).then(|| capacity_bytes(shape, shape.k))
 }
 
 #[cfg(test)]
@@ -118,38 +153,71 @@ mod tests {
     #[test]
     fn small_stores_have_one_level() {
         for data in [0, 1, 1000, 1900] {
-            let shape = choose(data, 1000);
+            let shape = choose(data, 1000, 1.0);
             assert_eq!((shape.k, shape.t), (0, 0), "{data}");
         }
     }
 
-    /// Worked by hand for R = 23: garbage allows (t+1) b^k <= 12.5. With t = 5, k = 1 and b = 2
-    /// (12): 1 + 0.5 + 1.92 and fences. With fewer runs, t = 2, k = 2 and b = 2 (12): 1 + 1 + 1.92.
+    /// Worked by hand for R = 40: garbage allows (t+1) b^k <= 15.4. With t = 6, k = 1 and b = 2
+    /// (14): 1 + 0.5 + 2.86 and fences. With as many runs as there may be, t = 8 and k = 0 (9):
+    /// 1 + 4.44; with fewer, t = 2, k = 2 and b = 2 (12): 1 + 1 + 3.33.
     #[test]
     fn a_middle_sized_store_uses_many_runs() {
-        let shape = choose(23_000, 1000);
-        assert_eq!((shape.t, shape.k, shape.b_quarters), (5, 1, 8));
-        let found = cost(23.0, shape.b_quarters, shape.k, shape.t);
-        assert!(found < cost(23.0, 8, 2, 2), "{found}");
-        assert!(found < 3.6, "{found}");
+        let shape = choose(40_000, 1000, 1.0);
+        assert_eq!((shape.t, shape.k, shape.b_quarters), (6, 1, 8));
+        let found = cost(40.0, shape.b_quarters, shape.k, shape.t);
+        assert!(found < cost(40.0, 8, 2, 2), "{found}");
+        assert!(found < 4.5, "{found}");
     }
 
-    /// By hand: γ = 24 and κ0 = 1000 hold 23,000 (and 5 % slack) in level 1, 552,000 in level 2.
+    /// By hand for R = 40 without garbage, taken for half: 29.8 fit. t = 6, k = 2 and b = 2 (28)
+    /// cost 1 + 1 + 1.43; t = 7, k = 1 and b = 3 (24) 1 + 1 + 1.67.
+    #[test]
+    fn keys_that_replace_nothing_are_merged_less_often() {
+        let shape = choose(40_000, 1000, 0.0);
+        assert_eq!((shape.t, shape.k, shape.b_quarters), (6, 2, 8));
+    }
+
+    #[test]
+    fn the_share_of_what_was_replaced() {
+        assert_eq!(replaced_share(1000, 400, 1400), 0.0);
+        assert_eq!(replaced_share(1000, 400, 1000), 1.0);
+        assert_eq!(replaced_share(1000, 400, 1100), 0.75);
+        assert_eq!(replaced_share(0, 0, 0), 1.0);
+    }
+
+    /// By hand: γ = 24 and κ0 = 1000 hold 23,500 (half a memtable less than γ κ0) in level 1 and
+    /// 575,500 in level 2.
     #[test]
     fn fixed_sizes_take_as_many_levels_as_the_data_needs() {
-        let k = |data| Sizes::Fixed { growth: 24 }.choose(data, 1000).k;
-        assert_eq!([k(0), k(24_000), k(25_000), k(579_000), k(581_000)], [0, 0, 1, 1, 2]);
+        let k = |data| Sizes::Fixed { growth: 24 }.choose(data, 1000, 1.0).k;
+        assert_eq!([k(0), k(23_500), k(24_000), k(575_500), k(576_000)], [0, 0, 1, 1, 2]);
+    }
+
+    /// By hand: t = 2, b = 3 and k = 2 give κ1 = 9 and κ2 = 27 memtables, each less a half.
+    #[test]
+    fn capacities() {
+        let shape = Shape { b_quarters: 12, k: 2, t: 2, kappa0_bytes: 1000 };
+        assert_eq!(capacity_bytes(&shape, 1), 8_500);
+        assert_eq!(capacity_bytes(&shape, 2), 26_500);
+        assert_eq!(capacity_bytes(&shape, 3), u64::MAX);
+        assert_eq!((standing_bytes_max(&shape), upper_bytes_max(&shape)), (2_500, Some(26_500)));
     }
 
     proptest! {
         #[test]
-        fn every_choice_keeps_its_bounds(data in 0u64..1 << 50, kappa0 in 1u64..1 << 40) {
-            let shape = choose(data, kappa0);
+        fn every_choice_keeps_its_bounds(
+            data in 0u64..1 << 50,
+            kappa0 in 1u64..1 << 40,
+            replaced in 0.0..1.0f64,
+        ) {
+            let shape = choose(data, kappa0, replaced);
             let ratio = data as f64 / kappa0 as f64;
             prop_assert!(shape.t + shape.k < RUNS_MAX);
             if shape.k > 0 || shape.t > 0 {
                 let period = period(shape.b_quarters, shape.k, shape.t);
-                prop_assert!((period - 1.0) / ratio <= GARBAGE_MAX);
+                prop_assert!((period - 1.0) / ratio * replaced <= GARBAGE_MAX);
+                prop_assert!((period - 1.0) / ratio <= GARBAGE_MAX / REPLACED_MIN);
             }
             // I4 holds right after a full merge: the bottom is larger than any level above.
             if shape.k > 0 {

@@ -485,6 +485,16 @@ impl Stage {
         Ok(payload.map(|payload| Item { key: &head.key, seq: head.seq, payload }))
     }
 
+    /// Data entries that have been merged, and how many there are in all. A frozen memtable is
+    /// not counted: it is small against a merge that takes long.
+    pub(super) fn done(&self) -> (u64, u64) {
+        let levels = self.sources.iter().filter_map(|source| match source {
+            Source::Level(level) => Some((level.data_merged, level.data_expected)),
+            Source::Memory(_) | Source::Top { .. } => None,
+        });
+        levels.fold((0, 0), |sum, level| (sum.0 + level.0, sum.1 + level.1))
+    }
+
     /// How far each of `inputs` inputs has been merged, when the merge stands behind `wavefront`:
     /// progress for the record, and the offset of the first block that is still needed (`None`:
     /// all are).

@@ -52,6 +52,7 @@ impl FdTree {
             return false;
         }
         let counts = self.views.load().memtable.counts();
+        self.lead.froze(counts.data_bytes());
         let kappa0 = self.kappa0_bytes();
         let plan = Plan {
             fence_ranks: Vec::new(),
@@ -164,6 +165,7 @@ impl FdTree {
             oldest_snapshot,
             reservation: Some(reservation),
         }));
+        self.lead.begin(self.views.load().memtable.counts().data_bytes());
         self.consumed_spills.store(durable.spills.len() as u64, Ordering::Relaxed);
         self.moves_unrecorded.store(range.0 < range.1, Ordering::Release);
         self.merging.store(true, Ordering::Release);

@@ -39,6 +39,13 @@ impl Keep {
         self.answered = 0;
     }
 
+    /// Whether everybody sees the version whose fate was told last, and nothing older: then its
+    /// number tells nobody anything any more.
+    #[must_use]
+    pub const fn all_see_the_same(&self) -> bool {
+        self.answered > 0 && self.answered == self.points.len()
+    }
+
     /// The fate of the next older version of the key.
     pub fn fate(&mut self, seq: Seq) -> Fate {
         let newest_unanswered = self.points.get(self.answered);

@@ -8,7 +8,7 @@ use esker_device::Purpose;
 use esker_format::ids::{KeyspaceId, SegmentId, Seq, StoreId};
 use esker_format::manifest_edit::Edit;
 
-use super::segment::{Segment, check_header};
+use super::segment::{Segment, check_header, segment_name};
 use super::{Log, replay};
 use crate::error::Result;
 use crate::fault;
@@ -85,6 +85,20 @@ impl Log {
             return Ok(());
         }
         Ok(self.device.remove(segment.file.name())?)
+    }
+
+    /// Removes the files that are kept for reuse. The next segments are new files, which take
+    /// longer to come into use.
+    ///
+    /// # Errors
+    /// When a file cannot be removed; the log is as good as before.
+    pub fn remove_spares(&self) -> Result<()> {
+        let mut spares = self.spares.lock();
+        while let Some(number) = spares.files.last().copied() {
+            self.device.remove(&segment_name(number))?;
+            spares.files.pop();
+        }
+        Ok(())
     }
 
     /// Bytes that live segments use: what a limit on the log is compared with. The unused rest
