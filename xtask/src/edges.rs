@@ -67,7 +67,7 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-experiments",
         folder: "lab/experiments",
-        may_use: &["esker-peers", "esker-workload"],
+        may_use: &["esker", "esker-peers", "esker-workload"],
         tests_may_use: &[],
     },
     Arrow { package: "xtask", folder: "xtask", may_use: &[], tests_may_use: &[] },

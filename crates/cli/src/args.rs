@@ -88,6 +88,9 @@ pub(crate) enum Command {
     #[cfg(feature = "lab")]
     #[command(long_about = crate::commands::bench::HELP)]
     Bench(crate::commands::bench::Bench),
+    /// Run the experiments of the papers, and say which shapes show
+    #[cfg(feature = "lab")]
+    Lab(crate::commands::lab::Lab),
     /// Print the completion script of a shell
     Completions(Completions),
 }

@@ -8,6 +8,9 @@ pub enum Error {
     /// A store failed.
     #[error(transparent)]
     Store(#[from] esker_peers::Error),
+    /// The store whose schemes are compared failed.
+    #[error(transparent)]
+    Esker(#[from] esker::Error),
     /// The system refused something.
     #[error("cannot {what}: {source}")]
     System {

@@ -8,6 +8,8 @@ mod demo;
 mod dump;
 mod entries;
 mod keyspaces;
+#[cfg(feature = "lab")]
+pub(crate) mod lab;
 mod load;
 mod scan;
 mod single;
@@ -38,6 +40,8 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Demo(args)) => demo::run(&args),
         #[cfg(feature = "lab")]
         Some(Command::Bench(args)) => bench::run(&args),
+        #[cfg(feature = "lab")]
+        Some(Command::Lab(args)) => lab::run(&args),
         Some(Command::Completions(args)) => {
             let mut output = Output::new();
             output.bytes(&args::completions(args.shell))?;

@@ -8,6 +8,8 @@ mod damage;
 mod demo;
 mod edges;
 mod interrupted;
+#[cfg(feature = "lab")]
+mod lab;
 mod load;
 mod roundtrip;
 mod scan;

@@ -1,0 +1,185 @@
+//! What an experiment measured: metrics of each system along one axis.
+
+use std::collections::BTreeMap;
+
+use crate::measure::Metrics;
+use crate::measure::summary::medians;
+
+/// How much more than the longest gap of an idle thread a worst case may be: a pause that the
+/// machine gave an idle thread is nobody's fault.
+pub const CONTROL_FACTOR: f64 = 1.5;
+/// The metric of that gap.
+pub const CONTROL: &str = "control_max_us";
+/// The metric of merges that finished. Where there was none, no worst case says anything.
+pub const MERGES: &str = "merges";
+
+/// One place on the axis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Point {
+    /// Which system.
+    pub system: &'static str,
+    /// Where on the axis.
+    pub at: f64,
+    /// Every run's metrics.
+    pub runs: Vec<Metrics>,
+    /// Their medians; of worst cases, too: the median of the maxima.
+    pub metrics: Metrics,
+}
+
+/// All points, in the order in which they were measured first, and what holds of a whole run.
+///
+/// Invariant: no two points have the same system and place.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// The points.
+    pub points: Vec<Point>,
+    /// Per system, where a run covers the whole axis.
+    pub totals: BTreeMap<&'static str, Point>,
+}
+
+impl Series {
+    /// Adds a run.
+    pub fn add(&mut self, system: &'static str, at: f64, run: Metrics) {
+        let found = self.points.iter().position(|point| point.system == system && point.at == at);
+        match found.and_then(|index| self.points.get_mut(index)) {
+            Some(point) => point.add(run),
+            None => {
+                let mut point = Point { system, at, ..Point::default() };
+                point.add(run);
+                self.points.push(point);
+            }
+        }
+    }
+
+    /// Adds what holds of a whole run.
+    pub fn add_total(&mut self, system: &'static str, run: Metrics) {
+        let total = self.totals.entry(system).or_default();
+        total.system = system;
+        total.add(run);
+    }
+
+    /// The places where `system` was measured, in order.
+    #[must_use]
+    pub fn places(&self, system: &str) -> Vec<f64> {
+        self.along(system).map(|point| point.at).collect()
+    }
+
+    /// The points of `system`, in order.
+    pub fn along<'a>(&'a self, system: &'a str) -> impl Iterator<Item = &'a Point> {
+        self.points.iter().filter(move |point| point.system == system)
+    }
+
+    /// A metric of `system` at a place.
+    ///
+    /// # Errors
+    /// When it was not measured.
+    pub fn value(&self, system: &str, at: f64, metric: &str) -> Result<f64, String> {
+        let point = self.along(system).find(|point| point.at == at);
+        let missing = || format!("{metric} of {system} at {at} was not measured");
+        point.ok_or_else(missing)?.value(metric)
+    }
+
+    /// A metric of the whole runs of `system`.
+    ///
+    /// # Errors
+    /// When it was not measured.
+    pub fn total(&self, system: &str, metric: &str) -> Result<f64, String> {
+        let missing = || format!("{metric} of {system} was not measured");
+        self.totals.get(system).ok_or_else(missing)?.value(metric)
+    }
+}
+
+impl Point {
+    fn add(&mut self, run: Metrics) {
+        self.runs.push(run);
+        self.metrics = medians(&self.runs);
+    }
+
+    /// Whether a merge finished while this was measured.
+    ///
+    /// # Errors
+    /// When none did.
+    pub fn saw_a_merge(&self) -> Result<(), String> {
+        if self.value(MERGES)? >= 1.0 {
+            return Ok(());
+        }
+        Err(format!("no merge of {} finished at {}", self.system, self.at))
+    }
+
+    /// A metric's median.
+    ///
+    /// # Errors
+    /// When it was not measured.
+    pub fn value(&self, metric: &str) -> Result<f64, String> {
+        let found = self.metrics.get(metric).copied();
+        found.ok_or_else(|| format!("{metric} of {} at {} was not measured", self.system, self.at))
+    }
+}
+
+/// Whether a worst case of one system is at most `share` of another's. A worst case that is no
+/// more than what an idle thread met is excused; the other's must stand out of that by itself, or
+/// there is nothing to see.
+///
+/// # Errors
+/// What is off, in a line.
+pub fn worst_is_at_most(share: f64, of: &Point, than: &Point, metric: &str) -> Result<(), String> {
+    of.saw_a_merge()?;
+    than.saw_a_merge()?;
+    let (ours, theirs) = (of.value(metric)?, than.value(metric)?);
+    let excuse = CONTROL_FACTOR * of.value(CONTROL)?;
+    let noise = CONTROL_FACTOR * than.value(CONTROL)?;
+    let place = format!("{metric} at {}", of.at);
+    let (system, other) = (of.system, than.system);
+    if theirs <= noise {
+        return Err(format!("{place}: {other} has {theirs:.0}, no more than an idle thread"));
+    }
+    if ours <= (share * theirs).max(excuse) {
+        return Ok(());
+    }
+    let found = ours / theirs;
+    Err(format!("{place}: {system} has {ours:.0}, {found:.2} of {other}, and not {share:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(system: &'static str, worst: f64, control: f64) -> Point {
+        let mut series = Series::default();
+        let metrics = [("max_us", worst), (CONTROL, control), (MERGES, 1.0)];
+        let named = metrics.map(|(name, value)| (name.to_owned(), value));
+        series.add(system, 0.5, Metrics::from(named));
+        series.points.remove(0)
+    }
+
+    #[test]
+    fn a_point_has_the_medians_of_its_runs() {
+        let mut series = Series::default();
+        for worst in [1.0, 9.0, 2.0] {
+            series.add("FC", 0.0, Metrics::from([("max_us".to_owned(), worst)]));
+            series.add_total("FC", Metrics::from([("all".to_owned(), 10.0 * worst)]));
+        }
+        series.add("DS", 0.0, Metrics::new());
+        assert_eq!(series.value("FC", 0.0, "max_us"), Ok(2.0));
+        assert_eq!(series.total("FC", "all"), Ok(20.0));
+        assert_eq!((series.points.len(), series.places("FC")), (2, vec![0.0]));
+        assert!(series.value("DS", 0.0, "max_us").is_err());
+        assert!(series.value("FC", 1.0, "max_us").is_err());
+    }
+
+    #[test]
+    fn a_worst_case_is_excused_by_the_machine_and_needs_something_to_compare_with() {
+        let judge = |ours: f64, theirs: f64, control: f64| {
+            let (ours, theirs) = (point("FC", ours, control), point("XM", theirs, control));
+            worst_is_at_most(0.25, &ours, &theirs, "max_us")
+        };
+        assert!(judge(25.0, 100.0, 1.0).is_ok());
+        assert!(judge(26.0, 100.0, 1.0).unwrap_err().contains("0.26 of XM"));
+        assert!(judge(30.0, 100.0, 20.0).is_ok());
+        assert!(judge(1.0, 30.0, 20.0).unwrap_err().contains("idle"));
+        let mut idle = point("FC", 1.0, 1.0);
+        idle.metrics.insert(MERGES.to_owned(), 0.0);
+        let found = worst_is_at_most(0.25, &idle, &point("XM", 100.0, 1.0), "max_us");
+        assert!(found.unwrap_err().contains("no merge of FC"));
+    }
+}

@@ -1,0 +1,363 @@
+//! One run of G_R: requests are brought to two queues, one of lookups and one of updates; workers
+//! of each take and do them.
+//!
+//! | requests come | what counts |
+//! |---|---|
+//! | as fast as there are slots, as in the paper | throughput |
+//! | when they are due, slots or not | latencies |
+//!
+//! The second is needed because in the first the one who brings requests stops where one queue is
+//! full: while XM makes lookups wait, hardly any update comes that could wait too. It goes on
+//! until a merge has been seen to its end, within bounds: a merge that makes nobody wait shares
+//! the processors with the requests, and takes longer than one that stops them.
+//!
+//! R_p is the time from taking a request off its queue to its completion; R_q counts from when it
+//! was brought, or was due (which makes it R_o). Updates are insertions and deletions, which an
+//! FD+tree treats alike. There are half as many workers as the paper had, three to one, for
+//! machines with fewer cores than its eight. Beside them an idle thread measures the machine's own
+//! pauses, and a sampler the space.
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use esker::Stats;
+use esker_workload::ratio::{Ratio, Requests};
+use esker_workload::{Kind, Request};
+
+use crate::error::{Error, Result};
+use crate::experiment::series::{CONTROL, MERGES};
+use crate::experiment::{Watch, go_on, metric};
+use crate::measure::Metrics;
+use crate::measure::arrivals::{Schedule, wake_precisely};
+use crate::measure::beside::{Control, Stop, StopOnDrop};
+use crate::measure::latency::Latencies;
+use crate::schemes::queue::Queue;
+use crate::schemes::subject::Subject;
+
+/// T_r.
+const LOOKUP_WORKERS: u32 = 3;
+/// T_w.
+const UPDATE_WORKERS: u32 = 1;
+/// |Q_r| + |Q_w|.
+const SLOTS: u64 = 5000;
+/// Requests between two looks at whether somebody asked for an end.
+const WATCH_EVERY: u64 = 1024;
+/// How much before its time a request may be brought: sleeping costs the workers their processor.
+const EARLY_MAX: Duration = Duration::from_micros(500);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+/// How many times the requests there may be until a merge has finished.
+const GOES_ON_MAX: u64 = 4;
+
+/// What is asked of the index.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Seed of the requests.
+    pub seed: u64,
+    /// Numbers that are there.
+    pub preload: u64,
+    /// Updates before the requests that count; the lookups among them are left out.
+    pub warm_up: u64,
+    /// Requests that count; more where latencies do and no merge has finished yet.
+    pub requests: u64,
+    /// W_l in percent; the rest is half insertions, half deletions.
+    pub lookup_percent: u32,
+    /// Requests due in a second; `None`: as fast as there are slots.
+    pub rate: Option<f64>,
+}
+
+/// Latencies of one kind of request.
+#[derive(Debug, Default)]
+struct Kept {
+    processed: Latencies,
+    queued: Latencies,
+    absent: u64,
+}
+
+/// What a sampler has seen of the store: the most space in use, and how many merges it has done
+/// since it was created.
+#[derive(Debug, Default)]
+struct Seen {
+    peak_bytes: AtomicU64,
+    merges: AtomicU64,
+}
+
+impl Seen {
+    fn watch(&self, subject: &Subject, stop: &Stop) -> Result<()> {
+        loop {
+            let stats = subject.stats()?;
+            self.peak_bytes.fetch_max(stats.space.allocated_bytes, Ordering::Relaxed);
+            self.merges.store(merges(&stats), Ordering::Relaxed);
+            if stop.wait(SAMPLE_INTERVAL) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Asked {
+    fn ratio(&self) -> Ratio {
+        let lookups = self.lookup_percent.min(100);
+        // Twice the percentages, so that the rest has two whole halves.
+        Ratio { lookups: 2 * lookups, inserts: 100 - lookups, deletes: 100 - lookups }
+    }
+
+    /// The most requests that count.
+    const fn requests_max(&self) -> u64 {
+        let goes_on = self.rate.is_some() && self.lookup_percent < 100;
+        if goes_on { self.requests.saturating_mul(GOES_ON_MAX) } else { self.requests }
+    }
+
+    fn slots(&self) -> (usize, usize) {
+        if self.rate.is_some() {
+            return (usize::MAX, usize::MAX);
+        }
+        let lookups = SLOTS * u64::from(self.lookup_percent.min(100)) / 100;
+        (lookups as usize, (SLOTS - lookups) as usize)
+    }
+}
+
+/// Makes the requests of one run.
+///
+/// # Errors
+/// Those of the store; [`Error::Interrupted`].
+pub fn run(subject: &Subject, asked: &Asked, watch: &dyn Watch) -> Result<Metrics> {
+    let settled_bytes = subject.stats()?.space.allocated_bytes;
+    let requests = warm_up(subject, asked)?;
+    let (before, cpu_before) = (subject.stats()?, cpu_seconds());
+    let (stop, control, seen) = (Stop::default(), Control::default(), Seen::default());
+    let merges_before = merges(&before);
+    let enough =
+        |number| number >= asked.requests && seen.merges.load(Ordering::Relaxed) > merges_before;
+    let start = Instant::now();
+    let (lookups, updates) = thread::scope(|scope| {
+        let stopping = StopOnDrop(&stop);
+        scope.spawn(|| control.run(&stop));
+        let sampler = scope.spawn(|| seen.watch(subject, &stop));
+        let kept = through_queues(subject, requests, asked, &enough, watch)?;
+        drop(stopping);
+        sampler.join().map_err(|_| ended("sampler"))??;
+        Ok::<_, Error>(kept)
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    let mut metrics = Metrics::new();
+    lookups.put_into(&mut metrics, "lookup");
+    updates.put_into(&mut metrics, "update");
+    let peak_bytes = seen.peak_bytes.load(Ordering::Relaxed) as f64;
+    metric(&mut metrics, "seconds", seconds);
+    let made = lookups.processed.summary().count + updates.processed.summary().count;
+    metric(&mut metrics, "requests_per_second", made as f64 / seconds);
+    metric(&mut metrics, "cpu_seconds", cpu_seconds() - cpu_before);
+    metric(&mut metrics, "peak_over_settled", peak_bytes / settled_bytes.max(1) as f64);
+    count(&mut metrics, &before, &subject.stats()?);
+    metric(&mut metrics, CONTROL, control.longest_micros());
+    Ok(metrics)
+}
+
+/// Merges done since the store was created.
+fn merges(stats: &Stats) -> u64 {
+    stats.keyspaces.iter().map(|of| of.merges).sum()
+}
+
+/// What the store counted meanwhile.
+fn count(metrics: &mut Metrics, before: &Stats, after: &Stats) {
+    let syncs = |stats: &Stats| stats.io.iter().map(|of| of.syncs).sum::<u64>();
+    let merged = |stats: &Stats| {
+        let of_merges = stats.io.iter().filter(|of| of.purpose == "merge");
+        of_merges.map(|of| of.bytes_written).sum::<u64>()
+    };
+    let mut since = |name: &str, of: &dyn Fn(&Stats) -> u64| {
+        metric(metrics, name, of(after).saturating_sub(of(before)) as f64);
+    };
+    since(MERGES, &merges);
+    since("syncs", &syncs);
+    since("merge_bytes_written", &merged);
+}
+
+/// Does the updates of the warm-up; answers the requests that come after.
+fn warm_up(subject: &Subject, asked: &Asked) -> Result<impl Iterator<Item = Request>> {
+    let updates_percent = u64::from(100 - asked.lookup_percent.min(100));
+    let skipped = (asked.warm_up * 100).checked_div(updates_percent).unwrap_or(0);
+    let total = skipped.saturating_add(asked.requests_max());
+    let mut requests = Requests::new(asked.seed, asked.preload, total, asked.ratio());
+    let first = requests.by_ref().take(usize::try_from(skipped).unwrap_or(usize::MAX));
+    for update in first.filter(|request| request.kind != Kind::Lookup) {
+        subject.perform(&update)?;
+    }
+    Ok(requests)
+}
+
+fn through_queues(
+    subject: &Subject,
+    requests: impl Iterator<Item = Request>,
+    asked: &Asked,
+    enough: &dyn Fn(u64) -> bool,
+    watch: &dyn Watch,
+) -> Result<(Kept, Kept)> {
+    let (lookup_slots, update_slots) = asked.slots();
+    let lookups = Queue::new(lookup_slots);
+    let updates = Queue::new(update_slots);
+    let work = |queue: &Queue| {
+        let kept = work(subject, queue);
+        // Whoever fails ends the run.
+        if kept.is_err() {
+            lookups.close();
+            updates.close();
+        }
+        kept
+    };
+    thread::scope(|scope| {
+        let start = |queue, number| -> Vec<_> {
+            (0..number).map(|_| scope.spawn(move || work(queue))).collect()
+        };
+        let lookup_workers = start(&lookups, LOOKUP_WORKERS);
+        let update_workers = start(&updates, UPDATE_WORKERS);
+        let brought = bring(requests, asked.rate, enough, &lookups, &updates, watch);
+        lookups.close();
+        updates.close();
+        let all = |workers: Vec<thread::ScopedJoinHandle<'_, Result<Kept>>>| {
+            workers.into_iter().try_fold(Kept::default(), |mut sum, worker| {
+                sum.add(&worker.join().map_err(|_| ended("worker"))??);
+                Ok::<_, Error>(sum)
+            })
+        };
+        let kept = (all(lookup_workers), all(update_workers));
+        brought?;
+        Ok((kept.0?, kept.1?))
+    })
+}
+
+fn bring(
+    requests: impl Iterator<Item = Request>,
+    rate: Option<f64>,
+    enough: &dyn Fn(u64) -> bool,
+    lookups: &Queue,
+    updates: &Queue,
+    watch: &dyn Watch,
+) -> Result<()> {
+    wake_precisely();
+    let schedule = rate.map(|rate| Schedule::new(Instant::now(), rate));
+    for (number, request) in (0..).zip(requests) {
+        if number % WATCH_EVERY == 0 {
+            go_on(watch)?;
+        }
+        if enough(number) {
+            break;
+        }
+        let due = schedule.as_ref().map(|schedule| schedule.due(number));
+        if let Some(due) = due {
+            let early = due.saturating_duration_since(Instant::now());
+            if early > EARLY_MAX {
+                thread::sleep(early);
+            }
+        }
+        let queue = if request.kind == Kind::Lookup { lookups } else { updates };
+        if !queue.bring(request, due) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn work(subject: &Subject, queue: &Queue) -> Result<Kept> {
+    let mut kept = Kept::default();
+    while let Some((request, brought)) = queue.take() {
+        let taken = Instant::now();
+        let found = subject.perform(&request)?;
+        let processed = taken.elapsed();
+        kept.processed.record(processed);
+        kept.queued.record(brought.elapsed().max(processed));
+        kept.absent += u64::from(!found);
+    }
+    Ok(kept)
+}
+
+impl Kept {
+    fn add(&mut self, other: &Self) {
+        self.processed.add(&other.processed);
+        self.queued.add(&other.queued);
+        self.absent += other.absent;
+    }
+
+    fn put_into(&self, metrics: &mut Metrics, what: &str) {
+        self.processed.summary().put_into(metrics, what);
+        self.queued.summary().put_into(metrics, &format!("{what}_queued"));
+        metric(metrics, &format!("{what}_absent"), self.absent as f64);
+    }
+}
+
+fn ended(who: &str) -> Error {
+    Error::Run(format!("a {who} of this run ended early; its message is above"))
+}
+
+/// Processor time of this process so far, in seconds; 0 where the kernel does not say.
+fn cpu_seconds() -> f64 {
+    parse_cpu_seconds(&fs::read_to_string("/proc/self/stat").unwrap_or_default()).unwrap_or(0.0)
+}
+
+fn parse_cpu_seconds(stat: &str) -> Option<f64> {
+    /// What Linux counts in, on every platform that there is.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    // The name in parentheses may hold spaces; what follows it begins with the third field.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let ticks: f64 = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
+    Some(ticks / TICKS_PER_SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests::Silent;
+    use crate::schemes::subject::{Setting, load};
+    use esker::Scheme;
+
+    const SETTING: Setting =
+        Setting { scheme: Scheme::Fc, growth: 4, memtable_bytes: 32 << 10, buffer_bytes: 1 << 20 };
+
+    #[test]
+    fn every_request_is_made_and_measured_whether_or_not_it_is_due_at_a_time() {
+        for rate in [None, Some(20_000.0)] {
+            let folder = tempfile::tempdir().unwrap();
+            load(folder.path(), 3_000, 4, &Silent).unwrap();
+            let subject = Subject::open(folder.path(), &SETTING).unwrap();
+            let (preload, warm_up, requests, lookup_percent) = (3_000, 500, 6_000, 40);
+            let asked = Asked { seed: 1, preload, warm_up, requests, lookup_percent, rate };
+            let metrics = run(&subject, &asked, &Silent).unwrap();
+            let of = |name: &str| metrics[name];
+            assert_eq!(of("lookup_samples") + of("update_samples"), 6_000.0);
+            assert!((2_200.0..=2_600.0).contains(&of("lookup_samples")), "{metrics:?}");
+            assert!(of("update_queued_max_us") >= of("update_max_us"));
+            assert!(of("merges") >= 1.0 && of("peak_over_settled") > 1.0, "{metrics:?}");
+            // 6,000 at 20,000 a second are due in 0.3 seconds.
+            assert!(rate.is_none() || of("seconds") >= 0.29, "{metrics:?}");
+        }
+    }
+
+    struct Ended;
+
+    impl Watch for Ended {
+        fn says(&mut self, _: &str) {}
+
+        fn is_interrupted(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_run_ends_when_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let subject = Subject::open(folder.path(), &SETTING).unwrap();
+        let (preload, warm_up, requests, lookup_percent) = (0, 0, 1 << 40, 0);
+        let asked = Asked { seed: 1, preload, warm_up, requests, lookup_percent, rate: None };
+        assert!(matches!(run(&subject, &asked, &Ended), Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn processor_time_is_read_behind_any_name() {
+        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0";
+        assert_eq!(parse_cpu_seconds(stat), Some(2.0));
+        assert_eq!(parse_cpu_seconds("7 (a"), None);
+    }
+}
