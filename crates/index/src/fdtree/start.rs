@@ -342,6 +342,7 @@ impl FdTree {
             oldest_snapshot: self.env.snapshots.oldest(),
             reservation: None,
         }));
+        self.lead.begin(self.views.load().memtable.counts().data_bytes());
         // The merge holds what was recovered now.
         *self.recovered.lock() = None;
         self.awaits_resume.store(false, Ordering::Release);
