@@ -8,8 +8,8 @@ use std::sync::Arc;
 use esker_format::block::{BlockLayout, BlockView};
 use esker_format::ptr::BlockPtr;
 
-/// A verified block in memory. Its bytes are not aligned for direct I/O: an allocation of 4 KiB at a
-/// multiple of 4 KiB takes twice its length.
+/// A verified block in memory. Its bytes are not aligned for direct I/O: an allocation of 4 KiB at
+/// a multiple of 4 KiB takes twice its length.
 #[derive(Debug)]
 pub struct CachedBlock {
     bytes: Box<[u8]>,

@@ -110,11 +110,7 @@ impl Readers {
 
     /// Makes reads together with helpers: `read_here` makes one on this thread. What helpers made
     /// or are making comes by the receiver.
-    fn share(
-        self: &Arc<Self>,
-        batch: Batch,
-        mut read_here: impl FnMut(usize),
-    ) -> Receiver<Answer> {
+    fn share(self: &Arc<Self>, batch: Batch, mut read_here: impl FnMut(usize)) -> Receiver<Answer> {
         let helpers = batch.reads.len().saturating_sub(1).min(DEPTH - 1);
         let batch = Arc::new(batch);
         let (sender, receiver) = channel();

@@ -168,8 +168,9 @@ fn locks_end_with_a_killed_process() -> TestResult {
 
 #[test]
 fn direct_files_have_two_descriptors_that_agree() -> TestResult {
-    for (folder, caching) in
-        folders()?.iter().flat_map(|folder| [(folder, Caching::Direct), (folder, Caching::Selective)])
+    for (folder, caching) in folders()?
+        .iter()
+        .flat_map(|folder| [(folder, Caching::Direct), (folder, Caching::Selective)])
     {
         let device = FileDevice::open(folder.path())?;
         let name = format!("{caching:?}");

@@ -88,9 +88,7 @@ impl Measure {
         let around = HEADER_BYTES + TRAILER_BYTES + self.prefix_len;
         let entries = match self.rows() {
             Some(rows) => self.count.saturating_mul(rows.stride),
-            None => {
-                self.unshared_bytes.saturating_sub(self.count.saturating_mul(self.prefix_len))
-            }
+            None => self.unshared_bytes.saturating_sub(self.count.saturating_mul(self.prefix_len)),
         };
         around + entries
     }

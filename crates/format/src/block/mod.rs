@@ -17,9 +17,9 @@
 //! └──────────┴────────┴───────────────────────────────┴─────────┴─────┘
 //! ```
 //!
-//! In other blocks a slot is the first four key bytes behind the common prefix and the offset of the entry, so
-//! that a binary search touches a cache line or two before it compares full keys. Offsets are
-//! 16 bits, in units of 1 byte in blocks up to 64 KiB and of 16 bytes above.
+//! In other blocks a slot is the first four key bytes behind the common prefix and the offset of
+//! the entry, so that a binary search touches a cache line or two before it compares full keys.
+//! Offsets are 16 bits, in units of 1 byte in blocks up to 64 KiB and of 16 bytes above.
 //!
 //! The header says which store, keyspace, address and generation the block was written for; the
 //! CRC-32C covers all of it and the padding. It has no level number: levels are renumbered

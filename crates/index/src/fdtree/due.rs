@@ -99,8 +99,7 @@ impl FdTree {
     /// Whether writers should wait for the merge under way: they have used as much of the room
     /// beside it as it has done of its work.
     pub fn is_ahead(&self) -> bool {
-        self.is_merging()
-            && self.lead.is_used_up(self.views.load().memtable.counts().data_bytes())
+        self.is_merging() && self.lead.is_used_up(self.views.load().memtable.counts().data_bytes())
     }
 
     /// Notes how many of its data entries the merge under way has merged.

@@ -24,11 +24,7 @@ pub struct Lead {
 
 impl Default for Lead {
     fn default() -> Self {
-        Self {
-            frozen_bytes: 0.into(),
-            begun_with_bytes: 0.into(),
-            allowed_bytes: NO_BOUND.into(),
-        }
+        Self { frozen_bytes: 0.into(), begun_with_bytes: 0.into(), allowed_bytes: NO_BOUND.into() }
     }
 }
 
@@ -42,7 +38,8 @@ impl Lead {
     /// The merge has done `done` of `total`.
     pub(super) fn advance(&self, room_bytes: u64, kappa0_bytes: u64, done: u64, total: u64) {
         let begun_with = self.begun_with_bytes.load(Ordering::Relaxed);
-        let allowed = begun_with.saturating_add(allowed_bytes(room_bytes, kappa0_bytes, done, total));
+        let allowed =
+            begun_with.saturating_add(allowed_bytes(room_bytes, kappa0_bytes, done, total));
         self.allowed_bytes.store(allowed, Ordering::Relaxed);
     }
 

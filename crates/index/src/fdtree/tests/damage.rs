@@ -108,7 +108,12 @@ fn scans_go_around_damage_that_two_runs_meet() {
             found.retain(|(key, _)| !within(key));
             let mut outside = all.clone();
             outside.retain(|(key, _)| !within(key));
-            assert!(outside.len() > all.len() / 2, "reverse {reverse} {ranges:?} {} of {} at {offset}", outside.len(), all.len());
+            assert!(
+                outside.len() > all.len() / 2,
+                "reverse {reverse} {ranges:?} {} of {} at {offset}",
+                outside.len(),
+                all.len()
+            );
             assert!(found == outside, "reverse {reverse}, offset {offset}");
         }
         flip(subject.device.as_ref(), offset + 200);
