@@ -154,7 +154,9 @@ pub fn foreign_files(specimen: &Specimen, other: &Specimen) -> Verdict<Counts> {
             for first in [at, 0] {
                 let mut image = specimen.image.clone();
                 let replaced = names.get(first..=at).unwrap_or_default();
-                if specimen.image.files().all(|(name, _)| replaced.contains(&name)) {
+                // With every file of the other store it is that store, whatever else lies beside.
+                let is_whole = replaced.len() == names.len();
+                if is_whole || specimen.image.files().all(|(name, _)| replaced.contains(&name)) {
                     continue;
                 }
                 for name in replaced {
