@@ -216,7 +216,7 @@ fn a_damaged_keyspace_stops_the_others_only_when_the_log_is_too_long() {
     }
     // And now every segment.
     let mut refused = None;
-    for number in 0..100_000_u32 {
+    for number in 0..400_000_u32 {
         let result = if number % 100 == 0 {
             bad.insert(number.to_be_bytes(), "")
         } else {
