@@ -13,7 +13,7 @@ pub mod verdict;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use esker_format::block::{BlockKind, BlockLayout, MAGIC};
+use esker_format::block::{BlockKind, BlockLayout, BlockView, MAGIC};
 
 use crate::counts::{Counts, budget};
 use crate::image::{Image, ImageDevice};
@@ -191,16 +191,22 @@ fn cuts(len: usize) -> Vec<usize> {
 #[derive(Debug)]
 struct Tally {
     classes: BTreeMap<&'static str, u64>,
-    /// Where blocks with data entries are in the data file.
-    data_blocks: Vec<Range<usize>>,
+    data_blocks: Vec<DataBlock>,
     damaged_data: u64,
-    damaged_data_locally: u64,
+    damaged_data_alone: u64,
+    damaged_too_far: Option<String>,
 }
 
 impl Tally {
     fn new(image: &Image) -> Self {
         let data_blocks = data_blocks(&image.bytes("data"));
-        Self { classes: BTreeMap::new(), data_blocks, damaged_data: 0, damaged_data_locally: 0 }
+        Self {
+            classes: BTreeMap::new(),
+            data_blocks,
+            damaged_data: 0,
+            damaged_data_alone: 0,
+            damaged_too_far: None,
+        }
     }
 
     fn add(
@@ -213,33 +219,45 @@ impl Tally {
         let look = without_panic(|| verdict::look(held, ImageDevice::new(image)));
         let look = look.map_err(|violation| violation.at(place))?;
         *self.classes.entry(look.class.name()).or_default() += 1;
-        let is_data = file == "data" && self.data_blocks.iter().any(|b| b.contains(&offset));
-        if is_data && look.class != Class::SameAnswer {
+        let block = self.data_blocks.iter().find(|block| block.place.contains(&offset));
+        if let Some(block) = block.filter(|_| file == "data" && look.class != Class::SameAnswer) {
             self.damaged_data += 1;
-            self.damaged_data_locally += u64::from(look.is_local);
+            self.damaged_data_alone += u64::from(look.blocks_lost <= 1);
+            if look.blocks_lost > 1 + block.fences {
+                let lost = look.blocks_lost;
+                self.damaged_too_far = Some(format!("{place} took {lost} blocks with it"));
+            }
         }
         Ok(())
     }
 
-    /// At least 90 % of the damage in data must leave the keys of other blocks readable.
+    /// Damage in data must leave all keys readable but those of its block, and of the blocks that
+    /// only its block leads to.
     fn finish(self, specimen: &Specimen, mut counts: Counts) -> Verdict<Counts> {
         for class in Class::ALL {
             let name = class.name();
             counts.add(name, self.classes.get(name).copied().unwrap_or(0));
         }
         counts.add("damage to data blocks", self.damaged_data);
-        counts.add("of which stayed in its block", self.damaged_data_locally);
-        let (local, all) = (self.damaged_data_locally, self.damaged_data);
-        if local * 10 < all * 9 {
-            let detail = format!("{local} of {all} damages stayed in their block");
-            return Err(Violation::new(Oracle::DamageStaysLocal, detail).at(specimen.name));
+        counts.add("of which stayed in its block", self.damaged_data_alone);
+        match self.damaged_too_far {
+            None => Ok(counts),
+            Some(far) => Err(Violation::new(Oracle::DamageStaysLocal, far).at(specimen.name)),
         }
-        Ok(counts)
     }
 }
 
+/// A block that holds data entries.
+#[derive(Debug)]
+struct DataBlock {
+    /// Where it is in the data file.
+    place: Range<usize>,
+    /// How many blocks of the level below it leads to.
+    fences: usize,
+}
+
 /// The blocks that hold data entries, live ones and stale ones.
-fn data_blocks(data: &[u8]) -> Vec<Range<usize>> {
+fn data_blocks(data: &[u8]) -> Vec<DataBlock> {
     let mut blocks = Vec::new();
     let mut at = 0;
     while let Some(rest) = data.get(at..).filter(|rest| !rest.is_empty()) {
@@ -247,7 +265,11 @@ fn data_blocks(data: &[u8]) -> Vec<Range<usize>> {
         let len = len.map_or(0, u32::from_le_bytes) as usize;
         let block = rest.get(..len).unwrap_or_default();
         match BlockLayout::parse(block) {
-            Ok(layout) if layout.kind == BlockKind::Data => blocks.push(at..at + len),
+            Ok(layout) if layout.kind == BlockKind::Data => {
+                let view = BlockView::new(block, layout);
+                let fences = (0..view.len()).filter(|index| view.fence(*index).is_ok()).count();
+                blocks.push(DataBlock { place: at..at + len, fences });
+            }
             _ => {}
         }
         at += if block.starts_with(&MAGIC) { len } else { UNIT_BYTES };

@@ -30,8 +30,8 @@ pub enum Class {
 pub struct Look {
     /// The class.
     pub class: Class,
-    /// Whether no more keys are unreadable than one block holds.
-    pub is_local: bool,
+    /// How many blocks the unreadable keys and values may fill.
+    pub blocks_lost: usize,
 }
 
 /// Payload that fits a block, generously: keys are shortened in blocks.
@@ -74,7 +74,7 @@ pub fn look(held: &Held<'_>, device: ImageDevice) -> Verdict<Look> {
         Ok(db) => db,
         Err(error) => {
             named(&error)?;
-            return Ok(Look { class: Class::Refused, is_local: false });
+            return Ok(Look { class: Class::Refused, blocks_lost: usize::MAX });
         }
     };
     let seq = db.visible_seq();
@@ -111,7 +111,7 @@ pub fn look(held: &Held<'_>, device: ImageDevice) -> Verdict<Look> {
     ensure(is_checked || class != Class::SomeKeysUnreadable, Oracle::DamageIsNamed, || {
         "reads fail, and check finds nothing".into()
     })?;
-    Ok(Look { class, is_local: unreadable.payload_bytes <= BLOCK_PAYLOAD_BYTES })
+    Ok(Look { class, blocks_lost: unreadable.payload_bytes.div_ceil(BLOCK_PAYLOAD_BYTES) })
 }
 
 /// Whether `check` names something; it must name a file and an offset.
