@@ -356,8 +356,9 @@ impl<'a> DataCursor<'a> {
         Self { tree, reader, level, floor, at: None }
     }
 
-    /// Adds the blocks that a walk over `entries` of `total_entries` will most likely read, as far
-    /// as memory knows them: `target` says where it begins.
+    /// Adds the blocks that a walk over `entries` of `total_entries` will most likely read;
+    /// `target` says where it begins. Without express fences the block that leads there is read.
+    /// What cannot be read is met again, and reported, by the walk itself.
     pub(super) fn expect(
         &self,
         target: Target<'_>,
@@ -366,17 +367,16 @@ impl<'a> DataCursor<'a> {
         total_entries: u64,
         ptrs: &mut Vec<BlockPtr>,
     ) {
-        let Some(fences) = self.tree.fences(self.level) else { return };
+        if self.tree.fences(self.level).is_none() && self.level > 0 {
+            self.tree.note_detour(self.level, self.reader);
+        }
         let blocks = self.tree.meta.levels.get(self.level).map_or(0, |level| level.counts.blocks);
         let share = blocks as f64 / total_entries.max(1) as f64;
         // The first block is entered somewhere; behind it come as many as hold the entries.
         let wanted = 1 + (entries as f64 * share).round() as usize;
-        let first = target.in_index(fences);
-        let walk = std::iter::successors(first, |place| {
-            if forward { fences.next(*place) } else { fences.previous(*place) }
-        });
-        let found = walk.take(wanted.min(EXPECTED_BLOCKS_MAX)).filter_map(|at| fences.get(at));
-        ptrs.extend(found.map(|fence| fence.fence.ptr));
+        let first = FenceCursor::find(self.tree, self.reader, self.level, target).ok().flatten();
+        let walk = std::iter::successors(first, |at| at.clone().step(forward).ok().flatten());
+        ptrs.extend(walk.take(wanted.min(EXPECTED_BLOCKS_MAX)).filter_map(|at| at.ptr().ok()));
     }
 
     /// Data entries of the cursor's level.
