@@ -233,6 +233,9 @@ fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
     // That there was nothing to do says nothing about what stopped before.
     let idle = matches!(stepped, Ok(Step::Idle));
     let result = if idle { stepped } else { note(slot, which, stepped) };
+    if which == Which::Merge && matches!(result, Ok(Step::Done)) {
+        give_up_spare_space(shared);
+    }
     shared.background.tick();
     result
 }
@@ -525,6 +528,19 @@ pub(crate) fn drop_tree(shared: &Core, slot: &Slot) -> Result<()> {
     }
     shared.background.tick();
     Ok(())
+}
+
+/// Gives the end of the data file back to the file system where it is free and much.
+fn give_up_spare_space(shared: &Core) {
+    if shared.env.blocks.spare_units() == 0 {
+        return;
+    }
+    // What is free by a manifest that is not sure to be durable is not free.
+    let given = shared.manifest.settle().and_then(|()| shared.env.blocks.give_up_spare());
+    if let Err(error) = given {
+        // It is tried again after the next merge; a store that is poisoned says so elsewhere.
+        tracing::warn!(%error, "the end of the data file could not be given back");
+    }
 }
 
 /// Gives free space of the data file and files that the log keeps for reuse back to the file

@@ -22,9 +22,12 @@ pub const DATA_FILE: &str = "data";
 
 /// The file grows by a share of itself within these bounds, in units: rarely, and never by much
 /// more than it will use.
-const GROWTH_UNITS: (u64, u64) = (16, 4 * 1024);
+const GROWTH_UNITS: (u64, u64) = (16, 1024);
 /// The share of itself that the file grows by.
 const GROWTH_SHARE: u64 = 32;
+
+/// Free space at the end of the file is given up when it is more than this share of it.
+const SPARE_SHARE: u64 = 64;
 
 /// Free space that nobody takes: given back to a full device it makes room for the record by
 /// which something else is freed.
@@ -346,11 +349,35 @@ impl BlockStore {
     /// What the device says.
     pub fn discard_free(&self) -> Result<()> {
         let mut space = self.space.lock();
-        if let Some(end) = space.trim_end() {
-            self.file.truncate(end * UNIT_BYTES)?;
-        }
+        let tail_units = space.tail_units();
+        self.trim(&mut space, tail_units)?;
         for extent in space.free_runs() {
             self.file.discard(extent.offset(), extent.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Free units at the end of the file that are not likely to be used soon: what a file that grew
+    /// once beyond what it needs gives back to the file system. 0 when they are hardly worth it.
+    #[must_use]
+    pub fn spare_units(&self) -> u64 {
+        spare_units(&self.space.lock())
+    }
+
+    /// Cuts the spare units off the end of the file.
+    ///
+    /// # Errors
+    /// What the device says; nothing is changed then.
+    pub fn give_up_spare(&self) -> Result<()> {
+        let mut space = self.space.lock();
+        let spare = spare_units(&space);
+        self.trim(&mut space, spare)
+    }
+
+    fn trim(&self, space: &mut Space, units: u64) -> Result<()> {
+        if units > 0 {
+            self.file.truncate((space.end() - units) * UNIT_BYTES)?;
+            space.trim_end(units);
         }
         Ok(())
     }
@@ -359,6 +386,15 @@ impl BlockStore {
     pub fn space(&self) -> Space {
         self.space.lock().clone()
     }
+}
+
+fn spare_units(space: &Space) -> u64 {
+    let (least, most) = GROWTH_UNITS;
+    let slack = (space.end() / GROWTH_SHARE).clamp(least, most);
+    let kept = space.reserved_units().saturating_add(EMERGENCY_UNITS).saturating_add(slack);
+    let spare = space.free_units().saturating_sub(kept);
+    let cut = space.tail_units().saturating_sub(slack).min(spare);
+    if cut > space.end() / SPARE_SHARE { cut } else { 0 }
 }
 
 fn full(units: u64) -> Error {

@@ -144,16 +144,22 @@ impl Space {
         self.reserved_units
     }
 
-    /// Cuts free units off the end of the file; returns the new length if it changed.
-    pub fn trim_end(&mut self) -> Option<u64> {
-        let (&start, &length) = self.free.last_key_value()?;
-        if start + length != self.end {
-            return None;
+    /// The free units at the end of the file.
+    #[must_use]
+    pub fn tail_units(&self) -> u64 {
+        let last = self.free.last_key_value();
+        last.filter(|(start, length)| **start + **length == self.end).map_or(0, |last| *last.1)
+    }
+
+    /// Cuts free units off the end of the file, as many as there are or `units` if that is less.
+    pub fn trim_end(&mut self, units: u64) {
+        let (tail, cut) = (self.tail_units(), units.min(self.tail_units()));
+        if cut > 0 {
+            self.free.remove(&(self.end - tail));
+            self.free_units -= tail;
+            self.insert_free(self.end - tail, tail - cut);
+            self.end -= cut;
         }
-        self.free.remove(&start);
-        self.free_units -= length;
-        self.end = start;
-        Some(start)
     }
 
     /// Free runs in order.
@@ -239,10 +245,11 @@ mod tests {
                         }
                         let retired = units.iter_mut().filter(|unit| **unit == Unit::Retired);
                         retired.for_each(|unit| *unit = Unit::Free);
-                        if let Some(end) = space.trim_end() {
-                            prop_assert!(units[end as usize..].iter().all(|u| *u == Unit::Free));
-                            units.truncate(end as usize);
-                        }
+                        let is_used = |unit: &Unit| *unit != Unit::Free;
+                        let tail = units.len() - units.iter().rposition(is_used).map_or(0, |at| at + 1);
+                        prop_assert_eq!(space.tail_units(), tail as u64);
+                        space.trim_end(size);
+                        units.truncate(units.len() - tail.min(size as usize));
                     }
                     _ => {}
                 }

@@ -19,7 +19,7 @@ use super::fence_index::{FenceIndex, KeyedFence, Place};
 use super::tree::{BlockReader, Tree};
 
 /// Most blocks of one level that are read ahead: a write unit's length.
-const EXPECTED_BLOCKS_MAX: usize = 64;
+pub(super) const BLOCKS_AHEAD: usize = 64;
 
 /// A position on the fence to one block of a level.
 #[derive(Clone, Debug)]
@@ -200,6 +200,14 @@ impl<'a> FenceCursor<'a> {
         }
     }
 
+    /// The block of the level above that the fence stands in, if it does.
+    pub(super) fn parent_ptr(&self) -> Result<Option<BlockPtr>> {
+        match &self.at {
+            At::Express(_) | At::Tail(_) => Ok(None),
+            At::Block { parent, .. } => parent.ptr().map(Some),
+        }
+    }
+
     /// Reads the block that the fence names, through the cache.
     pub(super) fn load(&self) -> Result<Arc<CachedBlock>> {
         self.reader.read(&self.ptr()?)
@@ -376,7 +384,7 @@ impl<'a> DataCursor<'a> {
         let wanted = 1 + (entries as f64 * share).round() as usize;
         let first = FenceCursor::find(self.tree, self.reader, self.level, target).ok().flatten();
         let walk = std::iter::successors(first, |at| at.clone().step(forward).ok().flatten());
-        ptrs.extend(walk.take(wanted.min(EXPECTED_BLOCKS_MAX)).filter_map(|at| at.ptr().ok()));
+        ptrs.extend(walk.take(wanted.min(BLOCKS_AHEAD)).filter_map(|at| at.ptr().ok()));
     }
 
     /// Data entries of the cursor's level.

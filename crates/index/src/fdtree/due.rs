@@ -7,8 +7,10 @@ use super::prepare::{self, Balance};
 use super::shape::{self, Sizes};
 use super::{FdTree, Work};
 
-/// The share of a memtable's memory that is payload, until a full memtable has shown it.
+/// The share of a memtable's memory that is payload, until a memtable has shown it.
 const PAYLOAD_SHARE: (u64, u64) = (1, 2);
+/// The memory that the measured share refers to.
+const PAYLOAD_UNIT_BYTES: u64 = 1 << 16;
 /// The memtable is frozen when this share of its memory is in use: the rest takes what is written
 /// until the frozen part begins to give memory back.
 const FREEZE_SHARE: (u64, u64) = (7, 8);
@@ -112,17 +114,26 @@ impl FdTree {
         self.lead.advance(room_bytes, kappa0, done, total);
     }
 
-    /// κ0: what a full memtable holds. A memtable that is full tells; until one has been, a fixed
-    /// share of its memory stands for it.
+    /// κ0: what a full memtable holds, by what the last one held in its memory. Until there was
+    /// one, what the shape was chosen for, or a fixed share.
     pub(super) fn kappa0_bytes(&self) -> u64 {
-        let view = self.views.load();
         let max = self.memtable_bytes_max();
-        if view.memtable.memory_bytes() >= max / FREEZE_SHARE.1 * FREEZE_SHARE.0 {
-            return view.memtable.counts().data_bytes();
+        let full_bytes = max / FREEZE_SHARE.1 * FREEZE_SHARE.0;
+        match (self.payload_share.load(Ordering::Relaxed), self.durable.load().shape.kappa0_bytes) {
+            (0, 0) => max / PAYLOAD_SHARE.1 * PAYLOAD_SHARE.0,
+            (0, known) => known,
+            (share, _) => full_bytes.saturating_mul(share) / PAYLOAD_UNIT_BYTES,
         }
-        match self.durable.load().shape.kappa0_bytes {
-            0 => max / PAYLOAD_SHARE.1 * PAYLOAD_SHARE.0,
-            known => known,
+    }
+
+    /// Notes which share of its memory a memtable's payload is, when it is about to be frozen.
+    pub(super) fn note_payload_share(&self) {
+        let view = self.views.load();
+        let (memory, payload) = (view.memtable.memory_bytes(), view.memtable.counts().data_bytes());
+        // A crumb tells little.
+        if memory > self.memtable_bytes_max() / 8 {
+            let share = payload.saturating_mul(PAYLOAD_UNIT_BYTES) / memory.max(1);
+            self.payload_share.store(share.max(1), Ordering::Relaxed);
         }
     }
 

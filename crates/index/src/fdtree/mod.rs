@@ -161,6 +161,8 @@ pub struct FdTree {
     moves_unrecorded: AtomicBool,
     /// Spill runs that the merge under way consumes.
     consumed_spills: AtomicU64,
+    /// Bytes of payload in so much memory of a memtable (see `due`); 0 while none has shown it.
+    payload_share: AtomicU64,
     lead: Lead,
     /// What the log still had for the merge that a crash cut off, until that goes on.
     recovered: Mutex<Option<Memtable>>,
@@ -220,6 +222,7 @@ impl FdTree {
             spilling: false.into(),
             moves_unrecorded: false.into(),
             consumed_spills: u64::from(consumed).into(),
+            payload_share: 0.into(),
             lead: Lead::default(),
             recovered: Mutex::default(),
             awaits_resume: is_merging.into(),

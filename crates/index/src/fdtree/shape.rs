@@ -18,10 +18,10 @@ use esker_format::meta::Shape;
 /// Most garbage, as a share of the data.
 const GARBAGE_MAX: f64 = 0.36;
 /// The least share of new entries that is taken to replace others, whatever the last full merge
-/// found: when inserts turn into overwrites, the garbage is twice [`GARBAGE_MAX`] once.
-const REPLACED_MIN: f64 = 0.5;
+/// found: when inserts turn into overwrites, the garbage is a third more than [`GARBAGE_MAX`] once.
+const REPLACED_MIN: f64 = 0.75;
 /// Most runs that a lookup may have to ask.
-const RUNS_MAX: u8 = 9;
+const RUNS_MAX: u8 = 12;
 /// Most upper levels of fixed sizes.
 const LEVELS_MAX: u8 = 16;
 /// The data, in full memtables, up to which a memtable is merged without being spilled before.

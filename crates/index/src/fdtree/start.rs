@@ -53,6 +53,7 @@ impl FdTree {
         }
         let counts = self.views.load().memtable.counts();
         self.lead.froze(counts.data_bytes());
+        self.note_payload_share();
         let kappa0 = self.kappa0_bytes();
         let plan = Plan {
             fence_ranks: Vec::new(),
@@ -108,6 +109,7 @@ impl FdTree {
         if slot.is_some() || self.awaits_resume() || self.spill.lock().is_some() {
             return Ok(false);
         }
+        self.note_payload_share();
         let durable = self.meta();
         let with_memtable = with_memtable && !self.views.load().memtable.is_empty();
         if !with_memtable && durable.spills.is_empty() && durable.main.levels.is_empty() {
@@ -251,7 +253,7 @@ impl FdTree {
     fn make_room(&self, prepared: &Prepared, new_bytes: u64) -> Result<(Pace, Reservation)> {
         let pace = Pace::of(self.kappa0_bytes());
         let levels = prepared.plan.fence_ranks.len() as u64 + 2;
-        let slack = new_bytes + 2 * levels * EXTENT_BYTES_LEAST + prepared.plan.data_bytes / 32;
+        let slack = new_bytes + 2 * levels * EXTENT_BYTES_LEAST + prepared.plan.data_bytes / 256;
         let frugal = Pace { record_bytes: 2 * pace.publish_bytes, ..pace };
         let blocks = &self.env.blocks;
         let units = |pace: &Pace| (pace.record_bytes + slack).div_ceil(UNIT_BYTES);

@@ -26,7 +26,7 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::sync::Mutex;
 use esker_substrate::sync::atomic::{AtomicU64, Ordering};
 
-use super::cursor::FenceCursor;
+use super::cursor::{BLOCKS_AHEAD, FenceCursor};
 use super::fence_index::{Account, FenceIndex, KeyedFence};
 use super::level_writer::keyed;
 
@@ -234,8 +234,8 @@ impl Tree {
     }
 
     /// Notes that a search of `level` had to go through the level above, and loads the level's
-    /// fences once such detours have cost about as much as loading them: one read per block of
-    /// the level above.
+    /// fences once such detours have cost about as much as loading them: a read each, where
+    /// loading reads the level above from its beginning to its end.
     pub(super) fn note_detour(&self, level: usize, reader: &BlockReader) {
         if self.moving {
             return;
@@ -243,7 +243,7 @@ impl Tree {
         let Some(fences) = self.levels.get(level) else { return };
         let above = level.checked_sub(1).and_then(|above| self.meta.levels.get(above));
         let blocks_above = above.map_or(0, |above| above.counts.blocks);
-        if fences.detours.fetch_add(1, Ordering::Relaxed) < blocks_above {
+        if fences.detours.fetch_add(1, Ordering::Relaxed) < blocks_above / BLOCKS_AHEAD as u64 {
             return;
         }
         let Some(_only_one) = fences.building.try_lock() else { return };
@@ -260,8 +260,15 @@ impl Tree {
 
     fn load_fences(&self, level: usize, reader: &BlockReader) -> Result<Option<FenceIndex>> {
         let mut index = FenceIndex::counted(Account::optional(&reader.budget));
+        let above = level.checked_sub(1).map(|above| FenceCursor::first(self, reader, above));
+        let mut ahead = above.transpose()?.flatten();
+        let mut announced_until = None;
         let mut cursor = FenceCursor::first(self, reader, level)?;
         while let Some(at) = cursor {
+            let parent = at.parent_ptr()?;
+            if announced_until.is_none_or(|until| parent == Some(until)) {
+                announced_until = announce_some(reader, &mut ahead)?.or(announced_until);
+            }
             if !at.with_current(|fence| index.push(fence))? {
                 return Ok(None);
             }
@@ -269,6 +276,22 @@ impl Tree {
         }
         Ok(if index.finish() { Some(index) } else { None })
     }
+}
+
+/// Has the next blocks read of those that `ahead` walks over; the last of them.
+fn announce_some(
+    reader: &BlockReader,
+    ahead: &mut Option<FenceCursor<'_>>,
+) -> Result<Option<BlockPtr>> {
+    let mut ptrs = Vec::new();
+    while ptrs.len() < BLOCKS_AHEAD
+        && let Some(at) = ahead.take()
+    {
+        ptrs.push(at.ptr()?);
+        *ahead = at.next()?;
+    }
+    reader.announce(&ptrs);
+    Ok(ptrs.last().copied())
 }
 
 pub(super) fn read_top_fences(reader: &BlockReader, meta: &TreeMeta) -> Result<FenceIndex> {
