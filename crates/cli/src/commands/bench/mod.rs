@@ -60,7 +60,10 @@ pub(crate) struct Bench {
     /// Runs of each row and system [default: 1 to 7, by row and scale]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: Option<u32>,
-    /// Draw a store at work on the terminal, for half a minute, and measure nothing
+    /// Draw a store at work on the terminal, and measure nothing; q quits
+    ///
+    /// Loads random entries into a temporary store, then overwrites and looks up while merges run,
+    /// for half a minute, or for 10 seconds after a loading that takes longer.
     #[arg(long, conflicts_with_all = [
         "peers", "scale", "rows", "systems", "json", "dir", "rate", "repeat",
     ])]

@@ -65,7 +65,7 @@ impl Phases {
     /// The work, with a live view on the terminal while it runs.
     fn watch(&mut self, db: &Db, keyspace: &Keyspace) -> Result<(), Failure> {
         let refused = |source: io::Error| Failure::System { what: "draw on the terminal", source };
-        let screen = Screen::open().map_err(refused)?;
+        let screen = Screen::open(&self.interrupt).map_err(refused)?;
         let board = Arc::new(Board::default());
         board.set_title(format!("{} files, path to metadata", HumanCount(self.count())));
         self.narrator.tell(Arc::clone(&board));

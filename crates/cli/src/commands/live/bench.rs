@@ -52,7 +52,8 @@ struct Counts {
 /// answer; [`Failure::Interrupted`].
 pub(crate) fn run(plan: Plan) -> Result<(), Failure> {
     if !is_possible() {
-        let text = "--live draws on a terminal: run it in one, or leave `--live` out";
+        let text = "--live draws on a terminal that is not dumb (TERM): run it in one, or leave \
+                    `--live` out";
         return Err(Failure::Input(text.to_owned()));
     }
     let refused = |source| Failure::System { what: "make a temporary folder", source };
@@ -75,7 +76,7 @@ pub(crate) fn run(plan: Plan) -> Result<(), Failure> {
     };
     let names = ["puts", "gets"];
     let watched = Watched { db: &db, meter: &meter, board: &board, interrupt: &interrupt, names };
-    let screen = Screen::open()
+    let screen = Screen::open(&interrupt)
         .map_err(|source| Failure::System { what: "draw on the terminal", source })?;
     let begun = Instant::now();
     match watch(screen, &watched, Ruler::Even, || work.run()) {

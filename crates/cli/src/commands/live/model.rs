@@ -4,6 +4,7 @@
 //! Invariant W2: every share is within 0 to 1.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use esker::{KeyspaceStats, Stats};
@@ -14,7 +15,7 @@ use super::meter::Window;
 const WINDOWS_MAX: usize = 300;
 /// The rate is that of the last second.
 const RATE_WINDOWS: usize = 10;
-/// Spill runs with a bar of their own; the older ones share one.
+/// Spill runs with a bar of their own; the older ones share one, or two, where a merge reads some.
 const RUNS_SHOWN: u64 = 4;
 
 /// Figures of one moment, and what ended since the moment before.
@@ -54,6 +55,9 @@ pub(super) struct Bar {
     pub(super) name: String,
     pub(super) bytes: u64,
     pub(super) part: Part,
+    /// The spill runs that it stands for. The store does not tell their sizes: each is taken for a
+    /// full memtable.
+    pub(super) runs: Option<RangeInclusive<u64>>,
 }
 
 /// What a merge under way does with a component.
@@ -192,25 +196,57 @@ impl Model {
         Tree { bars, merging, spilling: keyspace.spilling }
     }
 
-    /// Spill runs, newest first. The store tells how many there are; a run holds a full memtable.
+    /// Spill runs, newest first.
     fn add_runs(&self, bars: &mut Vec<Bar>, keyspace: &KeyspaceStats, leaves: Part) {
         let (runs, run_bytes) = (keyspace.spills, keyspace.shape.memtable_bytes);
-        let merged = self.merge.map_or(0, |begun| begun.spills);
-        let part = |age: u64| if runs - age <= merged { leaves } else { Part::Stands };
-        for age in 0..runs.min(RUNS_SHOWN) {
-            bars.push(Bar::new(format!("run {}", runs - age), run_bytes, part(age)));
+        let merged = self.merge.map_or(0, |begun| begun.spills.min(runs));
+        let part = |run: u64| if run <= merged { leaves } else { Part::Stands };
+        let bar = |first: u64, last| Bar::of_runs(first..=last, run_bytes, part(first));
+        let old = runs.saturating_sub(RUNS_SHOWN);
+        bars.extend((old..runs).rev().map(|before| bar(before + 1, before + 1)));
+        if merged < old {
+            bars.push(bar(merged + 1, old));
         }
-        let rest = runs.saturating_sub(RUNS_SHOWN);
-        if rest > 0 {
-            let name = if rest == 1 { "run 1".to_owned() } else { format!("runs 1-{rest}") };
-            bars.push(Bar::new(name, run_bytes.saturating_mul(rest), part(runs - 1)));
+        if merged.min(old) > 0 {
+            bars.push(bar(1, merged.min(old)));
         }
     }
 }
 
+impl Tree {
+    /// The bars for so many rows: with fewer than bars, runs next to each other that a merge treats
+    /// alike share one. May still be more than the rows.
+    pub(super) fn bars_for(&self, rows: usize) -> Vec<Bar> {
+        let mut bars = self.bars.clone();
+        if bars.len() > rows {
+            bars.dedup_by(|older, newer| newer.joined(older));
+        }
+        bars
+    }
+}
+
 impl Bar {
-    pub(super) const fn new(name: String, bytes: u64, part: Part) -> Self {
-        Self { name, bytes, part }
+    const fn new(name: String, bytes: u64, part: Part) -> Self {
+        Self { name, bytes, part, runs: None }
+    }
+
+    fn of_runs(runs: RangeInclusive<u64>, run_bytes: u64, part: Part) -> Self {
+        let (first, last) = (*runs.start(), *runs.end());
+        let name =
+            if first == last { format!("run {last}") } else { format!("runs {first}-{last}") };
+        let bytes = run_bytes.saturating_mul((last - first).saturating_add(1));
+        Self { name, bytes, part, runs: Some(runs) }
+    }
+
+    /// Takes in the next older runs, if both are runs and alike.
+    fn joined(&mut self, older: &Self) -> bool {
+        let (Some(mine), Some(theirs)) = (&self.runs, &older.runs) else { return false };
+        if self.part != older.part {
+            return false;
+        }
+        let bytes = self.bytes.saturating_add(older.bytes);
+        *self = Self { bytes, ..Self::of_runs(*theirs.start()..=*mine.end(), 0, self.part) };
+        true
     }
 }
 

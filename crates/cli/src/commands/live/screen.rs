@@ -1,7 +1,8 @@
 //! The terminal, taken and given back.
 //!
 //! Invariant T1: after [`Screen::open`] the terminal is given back exactly once: when the screen is
-//! dropped, or by the panic hook before the message, whichever thread panics.
+//! dropped, or by the panic hook before the message, whichever thread panics. No signal that asks
+//! for an end comes between.
 //! Invariant T2: nothing is drawn after it was given back.
 
 use std::io::{self, IsTerminal, stdin, stdout};
@@ -18,6 +19,8 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::{Frame, Terminal};
 
+use crate::signals::{Interrupt, Patience};
+
 /// Less than this shows too little to be worth hiding the usual output for.
 const COLUMNS_MIN: u16 = 72;
 const ROWS_MIN: u16 = 18;
@@ -29,6 +32,7 @@ static HOOK: Once = Once::new();
 /// The terminal in raw mode, on its second screen.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<io::Stdout>>,
+    _patience: Patience,
 }
 
 /// What was typed.
@@ -52,7 +56,8 @@ pub(crate) fn is_roomy() -> bool {
 
 impl Screen {
     /// Takes the terminal.
-    pub(crate) fn open() -> io::Result<Self> {
+    pub(crate) fn open(interrupt: &Interrupt) -> io::Result<Self> {
+        let patience = interrupt.be_patient();
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
@@ -65,7 +70,7 @@ impl Screen {
             .and_then(|()| execute!(stdout(), EnterAlternateScreen))
             .and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
         match taken {
-            Ok(terminal) => Ok(Self { terminal }),
+            Ok(terminal) => Ok(Self { terminal, _patience: patience }),
             Err(error) => {
                 give_back();
                 Err(error)

@@ -108,8 +108,8 @@ fn before_a_merge_everything_stands() {
             " overwriting                                            0.1 s   q quits",
             "┌ tree, growth 4.0: at rest ───────────────────────────────────────────┐",
             "│ memtable  █████████████████████████                          1.00 MiB│",
-            "│ run 2     ████████████████████████████                       2.00 MiB│",
-            "│ run 1     ████████████████████████████                       2.00 MiB│",
+            "│ run 2     ████████████████████████████                     ≈ 2.00 MiB│",
+            "│ run 1     ████████████████████████████                     ≈ 2.00 MiB│",
             "│ level 1   ███████████████████████████████                    4.00 MiB│",
             "│ level 2   ████████████████████████████████████████          28.00 MiB│",
             "│ level 3   ███████████████████████████████████████████████  128.00 MiB│",
@@ -138,9 +138,9 @@ fn during_a_merge_the_old_shrink_from_the_left_and_the_new_grow() {
             " overwriting                                            0.3 s   q quits",
             "┌ tree, growth 4.0: merging, 25 % written ─────────────────────────────┐",
             "│ memtable  █████████████████████████                          1.00 MiB│",
-            "│ run 3     ████████████████████████████                       2.00 MiB│",
-            "│ run 2     ░░░░░░░█████████████████████                       2.00 MiB│",
-            "│ run 1     ░░░░░░░█████████████████████                       2.00 MiB│",
+            "│ run 3     ████████████████████████████                     ≈ 2.00 MiB│",
+            "│ run 2     ░░░░░░░█████████████████████                     ≈ 2.00 MiB│",
+            "│ run 1     ░░░░░░░█████████████████████                     ≈ 2.00 MiB│",
             "│ level 1   ░░░░░░░░███████████████████████                    4.00 MiB│",
             "│ level 2   ░░░░░░░░░░██████████████████████████████          28.00 MiB│",
             "│ new       ██████████·······························          8.00 MiB│",
@@ -168,7 +168,7 @@ fn after_a_merge_the_new_levels_stand() {
             " overwriting                                           12.0 s   q quits",
             "┌ tree, growth 4.0: at rest ───────────────────────────────────────────┐",
             "│ memtable  █████████████████████████                          1.00 MiB│",
-            "│ run 1     ████████████████████████████                       2.00 MiB│",
+            "│ run 1     ████████████████████████████                     ≈ 2.00 MiB│",
             "│ fences                                                            0 B│",
             "│ level 2   ████████████████████████████████████████          30.00 MiB│",
             "│ level 3   ███████████████████████████████████████████████  128.00 MiB│",
@@ -190,6 +190,60 @@ fn after_a_merge_the_new_levels_stand() {
 }
 
 #[test]
+fn a_small_screen_joins_runs_and_leaves_whole_figures_out() {
+    let mut model = Model::new(Ruler::Even);
+    let mut during = keyspace(3, &[4 * MIB, 28 * MIB]);
+    during.merge = Some(merge(0x80, 16 * MIB));
+    model.observe(&sample(during.clone(), 0.1));
+    during.spills = 7;
+    model.observe(&sample(during, 0.2));
+    assert_eq!(
+        screen(&model, &[], 60, 16),
+        [
+            " overwriting                                0.2 s   q quits",
+            "┌ tree, growth 4.0: merging, 50 % written ─────────────────┐",
+            "│ memtable  ██████████████████████                 1.00 MiB│",
+            "│ runs 4-7  ██████████████████████████████       ≈ 8.00 MiB│",
+            "│ runs 1-3  ░░░░░░░░░░░░░░░██████████████        ≈ 6.00 MiB│",
+            "│ level 1   ░░░░░░░░░░░░░░█████████████            4.00 MiB│",
+            "│ level 2   ░░░░░░░░░░░░░░░░░█████████████████    28.00 MiB│",
+            "│ new       ██████████████████·················   16.00 MiB│",
+            "│ keys      ─────────────────▼─────────────────        50 %│",
+            "└──────────────────────────────────────────────────────────┘",
+            "┌ puts ──────────────────────┐┌ gets ──────────────────────┐",
+            "│ rate   123,450/s  ██       ││ rate    60,000/s  ██       │",
+            "│ p99       9.8 µs  ▂▂       ││ p99      88.0 µs  ▃▃       │",
+            "│ max       1.2 ms  ▄▄       ││ max      91.0 µs  ▃▃       │",
+            "└────────────────────────────┘└────────────────────────────┘",
+            " merges 0  written/user 4.20  space/live 1.60",
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn a_tall_screen_has_taller_series() {
+    let mut model = Model::new(Ruler::Even);
+    model.observe(&sample(keyspace(0, &[]), 0.1));
+    let text = screen(&model, &[], 72, 30);
+    let rows: Vec<_> = text.lines().skip(21).collect();
+    assert_eq!(
+        rows,
+        [
+            "┌ puts ────────────────────────────┐┌ gets ────────────────────────────┐",
+            "│                   █              ││                   █              │",
+            "│ rate   123,450/s  █              ││ rate    60,000/s  █              │",
+            "│                                  ││                                  │",
+            "│ p99       9.8 µs  ▄              ││ p99      88.0 µs  ▆              │",
+            "│                   ▁              ││                                  │",
+            "│ max       1.2 ms  █              ││ max      91.0 µs  ▆              │",
+            "└──────────────────────────────────┘└──────────────────────────────────┘",
+            " merges 0  written/user 4.20  space/live 1.60  memory 12.0 of 16.0 MiB",
+        ]
+    );
+}
+
+#[test]
 fn runs_that_came_after_the_merge_began_are_not_merged() {
     let mut model = Model::new(Ruler::Even);
     let mut keyspace = keyspace(2, &[4 * MIB]);
@@ -204,13 +258,20 @@ fn runs_that_came_after_the_merge_began_are_not_merged() {
     };
     let expected = [("run 7", false), ("run 6", false), ("run 5", false), ("run 4", false)];
     let mut expected = expected.map(|(name, merged)| (name.to_owned(), merged)).to_vec();
-    expected.push(("runs 1-3".to_owned(), true));
+    expected.extend([("run 3".to_owned(), false), ("runs 1-2".to_owned(), true)]);
     assert_eq!(parts(&model), expected);
     let Some(merging) = model.tree.merging else { panic!() };
     assert!((merging.wavefront - half).abs() < 0.01);
+    // Old runs that share a bar still tell those that are merged from those that are not.
+    keyspace.spills = 9;
+    model.observe(&sample(keyspace.clone(), 0.2));
+    expected = vec![("run 9".to_owned(), false), ("run 8".to_owned(), false)];
+    expected.extend([("run 7".to_owned(), false), ("run 6".to_owned(), false)]);
+    expected.extend([("runs 3-5".to_owned(), false), ("runs 1-2".to_owned(), true)]);
+    assert_eq!(parts(&model), expected);
     // The next merge takes all that stand when it is first seen.
     keyspace.merges += 1;
-    model.observe(&sample(keyspace, 0.2));
+    model.observe(&sample(keyspace, 0.3));
     assert!(parts(&model).iter().all(|(_, merged)| *merged));
 }
 

@@ -37,15 +37,15 @@ const LABEL_CELLS: u16 = 19;
 const LATENCY_FLOOR_NANOS: f64 = 100.0;
 const LATENCY_STEPS: f64 = 100.0;
 const LATENCY_STEPS_MAX: u64 = 700;
-/// The three lines of a series and its frame.
-const SERIES_ROWS: u16 = 5;
+/// Lines of a series, in its frame.
+const SERIES_LINES: u16 = 3;
 
 pub(super) fn render(model: &Model, shown: &Shown, area: Rect, buffer: &mut Buffer) {
     let lines = u16::try_from(shown.lines.len()).unwrap_or(u16::MAX);
     let rows = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(6),
-        Constraint::Length(SERIES_ROWS),
+        Constraint::Length(SERIES_LINES * line_rows(area.height) + 2),
         Constraint::Length(1),
         Constraint::Length(lines.min(area.height / 4)),
     ]);
@@ -56,17 +56,26 @@ pub(super) fn render(model: &Model, shown: &Shown, area: Rect, buffer: &mut Buff
     let [writes, reads] = shown.names;
     series_rows(writes, &model.writes, left, buffer);
     series_rows(reads, &model.reads, right, buffer);
-    Line::from(figures_text(&model.figures)).render(figures, buffer);
+    let columns = usize::from(figures.width);
+    Line::from(figures_text(&model.figures, columns)).render(figures, buffer);
     // The latest lines are those that matter.
     let skipped = shown.lines.len().saturating_sub(rest.height.into());
     let last = shown.lines.iter().skip(skipped).map(|line| Line::from(line.as_str()));
     Paragraph::new(last.collect::<Vec<_>>()).render(rest, buffer);
 }
 
+/// Rows of each line of a series: more where the tree does not need them.
+fn line_rows(rows: u16) -> u16 {
+    (rows / 10).saturating_sub(1).clamp(1, 3)
+}
+
 fn title_line(shown: &Shown, elapsed: Duration, area: Rect, buffer: &mut Buffer) {
     let right = format!("{:.1} s   q quits ", elapsed.as_secs_f64());
-    Line::from(format!(" {}", shown.title)).bold().render(area, buffer);
-    Line::from(right).right_aligned().render(area, buffer);
+    let cells = u16::try_from(right.len()).unwrap_or(u16::MAX);
+    let [left, rest] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Length(cells)]).areas(area);
+    Line::from(format!(" {}", shown.title)).bold().render(left, buffer);
+    Line::from(right).right_aligned().render(rest, buffer);
 }
 
 fn tree_rows(model: &Model, area: Rect, buffer: &mut Buffer) {
@@ -75,9 +84,9 @@ fn tree_rows(model: &Model, area: Rect, buffer: &mut Buffer) {
     block.render(area, buffer);
     let cells = usize::from(inner.width).saturating_sub(NAME_CELLS + NUMBER_CELLS);
     let line = |bar: &Bar| bar_line(bar, model.scale_bytes, cells);
-    let mut lines: Vec<Line<'_>> = model.tree.bars.iter().map(line).collect();
     // The wavefront keeps its place at the bottom, whatever comes and goes above it.
     let last = usize::from(inner.height.saturating_sub(1));
+    let mut lines: Vec<Line<'_>> = model.tree.bars_for(last).iter().map(line).collect();
     lines.resize(last, Line::default());
     lines.push(wavefront_line(&model.tree, cells));
     Paragraph::new(lines).render(inner, buffer);
@@ -114,7 +123,8 @@ fn bar_line(bar: &Bar, scale_bytes: u64, cells: usize) -> Line<'static> {
         _ => bar.bytes,
     };
     let blank = " ".repeat(cells - width);
-    let size = format!("{blank}{:>NUMBER_CELLS$}", HumanBytes(size).to_string());
+    let about = if bar.runs.is_some() { "≈ " } else { "" };
+    let size = format!("{blank}{:>NUMBER_CELLS$}", format!("{about}{}", HumanBytes(size)));
     Line::from(vec![Span::raw(name(&bar.name)), left, right, Span::raw(size)])
 }
 
@@ -133,8 +143,11 @@ fn wavefront_line(tree: &Tree, cells: usize) -> Line<'static> {
     ])
 }
 
+/// A space before it and one behind; a long one, that of many runs, loses its first word.
 fn name(name: &str) -> String {
-    format!(" {name:<width$}", width = NAME_CELLS - 1)
+    let (width, room) = (NAME_CELLS - 1, NAME_CELLS - 2);
+    let short = name.split_once(' ').filter(|_| name.len() > room).map_or(name, |(_, end)| end);
+    format!(" {short:<width$.room$}")
 }
 
 /// Cells of a bar: the logarithm of its bytes, where the most bytes fill all cells. What is there
@@ -171,18 +184,23 @@ type Drawn<'a> = (&'a Series, &'a dyn Fn(&Window) -> Option<u64>, Option<u64>, C
 fn row(
     name: &str,
     value: String,
-    (series, height, max, color): Drawn<'_>,
+    (series, value_of, max, color): Drawn<'_>,
     number: u16,
     area: Rect,
     buffer: &mut Buffer,
 ) {
-    let line = Rect { y: area.y.saturating_add(number), height: 1, ..area }.intersection(area);
+    let height = (area.height / SERIES_LINES).max(1);
+    let y = area.y.saturating_add(number.saturating_mul(height));
+    let line = Rect { y, height, ..area }.intersection(area);
     let [label, rest] =
         Layout::horizontal([Constraint::Length(LABEL_CELLS), Constraint::Min(0)]).areas(line);
+    // Beside the foot of its line.
+    let label =
+        Rect { y: label.bottom().saturating_sub(1), height: 1, ..label }.intersection(label);
     Line::from(format!(" {name:<5}{value:>11}")).render(label, buffer);
     let skipped = series.windows.len().saturating_sub(rest.width.into());
     let bars: Vec<SparklineBar> =
-        series.windows.iter().skip(skipped).map(|window| height(window).into()).collect();
+        series.windows.iter().skip(skipped).map(|window| value_of(window).into()).collect();
     let mut sparkline = Sparkline::default().data(bars).style(Style::new().fg(color));
     if let Some(max) = max {
         sparkline = sparkline.max(max);
@@ -196,20 +214,26 @@ pub(super) fn latency_step(nanos: u64) -> Option<u64> {
     (nanos > 0).then(|| ((tenfold * LATENCY_STEPS).max(0.0) as u64).min(LATENCY_STEPS_MAX))
 }
 
-fn figures_text(figures: &Figures) -> String {
+/// As many figures as there is room for.
+fn figures_text(figures: &Figures, columns: usize) -> String {
     if let Some(trouble) = &figures.trouble {
         return format!(" stopped: {}", crate::exit::one_line(trouble));
     }
     let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    format!(
-        " merges {}  written/user {}  space/live {}  memory {:.1} of {:.1} MiB",
-        HumanCount(figures.merges),
-        ratio(figures.written_per_byte),
-        ratio(figures.space_over_live),
-        mib(figures.memory_bytes),
-        mib(figures.budget_bytes),
-    )
+    let (memory, budget) = (mib(figures.memory_bytes), mib(figures.budget_bytes));
+    let mut parts = vec![
+        format!("merges {}", HumanCount(figures.merges)),
+        format!("written/user {}", ratio(figures.written_per_byte)),
+        format!("space/live {}", ratio(figures.space_over_live)),
+        format!("memory {memory:.1} of {budget:.1} MiB"),
+    ];
+    loop {
+        let text = format!(" {}", parts.join("  "));
+        if text.len() <= columns || parts.pop().is_none() {
+            return text;
+        }
+    }
 }
 
 /// Three digits and a unit.
