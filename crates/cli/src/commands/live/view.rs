@@ -37,15 +37,17 @@ const LABEL_CELLS: u16 = 19;
 const LATENCY_FLOOR_NANOS: f64 = 100.0;
 const LATENCY_STEPS: f64 = 100.0;
 const LATENCY_STEPS_MAX: u64 = 700;
-/// Lines of a series, in its frame.
+/// Lines of a series, in its frame: the rate, the p99 and, from so many rows on, the maximum.
 const SERIES_LINES: u16 = 3;
+const ROWS_FOR_MAXIMUM: u16 = 18;
 
 pub(super) fn render(model: &Model, shown: &Shown, area: Rect, buffer: &mut Buffer) {
     let lines = u16::try_from(shown.lines.len()).unwrap_or(u16::MAX);
+    let series = SERIES_LINES - u16::from(area.height < ROWS_FOR_MAXIMUM);
     let rows = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(6),
-        Constraint::Length(SERIES_LINES * line_rows(area.height) + 2),
+        Constraint::Length(series * line_rows(area.height) + 2),
         Constraint::Length(1),
         Constraint::Length(lines.min(area.height / 4)),
     ]);
@@ -70,7 +72,7 @@ fn line_rows(rows: u16) -> u16 {
 }
 
 fn title_line(shown: &Shown, elapsed: Duration, area: Rect, buffer: &mut Buffer) {
-    let right = format!("{:.1} s   q quits ", elapsed.as_secs_f64());
+    let right = format!("  {:.1} s   q quits ", elapsed.as_secs_f64());
     let cells = u16::try_from(right.len()).unwrap_or(u16::MAX);
     let [left, rest] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(cells)]).areas(area);
