@@ -39,6 +39,8 @@ pub(super) struct Model {
     /// The most that a bar ever stood for, in bytes: a scale that does not jump.
     pub(super) scale_bytes: u64,
     merge: Option<Begun>,
+    /// The largest memtable that was seen.
+    memtable_max_bytes: u64,
 }
 
 /// The tree, top down.
@@ -145,6 +147,7 @@ impl Model {
             figures: Figures::default(),
             scale_bytes: 0,
             merge: None,
+            memtable_max_bytes: 0,
         }
     }
 
@@ -155,6 +158,7 @@ impl Model {
         self.figures = Figures::of(sample);
         if let Some(keyspace) = sample.stats.keyspaces.first() {
             self.note_merge(keyspace);
+            self.memtable_max_bytes = self.memtable_max_bytes.max(keyspace.memtable_bytes);
             self.tree = self.tree_of(keyspace);
         }
         let bytes = self.tree.bars.iter().map(|bar| bar.bytes);
@@ -198,7 +202,12 @@ impl Model {
 
     /// Spill runs, newest first.
     fn add_runs(&self, bars: &mut Vec<Bar>, keyspace: &KeyspaceStats, leaves: Part) {
-        let (runs, run_bytes) = (keyspace.spills, keyspace.shape.memtable_bytes);
+        let runs = keyspace.spills;
+        let run_bytes = match keyspace.shape.memtable_bytes {
+            // The shape is that of the last merge, and there was none.
+            0 => self.memtable_max_bytes,
+            full => full,
+        };
         let merged = self.merge.map_or(0, |begun| begun.spills.min(runs));
         let part = |run: u64| if run <= merged { leaves } else { Part::Stands };
         let bar = |first: u64, last| Bar::of_runs(first..=last, run_bytes, part(first));

@@ -222,6 +222,18 @@ fn a_small_screen_joins_runs_and_leaves_whole_figures_out() {
 }
 
 #[test]
+fn before_the_first_merge_a_run_is_as_large_as_a_memtable_was() {
+    let mut model = Model::new(Ruler::Even);
+    let mut full = keyspace(0, &[]);
+    (full.memtable_bytes, full.shape.memtable_bytes) = (3 * MIB, 0);
+    model.observe(&sample(full.clone(), 0.1));
+    (full.memtable_bytes, full.spills) = (MIB, 1);
+    model.observe(&sample(full, 0.2));
+    let bytes: Vec<_> = model.tree.bars.iter().map(|bar| bar.bytes).collect();
+    assert_eq!(bytes, [MIB, 3 * MIB]);
+}
+
+#[test]
 fn a_tall_screen_has_taller_series() {
     let mut model = Model::new(Ruler::Even);
     model.observe(&sample(keyspace(0, &[]), 0.1));
