@@ -4,40 +4,81 @@
 //! command does, and the store is none the worse for it.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::{SigId, flag, low_level};
 
 use crate::exit::Failure;
 
 const EXIT_CODE: i32 = 130;
+const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
 /// Whether the user asked for an end.
 #[derive(Clone)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt {
+    requested: Arc<AtomicBool>,
+    /// Whether the next signal ends the process at once.
+    impatient: Arc<AtomicBool>,
+    /// What lets a signal set that; empty while a [`Patience`] lives.
+    arming: Arc<Mutex<Vec<SigId>>>,
+}
+
+/// While it lives, a second signal is only noted, too: the terminal must be given back first.
+pub(crate) struct Patience(Interrupt);
 
 impl Interrupt {
     /// From here on the first signal is only noted; a second one ends the process at once, for
     /// whoever will not wait for a slow device.
     pub(crate) fn install() -> Result<Self, Failure> {
-        let requested = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal must find the shutdown not yet armed.
-            flag::register_conditional_shutdown(signal, EXIT_CODE, Arc::clone(&requested))
-                .and_then(|_| flag::register(signal, Arc::clone(&requested)))
+        let interrupt =
+            Self { requested: Arc::default(), impatient: Arc::default(), arming: Arc::default() };
+        for signal in SIGNALS {
+            // Before the arming: the first signal must find the shutdown not yet armed.
+            let impatient = Arc::clone(&interrupt.impatient);
+            flag::register_conditional_shutdown(signal, EXIT_CODE, impatient)
+                .and_then(|_| flag::register(signal, Arc::clone(&interrupt.requested)))
                 .map_err(refused)?;
         }
-        Ok(Self(requested))
+        interrupt.arm().map_err(refused)?;
+        Ok(interrupt)
+    }
+
+    /// From here on no signal ends the process at once, until what is returned is dropped.
+    pub(crate) fn be_patient(&self) -> Patience {
+        let mut arming = self.arming.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in arming.drain(..) {
+            low_level::unregister(id);
+        }
+        self.impatient.store(false, Ordering::SeqCst);
+        Patience(self.clone())
+    }
+
+    fn arm(&self) -> io::Result<()> {
+        let mut arming = self.arming.lock().unwrap_or_else(PoisonError::into_inner);
+        for signal in SIGNALS {
+            arming.push(flag::register(signal, Arc::clone(&self.impatient))?);
+        }
+        Ok(())
     }
 
     pub(crate) fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.requested.load(Ordering::Relaxed)
     }
 
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.requested() { Err(Failure::Interrupted) } else { Ok(()) }
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        // Where it fails, later signals are only noted: no reason to fail otherwise.
+        let _ = self.0.arm();
+        if self.0.requested() {
+            self.0.impatient.store(true, Ordering::SeqCst);
+        }
     }
 }
 

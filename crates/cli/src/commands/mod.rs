@@ -10,6 +10,7 @@ mod entries;
 mod keyspaces;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
+mod live;
 mod load;
 mod scan;
 mod single;

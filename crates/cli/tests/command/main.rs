@@ -10,6 +10,8 @@ mod edges;
 mod interrupted;
 #[cfg(feature = "lab")]
 mod lab;
+#[cfg(feature = "lab")]
+mod live;
 mod load;
 mod roundtrip;
 mod scan;

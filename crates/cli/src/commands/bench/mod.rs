@@ -19,6 +19,7 @@ use esker_experiments::measure::scale::Scale;
 use esker_experiments::{Error, Name};
 
 use self::watch::Watcher;
+use crate::commands::live;
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::signals::Interrupt;
@@ -59,6 +60,22 @@ pub(crate) struct Bench {
     /// Runs of each row and system [default: 1 to 7, by row and scale]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: Option<u32>,
+    /// Draw a store at work on the terminal, and measure nothing; q quits
+    ///
+    /// Loads random entries into a temporary store, then overwrites and looks up while merges run,
+    /// for half a minute, or for 10 seconds after a loading that takes longer.
+    #[arg(long, conflicts_with_all = [
+        "peers", "scale", "rows", "systems", "json", "dir", "rate", "repeat",
+    ])]
+    live: bool,
+    /// With `--live`: entries of 16 + 100 bytes
+    #[arg(long, value_name = "N", requires = "live", default_value = "1000000",
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
+    entries: u64,
+    /// With `--live`: memory budget of the store
+    #[arg(long, value_name = "MIB", requires = "live", default_value = "16",
+          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    memory: u32,
     /// One run, asked for by another process of this command
     #[arg(long, hide = true, value_name = "TASK", exclusive = true)]
     child: Option<String>,
@@ -108,6 +125,10 @@ fn rate(text: &str) -> Result<f64, String> {
 pub(super) fn run(args: &Bench) -> Result<(), Failure> {
     if let Some(task) = &args.child {
         return child::main(task).map_err(failure);
+    }
+    if args.live {
+        let memory_bytes = u64::from(args.memory) << 20;
+        return live::bench::run(live::bench::Plan { entries: args.entries, memory_bytes });
     }
     let systems = systems(args)?;
     let interrupt = Interrupt::install()?;

@@ -3,7 +3,8 @@
 //! Every file below a folder is indexed, path to metadata, in a fresh store with little memory;
 //! looked up, scanned by folder, partly overwritten and deleted; then the store is closed, opened
 //! again, compared with the truth entry by entry, and checked. The order is the same in every
-//! run. `files` is the truth, `phases` the work, `report` what is printed.
+//! run. `files` is the truth, `phases` the work, `report` what is printed; on a terminal, `live`
+//! shows the store while it is written and read.
 
 mod files;
 mod memory;

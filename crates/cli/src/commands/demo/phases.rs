@@ -1,10 +1,16 @@
-//! The work of the demo, phase by phase, each answer held against the truth.
+//! The work of the demo, phase by phase, each answer held against the truth. On a terminal, a live
+//! view shows the store until it is closed.
+
+use std::io;
+use std::sync::Arc;
 
 use esker::{CheckReport, Db, Keyspace, KeyspaceOptions};
+use indicatif::HumanCount;
 
 use super::files::{Files, State, scattered};
 use super::report::Narrator;
 use super::timing::Timing;
+use crate::commands::live::{self, Board, Meter, Ruler, Screen, Watched};
 use crate::exit::{Failure, one_line};
 use crate::signals::Interrupt;
 use crate::text::Entry;
@@ -14,6 +20,8 @@ const KEYSPACE: &str = "files";
 const FOLDERS_SCANNED: usize = 2000;
 const OVERWRITE_ONE_IN: usize = 3;
 const DELETE_ONE_IN: usize = 10;
+/// Paths to say where a merge is among all of them.
+const PATHS_SAMPLED: usize = 1000;
 
 /// The state that goes from phase to phase.
 pub(super) struct Phases {
@@ -21,6 +29,7 @@ pub(super) struct Phases {
     pub(super) timings: Vec<Timing>,
     pub(super) answers_checked: u64,
     pub(super) counted_bytes_peak: u64,
+    meter: Arc<Meter>,
     interrupt: Interrupt,
     narrator: Narrator,
 }
@@ -32,6 +41,7 @@ impl Phases {
             timings: Vec::new(),
             answers_checked: 0,
             counted_bytes_peak: 0,
+            meter: Arc::default(),
             interrupt,
             narrator,
         }
@@ -44,17 +54,50 @@ impl Phases {
     ) -> Result<Db, Failure> {
         let db = open()?;
         let keyspace = db.keyspace(KEYSPACE, KeyspaceOptions::default())?;
-        self.insert(&keyspace)?;
-        self.sample_memory(&db)?;
-        self.look_up("look up", &keyspace)?;
-        self.sample_memory(&db)?;
-        self.look_up_absent(&keyspace)?;
-        self.scan_folders(&keyspace)?;
-        self.sample_memory(&db)?;
-        self.overwrite(&keyspace)?;
-        self.sample_memory(&db)?;
-        self.delete(&keyspace)?;
+        if !self.narrator.is_silent() && live::is_possible() && live::is_roomy() {
+            self.watch(&db, &keyspace)?;
+        } else {
+            self.work(&db, &keyspace)?;
+        }
         Ok(db)
+    }
+
+    /// The work, with a live view on the terminal while it runs.
+    fn watch(&mut self, db: &Db, keyspace: &Keyspace) -> Result<(), Failure> {
+        let refused = |source: io::Error| Failure::System { what: "draw on the terminal", source };
+        let screen = Screen::open(&self.interrupt).map_err(refused)?;
+        let board = Arc::new(Board::default());
+        board.set_title(format!("{} files, path to metadata", HumanCount(self.count())));
+        self.narrator.tell(Arc::clone(&board));
+        let (meter, interrupt) = (Arc::clone(&self.meter), self.interrupt.clone());
+        let (ruler, names) = (self.ruler(), ["writes", "reads"]);
+        let watched = Watched { db, meter: &meter, board: &board, interrupt: &interrupt, names };
+        let worked = live::watch(screen, &watched, ruler, || self.work(db, keyspace));
+        self.narrator.print_told()?;
+        worked
+    }
+
+    fn work(&mut self, db: &Db, keyspace: &Keyspace) -> Result<(), Failure> {
+        self.insert(keyspace)?;
+        self.sample_memory(db)?;
+        self.look_up("look up", keyspace)?;
+        self.sample_memory(db)?;
+        self.look_up_absent(keyspace)?;
+        self.scan_folders(keyspace)?;
+        self.sample_memory(db)?;
+        self.overwrite(keyspace)?;
+        self.sample_memory(db)?;
+        self.delete(keyspace)
+    }
+
+    const fn count(&self) -> u64 {
+        self.files.list.len() as u64
+    }
+
+    fn ruler(&self) -> Ruler {
+        let step = self.files.list.len().div_ceil(PATHS_SAMPLED).max(1);
+        let sampled = self.files.list.iter().step_by(step).map(|file| file.path.clone());
+        Ruler::Sampled(sampled.collect())
     }
 
     pub(super) fn reopen(
@@ -96,10 +139,13 @@ impl Phases {
     fn insert(&mut self, keyspace: &Keyspace) -> Result<(), Failure> {
         let count = self.files.list.len();
         self.phase("store", count, |this, timing, tick| {
+            timing.show_on(&this.meter.writes);
             for number in scattered(count) {
                 tick(this)?;
-                if let Some(record) = this.files.list[number].record() {
-                    timing.time(|| keyspace.insert(&this.files.list[number].path, record))?;
+                let file = &this.files.list[number];
+                if let Some(record) = file.record() {
+                    this.meter.grew(file.path.len() + record.len());
+                    timing.time(|| keyspace.insert(&file.path, record))?;
                 }
             }
             Ok(())
@@ -109,6 +155,7 @@ impl Phases {
     fn look_up(&mut self, name: &'static str, keyspace: &Keyspace) -> Result<(), Failure> {
         let count = self.files.list.len();
         self.phase(name, count, |this, timing, tick| {
+            timing.show_on(&this.meter.reads);
             for number in scattered(count) {
                 tick(this)?;
                 let file = &this.files.list[number];
@@ -125,6 +172,7 @@ impl Phases {
     fn look_up_absent(&mut self, keyspace: &Keyspace) -> Result<(), Failure> {
         let count = self.files.list.len();
         self.phase("look up absent", count, |this, timing, tick| {
+            timing.show_on(&this.meter.reads);
             for number in scattered(count) {
                 tick(this)?;
                 // No path holds a zero byte, so this sorts among the present and is none of them.
@@ -144,6 +192,7 @@ impl Phases {
         let step = folders.len().div_ceil(FOLDERS_SCANNED).max(1);
         let chosen: Vec<Vec<u8>> = folders.into_iter().step_by(step).map(<[u8]>::to_vec).collect();
         self.phase("scan a folder", chosen.len(), |this, timing, tick| {
+            timing.show_on(&this.meter.reads);
             for number in scattered(chosen.len()) {
                 tick(this)?;
                 this.answers_checked += this.compare(keyspace, &chosen[number], timing)?;
@@ -155,6 +204,7 @@ impl Phases {
     fn overwrite(&mut self, keyspace: &Keyspace) -> Result<(), Failure> {
         let count = self.files.list.len();
         self.phase("overwrite", count / OVERWRITE_ONE_IN, |this, timing, tick| {
+            timing.show_on(&this.meter.writes);
             for number in scattered(count).step_by(OVERWRITE_ONE_IN) {
                 tick(this)?;
                 let file = &mut this.files.list[number];
@@ -170,9 +220,12 @@ impl Phases {
     fn delete(&mut self, keyspace: &Keyspace) -> Result<(), Failure> {
         let count = self.files.list.len();
         self.phase("delete", count / DELETE_ONE_IN, |this, timing, tick| {
+            timing.show_on(&this.meter.writes);
             for number in scattered(count).skip(1).step_by(DELETE_ONE_IN) {
                 tick(this)?;
                 let file = &mut this.files.list[number];
+                let record_bytes = file.record().map_or(0, |record| record.len());
+                this.meter.shrank(file.path.len() + record_bytes);
                 file.state = State::Deleted;
                 timing.time(|| keyspace.remove(&file.path))?;
             }

@@ -1,6 +1,7 @@
 //! What the demo prints: a line a phase while it runs, and tables or JSON at the end.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{CheckReport, Stats};
@@ -11,6 +12,7 @@ use super::FILES_FEW;
 use super::files::Files;
 use super::memory::Resident;
 use super::timing::Timing;
+use crate::commands::live::Board;
 use crate::exit::{Failure, one_line};
 use crate::output::Output;
 use crate::progress;
@@ -23,11 +25,28 @@ const SPINNER: &str = "{msg:16} {human_pos} files";
 /// Tells what is going on; says nothing when the answer is for a program.
 pub(super) struct Narrator {
     silent: bool,
+    /// Where lines go while a live view has the terminal.
+    board: Option<Arc<Board>>,
 }
 
 impl Narrator {
     pub(super) const fn new(silent: bool) -> Self {
-        Self { silent }
+        Self { silent, board: None }
+    }
+
+    pub(super) const fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    /// From here on tells it to a live view.
+    pub(super) fn tell(&mut self, board: Arc<Board>) {
+        self.board = Some(board);
+    }
+
+    /// The live view is gone: what it was told is printed.
+    pub(super) fn print_told(&mut self) -> Result<(), Failure> {
+        let told = self.board.take().map_or_else(Vec::new, |board| board.lines());
+        told.iter().try_for_each(|line| self.say(line))
     }
 
     /// Shows a bar while the file system is walked.
@@ -42,6 +61,12 @@ impl Narrator {
     pub(super) fn bar(&self, phase: &'static str, length: u64) -> ProgressBar {
         if self.silent {
             return ProgressBar::hidden();
+        }
+        if let Some(board) = &self.board {
+            let bar = ProgressBar::hidden();
+            bar.set_length(length);
+            board.follow(phase, bar.clone());
+            return bar;
         }
         progress::bar(Some(length), BAR).with_message(phase)
     }
@@ -85,6 +110,10 @@ impl Narrator {
 
     fn say(&self, text: &str) -> Result<(), Failure> {
         if self.silent {
+            return Ok(());
+        }
+        if let Some(board) = &self.board {
+            board.say(text);
             return Ok(());
         }
         let mut output = Output::new();

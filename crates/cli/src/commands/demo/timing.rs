@@ -1,9 +1,11 @@
 //! How long the operations of one phase took.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::commands::live::Gauge;
 use crate::exit::Failure;
 
 /// Longer operations count as this long.
@@ -16,13 +18,19 @@ pub(super) struct Timing {
     pub(super) phase: &'static str,
     latency_ns: Histogram<u64>,
     busy: Duration,
+    gauge: Option<Arc<Gauge>>,
 }
 
 impl Timing {
     pub(super) fn new(phase: &'static str) -> Result<Self, Failure> {
         let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, SIGNIFICANT_DIGITS)
             .map_err(|error| Failure::Input(format!("cannot keep a histogram: {error}")))?;
-        Ok(Self { phase, latency_ns, busy: Duration::ZERO })
+        Ok(Self { phase, latency_ns, busy: Duration::ZERO, gauge: None })
+    }
+
+    /// From here on each operation is counted there, too.
+    pub(super) fn show_on(&mut self, gauge: &Arc<Gauge>) {
+        self.gauge = Some(Arc::clone(gauge));
     }
 
     /// Runs and times one operation.
@@ -32,6 +40,9 @@ impl Timing {
         let took = started.elapsed();
         self.busy += took;
         self.latency_ns.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        if let Some(gauge) = &self.gauge {
+            gauge.record(took);
+        }
         answer
     }
 
