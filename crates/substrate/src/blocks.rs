@@ -259,19 +259,23 @@ impl BlockStore {
         self.file.sync(purpose).map_err(|error| failed.insert(error.into()).clone())
     }
 
-    /// Takes `units` adjacent units, growing the file when nothing free is long enough. What is
-    /// reserved is left to merges.
+    /// Takes `units` adjacent units; fewer, but at least `least`, rather than that the file grows
+    /// while there is free space in smaller pieces. What is reserved is left to merges.
     ///
     /// # Errors
     /// [`Error::Full`] when the device has no room; nothing is changed then.
-    pub fn allocate(&self, units: u64, purpose: Purpose) -> Result<Extent> {
+    pub fn allocate(&self, units: u64, least: u64, purpose: Purpose) -> Result<Extent> {
         let mut space = self.space.lock();
         let reserved = if purpose == Purpose::Merge { 0 } else { space.reserved_units() };
         let kept = reserved.saturating_add(EMERGENCY_UNITS);
-        if space.free_units() >= kept.saturating_add(units)
-            && let Some(extent) = space.allocate(units)
-        {
-            return Ok(extent);
+        let fits = |space: &Space, units| space.free_units() >= kept.saturating_add(units);
+        let halves = std::iter::successors(Some(units), |units| Some(units / 2));
+        for units in halves.take_while(|units| *units >= least.max(1)) {
+            if fits(&space, units)
+                && let Some(extent) = space.allocate(units)
+            {
+                return Ok(extent);
+            }
         }
         let missing = kept.saturating_sub(space.free_units());
         self.grow_by_some(&mut space, units.saturating_add(missing), purpose)?;

@@ -131,7 +131,7 @@ impl FdTree {
         let view = self.views.load();
         let (memory, payload) = (view.memtable.memory_bytes(), view.memtable.counts().data_bytes());
         // A crumb tells little.
-        if memory > self.memtable_bytes_max() / 8 {
+        if memory > self.memtable_bytes_max() / 2 {
             let share = payload.saturating_mul(PAYLOAD_UNIT_BYTES) / memory.max(1);
             self.payload_share.store(share.max(1), Ordering::Relaxed);
         }

@@ -305,12 +305,9 @@ fn check_sizes(meta: &IndexMeta, sink: &mut CheckSink) {
 
 /// I5.
 fn check_skips(meta: &IndexMeta, sink: &mut CheckSink) {
-    let shape = &meta.shape;
     for pair in meta.main.levels.windows(2) {
         let [upper, lower] = pair else { continue };
-        let fences_bytes = lower.counts.blocks * super::prepare::FENCE_BYTES;
-        let skips = lower.rank > upper.rank + 1;
-        if skips && fences_bytes > shape::capacity_bytes(shape, upper.rank + 1) {
+        if !super::prepare::may_lead_to(&meta.shape, upper.rank, lower) {
             let offset = upper.extents.first().map_or(0, Extent::offset);
             let blocks = lower.counts.blocks;
             sink.report(offset, format!("I5: level {} leads to {blocks} blocks", upper.rank));

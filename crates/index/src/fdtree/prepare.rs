@@ -83,13 +83,23 @@ pub fn top_bytes_max(kappa0_bytes: u64) -> u64 {
     (kappa0_bytes / 4).max(4096)
 }
 
-/// The least level number that can take everything above and at it; `None` for a full merge.
+/// The least level number that can take everything above and at it, and that leads past missing
+/// levels only to few blocks (I5); `None` for a full merge.
 fn least_rank(shape: &Shape, levels: &[LevelMeta], incoming_bytes: u64) -> Option<u8> {
     (1..shape::bottom_rank(shape)).find(|rank| {
         let upper = levels.iter().filter(|level| level.rank <= *rank);
         let bytes = upper.map(|level| level.counts.data_bytes()).sum::<u64>() + incoming_bytes;
+        let below = levels.iter().find(|level| level.rank > *rank);
         bytes <= shape::capacity_bytes(shape, *rank)
+            && below.is_none_or(|below| may_lead_to(shape, *rank, below))
     })
+}
+
+/// Whether a level may stand right above `below` (I5): it is the next one, or the fences to `below`
+/// would fit a level between them.
+pub(super) fn may_lead_to(shape: &Shape, rank: u8, below: &LevelMeta) -> bool {
+    below.rank <= rank + 1
+        || below.counts.blocks * FENCE_BYTES <= shape::capacity_bytes(shape, rank + 1)
 }
 
 /// The levels to write: as many fence-only levels above the data as it takes for the top fences
@@ -207,6 +217,19 @@ mod tests {
         let last = go(&[level(1, 200_000), level(2, 600_000), bottom]);
         assert_eq!((last.levels, last.full), (3, true));
         assert!(!last.plan.below);
+    }
+
+    /// By hand: κ0 = 100 kB and b = 2 give κ6 = 6.35 MB and κ7 = 12.75 MB. The bottom's 225,000
+    /// blocks have 9 MB of fences, which level 7 would hold: one memtable goes to level 6, not to
+    /// level 1, whose fences to the bottom would be sixty times its data.
+    #[test]
+    fn a_level_that_leads_past_missing_ones_is_deep_enough() {
+        let (shape, bottom) = (shape(8, 7, 0), level(8, 900_000_000));
+        let one = incoming(100_000);
+        let levels = [bottom];
+        let prepared = prepare(&shape, &levels, one, false, 100_000, Sizes::Cost);
+        assert_eq!((prepared.full, prepared.plan.data_rank), (false, 6));
+        assert!(may_lead_to(&shape, 6, &levels[0]) && !may_lead_to(&shape, 5, &levels[0]));
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub const WRITE_UNIT_BYTES: usize = 256 * 1024;
 /// Extents are a power of two between these, in units: 16 KiB to 1 MiB.
 const EXTENT_UNITS: (u64, u64) = (4, 256);
 
+/// An extent may be so much shorter where the free space is in pieces.
+const PIECES: u64 = 8;
+
 /// The length of extents for a level of about `bytes`: a sixteenth, so that little is left over
 /// in the last one, within bounds.
 #[must_use]
@@ -103,7 +106,8 @@ impl ExtentWriter {
     fn allocate(&self, mut units: u64, least: u64) -> Result<Extent> {
         loop {
             let smaller = (units / 2).max(least);
-            match self.reader.blocks.allocate(units, self.purpose) {
+            let pieces = least.max(units / PIECES);
+            match self.reader.blocks.allocate(units, pieces, self.purpose) {
                 Err(Error::Full { .. }) if smaller < units => units = smaller,
                 result => return result,
             }
