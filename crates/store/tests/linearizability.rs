@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use esker::{Db, Device, Scheme};
+use esker::{Db, Device, MergeStats, Scheme};
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashModel, SimDevice, SimImage, Survivors, Trace, Unwritten};
 use esker_testkit::counts::{Counts, budget, settle};
@@ -48,6 +48,12 @@ fn check<'a>(base: &'a Base, history: &'a History, counts: &mut Counts) -> Verdi
 /// Finished merges, in the whole life of the store.
 fn merges(db: &Db) -> u64 {
     db.stats().unwrap().keyspaces.iter().map(|keyspace| keyspace.merges).sum()
+}
+
+/// Whether a merge is under way that is so `far`.
+fn is_merging(db: &Db, far: impl Fn(&MergeStats) -> bool) -> bool {
+    let keyspaces = db.stats().unwrap().keyspaces;
+    keyspaces.iter().any(|keyspace| keyspace.merge.as_ref().is_some_and(&far))
 }
 
 /// One run of threads on a store in memory.
@@ -95,6 +101,9 @@ fn operations_happen_at_one_moment_under_every_scheme() {
     settle(runs("every scheme", &Scheme::ALL[1..], 60, 700));
 }
 
+/// How often one looks for a merge before a crash comes anyway.
+const PATIENCE: u32 = 5_000;
+
 /// How a run ends.
 #[derive(Clone, Copy, Debug)]
 enum Crash {
@@ -126,7 +135,8 @@ impl Crash {
     }
 }
 
-/// Waits until so many stamps have been taken, and takes an image of the device.
+/// Waits until so many stamps have been taken, and most times for a merge, and takes an image of
+/// the device.
 fn crash(
     db: &Db,
     device: &SimDevice,
@@ -138,6 +148,12 @@ fn crash(
     let end = shared.clock.stamp() + stamps;
     while shared.clock.stamp() < end {
         std::thread::sleep(Duration::from_micros(random.below(500)));
+    }
+    // Two records of its progress, or so.
+    let far = |merge: &MergeStats| merge.written_bytes > 16 << 10;
+    let mut patience = if random.percent(75) { PATIENCE } else { 0 };
+    while patience > 0 && !is_merging(db, far) {
+        patience -= 1;
     }
     let durable = db.durable_seq();
     let before = shared.clock.stamp();
@@ -182,8 +198,7 @@ fn lives(seed: u64, keys: u32, count: u64, counts: &mut Counts) -> Verdict {
             .map_err(|v| v.at(format!("life {life}, opened as {scheme:?} after {cut:?}")))?;
         counts.add("crashes", 1);
         counts.add("numbers lost", serial.last().saturating_sub(number));
-        let merging = next.stats().unwrap().keyspaces.iter().any(|k| k.merge.is_some());
-        counts.add("crashes within merges", u64::from(merging));
+        counts.add("crashes within merges", u64::from(is_merging(&next, |_| true)));
         if life % 4 == 3 {
             verify::check(&next)?;
         }
@@ -197,7 +212,7 @@ fn lives(seed: u64, keys: u32, count: u64, counts: &mut Counts) -> Verdict {
 fn histories_go_on_across_crashes() {
     let mut counts = Counts::new("linearizability", "across crashes");
     let verdict = (0..2 * budget()).try_for_each(|seed| {
-        let keys = [FEW, 300][seed as usize % 2];
+        let keys = [FEW, MANY][seed as usize % 2];
         lives(seed, keys, 24, &mut counts).map_err(|v| v.at(format!("seed {seed}")))
     });
     settle(verdict.map(|()| counts));

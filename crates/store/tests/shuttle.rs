@@ -22,7 +22,7 @@ use esker_device::sim::{CrashModel, SimDevice, Survivors};
 use esker_substrate::planted::{Bug, Race};
 use esker_substrate::sync::{Thread, spawn};
 
-use history::{Did, History};
+use history::History;
 use runner::{hunt, schedules};
 
 const VALUE_BYTES: usize = 700;
@@ -59,19 +59,14 @@ impl Subject {
     }
 
     fn put(&self, key: u8, number: u64) {
-        self.history.note(key, || {
+        self.history.write(key, || {
             self.keys.insert([key], value(number)).unwrap();
-            Did::Wrote(Some(number))
+            Some(number)
         });
     }
 
     fn get(&self, key: u8) -> Option<u64> {
-        let mut found = None;
-        self.history.note(key, || {
-            found = self.keys.get([key]).unwrap().as_deref().map(number);
-            Did::Read(found)
-        });
-        found
+        self.history.read(key, || self.keys.get([key]).unwrap().as_deref().map(number))
     }
 
     fn close(&self) {

@@ -6,7 +6,12 @@
 //! `runner` runs schedules and counts them; `history` is what threads saw, and whether it could
 //! be; `subject` is the index; `merges`, `histories` and `tails` are the scenarios; `planted`
 //! proves that they find mistakes.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod histories;
 mod history;

@@ -9,11 +9,11 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::panic;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use esker_substrate::planted::{Mistake, with};
+use esker_testkit::counts::{Counts, budget};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
 
@@ -27,8 +27,7 @@ static TOTAL: AtomicUsize = AtomicUsize::new(0);
 /// # Panics
 /// When one of them fails.
 pub fn schedules(name: &str, runs: usize, body: fn()) {
-    let budget = std::env::var("ESKER_TEST_BUDGET").ok().and_then(|text| text.parse().ok());
-    let fifth = runs.div_ceil(5) * budget.unwrap_or(1).max(1);
+    let fifth = runs.div_ceil(5) * budget() as usize;
     let fresh = RandomState::new().hash_one(name);
     // Captured, and so shown when the test fails.
     println!("{name}: the seed of the day is {fresh}");
@@ -83,36 +82,9 @@ fn tell(line: &str) {
     let _shown = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Appends a count to the suite's file, from which the page about tests is made.
-fn count(suite: &str, case: &str, what: &str, number: usize) {
-    let line = format!(
-        "{{\"suite\":\"{suite}\",\"case\":\"{case}\",\"counts\":{{\"{what}\":{number}}}}}\n"
-    );
-    let folder = counts_folder();
-    let file = std::fs::create_dir_all(&folder).and_then(|()| {
-        let path = folder.join(format!("{suite}.jsonl"));
-        std::fs::OpenOptions::new().create(true).append(true).open(path)
-    });
-    // One write, so that lines of parallel tests do not mix.
-    file.and_then(|mut file| file.write_all(line.as_bytes())).expect("counts can be written");
-}
-
-fn counts_folder() -> PathBuf {
-    if let Some(folder) = std::env::var_os("ESKER_COUNTS_DIR") {
-        return PathBuf::from(folder);
-    }
-    // Test binaries live in <target>/<profile>/deps.
-    let binary = std::env::current_exe().unwrap_or_default();
-    binary.ancestors().nth(3).unwrap_or(Path::new("target")).join("esker-counts")
-}
-
-/// A clock for one schedule: shuttle runs one thread at a time, so that ticks are in real order.
-#[derive(Debug, Default)]
-pub struct Clock(AtomicU64);
-
-impl Clock {
-    /// A moment after all others.
-    pub fn tick(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
+/// Leaves a count for the page about tests.
+fn count(suite: &'static str, case: &str, what: &str, number: usize) {
+    let mut counts = Counts::new(suite, case);
+    counts.add(what, number as u64);
+    counts.record().expect("counts can be written");
 }

@@ -18,7 +18,7 @@ use esker_substrate::sync::atomic::{AtomicBool, Ordering};
 use esker_substrate::sync::{Mutex, Thread, spawn};
 use shuttle::rand::Rng as _;
 
-use crate::history::{Did, History};
+use crate::history::History;
 
 /// Keys that a subject begins with; a block takes about three of them.
 pub const KEYS: u8 = 12;
@@ -144,27 +144,24 @@ impl Subject {
     }
 
     fn write(&self, key: u8, put: bool) {
-        self.history.note(key, || {
+        self.history.write(key, || {
             let mut order = self.order.lock();
             order.push((key, put));
             let seq = order.len() as u64;
             let value = put.then(|| value(seq, self.value_bytes));
             self.tree.insert(&[key], Seq(seq), value.as_deref());
             self.snapshots().publish(Seq(seq));
-            Did::Wrote(put.then_some(seq))
+            put.then_some(seq)
         });
     }
 
     /// The number of the version that a lookup finds.
     pub fn get(&self, key: u8) -> Option<u64> {
-        let mut number_found = None;
-        self.history.note(key, || {
+        self.history.read(key, || {
             let found = self.tree.get(&[key], || self.snapshots().visible());
             let found = found.expect("a block is readable as long as a view leads to it");
-            number_found = found.as_deref().map(number);
-            Did::Read(number_found)
-        });
-        number_found
+            found.as_deref().map(number)
+        })
     }
 
     /// Begins `work` if nothing stands in its way; says whether it did.
