@@ -16,8 +16,10 @@ mkdir -p "$ESKER_COUNTS_DIR"
 
 status=0
 cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log" || status=$?
-# The protocol of views and merges under controlled schedules: another build of the same code.
-cargo test --package esker-index --features shuttle,planted --test shuttle --locked 2>&1 |
+# The protocol of views and merges, and whole stores, under controlled schedules: another build of
+# the same code.
+cargo test --package esker-index --package esker --test shuttle --locked --no-fail-fast \
+    --features esker-index/shuttle,esker-index/planted,esker/shuttle,esker/planted 2>&1 |
     tee -a "$log" || status=$?
 
 # Which runner it was stands on a line before its results.
@@ -29,6 +31,12 @@ total=$(grep -c '^test result: ' <<<"$summary" || true)
 [ "$total" -gt 0 ] || status=1
 [ "$failed" = 0 ] || status=1
 
-printf '\n%s test runners, %s failed, exit status %s\n' "$total" "$failed" "$status"
+# Of all scenarios together. Fewer would be a suite that has been cut short.
+schedules=$(awk -F '"schedules":' 'NF == 2 { sum += $2 } END { print sum + 0 }' \
+    "$ESKER_COUNTS_DIR/shuttle.jsonl") || schedules=0
+[ "$schedules" -ge 200000 ] || status=1
+
+printf '\n%s schedules under shuttle\n' "$schedules"
+printf '%s test runners, %s failed, exit status %s\n' "$total" "$failed" "$status"
 printf '%s\n' "$summary"
 exit "$status"

@@ -17,7 +17,7 @@ use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_format::meta::IndexMeta;
 use esker_index::fdtree::{FdTree, Step, Which, Work};
-use esker_substrate::planted::{self, Bug};
+use esker_substrate::planted::{self, Bug, Race};
 use esker_substrate::sync;
 
 use crate::background::Mode;
@@ -125,7 +125,7 @@ fn admit_to(shared: &Core, slot: &Arc<Slot>, deletes_only: bool) -> Result<()> {
 /// too far ahead of its merge.
 fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     loop {
-        let seen = shared.background.ticks();
+        let mut seen = shared.background.ticks();
         let tree = slot.tree()?;
         shared.poison.check()?;
         // Who waits for a merge that has stopped waits in vain.
@@ -138,6 +138,9 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         if !tree.is_spilling() && !tree.is_merging() {
             // Nobody would give anything back: better too much memory than no progress.
             return Ok(());
+        }
+        if planted::is(Race::TicksReadLate) {
+            seen = shared.background.ticks();
         }
         match shared.background.mode {
             Mode::Threads if !shared.background.wait(seen) => return Err(Error::Closed),
@@ -514,7 +517,11 @@ pub(crate) fn drop_tree(shared: &Core, slot: &Slot) -> Result<()> {
     // What was written before the drop must not be lost when the drop is not.
     shared.log.sync_to(shared.log.last_seq())?;
     let paused = tree.pause();
-    slot.set_gone(true);
+    {
+        // A write is before this, or is refused.
+        let _order = shared.write.lock();
+        slot.set_gone(true);
+    }
     let edit = Edit::KeyspaceDrop { id: slot.id };
     if let Err(error) = commit_and_recycle(shared, edit, slot.id, None) {
         slot.set_gone(false);

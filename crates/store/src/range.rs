@@ -201,8 +201,7 @@ impl Range {
 
     fn read_batch(&self, rest: &Interval, reverse: bool) -> Result<ScanBatch> {
         let _open = self.shared.enter()?;
-        let tree = self.slot.tree()?;
-        Ok(tree.scan(&ScanRequest {
+        let request = ScanRequest {
             seq: self.snapshot.seq(),
             lower: as_slice(&rest.lower),
             upper: as_slice(&rest.upper),
@@ -210,7 +209,8 @@ impl Range {
             entries_max: self.batch_entries,
             bytes_max: BATCH_BYTES_MAX,
             skip_damaged: self.skip_damaged,
-        })?)
+        };
+        Ok(self.slot.read(|tree| tree.scan(&request))??)
     }
 
     fn remaining(&mut self, bound: Bound<Vec<u8>>, reverse: bool) -> Option<Interval> {

@@ -22,9 +22,8 @@ pub(crate) fn get(
 ) -> Result<Option<Vec<u8>>> {
     validate_key(key)?;
     let _open = shared.enter()?;
-    let tree = slot.tree()?;
     let seq = || snapshot.map_or_else(|| shared.snapshots().visible(), SnapshotGuard::seq);
-    Ok(tree.get(key, seq)?)
+    Ok(slot.read(|tree| tree.get(key, seq))??)
 }
 
 /// The values of `keys` as of `snapshot`.
@@ -39,8 +38,7 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
     let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
     keys.iter().try_for_each(|key| validate_key(key))?;
     let _open = shared.enter()?;
-    let tree = slot.tree()?;
-    let values = tree.multi_get(&keys, snapshot.seq());
+    let values = slot.read(|tree| tree.multi_get(&keys, snapshot.seq()))?;
     values.into_iter().map(|value| value.map_err(Error::from)).collect()
 }
 

@@ -241,6 +241,16 @@ impl Slot {
         if self.gone.load(Ordering::Acquire) { Err(self.gone()) } else { Ok(&self.tree) }
     }
 
+    /// Reads from the index. A drop that comes in between has emptied it: then the answer is not
+    /// what was read but that there is no keyspace.
+    ///
+    /// # Errors
+    /// [`Error::NoKeyspace`].
+    pub fn read<T>(&self, read: impl FnOnce(&FdTree) -> T) -> Result<T> {
+        let found = read(self.tree()?);
+        self.tree().map(|_| found)
+    }
+
     /// From now on, or not any more after all, the keyspace is dropped.
     pub fn set_gone(&self, gone: bool) {
         self.gone.store(gone, Ordering::Release);

@@ -17,6 +17,7 @@ use esker_format::ids::Seq;
 use esker_format::log_record::{BatchBuilder, EncodedBatch};
 use esker_index::fdtree::FdTree;
 use esker_substrate::log::Ticket;
+use esker_substrate::planted::{self, Race};
 
 use crate::error::{Error, Result};
 use crate::maintenance;
@@ -36,6 +37,13 @@ pub(crate) struct Write<'a> {
 struct Group<'a> {
     tree: &'a FdTree,
     writes: &'a [Write<'a>],
+}
+
+impl Group<'_> {
+    /// Fails when the keyspace has been dropped.
+    fn check(&self) -> Result<()> {
+        self.writes.first().map_or(Ok(()), |write| write.slot.tree().map(drop))
+    }
 }
 
 /// Fails for a key or value that no store can hold.
@@ -88,7 +96,12 @@ fn apply<'a>(
     let ticket = {
         let _order = shared.write.lock();
         shared.poison.check()?;
+        // Whoever drops a keyspace takes the same mutex: what is too late for it is not logged.
+        groups.iter().try_for_each(Group::check)?;
         let (first, ticket) = shared.log.append(batch)?;
+        if planted::is(Race::VisibleBeforeInserted) {
+            shared.snapshots().publish(ticket.last_seq);
+        }
         let mut seq = first;
         for group in &groups {
             for write in group.writes {

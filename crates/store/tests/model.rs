@@ -6,8 +6,8 @@ mod common;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use common::{Model, assert_sound, contents, copy, small, tiny};
-use esker::{Db, Keyspace, Snapshot};
+use common::{Model, assert_sound, contents, copy, threaded, tiny};
+use esker::{Db, Keyspace, Scheme, Snapshot};
 use esker_device::memory::MemoryDevice;
 use proptest::prelude::*;
 
@@ -106,8 +106,27 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// How merges run: the scheme of each opening in turn, and how many steps follow each write, all
+/// of them with 0.
+#[derive(Clone, Debug)]
+struct Manner {
+    schemes: Vec<Scheme>,
+    steps: u32,
+}
+
+fn manner() -> impl Strategy<Value = Manner> {
+    let scheme = prop::sample::select(Scheme::ALL.to_vec());
+    let schemes = prop_oneof![
+        Just(vec![Scheme::Fc]),
+        scheme.clone().prop_map(|scheme| vec![scheme]),
+        prop::collection::vec(scheme, 2..5),
+    ];
+    (schemes, 0u32..4).prop_map(|(schemes, steps)| Manner { schemes, steps })
+}
+
 /// A store and what it should hold. Snapshots keep what they should see.
 struct World {
+    manner: Manner,
     device: MemoryDevice,
     db: Db,
     keyspaces: [Keyspace; 2],
@@ -115,17 +134,25 @@ struct World {
     snapshots: Vec<(Snapshot, [Model; 2])>,
 }
 
+impl Manner {
+    fn open(&mut self, device: &MemoryDevice, create: bool) -> Db {
+        self.schemes.rotate_left(1);
+        let builder = threaded(device).inline_merges(self.steps).scheme(self.schemes[0]);
+        builder.create(create).open().unwrap()
+    }
+}
+
 impl World {
-    fn new() -> Self {
+    fn new(mut manner: Manner) -> Self {
         let device = MemoryDevice::new();
-        let db = small(&device).open().unwrap();
+        let db = manner.open(&device, true);
         let keyspaces = NAMES.map(|name| tiny(&db, name));
-        Self { device, db, keyspaces, models: Default::default(), snapshots: Vec::new() }
+        Self { manner, device, db, keyspaces, models: Default::default(), snapshots: Vec::new() }
     }
 
     /// Opens what `device` holds, in place of the present store.
     fn open(&mut self, device: MemoryDevice) {
-        self.db = small(&device).create(false).open().unwrap();
+        self.db = self.manner.open(&device, false);
         self.device = device;
         self.keyspaces = NAMES.map(|name| self.db.open_keyspace(name).unwrap().unwrap());
         for k in 0..2 {
@@ -321,8 +348,11 @@ proptest! {
     })]
 
     #[test]
-    fn a_store_is_a_sorted_map(ops in prop::collection::vec(op(), 1..200)) {
-        let mut world = World::new();
+    fn a_store_is_a_sorted_map(
+        ops in prop::collection::vec(op(), 1..200),
+        manner in manner(),
+    ) {
+        let mut world = World::new(manner);
         for op in ops {
             world.apply(op);
         }

@@ -4,12 +4,17 @@
 mod common;
 
 use common::{assert_sound, small, tiny};
+use esker::Scheme;
 use esker_device::memory::MemoryDevice;
 
 #[test]
 fn a_snapshot_keeps_its_view_through_overwrites_deletes_and_merges() {
+    Scheme::ALL.into_iter().for_each(keeps_its_view);
+}
+
+fn keeps_its_view(scheme: Scheme) {
     let device = MemoryDevice::new();
-    let db = small(&device).open().unwrap();
+    let db = small(&device).scheme(scheme).open().unwrap();
     let keyspace = tiny(&db, "k");
     for number in 0..500 {
         keyspace.insert(format!("{number:04}"), "old").unwrap();
@@ -39,8 +44,12 @@ fn a_snapshot_keeps_its_view_through_overwrites_deletes_and_merges() {
 
 #[test]
 fn the_loop_over_a_range_may_write_merge_and_drop() {
+    Scheme::ALL.into_iter().for_each(writes_in_a_loop);
+}
+
+fn writes_in_a_loop(scheme: Scheme) {
     let device = MemoryDevice::new();
-    let db = small(&device).open().unwrap();
+    let db = small(&device).scheme(scheme).open().unwrap();
     let keyspace = tiny(&db, "k");
     for number in 0..1000 {
         keyspace.insert(format!("{number:04}"), [7; 50]).unwrap();
@@ -69,8 +78,12 @@ fn the_loop_over_a_range_may_write_merge_and_drop() {
 
 #[test]
 fn a_batch_over_several_keyspaces_is_seen_whole() {
+    Scheme::ALL.into_iter().for_each(batches_over_keyspaces);
+}
+
+fn batches_over_keyspaces(scheme: Scheme) {
     let device = MemoryDevice::new();
-    let db = small(&device).open().unwrap();
+    let db = small(&device).scheme(scheme).open().unwrap();
     let (a, b) = (tiny(&db, "a"), tiny(&db, "b"));
     for round in 0..300_u32 {
         let before = db.snapshot().unwrap();

@@ -1,14 +1,22 @@
 //! Writers, readers and scans at once.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{assert_sound, copy, small, tiny};
-use esker::Durability;
+use common::{assert_sound, copy, small, threaded, tiny};
+use esker::{DbBuilder, Durability, Scheme};
 use esker_device::memory::MemoryDevice;
+
+/// Opens a store under each scheme, with merges in the threads that write and in others.
+fn under_every_scheme(body: impl Fn(&dyn Fn(&MemoryDevice) -> DbBuilder)) {
+    for scheme in Scheme::ALL {
+        body(&|device| small(device).scheme(scheme));
+        body(&|device| threaded(device).scheme(scheme));
+    }
+}
 
 const WRITERS: u32 = 4;
 const ROUNDS: u32 = 400;
@@ -17,8 +25,12 @@ const ROUNDS: u32 = 400;
 /// reads both from one snapshot must find them equal, and never smaller than before.
 #[test]
 fn batches_are_whole_for_readers_and_scans() {
+    under_every_scheme(batches_are_whole);
+}
+
+fn batches_are_whole(builder: &dyn Fn(&MemoryDevice) -> DbBuilder) {
     let device = MemoryDevice::new();
-    let db = small(&device).open().unwrap();
+    let db = builder(&device).open().unwrap();
     let (a, b) = (tiny(&db, "a"), tiny(&db, "b"));
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -69,7 +81,7 @@ fn batches_are_whole_for_readers_and_scans() {
     });
     assert_eq!(db.visible_seq(), u64::from(WRITERS * ROUNDS * 4));
     assert_sound(&db);
-    let killed = small(&copy(&device)).open().unwrap();
+    let killed = builder(&copy(&device)).open().unwrap();
     assert_eq!(killed.visible_seq(), db.visible_seq());
     let again = killed.open_keyspace("a").unwrap().unwrap();
     assert!(again.iter().unwrap().map(Result::unwrap).eq(a.iter().unwrap().map(Result::unwrap)));
@@ -78,8 +90,12 @@ fn batches_are_whole_for_readers_and_scans() {
 /// Closing waits for what runs, and everything after it is refused.
 #[test]
 fn close_stops_everybody() {
+    under_every_scheme(closing_stops_everybody);
+}
+
+fn closing_stops_everybody(builder: &dyn Fn(&MemoryDevice) -> DbBuilder) {
     let device = MemoryDevice::new();
-    let db = small(&device).open().unwrap();
+    let db = builder(&device).open().unwrap();
     let keyspace = tiny(&db, "k");
     let accepted = thread::scope(|scope| {
         let writers: Vec<_> = (0..4_u32)
@@ -106,7 +122,7 @@ fn close_stops_everybody() {
         writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
     });
     // The old handles are still held, and the device is free for the next.
-    let again = small(&device).create(false).open().unwrap();
+    let again = builder(&device).create(false).open().unwrap();
     let keyspace = again.open_keyspace("k").unwrap().unwrap();
     assert_eq!(keyspace.iter().unwrap().count(), accepted.len());
     assert!(accepted.iter().all(|key| keyspace.contains(key).unwrap()));

@@ -1,4 +1,5 @@
-//! Durability bugs on purpose, so that the crash tests can prove that they would find them.
+//! Bugs on purpose, so that the tests can prove that they would find them: of durability, for the
+//! crash tests, and of threads beside each other, for the schedules.
 //!
 //! Without the feature `planted` the question [`is`] is a constant `false` and the compiler
 //! removes every planted branch. With it, a bug is active inside `with` on that thread only.
@@ -70,13 +71,85 @@ impl Bug {
     pub const CONCURRENT: [Self; 2] = [Self::QuarantineIgnored, Self::NumberBeforeView];
 }
 
+/// A mistake in what threads do beside each other, beyond [`Bug::CONCURRENT`]: one thread alone
+/// cannot meet it. The schedules of several are searched for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Race {
+    /// Space is given up as soon as a merge has read all entries of a block, although keys between
+    /// its last one and the next block's first one are still looked for there.
+    ReclaimWhenRead,
+    /// The wavefront is published as the key of the group that comes next.
+    WavefrontTooFar,
+    /// A view is published before the blocks are written that it leads to.
+    ViewBeforeBlocks,
+    /// What a merge has moved is taken from the frozen memtable of all views, not of new ones.
+    FrozenDrainedInPlace,
+    /// The spill runs that a merge consumes are searched before its frozen memtable.
+    RunsBeforeFrozen,
+    /// A scan of a merge's new side goes on past the wavefront.
+    ScanPastWavefront,
+    /// Fences that are in no block yet are not asked.
+    TailIgnored,
+    /// A memtable is frozen while a writer is inside.
+    FreezeWithoutBarrier,
+    /// What the last view of a merge leads to may be reused as soon as older views are gone.
+    TaggedTooEarly,
+    /// Writers who wait for memory are not told that there is some.
+    MissedNotify,
+    /// A writer looks for memory first and notes after that from which moment on it waits.
+    TicksReadLate,
+    /// Numbers are made visible before their operations are in the memtables.
+    VisibleBeforeInserted,
+}
+
+impl Race {
+    /// Those of one index.
+    pub const IN_INDEX: [Self; 9] = [
+        Self::ReclaimWhenRead,
+        Self::WavefrontTooFar,
+        Self::ViewBeforeBlocks,
+        Self::FrozenDrainedInPlace,
+        Self::RunsBeforeFrozen,
+        Self::ScanPastWavefront,
+        Self::TailIgnored,
+        Self::FreezeWithoutBarrier,
+        Self::TaggedTooEarly,
+    ];
+
+    /// Those of a store.
+    pub const IN_STORE: [Self; 3] =
+        [Self::MissedNotify, Self::TicksReadLate, Self::VisibleBeforeInserted];
+}
+
+/// What can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mistake {
+    /// Found by crashes, damage, failing operations; or by schedules.
+    Bug(Bug),
+    /// Found by schedules alone.
+    Race(Race),
+}
+
+impl From<Bug> for Mistake {
+    fn from(bug: Bug) -> Self {
+        Self::Bug(bug)
+    }
+}
+
+impl From<Race> for Mistake {
+    fn from(race: Race) -> Self {
+        Self::Race(race)
+    }
+}
+
 #[cfg(not(feature = "planted"))]
 mod active {
-    use super::Bug;
+    use super::Mistake;
 
-    /// Whether `bug` is active here: never, in a build without the feature `planted`.
+    /// Whether `mistake` is active here: never, in a build without the feature `planted`.
     #[must_use]
-    pub const fn is(_bug: Bug) -> bool {
+    #[inline(always)]
+    pub fn is(_mistake: impl Into<Mistake>) -> bool {
         false
     }
 }
@@ -85,13 +158,13 @@ mod active {
 mod active {
     use std::cell::Cell;
 
-    use super::Bug;
+    use super::Mistake;
 
     thread_local! {
-        static ACTIVE: Cell<Option<Bug>> = const { Cell::new(None) };
+        static ACTIVE: Cell<Option<Mistake>> = const { Cell::new(None) };
     }
 
-    struct Restore(Option<Bug>);
+    struct Restore(Option<Mistake>);
 
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -99,16 +172,16 @@ mod active {
         }
     }
 
-    /// Whether `bug` is active on this thread.
+    /// Whether `mistake` is active on this thread.
     #[must_use]
-    pub fn is(bug: Bug) -> bool {
-        ACTIVE.get() == Some(bug)
+    pub fn is(mistake: impl Into<Mistake>) -> bool {
+        ACTIVE.get() == Some(mistake.into())
     }
 
-    /// Runs `work` with `bug` active on this thread; afterwards, a panic included, the bug is
-    /// gone again.
-    pub fn with<T>(bug: Bug, work: impl FnOnce() -> T) -> T {
-        let _restore = Restore(ACTIVE.replace(Some(bug)));
+    /// Runs `work` with `mistake` active on this thread; afterwards, a panic included, it is gone
+    /// again.
+    pub fn with<T>(mistake: impl Into<Mistake>, work: impl FnOnce() -> T) -> T {
+        let _restore = Restore(ACTIVE.replace(Some(mistake.into())));
         work()
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use esker::Error;
+use esker::{Error, Scheme};
 use esker_device::Device;
 use esker_device::sim::{
     CrashModel, CrashOptions, CrashState, SimDevice, SimImage, Trace, Unwritten,
@@ -252,7 +252,8 @@ fn visit(
 ) -> Verdict {
     let image = device.image();
     let depth = if state.digest.is_multiple_of(6) { Depth::Thorough } else { Depth::Once };
-    let recovered = without_panic(|| judge_state(recording, state, device, depth))?;
+    let config = &recording.config;
+    let recovered = without_panic(|| judge_state(recording, config, state, device, depth))?;
     if nested && (state.digest / 6).is_multiple_of(NESTED_ONE_IN) {
         without_panic(|| crash_again(recording, &image, recovered, state.digest, counts))
             .map_err(|violation| violation.at("then run on"))?;
@@ -260,8 +261,10 @@ fn visit(
     Ok(())
 }
 
+/// Opens what a crash left as `config` says, and judges it.
 fn judge_state(
     recording: &Recording,
+    config: &Config,
     state: &CrashState<'_>,
     device: &Arc<SimDevice>,
     depth: Depth,
@@ -278,7 +281,7 @@ fn judge_state(
     let next = Some(next.unwrap_or(&end));
     let expectation = Expectation { model: &recording.model, now: &now, next, doubt: None };
     let shared: Arc<dyn Device> = Arc::clone(device) as _;
-    judge(&recording.config, &shared, &expectation, depth)
+    judge(config, &shared, &expectation, depth)
 }
 
 /// Opens a crashed store on a disk that records, uses it, and judges the crashes of that.
@@ -310,7 +313,7 @@ fn crash_again(
     counts.add("runs crashed again", 1);
     again.trace.for_each_crash(&options, |state, device| {
         counts.add("judged within them", 1);
-        without_panic(|| judge_state(&again, state, device, Depth::Once))
+        without_panic(|| judge_state(&again, &again.config, state, device, Depth::Once))
             .map(drop)
             .map_err(|violation| violation.at(format!("nested with seed {seed}: {state}")))
     })?;
@@ -356,4 +359,36 @@ pub fn run_once(
     counts.add("spill runs at the end", recording.shape.spills);
     counts.add("levels at the end", recording.shape.levels);
     explore(&recording, effort, images, counts)
+}
+
+/// Records one workload under `scheme` and judges `images` of its crashes, each opened under a
+/// scheme of its own: a merge that one began is another's to go on with.
+///
+/// # Errors
+/// The first broken promise.
+pub fn glance(make: Make, scheme: Scheme, images: u64, counts: &mut Counts) -> Verdict {
+    let mut scenario = make(0);
+    scenario.config.scheme = scheme;
+    let recording = without_panic(|| record_scenario(&scenario))?;
+    counts.add("runs", 1);
+    counts.add("merges", recording.shape.merges);
+    let options = CrashOptions {
+        exhaustive_units: 4,
+        family_choices: 6,
+        random_choices: 4,
+        limit: Some(images),
+        seed: scheme as u64,
+        ..CrashOptions::default()
+    };
+    recording.trace.for_each_crash(&options, |state, device| {
+        counts.add("judged", 1);
+        let turn = (state.digest / 6) as usize % Scheme::ALL.len();
+        let opener = Scheme::ALL.get(turn).copied().unwrap_or_default();
+        let config = Config { scheme: opener, ..recording.config.clone() };
+        let depth = if state.digest.is_multiple_of(6) { Depth::Thorough } else { Depth::Once };
+        without_panic(|| judge_state(&recording, &config, state, device, depth))
+            .map(drop)
+            .map_err(|violation| violation.at(format!("opened as {opener:?}: {state}")))
+    })?;
+    Ok(())
 }

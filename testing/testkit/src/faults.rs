@@ -57,19 +57,27 @@ struct Report {
 /// # Errors
 /// The first broken promise.
 pub fn run(scenario: &Scenario) -> Verdict<Counts> {
-    let mut counts = Counts::new("faults", scenario.name);
+    run_some(scenario, scenario.name, RUNS_OF_A_KIND)
+}
+
+/// [`run`] with at most `runs_of_a_kind` runs of one kind of operation and effect, at budget 1.
+///
+/// # Errors
+/// The first broken promise.
+pub fn run_some(scenario: &Scenario, case: &str, runs_of_a_kind: u64) -> Verdict<Counts> {
+    let mut counts = Counts::new("faults", case);
     let (image, base) = prepare(scenario)?;
     let workload = Workload { scenario, image, base };
     let sound = workload.sound_run()?;
     for (kind, operations) in OpKind::ALL.into_iter().zip(sound) {
         counts.add("device operations", operations);
-        let stride = (operations / (RUNS_OF_A_KIND * budget())).max(1);
+        let stride = (operations / (runs_of_a_kind * budget())).max(1);
         for (turn, (effect, sticky)) in effects_on(kind).into_iter().enumerate() {
             // Each effect starts elsewhere, so that together they reach more operations.
             for nth in (turn as u64 % stride..operations).step_by(stride as usize) {
-                let case = Case { kind, nth, effect, sticky };
-                let report = without_panic(|| workload.fail(case))
-                    .map_err(|v| v.at(format!("{case:?}")).at(scenario.name))?;
+                let fault = Case { kind, nth, effect, sticky };
+                let report = without_panic(|| workload.fail(fault))
+                    .map_err(|v| v.at(format!("{fault:?}")).at(case))?;
                 counts.add("runs", 1);
                 counts.add("struck", u64::from(report.struck));
                 counts.add("surfaced", u64::from(report.surfaced));

@@ -58,6 +58,14 @@ pub fn every_byte(specimen: &Specimen) -> Verdict<Counts> {
 /// # Errors
 /// The first broken promise.
 pub fn every_byte_of(specimen: &Specimen, wanted: fn(&str) -> bool) -> Verdict<Counts> {
+    bytes_of(specimen, wanted, 1)
+}
+
+/// [`every_byte`], or one in `stride`, of some of the files.
+///
+/// # Errors
+/// The first broken promise.
+pub fn bytes_of(specimen: &Specimen, wanted: fn(&str) -> bool, stride: usize) -> Verdict<Counts> {
     let mut counts = Counts::new("flips", specimen.name);
     let masks = usize::try_from(budget()).unwrap_or(1).clamp(1, MASKS.len());
     let mut tally = Tally::new(&specimen.image);
@@ -65,7 +73,8 @@ pub fn every_byte_of(specimen: &Specimen, wanted: fn(&str) -> bool) -> Verdict<C
         counts.add("bytes", touched.len() as u64);
         counts.add("bytes never read", touched.iter().filter(|read| !**read).count() as u64);
         let bytes = specimen.image.bytes(&file);
-        for (offset, _) in touched.iter().enumerate().filter(|(_, read)| **read) {
+        let read = touched.iter().enumerate().filter(|(_, read)| **read);
+        for (offset, _) in read.step_by(stride.max(1)) {
             if is_sampled_out(&bytes, offset) {
                 counts.add("bytes of padding left out", 1);
                 continue;

@@ -3,7 +3,7 @@
 //! A scenario has a part before the interesting one (`prepare`, which is not examined) and the
 //! part that is examined. Both are plain operations, so that a scenario is the same everywhere.
 
-use esker::Durability;
+use esker::{Durability, Scheme};
 
 use crate::history::{self, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
 use crate::model::Change;
@@ -308,6 +308,10 @@ pub fn random(seed: u64) -> Scenario {
     scenario.config.memtable_bytes = 1 << random.within(&(10..=13));
     scenario.config.log_segment_bytes = 1 << random.within(&(14..=16));
     scenario.config.seed = seed;
+    // The first thousand are histories that once failed.
+    if seed >= 1000 {
+        scenario.config.scheme = random.pick(&Scheme::ALL).copied().unwrap_or_default();
+    }
     scenario
 }
 

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use esker::{Db, DbBuilder, Durability, Error, Keyspace, KeyspaceOptions, Snapshot};
+use esker::{Db, DbBuilder, Durability, Error, Keyspace, KeyspaceOptions, Scheme, Snapshot};
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
 
@@ -34,6 +34,8 @@ pub struct Config {
     /// Steps of spills and merges after each write; with 0, all of them. Nothing else runs them,
     /// so that every history repeats.
     pub merge_steps: u32,
+    /// How merges run beside reads and writes. What is on the device is the same kind of store.
+    pub scheme: Scheme,
 }
 
 impl Default for Config {
@@ -44,6 +46,7 @@ impl Default for Config {
             memtable_bytes: 2 << 10,
             seed: 1,
             merge_steps: 1,
+            scheme: Scheme::Fc,
         }
     }
 }
@@ -56,6 +59,7 @@ impl Config {
             .log_segment_bytes(self.log_segment_bytes)
             .runtime(Arc::new(SimRuntime::new(self.seed)))
             .inline_merges(self.merge_steps)
+            .scheme(self.scheme)
     }
 
     /// Opens the store on `device`, creating it where there is none.
@@ -69,7 +73,7 @@ impl Config {
     /// Other sizes for the same store: nothing on the device may depend on them.
     #[must_use]
     fn another(&self) -> Self {
-        let other = self.clone();
+        let other = Self { scheme: another_scheme(self.scheme), ..self.clone() };
         match self.log_segment_bytes {
             0x4000 => Self { log_segment_bytes: 0xa000, memory_budget_bytes: 512 << 10, ..other },
             _ => Self { log_segment_bytes: 0x4000, memory_budget_bytes: 256 << 10, ..other },
@@ -81,6 +85,13 @@ impl Config {
     pub fn keyspace_options(&self) -> KeyspaceOptions {
         KeyspaceOptions::default().memtable_bytes(Some(self.memtable_bytes))
     }
+}
+
+/// What a store of another scheme than the first is opened with next: another of these.
+fn another_scheme(scheme: Scheme) -> Scheme {
+    let others = Scheme::ALL.get(1..).unwrap_or_default();
+    let next = others.iter().position(|other| *other == scheme).map(|at| (at + 1) % others.len());
+    next.and_then(|next| others.get(next)).copied().unwrap_or(scheme)
 }
 
 /// What became of an operation.

@@ -21,6 +21,8 @@ pub enum Oracle {
     ContentMatches,
     /// A snapshot answers the same however long it is held.
     SnapshotsStand,
+    /// Every operation happens at one moment between its call and its return.
+    Linearizable,
     /// `check` finds nothing wrong with a sound store.
     CheckIsClean,
     /// Opening again changes nothing.
@@ -54,6 +56,7 @@ impl fmt::Display for Oracle {
             Self::KeyspacesExist => "keyspaces exist from creation to drop",
             Self::ContentMatches => "reads answer what was written",
             Self::SnapshotsStand => "a snapshot stands still",
+            Self::Linearizable => "every operation happens at one moment",
             Self::CheckIsClean => "check is clean on a sound store",
             Self::OpeningAgainIsTheSame => "opening again changes nothing",
             Self::ErrorsSurface => "a failed device operation surfaces",

@@ -211,12 +211,19 @@ impl Insert {
         self.levels.last().map_or(0, |level| level.counts().sectors) * SECTOR_BYTES
     }
 
-    /// Makes everything that was added readable. To be called between two groups.
+    /// Closes the block of data being built. To be called between two groups.
     ///
     /// # Errors
     /// Those of [`Insert::add_data`].
-    pub(super) fn publish(&mut self) -> Result<()> {
-        self.close_level(self.levels.len().saturating_sub(1))?;
+    pub(super) fn close_unit(&mut self) -> Result<()> {
+        self.close_level(self.levels.len().saturating_sub(1))
+    }
+
+    /// Writes everything that was added, the lowest level first: it is readable then.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(super) fn flush(&mut self) -> Result<()> {
         for level in self.levels.iter_mut().rev() {
             level.out().flush()?;
         }

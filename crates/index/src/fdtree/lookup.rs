@@ -13,6 +13,7 @@ use esker_format::ptr::BlockPtr;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
+use esker_substrate::planted::{self, Race};
 
 use super::tree::{BlockReader, Tree};
 
@@ -80,7 +81,11 @@ impl Tree {
         if self.is_empty(level) {
             return Ok(None);
         }
-        let in_memory = match (self.fences(level), self.tail(level)) {
+        let tail = self.tail(level).filter(|_| !planted::is(Race::TailIgnored));
+        if planted::is(Race::TailIgnored) && self.fences(level).is_none() && above.is_none() {
+            return Ok(None);
+        }
+        let in_memory = match (self.fences(level), tail) {
             (Some(fences), _) => Some((fences, fences.find(probe.key, probe.seq))),
             (None, Some(tail)) => tail.find(probe.key, probe.seq).map(|place| (tail, Some(place))),
             (None, None) => None,

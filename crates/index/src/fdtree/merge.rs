@@ -21,7 +21,7 @@ use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, Shape, TreeMeta};
 use esker_format::ptr::Extent;
 use esker_substrate::blocks::{DATA_FILE, Reservation};
 use esker_substrate::error::{Error, Result};
-use esker_substrate::planted::{self, Bug};
+use esker_substrate::planted::{self, Bug, Race};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::fence_index::FenceIndex;
@@ -229,13 +229,27 @@ impl Merge {
 
     /// Lets readers have what was written.
     fn publish(&mut self, tree: &FdTree) -> Result<()> {
-        self.insert.publish()?;
-        let wavefront: Arc<[u8]> = self.group.key.as_deref().unwrap_or_default().into();
+        self.insert.close_unit()?;
+        if !planted::is(Race::ViewBeforeBlocks) {
+            self.insert.flush()?;
+        }
+        let mut wavefront: Arc<[u8]> = self.group.key.as_deref().unwrap_or_default().into();
+        if planted::is(Race::WavefrontTooFar)
+            && let Some(next) = self.stage.item()?
+        {
+            wavefront = next.key.into();
+        }
         self.moving.new = Arc::new(self.growing_tree());
         if self.scheme.shares_memory()
             && let Some(frozen) = &self.moving.frozen
         {
             let rest = Arc::new(frozen.behind(&wavefront));
+            if planted::is(Race::FrozenDrainedInPlace) {
+                // A list for all views: those with the old wavefront lose the entries too.
+                let mut drained = self.moving.clone();
+                drained.set_frozen(Some(Arc::clone(&rest)));
+                tree.views.publish(|view| view.with_moving(drained));
+            }
             self.moving.set_frozen(Some(rest));
         }
         let main = self.moving.inputs.len().saturating_sub(1);
@@ -249,6 +263,9 @@ impl Merge {
         self.moving.stats.written_bytes = self.insert.data_bytes();
         let moving = self.moving.clone();
         tree.views.publish(|view| view.with_moving(moving));
+        if planted::is(Race::ViewBeforeBlocks) {
+            self.insert.flush()?;
+        }
         tree.count_memory();
         if self.which == Which::Merge {
             tree.advance_lead(self.stage.done());
@@ -332,6 +349,9 @@ impl Merge {
         tree.durable.swap(Arc::clone(&meta));
         if self.which == Which::Merge {
             tree.lead.end();
+        }
+        if planted::is(Race::TaggedTooEarly) {
+            tree.views.quarantine(&tree.env.blocks, std::mem::take(&mut replaced))?;
         }
         let (written, fences) = self.insert.take_written();
         let run = self.result(written, fences, &meta);

@@ -13,6 +13,7 @@ use esker_format::ids::Seq;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::memtable::{Leaves, Place};
+use esker_substrate::planted::{self, Race};
 
 use super::cursor::{CursorResult, DataCursor, Target, Unreadable};
 use super::tree::{BlockReader, Tree};
@@ -198,6 +199,9 @@ impl<'a> ScanRequest<'a> {
             Bound::Unbounded => true,
             Bound::Included(key) | Bound::Excluded(key) => key > wavefront,
         };
+        if starts_passed && planted::is(Race::ScanPastWavefront) {
+            return Clipped { request: self, passed: true, rest: None };
+        }
         let (until, from) = (Bound::Included(wavefront), Bound::Excluded(wavefront));
         match (starts_passed, ends_behind) {
             // Reversed bounds have neither: nothing is there.

@@ -21,7 +21,7 @@ use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::error::Result;
 use esker_substrate::memtable::{Leaves, Memtable};
-use esker_substrate::planted::{self, Bug};
+use esker_substrate::planted::{self, Bug, Race};
 use esker_substrate::sync::{Loaded, Mutex, Swap};
 
 use super::lookup::{Found, Probe};
@@ -94,6 +94,13 @@ impl Moving {
             return self.new.get(reader, probe);
         }
         let frozen = self.frozen.as_ref();
+        if planted::is(Race::RunsBeforeFrozen) {
+            for run in self.inputs.iter().rev().skip(1) {
+                if let Some(found) = run.get(reader, probe)? {
+                    return Ok(Some(found));
+                }
+            }
+        }
         if let Some(version) = frozen.and_then(|frozen| frozen.get(probe.key, probe.seq)) {
             return Ok(Some(version.put().map(<[u8]>::to_vec)));
         }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use esker_device::{AlignedBuf, Purpose};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::error::Result;
+use esker_substrate::planted::{self, Race};
 
 use super::tree::BlockReader;
 
@@ -81,7 +82,9 @@ impl Needed {
     /// first key of the one behind it is at or before the wavefront. The offset of the first that
     /// is.
     pub(super) fn behind(&mut self, wavefront: &[u8]) -> Option<u64> {
-        while self.blocks.get(1).is_some_and(|(_, first_key)| first_key.as_slice() <= wavefront) {
+        let early = planted::is(Race::ReclaimWhenRead);
+        let passed = |first_key: &[u8]| first_key <= wavefront || early;
+        while self.blocks.get(1).is_some_and(|(_, first_key)| passed(first_key)) {
             self.blocks.pop_front();
         }
         self.blocks.front().map(|(offset, _)| *offset)

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use esker::Scheme;
 use esker_testkit::concurrent;
 use esker_testkit::counts::{Counts, budget, settle};
 use esker_testkit::crash::{self, Effort};
@@ -56,6 +57,22 @@ fn random_histories(seeds: impl Iterator<Item = u64>) -> Verdict<Counts> {
             .map_err(|violation| violation.at(format!("seed {seed}")))?;
     }
     counts.add("distinct", images.len() as u64);
+    Ok(counts)
+}
+
+#[test]
+fn every_scheme_survives_power_cuts() {
+    settle(every_scheme());
+}
+
+fn every_scheme() -> Verdict<Counts> {
+    let mut counts = Counts::new("crash", "every scheme");
+    for scheme in Scheme::ALL {
+        for make in scenario::CRASH_TRACES {
+            crash::glance(make, scheme, 100 * budget(), &mut counts)
+                .map_err(|violation| violation.at(format!("{} as {scheme:?}", make(0).name)))?;
+        }
+    }
     Ok(counts)
 }
 

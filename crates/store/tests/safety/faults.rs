@@ -1,5 +1,6 @@
 //! Whatever operation of the device fails, a store keeps what it promised and says what happened.
 
+use esker::Scheme;
 use esker_testkit::counts::settle;
 use esker_testkit::full::{self, Then};
 use esker_testkit::scenario;
@@ -32,6 +33,17 @@ fn snapshots_and_merges_survive_every_failing_operation() {
 #[test]
 fn keyspaces_that_come_and_go_survive_every_failing_operation() {
     survives(4);
+}
+
+#[test]
+fn every_scheme_survives_failing_operations() {
+    for scheme in &Scheme::ALL[1..] {
+        for mut workload in scenario::fault_workloads() {
+            workload.config.scheme = *scheme;
+            let case = format!("{} as {scheme:?}", workload.name);
+            settle(faults::run_some(&workload, &case, 4));
+        }
+    }
 }
 
 #[test]

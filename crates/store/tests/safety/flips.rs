@@ -1,5 +1,6 @@
 //! Damage to any byte is never answered as data, never turns into an older state, and is named.
 
+use esker::Scheme;
 use esker_testkit::counts::{Counts, settle};
 use esker_testkit::flips::{self, stores, stores::Specimen};
 use esker_testkit::violation::Verdict;
@@ -30,6 +31,21 @@ specimens! {
     versions: every_byte_under_snapshots, every_unit_and_length_under_snapshots;
     levels: every_byte_of_many_levels, every_unit_and_length_of_many_levels;
     spills: every_byte_of_spill_runs, every_unit_and_length_of_spill_runs;
+}
+
+#[test]
+fn bytes_of_the_manifest_of_a_merge() {
+    let manifest =
+        |specimen: &Specimen| flips::bytes_of(specimen, |file| file.starts_with("manifest"), 48);
+    examine(stores::merging(Scheme::Fc), manifest);
+}
+
+#[test]
+fn every_unit_and_length_within_a_merge_of_every_scheme() {
+    // The others have nothing on the device before a merge is done.
+    for scheme in [Scheme::Fc, Scheme::FcUnshared, Scheme::FcTuple] {
+        examine(stores::merging(scheme), flips::units_and_lengths);
+    }
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use esker::{Db, Scheme};
+use esker_device::Device;
+
 use super::verdict::Held;
 use crate::history::{KeyOrder, Op, Profile, Weights, generate};
 use crate::image::{Image, ImageDevice};
@@ -106,6 +109,31 @@ pub fn spills() -> Verdict<Specimen> {
     make("spills", &ops, &[], true)
 }
 
+/// Killed within a full merge, behind a record of its progress.
+///
+/// # Errors
+/// When it cannot be made: by a scheme that records none.
+pub fn merging(scheme: Scheme) -> Verdict<Specimen> {
+    let name = match scheme {
+        Scheme::Fc => "merging",
+        Scheme::FcUnshared => "merging, unshared",
+        Scheme::FcTuple => "merging by tuples",
+        _ => "merging otherwise",
+    };
+    let mut ops = generate(&Profile { keys: 400, ..profile(900) }, 37);
+    ops.push(Op::Persist);
+    let config = Config { scheme, ..config(name) };
+    make_until(name, &config, &ops, |session, image| {
+        let merges = |db: &Db| {
+            let stats = db.stats().unwrap_or_default();
+            stats.keyspaces.iter().any(|k| k.merge.as_ref().is_some_and(|merge| merge.full))
+        };
+        let device: Arc<dyn Device> = Arc::new(ImageDevice::new(&image()));
+        let recovered = || config.open(&device).is_ok_and(|db| merges(&db));
+        session.db().is_some_and(merges) && recovered()
+    })
+}
+
 fn profile(ops: usize) -> Profile {
     let weights = Weights { insert: 10, remove: 2, batch: 1, ..Weights::default() };
     Profile {
@@ -120,9 +148,7 @@ fn profile(ops: usize) -> Profile {
 
 /// Runs `ops`, then `tail`, of which nothing need survive, and takes the files.
 fn make(name: &'static str, ops: &[Op], tail: &[Op], close: bool) -> Verdict<Specimen> {
-    // Every store has an identity of its own.
-    let seed = name.bytes().map(u64::from).sum();
-    let config = Config { seed, ..Config::default() };
+    let config = config(name);
     let device = ImageDevice::new(&Image::default());
     let harness = |error: esker::Error| Violation::new(Oracle::Harness, error.to_string()).at(name);
     let session = Session::open(&config, Arc::new(device.clone()), Model::default());
@@ -148,4 +174,38 @@ fn make(name: &'static str, ops: &[Op], tail: &[Op], close: bool) -> Verdict<Spe
     let image = device.image();
     let model = session.model().clone();
     Ok(Specimen { name, config, image, older, model, point })
+}
+
+/// Every store has an identity of its own.
+fn config(name: &str) -> Config {
+    Config { seed: name.bytes().map(u64::from).sum(), ..Config::default() }
+}
+
+/// Runs `ops` until `enough`, which is asked from the middle on, and takes the files as a killed
+/// process leaves them.
+fn make_until(
+    name: &'static str,
+    config: &Config,
+    ops: &[Op],
+    enough: impl Fn(&Session, &dyn Fn() -> Image) -> bool,
+) -> Verdict<Specimen> {
+    let device = ImageDevice::new(&Image::default());
+    let harness = |what: String| Violation::new(Oracle::Harness, what).at(name);
+    let session = Session::open(config, Arc::new(device.clone()), Model::default());
+    let mut session = session.map_err(|error| harness(error.to_string()))?;
+    let mut older = Image::default();
+    for (at, op) in ops.iter().enumerate() {
+        if let Outcome::Failed(error) = session.apply(op)? {
+            return Err(harness(error.to_string()));
+        }
+        if at == ops.len() / 3 {
+            older = device.image();
+        }
+        if at > ops.len() / 2 && enough(&session, &|| device.image()) {
+            let (point, model) = (session.point(), session.model().clone());
+            let (config, image) = (config.clone(), device.image());
+            return Ok(Specimen { name, config, image, older, model, point });
+        }
+    }
+    Err(harness("the state was never reached".into()))
 }

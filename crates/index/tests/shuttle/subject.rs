@@ -1,0 +1,261 @@
+//! An index to be tried: small, with nothing worth caching, on a device whose reads and writes
+//! are points at which threads may change.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use esker_device::memory::MemoryDevice;
+use esker_device::wrap::{Hook, Step as DeviceStep, StepKind, Wrapped};
+use esker_device::{Device, Purpose};
+use esker_format::ids::{KeyspaceId, Seq, StoreId};
+use esker_format::meta::IndexMeta;
+use esker_index::fdtree::{Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
+use esker_substrate::blocks::BlockStore;
+use esker_substrate::budget::Budget;
+use esker_substrate::snapshots::Snapshots;
+use esker_substrate::sync::atomic::{AtomicBool, Ordering};
+use esker_substrate::sync::{Mutex, Thread, spawn};
+use shuttle::rand::Rng as _;
+
+use crate::history::History;
+
+/// Keys that a subject begins with; a block takes about three of them.
+pub const KEYS: u8 = 12;
+/// A merge of everything.
+pub const FULL: Work = Work::Merge { full: true, with_memtable: true };
+/// A merge of everything but the memtable.
+pub const FULL_ALONE: Work = Work::Merge { full: true, with_memtable: false };
+
+/// A key that the schedule chooses.
+pub fn any_key() -> u8 {
+    shuttle::rand::thread_rng().gen_range(0..KEYS)
+}
+
+/// Bytes of most values.
+const VALUE_BYTES: usize = 1200;
+
+/// Threads may change before a block is read for a user, and around every write of a merge.
+#[derive(Debug, Default)]
+struct Points(AtomicBool);
+
+impl Points {
+    fn point(&self) {
+        let _a_thread_may_change = self.0.load(Ordering::Relaxed);
+    }
+}
+
+impl Hook for Points {
+    fn before(&self, step: DeviceStep) {
+        if step.kind != StepKind::Read || step.purpose == Purpose::User {
+            self.point();
+        }
+    }
+
+    fn after(&self, step: DeviceStep) {
+        if step.kind == StepKind::Write {
+            self.point();
+        }
+    }
+}
+
+/// A tree, the lock that gives numbers out, and what was done to it.
+pub struct Subject {
+    pub tree: FdTree,
+    pub env: Arc<Env>,
+    pub history: History,
+    /// Every operation in its order: its place is its number less one.
+    order: Mutex<Vec<(u8, bool)>>,
+    value_bytes: usize,
+}
+
+fn value(seq: u64, bytes: usize) -> Vec<u8> {
+    seq.to_le_bytes().repeat(bytes.div_ceil(8))
+}
+
+/// The number that a value was written with.
+pub fn number(value: &[u8]) -> u64 {
+    let (first, _) = value.split_first_chunk().expect("values are long");
+    assert!(value.chunks(8).all(|chunk| chunk == first), "a value is whole");
+    u64::from_le_bytes(*first)
+}
+
+impl Subject {
+    /// Every key written once and merged, every third one overwritten in the memtable.
+    pub fn new() -> Arc<Self> {
+        Self::with(KEYS)
+    }
+
+    /// The same with so many keys.
+    pub fn with(keys: u8) -> Arc<Self> {
+        let subject = Self::empty(VALUE_BYTES);
+        (0..keys).for_each(|key| subject.put(key));
+        subject.complete(FULL);
+        (0..keys).step_by(3).for_each(|key| subject.put(key));
+        Arc::new(subject)
+    }
+
+    /// Nothing written; values of so many bytes.
+    pub fn empty(value_bytes: usize) -> Self {
+        let device = Arc::new(MemoryDevice::new());
+        let device: Arc<dyn Device> = Arc::new(Wrapped::around(device, Points::default()));
+        let blocks = BlockStore::create(&device, StoreId(1), 4096).unwrap();
+        let env = Arc::new(Env {
+            blocks: Arc::new(blocks),
+            snapshots: Arc::default(),
+            faults: Arc::default(),
+            // So little that nothing is cached.
+            budget: Arc::new(Budget::new(4096)),
+            poison: Arc::default(),
+        });
+        Self {
+            tree: Self::open(&env, IndexMeta::default()),
+            env,
+            history: History::default(),
+            order: Mutex::default(),
+            value_bytes,
+        }
+    }
+
+    fn open(env: &Arc<Env>, meta: IndexMeta) -> FdTree {
+        let options =
+            Options { memtable_bytes_max: 8 << 10, scheme: Scheme::Fc, sizes: Sizes::Cost };
+        FdTree::open(Arc::clone(env), KeyspaceId(1), meta, options)
+    }
+
+    /// The index as it is when it is opened after a crash: as the last record says. What had been
+    /// written behind it stays taken.
+    pub fn reopen(&mut self) {
+        let meta = IndexMeta::clone(&self.tree.meta());
+        let tree = Self::open(&self.env, meta);
+        std::mem::replace(&mut self.tree, tree).close();
+    }
+
+    pub fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.env.snapshots
+    }
+
+    pub fn put(&self, key: u8) {
+        self.write(key, true);
+    }
+
+    pub fn delete(&self, key: u8) {
+        self.write(key, false);
+    }
+
+    fn write(&self, key: u8, put: bool) {
+        self.history.write(key, || {
+            let mut order = self.order.lock();
+            order.push((key, put));
+            let seq = order.len() as u64;
+            let value = put.then(|| value(seq, self.value_bytes));
+            self.tree.insert(&[key], Seq(seq), value.as_deref());
+            self.snapshots().publish(Seq(seq));
+            put.then_some(seq)
+        });
+    }
+
+    /// The number of the version that a lookup finds.
+    pub fn get(&self, key: u8) -> Option<u64> {
+        self.history.read(key, || {
+            let found = self.tree.get(&[key], || self.snapshots().visible());
+            let found = found.expect("a block is readable as long as a view leads to it");
+            found.as_deref().map(number)
+        })
+    }
+
+    /// Begins `work` if nothing stands in its way; says whether it did.
+    pub fn begin(&self, work: Work) -> bool {
+        let gate = |body: &mut dyn FnMut()| {
+            let _order = self.order.lock();
+            body();
+        };
+        self.tree.begin(work, &gate).unwrap()
+    }
+
+    pub fn step(&self, which: Which) -> Step {
+        self.tree.step(which, &mut |_| Ok(())).unwrap()
+    }
+
+    /// Begins `work` if nothing stands in its way, and completes what is under way then.
+    pub fn complete(&self, work: Work) {
+        if self.begin(work) {
+            self.finish();
+        }
+    }
+
+    /// Completes what is under way.
+    pub fn finish(&self) {
+        for which in [Which::Spill, Which::Merge] {
+            while self.step(which) == Step::More {}
+        }
+    }
+
+    /// Everything that a scan sees, a few entries at a time.
+    pub fn scan(&self, seq: Seq) -> BTreeMap<u8, u64> {
+        self.scan_in(seq, false)
+    }
+
+    /// The same from the last key to the first.
+    pub fn scan_back(&self, seq: Seq) -> BTreeMap<u8, u64> {
+        self.scan_in(seq, true)
+    }
+
+    fn scan_in(&self, seq: Seq, reverse: bool) -> BTreeMap<u8, u64> {
+        let mut all = BTreeMap::new();
+        let (mut lower, mut upper) = (Bound::Unbounded, Bound::Unbounded);
+        loop {
+            let request = ScanRequest {
+                seq,
+                lower: lower.as_ref().map(Vec::as_slice),
+                upper: upper.as_ref().map(Vec::as_slice),
+                reverse,
+                entries_max: 5,
+                bytes_max: 1 << 20,
+                skip_damaged: false,
+            };
+            let batch = self.tree.scan(&request).expect("a scan reads what its views lead to");
+            for (key, value) in &batch.entries {
+                let before = all.insert(key[0], number(value));
+                assert_eq!(before, None, "key {} comes once", key[0]);
+            }
+            match batch.resume {
+                Some(bound) if reverse => upper = bound,
+                Some(bound) => lower = bound,
+                None => return all,
+            }
+        }
+    }
+
+    /// What everybody must see as of `seq`.
+    pub fn expected(&self, seq: Seq) -> BTreeMap<u8, u64> {
+        let mut all = BTreeMap::new();
+        for ((key, put), number) in self.order.lock().iter().zip(1..=seq.0) {
+            if *put {
+                all.insert(*key, number)
+            } else {
+                all.remove(key)
+            };
+        }
+        all
+    }
+
+    /// When everybody is done: all is there, all that was seen could be, all space came back.
+    pub fn assert_sound(&self) {
+        let visible = self.snapshots().visible();
+        let expected = self.expected(visible);
+        for key in 0..KEYS {
+            assert_eq!(self.get(key), expected.get(&key).copied(), "key {key} in the end");
+        }
+        assert_eq!(self.scan(visible), expected);
+        self.history.assert_linearizable();
+        self.tree.collect().unwrap();
+        assert!(self.tree.is_settled(), "space that nobody reads comes back");
+    }
+}
+
+/// A thread of a scenario.
+pub fn beside(subject: &Arc<Subject>, body: impl FnOnce(&Subject) + Send + 'static) -> Thread {
+    let subject = Arc::clone(subject);
+    spawn("beside", move || body(&subject)).unwrap()
+}

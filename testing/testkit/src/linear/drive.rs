@@ -1,0 +1,419 @@
+//! Threads that read and write a store at once, and write down what they were told.
+//!
+//! Every thread is a loop over its own random numbers; which of them runs when is the system's
+//! choice. The first thread writes with single puts and deletes, which answer no numbers; the
+//! others with batches. All read: single keys, several, ranges in both directions, from snapshots
+//! and without, some of them held open over later operations.
+
+use std::ops::{Bound, Range};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use esker::{Db, DbBuilder, Durability, Keyspace, KeyspaceOptions};
+
+use super::{ABSENT, Asked, Clock, Commit, History, Key, Read, Version};
+use crate::random::Random;
+use crate::violation::{Oracle, Verdict, Violation, ensure};
+
+/// The keyspaces.
+pub const NAMES: [&str; 2] = ["left", "right"];
+
+/// A store as small as one may be, so that merges, nearly all of them full, never end.
+pub fn small(builder: DbBuilder) -> DbBuilder {
+    builder.memory_budget(256 << 10).log_segment_bytes(16 << 10)
+}
+
+/// How threads use a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Threads.
+    pub threads: u32,
+    /// Keys of each keyspace.
+    pub keys: Key,
+    /// Operations of each thread, unless it is told to stop.
+    pub operations: u64,
+    /// Commits that wait for the device, in percent.
+    pub synced_percent: u32,
+    /// Where random numbers come from.
+    pub seed: u64,
+}
+
+/// What all runs of one test share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// When things happen.
+    pub clock: Clock,
+    /// Set to end a run early.
+    pub stop: AtomicBool,
+    versions: AtomicU64,
+}
+
+impl Shared {
+    fn version(&self) -> Version {
+        self.versions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// The key's bytes, in the order of keys.
+fn key_bytes(key: Key) -> Vec<u8> {
+    let tail = "/deep".repeat(key as usize % 7);
+    format!("key{key:06}{tail}").into_bytes()
+}
+
+fn key_of(bytes: &[u8]) -> Option<Key> {
+    let key = std::str::from_utf8(bytes.get(3..9)?).ok()?.parse().ok()?;
+    (key_bytes(key) == bytes).then_some(key)
+}
+
+/// A value that says which version it is, of a length that follows from it.
+#[must_use]
+pub fn value_bytes(version: Version) -> Vec<u8> {
+    let len = 16 + (version.wrapping_mul(0x9e37_79b9) >> 8) as usize % 180;
+    version.to_le_bytes().into_iter().cycle().take(len).collect()
+}
+
+/// The version of a value; fails when the value is not whole.
+///
+/// # Errors
+/// [`Oracle::NothingFromNowhere`].
+pub fn version_of(value: &[u8]) -> Verdict<Version> {
+    let version = value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let whole = version.filter(|version| value_bytes(*version) == value);
+    whole.ok_or_else(|| Violation::new(Oracle::NothingFromNowhere, "a value is not whole"))
+}
+
+fn failed(error: esker::Error) -> Violation {
+    Violation::new(Oracle::WorksOn, error.to_string())
+}
+
+/// Opens the keyspaces of a store, creating them where they are not there.
+///
+/// # Errors
+/// What the store answers.
+pub fn keyspaces(db: &Db) -> Verdict<[Keyspace; 2]> {
+    let options = || KeyspaceOptions::default().memtable_bytes(Some(4 << 10));
+    let open = |name| db.keyspace(name, options()).map_err(failed);
+    Ok([open(NAMES[0])?, open(NAMES[1])?])
+}
+
+/// A batch of these writes; each keyspace has so many keys.
+pub fn batch(
+    db: &Db,
+    keyspaces: &[Keyspace; 2],
+    keys: Key,
+    writes: &[(Key, Version)],
+) -> esker::Batch {
+    let mut batch = db.batch();
+    for (key, version) in writes {
+        let Some(keyspace) = keyspaces.get((key / keys.max(1)) as usize) else { continue };
+        let bytes = key_bytes(key % keys.max(1));
+        match *version {
+            ABSENT => batch.remove(keyspace, bytes),
+            version => batch.insert(keyspace, bytes, value_bytes(version)),
+        }
+    }
+    batch
+}
+
+/// Runs the threads to their end, and `meanwhile` beside them.
+///
+/// # Errors
+/// When an operation fails, or an entry is found that nobody wrote.
+pub fn run<T>(
+    db: &Db,
+    plan: &Plan,
+    shared: &Shared,
+    meanwhile: impl FnOnce() -> T,
+) -> Verdict<(History, T)> {
+    let keyspaces = keyspaces(db)?;
+    let mut history = History::default();
+    let answer = std::thread::scope(|scope| {
+        let start = |number| {
+            let (keyspaces, seed) = (&keyspaces, plan.seed.wrapping_mul(1009) + u64::from(number));
+            scope.spawn(move || {
+                let random = Random::new(seed);
+                let history = History::default();
+                let held = Vec::new();
+                Thread { db, keyspaces, plan, shared, random, number, history, held }.run()
+            })
+        };
+        let threads: Vec<_> = (0..plan.threads).map(start).collect();
+        let answer = meanwhile();
+        for thread in threads {
+            let panicked = |_| Violation::new(Oracle::NoPanic, "a thread panicked");
+            history.absorb(thread.join().map_err(panicked)??);
+        }
+        Ok(answer)
+    })?;
+    Ok((history, answer))
+}
+
+/// Reads everything from one snapshot.
+///
+/// # Errors
+/// When that fails, or an entry is found that nobody wrote.
+pub fn read_all(db: &Db, keys: Key, shared: &Shared) -> Verdict<Read> {
+    let keyspaces = keyspaces(db)?;
+    let (span, snapshot) = shared.clock.during(|| db.snapshot());
+    let snapshot = snapshot.map_err(failed)?;
+    let mut seen = Vec::new();
+    for (keyspace, first) in keyspaces.iter().zip([0, keys]) {
+        let range = snapshot.iter(keyspace).map_err(failed)?;
+        collect(range, first, false, &mut seen)?;
+    }
+    let number = Some(snapshot.seq());
+    Ok(Read { span, number, asked: Asked::Within(0..2 * keys), seen })
+}
+
+/// Fetches all that is left of a range.
+fn collect(
+    range: impl Iterator<Item = esker::Result<(Vec<u8>, Vec<u8>)>>,
+    first: Key,
+    reverse: bool,
+    seen: &mut Vec<(Key, Version)>,
+) -> Verdict {
+    let mut fetched = Vec::new();
+    for entry in range {
+        fetched.push(decode(entry.map_err(failed)?, first)?);
+    }
+    if reverse {
+        fetched.reverse();
+    }
+    ensure(fetched.is_sorted_by(|a, b| a.0 < b.0), Oracle::ContentMatches, || {
+        "a range is out of order".into()
+    })?;
+    seen.extend(fetched);
+    Ok(())
+}
+
+fn decode((key, value): (Vec<u8>, Vec<u8>), first: Key) -> Verdict<(Key, Version)> {
+    let unknown = || Violation::new(Oracle::NothingFromNowhere, "a key that nobody wrote");
+    Ok((first + key_of(&key).ok_or_else(unknown)?, version_of(&value)?))
+}
+
+/// A range that is fetched in pieces while its thread does other things.
+struct Held {
+    read: Read,
+    range: esker::Range,
+    first: Key,
+    fetched: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+struct Thread<'a> {
+    db: &'a Db,
+    keyspaces: &'a [Keyspace; 2],
+    plan: &'a Plan,
+    shared: &'a Shared,
+    random: Random,
+    number: u32,
+    history: History,
+    held: Vec<Held>,
+}
+
+/// Ranges that a thread holds open.
+const HELD_MAX: usize = 2;
+
+impl Thread<'_> {
+    fn run(mut self) -> Verdict<History> {
+        for _ in 0..self.plan.operations {
+            if self.shared.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.random.below(100) {
+                0..45 => self.write()?,
+                45..75 => self.get()?,
+                75..83 => self.multi_get()?,
+                83..90 => self.scan()?,
+                90..94 => self.snapshot()?,
+                94 if self.held.len() < HELD_MAX => self.hold()?,
+                _ => self.fetch()?,
+            }
+        }
+        while !self.held.is_empty() {
+            self.fetch()?;
+        }
+        Ok(self.history)
+    }
+
+    fn key(&self) -> Key {
+        self.random.below(2 * u64::from(self.plan.keys)) as Key
+    }
+
+    fn keyspace(&self, key: Key) -> Option<&Keyspace> {
+        self.keyspaces.get((key / self.plan.keys.max(1)) as usize)
+    }
+
+    fn bytes(&self, key: Key) -> Vec<u8> {
+        key_bytes(key % self.plan.keys.max(1))
+    }
+
+    fn new_version(&self) -> Version {
+        if self.random.percent(20) { ABSENT } else { self.shared.version() }
+    }
+
+    fn durability(&self) -> Durability {
+        let synced = self.random.percent(self.plan.synced_percent);
+        if synced { Durability::Synced } else { Durability::Buffered }
+    }
+
+    fn write(&mut self) -> Verdict {
+        if self.number == 0 { self.single() } else { self.batch() }
+    }
+
+    fn single(&mut self) -> Verdict {
+        let (key, version, durability) = (self.key(), self.new_version(), self.durability());
+        let (Some(keyspace), bytes) = (self.keyspace(key), self.bytes(key)) else { return Ok(()) };
+        let value = value_bytes(version);
+        let (span, done) = self.shared.clock.during(|| match version {
+            ABSENT => keyspace.remove_with(&bytes, durability),
+            _ => keyspace.insert_with(&bytes, &value, durability),
+        });
+        done.map_err(failed)?;
+        let synced = durability == Durability::Synced;
+        self.history.commits.push(Commit {
+            span,
+            number: None,
+            synced,
+            writes: vec![(key, version)],
+        });
+        Ok(())
+    }
+
+    fn batch(&mut self) -> Verdict {
+        let mut writes: Vec<(Key, Version)> = Vec::new();
+        for _ in 0..=self.random.below(5) {
+            let key = self.key();
+            if writes.iter().all(|(other, _)| *other != key) {
+                writes.push((key, self.new_version()));
+            }
+        }
+        let batch = batch(self.db, self.keyspaces, self.plan.keys, &writes);
+        let durability = self.durability();
+        let (span, number) = self.shared.clock.during(|| batch.commit_with(durability));
+        let number = Some(number.map_err(failed)?);
+        let synced = durability == Durability::Synced;
+        self.history.commits.push(Commit { span, number, synced, writes });
+        Ok(())
+    }
+
+    fn get(&mut self) -> Verdict {
+        let key = self.key();
+        let (Some(keyspace), bytes) = (self.keyspace(key), self.bytes(key)) else { return Ok(()) };
+        let (span, found) = self.shared.clock.during(|| keyspace.get(&bytes));
+        let seen = found.map_err(failed)?.map(|value| version_of(&value)).transpose()?;
+        let seen = seen.map(|version| (key, version)).into_iter().collect();
+        self.history.reads.push(Read { span, number: None, asked: Asked::One(key), seen });
+        Ok(())
+    }
+
+    fn multi_get(&mut self) -> Verdict {
+        let keyspace = self.random.index(2);
+        let first = keyspace as Key * self.plan.keys;
+        let draw = || first + self.random.below(u64::from(self.plan.keys)) as Key;
+        let mut keys: Vec<Key> = (0..=self.random.below(6)).map(|_| draw()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let bytes: Vec<_> = keys.iter().map(|key| self.bytes(*key)).collect();
+        let Some(keyspace) = self.keyspaces.get(keyspace) else { return Ok(()) };
+        let (span, values) = self.shared.clock.during(|| keyspace.multi_get(&bytes));
+        let mut seen = Vec::new();
+        for (key, value) in keys.iter().zip(values.map_err(failed)?) {
+            if let Some(value) = value {
+                seen.push((*key, version_of(&value)?));
+            }
+        }
+        self.history.reads.push(Read { span, number: None, asked: Asked::Each(keys), seen });
+        Ok(())
+    }
+
+    /// Some keys of one keyspace.
+    fn part(&self) -> (usize, Range<Key>) {
+        let keyspace = self.random.index(2);
+        let keys = u64::from(self.plan.keys);
+        let (mut from, mut to) = (0, keys);
+        if self.random.percent(90) {
+            from = self.random.below(keys);
+            to = (from + 1 + self.random.below(40)).min(keys);
+        }
+        let first = keyspace as Key * self.plan.keys;
+        (keyspace, first + from as Key..first + to as Key)
+    }
+
+    fn bounds(&self, range: &Range<Key>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let last = range.end.saturating_sub(1);
+        (Bound::Included(self.bytes(range.start)), Bound::Included(self.bytes(last)))
+    }
+
+    /// A range of the newest state.
+    fn open(&self) -> Verdict<(Read, esker::Range, Key)> {
+        let (at, range) = self.part();
+        let bounds = self.bounds(&range);
+        let keyspace = self.keyspaces.get(at);
+        let keyspace = keyspace.ok_or_else(|| Violation::new(Oracle::Harness, "no keyspace"))?;
+        let (span, opened) = self.shared.clock.during(|| keyspace.range(bounds));
+        let first = at as Key * self.plan.keys;
+        let asked = Asked::Within(range);
+        let read = Read { span, number: None, asked, seen: Vec::new() };
+        Ok((read, opened.map_err(failed)?, first))
+    }
+
+    fn scan(&mut self) -> Verdict {
+        let (mut read, range, first) = self.open()?;
+        if self.random.percent(50) {
+            collect(range.rev(), first, true, &mut read.seen)?;
+        } else {
+            collect(range, first, false, &mut read.seen)?;
+        }
+        self.history.reads.push(read);
+        Ok(())
+    }
+
+    /// Both keyspaces, and some keys again.
+    fn snapshot(&mut self) -> Verdict {
+        let (span, snapshot) = self.shared.clock.during(|| self.db.snapshot());
+        let snapshot = snapshot.map_err(failed)?;
+        let number = Some(snapshot.seq());
+        let key = self.key();
+        if let Some(keyspace) = self.keyspace(key) {
+            let found = snapshot.get(keyspace, self.bytes(key)).map_err(failed)?;
+            let version = found.map(|value| version_of(&value)).transpose()?;
+            let seen = version.map(|version| (key, version)).into_iter().collect();
+            self.history.reads.push(Read { span, number, asked: Asked::One(key), seen });
+        }
+        for _ in 0..2 {
+            let (at, range) = self.part();
+            let (bounds, first) = (self.bounds(&range), at as Key * self.plan.keys);
+            let Some(keyspace) = self.keyspaces.get(at) else { continue };
+            let opened = snapshot.range(keyspace, bounds).map_err(failed)?;
+            let mut seen = Vec::new();
+            collect(opened, first, false, &mut seen)?;
+            self.history.reads.push(Read { span, number, asked: Asked::Within(range), seen });
+        }
+        Ok(())
+    }
+
+    /// Opens a range and leaves it for later.
+    fn hold(&mut self) -> Verdict {
+        let (read, range, first) = self.open()?;
+        self.held.push(Held { read, range, first, fetched: Vec::new() });
+        Ok(())
+    }
+
+    /// Fetches a little of a range that is held open.
+    fn fetch(&mut self) -> Verdict {
+        let few = 1 + self.random.index(8);
+        let Some(mut held) = self.held.pop() else { return Ok(()) };
+        for _ in 0..few {
+            match held.range.next() {
+                Some(entry) => held.fetched.push(entry.map_err(failed)?),
+                None => {
+                    let entries = held.fetched.into_iter().map(Ok);
+                    collect(entries, held.first, false, &mut held.read.seen)?;
+                    self.history.reads.push(held.read);
+                    return Ok(());
+                }
+            }
+        }
+        self.held.insert(0, held);
+        Ok(())
+    }
+}
