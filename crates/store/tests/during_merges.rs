@@ -105,6 +105,8 @@ fn a_scan_through_two_full_merges(scheme: Scheme) -> Space {
     }
     db.compact().unwrap();
     let expected = contents(&keyspace);
+    // As the scheme packs them: with units of one block, which a memtable as small as this one has,
+    // publish points leave about half of the room in blocks unused.
     let bytes_of_an_entry = db.stats().unwrap().space.allocated_bytes / KEYS + 1;
     let mut scan = keyspace.iter().unwrap();
     let mut seen = Model::new();
