@@ -22,7 +22,7 @@ use crate::read::Entry;
 use crate::shared::{Shared, Slot};
 
 /// The first batch is small because most scans are short; later ones grow up to the maximum.
-const BATCH_ENTRIES_FIRST: usize = 64;
+const BATCH_ENTRIES_FIRST: usize = 128;
 const BATCH_ENTRIES_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 256 << 10;
 /// Damage beyond this many ranges is folded into the last one.

@@ -6,10 +6,12 @@
 //! While a merge is under way a batch stays on one side of its wavefront, and the next one goes on
 //! behind it, with a view of its own.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use esker_format::entry::Payload;
 use esker_format::ids::Seq;
+use esker_format::key;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::memtable::{Leaves, Place};
@@ -68,8 +70,12 @@ const VERSIONS_MAX: usize = 1 << 16;
 /// One run of versions, newest run first in the list of sources.
 pub struct Source<'a> {
     run: Run<'a>,
-    /// The key that the run stands on, if it stands on one.
-    key: Option<Vec<u8>>,
+    /// Whether the run stands on a key.
+    stands: bool,
+    /// The key that it stands on.
+    key: Vec<u8>,
+    /// The key's first bytes as a number: most comparisons need no more.
+    head: u64,
 }
 
 /// Number and value; a tombstone has no value.
@@ -82,11 +88,35 @@ enum Run<'a> {
 
 impl<'a> Source<'a> {
     pub(super) const fn memory(leaves: &'a Leaves) -> Self {
-        Self { run: Run::Memory { leaves, at: None }, key: None }
+        Self::standing_nowhere(Run::Memory { leaves, at: None })
     }
 
     pub(super) const fn level(cursor: DataCursor<'a>) -> Self {
-        Self { run: Run::Level(cursor), key: None }
+        Self::standing_nowhere(Run::Level(cursor))
+    }
+
+    const fn standing_nowhere(run: Run<'a>) -> Self {
+        Self { run, stands: false, key: Vec::new(), head: 0 }
+    }
+
+    /// The key that the run stands on, if it stands on one.
+    fn key(&self) -> Option<&[u8]> {
+        self.stands.then_some(self.key.as_slice())
+    }
+
+    fn stands_on(&self, head: u64, key: &[u8]) -> bool {
+        self.stands && self.head == head && self.key == key
+    }
+
+    /// Keys as they come: those that stand nowhere last.
+    fn compare(&self, other: &Self, reverse: bool) -> Ordering {
+        match (self.stands, other.stands) {
+            (true, true) => {
+                let order = self.head.cmp(&other.head).then_with(|| self.key.cmp(&other.key));
+                if reverse { order.reverse() } else { order }
+            }
+            (here, there) => there.cmp(&here),
+        }
     }
 
     const fn cursor(&self) -> Option<&DataCursor<'a>> {
@@ -129,21 +159,15 @@ impl<'a> Source<'a> {
     }
 
     fn note_key(&mut self) -> CursorResult<()> {
-        let key = &mut self.key;
-        let mut note = |parts: [&[u8]; 2]| {
-            let key = key.get_or_insert_default();
-            key.clear();
-            key.extend_from_slice(parts[0]);
-            key.extend_from_slice(parts[1]);
+        self.stands = false;
+        let parts: Option<[&[u8]; 2]> = match &self.run {
+            Run::Memory { at, .. } => at.as_ref().map(|at| [at.key(), &[]]),
+            Run::Level(cursor) => cursor.current()?.map(|(prefix, entry)| [prefix, entry.suffix]),
         };
-        let found = match &self.run {
-            Run::Memory { at, .. } => at.as_ref().map(|at| note([at.key(), &[]])),
-            Run::Level(cursor) => {
-                cursor.current()?.map(|(prefix, entry)| note([prefix, entry.suffix]))
-            }
-        };
-        if found.is_none() {
-            self.key = None;
+        if let Some(parts) = parts {
+            self.key.clear();
+            parts.iter().for_each(|part| self.key.extend_from_slice(part));
+            (self.stands, self.head) = (true, key::long_head(&self.key));
         }
         Ok(())
     }
@@ -293,34 +317,35 @@ pub fn scan(request: &ScanRequest<'_>, sources: Vec<Source<'_>>) -> Result<ScanB
         scan.attempt(index, |source| start(source, request))?;
     }
     let mut last: Option<Vec<u8>> = None;
-    while let Some(key) = scan.next_key() {
-        if beyond_end(&key, request) {
+    while let Some(index) = scan.next_source() {
+        let Some(source) = scan.sources.get(index) else { break };
+        let (key, head) = (&source.key, source.head);
+        if beyond_end(key, request) {
             break;
         }
         // Content in the wrong order must not send a scan round in circles.
-        let turned_back =
-            last.is_some_and(|last| if request.reverse { key >= last } else { key <= last });
-        if turned_back || before_start(&key, request) {
+        let turned_back = last
+            .as_ref()
+            .is_some_and(|last| if request.reverse { key >= last } else { key <= last });
+        if turned_back || before_start(key, request) {
             return Err(out_of_order());
         }
-        last = Some(key.clone());
-        let value = scan.take_group(&key)?;
-        let excluded = scan
-            .batch
-            .damaged
-            .iter()
-            .any(|range| range.from <= key && range.to.as_ref().is_none_or(|to| key < *to));
-        if let Some(value) = value.filter(|_| !excluded) {
-            scan.bytes += key.len() + value.len();
-            scan.batch.entries.push((key.clone(), value));
+        let mut here = last.take().unwrap_or_default();
+        here.clone_from(key);
+        if let Some(value) = scan.take_group(index, head, &here)?
+            && !scan.is_out_of_reach(&here)
+        {
+            scan.bytes += here.len() + value.len();
+            scan.batch.entries.push((here.clone(), value));
         }
         let full = scan.batch.entries.len() >= request.entries_max
             || scan.bytes >= request.bytes_max
             || scan.versions >= VERSIONS_MAX;
         if full {
-            scan.batch.resume = Some(Bound::Excluded(key));
+            scan.batch.resume = Some(Bound::Excluded(here));
             break;
         }
+        last = Some(here);
     }
     Ok(scan.batch)
 }
@@ -380,18 +405,28 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// The next key in the direction of the scan.
-    fn next_key(&self) -> Option<Vec<u8>> {
-        let keys = self.sources.iter().filter_map(|source| source.key.as_ref());
-        if self.request.reverse { keys.max().cloned() } else { keys.min().cloned() }
+    /// The first of the sources that stand on the next key in the direction of the scan.
+    fn next_source(&self) -> Option<usize> {
+        let sources = self.sources.iter().enumerate();
+        let next = sources.min_by(|(_, a), (_, b)| a.compare(b, self.request.reverse));
+        next.filter(|(_, source)| source.stands).map(|(index, _)| index)
     }
 
-    /// The value of `key` as of the scan's number, if it has one; moves all sources past the key.
-    fn take_group(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// Whether a key lies where damage was passed over.
+    fn is_out_of_reach(&self, key: &[u8]) -> bool {
+        let reaches = |range: &DamagedRange| {
+            range.from.as_slice() <= key && range.to.as_ref().is_none_or(|to| key < to.as_slice())
+        };
+        self.batch.damaged.iter().any(reaches)
+    }
+
+    /// The value of `key` as of the scan's number, if it has one; moves all sources past the key,
+    /// of which that with number `first` is the first.
+    fn take_group(&mut self, first: usize, head: u64, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut answer: Option<Option<Vec<u8>>> = None;
-        for index in 0..self.sources.len() {
+        for index in first..self.sources.len() {
             let mut here: Option<Option<Vec<u8>>> = None;
-            while self.sources.get(index).is_some_and(|source| source.key.as_deref() == Some(key)) {
+            while self.sources.get(index).is_some_and(|source| source.stands_on(head, key)) {
                 self.versions += 1;
                 let (seq, reverse) = (self.request.seq, self.request.reverse);
                 self.attempt(index, |source| {
@@ -426,7 +461,8 @@ impl Scan<'_, '_> {
             if !skippable {
                 return Err(error);
             }
-            let was = source.key.take();
+            let was = source.key().map(<[u8]>::to_vec);
+            source.stands = false;
             // Each step past damage must lead further on, whatever the fences say; where it does
             // not, nothing more of this run can be reached.
             let (from, to) = match met.contains(&(from.clone(), to.clone())) {
