@@ -246,7 +246,8 @@ mod tests {
                         let retired = units.iter_mut().filter(|unit| **unit == Unit::Retired);
                         retired.for_each(|unit| *unit = Unit::Free);
                         let is_used = |unit: &Unit| *unit != Unit::Free;
-                        let tail = units.len() - units.iter().rposition(is_used).map_or(0, |at| at + 1);
+                        let used = units.iter().rposition(is_used).map_or(0, |at| at + 1);
+                        let tail = units.len() - used;
                         prop_assert_eq!(space.tail_units(), tail as u64);
                         space.trim_end(size);
                         units.truncate(units.len() - tail.min(size as usize));

@@ -130,11 +130,28 @@ impl Writer {
     }
 }
 
-/// The last share of a region is for records that drop a keyspace, if a full device has no room
-/// for a new region: what is dropped makes room. Regions of less than `RESERVED_REGION_BYTES`
-/// have none.
+/// The end of a region is for records that make room, if a full device has none for a new region:
+/// the last sixteenth for those that drop a keyspace, the one before for those that take nothing
+/// into use. Regions of less than `RESERVED_REGION_BYTES` reserve nothing.
 const RESERVE_SHARE: u64 = 16;
 const RESERVED_REGION_BYTES: u64 = 32 * 1024;
+
+/// How many of the reserved shares are not for a record of these edits.
+fn shares_left_alone(edits: &[Edit]) -> u64 {
+    let takes = |edit: &Edit| {
+        matches!(
+            edit,
+            Edit::SegmentAdd(_) | Edit::KeyspaceCreate { .. } | Edit::NextKeyspace { .. }
+        )
+    };
+    if edits.iter().any(|edit| matches!(edit, Edit::KeyspaceDrop { .. })) {
+        0
+    } else if edits.iter().any(takes) {
+        2
+    } else {
+        1
+    }
+}
 
 impl Manifest {
     /// Makes the manifest of a new store with nothing in it. Durable on return; before that
@@ -284,12 +301,11 @@ impl Manifest {
         let room = region_bytes.saturating_sub(writer.tail);
         let frame_bytes = frame.len() as u64;
         let is_reserved = region_bytes >= RESERVED_REGION_BYTES;
-        let reserve = if is_reserved { region_bytes / RESERVE_SHARE } else { 0 };
-        if frame_bytes.saturating_add(reserve) > room {
-            let begun = self.begin_epoch(writer, frame_bytes);
-            let drops = edits.iter().any(|edit| matches!(edit, Edit::KeyspaceDrop { .. }));
-            match begun {
-                Err(Error::Full { .. }) if drops && frame_bytes <= room => {}
+        let share = if is_reserved { region_bytes / RESERVE_SHARE } else { 0 };
+        if frame_bytes.saturating_add(2 * share) > room {
+            let fits = frame_bytes.saturating_add(shares_left_alone(edits) * share) <= room;
+            match self.begin_epoch(writer, frame_bytes) {
+                Err(Error::Full { .. }) if fits => {}
                 begun => {
                     begun?;
                     frame = encode(writer)?;
