@@ -17,6 +17,7 @@ use crate::maintenance;
 use crate::options::KeyspaceOptions;
 use crate::shared::{IndexOptions, Shared, Slot};
 use crate::snapshot::Snapshot;
+use crate::spare;
 use crate::stats::{self, Stats};
 
 /// An open store. A cheap handle: clones share the store, and it closes when the last handle of
@@ -148,7 +149,7 @@ impl Db {
         for slot in self.shared.slots() {
             maintenance::compact(&self.shared, &slot)?;
         }
-        maintenance::discard_free_space(&self.shared)
+        spare::give_up_all(&self.shared)
     }
 
     /// Reads everything (superblocks, manifest, log, every block) and compares it with what it

@@ -52,6 +52,7 @@ mod range;
 mod read;
 mod shared;
 mod snapshot;
+mod spare;
 mod stats;
 mod write;
 

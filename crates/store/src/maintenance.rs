@@ -23,6 +23,7 @@ use esker_substrate::sync;
 use crate::background::Mode;
 use crate::error::{Error, Result};
 use crate::shared::{Core, Slot, Stall};
+use crate::spare;
 use crate::write::Write;
 
 /// What a write to a stalled keyspace may do.
@@ -237,7 +238,7 @@ fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
     let idle = matches!(stepped, Ok(Step::Idle));
     let result = if idle { stepped } else { note(slot, which, stepped) };
     if which == Which::Merge && matches!(result, Ok(Step::Done)) {
-        give_up_spare_space(shared);
+        spare::give_up_the_end(shared);
     }
     shared.background.tick();
     result
@@ -535,33 +536,6 @@ pub(crate) fn drop_tree(shared: &Core, slot: &Slot) -> Result<()> {
     }
     shared.background.tick();
     Ok(())
-}
-
-/// Gives the end of the data file back to the file system where it is free and much.
-fn give_up_spare_space(shared: &Core) {
-    if shared.env.blocks.spare_units() == 0 {
-        return;
-    }
-    // What is free by a manifest that is not sure to be durable is not free.
-    let given = shared.manifest.settle().and_then(|()| shared.env.blocks.give_up_spare());
-    if let Err(error) = given {
-        // It is tried again after the next merge; a store that is poisoned says so elsewhere.
-        tracing::warn!(%error, "the end of the data file could not be given back");
-    }
-}
-
-/// Gives free space of the data file and files that the log keeps for reuse back to the file
-/// system.
-pub(crate) fn discard_free_space(shared: &Core) -> Result<()> {
-    // What is free by a manifest that is not sure to be durable is not free.
-    shared.manifest.settle()?;
-    for slot in shared.slots() {
-        if let Ok(tree) = slot.tree() {
-            tree.collect()?;
-        }
-    }
-    shared.log.remove_spares()?;
-    Ok(shared.env.blocks.discard_free()?)
 }
 
 #[cfg(test)]

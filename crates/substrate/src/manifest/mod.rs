@@ -19,6 +19,8 @@
 //! the last run's sync failed or the last process was killed before it; therefore the first
 //! commit, or [`Manifest::settle`], makes it durable by writing it again, and nothing that it
 //! gave up may be reused before.
+//! Invariant D5: behind the last record there are zeros before the next one is written: of two torn
+//! records in one place, halves might make a whole one.
 
 mod epoch;
 pub mod files;
@@ -110,6 +112,9 @@ struct Writer {
     doubt: Option<(u64, Vec<u8>)>,
 }
 
+/// Bytes that are looked at, and overwritten, at once.
+const WIPED_BYTES: usize = 16 * 1024;
+
 impl Writer {
     fn seal(&self) -> Seal {
         records::seal(self.superblock.store, self.superblock.epoch)
@@ -122,6 +127,28 @@ impl Writer {
             seal: self.seal(),
             purpose,
         }
+    }
+
+    /// Overwrites what a torn record left behind the last one with zeros: a part of it, together
+    /// with a part of the next record, which begins in the same place and is torn too, might be a
+    /// whole record again (D5).
+    fn wipe_behind_the_tail(&self) -> Result<()> {
+        let region_bytes = self.superblock.region_bytes;
+        let mut chunk = vec![0; WIPED_BYTES];
+        for region in [0, region_bytes] {
+            let mut at = self.tail;
+            while at < region_bytes {
+                let len = (region_bytes - at).min(WIPED_BYTES as u64);
+                let chunk = chunk.get_mut(..len as usize).unwrap_or_default();
+                self.file.read_at(region + at, chunk, Purpose::Recovery)?;
+                if chunk.iter().any(|byte| *byte != 0) {
+                    chunk.fill(0);
+                    self.file.write_at(region + at, chunk, Purpose::Manifest)?;
+                }
+                at += len;
+            }
+        }
+        Ok(())
     }
 
     fn write_twins(&self, at: u64, frame: &[u8]) -> Result<()> {
@@ -343,6 +370,7 @@ impl Manifest {
 
     fn settle_writer(&self, writer: &mut Writer) -> Result<()> {
         let Some((at, frame)) = writer.doubt.take() else { return Ok(()) };
+        writer.wipe_behind_the_tail()?;
         writer.write_twins(at, &frame)?;
         writer.file.sync(Purpose::Manifest)?;
         if writer.superblock.epoch == Epoch(1) && writer.next_number == 2 {

@@ -151,3 +151,39 @@ fn an_unreadable_copy_is_a_problem_and_two_are_an_error() {
     sim.set_faults(FaultPlan::new());
     open(&device).unwrap();
 }
+
+/// Two runs write different records to the same place, and each is torn: the first sector of one
+/// and the last of the other, which happens to be the same for both, were a whole record.
+#[test]
+fn halves_of_two_torn_records_make_none() {
+    let index = |from: u64| {
+        let extents = (0..200).map(|at| Extent { start: from.max(2 * at), units: 1 });
+        let main = TreeMeta { top_extents: extents.collect(), ..TreeMeta::default() };
+        let index = IndexMeta { main, ..IndexMeta::default() };
+        vec![Edit::Index { id: KeyspaceId(1), index: Arc::new(index) }]
+    };
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let manifest = create(&device).unwrap();
+    commit_nth(&manifest, 0).unwrap();
+    let (name, at) = (manifest_name(manifest.epoch()), manifest.writer.lock().tail as usize);
+    let before = sim.files();
+    let state = manifest.state();
+    manifest.commit(&index(5), Seq(1), Generation(1)).unwrap();
+    let first = sim.files()[&name].clone();
+
+    // Of the first run's record its first sector is left, in one copy.
+    let mut torn = before;
+    torn.get_mut(&name).unwrap()[at..at + 512].copy_from_slice(&first[at..at + 512]);
+    let sim = Arc::new(SimDevice::from_files(&torn));
+    let device: Arc<dyn Device> = sim.clone();
+    let (manifest, _) = open(&device).unwrap();
+    assert_eq!(manifest.state(), state);
+    manifest.settle().unwrap();
+    // What the next record leaves is all of it but its first sector.
+    let mut torn = sim.files();
+    let end = first.len() / 2;
+    torn.get_mut(&name).unwrap()[at + 512..end].copy_from_slice(&first[at + 512..end]);
+    let (manifest, _) = open(&device_of(&torn)).unwrap();
+    assert_eq!(manifest.state(), state, "a record that nobody wrote was read");
+}

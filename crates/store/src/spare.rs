@@ -1,0 +1,31 @@
+//! Space that the store does not need, back to the file system.
+
+use crate::error::Result;
+use crate::shared::Core;
+
+/// Gives the end of the data file back to the file system where it is free and much.
+pub(crate) fn give_up_the_end(shared: &Core) {
+    if shared.env.blocks.spare_units() == 0 {
+        return;
+    }
+    // What is free by a manifest that is not sure to be durable is not free.
+    let given = shared.manifest.settle().and_then(|()| shared.env.blocks.give_up_spare());
+    if let Err(error) = given {
+        // It is tried again after the next merge; a store that is poisoned says so elsewhere.
+        tracing::warn!(%error, "the end of the data file could not be given back");
+    }
+}
+
+/// Gives free space of the data file and files that the log keeps for reuse back to the file
+/// system.
+pub(crate) fn give_up_all(shared: &Core) -> Result<()> {
+    // What is free by a manifest that is not sure to be durable is not free.
+    shared.manifest.settle()?;
+    for slot in shared.slots() {
+        if let Ok(tree) = slot.tree() {
+            tree.collect()?;
+        }
+    }
+    shared.log.remove_spares()?;
+    Ok(shared.env.blocks.discard_free()?)
+}
