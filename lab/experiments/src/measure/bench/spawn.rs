@@ -5,6 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker_peers::Name;
+
 use crate::error::{Error, Result};
 use crate::measure::Metrics;
 use crate::measure::bench::{Program, Watch};
@@ -64,9 +66,16 @@ fn kill_after(pid: rustix::process::Pid, bytes: u64, stop: &Stop) {
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }
 
+/// The allocator of the GNU library keeps memory apart for each thread: what one thread's part has
+/// free, another's cannot use. Esker's notes advise whoever embeds it to bound the number of parts,
+/// and it is measured that way; peers run as they come.
+const ARENAS: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
+
 fn start(program: &Program, task: &Task) -> Result<Child> {
+    let arenas = (task.system == Name::Esker).then_some(ARENAS);
     Command::new(&program.path)
         .args(&program.arguments)
+        .envs(arenas)
         .arg(task.to_json())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
