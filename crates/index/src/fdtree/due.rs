@@ -126,7 +126,7 @@ impl FdTree {
         }
     }
 
-    /// Notes which share of its memory a memtable's payload is, when it is about to be frozen.
+    /// Notes which share of its memory a memtable's payload is; for when a spill or merge begins.
     pub(super) fn note_payload_share(&self) {
         let view = self.views.load();
         let (memory, payload) = (view.memtable.memory_bytes(), view.memtable.counts().data_bytes());

@@ -98,8 +98,9 @@ fn least_rank(shape: &Shape, levels: &[LevelMeta], incoming_bytes: u64) -> Optio
 /// Whether a level may stand right above `below` (I5): it is the next one, or the fences to `below`
 /// would fit a level between them.
 pub(super) fn may_lead_to(shape: &Shape, rank: u8, below: &LevelMeta) -> bool {
-    below.rank <= rank + 1
-        || below.counts.blocks * FENCE_BYTES <= shape::capacity_bytes(shape, rank + 1)
+    let next = rank.saturating_add(1);
+    let fences_bytes = below.counts.blocks.saturating_mul(FENCE_BYTES);
+    below.rank <= next || fences_bytes <= shape::capacity_bytes(shape, next)
 }
 
 /// The levels to write: as many fence-only levels above the data as it takes for the top fences
