@@ -21,7 +21,8 @@ use crate::error::{Error, Result};
 use crate::read::Entry;
 use crate::shared::{Shared, Slot};
 
-/// The first batch is small because most scans are short; later ones grow up to the maximum.
+/// The first batch holds a scan of a hundred: each further batch enters every run again. Later ones
+/// grow up to the maximum.
 const BATCH_ENTRIES_FIRST: usize = 128;
 const BATCH_ENTRIES_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 256 << 10;
