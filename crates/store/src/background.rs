@@ -1,8 +1,8 @@
 //! The threads that run spills and merges, and how writers wait for them.
 //!
-//! One thread spills, as many as there are cores merge; a keyspace has at most one spill and one
-//! merge under way, so that each is run by one thread. The threads are no handles: the store
-//! closes when its last handle goes, whatever they are doing, and ends them.
+//! One thread spills, one works ahead of the log, as many as there are cores merge; a keyspace has
+//! at most one spill and one merge under way, so that each is run by one thread. The threads are no
+//! handles: the store closes when its last handle goes, whatever they are doing, and ends them.
 //!
 //! For simulations there is another mode, in which the thread that writes does a bounded number of
 //! steps after each write: then a history repeats from its seed, with merges cut at every step.
@@ -48,6 +48,8 @@ pub(crate) struct Background {
 struct State {
     spills: VecDeque<Arc<Slot>>,
     merges: VecDeque<Arc<Slot>>,
+    /// The log has something to do before its next switch.
+    log: bool,
     ticks: u64,
     stopped: bool,
 }
@@ -75,6 +77,12 @@ impl Background {
             drop(state);
             self.work.notify_all();
         }
+    }
+
+    /// Asks for the log's work ahead to be done.
+    pub fn ask_for_log(&self) {
+        self.state.lock().log = true;
+        self.work.notify_all();
     }
 
     /// How often something has been done.
@@ -123,6 +131,16 @@ impl Background {
             self.work.wait(&mut state);
         }
     }
+
+    /// Waits until the log has something to do; false when nothing more will be done.
+    fn log_is_due(&self) -> bool {
+        let mut state = self.state.lock();
+        while !state.log && !state.stopped {
+            self.work.wait(&mut state);
+        }
+        state.log = false;
+        !state.stopped
+    }
 }
 
 /// Starts the threads of a store that is open.
@@ -140,6 +158,12 @@ pub(crate) fn start(shared: &Arc<Core>) -> std::io::Result<()> {
         // It ends by itself when the store is closed.
         let _runs_on = sync::spawn(name, move || run(&store, which))?;
     }
+    let store = Arc::clone(shared);
+    let _runs_on = sync::spawn("esker-log", move || {
+        while store.background.log_is_due() {
+            maintenance::prepare_log(&store);
+        }
+    })?;
     Ok(())
 }
 

@@ -164,8 +164,21 @@ pub(crate) fn after_write(shared: &Core, due: &[&Arc<Slot>]) {
     }
     relieve_memory(shared);
     relieve_log(shared);
+    if shared.log.wants_work_ahead() {
+        match shared.background.mode {
+            Mode::Threads => shared.background.ask_for_log(),
+            Mode::Inline(_) => prepare_log(shared),
+        }
+    }
     if let Mode::Inline(steps) = shared.background.mode {
         shared.slots().iter().for_each(|slot| go_on(shared, slot, steps));
+    }
+}
+
+/// Makes the log's next switch short. What fails has poisoned the store, or the switch finds it.
+pub(crate) fn prepare_log(shared: &Core) {
+    if let Err(error) = shared.log.work_ahead() {
+        tracing::debug!(%error, "the next log segment is not prepared");
     }
 }
 
@@ -224,16 +237,20 @@ fn begin_quietly(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
         let _order = shared.write.lock();
         body();
     };
-    let begun = shared.manifest.settle().and_then(|()| tree.begin(work, &gate));
-    let begun = begun.map_err(Error::from);
+    let begun = spare::retry_with_room(shared, || {
+        let settled = shared.manifest.settle();
+        settled.and_then(|()| tree.begin(work, &gate)).map_err(Error::from)
+    });
     if matches!(begun, Ok(false)) { begun } else { note(slot, which_of(work), begun) }
 }
 
 /// Does one step.
 fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
     let tree = slot.tree()?;
-    let stepped = tree.step(which, &mut |meta| commit_index(shared, slot.id, meta));
-    let stepped = stepped.map_err(Error::from);
+    let stepped = spare::retry_with_room(shared, || {
+        let stepped = tree.step(which, &mut |meta| commit_index(shared, slot.id, meta));
+        stepped.map_err(Error::from)
+    });
     // That there was nothing to do says nothing about what stopped before.
     let idle = matches!(stepped, Ok(Step::Idle));
     let result = if idle { stepped } else { note(slot, which, stepped) };

@@ -1,7 +1,19 @@
 //! Space that the store does not need, back to the file system.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::shared::Core;
+
+/// Does what can be repeated; once more where the device is full, when the log has given up the
+/// files that it keeps for later.
+pub(crate) fn retry_with_room<T>(shared: &Core, attempt: impl Fn() -> Result<T>) -> Result<T> {
+    match attempt() {
+        Err(Error::Full { .. }) if shared.log.has_spares() => {
+            shared.log.remove_spares()?;
+            attempt()
+        }
+        other => other,
+    }
+}
 
 /// Gives the end of the data file back to the file system where it is free and much.
 pub(crate) fn give_up_the_end(shared: &Core) {

@@ -159,7 +159,7 @@ pub struct MemoryStats {
     pub memtable_bytes: u64,
     /// Fences and filters held in memory.
     pub fence_bytes: u64,
-    /// Cached blocks.
+    /// Cached blocks, and the buffers of spills and merges.
     pub cache_bytes: u64,
 }
 
@@ -279,6 +279,6 @@ fn memory(shared: &Core) -> MemoryStats {
         budget_bytes: budget.total_bytes(),
         memtable_bytes: budget.used_bytes(Part::Memtables),
         fence_bytes: budget.used_bytes(Part::Fences),
-        cache_bytes: shared.env.blocks.cache().bytes(),
+        cache_bytes: shared.env.blocks.cache().bytes() + budget.used_bytes(Part::Cache),
     }
 }

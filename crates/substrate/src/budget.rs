@@ -96,6 +96,12 @@ impl Budget {
         self.used_bytes[part.index()].load(Ordering::Relaxed)
     }
 
+    /// What the part may use more.
+    #[must_use]
+    pub fn room_bytes(&self, part: Part) -> u64 {
+        self.limit_bytes(part).saturating_sub(self.used_bytes(part))
+    }
+
     /// What all parts use now.
     #[must_use]
     pub fn used_bytes_total(&self) -> u64 {

@@ -18,6 +18,7 @@
 //! Not here: threads (the owner calls [`FdTree::step`]), the log, and the manifest (the owner
 //! makes the [`IndexMeta`] durable that a step hands to it).
 
+mod buffer;
 pub mod cursor;
 pub mod delete;
 mod due;
@@ -280,10 +281,14 @@ impl FdTree {
         self.lend_to_cache();
     }
 
-    /// The cache may use what memtables and fences leave free.
+    /// The cache may use what memtables, fences and the buffers of merges leave free, and always
+    /// a little.
     fn lend_to_cache(&self) {
-        let room = self.env.budget.limit_bytes(MemoryPart::Cache);
-        self.env.blocks.cache().set_bytes_max(room);
+        let budget = &self.env.budget;
+        let buffers = budget.used_bytes(MemoryPart::Cache);
+        let room = budget.limit_bytes(MemoryPart::Cache).saturating_sub(buffers);
+        let least = budget.share_bytes(MemoryPart::Cache) / 4;
+        self.env.blocks.cache().set_bytes_max(room.max(least));
     }
 
     /// The value of `key` as of `seq`, or as of what `visible` answers, which is asked after the

@@ -63,12 +63,16 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The pace of a keyspace whose memtable holds κ0: write units of 256 KiB and a record every
-    /// 8 MiB, less for small memtables, so that space comes back in time for them too.
+    /// The pace of a merge of `merged_bytes` in a keyspace whose memtable holds κ0: write units of
+    /// 256 KiB and a record every 8 MiB; less for small memtables, so that memory and space come
+    /// back in time for them too, but no more than 256 publish points and 32 records (each with its
+    /// syncs) for what one merge does.
     #[must_use]
-    pub fn of(kappa0_bytes: u64) -> Self {
+    pub fn of(kappa0_bytes: u64, merged_bytes: u64) -> Self {
         let unit = WRITE_UNIT_BYTES as u64;
-        let publish_bytes = (kappa0_bytes / 16).clamp(4096, unit);
-        Self { publish_bytes, record_bytes: (kappa0_bytes / 2).clamp(8192, 32 * unit) }
+        Self {
+            publish_bytes: (kappa0_bytes / 16).max(merged_bytes / 256).clamp(4096, unit),
+            record_bytes: (kappa0_bytes / 2).max(merged_bytes / 32).clamp(8192, 32 * unit),
+        }
     }
 }

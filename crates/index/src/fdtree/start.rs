@@ -82,7 +82,7 @@ impl FdTree {
         *slot = Some(Merge::new(Start {
             which: Which::Spill,
             scheme: self.scheme,
-            pace: Pace::of(kappa0),
+            pace: Pace::of(kappa0, counts.data_bytes()),
             stage,
             insert: Insert::new(&plan, &self.reader, purpose),
             inputs: Inputs { frozen: range, ..Inputs::default() },
@@ -254,7 +254,7 @@ impl FdTree {
     /// records, what is new, and something for extents that are not full. With little room
     /// records are made more often.
     fn make_room(&self, prepared: &Prepared, new_bytes: u64) -> Result<(Pace, Reservation)> {
-        let pace = Pace::of(self.kappa0_bytes());
+        let pace = Pace::of(self.kappa0_bytes(), prepared.plan.data_bytes);
         let levels = prepared.plan.fence_ranks.len() as u64 + 2;
         let slack = new_bytes + 2 * levels * EXTENT_BYTES_LEAST + prepared.plan.data_bytes / 256;
         let frugal = Pace { record_bytes: 2 * pace.publish_bytes, ..pace };
@@ -318,10 +318,11 @@ impl FdTree {
         let merged = durable.main.levels.get(..levels).unwrap_or_default();
         let below = durable.main.levels.get(levels..).unwrap_or_default().to_vec();
         let kappa0_bytes = progress.shape.kappa0_bytes;
+        let merged_bytes = merged.iter().map(|level| level.counts.data_bytes()).sum();
         let plan = Plan {
             fence_ranks: Vec::new(),
             data_rank: 1,
-            data_bytes: merged.iter().map(|level| level.counts.data_bytes()).sum(),
+            data_bytes: merged_bytes,
             below: !below.is_empty(),
             top_bytes_max: prepare::top_bytes_max(kappa0_bytes),
         };
@@ -338,7 +339,7 @@ impl FdTree {
         *slot = Some(Merge::new(Start {
             which: Which::Merge,
             scheme: self.scheme,
-            pace: Pace::of(kappa0_bytes),
+            pace: Pace::of(kappa0_bytes, merged_bytes),
             stage,
             insert,
             plan,

@@ -20,7 +20,7 @@ use esker_format::key;
 use esker_format::meta::{IndexMeta, MergeProgress, TreeMeta};
 use esker_format::ptr::BlockPtr;
 use esker_substrate::blocks::{BlockStore, DATA_FILE};
-use esker_substrate::budget::Budget;
+use esker_substrate::budget::{Budget, Part};
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::sync::Mutex;
@@ -76,6 +76,9 @@ pub struct LevelFences {
     tail: Option<Arc<FenceIndex>>,
     /// Searches that came through the level above since the tree was opened.
     detours: AtomicU64,
+    /// The memory that the budget must have for them before they are loaded: more than what it
+    /// had when it refused them.
+    needs_bytes: AtomicU64,
     building: Mutex<()>,
 }
 
@@ -250,14 +253,26 @@ impl Tree {
         if fences.held.get().is_some() {
             return;
         }
-        // A level that is damaged above, or too large for the budget, is tried again only after
-        // as many detours.
+        // A level that is damaged above is tried again only after as many detours; one that is too
+        // large for the budget only when there is more room, because every try reads that much.
         fences.detours.store(0, Ordering::Relaxed);
-        if let Ok(Some(index)) = self.load_fences(level, reader) {
-            let _first = fences.held.set(Arc::new(index));
+        let room = reader.budget.room_bytes(Part::Fences);
+        if room < fences.needs_bytes.load(Ordering::Relaxed) {
+            return;
+        }
+        match self.load_fences(level, reader) {
+            Ok(Some(index)) => {
+                let _first = fences.held.set(Arc::new(index));
+            }
+            Ok(None) => {
+                let needs = room.saturating_add(room / 8).saturating_add(1);
+                fences.needs_bytes.store(needs, Ordering::Relaxed);
+            }
+            Err(_) => {}
         }
     }
 
+    /// All fences of a level; `None` when the budget has no room for them.
     fn load_fences(&self, level: usize, reader: &BlockReader) -> Result<Option<FenceIndex>> {
         let mut index = FenceIndex::counted(Account::optional(&reader.budget));
         let above = level.checked_sub(1).map(|above| FenceCursor::first(self, reader, above));

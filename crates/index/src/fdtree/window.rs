@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use esker_device::{AlignedBuf, Purpose};
+use esker_device::Purpose;
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::error::Result;
 use esker_substrate::planted::{self, Race};
 
+use super::buffer::CountedBuf;
 use super::tree::BlockReader;
 
 /// Bytes read ahead at once: large enough that reading is sequential.
@@ -15,7 +16,7 @@ const READ_AHEAD_BYTES: u64 = 256 * 1024;
 /// Bytes read ahead.
 pub struct Window {
     pub(super) extents: Vec<Extent>,
-    buffer: AlignedBuf,
+    buffer: CountedBuf,
     offset: u64,
     length: usize,
 }
@@ -24,7 +25,7 @@ impl Window {
     pub(super) fn new(extents: &[Extent]) -> Self {
         let mut extents = extents.to_vec();
         extents.sort_unstable();
-        Self { extents, buffer: AlignedBuf::zeroed(0), offset: 0, length: 0 }
+        Self { extents, buffer: CountedBuf::new(), offset: 0, length: 0 }
     }
 
     fn range_of(&self, ptr: &BlockPtr) -> Option<std::ops::Range<usize>> {
@@ -51,10 +52,8 @@ impl Window {
         }
         let end = self.extent_end(ptr).min(ptr.offset() + READ_AHEAD_BYTES);
         let length = end.saturating_sub(ptr.offset()).max(ptr.bytes() as u64) as usize;
-        if self.buffer.len() < length {
-            self.buffer = AlignedBuf::zeroed(length);
-        }
         self.length = 0;
+        self.buffer.grow(&reader.budget, length);
         let buffer = self.buffer.get_mut(..length).unwrap_or_default();
         reader.blocks.read_raw(ptr.offset(), buffer, purpose)?;
         (self.offset, self.length) = (ptr.offset(), length);

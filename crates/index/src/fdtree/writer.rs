@@ -1,11 +1,12 @@
 //! Writing a level's blocks into extents, a write unit at a time.
 
-use esker_device::{AlignedBuf, Purpose};
+use esker_device::Purpose;
 use esker_format::block::{BlockBuilder, BlockIdentity, Finished};
 use esker_format::ids::Generation;
 use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::{Error, Result};
 
+use super::buffer::CountedBuf;
 use super::tree::BlockReader;
 
 /// Bytes written at once.
@@ -37,7 +38,7 @@ pub struct ExtentWriter {
     current: Option<Extent>,
     /// Bytes of the current extent that are on the device.
     written: u64,
-    buffer: AlignedBuf,
+    buffer: CountedBuf,
     filled: usize,
 }
 
@@ -58,7 +59,7 @@ impl ExtentWriter {
             extents,
             current: None,
             written: 0,
-            buffer: AlignedBuf::zeroed(0),
+            buffer: CountedBuf::new(),
             filled: 0,
         }
     }
@@ -96,7 +97,7 @@ impl ExtentWriter {
             if bytes > self.buffer.len() {
                 let extent_bytes = self.units.saturating_mul(UNIT_BYTES) as usize;
                 let unit = WRITE_UNIT_BYTES.min(extent_bytes);
-                self.buffer = AlignedBuf::zeroed(unit.max(bytes));
+                self.buffer.grow(&self.reader.budget, unit.max(bytes));
             }
         }
         Ok(())

@@ -49,6 +49,8 @@ pub(super) struct Queue {
     pub busy: bool,
     /// What recovery left to do before the device may be written.
     pub unsettled: Option<Unsettled>,
+    /// Where in the current segment work ahead is due next.
+    pub ahead_at: u64,
     /// A buffer to swap with `pending`.
     pub spare: Vec<u8>,
 }

@@ -2,7 +2,8 @@
 //!
 //! Reading order: `segment` (files), `replay` (where the log ends and what is in it),
 //! `group_commit` (pending batches, writing, syncing), `switch` (taking the next segment into
-//! use), `retire` (giving old ones up), then this module: opening, replaying, appending.
+//! use), `ahead` (what is done before that), `retire` (giving old ones up), then this module:
+//! opening, replaying, appending.
 //!
 //! Batches go to the newest segment, one frame each. When one does not fit, the segment is
 //! synced, a spare or new file becomes the next segment, and the manifest records both facts.
@@ -17,15 +18,17 @@
 //! file is not reused before the manifest durably does not.
 //! Invariant L4: a record's mark is durable before the record is written.
 
+mod ahead;
 mod group_commit;
 mod replay;
 mod retire;
 mod segment;
 mod switch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use esker_device::{Device, Purpose};
 use esker_format::ids::{KeyspaceId, SegmentId, Seq};
@@ -83,6 +86,8 @@ pub struct Log {
     queue: Mutex<Queue>,
     /// Something in `queue` has changed that somebody may wait for.
     changed: Condvar,
+    /// Appends have come to where work ahead is due.
+    ahead_is_due: AtomicBool,
     closed: Mutex<BTreeMap<SegmentId, Segment>>,
     spares: Mutex<Spares>,
 }
@@ -131,14 +136,12 @@ impl Log {
             queue.last = Seq(queue.last.0.saturating_sub(1));
         }
         let live = |file: &u32| state.segments.values().any(|segment| segment.file == *file);
-        let numbers = device.list()?;
-        let numbers = numbers.iter().filter_map(|name| segment_number(name));
-        let mut strays: Vec<_> = numbers.filter(|file| !live(file)).collect();
-        // The same order on every device, so that a run repeats.
-        strays.sort_unstable();
+        let names = device.list()?;
+        let numbers: BTreeSet<_> = names.iter().filter_map(|name| segment_number(name)).collect();
+        let strays = numbers.iter().copied().filter(|file| !live(file)).collect();
         let segment_bytes =
             options.segment_bytes.clamp(16 << 10, 1 << 30).next_multiple_of(UNIT_BYTES);
-        let spares = Spares { files: Vec::new(), strays, segment_bytes };
+        let spares = Spares { files: Vec::new(), strays, numbers, segment_bytes };
         Ok(Self {
             device: Arc::clone(device),
             manifest: Arc::clone(manifest),
@@ -148,6 +151,7 @@ impl Log {
             appending: Mutex::new(()),
             queue: Mutex::new(queue),
             changed: Condvar::new(),
+            ahead_is_due: AtomicBool::new(false),
             closed: Mutex::new(closed),
             spares: Mutex::new(spares),
         })
@@ -234,7 +238,7 @@ impl Log {
         let last_seq = last_seq.filter(|last| *last < Seq::MAX).ok_or_else(|| Error::Invalid {
             what: "the sequence numbers are used up".to_string(),
         })?;
-        let Queue { current, pending, last, .. } = &mut *queue;
+        let Queue { current, pending, last, ahead_at, .. } = &mut *queue;
         let Some(segment) = current else {
             return Err(Error::Invalid { what: "the log has no segment".to_string() });
         };
@@ -242,6 +246,10 @@ impl Log {
         segment.end += frame_bytes;
         for op in batch.last_ops() {
             segment.note(op.keyspace, Seq(first.0.saturating_add(op.index.into())));
+        }
+        if segment.end >= *ahead_at {
+            *ahead_at = ahead::next_step(segment);
+            self.ahead_is_due.store(true, Ordering::Relaxed);
         }
         *last = last_seq;
         Ok((first, Ticket { last_seq }))

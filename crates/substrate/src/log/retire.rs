@@ -84,7 +84,15 @@ impl Log {
             spares.files.push(segment.reference.file);
             return Ok(());
         }
-        Ok(self.device.remove(segment.file.name())?)
+        self.device.remove(segment.file.name())?;
+        spares.numbers.remove(&segment.reference.file);
+        Ok(())
+    }
+
+    /// Whether files are kept for reuse.
+    #[must_use]
+    pub fn has_spares(&self) -> bool {
+        !self.spares.lock().files.is_empty()
     }
 
     /// Removes the files that are kept for reuse. The next segments are new files, which take
@@ -97,6 +105,7 @@ impl Log {
         while let Some(number) = spares.files.last().copied() {
             self.device.remove(&segment_name(number))?;
             spares.files.pop();
+            spares.numbers.remove(&number);
         }
         Ok(())
     }

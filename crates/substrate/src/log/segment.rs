@@ -5,7 +5,7 @@
 //! its header says; the records of earlier uses stay behind the newer ones and are refused by
 //! their seal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -16,8 +16,6 @@ use esker_format::log_record::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use esker_format::manifest_edit::SegmentRef;
 
 use crate::error::{Error, Result};
-use crate::fault::{self, FaultPoints};
-use crate::manifest::write_zeros;
 use crate::planted::{self, Bug};
 
 /// Where the first record of a segment begins, in bytes.
@@ -124,56 +122,51 @@ fn corrupt(file: &str, offset: u64, what: &str) -> Error {
     Error::Corrupt { file: file.to_string(), offset, what: what.to_string() }
 }
 
-/// Files that hold no live segment.
+/// Files that hold no live segment, and the numbers of all files.
 #[derive(Debug, Default)]
 pub(super) struct Spares {
-    /// Numbers of files for reuse. Each was a live segment since the log was opened, so its name
-    /// and length are durable.
+    /// Numbers of files for reuse, whose names and lengths are durable: each was a live segment
+    /// since the log was opened, or was made ahead.
     pub files: Vec<u32>,
-    /// Numbers of files that an earlier run left. Whether their names and lengths are durable
-    /// nobody knows (a sync may have failed), so they are removed and not reused.
+    /// Numbers of files whose names and lengths may not be durable: an earlier run left them (a
+    /// sync may have failed), or they could not be made. They are removed and not reused.
     pub strays: Vec<u32>,
+    /// Numbers of all files there are: live segments, spares, strays, and what is being made.
+    pub numbers: BTreeSet<u32>,
     /// Length of an ordinary segment, and of every spare, in bytes.
     pub segment_bytes: u64,
 }
 
 impl Spares {
-    /// Takes a spare file or makes a new one of `bytes`, whose contents, length and name the
-    /// caller makes durable.
-    pub fn take(
-        &mut self,
-        device: &dyn Device,
-        bytes: u64,
-        in_use: &[u32],
-        faults: &FaultPoints,
-    ) -> Result<Taken> {
-        self.strays.retain(|number| device.remove(&segment_name(*number)).is_err());
-        if bytes == self.segment_bytes
-            && let Some(number) = self.files.last().copied()
-        {
-            let file = device.open(&segment_name(number), Open::Existing, Caching::Buffered)?;
-            self.files.pop();
-            return Ok(Taken { number, file, is_new: false });
-        }
-        let taken = [in_use, &self.files, &self.strays];
-        let free = |number: &u32| !taken.iter().any(|numbers| numbers.contains(number));
-        let number = (1..=u32::MAX).find(free).unwrap_or(u32::MAX);
-        let name = segment_name(number);
-        faults.hit(fault::LOG_CREATE)?;
-        let file = device.open(&name, Open::CreateNew, Caching::Buffered)?;
-        if let Err(error) = write_zeros(file.as_ref(), bytes, Purpose::Log) {
-            let _stays_behind = device.remove(&name);
-            return Err(error);
-        }
-        Ok(Taken { number, file, is_new: true })
+    /// A number for a new file.
+    pub fn new_number(&mut self) -> u32 {
+        let number = (1..=u32::MAX).find(|number| !self.numbers.contains(number));
+        let number = number.unwrap_or(u32::MAX);
+        self.numbers.insert(number);
+        number
     }
 
-    /// Puts back what could not be used.
-    pub fn put_back(&mut self, taken: &Taken) {
-        if taken.is_new {
-            self.strays.push(taken.number);
+    /// Removes the strays, as far as it goes.
+    pub fn remove_strays(&mut self, device: &dyn Device) {
+        let Self { strays, numbers, .. } = self;
+        strays.retain(|number| {
+            let is_gone = match device.remove(&segment_name(*number)) {
+                Ok(()) => true,
+                Err(error) => error.source.kind() == ErrorKind::NotFound,
+            };
+            if is_gone {
+                numbers.remove(number);
+            }
+            !is_gone
+        });
+    }
+
+    /// Puts back a file that could not be used, or was made ahead.
+    pub fn put_back(&mut self, number: u32, is_durable: bool) {
+        if is_durable {
+            self.files.push(number);
         } else {
-            self.files.push(taken.number);
+            self.strays.push(number);
         }
     }
 }

@@ -5,9 +5,10 @@
 //! commit nothing has changed, so when there is no room the store simply goes on.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::sync::MutexGuard;
-use esker_device::Purpose;
+use esker_device::{Caching, DeviceFile, Open, Purpose};
 use esker_format::ids::{Generation, SegmentId, Seq};
 use esker_format::log_record::SegmentHeader;
 use esker_format::manifest_edit::{Edit, SEGMENT_BYTES_MAX, SegmentRef};
@@ -15,10 +16,10 @@ use esker_format::ptr::UNIT_BYTES;
 
 use super::Log;
 use super::group_commit::Queue;
-use super::segment::{RECORDS_OFFSET, Segment, Taken, seal};
+use super::segment::{RECORDS_OFFSET, Segment, Taken, seal, segment_name};
 use crate::error::{Error, Result};
 use crate::fault;
-use crate::manifest::full_or;
+use crate::manifest::{full_or, write_zeros};
 use crate::planted::{self, Bug};
 
 /// How long the file of a segment must be in which a frame of `frame_bytes` fits.
@@ -54,6 +55,7 @@ impl Log {
             self.begin_segment(old, first_seq, durable, frame_bytes)
         })?;
         queue.pending_at = RECORDS_OFFSET;
+        queue.ahead_at = RECORDS_OFFSET;
         let Some(mut old) = queue.current.replace(next) else { return Ok(()) };
         if old.reference.first_seq <= durable {
             old.reference.end_seq = Some(durable);
@@ -75,7 +77,7 @@ impl Log {
     ) -> Result<Segment> {
         let id = SegmentId(old.map_or(1, |old| old.id.0.saturating_add(1)));
         let bytes = file_bytes(self.spares.lock().segment_bytes, frame_bytes)?;
-        let taken = self.take_file(old, bytes).map_err(|error| self.not_begun(error))?;
+        let taken = self.take_file(bytes).map_err(|error| self.not_begun(error))?;
         let reference = SegmentRef { id, file: taken.number, first_seq, bytes, end_seq: None };
         let begun = self.write_header(&taken, &reference).map_err(|error| self.not_begun(error));
         let committed = begun.and_then(|()| {
@@ -85,7 +87,7 @@ impl Log {
             self.manifest.commit(&edits, durable, Generation(0))
         });
         if let Err(error) = committed {
-            self.spares.lock().put_back(&taken);
+            self.spares.lock().put_back(taken.number, !taken.is_new);
             return Err(error);
         }
         Ok(Segment {
@@ -98,11 +100,41 @@ impl Log {
         })
     }
 
-    fn take_file(&self, old: Option<SegmentRef>, bytes: u64) -> Result<Taken> {
-        let mut in_use: Vec<_> =
-            self.closed.lock().values().map(|segment| segment.reference.file).collect();
-        in_use.extend(old.map(|old| old.file));
-        self.spares.lock().take(self.device.as_ref(), bytes, &in_use, &self.faults)
+    /// Takes a spare file or makes a new one, whose contents, length and name the caller makes
+    /// durable.
+    fn take_file(&self, bytes: u64) -> Result<Taken> {
+        let mut spares = self.spares.lock();
+        spares.remove_strays(self.device.as_ref());
+        if bytes == spares.segment_bytes
+            && let Some(number) = spares.files.last().copied()
+        {
+            let name = segment_name(number);
+            let file = self.device.open(&name, Open::Existing, Caching::Buffered)?;
+            spares.files.pop();
+            return Ok(Taken { number, file, is_new: false });
+        }
+        let number = spares.new_number();
+        drop(spares);
+        match self.create(number, bytes) {
+            Ok(file) => Ok(Taken { number, file, is_new: true }),
+            Err(error) => {
+                self.spares.lock().put_back(number, false);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a segment's file and writes it through. What has come of one that fails is a stray.
+    pub(super) fn create(&self, number: u32, bytes: u64) -> Result<Arc<dyn DeviceFile>> {
+        self.faults.hit(fault::LOG_CREATE)?;
+        let name = segment_name(number);
+        let file = self.device.open(&name, Open::CreateNew, Caching::Buffered)?;
+        if let Err(error) = write_zeros(file.as_ref(), bytes, Purpose::Log) {
+            // At once, because it may be for want of room; else it is tried again later.
+            let _stays_behind = self.device.remove(&name);
+            return Err(error);
+        }
+        Ok(file)
     }
 
     fn write_header(&self, taken: &Taken, reference: &SegmentRef) -> Result<()> {
@@ -120,7 +152,7 @@ impl Log {
     }
 
     /// Without room nothing has changed, and the store can go on; any other failure poisons it.
-    fn not_begun(&self, error: Error) -> Error {
+    pub(super) fn not_begun(&self, error: Error) -> Error {
         match full_or(error, "the log") {
             full @ Error::Full { .. } => full,
             error => self.poison.set(error),

@@ -256,12 +256,96 @@ fn many_threads_share_writes_and_lose_nothing() {
     assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last);
 }
 
+#[test]
+fn work_ahead_leaves_a_switch_no_file_to_make() {
+    let device = memory();
+    let rig = create_rig(&device).unwrap();
+    rig.put(1, 10, false).unwrap();
+    assert!(rig.log.wants_work_ahead() && !rig.log.wants_work_ahead());
+    rig.log.work_ahead().unwrap();
+    rig.log.work_ahead().unwrap();
+    assert_eq!(rig.log.space_bytes(), 2 * SEGMENT_BYTES);
+    rig.faults.arm(fault::LOG_CREATE, 1, fault::Fault::Io, false);
+    while rig.manifest.state().segments.len() == 1 {
+        rig.put(1, 500, false).unwrap();
+    }
+    assert!(rig.log.wants_work_ahead(), "in the next segment there is work again");
+    assert!(matches!(rig.log.work_ahead(), Err(Error::Device(_))), "the file was not made before");
+    assert!(matches!(rig.append(1, 10), Err(Error::Poisoned { .. })));
+    assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), rig.log.last_seq());
+}
+
+#[test]
+fn without_room_for_a_spare_nothing_has_changed() {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let rig = create_rig(&device).unwrap();
+    rig.log.prepare().unwrap();
+    let used: usize = sim.files().values().map(Vec::len).sum();
+    sim.set_capacity_bytes(used as u64 + SEGMENT_BYTES / 2);
+    for _ in 0..3 {
+        assert!(matches!(rig.log.work_ahead(), Err(Error::Full { .. })));
+        assert_eq!(rig.log.space_bytes(), SEGMENT_BYTES);
+    }
+    assert_eq!(sim.files().values().map(Vec::len).sum::<usize>(), used);
+    let last = rig.put(1, 500, true).unwrap();
+    assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last);
+}
+
+#[test]
+fn a_sync_ahead_that_fails_poisons_and_one_that_succeeds_promises_nothing() {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let manifest = Arc::clone(&create_rig(&device).unwrap().manifest);
+    let (poison, faults) = Default::default();
+    let options = LogOptions { segment_bytes: 1 << 20, spares_max: 1 };
+    let log = Log::open(&device, &manifest, options, &poison, &faults).unwrap();
+    log.prepare().unwrap();
+    let ticket = log.append(&encode(&batch_of(1, 3, 400))).unwrap().1;
+    log.wait_written(ticket).unwrap();
+    let durable = log.durable_seq();
+    log.work_ahead().unwrap();
+    assert_eq!(log.durable_seq(), durable);
+    sim.set_faults(FaultPlan::new().with(Fault::new(Effect::FailSync(SyncLoss::ALL[0]))));
+    assert!(matches!(log.work_ahead(), Err(Error::Device(_))));
+    assert!(matches!(log.wait_synced(ticket), Err(Error::Poisoned { .. })));
+}
+
+/// Segments are retired, made ahead and taken into use at the same time, each file for one thing.
+#[test]
+fn work_ahead_goes_on_beside_everything_else() {
+    let device = memory();
+    let rig = create_rig(&device).unwrap();
+    rig.put(1, 10, false).unwrap();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (rig, ended) = (&rig, &ended);
+        scope.spawn(move || {
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                rig.log.work_ahead().unwrap();
+                rig.log.remove_spares().unwrap();
+            }
+        });
+        for n in 0..600 {
+            rig.put(2, 400, false).unwrap();
+            if n % 50 == 49 {
+                rig.flush(1).unwrap();
+                rig.flush(2).unwrap();
+            }
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(rig.log.verify(), []);
+    assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), rig.log.last_seq());
+}
+
 /// What a history does next.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Put { ops: u64, value_bytes: usize, synced: bool },
     Flush(u32),
     Prepare,
+    Ahead,
     Close,
     Kill,
 }
@@ -274,6 +358,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(ops, value_bytes)| Step::Put { ops, value_bytes, synced: false }),
         3 => (1..=KEYSPACES).prop_map(Step::Flush),
         1 => Just(Step::Prepare),
+        2 => Just(Step::Ahead),
         1 => Just(Step::Close),
         1 => Just(Step::Kill),
     ]
@@ -294,6 +379,7 @@ proptest! {
                 }
                 Step::Flush(keyspace) => rig.flush(keyspace).unwrap(),
                 Step::Prepare => rig.log.prepare().unwrap(),
+                Step::Ahead => rig.log.work_ahead().unwrap(),
                 Step::Close | Step::Kill => {
                     if matches!(step, Step::Close) {
                         rig.clean_close().unwrap();

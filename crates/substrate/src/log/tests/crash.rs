@@ -36,6 +36,9 @@ fn run(
             history.acknowledged = seq.0;
             acknowledge(seq.0);
         }
+        if n % 5 == 2 {
+            rig.log.work_ahead()?;
+        }
         if n % 9 == 8 {
             rig.flush(1 + (n % 2) as u32)?;
             history.acknowledged = seq.0;

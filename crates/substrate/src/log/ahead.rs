@@ -1,0 +1,82 @@
+//! What makes a switch to the next segment short, done before it by a thread that no writer waits
+//! for: a spare file is there, and most of the current segment is on the device.
+//!
+//! Nothing here counts as durable. The leader syncs the whole segment as ever, through its own
+//! handle; here the file is opened anew, because the system reports a failed write once to each
+//! handle, and a failure that only this thread had seen would be hidden from the leader.
+
+use esker_device::{Caching, Open, Purpose};
+
+use super::Log;
+use super::segment::{Segment, segment_name};
+use crate::error::Result;
+use crate::sync::atomic::Ordering;
+
+/// How far appends go between two calls, at least, in bytes: a sync costs more than less is worth.
+const STEP_BYTES_LEAST: u64 = 256 << 10;
+/// The share of a segment between two calls.
+const STEP_SHARE: u64 = 4;
+
+/// Where in a segment work ahead is due next, when its records have reached `end`.
+pub(super) fn next_step(segment: &Segment) -> u64 {
+    let step = (segment.reference.bytes / STEP_SHARE).max(STEP_BYTES_LEAST);
+    segment.end.saturating_add(step)
+}
+
+impl Log {
+    /// Whether [`Log::work_ahead`] should be called. Says so once for each quarter of a segment, to
+    /// whoever asks first.
+    #[must_use]
+    pub fn wants_work_ahead(&self) -> bool {
+        self.ahead_is_due.load(Ordering::Relaxed)
+            && self.ahead_is_due.swap(false, Ordering::Relaxed)
+    }
+
+    /// Makes a spare file where there is none, and has the device write what the current segment
+    /// has in the page cache. May be called at any time from any thread; appends go on meanwhile.
+    ///
+    /// Cost: one sync; where there is no spare also the writing of a whole segment.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Full`] without room for a spare, which changes nothing: the next
+    /// switch will try. Every other failure poisons the store.
+    pub fn work_ahead(&self) -> Result<()> {
+        self.poison.check()?;
+        let made = self.make_spare();
+        self.sync_ahead()?;
+        made
+    }
+
+    fn make_spare(&self) -> Result<()> {
+        let (number, bytes) = {
+            let mut spares = self.spares.lock();
+            if !spares.files.is_empty() {
+                return Ok(());
+            }
+            (spares.new_number(), spares.segment_bytes)
+        };
+        let made = self.write_spare(number, bytes);
+        self.spares.lock().put_back(number, made.is_ok());
+        made.map_err(|error| self.not_begun(error))
+    }
+
+    /// A file whose contents, length and name are durable.
+    fn write_spare(&self, number: u32, bytes: u64) -> Result<()> {
+        let file = self.create(number, bytes)?;
+        file.sync(Purpose::Log)?;
+        Ok(self.device.sync_dir()?)
+    }
+
+    fn sync_ahead(&self) -> Result<()> {
+        let current = self.queue.lock().current.as_ref().map(|segment| segment.reference);
+        let Some(current) = current.filter(|current| current.bytes > STEP_BYTES_LEAST) else {
+            return Ok(());
+        };
+        // It may have been given up since; there is nothing to be ahead of then.
+        let name = segment_name(current.file);
+        let Ok(file) = self.device.open(&name, Open::Existing, Caching::Buffered) else {
+            return Ok(());
+        };
+        self.poison.on_error(file.sync(Purpose::Log).map_err(Into::into))
+    }
+}
