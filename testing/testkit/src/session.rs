@@ -93,7 +93,7 @@ fn another_scheme(scheme: Scheme) -> Scheme {
         // The others' checks ask for more than it keeps.
         return scheme;
     }
-    let others: Vec<_> = Scheme::ALL.into_iter().skip(1).filter(|s| s.tightens()).collect();
+    let others = Scheme::TIGHT.get(1..).unwrap_or_default();
     let next = others.iter().position(|other| *other == scheme).map(|at| (at + 1) % others.len());
     next.and_then(|next| others.get(next)).copied().unwrap_or(scheme)
 }

@@ -243,8 +243,9 @@ impl Merge {
         self.stage = Stage::new(tree.reader.clone(), purpose);
         self.stage.add_levels(&Tree::written(Arc::new(upper), fences), levels, 0, None);
         self.insert = Insert::new(&pass.plan, &tree.reader, purpose);
-        self.inputs.below.drain(..pass.levels);
-        self.inputs.below_fences.drain(..pass.levels);
+        self.inputs.below = below.get(pass.levels..).unwrap_or_default().to_vec();
+        self.inputs.below_fences =
+            self.inputs.below_fences.split_off(pass.levels.min(self.inputs.below_fences.len()));
         self.inputs.levels += pass.levels;
         self.inputs.full = pass.full;
         self.plan = pass.plan;

@@ -38,6 +38,9 @@ impl Scheme {
     pub const ALL: [Self; 6] =
         [Self::Fc, Self::FcUnshared, Self::FcTuple, Self::Ds, Self::Xm, Self::FdTree];
 
+    /// Those that keep I1 to I6, between which a store may change.
+    pub const TIGHT: [Self; 5] = [Self::Fc, Self::FcUnshared, Self::FcTuple, Self::Ds, Self::Xm];
+
     /// Whether readers and writers wait while a merge runs.
     #[must_use]
     pub const fn is_exclusive(self) -> bool {
