@@ -89,7 +89,11 @@ impl Config {
 
 /// What a store of another scheme than the first is opened with next: another of these.
 fn another_scheme(scheme: Scheme) -> Scheme {
-    let others = Scheme::ALL.get(1..).unwrap_or_default();
+    if !scheme.tightens() {
+        // The others' checks ask for more than it keeps.
+        return scheme;
+    }
+    let others = Scheme::TIGHT.get(1..).unwrap_or_default();
     let next = others.iter().position(|other| *other == scheme).map(|at| (at + 1) % others.len());
     next.and_then(|next| others.get(next)).copied().unwrap_or(scheme)
 }

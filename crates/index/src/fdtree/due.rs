@@ -40,6 +40,10 @@ impl FdTree {
         if spills_are_due(&durable) {
             return Some(Work::Merge { full: false, with_memtable: false });
         }
+        if !self.scheme.tightens() {
+            // I6 is not kept.
+            return None;
+        }
         // Tombstones kept for a snapshot can go when the snapshot has gone.
         let kept = *self.kept.lock();
         let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();

@@ -1,5 +1,7 @@
 //! The walker: reads every block and names the first invariant that each damage breaks.
 //!
+//! Of an FD-tree, which keeps only these, I1 to I3 and what is recorded are checked.
+//!
 //! - I1: every block of a level is named by exactly one fence of the level above.
 //! - I2: in a level above others, every block begins with a fence at or before its fence key.
 //! - I3: no level holds more data than its number allows.
@@ -16,7 +18,7 @@ use esker_format::entry::Payload;
 use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::key;
-use esker_format::meta::{IndexMeta, LevelCounts};
+use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::Error;
@@ -143,7 +145,10 @@ impl FdTree {
         let meta = self.meta();
         if meta.merge.is_none() {
             check_sizes(&meta, sink);
-            check_skips(&meta, sink);
+            if self.scheme.tightens() {
+                check_bottom(&meta, sink);
+                check_skips(&meta, sink);
+            }
         }
         check_order_of_runs(&meta, sink);
     }
@@ -282,24 +287,30 @@ impl FdTree {
     }
 }
 
-/// I3 and I4.
+/// I3.
 fn check_sizes(meta: &IndexMeta, sink: &mut CheckSink) {
     let shape = &meta.shape;
-    let bottom = shape::bottom_rank(shape);
     for level in &meta.main.levels {
         let offset = level.extents.first().map_or(0, Extent::offset);
         let bytes = level.counts.data_bytes();
         if bytes > shape::capacity_bytes(shape, level.rank) {
             sink.report(offset, format!("I3: level {} holds {bytes} bytes", level.rank));
         }
-        let data = level.counts.data_entries() > 0;
-        if data
-            && level.rank == bottom
-            && shape.k > 0
-            && bytes <= shape::capacity_bytes(shape, shape.k)
-        {
-            sink.report(offset, format!("I4: the bottom holds only {bytes} bytes"));
-        }
+    }
+}
+
+/// I4.
+fn check_bottom(meta: &IndexMeta, sink: &mut CheckSink) {
+    let shape = &meta.shape;
+    let has_data = |level: &&LevelMeta| level.counts.data_entries() > 0;
+    let bottom = meta.main.levels.last().filter(has_data);
+    let Some(bottom) = bottom.filter(|level| level.rank == shape::bottom_rank(shape)) else {
+        return;
+    };
+    let bytes = bottom.counts.data_bytes();
+    if shape.k > 0 && bytes <= shape::capacity_bytes(shape, shape.k) {
+        let offset = bottom.extents.first().map_or(0, Extent::offset);
+        sink.report(offset, format!("I4: the bottom holds only {bytes} bytes"));
     }
 }
 

@@ -26,10 +26,12 @@ use esker_substrate::sync::atomic::Ordering;
 
 use super::fence_index::FenceIndex;
 use super::insert::{Insert, Plan};
+use super::prepare::Incoming;
 use super::scheme::{Pace, Scheme};
 use super::shape::{self, Sizes};
 use super::stage::Stage;
 use super::tree::{LevelFences, Tree};
+use super::two_level;
 use super::versions::{Fate, Keep};
 use super::view::{Moving, Which};
 use super::{Commit, FdTree, delete, fault, finalize};
@@ -44,6 +46,8 @@ pub struct Merge {
     plan: Plan,
     /// What is merged, for the records.
     inputs: Inputs,
+    /// All levels are to be merged, in a scheme that does not take them at once.
+    to_bottom: bool,
     /// What readers see of it.
     moving: Moving,
     group: Group,
@@ -121,6 +125,7 @@ pub(super) struct Start {
     pub insert: Insert,
     pub plan: Plan,
     pub inputs: Inputs,
+    pub to_bottom: bool,
     pub moving: Moving,
     pub oldest_snapshot: Option<Seq>,
     pub reservation: Option<Reservation>,
@@ -143,14 +148,9 @@ impl Merge {
             insert: start.insert,
             plan: start.plan,
             inputs: start.inputs,
+            to_bottom: start.to_bottom,
             moving: start.moving,
-            group: Group {
-                keep: Keep::new(Vec::new()),
-                key: None,
-                last: (Seq::MAX, true),
-                fate: None,
-                pending: VecDeque::new(),
-            },
+            group: Group::none(),
             between_groups: true,
             phase: Phase::Moving,
             recorded_bytes,
@@ -172,6 +172,21 @@ impl Merge {
 
     /// Moves groups up to the next publish point, or completes the merge.
     pub(super) fn step(&mut self, tree: &FdTree, commit: &mut Commit<'_>) -> Result<Step> {
+        loop {
+            if self.move_on(tree, commit)? == Step::More {
+                return Ok(Step::More);
+            }
+            if self.phase == Phase::Committing || !self.descend(tree) {
+                break;
+            }
+        }
+        self.phase = Phase::Committing;
+        self.commit(tree, commit)?;
+        Ok(Step::Done)
+    }
+
+    /// Moves groups up to the next publish point, or to the end: then everything is written.
+    fn move_on(&mut self, tree: &FdTree, commit: &mut Commit<'_>) -> Result<Step> {
         if self.phase == Phase::Moving {
             if std::mem::take(&mut self.between_groups) {
                 let mut points = tree.env.snapshots.live();
@@ -196,10 +211,47 @@ impl Merge {
             })?;
             self.insert.finish()?;
             self.insert.conclude(&self.plan, &mut self.leftover)?;
-            self.phase = Phase::Committing;
         }
-        self.commit(tree, commit)?;
         Ok(Step::Done)
+    }
+
+    /// FD-tree: merges what was written with the next level down, if it is too large for its own.
+    /// False when the merge is complete. No I/O.
+    fn descend(&mut self, tree: &FdTree) -> bool {
+        if self.scheme.tightens() || self.which == Which::Spill {
+            return false;
+        }
+        let written = self.insert.meta();
+        let Some(data) = written.levels.last() else { return false };
+        let (rank, bytes) = (data.rank, data.counts.data_bytes());
+        if self.inputs.full {
+            self.inputs.shape = two_level::grown(tree.sizes, rank, bytes, tree.kappa0_bytes());
+        }
+        let Inputs { shape, below, .. } = &self.inputs;
+        let Some(rank) = two_level::next(shape, rank, bytes, below, self.to_bottom) else {
+            return false;
+        };
+        let entries = data.counts.data_entries();
+        let pass = two_level::pass(shape, below, Incoming { data_bytes: bytes, entries }, rank);
+        let (mut upper, mut fences) = self.insert.take_written();
+        // Only this merge leads to it.
+        self.leftover.extend(upper.extents().copied());
+        let levels = upper.levels.len() + pass.levels;
+        upper.levels.extend_from_slice(below);
+        fences.extend(self.below_fences());
+        let purpose = self.which.purpose();
+        self.stage = Stage::new(tree.reader.clone(), purpose);
+        self.stage.add_levels(&Tree::written(Arc::new(upper), fences), levels, 0, None);
+        self.insert = Insert::new(&pass.plan, &tree.reader, purpose);
+        self.inputs.below = below.get(pass.levels..).unwrap_or_default().to_vec();
+        self.inputs.below_fences =
+            self.inputs.below_fences.split_off(pass.levels.min(self.inputs.below_fences.len()));
+        self.inputs.levels += pass.levels;
+        self.inputs.full = pass.full;
+        self.plan = pass.plan;
+        (self.group, self.between_groups) = (Group::none(), true);
+        self.phase = Phase::Moving;
+        true
     }
 
     /// Moves groups until a publish point is due: true; or until none is left: false.
@@ -389,7 +441,7 @@ impl Merge {
         let mut meta = durable.clone();
         meta.main = self.insert.meta();
         meta.shape = self.inputs.shape;
-        if self.inputs.full {
+        if self.inputs.full && self.scheme.tightens() {
             // Tightening (Eq. 4.3): the result may be smaller than its bound was.
             let levels = &mut meta.main.levels;
             let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
@@ -407,6 +459,17 @@ impl Merge {
 }
 
 impl Group {
+    /// Before the first one.
+    const fn none() -> Self {
+        Self {
+            keep: Keep::new(Vec::new()),
+            key: None,
+            last: (Seq::MAX, true),
+            fate: None,
+            pending: VecDeque::new(),
+        }
+    }
+
     /// Whether the item belongs to another group. Refuses disorder: what is merged is written
     /// under new checksums.
     fn ends_before(&self, key: &[u8], seq: Seq) -> Result<bool> {

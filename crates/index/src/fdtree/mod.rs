@@ -5,9 +5,9 @@
 //! readers see while merges run), then the merge in the paper's steps: [`scheme`], [`prepare`],
 //! [`start`] (freezing, and going on after a crash), [`stage`] (with [`window`]), [`insert`] (with
 //! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
-//! records), [`delete`], [`finalize`]; [`versions`] (what a merge keeps), and [`invariants`] (the
-//! walker that checks I1 to I6 and I8). `due` says what should begin, `paused` makes everything
-//! stand still.
+//! records), [`delete`], [`finalize`]; [`two_level`] (how the older FD-tree differs), [`versions`]
+//! (what a merge keeps), and [`invariants`] (the walker that checks I1 to I6 and I8). `due` says
+//! what should begin, `paused` makes everything stand still.
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
 //! lead to the blocks of the next. New entries collect in the memtable; when it is full it becomes
@@ -41,6 +41,7 @@ pub mod start;
 pub mod stats;
 pub mod top_writer;
 pub mod tree;
+pub mod two_level;
 pub mod versions;
 pub mod view;
 pub mod window;
@@ -208,7 +209,7 @@ impl FdTree {
         Self {
             reader,
             scheme: options.scheme,
-            sizes: options.sizes,
+            sizes: options.scheme.sizes(options.sizes),
             memtable_bytes_max: options.memtable_bytes_max.into(),
             views: Views::new(View::new(Arc::default(), parts)),
             newest_seq: frozen_until.0.into(),

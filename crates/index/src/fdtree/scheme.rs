@@ -7,7 +7,12 @@
 //! | FD+FC/TUP | at every write unit, a view for each key | as the wavefront passes | yes |
 //! | FD+DS | when the merge is done | when the merge is done | no |
 //! | FD+XM | when the merge is done; nobody reads or writes before | when the merge is done | no |
+//! | FD-tree | as FD+XM | when the merge is done | no |
+//!
+//! The FD-tree takes two levels at a time ([`two_level`]), all others all levels at once.
 
+use super::shape::Sizes;
+use super::two_level;
 use super::writer::WRITE_UNIT_BYTES;
 
 /// How merges run beside reads and writes.
@@ -24,16 +29,33 @@ pub enum Scheme {
     Ds,
     /// FD+XM: one lock around every merge.
     Xm,
+    /// FD-tree: as FD+XM, but a merge takes two levels at a time, and only I1 to I3 hold.
+    FdTree,
 }
 
 impl Scheme {
     /// All schemes.
-    pub const ALL: [Self; 5] = [Self::Fc, Self::FcUnshared, Self::FcTuple, Self::Ds, Self::Xm];
+    pub const ALL: [Self; 6] =
+        [Self::Fc, Self::FcUnshared, Self::FcTuple, Self::Ds, Self::Xm, Self::FdTree];
+
+    /// Those that keep I1 to I6, between which a store may change.
+    pub const TIGHT: [Self; 5] = [Self::Fc, Self::FcUnshared, Self::FcTuple, Self::Ds, Self::Xm];
 
     /// Whether readers and writers wait while a merge runs.
     #[must_use]
     pub const fn is_exclusive(self) -> bool {
-        matches!(self, Self::Xm)
+        matches!(self, Self::Xm | Self::FdTree)
+    }
+
+    /// Whether it keeps all of I1 to I6, and not I1 to I3 alone.
+    #[must_use]
+    pub const fn tightens(self) -> bool {
+        !matches!(self, Self::FdTree)
+    }
+
+    /// Where level sizes come from, when `asked` was asked for.
+    pub(super) const fn sizes(self, asked: Sizes) -> Sizes {
+        if self.tightens() { asked } else { two_level::sizes(asked) }
     }
 
     /// Whether the memory of a frozen memtable comes back piece by piece.

@@ -320,10 +320,30 @@ impl Stage {
         first_input: usize,
         resume: Option<(&[u8], &[InputProgress])>,
     ) -> Result<()> {
+        if let Some((after, _)) = resume {
+            // The blocks that the merge stood in are found now, so that damage on the way to them
+            // is told before anything is done.
+            for level in 0..levels.min(tree.height()) {
+                let target = Target::At(after, Seq(0));
+                let _found = FenceCursor::find(tree, &self.reader, level, target)?;
+            }
+        }
+        self.add_levels(tree, levels, first_input, resume);
+        Ok(())
+    }
+
+    /// Adds the upper `levels` levels of a tree. No I/O.
+    pub(super) fn add_levels(
+        &mut self,
+        tree: &Tree,
+        levels: usize,
+        first_input: usize,
+        resume: Option<(&[u8], &[InputProgress])>,
+    ) {
         let mut fence_only: Option<LevelSource> = None;
         for level in 0..levels.min(tree.height()) {
             let input = first_input + level;
-            let source = self.level_source(tree, level, levels, input, resume, &mut fence_only)?;
+            let source = self.level_source(tree, level, levels, input, resume, &mut fence_only);
             // A level of nothing but fences is read when the level below asks, unless it waits
             // itself for the level above: then it hands names on as it gets them.
             let asked = !matches!(source.children, Children::Fed(_));
@@ -333,7 +353,6 @@ impl Stage {
                 self.add(Source::Level(Box::new(source)));
             }
         }
-        Ok(())
     }
 
     fn level_source(
@@ -344,7 +363,7 @@ impl Stage {
         input: usize,
         resume: Option<(&[u8], &[InputProgress])>,
         fence_only: &mut Option<LevelSource>,
-    ) -> Result<LevelSource> {
+    ) -> LevelSource {
         let children = match (tree.fences(level), fence_only.take()) {
             (Some(fences), _) => {
                 let at = match resume {
@@ -385,12 +404,8 @@ impl Stage {
             let done = done.get(input).copied().unwrap_or_default();
             source.after = Some(after.to_vec());
             (source.data_merged, source.blocks_read) = (done.entries, done.blocks);
-            // The block that the merge stood in is found now, so that damage on the way to it is
-            // told before anything is done.
-            let target = Target::At(after, Seq(0));
-            let _found = FenceCursor::find(tree, &self.reader, level, target)?;
         }
-        Ok(source)
+        source
     }
 
     /// Adds the top fences of a tree of which no level is merged, from behind `after` on.

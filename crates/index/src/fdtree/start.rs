@@ -23,6 +23,7 @@ use super::scheme::Pace;
 use super::stage::Stage;
 use super::stats::MergeStats;
 use super::tree::{BlockReader, Tree};
+use super::two_level;
 use super::view::{Moving, Part, View, Which};
 use super::{FdTree, Gate};
 
@@ -86,6 +87,7 @@ impl FdTree {
             stage,
             insert: Insert::new(&plan, &self.reader, purpose),
             inputs: Inputs { frozen: range, ..Inputs::default() },
+            to_bottom: false,
             plan,
             moving,
             oldest_snapshot: None,
@@ -119,8 +121,7 @@ impl FdTree {
         let runs = self.runs();
         runs.iter().try_for_each(|tree| tree.enter(&self.reader))?;
         let prepared = self.prepare(&durable, full, with_memtable);
-        let new_bytes = if with_memtable { self.kappa0_bytes() } else { 0 };
-        let (pace, reservation) = self.make_room(&prepared, new_bytes)?;
+        let (pace, reservation) = self.make_room(&prepared, with_memtable)?;
         let oldest_snapshot = self.env.snapshots.oldest();
         let mut moving = Moving {
             which: Which::Merge,
@@ -164,6 +165,7 @@ impl FdTree {
             insert,
             plan: prepared.plan,
             inputs,
+            to_bottom: full,
             moving,
             oldest_snapshot,
             reservation: Some(reservation),
@@ -247,13 +249,17 @@ impl FdTree {
             incoming.entries += level.counts.data_entries();
         }
         let (shape, levels) = (&durable.shape, &durable.main.levels);
+        if !self.scheme.tightens() {
+            return two_level::first(shape, levels, incoming);
+        }
         prepare::prepare(shape, levels, incoming, full, self.kappa0_bytes(), self.sizes)
     }
 
     /// Makes sure that there is room for a merge to begin and to go on: the space between two
     /// records, what is new, and something for extents that are not full. With little room
     /// records are made more often.
-    fn make_room(&self, prepared: &Prepared, new_bytes: u64) -> Result<(Pace, Reservation)> {
+    fn make_room(&self, prepared: &Prepared, with_memtable: bool) -> Result<(Pace, Reservation)> {
+        let new_bytes = if with_memtable { self.kappa0_bytes() } else { 0 };
         let pace = Pace::of(self.kappa0_bytes(), prepared.plan.data_bytes);
         let levels = prepared.plan.fence_ranks.len() as u64 + 2;
         let slack = new_bytes + 2 * levels * EXTENT_BYTES_LEAST + prepared.plan.data_bytes / 256;
@@ -344,6 +350,7 @@ impl FdTree {
             insert,
             plan,
             inputs,
+            to_bottom: false,
             moving,
             oldest_snapshot: self.env.snapshots.oldest(),
             reservation: None,

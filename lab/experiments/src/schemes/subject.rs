@@ -172,6 +172,7 @@ pub const fn name(scheme: Scheme) -> &'static str {
         Scheme::FcTuple => "FC/TUP",
         Scheme::Ds => "DS",
         Scheme::Xm => "XM",
+        Scheme::FdTree => "FD-tree",
     }
 }
 

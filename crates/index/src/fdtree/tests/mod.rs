@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use esker_device::Device;
+use esker_device::count::CountingDevice;
 use esker_device::memory::MemoryDevice;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
@@ -27,7 +28,7 @@ type Range = (Vec<u8>, Option<Vec<u8>>);
 
 /// A tree, and every version that was ever written to it.
 struct Subject {
-    device: Arc<dyn Device>,
+    device: Arc<CountingDevice>,
     env: Arc<Env>,
     tree: FdTree,
     next_seq: u64,
@@ -68,11 +69,12 @@ fn gate(body: &mut dyn FnMut()) {
 const ID: KeyspaceId = KeyspaceId(9);
 
 fn env(
-    device: &Arc<dyn Device>,
+    device: &Arc<CountingDevice>,
     meta: Option<(&IndexMeta, Generation)>,
     budget_bytes: u64,
 ) -> Arc<Env> {
     let store = StoreId(77);
+    let device = &(Arc::clone(device) as Arc<dyn Device>);
     let blocks = match meta {
         None => BlockStore::create(device, store, 1 << 16),
         Some((meta, floor)) => {
@@ -96,7 +98,7 @@ impl Subject {
     }
 
     fn with(options: Options, budget_bytes: u64) -> Self {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+        let device = Arc::new(CountingDevice::new(Arc::new(MemoryDevice::new())));
         let env = env(&device, None, budget_bytes);
         let tree = FdTree::open(Arc::clone(&env), ID, IndexMeta::default(), options);
         Self {

@@ -153,7 +153,7 @@ proptest! {
     fn under_every_scheme(
         ops in proptest::collection::vec(op(), 1..60),
         pace in 0u8..3,
-        scheme in 0usize..5,
+        scheme in 0..Scheme::ALL.len(),
         fixed: bool,
     ) {
         let sizes = if fixed { Sizes::Fixed { growth: 3 } } else { Sizes::Cost };

@@ -1,6 +1,8 @@
 //! Trees of particular shapes.
 
-use super::{Ask, Subject};
+use esker_device::Purpose;
+
+use super::{Ask, Options, Scheme, Sizes, Subject, options};
 
 fn numbered(number: u32) -> [u8; 16] {
     let mixed = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -171,4 +173,60 @@ fn a_snapshot_is_scanned_while_everything_is_overwritten() {
         assert_eq!(subject.scan_all(seq, bounds, false, 1024), rest, "behind {number}");
     }
     subject.verify_all();
+}
+
+/// The levels and the bytes of blocks that merges wrote for so many memtables, under sizes of the
+/// papers with γ = 3.
+fn grown_under(scheme: Scheme, memtables: u32) -> (Vec<(u8, u64)>, u64) {
+    let sizes = Sizes::Fixed { growth: 3 };
+    let mut subject = Subject::with(Options { scheme, sizes, ..options(16 * 1024) }, 1 << 24);
+    let (mut merges, mut number) = (0, 0);
+    while merges < memtables {
+        subject.write(&numbered(number), Some(&[number as u8; 100]));
+        number += 1;
+        merges += u32::from(subject.tree.due().is_some());
+        subject.maintain();
+    }
+    subject.verify_all();
+    let levels = subject.tree.stats().levels;
+    let levels = levels.iter().map(|level| (level.rank, level.puts)).collect();
+    (levels, subject.device.counts()[Purpose::Merge].bytes_written)
+}
+
+/// By hand: 9 memtables of n entries. Both write n and 2n to level 1 for the first two of three.
+/// For the third FD+tree writes 3n, then 6n, then 9n; an FD-tree the same and 3n each time before
+/// it, and 9n to level 2 before those to level 3. That is 27n and 45n, and fences.
+#[test]
+fn one_pass_over_all_levels_writes_less_than_two_levels_at_a_time() {
+    let (levels, two_at_a_time) = grown_under(Scheme::FdTree, 9);
+    let (tight, at_once) = grown_under(Scheme::Xm, 9);
+    let puts = tight.last().unwrap().1;
+    assert_eq!(levels, [(1, 0), (2, 0), (3, puts)]);
+    assert_eq!(tight, [(3, puts)]);
+    let ratio = two_at_a_time as f64 / at_once as f64;
+    assert!((1.5..1.9).contains(&ratio), "{two_at_a_time} to {at_once}: {ratio:.2}");
+}
+
+/// No merge is due for tombstones, and no level is numbered down: what an FD-tree held shows.
+#[test]
+fn an_fd_tree_stays_as_deep_as_it_was() {
+    let sizes = Sizes::Fixed { growth: 3 };
+    let options = Options { scheme: Scheme::FdTree, sizes, ..options(16 * 1024) };
+    let mut subject = Subject::with(options, 1024);
+    for number in 0..3_000 {
+        subject.write(&numbered(number), Some(&[7; 100]));
+        subject.maintain();
+    }
+    let depth = |subject: &Subject| subject.tree.stats().levels.last().map(|level| level.rank);
+    let before = depth(&subject);
+    assert!(before >= Some(3), "{before:?}");
+    for number in 0..2_990 {
+        subject.write(&numbered(number), None);
+        subject.maintain();
+    }
+    subject.run(Ask::Full);
+    assert_eq!(depth(&subject), before);
+    subject.verify_all();
+    let puts: u64 = subject.tree.stats().levels.iter().map(|level| level.puts).sum();
+    assert_eq!(puts, 10);
 }
