@@ -1,0 +1,5 @@
+//! Rearranging arrays larger than memory.
+
+pub mod runs;
+pub mod space;
+pub mod tree;
