@@ -107,7 +107,8 @@ impl<'a> Runs<'a> {
         }
         while self.step() {
             let top = self.levels.last().map_or(0, |level| {
-                level.address_before + if self.is_flipped(level) { 0 } else { level.step * level.value }
+                level.address_before
+                    + if self.is_flipped(level) { 0 } else { level.step * level.value }
             });
             if let Some(run) = self.descend(top) {
                 return Some(run);

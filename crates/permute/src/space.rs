@@ -241,7 +241,12 @@ pub(crate) mod tests {
 
     /// Every consistent order of the digits.
     pub(crate) fn all_orders(space: &Space) -> Vec<Vec<Digit>> {
-        fn extend(space: &Space, order: &mut Vec<Digit>, next: &mut [usize], all: &mut Vec<Vec<Digit>>) {
+        fn extend(
+            space: &Space,
+            order: &mut Vec<Digit>,
+            next: &mut [usize],
+            all: &mut Vec<Vec<Digit>>,
+        ) {
             let mut ended = true;
             for tree in 0..space.trees.len() {
                 if next[tree] < space.trees[tree].leaves().len() {

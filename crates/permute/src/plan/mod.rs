@@ -1,0 +1,8 @@
+//! Which passes rearrange an array, and at what cost.
+//!
+//! Reading order: [`price`] (what a pass costs), [`cut`] (passes from acting extents),
+//! [`one_pass`] (the best single pass).
+
+pub mod cut;
+pub mod one_pass;
+pub mod price;
