@@ -204,18 +204,20 @@ mod tests {
     /// Every tree with up to `cuts` cuts of a radix.
     fn trees(radix: u64, cuts: usize) -> Vec<Tree> {
         let mut all = vec![Tree::whole(radix)];
-        let mut from = 0;
+        let mut last = all.clone();
         for _ in 0..cuts {
-            for index in from..all.len() {
-                for leaf in 0..all[index].leaves().len() {
-                    for low in 2..all[index].leaf(leaf).radix {
-                        let mut tree = all[index].clone();
+            let mut next = Vec::new();
+            for tree in &last {
+                for leaf in 0..tree.leaves().len() {
+                    for low in 2..tree.leaf(leaf).radix {
+                        let mut tree = tree.clone();
                         assert!(tree.cut(leaf, low));
-                        all.push(tree);
+                        next.push(tree);
                     }
                 }
-                from = from.max(index + 1);
             }
+            all.extend_from_slice(&next);
+            last = next;
         }
         all
     }

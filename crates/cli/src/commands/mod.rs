@@ -12,6 +12,7 @@ mod keyspaces;
 pub(crate) mod lab;
 mod live;
 mod load;
+pub(crate) mod permute;
 mod scan;
 mod single;
 mod stats;
@@ -39,6 +40,7 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Compact(args)) => compact::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Permute(args)) => permute::run(&args),
         #[cfg(feature = "lab")]
         Some(Command::Bench(args)) => bench::run(&args),
         #[cfg(feature = "lab")]

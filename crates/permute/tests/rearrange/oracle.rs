@@ -86,7 +86,7 @@ impl Case {
                     tile_of: None,
                     is_flipped: false,
                 };
-                let whole = (size % tile > 0).then_some(size);
+                let whole = (!size.is_multiple_of(tile)).then_some(size);
                 let inner =
                     Axis { name: name + "t", size: tile, tile_of: whole, is_flipped: false };
                 left.push(vec![axes.len(), axes.len() + 1]);
@@ -104,8 +104,8 @@ impl Case {
         let mut order: Vec<usize> = (0..axes.len()).collect();
         random.shuffle(&mut order);
         // A tile that is short stays behind its grid.
-        for index in 0..axes.len() {
-            if axes[index].tile_of.is_some() {
+        for (index, axis) in axes.iter().enumerate() {
+            if axis.tile_of.is_some() {
                 let place = |axis: usize| order.iter().position(|other| *other == axis).unwrap();
                 let (grid, tile) = (place(index - 1), place(index));
                 if grid > tile {
