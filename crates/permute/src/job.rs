@@ -7,14 +7,14 @@ use crate::budget::Budget;
 use crate::coalesce::coalesce;
 use crate::error::{Error, Result, input};
 use crate::exec::{self, Counters, Payload};
-use crate::file::{BLOCK, File, Source};
+use crate::file::{BLOCK, File, Sink, Source};
 use crate::npy::{self, Header};
 use crate::pass::Pass;
 use crate::pattern::Pattern;
-use crate::plan::one_pass;
+use crate::plan::passes::plan;
 use crate::plan::price::{Figures, Mode, Profile, Terms};
 use crate::resolve::{Resolved, resolve};
-use crate::target::{Target, check_free};
+use crate::target::{Target, check_free, check_space};
 
 /// How much memory is used unless something else is asked for, in bytes.
 pub const MEMORY_DEFAULT: u64 = 256 << 20;
@@ -118,13 +118,10 @@ impl Job {
         let record = usize::try_from(record).unwrap_or(usize::MAX);
         let budget = Budget::new(request.memory, record)?;
         let terms = terms(&budget, request.mode);
-        let (passes, seconds) = match &task {
-            None => (Vec::new(), 0.0),
-            Some(task) => match one_pass::best(task, &terms) {
-                Some((pass, price)) => (vec![pass], price),
-                None => return input("too little memory for one record at a time"),
-            },
-        };
+        let (passes, seconds) = task.as_ref().map_or((Vec::new(), 0.0), |task| plan(task, &terms));
+        if task.is_some() && passes.is_empty() {
+            return input("too little memory for one record at a time");
+        }
         Ok(Self { request, file, start, header, from, shape, budget, terms, passes, seconds })
     }
 
@@ -163,17 +160,35 @@ impl Job {
     pub fn run(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<Report> {
         let header = self.header.len() as u64;
         let bytes = self.payload_bytes();
+        let count = self.passes.len();
+        let scratch_bytes = if count > 1 { bytes } else { 0 };
+        check_space(&self.request.output, header + bytes + scratch_bytes)?;
         let target = Target::create(&self.request.output, header + bytes)?;
+        let scratch = match scratch_bytes {
+            0 => None,
+            bytes => Some(Target::create(&self.request.output, bytes)?),
+        };
         let mut report = Report { passes: Vec::new(), peak_buffer_bytes: 0 };
-        for pass in &self.passes {
-            let source = Payload { file: &self.file as &dyn Source, start: self.start };
-            let sink = Payload { file: target.file() as &dyn crate::file::Sink, start: header };
-            let counters = exec::run(pass, self.budget, source, sink, go_on)?;
+        let mut before = 0;
+        for (number, pass) in (1..).zip(&self.passes) {
+            // The last pass writes the result, the one before it the scratch file, and so on.
+            let is_target = (count - number).is_multiple_of(2);
+            let (written, read) = match &scratch {
+                Some(scratch) if !is_target => ((scratch.file(), 0), (target.file(), header)),
+                Some(scratch) => ((target.file(), header), (scratch.file(), 0)),
+                None => ((target.file(), header), (&self.file, self.start)),
+            };
+            let (file, start) = if number == 1 { (&self.file, self.start) } else { read };
+            let source = Payload { file: file as &dyn Source, start };
+            let sink = Payload { file: written.0 as &dyn Sink, start: written.1 };
+            let mut told = |moved| go_on(before + moved);
+            let counters = exec::run(pass, self.budget, source, sink, &mut told)?;
+            before += counters.read_bytes + counters.written_bytes;
             report.peak_buffer_bytes = report.peak_buffer_bytes.max(counters.peak_buffer_bytes);
             report.passes.push(counters);
         }
         if !self.header.is_empty() {
-            crate::file::Sink::write_part(target.file(), 0, &self.header)?;
+            target.file().write_part(0, &self.header)?;
         }
         if !go_on(2 * bytes * self.passes.len() as u64) {
             return Err(Error::Interrupted);

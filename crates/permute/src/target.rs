@@ -30,7 +30,6 @@ impl Target {
         // Names have at most 255 bytes.
         let short = format!(".esker-permute.{process}-{number}.part");
         let temporary = path.with_file_name(if hidden.len() > 255 { short } else { hidden });
-        check_space(path, len)?;
         let file = File::create(&temporary)?;
         let target = Self { file, temporary };
         target.file.reserve(len)?;
