@@ -2,8 +2,9 @@
 //!
 //! Readers take batches in order, each with a buffer of its own, and hand them over as they are
 //! filled; reads ahead of the current load wait in their buffers. This thread copies batches to
-//! their places in the load. When a load is full, the writers share its flushes; meanwhile the
-//! readers fill their buffers for the next one.
+//! their places in the load. When a load is full, a dispatcher hands its flushes to the writers,
+//! while the next load is read and placed in a second memory: the device reads and writes at the
+//! same time.
 //!
 //! Invariants: a batch that was begun has its buffer, so that the batches of the current load
 //! never wait for those of a later one; nothing waits for a thread that has stopped, because each
@@ -25,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::file::{BLOCK, Sink, Source};
 use crate::pass::Pass;
 use crate::runs::Run;
+use crate::space::Choice;
 
 /// How often the caller is asked whether to go on.
 const TICK: Duration = Duration::from_millis(50);
@@ -61,6 +63,8 @@ struct Shared<'a> {
     budget: Budget,
     source: Payload<&'a dyn Source>,
     sink: Payload<&'a dyn Sink>,
+    /// How many loads are in memory at once.
+    loads: usize,
     edges: Edges,
     stop: AtomicBool,
     error: Mutex<Option<Error>>,
@@ -98,12 +102,14 @@ pub fn run(
     let record = budget.record as u64;
     let plan = Plan::new(pass, budget.unit as u64 / record);
     let load_bytes = pass.load_records() * record + BLOCK as u64;
-    let room = budget.load.saturating_sub(load_bytes);
+    let loads = if pass.load_records() < pass.space.records() { 2 } else { 1 };
+    let room = budget.load.saturating_sub(load_bytes * loads);
     let shared = Shared {
         plan: &plan,
         budget,
         source,
         sink,
+        loads: usize::try_from(loads).unwrap_or(1),
         edges: Edges::new(usize::try_from(room / BLOCK as u64).unwrap_or(usize::MAX)),
         stop: AtomicBool::new(false),
         error: Mutex::new(None),
@@ -126,7 +132,7 @@ pub fn run(
         reads: of(&shared.reads),
         written_bytes: of(&shared.written_bytes),
         writes: of(&shared.writes),
-        peak_buffer_bytes: budget.in_flight() + load_bytes + shared.edges.peak_bytes(),
+        peak_buffer_bytes: budget.in_flight() + load_bytes * loads + shared.edges.peak_bytes(),
     })
 }
 
@@ -158,15 +164,22 @@ fn place_all(
             spawn(scope, format!("esker-write-{index}"), write)?;
         }
         drop((filled_sender, done_sender));
-        let memory = AlignedBuf::zeroed(usize::try_from(load_bytes).unwrap_or(usize::MAX));
+        let (full_sender, full) = channel::<Full>();
+        let (emptied_sender, emptied) = channel::<AlignedBuf>();
+        let dispatcher =
+            Dispatcher { shared, full, flushes: flush_sender, done, emptied: emptied_sender };
+        let dispatch = move || shared.note(dispatcher.run());
+        spawn(scope, "esker-dispatch".to_owned(), dispatch)?;
         let mut placer = Placer {
             shared,
             filled,
             free: free_sender,
-            flushes: flush_sender,
-            done,
+            full: full_sender,
+            emptied,
+            load_bytes: usize::try_from(load_bytes).unwrap_or(usize::MAX),
+            unmade: shared.loads,
+            away: 0,
             waiting: Vec::new(),
-            memory: Arc::new(memory),
             go_on,
         };
         let placed = placer.run();
@@ -304,16 +317,90 @@ fn write_runs(
     Ok(())
 }
 
+/// A load that is full, on its way to the writers.
+struct Full {
+    memory: AlignedBuf,
+    choice: Choice,
+    /// Where its first record is.
+    start: usize,
+}
+
+/// Has full loads written, one after the other, and gives their memory back.
+struct Dispatcher<'a> {
+    shared: &'a Shared<'a>,
+    full: Receiver<Full>,
+    flushes: SyncSender<Flush>,
+    done: Receiver<()>,
+    emptied: Sender<AlignedBuf>,
+}
+
+impl Dispatcher<'_> {
+    fn run(self) -> Result<()> {
+        while let Ok(Full { memory, choice, start }) = self.full.recv() {
+            let memory = Arc::new(memory);
+            self.write(&memory, &choice, start)?;
+            // The writers let go before they say that they are done.
+            let Ok(memory) = Arc::try_unwrap(memory) else {
+                return Err(Error::Internal("a load is held after it was written"));
+            };
+            if self.emptied.send(memory).is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts the flushes of a load to requests, and waits until they are written.
+    fn write(&self, memory: &Arc<AlignedBuf>, choice: &Choice, start: usize) -> Result<()> {
+        let unit = self.shared.budget.unit;
+        let record = self.shared.budget.record as u64;
+        let mut at = start;
+        let (mut pending, mut bytes, mut sent) = (Vec::new(), 0, 0_u64);
+        let send = |runs: Vec<(u64, usize, usize)>| {
+            let flush = Flush { memory: Arc::clone(memory), runs };
+            self.flushes.send(flush).map_err(|_| Error::Interrupted)
+        };
+        for run in self.shared.plan.writes(choice) {
+            let mut offset = self.shared.sink.start + run.address * record;
+            let mut left = usize::try_from(run.records * record).unwrap_or(usize::MAX);
+            while left > 0 {
+                // Cut where a block ends, so that only the ends of a run share blocks.
+                let skew = usize::try_from(offset % BLOCK as u64).unwrap_or(0);
+                let len = left.min(unit - skew);
+                pending.push((offset, at, len));
+                offset += len as u64;
+                (at, left, bytes) = (at + len, left - len, bytes + len);
+                if bytes >= unit / 2 || pending.len() >= 64 {
+                    send(std::mem::take(&mut pending))?;
+                    (bytes, sent) = (0, sent + 1);
+                }
+            }
+        }
+        if !pending.is_empty() {
+            send(pending)?;
+            sent += 1;
+        }
+        for _ in 0..sent {
+            self.done.recv().map_err(|_| Error::Interrupted)?;
+        }
+        Ok(())
+    }
+}
+
 /// The thread that copies, and its ends of the channels.
 struct Placer<'a> {
     shared: &'a Shared<'a>,
     filled: Receiver<Filled>,
     free: Sender<AlignedBuf>,
-    flushes: SyncSender<Flush>,
-    done: Receiver<()>,
+    full: Sender<Full>,
+    emptied: Receiver<AlignedBuf>,
+    /// Bytes of the memory of a load, and how many of them may still be made.
+    load_bytes: usize,
+    unmade: usize,
+    /// How many are with the dispatcher.
+    away: usize,
     /// Batches of the next load, read ahead.
     waiting: Vec<Filled>,
-    memory: Arc<AlignedBuf>,
     go_on: &'a mut dyn FnMut(u64) -> bool,
 }
 
@@ -323,27 +410,59 @@ impl Placer<'_> {
         while let Some(first) = self.next(load)? {
             let wanted = first.batch.load_records;
             let choice = self.shared.plan.write_choice(&first.batch);
-            let mut runs = self.shared.plan.writes(&choice).peekable();
-            // The first flush lies in memory as it will in its block, to be written from there.
-            let record = self.shared.budget.record as u64;
-            let start = runs
-                .peek()
-                .map_or(0, |run| (self.shared.sink.start + run.address * record) % BLOCK as u64);
-            let start = usize::try_from(start).unwrap_or(0);
-            let mut placed = self.place(first, start)?;
+            let start = self.start_of(&choice);
+            let mut memory = self.memory()?;
+            let mut placed = self.place(first, &mut memory, start)?;
             while placed < wanted {
                 let Some(filled) = self.next(load)? else {
                     return Err(Error::Internal("a load was not read whole"));
                 };
-                placed += self.place(filled, start)?;
+                placed += self.place(filled, &mut memory, start)?;
             }
-            self.flush(runs, start)?;
+            let full = Full { memory, choice, start };
+            self.full.send(full).map_err(|_| Error::Interrupted)?;
+            self.away += 1;
             load += 1;
+        }
+        while self.away > 0 {
+            drop(self.returned()?);
         }
         Ok(())
     }
 
-    /// The next batch of a load; of a later one when there are no more of it, `None` at the end.
+    /// Where the first record of a load lies in memory: as it will in its block, so that it can
+    /// be written from there.
+    fn start_of(&self, choice: &Choice) -> usize {
+        let record = self.shared.budget.record as u64;
+        let first = self.shared.plan.writes(choice).next();
+        let offset = first.map_or(0, |run| self.shared.sink.start + run.address * record);
+        usize::try_from(offset % BLOCK as u64).unwrap_or(0)
+    }
+
+    /// Memory for the next load.
+    fn memory(&mut self) -> Result<AlignedBuf> {
+        if self.unmade > 0 {
+            self.unmade -= 1;
+            return Ok(AlignedBuf::zeroed(self.load_bytes));
+        }
+        self.returned()
+    }
+
+    /// Memory of a load that was written.
+    fn returned(&mut self) -> Result<AlignedBuf> {
+        loop {
+            match self.emptied.recv_timeout(TICK) {
+                Ok(memory) => {
+                    self.away -= 1;
+                    return Ok(memory);
+                }
+                Err(RecvTimeoutError::Timeout) => self.check()?,
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::Interrupted),
+            }
+        }
+    }
+
+    /// The next batch of a load; `None` at the end.
     fn next(&mut self, load: u64) -> Result<Option<Filled>> {
         if let Some(index) = self.waiting.iter().position(|filled| filled.batch.load == load) {
             return Ok(Some(self.waiting.swap_remove(index)));
@@ -369,11 +488,8 @@ impl Placer<'_> {
     }
 
     /// Copies a batch to its place and gives its buffer back; answers how many records it had.
-    fn place(&mut self, filled: Filled, start: usize) -> Result<u64> {
+    fn place(&self, filled: Filled, memory: &mut AlignedBuf, start: usize) -> Result<u64> {
         let Filled { batch, buffer, start: from } = filled;
-        let Some(memory) = Arc::get_mut(&mut self.memory) else {
-            return Err(Error::Internal("a load is placed while it is written"));
-        };
         let mut records = 0;
         for piece in self.shared.plan.copies(&batch) {
             records += piece.dims.iter().map(|dim| dim.count).product::<u64>();
@@ -386,47 +502,5 @@ impl Placer<'_> {
         // Readers that have ended need no buffer.
         let _ = self.free.send(buffer);
         Ok(records)
-    }
-
-    /// Has a full load written, and waits for it.
-    fn flush(&mut self, runs: impl Iterator<Item = Run>, start: usize) -> Result<()> {
-        let unit = self.shared.budget.unit;
-        let record = self.shared.budget.record as u64;
-        let mut at = start;
-        let (mut pending, mut bytes, mut sent) = (Vec::new(), 0, 0);
-        for run in runs {
-            let mut offset = self.shared.sink.start + run.address * record;
-            let mut left = usize::try_from(run.records * record).unwrap_or(usize::MAX);
-            while left > 0 {
-                // Cut where a block ends, so that only the ends of a run share blocks.
-                let skew = usize::try_from(offset % BLOCK as u64).unwrap_or(0);
-                let len = left.min(unit - skew);
-                pending.push((offset, at, len));
-                (offset, at, left, bytes) =
-                    (offset + len as u64, at + len, left - len, bytes + len);
-                if bytes >= unit / 2 || pending.len() >= 64 {
-                    self.send(std::mem::take(&mut pending))?;
-                    (bytes, sent) = (0, sent + 1);
-                }
-            }
-        }
-        if !pending.is_empty() {
-            self.send(pending)?;
-            sent += 1;
-        }
-        while sent > 0 {
-            match self.done.recv_timeout(TICK) {
-                Ok(()) => sent -= 1,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(Error::Interrupted),
-            }
-            self.check()?;
-        }
-        Ok(())
-    }
-
-    fn send(&self, runs: Vec<(u64, usize, usize)>) -> Result<()> {
-        let flush = Flush { memory: Arc::clone(&self.memory), runs };
-        self.flushes.send(flush).map_err(|_| Error::Interrupted)
     }
 }

@@ -203,9 +203,11 @@ fn terms(budget: &Budget, mode: Mode) -> Terms {
     let block = BLOCK as u64;
     Terms {
         block: (block / record).max(1),
-        memory: budget.load.saturating_sub(2 * block) / record,
+        memory: budget.load.saturating_sub(4 * block) / 2 / record,
         record,
         request: budget.unit as u64,
+        // A header shifts the records.
+        is_aligned: false,
         mode,
     }
 }

@@ -26,6 +26,7 @@ pub mod pass;
 pub mod pattern;
 pub mod pieces;
 pub mod plan;
+pub mod probe;
 pub mod resolve;
 pub mod runs;
 pub mod space;

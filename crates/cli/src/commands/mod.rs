@@ -13,6 +13,7 @@ pub(crate) mod lab;
 mod live;
 mod load;
 pub(crate) mod permute;
+mod permute_probe;
 mod scan;
 mod single;
 mod stats;

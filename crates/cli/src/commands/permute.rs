@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use esker_permute::error::Error;
 use esker_permute::job::{Job, Report, Request};
+use esker_permute::plan::price::Mode;
 use indicatif::{HumanBytes, ProgressBar};
 use serde_json::{Value, json};
 
@@ -38,14 +39,14 @@ const BAR: &str = "{bytes} of {total_bytes} [{wide_bar}] {bytes_per_sec}, {eta} 
 #[derive(Debug, Args)]
 pub(crate) struct Permute {
     /// File to read
-    #[arg(value_name = "IN")]
-    input: PathBuf,
+    #[arg(value_name = "IN", required_unless_present = "probe")]
+    input: Option<PathBuf>,
     /// How to rearrange it, such as 'h w -> w h'
-    #[arg(allow_hyphen_values = true)]
-    pattern: String,
+    #[arg(allow_hyphen_values = true, required_unless_present = "probe")]
+    pattern: Option<String>,
     /// File to make
-    #[arg(value_name = "OUT")]
-    output: PathBuf,
+    #[arg(value_name = "OUT", required_unless_present = "probe")]
+    output: Option<PathBuf>,
     /// Sizes of axes
     #[arg(value_name = "NAME=SIZE")]
     sizes: Vec<String>,
@@ -58,6 +59,9 @@ pub(crate) struct Permute {
     /// Type of bare items, such as float64, >i4 or |V12
     #[arg(long, value_name = "TYPE")]
     dtype: Option<String>,
+    /// Measure the device of a folder, and plan for it from now on
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    probe: Option<PathBuf>,
     /// Print what would be done, and do nothing
     #[arg(long)]
     plan: bool,
@@ -70,6 +74,9 @@ pub(crate) struct Permute {
 }
 
 pub(super) fn run(args: &Permute) -> Result<(), Failure> {
+    if let Some(folder) = &args.probe {
+        return super::permute_probe::run(folder);
+    }
     let job = Job::new(request(args)?).map_err(failure)?;
     let mut output = Output::new();
     if args.plan {
@@ -102,7 +109,14 @@ pub(super) fn run(args: &Permute) -> Result<(), Failure> {
 }
 
 fn request(args: &Permute) -> Result<Request, Failure> {
-    let mut request = Request::new(&args.input, &args.pattern, &args.output);
+    let (Some(input), Some(pattern), Some(output)) = (&args.input, &args.pattern, &args.output)
+    else {
+        return Err(Failure::Input("permute takes IN PATTERN OUT".to_owned()));
+    };
+    let mut request = Request::new(input, pattern, output);
+    if let Some(profile) = super::permute_probe::kept() {
+        request.mode = Mode::Seconds(profile);
+    }
     request.memory = bytes(&args.memory)?;
     request.dtype.clone_from(&args.dtype);
     request.force = args.force;
@@ -157,7 +171,7 @@ fn bytes(text: &str) -> Result<u64, Failure> {
     if bytes.is_finite() && bytes < 1e18 { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
-fn failure(error: Error) -> Failure {
+pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Interrupted => Failure::Interrupted,
         Error::System { what: "open", path, source } => {

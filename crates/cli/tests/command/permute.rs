@@ -151,3 +151,39 @@ fn empty_arrays_and_single_items_are_arrays() {
         assert_eq!(fs::read(&to).unwrap(), npy("|u1", "False", turned, items), "{shape}");
     }
 }
+
+#[test]
+fn a_full_device_is_found_before_the_first_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("a.raw"), folder.path().join("b.raw"));
+    // A hole takes no space.
+    fs::File::create(&from).unwrap().set_len(1 << 43).unwrap();
+    let shape = ["--shape", "2097152,4194304", "--dtype", "|u1"];
+    let fixed = ["permute", &text(&from), "h w -> w h", &text(&to)];
+    esker([&fixed[..], &shape].concat()).fails(2, &["free", "needed"]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn the_device_is_measured_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = folder.path().join("settings");
+    let run = |arguments: &[&str]| {
+        let mut command = command(arguments);
+        command.env("XDG_CONFIG_HOME", &settings);
+        crate::support::Answer(command.output().unwrap())
+    };
+    let answer = run(&["permute", "--probe", &text(folder.path())]);
+    assert!(answer.text().contains("MB/s"), "{}", answer.text());
+    let kept = settings.join("esker/permute-profile.json");
+    let profile: serde_json::Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
+    assert!(profile["read_byte"].as_f64().unwrap() > 0.0);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the scratch file is gone");
+    // A damaged one does no harm.
+    fs::write(&kept, "{").unwrap();
+    let from = folder.path().join("a.npy");
+    fs::write(&from, npy("|u1", "False", "(2,)", b"ab")).unwrap();
+    let to = text(&folder.path().join("b.npy"));
+    run(&["permute", &text(&from), "a -> -a", &to]).stdout();
+    run(&["permute", "--probe", "/dev/null"]).fails(2, &["/dev/null"]);
+}

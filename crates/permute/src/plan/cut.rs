@@ -58,21 +58,60 @@ impl Task {
         true
     }
 
-    /// The pass in which these extents act; its segments are the runs of acting digits.
+    /// Cuts an axis so that digits of this weight and above are parted from those below, nearly:
+    /// a weight inside of a digit that it does not divide is rounded down to one that it does.
+    pub fn cut_at(&mut self, tree: usize, weight: u64) {
+        let leaves = self.space.trees[tree].leaves();
+        if let Some(leaf) = leaves.iter().rposition(|leaf| leaf.z < weight) {
+            let low = weight / leaves[leaf].z;
+            self.cut(tree, leaf, low);
+        }
+    }
+
+    /// The weight of the first value that an extent leaves out.
     #[must_use]
-    pub fn pass(&self, extents: &[Extent]) -> Pass {
+    pub fn weight(&self, tree: usize, extent: Extent) -> u64 {
+        self.space.trees[tree].leaf(extent.leaf).z.saturating_mul(extent.low)
+    }
+
+    /// The extent of a whole axis.
+    #[must_use]
+    pub fn all_of(&self, tree: usize) -> Extent {
+        let leaf = self.space.trees[tree].leaves().len() - 1;
+        Extent { leaf, low: self.space.leaf(Digit { tree, leaf }).radix }
+    }
+
+    /// The pass in which `acting` acts and whose segments are the longest run of the input's low
+    /// digits inside of `segment` or acting. Reads are filtered where a segment has digits that
+    /// do not act.
+    #[must_use]
+    pub fn pass(&self, segment: &[Extent], acting: &[Extent]) -> Pass {
         let mut task = self.clone();
-        let mut acts = Vec::with_capacity(extents.len());
-        for (tree, extent) in extents.iter().enumerate() {
-            let cut = task.cut(tree, extent.leaf, extent.low);
-            let full = extent.low > 1 && !cut;
-            let upto = extent.leaf + usize::from(cut || full);
-            let leaves = task.space.trees[tree].leaves().len();
-            acts.push((0..leaves).map(|leaf| leaf < upto).collect::<Vec<bool>>());
+        let weights: Vec<(u64, u64)> = (0..acting.len())
+            .map(|tree| (self.weight(tree, segment[tree]), self.weight(tree, acting[tree])))
+            .collect();
+        for (tree, (segment, acting)) in weights.iter().enumerate() {
+            task.cut_at(tree, *segment.max(acting));
+            if acting < segment {
+                task.cut_at(tree, *acting);
+            }
         }
         let Self { space, input, output, flips } = task;
-        let is_action = |digit: &&Digit| acts[digit.tree][digit.leaf];
-        let beta = input.iter().take_while(is_action).count();
+        let below = |digit: Digit, weight: u64| space.leaf(digit).z < weight;
+        let acts: Vec<Vec<bool>> = space
+            .trees
+            .iter()
+            .enumerate()
+            .map(|(tree, axis)| {
+                let leaves = 0..axis.leaves().len();
+                leaves.map(|leaf| below(Digit { tree, leaf }, weights[tree].1)).collect()
+            })
+            .collect();
+        let in_segment = |digit: &&Digit| {
+            let (segment, acting) = weights[digit.tree];
+            below(**digit, segment.max(acting))
+        };
+        let beta = input.iter().take_while(in_segment).count();
         Pass { space, input, output, flips, acts, beta }
     }
 

@@ -40,13 +40,25 @@ struct Middle {
 }
 
 /// The cheapest passes, and their price; empty when nothing fits the memory.
+///
+/// Where memory is so small that no pass has segments and partitions of a block, smaller ones are
+/// taken.
 #[must_use]
 pub fn plan(task: &Task, terms: &Terms) -> (Vec<Pass>, f64) {
+    let found = strict(task, terms);
+    if !found.0.is_empty() || terms.block == 1 {
+        return found;
+    }
+    strict(task, &Terms { block: 1, ..*terms })
+}
+
+fn strict(task: &Task, terms: &Terms) -> (Vec<Pass>, f64) {
     let mut cheapest = match best(task, terms, Effort::Full) {
         Some((pass, price)) => (vec![pass], price),
         None => (Vec::new(), f64::INFINITY),
     };
-    if task.input == task.output || task.input.len() < 2 {
+    let fits = task.space.records() <= terms.memory;
+    if fits || task.input == task.output || task.input.len() < 2 {
         return cheapest;
     }
     let search = Search::new(task, terms);
@@ -79,7 +91,7 @@ impl<'a> Search<'a> {
         let sized = |order: &[Digit]| {
             let all = prefixes(task, order, terms.memory, Effort::Coarse);
             let size = |extents: Vec<Extent>| {
-                let records = task.pass(&extents).load_records();
+                let records = task.pass(&extents, &extents).load_records();
                 (extents, records)
             };
             all.into_iter().map(size).collect()
@@ -103,7 +115,7 @@ impl<'a> Search<'a> {
         }
         let (mut middles, arrangement, mut price) = found?;
         self.improve(&mut middles, arrangement, &mut price);
-        self.build(&middles, arrangement, Effort::Full)
+        self.build(&middles, arrangement, Effort::Fine)
     }
 
     /// The files between the passes when requests are of about `tile` records.
@@ -168,8 +180,8 @@ impl<'a> Search<'a> {
             let (leaving, entering) =
                 (&self.leaving[middle.leaving].0, &self.entering[middle.entering].0);
             let weight = |extents: &[Extent]| -> Vec<u64> {
-                let trees = self.task.space.trees.iter().zip(extents);
-                trees.map(|(tree, e)| tree.leaf(e.leaf).z.saturating_mul(e.low)).collect()
+                let trees = extents.iter().enumerate();
+                trees.map(|(tree, extent)| self.task.weight(tree, *extent)).collect()
             };
             weights.push((weight(leaving), weight(entering)));
         }
@@ -178,7 +190,7 @@ impl<'a> Search<'a> {
             cuts.sort_unstable();
             cuts.dedup();
             for weight in cuts.into_iter().rev() {
-                cut_at(&mut rest, tree, weight);
+                rest.cut_at(tree, weight);
             }
         }
         for (leaving, entering) in &weights {
@@ -193,16 +205,6 @@ impl<'a> Search<'a> {
         let (pass, cost) = best(&rest, self.terms, effort)?;
         passes.push(pass);
         Some((passes, price + cost))
-    }
-}
-
-/// Cuts an axis so that digits of this weight and above are parted from those below, nearly: a
-/// weight inside of a digit that it does not divide is rounded down to one that it does.
-fn cut_at(task: &mut Task, tree: usize, weight: u64) {
-    let leaves = task.space.trees[tree].leaves();
-    if let Some(leaf) = leaves.iter().rposition(|leaf| leaf.z < weight) {
-        let low = weight / leaves[leaf].z;
-        task.cut(tree, leaf, low);
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Terms {
     pub record: u64,
     /// Bytes of the largest request.
     pub request: u64,
+    /// Whether the files begin their records where a block begins, and blocks hold whole records.
+    pub is_aligned: bool,
     /// What is minimised.
     pub mode: Mode,
 }
@@ -113,8 +115,18 @@ impl Figures {
     /// Whether a load and one output block a partition fit the memory.
     #[must_use]
     pub fn fits(&self, terms: &Terms) -> bool {
-        let blocks = terms.block.saturating_mul(self.partitions_at_once);
+        // Flushes that end where blocks do need no output block.
+        let blocks = if self.aligned(self.flush, terms) {
+            0
+        } else {
+            terms.block.saturating_mul(self.partitions_at_once)
+        };
         self.load.saturating_add(blocks) <= terms.memory
+    }
+
+    /// Whether pieces of so many records end where blocks do.
+    const fn aligned(&self, records: u64, terms: &Terms) -> bool {
+        self.exact && terms.is_aligned && records.is_multiple_of(terms.block)
     }
 
     /// The cost, in the unit of the mode.
@@ -127,7 +139,7 @@ impl Figures {
     }
 
     fn blocks(&self, terms: &Terms, alpha: f64) -> f64 {
-        let aligned = |records: u64| self.exact && records.is_multiple_of(terms.block);
+        let aligned = |records: u64| self.aligned(records, terms);
         let whole = self.records as f64 / terms.block as f64;
         let segments = if aligned(self.segment) { 0.0 } else { self.segments as f64 };
         let partitions = if aligned(self.partition) { 0.0 } else { self.partitions as f64 };
