@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use esker_device::AlignedBuf;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, input};
 use crate::file::{File, Sink, Source};
 use crate::plan::price::Profile;
 use crate::target::{Target, check_space};
@@ -36,6 +36,10 @@ pub struct Sample {
 /// Measures the device of a folder. Takes a few seconds, needs 256 MiB there for as long, and
 /// leaves nothing.
 pub fn probe(folder: &Path) -> Result<(Profile, Vec<Sample>)> {
+    if !folder.is_dir() {
+        let folder = folder.display();
+        return input(format!("{folder} is not a folder; name one on the device to measure"));
+    }
     let path = folder.join("esker-permute-probe");
     check_space(&path, FILE_BYTES)?;
     let target = Target::create(&path, FILE_BYTES)?;
