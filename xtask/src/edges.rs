@@ -51,9 +51,15 @@ pub const ARROWS: &[Arrow] = &[
         tests_may_use: TESTKIT,
     },
     Arrow {
+        package: "esker-permute",
+        folder: "crates/permute",
+        may_use: &["esker-device"],
+        tests_may_use: TESTKIT,
+    },
+    Arrow {
         package: "esker-cli",
         folder: "crates/cli",
-        may_use: &["esker", "esker-experiments"],
+        may_use: &["esker", "esker-permute", "esker-experiments"],
         tests_may_use: TESTKIT,
     },
     Arrow {

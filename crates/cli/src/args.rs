@@ -84,6 +84,9 @@ pub(crate) enum Command {
     Compact(Compact),
     /// Index every file below a folder into a fresh store, check every answer, print figures
     Demo(Demo),
+    /// Rearrange an array larger than memory: transpose, reorder axes, cut into tiles
+    #[command(long_about = crate::commands::permute::HELP)]
+    Permute(crate::commands::permute::Permute),
     /// Measure this store, and others beside it, and say which bars are met
     #[cfg(feature = "lab")]
     #[command(long_about = crate::commands::bench::HELP)]

@@ -12,6 +12,8 @@ mod keyspaces;
 pub(crate) mod lab;
 mod live;
 mod load;
+pub(crate) mod permute;
+mod permute_probe;
 mod scan;
 mod single;
 mod stats;
@@ -39,6 +41,7 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Compact(args)) => compact::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Permute(args)) => permute::run(&args),
         #[cfg(feature = "lab")]
         Some(Command::Bench(args)) => bench::run(&args),
         #[cfg(feature = "lab")]

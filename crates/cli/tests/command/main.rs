@@ -13,6 +13,7 @@ mod lab;
 #[cfg(feature = "lab")]
 mod live;
 mod load;
+mod permute;
 mod roundtrip;
 mod scan;
 mod single;

@@ -46,6 +46,7 @@ fn every_option_is_documented() {
         "check",
         "compact",
         "demo",
+        "permute",
         "completions",
     ] {
         let help = esker([name, "--help"]).text().to_owned();

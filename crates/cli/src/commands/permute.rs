@@ -1,0 +1,266 @@
+//! `permute`: an array rearranged from file to file, in bounded memory.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use esker_permute::error::Error;
+use esker_permute::job::{Job, Report, Request};
+use esker_permute::plan::price::Mode;
+use indicatif::{HumanBytes, ProgressBar};
+use serde_json::{Value, json};
+
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::progress;
+use crate::signals::Interrupt;
+
+pub(crate) const HELP: &str = r#"Rearrange an array larger than memory
+
+
+PATTERN is that of einops' rearrange: axes by name on both sides, groups in parentheses, `...`
+for the axes between, and -NAME on the right for an axis that is flipped. Sizes that the pattern
+does not fix are given as NAME=SIZE. A size that does not divide its dimension makes the last
+tile short; such a result is no array, and goes to a .raw file, tile after tile.
+
+Files: .npy in C or Fortran order, of any type of fixed size, and bare items (.raw, .bin) with
+--shape and --dtype. The name of OUT says which is made.
+OUT appears complete or not at all.
+
+Examples:
+  esker permute big.npy 'h w -> w h' turned.npy
+  esker permute frames.npy 't h w c -> t c h w' planar.npy --memory 1GiB
+  esker permute big.npy '(h h2) (w w2) -> h w h2 w2' tiles.npy h2=512 w2=512
+  esker permute cube.raw 'x y z -> z y -x' out.npy --shape 100,200,300 --dtype float32"#;
+
+const BAR: &str = "{bytes} of {total_bytes} [{wide_bar}] {bytes_per_sec}, {eta} left";
+
+#[derive(Debug, Args)]
+pub(crate) struct Permute {
+    /// File to read
+    #[arg(value_name = "IN", required_unless_present = "probe")]
+    input: Option<PathBuf>,
+    /// How to rearrange it, such as 'h w -> w h'
+    #[arg(allow_hyphen_values = true, required_unless_present = "probe")]
+    pattern: Option<String>,
+    /// File to make
+    #[arg(value_name = "OUT", required_unless_present = "probe")]
+    output: Option<PathBuf>,
+    /// Sizes of axes
+    #[arg(value_name = "NAME=SIZE")]
+    sizes: Vec<String>,
+    /// Memory for buffers, such as 64MiB or 1GiB
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    memory: String,
+    /// Sizes of the dimensions of bare items, such as 100,200
+    #[arg(long, value_name = "A,B,C")]
+    shape: Option<String>,
+    /// Type of bare items, such as float64, >i4 or |V12
+    #[arg(long, value_name = "TYPE")]
+    dtype: Option<String>,
+    /// Measure the device of a folder, and plan for it from now on
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    probe: Option<PathBuf>,
+    /// Print what would be done, and do nothing
+    #[arg(long)]
+    plan: bool,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Permute) -> Result<(), Failure> {
+    if let Some(folder) = &args.probe {
+        return super::permute_probe::run(folder);
+    }
+    let job = Job::new(request(args)?).map_err(failure)?;
+    let mut output = Output::new();
+    if args.plan {
+        if args.json {
+            output.json(&plan_json(&job))?;
+        } else {
+            for line in job.describe() {
+                output.line(&line)?;
+            }
+        }
+        return output.flush();
+    }
+    let interrupt = Interrupt::install()?;
+    let total = 2 * job.payload_bytes() * job.passes().len() as u64;
+    let bar = if args.json { ProgressBar::hidden() } else { progress::bar(Some(total), BAR) };
+    let started = Instant::now();
+    let done = job.run(&mut |moved| {
+        bar.set_position(moved.min(total));
+        !interrupt.requested()
+    });
+    bar.finish_and_clear();
+    let report = done.map_err(failure)?;
+    let seconds = started.elapsed().as_secs_f64();
+    if args.json {
+        output.json(&report_json(&job, &report, seconds))?;
+    } else {
+        output.line(&summary(&job, &report, seconds))?;
+    }
+    output.flush()
+}
+
+fn request(args: &Permute) -> Result<Request, Failure> {
+    let (Some(input), Some(pattern), Some(output)) = (&args.input, &args.pattern, &args.output)
+    else {
+        return Err(Failure::Input("permute takes IN PATTERN OUT".to_owned()));
+    };
+    let mut request = Request::new(input, pattern, output);
+    if let Some(profile) = super::permute_probe::kept() {
+        request.mode = Mode::Seconds(profile);
+    }
+    request.memory = bytes(&args.memory)?;
+    request.dtype.clone_from(&args.dtype);
+    request.force = args.force;
+    if let Some(shape) = &args.shape {
+        let sizes: Result<Vec<u64>, Failure> = shape
+            .split(',')
+            .map(str::trim)
+            .filter(|size| !size.is_empty())
+            .map(|size| number(size, "--shape takes sizes with commas, such as 100,200"))
+            .collect();
+        request.shape = Some(sizes?);
+    }
+    let mut sizes = BTreeMap::new();
+    for text in &args.sizes {
+        let wrong = "sizes of axes are given as NAME=SIZE, such as h2=512";
+        let Some((name, size)) = text.split_once('=') else {
+            return Err(Failure::Input(format!("'{text}': {wrong}")));
+        };
+        if sizes.insert(name.trim().to_owned(), number(size.trim(), wrong)?).is_some() {
+            return Err(Failure::Input(format!("'{name}' has two sizes: give it one")));
+        }
+    }
+    request.sizes = sizes;
+    Ok(request)
+}
+
+fn number(text: &str, wrong: &str) -> Result<u64, Failure> {
+    text.parse().map_err(|_| Failure::Input(format!("'{text}': {wrong}")))
+}
+
+/// Bytes of a size such as `64MiB`, `1.5GiB`, `4000` or `10 MB`.
+fn bytes(text: &str) -> Result<u64, Failure> {
+    let wrong = || Failure::Input(format!("'{text}' is no size: write one such as 64MiB or 1GiB"));
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (count, unit) = text.split_at(end);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1_u64,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    if let Ok(whole) = count.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(wrong);
+    }
+    let count: f64 = count.parse().map_err(|_| wrong())?;
+    let bytes = count * factor as f64;
+    if bytes.is_finite() && bytes < 1e18 { Ok(bytes as u64) } else { Err(wrong()) }
+}
+
+pub(super) fn failure(error: Error) -> Failure {
+    match error {
+        Error::Interrupted => Failure::Interrupted,
+        Error::System { what: "open", path, source } => {
+            Failure::Input(format!("cannot open {path}: {source}"))
+        }
+        Error::System { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+            Failure::System { what: "write the result", source }
+        }
+        Error::System { what, path, source } => {
+            let text = std::io::Error::new(source.kind(), format!("{path}: {source}"));
+            Failure::System { what, source: text }
+        }
+        other => Failure::Input(other.to_string()),
+    }
+}
+
+fn summary(job: &Job, report: &Report, seconds: f64) -> String {
+    let bytes = job.payload_bytes();
+    let passes = match report.passes.len() {
+        1 => "1 pass".to_owned(),
+        count => format!("{count} passes"),
+    };
+    let rate = HumanBytes((bytes as f64 / seconds.max(1e-9)) as u64);
+    let shape = job.shape().map_or_else(|| "short tiles".to_owned(), |shape| format!("{shape:?}"));
+    format!(
+        "{} to {shape} in {seconds:.1} s ({rate}/s), {passes}, {} of buffers",
+        HumanBytes(bytes),
+        HumanBytes(report.peak_buffer_bytes)
+    )
+}
+
+fn plan_json(job: &Job) -> Value {
+    let (figures, record) = job.figures();
+    let passes = figures.iter().map(|f| {
+        json!({
+            "load_bytes": f.load * record,
+            "segment_bytes": f.segment * record,
+            "segments": f.segments,
+            "waste": f.waste,
+            "flush_bytes": f.flush * record,
+            "flushes": f.flushes,
+            "partitions": f.partitions,
+        })
+    });
+    json!({
+        "shape": job.shape(),
+        "payload_bytes": job.payload_bytes(),
+        "record_bytes": record,
+        "predicted_seconds": job.price(),
+        "passes": passes.collect::<Vec<_>>(),
+    })
+}
+
+fn report_json(job: &Job, report: &Report, seconds: f64) -> Value {
+    let passes = report.passes.iter().map(|pass| {
+        json!({
+            "read_bytes": pass.read_bytes,
+            "read_device_bytes": pass.read_device_bytes,
+            "reads": pass.reads,
+            "written_bytes": pass.written_bytes,
+            "writes": pass.writes,
+        })
+    });
+    json!({
+        "shape": job.shape(),
+        "payload_bytes": job.payload_bytes(),
+        "seconds": seconds,
+        "peak_buffer_bytes": report.peak_buffer_bytes,
+        "passes": passes.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, expected) in [
+            ("4096", 4096),
+            ("64KiB", 64 << 10),
+            ("64 MiB", 64 << 20),
+            ("1.5g", 3 << 29),
+            ("10MB", 10_000_000),
+        ] {
+            assert_eq!(bytes(text).ok(), Some(expected), "{text}");
+        }
+        for text in ["", "MiB", "1x", "-1", "99999999999999999999", "99999999999GiB", "1..2"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! `permute`, from outside.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::support::{command, esker};
+
+fn npy(descr: &str, fortran: &str, shape: &str, items: &[u8]) -> Vec<u8> {
+    let text = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}");
+    let length = (text.len() + 11).next_multiple_of(64) - 10;
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(u16::try_from(length).unwrap().to_le_bytes());
+    bytes.extend(format!("{text:<0$}\n", length - 1).as_bytes());
+    bytes.extend(items);
+    bytes
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[test]
+fn a_matrix_is_transposed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("a.npy"), folder.path().join("b.npy"));
+    // As `numpy.arange(6, dtype='>i2').reshape(2, 3)`.
+    let items: Vec<u8> = (0_u16..6).flat_map(u16::to_be_bytes).collect();
+    fs::write(&from, npy(">i2", "False", "(2, 3)", &items)).unwrap();
+    let answer = esker(["permute", &text(&from), "h w -> w h", &text(&to), "--json"]);
+    let report = answer.json();
+    assert_eq!(report["shape"], serde_json::json!([3, 2]));
+    assert!(report["peak_buffer_bytes"].as_u64().unwrap() <= 256 << 20);
+    let turned: Vec<u8> = [0_u16, 3, 1, 4, 2, 5].into_iter().flat_map(u16::to_be_bytes).collect();
+    assert_eq!(fs::read(&to).unwrap(), npy(">i2", "False", "(3, 2)", &turned));
+    // Fortran order is the same items in another order.
+    fs::write(&from, npy(">i2", "True", "(3, 2)", &items)).unwrap();
+    let answer = esker(["permute", &text(&from), "a b -> a b", &text(&to), "--force"]);
+    assert!(answer.text().contains("1 pass"), "{}", answer.text());
+    assert_eq!(fs::read(&to).unwrap(), npy(">i2", "False", "(3, 2)", &turned));
+}
+
+#[test]
+fn short_tiles_go_to_raw_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("a.raw"), folder.path().join("b.raw"));
+    fs::write(&from, b"abcdefghijklmno").unwrap();
+    let pattern = "(h h2) (w w2) -> h w h2 w2";
+    let shape = ["--shape", "3,5", "--dtype", "|u1"];
+    let tiles = |to: &Path, extra: &[&str]| {
+        let (from, to) = (text(&from), text(to));
+        let fixed = ["permute", &from, pattern, &to, "h2=2", "w2=3"];
+        esker([&fixed, extra].concat())
+    };
+    tiles(&to, &shape).stdout();
+    // a b c | d e
+    // f g h | i j
+    // ----------
+    // k l m | n o
+    assert_eq!(fs::read(&to).unwrap(), b"abcfghdeijklmno");
+    tiles(&folder.path().join("c.npy"), &shape).fails(2, &[".raw", "short"]);
+    let plan = tiles(&folder.path().join("c.raw"), &[&shape[..], &["--plan"]].concat());
+    assert!(plan.text().contains("pass 1: reads"), "{}", plan.text());
+    assert!(!folder.path().join("c.raw").exists());
+}
+
+#[test]
+fn mistakes_are_one_line_that_names_the_way_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| text(&folder.path().join(name));
+    fs::write(path("a.npy"), npy("<f8", "False", "(2, 3)", &[7; 48])).unwrap();
+    fs::write(path("cut.npy"), npy("<f8", "False", "(2, 3)", &[7; 47])).unwrap();
+    fs::write(path("huge.npy"), npy("<f8", "False", "(4294967296, 4294967296)", &[])).unwrap();
+    fs::write(path("objects.npy"), npy("|O", "False", "(2, 3)", &[7; 48])).unwrap();
+    fs::write(path("text.npy"), "not an array, but long enough to be one at first sight").unwrap();
+    fs::write(path("there.npy"), "precious").unwrap();
+    fs::write(path("b.raw"), [0; 48]).unwrap();
+    std::os::unix::fs::symlink(path("a.npy"), path("link.npy")).unwrap();
+    fs::hard_link(path("a.npy"), path("hard.npy")).unwrap();
+    let before = fs::read_dir(folder.path()).unwrap().count();
+    for (arguments, words) in [
+        (&["a.npy", "h w -> w", "o.npy"][..], &["'h'", "right"][..]),
+        (&["a.npy", "h -> h", "o.npy"], &["1 dimensions", "[2, 3]"]),
+        (&["a.npy", "h w d -> w h d", "o.npy"], &["3 dimensions"]),
+        (&["a.npy", "(h k) w -> w h k", "o.npy"], &["name=size"]),
+        (&["a.npy", "h w -> w h", "o.npy", "k=3"], &["'k'"]),
+        (&["a.npy", "h w -> w h", "o.npy", "h"], &["NAME=SIZE"]),
+        (&["a.npy", "h w -> w h", "o.npy", "h=2", "h=2"], &["two sizes"]),
+        (&["a.npy", "h w -> w h", "o.npy", "h=3"], &["dimension of 2"]),
+        (&["a.npy", "(h k) w -> k w h", "o.raw", "k=0"], &["0"]),
+        (&["a.npy", "h (w v) -> v h w", "o.raw", "v=2"], &["keep their order"]),
+        (&["a.npy", "h (w v) -> h w -v", "o.raw", "v=2"], &["'-v'", "flip"]),
+        (&["a.npy", "h w -> w h", "o.npy", "--memory", "1000"], &["too few", "64KiB"]),
+        (&["a.npy", "h w -> w h", "o.npy", "--memory", "much"], &["64MiB"]),
+        (&["a.npy", "h w -> w h", "o.txt"], &[".npy", ".raw"]),
+        (&["a.npy", "h w -> w h", "none/o.npy"], &["none"]),
+        (&["a.npy", "h w -> w h", "there.npy"], &["--force"]),
+        (&["a.npy", "h w -> w h", "a.npy", "--force"], &["input itself"]),
+        (&["a.npy", "h w -> w h", "link.npy", "--force"], &["input itself"]),
+        (&["a.npy", "h w -> w h", "hard.npy", "--force"], &["input itself"]),
+        (&["a.npy", "h w -> w h", ".", "--force"], &["regular file"]),
+        (&["cut.npy", "h w -> w h", "o.npy"], &["too short", "176", "175"]),
+        (&["huge.npy", "h w -> w h", "o.npy"], &["larger than any file"]),
+        (&["objects.npy", "h w -> w h", "o.npy"], &["objects"]),
+        (&["text.npy", "h w -> w h", "o.npy"], &["--shape"]),
+        (&["missing.npy", "h w -> w h", "o.npy"], &["missing.npy"]),
+        (&[".", "h w -> w h", "o.npy"], &["regular file"]),
+        (&["/dev/null", "h w -> w h", "o.npy"], &["regular file"]),
+        (&["b.raw", "h w -> w h", "o.npy", "--shape", "2,3"], &["--dtype"]),
+        (&["b.raw", "h w -> w h", "o.npy", "--dtype", "<f8"], &["--shape"]),
+        (&["b.raw", "h w -> w h", "o.npy", "--shape", "2,3", "--dtype", "f7"], &["float64"]),
+        (&["b.raw", "h w -> w h", "o.npy", "--shape", "2,x", "--dtype", "<f8"], &["'x'"]),
+        (&["b.raw", "h w -> w h", "o.npy", "--shape", "2,2", "--dtype", "<f8"], &["check"]),
+        (&["b.raw", "h w -> w h", "o.npy", "--shape", "2,3", "--dtype", "V0"], &["no bytes"]),
+    ] {
+        let answer = command([&["permute"], arguments].concat())
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        crate::support::Answer(answer).fails(2, words);
+    }
+    esker(["permute", "-", "h w -> w h", &path("o.npy")]).fails(2, &["standard input"]);
+    assert_eq!(fs::read(path("there.npy")).unwrap(), b"precious");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before, "something was written");
+}
+
+#[test]
+fn names_of_files_are_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join(std::ffi::OsStr::from_bytes(b"a\xff.npy"));
+    let to = folder.path().join(format!("{}.npy", "b".repeat(251)));
+    fs::write(&from, npy("|u1", "False", "(2,)", b"ab")).unwrap();
+    let arguments = ["permute".as_ref(), from.as_os_str(), "a -> -a".as_ref(), to.as_os_str()];
+    esker(arguments).stdout();
+    assert_eq!(fs::read(&to).unwrap(), npy("|u1", "False", "(2,)", b"ba"));
+}
+
+#[test]
+fn empty_arrays_and_single_items_are_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("a.npy"), folder.path().join("b.npy"));
+    for (shape, pattern, turned, items) in [
+        ("(0, 3)", "h w -> w h", "(3, 0)", &b""[..]),
+        ("(1, 1)", "h w -> w h", "(1, 1)", b"x"),
+        ("()", "->", "()", b"x"),
+        ("()", "-> 1", "(1,)", b"x"),
+        ("(1, 2)", "1 w -> w 1", "(2, 1)", b"xy"),
+    ] {
+        fs::write(&from, npy("|u1", "False", shape, items)).unwrap();
+        esker(["permute", &text(&from), pattern, &text(&to), "--force"]).stdout();
+        assert_eq!(fs::read(&to).unwrap(), npy("|u1", "False", turned, items), "{shape}");
+    }
+}
+
+#[test]
+fn a_full_device_is_found_before_the_first_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("a.raw"), folder.path().join("b.raw"));
+    // A hole takes no space.
+    fs::File::create(&from).unwrap().set_len(1 << 43).unwrap();
+    let shape = ["--shape", "2097152,4194304", "--dtype", "|u1"];
+    let fixed = ["permute", &text(&from), "h w -> w h", &text(&to)];
+    esker([&fixed[..], &shape].concat()).fails(2, &["free", "needed"]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn the_device_is_measured_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = folder.path().join("settings");
+    let run = |arguments: &[&str]| {
+        let mut command = command(arguments);
+        command.env("XDG_CONFIG_HOME", &settings);
+        crate::support::Answer(command.output().unwrap())
+    };
+    let answer = run(&["permute", "--probe", &text(folder.path())]);
+    assert!(answer.text().contains("MB/s"), "{}", answer.text());
+    let kept = settings.join("esker/permute-profile.json");
+    let profile: serde_json::Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
+    assert!(profile["read_byte"].as_f64().unwrap() > 0.0);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the scratch file is gone");
+    // A damaged one does no harm.
+    fs::write(&kept, "{").unwrap();
+    let from = folder.path().join("a.npy");
+    fs::write(&from, npy("|u1", "False", "(2,)", b"ab")).unwrap();
+    let to = text(&folder.path().join("b.npy"));
+    run(&["permute", &text(&from), "a -> -a", &to]).stdout();
+    run(&["permute", "--probe", "/dev/null"]).fails(2, &["/dev/null"]);
+}

@@ -1,0 +1,35 @@
+//! What can go wrong.
+
+use std::io;
+
+/// Why nothing was rearranged.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request cannot be used; the text says what to change.
+    #[error("{0}")]
+    Input(String),
+    /// The system refused.
+    #[error("cannot {what} {path}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: String,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// The caller asked for an end.
+    #[error("interrupted")]
+    Interrupted,
+    /// A mistake of this program; nothing was written under the final name.
+    #[error("internal error: {0}; please report it")]
+    Internal(&'static str),
+}
+
+/// The usual result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An unusable request.
+pub(crate) fn input<T>(text: impl Into<String>) -> Result<T> {
+    Err(Error::Input(text.into()))
+}

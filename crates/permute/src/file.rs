@@ -1,0 +1,192 @@
+//! Files, past the page cache where the file system allows it.
+//!
+//! Every offset and length given to [`Source::read`] and [`Sink::write_blocks`] is a multiple of
+//! [`BLOCK`], and so is the address of the buffer. Parts of blocks go through the page cache; the
+//! two agree, because Linux writes back and drops what a direct request covers.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+
+use crate::error::{Error, Result};
+
+/// What offsets, lengths and addresses of direct I/O are multiples of, in bytes.
+pub const BLOCK: usize = 4096;
+
+/// Where bytes come from. All methods may be called from several threads at once.
+pub trait Source: Sync {
+    /// Fills `buf` from `offset`, as far as there are bytes; answers how many.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// What offsets of reads should be multiples of: a power of two, at most [`BLOCK`].
+    fn alignment(&self) -> usize;
+}
+
+/// Where bytes go. All methods may be called from several threads at once, for other ranges.
+pub trait Sink: Sync {
+    /// Writes whole blocks.
+    fn write_blocks(&self, offset: u64, buf: &[u8]) -> Result<()>;
+    /// Writes part of a block.
+    fn write_part(&self, offset: u64, buf: &[u8]) -> Result<()>;
+}
+
+/// An open file, with a second descriptor for direct I/O where there is such.
+#[derive(Debug)]
+pub struct File {
+    path: String,
+    buffered: OwnedFd,
+    direct: Option<OwnedFd>,
+    len: u64,
+}
+
+impl File {
+    /// Opens a regular file for reading. Follows links, as `cp` does.
+    pub fn open(path: &Path) -> Result<Self> {
+        let name = path.to_string_lossy().into_owned();
+        let failed = |errno: Errno| failed("open", &name, errno);
+        // A pipe would block when opened; it is refused below.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let buffered = retry_on_intr(|| fs::open(path, flags, Mode::empty())).map_err(failed)?;
+        let stat = fs::fstat(&buffered).map_err(failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            let text = format!("{name} is not a regular file; write it to one first");
+            return Err(Error::Input(text));
+        }
+        let direct = fs::open(path, flags | OFlags::DIRECT, Mode::empty()).ok();
+        let direct = direct.filter(|fd| {
+            let same = |other: fs::Stat| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino);
+            fs::fstat(fd).is_ok_and(same)
+        });
+        let len = u64::try_from(stat.st_size).unwrap_or(0);
+        Ok(Self { path: name, buffered, direct, len })
+    }
+
+    /// Creates a file that must not exist, for writing and reading.
+    pub fn create(path: &Path) -> Result<Self> {
+        let name = path.to_string_lossy().into_owned();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+        let buffered = retry_on_intr(|| fs::open(path, flags, mode))
+            .map_err(|errno| failed("create", &name, errno))?;
+        let again = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DIRECT;
+        let direct = fs::open(path, again, Mode::empty()).ok();
+        Ok(Self { path: name, buffered, direct, len: 0 })
+    }
+
+    /// How long the file was when it was opened, in bytes.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it was empty.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Which file it is: device and inode.
+    pub fn identity(&self) -> Result<(u64, u64)> {
+        let stat = fs::fstat(&self.buffered).map_err(|e| failed("look at", &self.path, e))?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
+    /// Makes the file `len` bytes long and reserves its space where the file system can; a
+    /// device without that much space is found here.
+    pub fn reserve(&self, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let reserve = || fs::fallocate(&self.buffered, FallocateFlags::empty(), 0, len);
+        match retry_on_intr(reserve) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => fs::ftruncate(&self.buffered, len)
+                .map_err(|errno| failed("make room in", &self.path, errno)),
+            Err(errno) => Err(failed("make room in", &self.path, errno)),
+        }
+    }
+
+    /// Makes contents and length durable.
+    pub fn sync(&self) -> Result<()> {
+        fs::fdatasync(&self.buffered).map_err(|errno| failed("sync", &self.path, errno))
+    }
+
+    /// Lets the page cache forget what was read of it.
+    pub fn forget(&self) {
+        let _advice = fs::fadvise(&self.buffered, 0, None, Advice::DontNeed);
+    }
+}
+
+impl Source for File {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if let Some(direct) = &self.direct {
+            match read_full(direct.as_fd(), offset, buf) {
+                // Opening with O_DIRECT may succeed where using it does not.
+                Err(Errno::INVAL) => {}
+                outcome => return outcome.map_err(|errno| failed("read", &self.path, errno)),
+            }
+        }
+        let read = read_full(self.buffered.as_fd(), offset, buf);
+        read.map_err(|errno| failed("read", &self.path, errno))
+    }
+
+    fn alignment(&self) -> usize {
+        512
+    }
+}
+
+impl Sink for File {
+    fn write_blocks(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        let mut written = 0;
+        if let Some(direct) = &self.direct {
+            match write_full(direct.as_fd(), offset, buf) {
+                Ok(landed) => written = landed,
+                Err(Errno::INVAL) => {}
+                Err(errno) => return Err(failed("write", &self.path, errno)),
+            }
+        }
+        self.write_part(offset + written as u64, &buf[written..])
+    }
+
+    fn write_part(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        let written = write_full(self.buffered.as_fd(), offset, buf)
+            .map_err(|errno| failed("write", &self.path, errno))?;
+        if written < buf.len() {
+            let source = io::Error::from(io::ErrorKind::WriteZero);
+            return Err(Error::System { what: "write", path: self.path.clone(), source });
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn failed(what: &'static str, path: &str, source: impl Into<io::Error>) -> Error {
+    Error::System { what, path: path.to_owned(), source: source.into() }
+}
+
+/// Reads until `buf` is full or the file ends.
+fn read_full(fd: BorrowedFd<'_>, offset: u64, buf: &mut [u8]) -> rustix::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        let read = retry_on_intr(|| pread(fd, &mut buf[filled..], offset + filled as u64))?;
+        filled += read;
+        // A direct read that ends between blocks has met the end of the file.
+        if read == 0 || !filled.is_multiple_of(512) {
+            break;
+        }
+    }
+    Ok(filled)
+}
+
+/// Writes until all is written or nothing moves; answers how much was written.
+fn write_full(fd: BorrowedFd<'_>, offset: u64, buf: &[u8]) -> rustix::io::Result<usize> {
+    let mut written = 0;
+    while written < buf.len() {
+        match retry_on_intr(|| pwrite(fd, &buf[written..], offset + written as u64))? {
+            0 => break,
+            landed => written += landed,
+        }
+    }
+    Ok(written)
+}

@@ -1,0 +1,34 @@
+//! Rearranging arrays larger than memory: transposes, axis orders, tiles, in very few passes.
+//!
+//! After R. Thonangi's thesis, chapter 3 (address-digit permutations). Reading order: [`pattern`]
+//! (what is asked for, in words) and [`resolve`] (in digits), [`tree`] (one axis cut into digits,
+//! counted where they do not divide), [`space`] (several axes in an order, their records packed),
+//! [`coalesce`] (fewer digits); [`pass`] (one pass over the data) and [`plan`] (which passes);
+//! [`runs`] (which ranges of a file hold some records), [`pieces`] and [`copy`] (where they go in
+//! memory), [`budget`] (how memory is divided), [`file`](mod@file) (direct I/O), [`exec`] (a pass
+//! carried out by threads); [`npy`] and [`target`] (files as people have them), [`job`] (all of
+//! it).
+//!
+//! Nothing here knows the store; memory for direct I/O comes from `esker-device`.
+
+mod batches;
+pub mod budget;
+pub mod coalesce;
+pub mod copy;
+mod describe;
+mod edges;
+pub mod error;
+pub mod exec;
+pub mod file;
+pub mod job;
+pub mod npy;
+pub mod pass;
+pub mod pattern;
+pub mod pieces;
+pub mod plan;
+pub mod probe;
+pub mod resolve;
+pub mod runs;
+pub mod space;
+pub mod target;
+pub mod tree;
