@@ -31,6 +31,11 @@ use crate::space::Choice;
 /// How often the caller is asked whether to go on.
 const TICK: Duration = Duration::from_millis(50);
 
+/// The size to which long flushes are cut, in bytes. They are written from where they lie, so
+/// that it takes no memory; and a file system that notes each range which is written for the
+/// first time has fewer of them.
+const WRITE_BYTES: usize = 2 << 20;
+
 /// A range of a source or sink that holds records, from its first byte.
 #[derive(Clone, Copy)]
 pub struct Payload<T> {
@@ -352,7 +357,7 @@ impl Dispatcher<'_> {
 
     /// Cuts the flushes of a load to requests, and waits until they are written.
     fn write(&self, memory: &Arc<AlignedBuf>, choice: &Choice, start: usize) -> Result<()> {
-        let unit = self.shared.budget.unit;
+        let unit = self.shared.budget.unit.max(WRITE_BYTES);
         let record = self.shared.budget.record as u64;
         let mut at = start;
         let (mut pending, mut bytes, mut sent) = (Vec::new(), 0, 0_u64);
