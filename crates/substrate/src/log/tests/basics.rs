@@ -317,11 +317,11 @@ fn work_ahead_goes_on_beside_everything_else() {
     let device = memory();
     let rig = create_rig(&device).unwrap();
     rig.put(1, 10, false).unwrap();
-    let ended = std::sync::atomic::AtomicBool::new(false);
+    let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (rig, ended) = (&rig, &ended);
         scope.spawn(move || {
-            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+            while !ended.load(Ordering::Relaxed) {
                 rig.log.work_ahead().unwrap();
                 rig.log.remove_spares().unwrap();
             }
@@ -333,7 +333,7 @@ fn work_ahead_goes_on_beside_everything_else() {
                 rig.flush(2).unwrap();
             }
         }
-        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        ended.store(true, Ordering::Relaxed);
     });
     assert_eq!(rig.log.verify(), []);
     assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), rig.log.last_seq());
