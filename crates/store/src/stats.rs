@@ -77,7 +77,8 @@ pub struct MergeStats {
     pub full: bool,
     /// Levels of the main tree, from the top, that are replaced.
     pub levels: usize,
-    /// Bytes of data blocks written so far.
+    /// Bytes of data blocks that the new levels have so far, those of the old bottom that are kept
+    /// as they are included.
     pub written_bytes: u64,
     /// Bytes of data that are merged, all versions.
     pub input_bytes: u64,

@@ -42,13 +42,15 @@ pub enum Bug {
     ReclaimBeforeRecord,
     /// Space that a merge has passed is reused while views that lead to it are read.
     QuarantineIgnored,
+    /// What a merge keeps of the old bottom is given up with the rest of it.
+    KeptGivenUp,
     /// A lookup reads the visible number before it loads its view.
     NumberBeforeView,
 }
 
 impl Bug {
     /// Those that crashes, damage and failing operations find.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::NoBarrierBeforeSuperblock,
         Self::ReclaimBeforeCommit,
         Self::LogWithoutChecksum,
@@ -65,6 +67,7 @@ impl Bug {
         Self::CommitBeforeBlocks,
         Self::CommitBeforeLog,
         Self::ReclaimBeforeRecord,
+        Self::KeptGivenUp,
     ];
 
     /// Those that only several threads find.

@@ -75,6 +75,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
             Crash(scenario::load),
             Crash(scenario::deletes),
         ],
+        Bug::KeptGivenUp => vec![Crash(scenario::appends)],
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
     }

@@ -39,9 +39,10 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 13] = [
+pub const CRASH_TRACES: [Make; 14] = [
     creation,
     load,
+    appends,
     overwrite,
     deletes,
     overflow,
@@ -97,6 +98,30 @@ pub fn load(seed: u64) -> Scenario {
         ..Profile::default()
     };
     Scenario::new("load", Vec::new(), generate(&profile, 3 + seed))
+}
+
+/// Ascending keys behind those of a settled bottom, and a few in front of them: full merges keep
+/// most of its blocks.
+#[must_use]
+pub fn appends(seed: u64) -> Scenario {
+    let profile = Profile {
+        ops: 560,
+        keys: 600,
+        order: KeyOrder::Ascending,
+        value_bytes: 200..=300,
+        synced_percent: 4,
+        weights: Weights { insert: 40, persist: 1, ..Weights::default() },
+        ..Profile::default()
+    };
+    let mut prepare = generate(&profile, 21 + seed);
+    let mut behind = prepare.split_off(440);
+    prepare.extend([Op::Flush, Op::Compact, Op::Reopen]);
+    let mut ops: Vec<_> = behind.drain(..60).collect();
+    ops.extend(generate(&Profile { ops: 40, ..profile }, 22 + seed));
+    ops.push(Op::Compact);
+    ops.extend(behind);
+    ops.push(Op::Compact);
+    Scenario::new("appends", prepare, ops)
 }
 
 /// Random overwrites, with merges of every depth and full ones.

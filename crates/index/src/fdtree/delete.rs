@@ -29,9 +29,62 @@ pub fn split(extents: &[Extent], needed_from: u64) -> (Vec<Extent>, Vec<Extent>)
     (passed, rest)
 }
 
+/// What `extents` have and `kept` have not, in the order of `extents`: what a merge takes over as
+/// it is ([`preserve`](super::preserve)) is not given up with the rest.
+#[must_use]
+pub fn without(extents: &[Extent], kept: &[Extent]) -> Vec<Extent> {
+    let mut kept = kept.to_vec();
+    kept.sort_unstable();
+    let mut rest = Vec::new();
+    for extent in extents {
+        let mut from = extent.start;
+        let first = kept.partition_point(|kept| kept.end() <= extent.start);
+        let meets = |kept: &&Extent| kept.start < extent.end();
+        for kept in kept.iter().skip(first).take_while(meets) {
+            if from < kept.start {
+                rest.push(Extent { start: from, units: kept.start - from });
+            }
+            from = from.max(kept.end());
+        }
+        if from < extent.end() {
+            rest.push(Extent { start: from, units: extent.end() - from });
+        }
+    }
+    rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn units(extents: &[Extent]) -> Vec<u64> {
+        extents.iter().flat_map(|extent| extent.start..extent.end()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn without_is_the_difference_of_units(
+            lengths in proptest::collection::vec((1u64..6, 0u64..4, 0u64..6, any::<bool>()), 0..20),
+        ) {
+            let (mut start, mut all, mut kept) = (0, Vec::new(), Vec::new());
+            for (units, gap, cut, is_first) in lengths {
+                all.push(extent(start, units));
+                let cut = cut.min(units);
+                let place = if is_first { start } else { start + units - cut };
+                if cut > 0 {
+                    kept.push(extent(place, cut));
+                }
+                start += units + gap;
+            }
+            all.reverse();
+            let gone: BTreeSet<_> = units(&kept).into_iter().collect();
+            let mut expected = units(&all);
+            expected.retain(|unit| !gone.contains(unit));
+            prop_assert_eq!(units(&without(&all, &kept)), expected);
+        }
+    }
 
     fn extent(start: u64, units: u64) -> Extent {
         Extent { start, units }

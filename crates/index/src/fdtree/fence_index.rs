@@ -40,6 +40,20 @@ pub struct KeyedFence<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(usize);
 
+impl Place {
+    /// The place of the fence so many behind this one, if there is one.
+    #[must_use]
+    pub const fn ahead(self, fences: usize) -> Self {
+        Self(self.0.saturating_add(fences))
+    }
+
+    /// The place of the fence so many before this one, or the first.
+    #[must_use]
+    pub const fn behind(self, fences: usize) -> Self {
+        Self(self.0.saturating_sub(fences))
+    }
+}
+
 /// What the memory of fences is counted against.
 #[derive(Clone, Debug)]
 pub struct Account {

@@ -18,6 +18,7 @@ use esker_substrate::error::Result;
 
 use super::fence_index::{Account, FenceIndex};
 use super::level_writer::{LevelEnd, LevelStart, LevelWriter, fence_of, keyed, owned};
+use super::preserve::Kept;
 use super::top_writer::TopWriter;
 use super::tree::{BlockReader, LevelFences, Tree};
 use super::versions::Fate;
@@ -47,7 +48,9 @@ pub struct Insert {
     reader: BlockReader,
     purpose: Purpose,
     generation: Generation,
-    /// Sectors of the data level at the last publish point.
+    /// Sectors of the data level that were not written but kept.
+    kept_sectors: u64,
+    /// Sectors written to the data level at the last publish point.
     published_sectors: u64,
     skipped: bool,
 }
@@ -74,6 +77,7 @@ impl Insert {
             reader: reader.clone(),
             purpose,
             generation,
+            kept_sectors: 0,
             published_sectors: 0,
             skipped: false,
         }
@@ -202,13 +206,48 @@ impl Insert {
 
     /// Bytes added to the data level since the last publish point, as blocks.
     pub(super) fn unpublished_bytes(&self) -> u64 {
-        let sectors = self.levels.last().map_or(0, |level| level.counts().sectors);
-        sectors.saturating_sub(self.published_sectors) * SECTOR_BYTES
+        self.written_sectors().saturating_sub(self.published_sectors) * SECTOR_BYTES
     }
 
     /// Bytes of data blocks written in all.
     pub(super) fn data_bytes(&self) -> u64 {
-        self.levels.last().map_or(0, |level| level.counts().sectors) * SECTOR_BYTES
+        self.written_sectors() * SECTOR_BYTES
+    }
+
+    fn written_sectors(&self) -> u64 {
+        let sectors = self.levels.last().map_or(0, |level| level.counts().sectors);
+        sectors.saturating_sub(self.kept_sectors)
+    }
+
+    /// Takes a block of the old bottom over as it is. After an error the call may be repeated.
+    ///
+    /// # Errors
+    /// Those of [`Insert::add_data`].
+    pub(super) fn keep(&mut self, block: &Kept<'_>) -> Result<()> {
+        self.close_unit()?;
+        if let Some(level) = self.levels.last_mut() {
+            level.out().close_extent()?;
+            level.keep(block);
+            self.kept_sectors += u64::from(block.fence.fence.ptr.sectors);
+        }
+        Ok(())
+    }
+
+    /// Bytes of data blocks of the level, those kept included.
+    pub(super) fn level_bytes(&self) -> u64 {
+        self.data_bytes() + self.kept_sectors * SECTOR_BYTES
+    }
+
+    /// What was kept since the last record.
+    pub(super) fn kept(&self) -> Vec<Extent> {
+        self.levels.last().map(|level| level.kept().collect()).unwrap_or_default()
+    }
+
+    /// A record has named what was kept as the new side's.
+    pub(super) fn own_kept(&mut self) {
+        if let Some(level) = self.levels.last_mut() {
+            level.out().own();
+        }
     }
 
     /// Closes the block of data being built. To be called between two groups.
@@ -228,7 +267,7 @@ impl Insert {
             level.out().flush()?;
         }
         self.top.flush()?;
-        self.published_sectors = self.levels.last().map_or(0, |level| level.counts().sectors);
+        self.published_sectors = self.written_sectors();
         Ok(())
     }
 

@@ -23,6 +23,7 @@ use esker_format::ptr::{Extent, UNIT_BYTES};
 use esker_substrate::error::Result;
 
 use super::fence_index::{Account, FenceIndex, KeyedFence};
+use super::preserve::Kept;
 use super::writer::ExtentWriter;
 
 /// One new level.
@@ -225,6 +226,31 @@ impl LevelWriter {
         Ok(())
     }
 
+    /// Takes a block of the old level over as it is; the one being built must be closed. Its fence
+    /// is owed to the level above.
+    pub(super) fn keep(&mut self, block: &Kept<'_>) {
+        let mut fence = owned(&block.fence);
+        if self.counts.blocks == 0 {
+            // The first block of a level begins with the least key.
+            fence.key.clear();
+        }
+        self.counts.blocks += 1;
+        self.counts.sectors += u64::from(fence.ptr.sectors);
+        self.counts.puts += u64::from(fence.puts);
+        self.counts.put_bytes += block.data_bytes;
+        let (low, high) = self.seqs.unwrap_or((Seq::SETTLED, Seq::SETTLED));
+        self.seqs = Some((low.min(Seq::SETTLED), high));
+        self.out.keep(&fence.ptr);
+        let collected = self.fences.as_mut().is_some_and(|fences| fences.push(&keyed(&fence)));
+        if !collected {
+            self.fences = None;
+        }
+        self.owed = Some(fence);
+        if let Some(last_key) = block.run_end {
+            (self.last_key, self.last_data) = (last_key.to_vec(), Some(Seq::SETTLED));
+        }
+    }
+
     /// Goes on with a level that a merge had written as `meta` says, with `open` fences in the
     /// block being built.
     pub(super) fn resume(
@@ -304,6 +330,11 @@ impl LevelWriter {
     /// The level's extents.
     pub(super) const fn out(&mut self) -> &mut ExtentWriter {
         &mut self.out
+    }
+
+    /// What was kept of the old level and is the old level's still.
+    pub(super) fn kept(&self) -> impl Iterator<Item = Extent> {
+        self.out.kept()
     }
 
     /// All extents that the level has taken.

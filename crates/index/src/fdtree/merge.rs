@@ -10,6 +10,8 @@
 //! may be repeated; readers see the last publish point. Only a failed write ends it, and poisons.
 //! Invariant L2: between steps the merge stands between two groups or is complete.
 
+mod descend;
+
 use std::cmp;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,12 +28,10 @@ use esker_substrate::sync::atomic::Ordering;
 
 use super::fence_index::FenceIndex;
 use super::insert::{Insert, Plan};
-use super::prepare::Incoming;
 use super::scheme::{Pace, Scheme};
 use super::shape::{self, Sizes};
-use super::stage::Stage;
+use super::stage::{Next, Stage};
 use super::tree::{LevelFences, Tree};
-use super::two_level;
 use super::versions::{Fate, Keep};
 use super::view::{Moving, Which};
 use super::{Commit, FdTree, delete, fault, finalize};
@@ -215,49 +215,16 @@ impl Merge {
         Ok(Step::Done)
     }
 
-    /// FD-tree: merges what was written with the next level down, if it is too large for its own.
-    /// False when the merge is complete. No I/O.
-    fn descend(&mut self, tree: &FdTree) -> bool {
-        if self.scheme.tightens() || self.which == Which::Spill {
-            return false;
-        }
-        let written = self.insert.meta();
-        let Some(data) = written.levels.last() else { return false };
-        let (rank, bytes) = (data.rank, data.counts.data_bytes());
-        if self.inputs.full {
-            self.inputs.shape = two_level::grown(tree.sizes, rank, bytes, tree.kappa0_bytes());
-        }
-        let Inputs { shape, below, .. } = &self.inputs;
-        let Some(rank) = two_level::next(shape, rank, bytes, below, self.to_bottom) else {
-            return false;
-        };
-        let entries = data.counts.data_entries();
-        let pass = two_level::pass(shape, below, Incoming { data_bytes: bytes, entries }, rank);
-        let (mut upper, mut fences) = self.insert.take_written();
-        // Only this merge leads to it.
-        self.leftover.extend(upper.extents().copied());
-        let levels = upper.levels.len() + pass.levels;
-        upper.levels.extend_from_slice(below);
-        fences.extend(self.below_fences());
-        let purpose = self.which.purpose();
-        self.stage = Stage::new(tree.reader.clone(), purpose);
-        self.stage.add_levels(&Tree::written(Arc::new(upper), fences), levels, 0, None);
-        self.insert = Insert::new(&pass.plan, &tree.reader, purpose);
-        self.inputs.below = below.get(pass.levels..).unwrap_or_default().to_vec();
-        self.inputs.below_fences =
-            self.inputs.below_fences.split_off(pass.levels.min(self.inputs.below_fences.len()));
-        self.inputs.levels += pass.levels;
-        self.inputs.full = pass.full;
-        self.plan = pass.plan;
-        (self.group, self.between_groups) = (Group::none(), true);
-        self.phase = Phase::Moving;
-        true
-    }
-
     /// Moves groups until a publish point is due: true; or until none is left: false.
     fn move_groups(&mut self, tree: &FdTree) -> Result<bool> {
         let unit_bytes = self.scheme.publish_bytes(&self.pace);
-        while self.stage.choose()? {
+        loop {
+            match self.stage.choose()? {
+                Next::Nothing => return Ok(false),
+                Next::Block if self.keep_block()? => return Ok(true),
+                Next::Block => continue,
+                Next::Item => {}
+            }
             let Some(item) = self.stage.item()? else { return Err(lost_place()) };
             if self.group.ends_before(item.key, item.seq)? {
                 // Closing the open block makes the unit full.
@@ -276,7 +243,22 @@ impl Merge {
             self.group.place(&mut self.insert, item.key, item.seq, &item.payload, full)?;
             self.stage.leave();
         }
-        Ok(false)
+    }
+
+    /// Takes a block of the bottom over as it is; true at the end of a run of such blocks.
+    fn keep_block(&mut self) -> Result<bool> {
+        let Some(block) = self.stage.kept() else { return Err(lost_place()) };
+        if self.group.key.as_deref().is_some_and(|group| group >= block.fence.key) {
+            return Err(out_of_order());
+        }
+        self.insert.keep(&block)?;
+        let is_end = block.run_end.is_some();
+        if let Some(last_key) = block.run_end {
+            self.group.begin(last_key);
+            self.group.last = (Seq::SETTLED, false);
+        }
+        self.stage.leave_kept();
+        Ok(is_end)
     }
 
     /// Lets readers have what was written.
@@ -312,7 +294,7 @@ impl Merge {
             }
         }
         self.moving.wavefront = Some(wavefront);
-        self.moving.stats.written_bytes = self.insert.data_bytes();
+        self.moving.stats.written_bytes = self.insert.level_bytes();
         let moving = self.moving.clone();
         tree.views.publish(|view| view.with_moving(moving));
         if planted::is(Race::ViewBeforeBlocks) {
@@ -368,11 +350,12 @@ impl Merge {
         let mut meta = IndexMeta::clone(&tree.meta());
         meta.merge = Some(Box::new(progress));
         let needed: Vec<_> = positions.iter().map(|position| position.needed_from).collect();
-        let passed = give_up_passed(&mut meta, &self.inputs, &needed);
+        let passed = give_up_passed(&mut meta, &self.inputs, &needed, &self.insert.kept());
         if !planted::is(Bug::ReclaimBeforeRecord) {
             tree.make_durable(&meta, commit)?;
         }
         tree.durable.swap(Arc::new(meta));
+        self.insert.own_kept();
         drop(recording);
         tree.moves_unrecorded.store(false, Ordering::Release);
         self.recorded_bytes = self.insert.data_bytes();
@@ -525,8 +508,14 @@ impl Group {
     }
 }
 
-/// Takes from `meta` the extents of the merged levels that the merge has passed.
-fn give_up_passed(meta: &mut IndexMeta, inputs: &Inputs, needed: &[Option<u64>]) -> Vec<Extent> {
+/// Takes from `meta` the extents of the merged levels that the merge has passed, and those that the
+/// new side keeps; answers the former.
+fn give_up_passed(
+    meta: &mut IndexMeta,
+    inputs: &Inputs,
+    needed: &[Option<u64>],
+    kept: &[Extent],
+) -> Vec<Extent> {
     let mut passed = Vec::new();
     let first = meta.spills.len().saturating_sub(inputs.spills);
     let spills = meta.spills.get_mut(first..).unwrap_or_default();
@@ -535,8 +524,9 @@ fn give_up_passed(meta: &mut IndexMeta, inputs: &Inputs, needed: &[Option<u64>])
     for (level, needed) in levels.zip(needed) {
         if let Some(offset) = needed {
             let (gone, rest) = delete::split(&level.extents, *offset);
-            passed.extend(gone);
-            level.extents = rest;
+            let kept_from_reuse = if planted::is(Bug::KeptGivenUp) { &[] } else { kept };
+            passed.extend(delete::without(&gone, kept_from_reuse));
+            level.extents = delete::without(&rest, kept);
         }
     }
     passed
@@ -559,10 +549,9 @@ fn replaced_share(durable: &IndexMeta, spills: usize, result_bytes: u64) -> f64 
 
 /// What `new` does not name of the old side that `old` named.
 fn replaced(old: &IndexMeta, new: &IndexMeta) -> Vec<Extent> {
-    let kept: std::collections::BTreeSet<_> = new.extents().collect();
     let spills = old.spills.iter().flat_map(TreeMeta::extents);
-    let replaced = old.main.extents().chain(spills).filter(|extent| !kept.contains(extent));
-    replaced.copied().collect()
+    let old: Vec<_> = old.main.extents().chain(spills).copied().collect();
+    delete::without(&old, &new.extents().copied().collect::<Vec<_>>())
 }
 
 /// What is merged is written under new checksums: disorder must not be carried over.

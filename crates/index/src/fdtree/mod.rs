@@ -3,7 +3,8 @@
 //! Reading order: [`shape`] (level sizes), [`fence_index`] and [`tree`] (what is on the device and
 //! how it is entered), [`lookup`], [`cursor`] and [`scan`] (reading one tree), [`view`] (what
 //! readers see while merges run), then the merge in the paper's steps: [`scheme`], [`prepare`],
-//! [`start`] (freezing, and going on after a crash), [`stage`] (with [`window`]), [`insert`] (with
+//! [`start`] (freezing, and going on after a crash), [`stage`] (with [`window`]
+//! and [`preserve`]), [`insert`] (with
 //! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
 //! records), [`delete`], [`finalize`]; [`two_level`] (how the older FD-tree differs), [`versions`]
 //! (what a merge keeps), and [`invariants`] (the walker that checks I1 to I6 and I8). `due` says
@@ -25,6 +26,7 @@ mod due;
 pub mod fault;
 pub mod fence_index;
 pub mod finalize;
+mod head;
 pub mod insert;
 pub mod invariants;
 mod lead;
@@ -33,6 +35,7 @@ pub mod lookup;
 pub mod merge;
 mod paused;
 pub mod prepare;
+pub mod preserve;
 pub mod scan;
 pub mod scheme;
 pub mod shape;

@@ -12,24 +12,27 @@
 //! Invariant G2: what has been given out is at or before the current item; a block of a level is
 //! *passed* when the first key of the block behind it has been given out.
 
+mod keep;
+
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use esker_device::Purpose;
 use esker_format::block::{BlockLayout, BlockView};
 use esker_format::entry::{Kind, Payload};
 use esker_format::ids::Seq;
-use esker_format::key::long_head;
 use esker_format::meta::InputProgress;
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
-use esker_substrate::memtable::{Leaf, Leaves, Version};
+use esker_substrate::memtable::{Leaves, Version};
 
 use super::cursor::{FenceCursor, Target};
 use super::fence_index::{FenceIndex, Place};
+use super::head::{Head, MemorySource};
+use super::preserve::Keeper;
 use super::tree::{BlockReader, Tree};
 use super::window::{Needed, Window};
+use keep::Border;
 
 /// An entry of the merged order.
 #[derive(Clone, Copy, Debug)]
@@ -42,35 +45,15 @@ pub struct Item<'a> {
     pub payload: Payload<'a>,
 }
 
-/// Where a source stands: everything that is compared, copied out of block or memtable.
-#[derive(Debug, Default)]
-struct Head {
-    long_head: u64,
-    key: Vec<u8>,
-    seq: Seq,
-    is_fence: bool,
-    present: bool,
-}
-
-impl Head {
-    fn set(&mut self, prefix: &[u8], suffix: &[u8], seq: Seq, is_fence: bool) {
-        self.key.clear();
-        self.key.extend_from_slice(prefix);
-        self.key.extend_from_slice(suffix);
-        self.long_head = long_head(&self.key);
-        self.seq = seq;
-        self.is_fence = is_fence;
-        self.present = true;
-    }
-
-    /// Key ascending, number descending, a fence before data.
-    fn before(&self, other: &Self) -> bool {
-        (self.long_head.cmp(&other.long_head))
-            .then_with(|| self.key.cmp(&other.key))
-            .then_with(|| other.seq.cmp(&self.seq))
-            .then_with(|| other.is_fence.cmp(&self.is_fence))
-            .is_lt()
-    }
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// An item.
+    Item,
+    /// A block of the bottom, as it is.
+    Block,
+    /// Nothing.
+    Nothing,
 }
 
 /// All sources of one merge.
@@ -80,6 +63,8 @@ pub struct Stage {
     heads: Vec<Head>,
     sources: Vec<Source>,
     current: Option<usize>,
+    /// The bottom, where its blocks may stay as they are.
+    bottom: Option<usize>,
     /// Sources whose head does not say where they stand.
     unsettled: Vec<usize>,
 }
@@ -92,14 +77,6 @@ enum Source {
         fences: Box<FenceIndex>,
         at: Option<Place>,
     },
-}
-
-/// A frozen memtable, taken leaf by leaf.
-struct MemorySource {
-    leaves: VecDeque<Arc<Leaf>>,
-    /// Of the leaf taken last.
-    versions: Vec<Version>,
-    at: usize,
 }
 
 /// One level of a merged tree.
@@ -122,6 +99,10 @@ struct LevelSource {
     /// Data entries that the level holds, and how many have been merged.
     data_expected: u64,
     data_merged: u64,
+    /// Where blocks may stay as they are: finds them, and waits at the border of a block until it
+    /// is known what the other sources have.
+    keeper: Option<Box<Keeper>>,
+    border: Border,
     /// Blocks of the level, and how many have been read.
     blocks_expected: u64,
     blocks_read: u64,
@@ -231,6 +212,12 @@ impl LevelSource {
                     return Ok(());
                 }
             }
+            if self.keeper.is_some() && self.border != Border::Pass {
+                self.block = None;
+                self.border = Border::At;
+                return Ok(());
+            }
+            self.border = Border::Within;
             if !self.load_next(from)? {
                 return Ok(());
             }
@@ -268,20 +255,6 @@ struct Disk<'a> {
     purpose: Purpose,
 }
 
-impl MemorySource {
-    /// The current version; takes the next leaf where this one is used up.
-    fn settle(&mut self) -> Option<&Version> {
-        while self.at >= self.versions.len()
-            && let Some(leaf) = self.leaves.pop_front()
-        {
-            self.versions.clear();
-            leaf.collect(&mut self.versions);
-            self.at = 0;
-        }
-        self.versions.get(self.at)
-    }
-}
-
 impl Stage {
     /// No sources yet.
     pub(super) const fn new(reader: BlockReader, purpose: Purpose) -> Self {
@@ -291,6 +264,7 @@ impl Stage {
             heads: Vec::new(),
             sources: Vec::new(),
             current: None,
+            bottom: None,
             unsettled: Vec::new(),
         }
     }
@@ -395,6 +369,8 @@ impl Stage {
             index: 0,
             needed: Needed::default(),
             after: None,
+            keeper: None,
+            border: Border::Within,
             data_expected: meta.counts.data_entries(),
             data_merged: 0,
             blocks_expected: meta.counts.blocks,
@@ -435,11 +411,33 @@ impl Stage {
         self.unsettled.push(current);
     }
 
-    /// Stands on the next item, if there is one.
+    /// Stands on the next item or block, if there is one.
     ///
     /// # Errors
     /// When a block cannot be read; the call may be repeated.
-    pub(super) fn choose(&mut self) -> Result<bool> {
+    pub(super) fn choose(&mut self) -> Result<Next> {
+        loop {
+            let best = self.first_item()?;
+            let upper = best.and_then(|best| self.heads.get(best)).map(|head| head.key.as_slice());
+            let disk = Disk { reader: &self.reader, purpose: self.purpose };
+            if let Some(bottom) = self.bottom
+                && let Some(Source::Level(level)) = self.sources.get_mut(bottom)
+            {
+                if level.decide(upper, disk)? {
+                    return Ok(Next::Block);
+                }
+                if level.border == Border::Pass {
+                    self.unsettled.push(bottom);
+                    continue;
+                }
+            }
+            self.current = best;
+            return Ok(if best.is_some() { Next::Item } else { Next::Nothing });
+        }
+    }
+
+    /// The source of the least item.
+    fn first_item(&mut self) -> Result<Option<usize>> {
         while let Some(index) = self.unsettled.last().copied() {
             let names = self.settle(index)?;
             self.unsettled.pop();
@@ -453,8 +451,7 @@ impl Stage {
                 best = Some((index, head));
             }
         }
-        self.current = best.map(|(index, _)| index);
-        Ok(self.current.is_some())
+        Ok(best.map(|(index, _)| index))
     }
 
     /// Makes sure that every data entry of every merged level has come through. What a merge

@@ -19,7 +19,8 @@ use super::fence_index::FenceIndex;
 use super::insert::{Insert, Plan};
 use super::merge::{Inputs, Merge, Start};
 use super::prepare::{self, Incoming, Prepared};
-use super::scheme::Pace;
+use super::scheme::{Pace, Scheme};
+use super::shape::Sizes;
 use super::stage::Stage;
 use super::stats::MergeStats;
 use super::tree::{BlockReader, Tree};
@@ -133,7 +134,7 @@ impl FdTree {
             stats: prepared.stats(),
         };
         // Everything that can fail comes before readers see the merge.
-        let mut stage = self.stage(&moving, prepared.levels, None)?;
+        let mut stage = self.stage(&moving, prepared.levels, prepared.full, None)?;
         let mut range = (durable.flushed_seq, durable.flushed_seq);
         if with_memtable {
             let leaves;
@@ -182,6 +183,7 @@ impl FdTree {
         &self,
         moving: &Moving,
         levels: usize,
+        full: bool,
         resume: Option<&MergeProgress>,
     ) -> Result<Stage> {
         let mut stage = Stage::new(self.reader.clone(), Which::Merge.purpose());
@@ -198,6 +200,10 @@ impl FdTree {
         }
         if levels > 0 {
             stage.add_tree(main, levels, input, done)?;
+            // The papers' settings rewrite everything.
+            if full && self.scheme == Scheme::Fc && self.sizes == Sizes::Cost {
+                main.meta.levels.last().into_iter().for_each(|bottom| stage.keep_blocks(bottom));
+            }
         } else {
             stage.add_top_fences(main, after);
         }
@@ -320,7 +326,7 @@ impl FdTree {
         let shown = moving.clone();
         self.views.publish(|view| view.with_moving(shown));
         let levels = usize::from(progress.levels);
-        let stage = self.stage(&moving, levels, Some(progress))?;
+        let stage = self.stage(&moving, levels, progress.full, Some(progress))?;
         let merged = durable.main.levels.get(..levels).unwrap_or_default();
         let below = durable.main.levels.get(levels..).unwrap_or_default().to_vec();
         let kappa0_bytes = progress.shape.kappa0_bytes;

@@ -54,7 +54,8 @@ pub struct MergeStats {
     pub full: bool,
     /// Levels of the main tree that are replaced.
     pub levels: usize,
-    /// Bytes of data blocks written so far.
+    /// Bytes of data blocks that the new side has so far, those of the old bottom that it keeps
+    /// included.
     pub written_bytes: u64,
     /// Bytes of data that it merges.
     pub input_bytes: u64,

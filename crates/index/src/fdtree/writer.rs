@@ -15,7 +15,7 @@ pub const WRITE_UNIT_BYTES: usize = 256 * 1024;
 const EXTENT_UNITS: (u64, u64) = (4, 256);
 
 /// An extent may be so much shorter where the free space is in pieces.
-const PIECES: u64 = 8;
+pub const PIECES: u64 = 8;
 
 /// The length of extents for a level of about `bytes`: a sixteenth, so that little is left over
 /// in the last one, within bounds.
@@ -34,12 +34,21 @@ pub struct ExtentWriter {
     purpose: Purpose,
     generation: Generation,
     units: u64,
-    extents: Vec<Extent>,
+    /// In the order of their blocks.
+    pieces: Vec<Piece>,
     current: Option<Extent>,
     /// Bytes of the current extent that are on the device.
     written: u64,
     buffer: CountedBuf,
     filled: usize,
+}
+
+/// Space that belongs to the level.
+#[derive(Clone, Copy)]
+struct Piece {
+    extent: Extent,
+    /// It was allocated here. Else it is kept from the old level, which has it still.
+    is_own: bool,
 }
 
 impl ExtentWriter {
@@ -56,7 +65,7 @@ impl ExtentWriter {
             purpose,
             generation,
             units: extent_units(bytes_expected),
-            extents,
+            pieces: extents.into_iter().map(|extent| Piece { extent, is_own: true }).collect(),
             current: None,
             written: 0,
             buffer: CountedBuf::new(),
@@ -128,8 +137,8 @@ impl ExtentWriter {
         Ok(())
     }
 
-    /// Writes what is buffered and gives the unused end of the extent back.
-    fn close_extent(&mut self) -> Result<()> {
+    /// Writes what is buffered and gives the unused end of the extent back. May be repeated.
+    pub(super) fn close_extent(&mut self) -> Result<()> {
         self.flush()?;
         let Some(extent) = self.current.take() else { return Ok(()) };
         let units = self.written.div_ceil(UNIT_BYTES);
@@ -138,13 +147,48 @@ impl ExtentWriter {
             let rest = Extent { start: extent.start + units, units: extent.units - units };
             self.reader.blocks.give_back(rest)?;
         }
-        append(&mut self.extents, Extent { start: extent.start, units });
+        self.push(Extent { start: extent.start, units }, true);
         Ok(())
+    }
+
+    /// Adds an extent behind the others, joined to the last where it follows it and has the same
+    /// owner.
+    fn push(&mut self, extent: Extent, is_own: bool) {
+        match self.pieces.last_mut().filter(|last| last.is_own == is_own) {
+            Some(last) => {
+                if let Some(next) = join(&mut last.extent, extent) {
+                    self.pieces.push(Piece { extent: next, is_own });
+                }
+            }
+            None if extent.units > 0 => self.pieces.push(Piece { extent, is_own }),
+            None => {}
+        }
+    }
+
+    /// Takes the place of a block over from the old level. What was appended before must be closed.
+    pub(super) fn keep(&mut self, ptr: &BlockPtr) {
+        let start = ptr.offset() / UNIT_BYTES;
+        let end = (ptr.offset() + ptr.bytes() as u64).div_ceil(UNIT_BYTES);
+        // Its first unit may be the last one of the block before, which was kept too.
+        let last = self.pieces.last().filter(|last| !last.is_own).map(|last| last.extent);
+        let shared = last.is_some_and(|last| last.start <= start && last.end() == start + 1);
+        let start = if shared { start + 1 } else { start };
+        self.push(Extent { start, units: end.saturating_sub(start) }, false);
+    }
+
+    /// What was kept of the old level since the last call of [`ExtentWriter::own`].
+    pub(super) fn kept(&self) -> impl Iterator<Item = Extent> {
+        self.pieces.iter().filter(|piece| !piece.is_own).map(|piece| piece.extent)
+    }
+
+    /// The old level has lost what was kept of it.
+    pub(super) fn own(&mut self) {
+        self.pieces.iter_mut().for_each(|piece| piece.is_own = true);
     }
 
     /// The extents as far as they hold flushed blocks, in the order of writing.
     pub(super) fn written(&self) -> Vec<Extent> {
-        let mut extents = self.extents.clone();
+        let mut extents = self.joined();
         if let Some(current) = self.current {
             let units = self.written.div_ceil(UNIT_BYTES);
             append(&mut extents, Extent { start: current.start, units });
@@ -152,9 +196,16 @@ impl ExtentWriter {
         extents
     }
 
-    /// All extents that the writer has taken.
+    fn joined(&self) -> Vec<Extent> {
+        let mut extents = Vec::new();
+        self.pieces.iter().for_each(|piece| append(&mut extents, piece.extent));
+        extents
+    }
+
+    /// All extents that the writer has taken; not what it keeps of the old level.
     pub(super) fn taken(&self) -> impl Iterator<Item = Extent> {
-        self.extents.iter().copied().chain(self.current)
+        let own = self.pieces.iter().filter(|piece| piece.is_own);
+        own.map(|piece| piece.extent).chain(self.current)
     }
 
     /// Writes the rest and gives back what is not needed.
@@ -164,29 +215,44 @@ impl ExtentWriter {
 
     /// Lets go of the extents without giving them back.
     pub(super) fn forget(&mut self) {
-        self.extents.clear();
+        self.pieces.clear();
         self.current = None;
     }
 
     /// The extents that hold the level, after [`ExtentWriter::close`]. They are the caller's.
     pub(super) fn take(&mut self) -> Vec<Extent> {
-        std::mem::take(&mut self.extents)
+        let extents = self.joined();
+        self.pieces.clear();
+        extents
     }
 }
 
 /// Adds an extent behind the others, joined to the last where it follows it.
 fn append(extents: &mut Vec<Extent>, extent: Extent) {
     match extents.last_mut() {
-        _ if extent.units == 0 => {}
-        Some(last) if last.end() == extent.start => last.units += extent.units,
-        _ => extents.push(extent),
+        Some(last) => {
+            let next = join(last, extent);
+            extents.extend(next);
+        }
+        None if extent.units > 0 => extents.push(extent),
+        None => {}
     }
+}
+
+/// Makes `extent` part of the one before, where it follows it; else, and if it is not empty, it is
+/// the next one.
+fn join(last: &mut Extent, extent: Extent) -> Option<Extent> {
+    if last.end() == extent.start {
+        last.units += extent.units;
+        return None;
+    }
+    (extent.units > 0).then_some(extent)
 }
 
 impl Drop for ExtentWriter {
     /// A merge that failed leaves nothing behind: no manifest names these extents.
     fn drop(&mut self) {
-        for extent in self.extents.drain(..).chain(self.current.take()) {
+        for extent in self.taken().collect::<Vec<_>>() {
             let _freed = self.reader.blocks.give_back(extent);
         }
     }

@@ -23,6 +23,7 @@ macro_rules! traces {
 traces! {
     creation_survives_power_cuts: creation,
     loading_survives_power_cuts: load,
+    appending_survives_power_cuts: appends,
     overwriting_survives_power_cuts: overwrite,
     deleting_survives_power_cuts: deletes,
     overflowing_memtables_survive_power_cuts: overflow,

@@ -41,4 +41,5 @@ bugs! {
     finds_a_commit_before_its_blocks: CommitBeforeBlocks,
     finds_a_commit_before_its_log: CommitBeforeLog,
     finds_space_reused_before_its_record: ReclaimBeforeRecord,
+    finds_kept_blocks_given_up: KeptGivenUp,
 }

@@ -2,6 +2,7 @@
 
 mod damage;
 mod model;
+mod preserve;
 mod shapes;
 
 use std::cmp::Reverse;

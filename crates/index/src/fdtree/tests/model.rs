@@ -122,7 +122,7 @@ fn history(ops: &[Op], options: Options, budget_bytes: u64, pace: u8) {
 }
 
 /// Cases for a test of `cases` at budget 1.
-fn config(cases: u32) -> ProptestConfig {
+pub(super) fn config(cases: u32) -> ProptestConfig {
     let budget = std::env::var("ESKER_TEST_BUDGET").ok().and_then(|b| b.parse().ok()).unwrap_or(1);
     ProptestConfig {
         cases: cases.saturating_mul(budget),
