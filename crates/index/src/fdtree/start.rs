@@ -42,6 +42,9 @@ fn below_fences(moving: &Moving, levels: usize) -> Vec<Option<Arc<FenceIndex>>> 
     (levels..main.height()).map(|level| main.held(level)).collect()
 }
 
+/// How often a merge is planned while writers add to the memtable that it will take in.
+const TRIES_MAX: u32 = 4;
+
 impl FdTree {
     /// Freezes the memtable and begins to write it out as a spill run. False when it is empty or
     /// another spill is under way. No I/O.
@@ -121,20 +124,33 @@ impl FdTree {
         }
         let runs = self.runs();
         runs.iter().try_for_each(|tree| tree.enter(&self.reader))?;
-        let prepared = self.prepare(&durable, full, with_memtable);
-        let (pace, reservation) = self.make_room(&prepared, with_memtable)?;
-        let oldest_snapshot = self.env.snapshots.oldest();
-        let mut moving = Moving {
-            which: Which::Merge,
-            frozen: None,
-            frozen_bytes: 0,
-            inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
-            new: nothing(),
-            wavefront: None,
-            stats: prepared.stats(),
+        // Writers go on until the memtable is frozen, and what they add must fit too (I3): where it
+        // has grown meanwhile, all is planned once more with room for several times as much.
+        let mut margin_bytes = 0;
+        let mut tries_left = TRIES_MAX;
+        let (prepared, mut moving, mut stage, pace, reservation, oldest_snapshot) = loop {
+            let before = self.active_data_bytes();
+            let prepared = self.prepare(&durable, full, with_memtable, margin_bytes);
+            let (pace, reservation) = self.make_room(&prepared, with_memtable)?;
+            let oldest_snapshot = self.env.snapshots.oldest();
+            let moving = Moving {
+                which: Which::Merge,
+                frozen: None,
+                frozen_bytes: 0,
+                inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
+                new: nothing(),
+                wavefront: None,
+                stats: prepared.stats(),
+            };
+            // Everything that can fail comes before readers see the merge.
+            let stage = self.stage(&moving, prepared.levels, prepared.full, None)?;
+            let grown_bytes = self.active_data_bytes().saturating_sub(before);
+            tries_left -= 1;
+            if !with_memtable || grown_bytes <= margin_bytes / 2 || tries_left == 0 {
+                break (prepared, moving, stage, pace, reservation, oldest_snapshot);
+            }
+            margin_bytes = grown_bytes.saturating_mul(4);
         };
-        // Everything that can fail comes before readers see the merge.
-        let mut stage = self.stage(&moving, prepared.levels, prepared.full, None)?;
         let mut range = (durable.flushed_seq, durable.flushed_seq);
         if with_memtable {
             let leaves;
@@ -243,11 +259,22 @@ impl FdTree {
         self.views.load().parts.iter().filter_map(run).collect()
     }
 
-    fn prepare(&self, durable: &IndexMeta, full: bool, with_memtable: bool) -> Prepared {
+    /// Payload of the memtable that is written to.
+    fn active_data_bytes(&self) -> u64 {
+        self.views.load().memtable.counts().data_bytes()
+    }
+
+    fn prepare(
+        &self,
+        durable: &IndexMeta,
+        full: bool,
+        with_memtable: bool,
+        margin_bytes: u64,
+    ) -> Prepared {
         let mut incoming = Incoming::default();
         if with_memtable {
             let counts = self.views.load().memtable.counts();
-            incoming.data_bytes = counts.data_bytes();
+            incoming.data_bytes = counts.data_bytes().saturating_add(margin_bytes);
             incoming.entries = counts.puts + counts.tombstones;
         }
         for level in durable.spills.iter().flat_map(|spill| &spill.levels) {
