@@ -45,6 +45,15 @@ fn below_fences(moving: &Moving, levels: usize) -> Vec<Option<Arc<FenceIndex>>> 
 /// How often a merge is planned while writers add to the memtable that it will take in.
 const TRIES_MAX: u32 = 4;
 
+/// A merge that can begin.
+struct Planned {
+    prepared: Prepared,
+    moving: Moving,
+    stage: Stage,
+    room: (Pace, Reservation),
+    oldest_snapshot: Option<Seq>,
+}
+
 impl FdTree {
     /// Freezes the memtable and begins to write it out as a spill run. False when it is empty or
     /// another spill is under way. No I/O.
@@ -124,33 +133,9 @@ impl FdTree {
         }
         let runs = self.runs();
         runs.iter().try_for_each(|tree| tree.enter(&self.reader))?;
-        // Writers go on until the memtable is frozen, and what they add must fit too (I3): where it
-        // has grown meanwhile, all is planned once more with room for several times as much.
-        let mut margin_bytes = 0;
-        let mut tries_left = TRIES_MAX;
-        let (prepared, mut moving, mut stage, pace, reservation, oldest_snapshot) = loop {
-            let before = self.active_data_bytes();
-            let prepared = self.prepare(&durable, full, with_memtable, margin_bytes);
-            let (pace, reservation) = self.make_room(&prepared, with_memtable)?;
-            let oldest_snapshot = self.env.snapshots.oldest();
-            let moving = Moving {
-                which: Which::Merge,
-                frozen: None,
-                frozen_bytes: 0,
-                inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
-                new: nothing(),
-                wavefront: None,
-                stats: prepared.stats(),
-            };
-            // Everything that can fail comes before readers see the merge.
-            let stage = self.stage(&moving, prepared.levels, prepared.full, None)?;
-            let grown_bytes = self.active_data_bytes().saturating_sub(before);
-            tries_left -= 1;
-            if !with_memtable || grown_bytes <= margin_bytes / 2 || tries_left == 0 {
-                break (prepared, moving, stage, pace, reservation, oldest_snapshot);
-            }
-            margin_bytes = grown_bytes.saturating_mul(4);
-        };
+        let planned = self.plan_merge(&durable, &runs, full, with_memtable)?;
+        let Planned { prepared, mut moving, mut stage, room, oldest_snapshot } = planned;
+        let (pace, reservation) = room;
         let mut range = (durable.flushed_seq, durable.flushed_seq);
         if with_memtable {
             let leaves;
@@ -192,6 +177,41 @@ impl FdTree {
         self.moves_unrecorded.store(range.0 < range.1, Ordering::Release);
         self.merging.store(true, Ordering::Release);
         Ok(true)
+    }
+
+    /// Everything about a merge that can fail, before readers see it. Writers go on until the
+    /// memtable is frozen, and what they add must fit too (I3): where it has grown meanwhile, all
+    /// is planned once more with room for several times as much.
+    fn plan_merge(
+        &self,
+        durable: &IndexMeta,
+        runs: &[Arc<Tree>],
+        full: bool,
+        with_memtable: bool,
+    ) -> Result<Planned> {
+        let (mut margin_bytes, mut tries_left) = (0, TRIES_MAX);
+        loop {
+            let before = self.active_data_bytes();
+            let prepared = self.prepare(durable, full, with_memtable, margin_bytes);
+            let room = self.make_room(&prepared, with_memtable)?;
+            let oldest_snapshot = self.env.snapshots.oldest();
+            let moving = Moving {
+                which: Which::Merge,
+                frozen: None,
+                frozen_bytes: 0,
+                inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
+                new: nothing(),
+                wavefront: None,
+                stats: prepared.stats(),
+            };
+            let stage = self.stage(&moving, prepared.levels, prepared.full, None)?;
+            let grown_bytes = self.active_data_bytes().saturating_sub(before);
+            tries_left -= 1;
+            if !with_memtable || grown_bytes <= margin_bytes / 2 || tries_left == 0 {
+                return Ok(Planned { prepared, moving, stage, room, oldest_snapshot });
+            }
+            margin_bytes = grown_bytes.saturating_mul(4);
+        }
     }
 
     /// The sources of a merge, in the order of its inputs.
