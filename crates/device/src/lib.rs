@@ -3,7 +3,7 @@
 //! Reading order: [`Device`] and [`DeviceFile`] (the contract), [`buffer`] (aligned memory for
 //! direct I/O), [`mod@file`] (a folder of the file system), [`memory`] (for tests and scratch),
 //! [`sim`] (a simulated disk with crashes and faults), [`wrap`] (what wrappers share), [`count`],
-//! [`delay`], [`throttle`] (wrappers that compose).
+//! [`delay`], [`throttle`] (wrappers that compose); [`transfer`] (for files that are no device's).
 //!
 //! Nothing here knows what the bytes mean.
 
@@ -18,6 +18,7 @@ pub mod memory;
 mod name;
 pub mod sim;
 pub mod throttle;
+pub mod transfer;
 pub mod wrap;
 
 use std::any::Any;

@@ -10,6 +10,9 @@ use crate::file::BLOCK;
 pub const BLOCKS_MIN: u64 = 16;
 /// Reads and writes in flight, each.
 const DEPTH: usize = 16;
+/// What a buffer holds besides a request: the parts of blocks before and after what is read, twice
+/// over because the last run of a batch is read behind the others.
+pub const PAD_BYTES: usize = 3 * BLOCK;
 /// The largest request, in bytes: beyond it a device gains nothing.
 const UNIT_MAX: usize = 1 << 20;
 
@@ -20,9 +23,9 @@ pub struct Budget {
     pub memory: u64,
     /// The size of one record in bytes.
     pub record: usize,
-    /// Threads that read, each with a buffer of `unit` and two blocks.
+    /// Threads that read, each with a buffer of `unit` and [`PAD_BYTES`].
     pub readers: usize,
-    /// Threads that write, each with a buffer of `unit` and two blocks.
+    /// Threads that write, each with a buffer of `unit` and [`PAD_BYTES`].
     pub writers: usize,
     /// Bytes of one request, at most.
     pub unit: usize,
@@ -44,7 +47,7 @@ impl Budget {
         }
         let share = usize::try_from(memory / 128).unwrap_or(usize::MAX).min(UNIT_MAX);
         let unit = (1_usize << share.max(1).ilog2()).max(BLOCK).max(record.next_multiple_of(BLOCK));
-        let buffer = (unit + 2 * BLOCK) as u64;
+        let buffer = (unit + PAD_BYTES) as u64;
         let depth = usize::try_from(memory / 8 / buffer).unwrap_or(DEPTH).clamp(1, DEPTH);
         let load = memory.saturating_sub(2 * buffer * depth as u64);
         Ok(Self { memory, record, readers: depth, writers: depth, unit, load })
@@ -53,6 +56,6 @@ impl Budget {
     /// Bytes of the buffers of requests in flight.
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
-        ((self.unit + 2 * BLOCK) * (self.readers + self.writers)) as u64
+        ((self.unit + PAD_BYTES) * (self.readers + self.writers)) as u64
     }
 }

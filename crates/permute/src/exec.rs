@@ -19,7 +19,7 @@ use std::time::Duration;
 use esker_device::AlignedBuf;
 
 use crate::batches::{Batch, Batches, Plan};
-use crate::budget::Budget;
+use crate::budget::{Budget, PAD_BYTES};
 use crate::copy::Program;
 use crate::edges::{Edges, write_span};
 use crate::error::{Error, Result};
@@ -159,7 +159,7 @@ fn place_all(
             let (batches, free) = (&batches, &free);
             let read = move || shared.note(read_batches(shared, batches, free, &sender));
             spawn(scope, format!("esker-read-{index}"), read)?;
-            let buffer = AlignedBuf::zeroed(shared.budget.unit + 2 * BLOCK);
+            let buffer = AlignedBuf::zeroed(shared.budget.unit + PAD_BYTES);
             let _ = free_sender.send(buffer);
         }
         for index in 0..shared.budget.writers {
@@ -290,7 +290,7 @@ fn write_flushes(
     flushes: &Mutex<Receiver<Flush>>,
     done: &Sender<()>,
 ) -> Result<()> {
-    let mut scratch = AlignedBuf::zeroed(shared.budget.unit + 2 * BLOCK);
+    let mut scratch = AlignedBuf::zeroed(shared.budget.unit + PAD_BYTES);
     loop {
         let received = flushes.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Flush { memory, runs }) = received else { return Ok(()) };
@@ -448,7 +448,7 @@ impl Placer<'_> {
     fn memory(&mut self) -> Result<AlignedBuf> {
         if self.unmade > 0 {
             self.unmade -= 1;
-            return Ok(AlignedBuf::zeroed(self.load_bytes));
+            return Ok(AlignedBuf::in_huge_pages(self.load_bytes));
         }
         self.returned()
     }

@@ -5,11 +5,12 @@
 //! two agree, because Linux writes back and drops what a direct request covers.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use esker_device::transfer::{Alignment, read_full, write_full};
 use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags};
-use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::{Error, Result};
 
@@ -20,7 +21,8 @@ pub const BLOCK: usize = 4096;
 pub trait Source: Sync {
     /// Fills `buf` from `offset`, as far as there are bytes; answers how many.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// What offsets of reads should be multiples of: a power of two, at most [`BLOCK`].
+    /// What offsets, lengths and addresses of reads must be multiples of: a power of two, at most
+    /// [`BLOCK`].
     fn alignment(&self) -> usize;
 }
 
@@ -37,7 +39,8 @@ pub trait Sink: Sync {
 pub struct File {
     path: String,
     buffered: OwnedFd,
-    direct: Option<OwnedFd>,
+    /// For direct I/O, with what offsets, lengths and addresses must be multiples of.
+    direct: Option<(OwnedFd, usize)>,
     len: u64,
 }
 
@@ -54,11 +57,7 @@ impl File {
             let text = format!("{name} is not a regular file; write it to one first");
             return Err(Error::Input(text));
         }
-        let direct = fs::open(path, flags | OFlags::DIRECT, Mode::empty()).ok();
-        let direct = direct.filter(|fd| {
-            let same = |other: fs::Stat| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino);
-            fs::fstat(fd).is_ok_and(same)
-        });
+        let direct = open_direct(path, flags, &stat);
         let len = u64::try_from(stat.st_size).unwrap_or(0);
         Ok(Self { path: name, buffered, direct, len })
     }
@@ -70,8 +69,8 @@ impl File {
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
         let buffered = retry_on_intr(|| fs::open(path, flags, mode))
             .map_err(|errno| failed("create", &name, errno))?;
-        let again = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DIRECT;
-        let direct = fs::open(path, again, Mode::empty()).ok();
+        let stat = fs::fstat(&buffered).map_err(|errno| failed("look at", &name, errno))?;
+        let direct = open_direct(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, &stat);
         Ok(Self { path: name, buffered, direct, len: 0 })
     }
 
@@ -121,26 +120,26 @@ impl File {
 
 impl Source for File {
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        if let Some(direct) = &self.direct {
-            match read_full(direct.as_fd(), offset, buf) {
+        if let Some((direct, align)) = &self.direct {
+            match read_full(direct.as_fd(), offset, buf, *align) {
                 // Opening with O_DIRECT may succeed where using it does not.
                 Err(Errno::INVAL) => {}
                 outcome => return outcome.map_err(|errno| failed("read", &self.path, errno)),
             }
         }
-        let read = read_full(self.buffered.as_fd(), offset, buf);
+        let read = read_full(self.buffered.as_fd(), offset, buf, 1);
         read.map_err(|errno| failed("read", &self.path, errno))
     }
 
     fn alignment(&self) -> usize {
-        512
+        self.direct.as_ref().map_or(1, |(_, align)| *align)
     }
 }
 
 impl Sink for File {
     fn write_blocks(&self, offset: u64, buf: &[u8]) -> Result<()> {
         let mut written = 0;
-        if let Some(direct) = &self.direct {
+        if let Some((direct, _)) = &self.direct {
             match write_full(direct.as_fd(), offset, buf) {
                 Ok(landed) => written = landed,
                 Err(Errno::INVAL) => {}
@@ -161,32 +160,16 @@ impl Sink for File {
     }
 }
 
+/// A second descriptor of the same file, for direct I/O, if there is such; with what offsets,
+/// lengths and addresses must be multiples of.
+fn open_direct(path: &Path, flags: OFlags, stat: &fs::Stat) -> Option<(OwnedFd, usize)> {
+    let fd = fs::open(path, flags | OFlags::DIRECT, Mode::empty()).ok()?;
+    let other = fs::fstat(&fd).ok()?;
+    let align = Alignment::of(&fd);
+    let same = (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino);
+    (same && align.is_usable()).then_some((fd, align.offset.max(align.memory)))
+}
+
 pub(crate) fn failed(what: &'static str, path: &str, source: impl Into<io::Error>) -> Error {
     Error::System { what, path: path.to_owned(), source: source.into() }
-}
-
-/// Reads until `buf` is full or the file ends.
-fn read_full(fd: BorrowedFd<'_>, offset: u64, buf: &mut [u8]) -> rustix::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buf.len() {
-        let read = retry_on_intr(|| pread(fd, &mut buf[filled..], offset + filled as u64))?;
-        filled += read;
-        // A direct read that ends between blocks has met the end of the file.
-        if read == 0 || !filled.is_multiple_of(512) {
-            break;
-        }
-    }
-    Ok(filled)
-}
-
-/// Writes until all is written or nothing moves; answers how much was written.
-fn write_full(fd: BorrowedFd<'_>, offset: u64, buf: &[u8]) -> rustix::io::Result<usize> {
-    let mut written = 0;
-    while written < buf.len() {
-        match retry_on_intr(|| pwrite(fd, &buf[written..], offset + written as u64))? {
-            0 => break,
-            landed => written += landed,
-        }
-    }
-    Ok(written)
 }

@@ -45,9 +45,7 @@ pub fn probe(folder: &Path) -> Result<(Profile, Vec<Sample>)> {
     let target = Target::create(&path, FILE_BYTES)?;
     let file = target.file();
     // Written once before, so that no extent is made while it is measured.
-    if std::env::var_os("FRESH").is_none() {
-        pass(file, 1 << 20, FILE_BYTES, true)?;
-    }
+    pass(file, 1 << 20, FILE_BYTES, true)?;
     let mut samples = Vec::new();
     for is_write in [true, false] {
         for (bytes, total) in SIZES {

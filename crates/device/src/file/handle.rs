@@ -14,12 +14,13 @@
 
 use std::io;
 use std::num::NonZero;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{self, Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
-use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwrite, retry_on_intr};
+use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 
 use crate::buffer::{ALIGNMENT_BYTES, AlignedBuf};
+use crate::transfer::{Alignment, read_full, write_full};
 use crate::{Caching, DeviceError, Open, Operation, Purpose, Result, name};
 
 /// How much a bounce buffer holds at most: enough to keep a device busy.
@@ -39,14 +40,11 @@ pub(super) struct Handle {
 
 /// The descriptor for direct I/O.
 ///
-/// Invariant: both alignments are powers of two, at most [`ALIGNMENT_BYTES`].
+/// Invariant: our buffers meet the alignment ([`Alignment::is_usable`]).
 #[derive(Debug)]
 struct Direct {
     fd: OwnedFd,
-    /// What offsets and lengths of reads must be multiples of.
-    offset_align: usize,
-    /// What addresses must be multiples of.
-    memory_align: usize,
+    align: Alignment,
 }
 
 /// The end of a range, where the system can address it.
@@ -260,35 +258,30 @@ impl Handle {
 impl Direct {
     /// `None` where the device wants more alignment than our buffers have.
     fn new(fd: OwnedFd) -> Option<Self> {
-        let (memory_align, offset_align) = alignments(&fd);
-        let fits = |align: usize| align.is_power_of_two() && align <= ALIGNMENT_BYTES;
-        (fits(memory_align) && fits(offset_align)).then_some(Self {
-            fd,
-            offset_align,
-            memory_align,
-        })
+        let align = Alignment::of(&fd);
+        align.is_usable().then_some(Self { fd, align })
     }
 
     fn is_aligned(&self, offset: u64, buf: &[u8]) -> bool {
-        offset.is_multiple_of(self.offset_align as u64)
-            && buf.len().is_multiple_of(self.offset_align)
-            && buf.as_ptr().addr().is_multiple_of(self.memory_align)
+        offset.is_multiple_of(self.align.offset as u64)
+            && buf.len().is_multiple_of(self.align.offset)
+            && buf.as_ptr().addr().is_multiple_of(self.align.memory)
     }
 
     fn read_up_to(&self, offset: u64, buf: &mut [u8]) -> rustix::io::Result<usize> {
         if self.is_aligned(offset, buf) {
-            return read_full(self.fd.as_fd(), offset, buf, self.offset_align);
+            return read_full(self.fd.as_fd(), offset, buf, self.align.offset);
         }
-        let align = self.offset_align as u64;
+        let align = self.align.offset as u64;
         let mut filled = 0;
         while filled < buf.len() {
             let at = offset + filled as u64;
             // Below the alignment.
             let skip = usize::try_from(at % align).unwrap_or(0);
             let wanted = (buf.len() - filled + skip).min(BOUNCE_BYTES);
-            let mut bounce = AlignedBuf::zeroed(wanted.next_multiple_of(self.offset_align));
+            let mut bounce = AlignedBuf::zeroed(wanted.next_multiple_of(self.align.offset));
             let start = at - skip as u64;
-            let read = read_full(self.fd.as_fd(), start, &mut bounce, self.offset_align)?;
+            let read = read_full(self.fd.as_fd(), start, &mut bounce, self.align.offset)?;
             let got = read.min(wanted).saturating_sub(skip);
             buf[filled..filled + got].copy_from_slice(&bounce[skip..skip + got]);
             filled += got;
@@ -308,7 +301,7 @@ impl Direct {
         if !offset.is_multiple_of(block) || !(buf.len() as u64).is_multiple_of(block) {
             return Ok(0);
         }
-        if buf.as_ptr().addr().is_multiple_of(self.memory_align) {
+        if buf.as_ptr().addr().is_multiple_of(self.align.memory) {
             return write_full(self.fd.as_fd(), offset, buf);
         }
         let mut written = 0;
@@ -324,51 +317,4 @@ impl Direct {
         }
         Ok(written)
     }
-}
-
-/// What direct I/O on this file needs: alignment of memory, then of offsets.
-fn alignments(fd: &OwnedFd) -> (usize, usize) {
-    let unknown = (ALIGNMENT_BYTES, ALIGNMENT_BYTES);
-    let Ok(stat) = fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
-        return unknown;
-    };
-    let has_answer = stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
-    match (stat.stx_dio_mem_align, stat.stx_dio_offset_align) {
-        (1.., 1..) if has_answer => {
-            (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align as usize)
-        }
-        _ => unknown,
-    }
-}
-
-/// Reads until `buf` is full or the file ends. A count that is not a multiple of `align` is the
-/// end: from there the descriptor would not read on.
-fn read_full(
-    fd: BorrowedFd<'_>,
-    offset: u64,
-    buf: &mut [u8],
-    align: usize,
-) -> rustix::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buf.len() {
-        let at = offset + filled as u64;
-        let read = retry_on_intr(|| pread(fd, &mut buf[filled..], at))?;
-        filled += read;
-        if read == 0 || !filled.is_multiple_of(align) {
-            break;
-        }
-    }
-    Ok(filled)
-}
-
-/// Writes until all is written, an error, or nothing moves; returns how much was written.
-fn write_full(fd: BorrowedFd<'_>, offset: u64, buf: &[u8]) -> rustix::io::Result<usize> {
-    let mut written = 0;
-    while written < buf.len() {
-        match retry_on_intr(|| pwrite(fd, &buf[written..], offset + written as u64))? {
-            0 => break,
-            landed => written += landed,
-        }
-    }
-    Ok(written)
 }
