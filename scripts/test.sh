@@ -21,6 +21,9 @@ cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log" || status=$?
 cargo test --package esker-index --package esker --test shuttle --locked --no-fail-fast \
     --features esker-index/shuttle,esker-index/planted,esker/shuttle,esker/planted 2>&1 |
     tee -a "$log" || status=$?
+# The Python package, in a virtualenv.
+python_log="$target/esker-pytest.log"
+scripts/pytest.sh 2>&1 | tee "$python_log" || status=$?
 
 # Which runner it was stands on a line before its results.
 summary=$(awk '
@@ -30,6 +33,8 @@ failed=$(grep -c '^test result: FAILED' <<<"$summary" || true)
 total=$(grep -c '^test result: ' <<<"$summary" || true)
 [ "$total" -gt 0 ] || status=1
 [ "$failed" = 0 ] || status=1
+python=$(grep -E '[0-9]+ (passed|failed|errors?).* in [0-9.]+s' "$python_log" | tail -n 1 || true)
+[ -n "$python" ] || status=1
 
 # Of all scenarios together. Fewer would be a suite that has been cut short.
 schedules=$(awk -F '"schedules":' 'NF == 2 { sum += $2 } END { print sum + 0 }' \
@@ -39,4 +44,5 @@ schedules=$(awk -F '"schedules":' 'NF == 2 { sum += $2 } END { print sum + 0 }' 
 printf '\n%s schedules under shuttle\n' "$schedules"
 printf '%s test runners, %s failed, exit status %s\n' "$total" "$failed" "$status"
 printf '%s\n' "$summary"
+printf 'pytest: %s\n' "${python:-no summary}"
 exit "$status"

@@ -63,6 +63,12 @@ pub const ARROWS: &[Arrow] = &[
         tests_may_use: TESTKIT,
     },
     Arrow {
+        package: "esker-python",
+        folder: "bindings/python",
+        may_use: &["esker-permute"],
+        tests_may_use: &[],
+    },
+    Arrow {
         package: "esker-testkit",
         folder: "testing/testkit",
         may_use: &["esker-format", "esker-device", "esker-substrate", "esker-index", "esker"],

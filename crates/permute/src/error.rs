@@ -8,6 +8,12 @@ pub enum Error {
     /// The request cannot be used; the text says what to change.
     #[error("{0}")]
     Input(String),
+    /// The pattern cannot be read, or does not fit the array; the text says what to change.
+    #[error("{0}")]
+    Pattern(String),
+    /// A file cannot be used; the text says why.
+    #[error("{0}")]
+    File(String),
     /// The system refused.
     #[error("cannot {what} {path}: {source}")]
     System {
@@ -32,4 +38,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// An unusable request.
 pub(crate) fn input<T>(text: impl Into<String>) -> Result<T> {
     Err(Error::Input(text.into()))
+}
+
+/// A pattern that does not fit.
+pub(crate) fn unfit<T>(text: impl Into<String>) -> Result<T> {
+    Err(Error::Pattern(text.into()))
+}
+
+/// An unusable file.
+pub(crate) fn unusable<T>(text: impl Into<String>) -> Result<T> {
+    Err(Error::File(text.into()))
 }

@@ -95,8 +95,8 @@ struct Flush {
     runs: Vec<(u64, usize, usize)>,
 }
 
-/// Rearranges the records of `source` into `sink`. `go_on` is asked now and then, with how many
-/// bytes were read and written so far, whether to go on.
+/// Rearranges the records of `source` into `sink`. `go_on` is asked at each batch, and every
+/// 50 ms where none comes, with how many bytes were read and written so far, whether to go on.
 pub fn run(
     pass: &Pass,
     budget: Budget,
@@ -280,7 +280,7 @@ fn read_run(
     shared.reads.fetch_add(1, Ordering::Relaxed);
     shared.read_device_bytes.fetch_add(cover as u64, Ordering::Relaxed);
     if read < skew + len {
-        return Err(Error::Input("the input ends early: it was cut while it was read".to_owned()));
+        return Err(Error::File("the input ends early: it was cut while it was read".to_owned()));
     }
     Ok(place + skew)
 }
@@ -473,13 +473,14 @@ impl Placer<'_> {
             return Ok(Some(self.waiting.swap_remove(index)));
         }
         loop {
+            // Also where batches never have to be waited for.
+            self.check()?;
             match self.filled.recv_timeout(TICK) {
                 Ok(filled) if filled.batch.load == load => return Ok(Some(filled)),
                 Ok(later) => self.waiting.push(later),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            self.check()?;
         }
     }
 

@@ -55,7 +55,7 @@ impl File {
         let stat = fs::fstat(&buffered).map_err(failed)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             let text = format!("{name} is not a regular file; write it to one first");
-            return Err(Error::Input(text));
+            return Err(Error::File(text));
         }
         let direct = open_direct(path, flags, &stat);
         let len = u64::try_from(stat.st_size).unwrap_or(0);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::budget::Budget;
 use crate::coalesce::coalesce;
-use crate::error::{Error, Result, input};
+use crate::error::{Error, Result, input, unusable};
 use crate::exec::{self, Counters, Payload};
 use crate::file::{BLOCK, File, Sink, Source};
 use crate::npy::{self, Header};
@@ -36,6 +36,11 @@ pub struct Request {
     pub shape: Option<Vec<u64>>,
     /// The type of the items of raw input.
     pub dtype: Option<String>,
+    /// Where the items of raw input begin, in bytes; then they need not reach to the end of the
+    /// file.
+    pub offset: Option<u64>,
+    /// Whether the first dimension of raw input varies fastest.
+    pub is_fortran: bool,
     /// Whether an existing output is replaced.
     pub force: bool,
     /// What the planner minimises.
@@ -57,6 +62,8 @@ impl Request {
             memory: MEMORY_DEFAULT,
             shape: None,
             dtype: None,
+            offset: None,
+            is_fortran: false,
             force: false,
             mode: Mode::Seconds(Profile::NVME),
         }
@@ -103,9 +110,9 @@ impl Job {
         }
         let file = File::open(&request.input)?;
         let (from, start) = describe_input(&request, &file)?;
-        check_length(&request.input, &file, &from, start)?;
+        check_length(&request, &file, &from, start)?;
         check_free(&request.output, request.force, file.identity()?)?;
-        let Resolved { task, shape } =
+        let Resolved { task, shape, .. } =
             resolve(&pattern, &from.shape, from.is_fortran, &request.sizes)?;
         let header = describe_output(&request.output, &from, shape.as_ref())?;
         let (task, record) = match task {
@@ -129,6 +136,12 @@ impl Job {
     #[must_use]
     pub fn shape(&self) -> Option<&[u64]> {
         self.shape.as_deref()
+    }
+
+    /// The type of the items, as `.npy` files write it.
+    #[must_use]
+    pub fn descr(&self) -> &str {
+        &self.from.descr
     }
 
     /// The passes.
@@ -218,14 +231,16 @@ fn describe_input(request: &Request, file: &File) -> Result<(Header, u64)> {
         (Some(shape), Some(dtype)) => {
             let item_bytes = npy::item_bytes(dtype)?;
             let descr = npy::descr_of(dtype);
-            let shape = shape.clone();
-            Ok((Header { descr, item_bytes, is_fortran: false, shape }, 0))
+            let (shape, is_fortran) = (shape.clone(), request.is_fortran);
+            Ok((Header { descr, item_bytes, is_fortran, shape }, request.offset.unwrap_or(0)))
         }
         (None, None) => {
             let mut head = esker_device::AlignedBuf::zeroed(npy::HEADER_MAX);
             let read = file.read(0, &mut head)?;
             Header::parse(&head[..read]).map_err(|error| match error {
-                Error::Input(text) => Error::Input(format!("{}: {text}", request.input.display())),
+                Error::File(text) | Error::Input(text) => {
+                    Error::File(format!("{}: {text}", request.input.display()))
+                }
                 other => other,
             })
         }
@@ -235,7 +250,7 @@ fn describe_input(request: &Request, file: &File) -> Result<(Header, u64)> {
 }
 
 /// Whether the file is as long as its shape says.
-fn check_length(path: &Path, file: &File, from: &Header, start: u64) -> Result<()> {
+fn check_length(request: &Request, file: &File, from: &Header, start: u64) -> Result<()> {
     let items = from.shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
     let bytes = items.and_then(|items| items.checked_mul(from.item_bytes));
     let end =
@@ -243,15 +258,15 @@ fn check_length(path: &Path, file: &File, from: &Header, start: u64) -> Result<(
     let Some(end) = end else {
         return input(format!("the shape {:?} is larger than any file", from.shape));
     };
-    let (path, len) = (path.display(), file.len());
+    let (path, len) = (request.input.display(), file.len());
     if len < end {
-        return input(format!(
+        return unusable(format!(
             "{path} is too short: the shape {:?} of {} bytes each needs {end} bytes, it has {len}",
             from.shape, from.item_bytes
         ));
     }
-    if start == 0 && len > end {
-        return input(format!(
+    if request.dtype.is_some() && request.offset.is_none() && len > end {
+        return unusable(format!(
             "{path} has {len} bytes and the shape {:?} of {} bytes each is {end}: check --shape \
              and --dtype",
             from.shape, from.item_bytes
@@ -273,7 +288,7 @@ fn describe_output(path: &Path, from: &Header, shape: Option<&Vec<u64>>) -> Resu
              ends in .raw: tile after tile, the last ones short",
         ),
         ("raw" | "bin", _) => Ok(Vec::new()),
-        _ => input(format!(
+        _ => unusable(format!(
             "{}: the name says the format: end it in .npy, .raw or .bin",
             path.display()
         )),

@@ -6,8 +6,8 @@
 //! [`coalesce`] (fewer digits); [`pass`] (one pass over the data) and [`plan`] (which passes);
 //! [`runs`] (which ranges of a file hold some records), [`pieces`] and [`copy`] (where they go in
 //! memory), [`budget`] (how memory is divided), [`file`](mod@file) (direct I/O), [`exec`] (a pass
-//! carried out by threads); [`npy`] and [`target`] (files as people have them), [`job`] (all of
-//! it).
+//! carried out by threads); [`npy`] and [`target`] (files as people have them), [`units`] (sizes as
+//! people write them), [`job`] (all of it).
 //!
 //! Nothing here knows the store; memory for direct I/O comes from `esker-device`.
 
@@ -32,3 +32,4 @@ pub mod runs;
 pub mod space;
 pub mod target;
 pub mod tree;
+pub mod units;

@@ -6,7 +6,7 @@
 //! ```
 //! Items are never looked into: a type matters by its size, and is written as it was read.
 
-use crate::error::{Result, input};
+use crate::error::{Result, input, unusable};
 
 /// How the file begins.
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -31,7 +31,7 @@ pub struct Header {
 impl Header {
     /// Reads the header at the beginning of `bytes`; answers where the items begin.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u64)> {
-        let damaged = |what: &str| input(format!("not a usable .npy file: {what}"));
+        let damaged = |what: &str| unusable(format!("not a usable .npy file: {what}"));
         let Some((magic, rest)) = bytes.split_first_chunk::<6>() else {
             return damaged("it is too short for a header");
         };
@@ -59,12 +59,13 @@ impl Header {
     }
 
     fn parse_text(text: &str) -> Result<Self> {
-        let missing = |key: &str| input(format!("not a usable .npy file: its header has no {key}"));
+        let missing =
+            |key: &str| unusable(format!("not a usable .npy file: its header has no {key}"));
         let Some(descr) = value(text, "descr") else { return missing("'descr'") };
         let Some(order) = value(text, "fortran_order") else { return missing("'fortran_order'") };
         let Some(shape) = value(text, "shape") else { return missing("'shape'") };
         let Some(descr) = quoted(descr) else {
-            return input(
+            return unusable(
                 "the items of this .npy file are records with fields; view them as one \
                           type first, such as 'V12' for 12 bytes",
             );

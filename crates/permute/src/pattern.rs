@@ -8,7 +8,7 @@
 //! nor ending with an underscore. Both sides name the same axes; `...` stands for axes without
 //! names, and may stand in parentheses on the right alone.
 
-use crate::error::{Result, input};
+use crate::error::{Result, unfit};
 
 /// One axis of a side.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +47,13 @@ impl Pattern {
     /// Reads a pattern.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() > LENGTH_MAX {
-            return input(format!("the pattern is longer than {LENGTH_MAX} bytes"));
+            return unfit(format!("the pattern is longer than {LENGTH_MAX} bytes"));
         }
         let Some((left, right)) = text.split_once("->") else {
-            return input(format!("the pattern '{text}' has no '->': write it as 'h w -> w h'"));
+            return unfit(format!("the pattern '{text}' has no '->': write it as 'h w -> w h'"));
         };
         if right.contains("->") {
-            return input(format!("the pattern '{text}' has more than one '->'"));
+            return unfit(format!("the pattern '{text}' has more than one '->'"));
         }
         let pattern = Self { left: side(left, false)?, right: side(right, true)? };
         pattern.check()?;
@@ -66,12 +66,12 @@ impl Pattern {
             let mut sorted = names.clone();
             sorted.sort_unstable();
             if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-                return input(format!("'{}' stands twice on the {side} of the pattern", pair[0]));
+                return unfit(format!("'{}' stands twice on the {side} of the pattern", pair[0]));
             }
         }
         for (one, other, side) in [(&left, &right, "right"), (&right, &left, "left")] {
             if let Some(name) = one.iter().find(|name| !other.contains(name)) {
-                return input(format!("'{name}' is missing on the {side} of the pattern"));
+                return unfit(format!("'{name}' is missing on the {side} of the pattern"));
             }
         }
         Ok(())
@@ -95,14 +95,14 @@ fn side(text: &str, is_right: bool) -> Result<Vec<Group>> {
     let mut open: Option<Vec<Axis>> = None;
     for token in spaced.split_whitespace() {
         match (token, &mut open) {
-            ("(", Some(_)) => return input("parentheses within parentheses: one level is enough"),
+            ("(", Some(_)) => return unfit("parentheses within parentheses: one level is enough"),
             ("(", None) => open = Some(Vec::new()),
             (")", _) => match open.take() {
                 Some(axes) => groups.push(Group { axes, is_joined: true }),
-                None => return input("a ')' has no '(' before it"),
+                None => return unfit("a ')' has no '(' before it"),
             },
             ("...", Some(_)) if !is_right => {
-                return input("'...' in parentheses on the left: its sizes could not be known");
+                return unfit("'...' in parentheses on the left: its sizes could not be known");
             }
             (_, Some(axes)) => axes.push(axis(token, is_right)?),
             (_, None) => {
@@ -111,7 +111,7 @@ fn side(text: &str, is_right: bool) -> Result<Vec<Group>> {
         }
     }
     if open.is_some() {
-        return input("a '(' has no ')' after it");
+        return unfit("a '(' has no ')' after it");
     }
     Ok(groups)
 }
@@ -124,17 +124,17 @@ fn axis(token: &str, is_right: bool) -> Result<Axis> {
     }
     let (name, is_flipped) = match token.strip_prefix('-') {
         Some(name) if is_right => (name, true),
-        Some(_) => return input(format!("'{token}': an axis is flipped on the right side")),
+        Some(_) => return unfit(format!("'{token}': an axis is flipped on the right side")),
         None => (token, false),
     };
     if name.starts_with(|c: char| c.is_ascii_digit()) {
-        return input(format!(
+        return unfit(format!(
             "'{token}': only 1 may stand as a number; name the axis and give name=size"
         ));
     }
     let fits = |c: char| c.is_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(fits) || name.starts_with('_') || name.ends_with('_') {
-        return input(format!(
+        return unfit(format!(
             "'{token}' is no name of an axis: use letters, digits and underscores inside"
         ));
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Error, Result, input};
+use crate::error::{Error, Result, unfit};
 use crate::pattern::{Axis, Group, Pattern};
 use crate::plan::cut::Task;
 use crate::space::{Digit, Space};
@@ -21,6 +21,10 @@ pub struct Resolved {
     pub task: Option<Task>,
     /// The shape of the result; `None` where short tiles make it no array.
     pub shape: Option<Vec<u64>>,
+    /// The digits of each dimension of the array that is there, from the lowest.
+    pub left: Vec<Vec<Digit>>,
+    /// Those of the array that is wanted.
+    pub right: Vec<Vec<Digit>>,
 }
 
 /// A part of a dimension with a size, and where its digits are.
@@ -63,7 +67,7 @@ pub fn resolve(
     for (part, is_flipped) in right.iter().flatten().rev() {
         if *is_flipped && part.ragged.is_some() {
             let name = part.name.as_deref().unwrap_or_default();
-            return input(format!(
+            return unfit(format!(
                 "'-{name}': a part of a dimension with a short tile cannot be flipped; flip the \
                  whole dimension first"
             ));
@@ -76,7 +80,7 @@ pub fn resolve(
     output_order.extend(unnamed);
     let space = Space { trees };
     if !space.is_consistent(&output_order) {
-        return input(
+        return unfit(
             "parts of a dimension that they do not divide must keep their order on the right, \
              the coarse one first: short tiles have no place otherwise",
         );
@@ -84,7 +88,13 @@ pub fn resolve(
     let is_empty = shape.contains(&0);
     let task = Task { space, input: input_order, output: output_order, flips };
     let shape = result_shape(&right, &task)?;
-    Ok(Resolved { task: (!is_empty).then_some(task), shape })
+    let digits = |parts: &mut dyn DoubleEndedIterator<Item = &Part>| -> Vec<Digit> {
+        parts.rev().map(|part| part.digit).collect()
+    };
+    let left = dimensions.iter().map(|parts| digits(&mut parts.iter())).collect();
+    let right =
+        right.iter().map(|parts| digits(&mut parts.iter().map(|(part, _)| *part))).collect();
+    Ok(Resolved { task: (!is_empty).then_some(task), shape, left, right })
 }
 
 fn check_sizes(pattern: &Pattern, sizes: &BTreeMap<String, u64>) -> Result<()> {
@@ -96,7 +106,7 @@ fn check_sizes(pattern: &Pattern, sizes: &BTreeMap<String, u64>) -> Result<()> {
         })
         .collect();
     match sizes.keys().find(|name| !names.contains(&name.as_str())) {
-        Some(name) => input(format!("'{name}' has a size but is not in the pattern")),
+        Some(name) => unfit(format!("'{name}' has a size but is not in the pattern")),
         None => Ok(()),
     }
 }
@@ -108,7 +118,7 @@ fn expand(groups: &[Group], shape: &[u64]) -> Result<Vec<Group>> {
     let has_ellipsis = named < groups.len();
     if shape.len() < named || (shape.len() > named && !has_ellipsis) {
         let least = if has_ellipsis { "at least " } else { "" };
-        return input(format!(
+        return unfit(format!(
             "the pattern's left side has {least}{named} dimensions, the array {} (its shape is \
              {shape:?})",
             shape.len()
@@ -126,7 +136,7 @@ fn expand(groups: &[Group], shape: &[u64]) -> Result<Vec<Group>> {
         }
     }
     if expanded.iter().map(|group| group.axes.len().max(1)).sum::<usize>() > AXES_MAX {
-        return input(format!("more than {AXES_MAX} axes"));
+        return unfit(format!("more than {AXES_MAX} axes"));
     }
     Ok(expanded)
 }
@@ -151,16 +161,16 @@ fn split(
     let product =
         known.iter().flatten().try_fold(1_u64, |product, size| product.checked_mul(*size));
     let Some(product) = product else {
-        return input(format!("the sizes of {label} are too large"));
+        return unfit(format!("the sizes of {label} are too large"));
     };
     match known.iter().filter(|size| size.is_none()).count() {
         0 => {}
         1 if product == 0 => {
-            return input(format!("a size in {label} is 0, so the other one cannot be known"));
+            return unfit(format!("a size in {label} is 0, so the other one cannot be known"));
         }
         1 => known = known.iter().map(|s| s.or(Some(size.div_ceil(product)))).collect(),
         _ => {
-            return input(format!(
+            return unfit(format!(
                 "{label} needs the sizes of all its axes but one: add name=size"
             ));
         }
@@ -201,7 +211,7 @@ fn short_tiles(
     trees: &mut Vec<Tree>,
 ) -> Result<Vec<Part>> {
     let wrong = || {
-        Error::Input(format!(
+        Error::Pattern(format!(
             "{label} is {parts:?}, which does not make up a dimension of {size}: the first must \
              be the number of tiles of the others, the last of them perhaps short"
         ))
@@ -266,7 +276,7 @@ fn right_parts<'a>(
                 Axis::Ellipsis => made.extend(rest.iter().map(|part| (*part, false))),
                 Axis::Named(name, is_flipped) => match find(name) {
                     Some(part) => made.push((part, *is_flipped)),
-                    None => return input(format!("'{name}' is missing on the left")),
+                    None => return unfit(format!("'{name}' is missing on the left")),
                 },
             }
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{self, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::error::{Result, input};
+use crate::error::{Result, unusable};
 use crate::file::{File, failed};
 
 /// A file beside its final place; removed when dropped before [`Target::commit`].
@@ -23,7 +23,7 @@ impl Target {
     pub fn create(path: &Path, len: u64) -> Result<Self> {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let Some(name) = path.file_name() else {
-            return input(format!("{} is no name of a file", path.display()));
+            return unusable(format!("{} is no name of a file", path.display()));
         };
         let process = std::process::id();
         let hidden = format!(".{}.{process}-{number}.part", name.to_string_lossy());
@@ -56,7 +56,7 @@ impl Target {
         match renamed {
             Ok(()) => {}
             Err(Errno::EXIST) => {
-                return input(format!("{text} exists by now; --force replaces it"));
+                return unusable(format!("{text} exists by now; --force replaces it"));
             }
             Err(errno) => return Err(failed("rename the result to", &text, errno)),
         }
@@ -92,14 +92,14 @@ pub(crate) fn check_space(path: &Path, len: u64) -> Result<()> {
         Err(errno) => {
             let path = folder.display().to_string();
             return match errno {
-                Errno::NOENT | Errno::NOTDIR => input(format!("the folder {path} is not there")),
+                Errno::NOENT | Errno::NOTDIR => unusable(format!("the folder {path} is not there")),
                 _ => Err(failed("look at", &path, errno)),
             };
         }
     };
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     if free < len {
-        return input(format!(
+        return unusable(format!(
             "{} has {free} bytes free and {len} are needed: make room or write elsewhere",
             folder.display()
         ));
@@ -114,12 +114,12 @@ pub(crate) fn check_free(path: &Path, force: bool, input_identity: (u64, u64)) -
         Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(failed("look at", &text.to_string(), errno)),
         Ok(stat) if (stat.st_dev, stat.st_ino) == input_identity => {
-            input(format!("{text} is the input itself; write to another file"))
+            unusable(format!("{text} is the input itself; write to another file"))
         }
         Ok(stat) if fs::FileType::from_raw_mode(stat.st_mode) != fs::FileType::RegularFile => {
-            input(format!("{text} exists and is not a regular file; write to another name"))
+            unusable(format!("{text} exists and is not a regular file; write to another name"))
         }
         Ok(_) if force => Ok(()),
-        Ok(_) => input(format!("{text} exists; --force replaces it")),
+        Ok(_) => unusable(format!("{text} exists; --force replaces it")),
     }
 }

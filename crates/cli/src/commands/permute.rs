@@ -8,6 +8,7 @@ use clap::Args;
 use esker_permute::error::Error;
 use esker_permute::job::{Job, Report, Request};
 use esker_permute::plan::price::Mode;
+use esker_permute::units::parse_bytes;
 use indicatif::{HumanBytes, ProgressBar};
 use serde_json::{Value, json};
 
@@ -117,7 +118,7 @@ fn request(args: &Permute) -> Result<Request, Failure> {
     if let Some(profile) = super::permute_probe::kept() {
         request.mode = Mode::Seconds(profile);
     }
-    request.memory = bytes(&args.memory)?;
+    request.memory = parse_bytes(&args.memory).map_err(failure)?;
     request.dtype.clone_from(&args.dtype);
     request.force = args.force;
     if let Some(shape) = &args.shape {
@@ -145,30 +146,6 @@ fn request(args: &Permute) -> Result<Request, Failure> {
 
 fn number(text: &str, wrong: &str) -> Result<u64, Failure> {
     text.parse().map_err(|_| Failure::Input(format!("'{text}': {wrong}")))
-}
-
-/// Bytes of a size such as `64MiB`, `1.5GiB`, `4000` or `10 MB`.
-fn bytes(text: &str) -> Result<u64, Failure> {
-    let wrong = || Failure::Input(format!("'{text}' is no size: write one such as 64MiB or 1GiB"));
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (count, unit) = text.split_at(end);
-    let factor = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1_u64,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        _ => return Err(wrong()),
-    };
-    if let Ok(whole) = count.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(wrong);
-    }
-    let count: f64 = count.parse().map_err(|_| wrong())?;
-    let bytes = count * factor as f64;
-    if bytes.is_finite() && bytes < 1e18 { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
 pub(super) fn failure(error: Error) -> Failure {
@@ -242,25 +219,4 @@ fn report_json(job: &Job, report: &Report, seconds: f64) -> Value {
         "peak_buffer_bytes": report.peak_buffer_bytes,
         "passes": passes.collect::<Vec<_>>(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        for (text, expected) in [
-            ("4096", 4096),
-            ("64KiB", 64 << 10),
-            ("64 MiB", 64 << 20),
-            ("1.5g", 3 << 29),
-            ("10MB", 10_000_000),
-        ] {
-            assert_eq!(bytes(text).ok(), Some(expected), "{text}");
-        }
-        for text in ["", "MiB", "1x", "-1", "99999999999999999999", "99999999999GiB", "1..2"] {
-            assert!(bytes(text).is_err(), "{text}");
-        }
-    }
 }

@@ -1,0 +1,181 @@
+"""Rearranging, and plans of it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+import weakref
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Sequence
+
+import numpy as np
+
+from ._errors import ArgumentError
+from ._esker import Job, parse_bytes
+from ._source import source_of
+
+if TYPE_CHECKING:
+    from ._esker import Options
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass over the data does."""
+
+    #: Records that are in memory at once, in bytes.
+    load_bytes: int
+    #: The size of a read, how many there are, and how often each is done.
+    segment_bytes: int
+    segments: int
+    waste: int
+    #: The size of a write, how many there are, and of how many runs of the result they are parts.
+    flush_bytes: int
+    flushes: int
+    partitions: int
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """What would be done. Prints itself."""
+
+    #: Sizes of the dimensions of the result; None where short tiles make it no array.
+    shape: tuple[int, ...] | None
+    dtype: np.dtype[Any]
+    #: Bytes of the items, which every pass reads and writes.
+    nbytes: int
+    passes: tuple[Pass, ...]
+    #: How long the device is expected to take.
+    seconds: float
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+def rearrange(
+    src: Any,
+    pattern: str,
+    out: str | os.PathLike[str] | None = None,
+    memory: int | str = "256MiB",
+    *,
+    shape: Sequence[int] | None = None,
+    dtype: Any = None,
+    force: bool = False,
+    **sizes: int,
+) -> np.ndarray[Any, Any]:
+    """Rearranges an array of any size from file to file, in bounded memory.
+
+    `src` is a path or a `numpy.memmap`, whose file is read, not its pages. `pattern` is that of
+    einops' `rearrange`; `-name` on the right flips an axis; `sizes` are sizes of axes by name, and
+    need not divide. `out` is a path that ends in .npy, .raw or .bin, and appears complete or not
+    at all; without it the result is a temporary file beside `src` that lasts as long as the array
+    which is returned. `memory` bounds all buffers. `shape` and `dtype` describe a file of bare
+    items. `force` replaces `out` if it exists.
+
+    Returns the result as a read-only `numpy.memmap`, flat where the last tiles are short. A bare
+    result without items is an ordinary array: no pages can be mapped.
+    """
+    if out is None:
+        return _temporary(src, pattern, memory, shape, dtype, sizes)
+    target = os.fsdecode(out)
+    job = _job(src, pattern, target, memory, shape, dtype, sizes, force)
+    job.run()
+    if target.endswith(".npy"):
+        return np.lib.format.open_memmap(target, mode="r")
+    return _mapped(target, job)
+
+
+def plan(
+    src: Any,
+    pattern: str,
+    out: str | os.PathLike[str] | None = None,
+    memory: int | str = "256MiB",
+    *,
+    shape: Sequence[int] | None = None,
+    dtype: Any = None,
+    force: bool = False,
+    **sizes: int,
+) -> Plan:
+    """What `rearrange` would do with the same arguments; nothing is written."""
+    target = _hidden(src) if out is None else os.fsdecode(out)
+    job = _job(src, pattern, target, memory, shape, dtype, sizes, force)
+    return Plan(
+        shape=None if job.shape is None else tuple(job.shape),
+        dtype=np.dtype(job.descr),
+        nbytes=job.payload_bytes,
+        passes=tuple(Pass(**figures) for figures in job.passes()),
+        seconds=job.seconds,
+        text="\n".join(job.describe()),
+    )
+
+
+def _job(
+    src: Any,
+    pattern: str,
+    target: str,
+    memory: int | str,
+    shape: Sequence[int] | None,
+    dtype: Any,
+    sizes: dict[str, int],
+    force: bool,
+) -> Job:
+    source = source_of(src, shape, dtype)
+    budget = parse_bytes(memory) if isinstance(memory, str) else int(memory)
+    for name, size in sizes.items():
+        if not isinstance(size, (int, np.integer)) or size < 0:
+            raise ArgumentError(f"{name}={size!r}: the size of an axis is a whole number")
+    options: Options = {
+        "memory": max(budget, 0),
+        "sizes": {name: int(size) for name, size in sizes.items()},
+        "bare": source.bare,
+        "force": force,
+    }
+    return Job(source.path, pattern, target, options)
+
+
+def _temporary(
+    src: Any,
+    pattern: str,
+    memory: int | str,
+    shape: Sequence[int] | None,
+    dtype: Any,
+    sizes: dict[str, int],
+) -> np.ndarray[Any, Any]:
+    target = _hidden(src)
+    job = _job(src, pattern, target, memory, shape, dtype, sizes, False)
+    try:
+        job.run()
+        array = _mapped(target, job)
+        # Views hold the pages, not the array.
+        pages = getattr(array, "_mmap", None)
+        if pages is None:
+            _remove(target)
+        else:
+            weakref.finalize(pages, _remove, target)
+    except BaseException:
+        _remove(target)
+        raise
+    return array
+
+
+def _hidden(src: Any) -> str:
+    """A new name beside the source."""
+    path = src.filename if isinstance(src, np.memmap) else src
+    folder = os.path.dirname(os.fsdecode(path)) if isinstance(path, (str, os.PathLike)) else ""
+    return os.path.join(folder, f".esker-{uuid.uuid4().hex}.raw")
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.remove(path)
+
+
+def _mapped(path: str, job: Job) -> np.ndarray[Any, Any]:
+    dtype = np.dtype(job.descr)
+    shape = (job.payload_bytes // dtype.itemsize,) if job.shape is None else tuple(job.shape)
+    if job.payload_bytes == 0:
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype=dtype, mode="r", shape=shape)

@@ -1,0 +1,136 @@
+//! A job of `esker-permute`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use esker_permute::job::{self, Request};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::raised::raised;
+
+/// How often Python is asked whether a signal came.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Bytes of a size such as `"256MiB"`.
+#[pyfunction]
+pub(crate) fn parse_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
+    esker_permute::units::parse_bytes(text).map_err(|error| raised(py, &error))
+}
+
+/// What is asked for besides files and pattern: a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Options {
+    /// Bytes of memory for buffers.
+    memory: u64,
+    /// Sizes of axes by name.
+    sizes: BTreeMap<String, u64>,
+    /// Of a file of items alone: shape, type, where they begin in bytes (if not at the beginning,
+    /// with nothing behind them), and whether the first dimension varies fastest.
+    bare: Option<(Vec<u64>, String, Option<u64>, bool)>,
+    /// Whether an existing result is replaced.
+    force: bool,
+}
+
+/// A request that was found good, and its plan.
+#[pyclass(frozen, module = "esker._esker")]
+pub(crate) struct Job(job::Job);
+
+#[pymethods]
+impl Job {
+    /// Looks at the files and plans.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        source: PathBuf,
+        pattern: String,
+        target: PathBuf,
+        options: Options,
+    ) -> PyResult<Self> {
+        let mut request = Request::new(source, pattern, target);
+        request.memory = options.memory;
+        request.sizes = options.sizes;
+        request.force = options.force;
+        if let Some((shape, dtype, offset, is_fortran)) = options.bare {
+            request.shape = Some(shape);
+            request.dtype = Some(dtype);
+            request.offset = offset;
+            request.is_fortran = is_fortran;
+        }
+        let made = py.detach(|| job::Job::new(request));
+        made.map(Self).map_err(|error| raised(py, &error))
+    }
+
+    /// Sizes of the dimensions of the result; `None` where it has short tiles.
+    #[getter]
+    fn shape(&self) -> Option<Vec<u64>> {
+        self.0.shape().map(<[u64]>::to_vec)
+    }
+
+    /// The type of the items, as numpy writes it.
+    #[getter]
+    fn descr(&self) -> &str {
+        self.0.descr()
+    }
+
+    /// Bytes of all items.
+    #[getter]
+    fn payload_bytes(&self) -> u64 {
+        self.0.payload_bytes()
+    }
+
+    /// What the planner expects.
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.0.price()
+    }
+
+    /// The plan in words, a line each.
+    fn describe(&self) -> Vec<String> {
+        self.0.describe()
+    }
+
+    /// The figures of each pass.
+    fn passes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let (figures, record) = self.0.figures();
+        let passes = figures.iter().map(|f| {
+            let pass = PyDict::new(py);
+            pass.set_item("load_bytes", f.load * record)?;
+            pass.set_item("segment_bytes", f.segment * record)?;
+            pass.set_item("segments", f.segments)?;
+            pass.set_item("waste", f.waste)?;
+            pass.set_item("flush_bytes", f.flush * record)?;
+            pass.set_item("flushes", f.flushes)?;
+            pass.set_item("partitions", f.partitions)?;
+            Ok(pass)
+        });
+        passes.collect()
+    }
+
+    /// Writes the result, complete or not at all; answers the most bytes of buffers that were
+    /// held at once. Other threads of Python run meanwhile.
+    fn run(&self, py: Python<'_>) -> PyResult<u64> {
+        let signal = Mutex::new(None);
+        let done = py.detach(|| {
+            let mut asked = Instant::now();
+            self.0.run(&mut |_| {
+                if asked.elapsed() < TICK {
+                    return true;
+                }
+                asked = Instant::now();
+                match Python::attach(|py| py.check_signals()) {
+                    Ok(()) => true,
+                    Err(error) => signal.lock().map(|mut kept| kept.replace(error)).is_err(),
+                }
+            })
+        });
+        match (done, signal.into_inner()) {
+            (_, Ok(Some(error))) => Err(error),
+            (Ok(report), _) => Ok(report.peak_buffer_bytes),
+            (Err(error), _) => Err(raised(py, &error)),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+"""What the tests share."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def budget() -> int:
+    """How much is tried: ESKER_TEST_BUDGET, 1 by default."""
+    return int(os.environ.get("ESKER_TEST_BUDGET", "1"))
+
+
+def items(shape, dtype, seed=0):
+    """Items that tell where they were."""
+    dtype = np.dtype(dtype)
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = np.random.default_rng(seed).bytes(count * dtype.itemsize)
+    return np.frombuffer(raw, dtype=dtype).reshape(shape)
+
+
+def same(found, expected) -> bool:
+    """Whether two arrays have the same shape and bytes."""
+    return found.shape == expected.shape and found.tobytes() == expected.tobytes()
