@@ -21,6 +21,7 @@ pub mod error;
 pub mod exec;
 pub mod file;
 pub mod job;
+pub mod layout;
 pub mod npy;
 pub mod pass;
 pub mod pattern;
