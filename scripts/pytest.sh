@@ -26,5 +26,8 @@ python3 -m venv "$environment"
 export MATURIN_PEP517_ARGS="--profile dev --locked"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 "$environment/bin/pip" install --quiet 'bindings/python[test]'
+# The guide's examples call the command; `cargo test` has built it.
+cargo build --quiet --locked --package esker-cli
+export ESKER_COMMAND="$CARGO_TARGET_DIR/debug/esker"
 # The folder of the tests is not that of the sources: what is tested is what was installed.
 "$environment/bin/python" -m pytest -p no:cacheprovider bindings/python/tests "$@"

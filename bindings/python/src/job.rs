@@ -31,6 +31,10 @@ struct Options {
     /// Of a file of items alone: shape, type, where they begin in bytes (if not at the beginning,
     /// with nothing behind them), and whether the first dimension varies fastest.
     bare: Option<(Vec<u64>, String, Option<u64>, bool)>,
+    /// Of a Zarr array that is made: sizes of chunks, compressor, version.
+    chunks: Option<Vec<u64>>,
+    compressor: Option<String>,
+    zarr_format: Option<u8>,
     /// Whether an existing result is replaced.
     force: bool,
 }
@@ -53,6 +57,9 @@ impl Job {
         let mut request = Request::new(source, pattern, target);
         request.memory = options.memory;
         request.sizes = options.sizes;
+        request.chunks = options.chunks;
+        request.compressor = options.compressor;
+        request.zarr_format = options.zarr_format;
         request.force = options.force;
         if let Some((shape, dtype, offset, is_fortran)) = options.bare {
             request.shape = Some(shape);
@@ -74,6 +81,12 @@ impl Job {
     #[getter]
     fn descr(&self) -> &str {
         self.0.descr()
+    }
+
+    /// Whether the result is a folder of chunks.
+    #[getter]
+    fn is_zarr(&self) -> bool {
+        self.0.is_zarr()
     }
 
     /// Bytes of all items.

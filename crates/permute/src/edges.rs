@@ -116,6 +116,9 @@ pub(crate) fn write_span(
     mut offset: u64,
     mut bytes: &[u8],
 ) -> Result<()> {
+    if !sink.is_blocked() {
+        return sink.write_part(offset, bytes);
+    }
     let mut staged = 0;
     let mut staged_at = offset;
     let skew = usize::try_from(offset % BLOCK as u64).unwrap_or(0);

@@ -369,9 +369,7 @@ impl Dispatcher<'_> {
             let mut offset = self.shared.sink.start + run.address * record;
             let mut left = usize::try_from(run.records * record).unwrap_or(usize::MAX);
             while left > 0 {
-                // Cut where a block ends, so that only the ends of a run share blocks.
-                let skew = usize::try_from(offset % BLOCK as u64).unwrap_or(0);
-                let len = left.min(unit - skew);
+                let len = left.min(self.shared.sink.file.stretch(offset, unit));
                 pending.push((offset, at, len));
                 offset += len as u64;
                 (at, left, bytes) = (at + len, left - len, bytes + len);

@@ -32,6 +32,16 @@ pub trait Sink: Sync {
     fn write_blocks(&self, offset: u64, buf: &[u8]) -> Result<()>;
     /// Writes part of a block.
     fn write_part(&self, offset: u64, buf: &[u8]) -> Result<()>;
+    /// Whether blocks are written whole, and their parts kept until they are; else everything is
+    /// written as it comes, with [`Sink::write_part`].
+    fn is_blocked(&self) -> bool {
+        true
+    }
+    /// How many bytes from `offset` on one request has, at most. They end where a block does, so
+    /// that only the ends of a run share blocks, and are about `most`, which is many blocks.
+    fn stretch(&self, offset: u64, most: usize) -> usize {
+        most - usize::try_from(offset % BLOCK as u64).unwrap_or(0)
+    }
 }
 
 /// An open file, with a second descriptor for direct I/O where there is such.
@@ -72,6 +82,18 @@ impl File {
         let stat = fs::fstat(&buffered).map_err(|errno| failed("look at", &name, errno))?;
         let direct = open_direct(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, &stat);
         Ok(Self { path: name, buffered, direct, len: 0 })
+    }
+
+    /// Opens a file that was created before, for writing and reading.
+    pub fn edit(path: &Path) -> Result<Self> {
+        let name = path.to_string_lossy().into_owned();
+        let failed = |errno: Errno| failed("open", &name, errno);
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let buffered = retry_on_intr(|| fs::open(path, flags, Mode::empty())).map_err(failed)?;
+        let stat = fs::fstat(&buffered).map_err(failed)?;
+        let direct = open_direct(path, flags, &stat);
+        let len = u64::try_from(stat.st_size).unwrap_or(0);
+        Ok(Self { path: name, buffered, direct, len })
     }
 
     /// How long the file was when it was opened, in bytes.

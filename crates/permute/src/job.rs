@@ -1,20 +1,21 @@
 //! The whole of it: from paths and a pattern to a plan, and from the plan to a file.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::budget::Budget;
-use crate::coalesce::coalesce;
-use crate::error::{Error, Result, input, unusable};
+use crate::ends::{self, Holder, Input, Output};
+use crate::error::{Error, Result, input};
 use crate::exec::{self, Counters, Payload};
-use crate::file::{BLOCK, File, Sink, Source};
-use crate::npy::{self, Header};
+use crate::file::{Sink, Source};
+use crate::layout::Layout;
 use crate::pass::Pass;
 use crate::pattern::Pattern;
-use crate::plan::passes::plan;
-use crate::plan::price::{Figures, Mode, Profile, Terms};
+use crate::plan::price::{Figures, Mode, Profile};
 use crate::resolve::{Resolved, resolve};
-use crate::target::{Target, check_free, check_space};
+use crate::steps::{Setting, Step, steps};
+use crate::target::{Target, check_space};
+use crate::zarr;
+use crate::zarr::folder::FolderTarget;
 
 /// How much memory is used unless something else is asked for, in bytes.
 pub const MEMORY_DEFAULT: u64 = 256 << 20;
@@ -22,11 +23,11 @@ pub const MEMORY_DEFAULT: u64 = 256 << 20;
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The file to read.
+    /// The file to read, or the folder of a Zarr array.
     pub input: PathBuf,
     /// The pattern.
     pub pattern: String,
-    /// The file to make.
+    /// The file to make, or the folder of a Zarr array.
     pub output: PathBuf,
     /// Sizes of axes by name.
     pub sizes: BTreeMap<String, u64>,
@@ -41,6 +42,12 @@ pub struct Request {
     pub offset: Option<u64>,
     /// Whether the first dimension of raw input varies fastest.
     pub is_fortran: bool,
+    /// The sizes of the chunks of a Zarr array that is made.
+    pub chunks: Option<Vec<u64>>,
+    /// Its version, 2 or 3.
+    pub zarr_format: Option<u8>,
+    /// Its compressor: `none`, `gzip`, `zlib`, `zstd` or `blosc`.
+    pub compressor: Option<String>,
     /// Whether an existing output is replaced.
     pub force: bool,
     /// What the planner minimises.
@@ -64,6 +71,9 @@ impl Request {
             dtype: None,
             offset: None,
             is_fortran: false,
+            chunks: None,
+            zarr_format: None,
+            compressor: None,
             force: false,
             mode: Mode::Seconds(Profile::NVME),
         }
@@ -74,18 +84,10 @@ impl Request {
 #[derive(Debug)]
 pub struct Job {
     request: Request,
-    file: File,
-    /// Where the items of the input begin, in bytes.
-    start: u64,
-    /// What comes before the items of the output.
-    header: Vec<u8>,
-    /// The input and the result.
-    from: Header,
+    input: Input,
+    output: Output,
     shape: Option<Vec<u64>>,
-    budget: Budget,
-    terms: Terms,
-    passes: Vec<Pass>,
-    seconds: f64,
+    steps: Vec<Step>,
 }
 
 /// What was done.
@@ -95,6 +97,14 @@ pub struct Report {
     pub passes: Vec<Counters>,
     /// Bytes of the largest set of buffers that was held at once.
     pub peak_buffer_bytes: u64,
+}
+
+/// Between which files a step moves the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Input,
+    Scratch(usize),
+    Target,
 }
 
 impl Job {
@@ -108,28 +118,22 @@ impl Job {
                 );
             }
         }
-        let file = File::open(&request.input)?;
-        let (from, start) = describe_input(&request, &file)?;
-        check_length(&request, &file, &from, start)?;
-        check_free(&request.output, request.force, file.identity()?)?;
-        let Resolved { task, shape, .. } =
-            resolve(&pattern, &from.shape, from.is_fortran, &request.sizes)?;
-        let header = describe_output(&request.output, &from, shape.as_ref())?;
-        let (task, record) = match task {
-            Some(task) => {
-                let (task, record) = coalesce(&task, from.item_bytes);
-                (Some(task), record)
+        let from = ends::look(&request)?;
+        let header = &from.header;
+        let resolved = resolve(&pattern, &header.shape, header.is_fortran, &request.sizes)?;
+        let layout = Layout::of(&resolved);
+        let Resolved { shape, .. } = resolved;
+        let output = ends::decide(&request, &from, layout.as_ref(), shape.as_deref())?;
+        let setting =
+            Setting { item: header.item_bytes, memory: request.memory, mode: request.mode };
+        let steps = match layout {
+            Some(layout) => {
+                let shapes = (header.shape.as_slice(), shape.as_deref());
+                steps(&layout, shapes, (from.end(), output.end()), setting)?
             }
-            None => (None, from.item_bytes),
+            None => Vec::new(),
         };
-        let record = usize::try_from(record).unwrap_or(usize::MAX);
-        let budget = Budget::new(request.memory, record)?;
-        let terms = terms(&budget, request.mode);
-        let (passes, seconds) = task.as_ref().map_or((Vec::new(), 0.0), |task| plan(task, &terms));
-        if task.is_some() && passes.is_empty() {
-            return input("too little memory for one record at a time");
-        }
-        Ok(Self { request, file, start, header, from, shape, budget, terms, passes, seconds })
+        Ok(Self { request, input: from, output, shape, steps })
     }
 
     /// The shape of the result; `None` where it has short tiles.
@@ -141,156 +145,198 @@ impl Job {
     /// The type of the items, as `.npy` files write it.
     #[must_use]
     pub fn descr(&self) -> &str {
-        &self.from.descr
+        &self.input.header.descr
+    }
+
+    /// Whether the result is a folder of chunks.
+    #[must_use]
+    pub const fn is_zarr(&self) -> bool {
+        matches!(self.output, Output::Zarr(_))
     }
 
     /// The passes.
     #[must_use]
-    pub fn passes(&self) -> &[Pass] {
-        &self.passes
+    pub fn passes(&self) -> Vec<&Pass> {
+        self.steps.iter().map(|step| &step.pass).collect()
     }
 
     /// Bytes of the items, which are read and written once by every pass.
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
-        self.from.shape.iter().product::<u64>() * self.from.item_bytes
+        self.input.header.shape.iter().product::<u64>() * self.input.header.item_bytes
     }
 
-    /// The figures of each pass, in records, and the bytes of a record.
+    /// The figures of each pass, in items, and the bytes of an item.
     #[must_use]
     pub fn figures(&self) -> (Vec<Figures>, u64) {
-        (self.passes.iter().map(Figures::of).collect(), self.terms.record)
+        let item = self.input.header.item_bytes;
+        let figures = self.steps.iter().map(|step| {
+            let items = step.budget.record as u64 / item;
+            let figures = Figures::of(&step.pass);
+            Figures {
+                records: figures.records * items,
+                load: figures.load * items,
+                segment: figures.segment * items,
+                flush: figures.flush * items,
+                partition: figures.partition * items,
+                ..figures
+            }
+        });
+        (figures.collect(), item)
     }
 
     /// What the planner expects, in the unit of its mode.
     #[must_use]
-    pub const fn price(&self) -> f64 {
-        self.seconds
+    pub fn price(&self) -> f64 {
+        self.steps.iter().map(|step| step.price).sum()
     }
 
     /// Writes the result, complete and durable or not at all. `go_on` is told how many bytes were
     /// read and written so far, and says whether to go on.
     pub fn run(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<Report> {
-        let header = self.header.len() as u64;
+        let (path, force) = (&self.request.output, self.request.force);
         let bytes = self.payload_bytes();
-        let count = self.passes.len();
-        let scratch_bytes = if count > 1 { bytes } else { 0 };
-        check_space(&self.request.output, header + bytes + scratch_bytes)?;
-        let target = Target::create(&self.request.output, header + bytes)?;
-        let scratch = match scratch_bytes {
-            0 => None,
-            bytes => Some(Target::create(&self.request.output, bytes)?),
+        let places = places(self.steps.len(), !self.is_zarr());
+        let count = scratch_count(&places);
+        check_space(path, self.output.bytes(bytes).saturating_add(count as u64 * bytes))?;
+        match &self.output {
+            Output::Flat { header } => {
+                let start = header.len() as u64;
+                let target = Target::create(path, start + bytes)?;
+                let file = target.file();
+                let read = Some(Payload { file: file as &dyn Source, start });
+                let write = Payload { file: file as &dyn Sink, start };
+                let report = self.run_steps(&places, read, write, go_on)?;
+                if !header.is_empty() {
+                    file.write_part(0, header)?;
+                }
+                self.ask(go_on)?;
+                target.commit(path, force)?;
+                Ok(report)
+            }
+            Output::Zarr(array) => {
+                let target = FolderTarget::create(path)?;
+                let sink = zarr::sink(target.path(), array);
+                let write = Payload { file: sink.as_ref(), start: 0 };
+                let report = self.run_steps(&places, None, write, go_on)?;
+                self.ask(go_on)?;
+                target.commit(array, path, force)?;
+                Ok(report)
+            }
+        }
+    }
+
+    /// The last question, when all is written and nothing has its name.
+    fn ask(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+        if go_on(2 * self.payload_bytes() * self.steps.len() as u64) {
+            Ok(())
+        } else {
+            Err(Error::Interrupted)
+        }
+    }
+
+    /// Carries out the steps. `read` is the target as a source, if it can be one.
+    fn run_steps(
+        &self,
+        places: &[(Place, Place)],
+        read: Option<Payload<&dyn Source>>,
+        write: Payload<&dyn Sink>,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Report> {
+        let bytes = self.payload_bytes();
+        let scratch: Result<Vec<Target>> = (0..scratch_count(places))
+            .map(|_| Target::create(&self.request.output, bytes))
+            .collect();
+        let scratch = scratch?;
+        let chunks = match &self.input.holder {
+            Holder::Zarr(array) => Some(zarr::source(&self.request.input, array)),
+            Holder::Flat { .. } => None,
         };
+        let input = match (&self.input.holder, &chunks) {
+            (_, Some(chunks)) => Payload { file: chunks.as_ref(), start: 0 },
+            (Holder::Flat { file, start }, None) => {
+                Payload { file: file as &dyn Source, start: *start }
+            }
+            (Holder::Zarr(_), None) => return Err(Error::Internal("chunks without a source")),
+        };
+        let missing = Error::Internal("a step without a file");
         let mut report = Report { passes: Vec::new(), peak_buffer_bytes: 0 };
         let mut before = 0;
-        for (number, pass) in (1..).zip(&self.passes) {
-            // The last pass writes the result, the one before it the scratch file, and so on.
-            let is_target = (count - number).is_multiple_of(2);
-            let (written, read) = match &scratch {
-                Some(scratch) if !is_target => ((scratch.file(), 0), (target.file(), header)),
-                Some(scratch) => ((target.file(), header), (scratch.file(), 0)),
-                None => ((target.file(), header), (&self.file, self.start)),
+        for (step, (from, to)) in self.steps.iter().zip(places) {
+            let file_of = |index: &usize| scratch.get(*index).map(Target::file);
+            let source = match from {
+                Place::Input => Some(input),
+                Place::Target => read,
+                Place::Scratch(index) => {
+                    file_of(index).map(|file| Payload { file: file as &dyn Source, start: 0 })
+                }
             };
-            let (file, start) = if number == 1 { (&self.file, self.start) } else { read };
-            let source = Payload { file: file as &dyn Source, start };
-            let sink = Payload { file: written.0 as &dyn Sink, start: written.1 };
+            let sink = match to {
+                Place::Input => None,
+                Place::Target => Some(write),
+                Place::Scratch(index) => {
+                    file_of(index).map(|file| Payload { file: file as &dyn Sink, start: 0 })
+                }
+            };
+            let (Some(source), Some(sink)) = (source, sink) else { return Err(missing) };
             let mut told = |moved| go_on(before + moved);
-            let counters = exec::run(pass, self.budget, source, sink, &mut told)?;
+            let counters = exec::run(&step.pass, step.budget, source, sink, &mut told)?;
             before += counters.read_bytes + counters.written_bytes;
-            report.peak_buffer_bytes = report.peak_buffer_bytes.max(counters.peak_buffer_bytes);
+            let held = counters.peak_buffer_bytes + step.beside;
+            report.peak_buffer_bytes = report.peak_buffer_bytes.max(held);
             report.passes.push(counters);
         }
-        if !self.header.is_empty() {
-            target.file().write_part(0, &self.header)?;
-        }
-        if !go_on(2 * bytes * self.passes.len() as u64) {
-            return Err(Error::Interrupted);
-        }
-        target.commit(&self.request.output, self.request.force)?;
         Ok(report)
     }
 }
 
-fn terms(budget: &Budget, mode: Mode) -> Terms {
-    let record = budget.record as u64;
-    let block = BLOCK as u64;
-    Terms {
-        block: (block / record).max(1),
-        memory: budget.load.saturating_sub(4 * block) / 2 / record,
-        record,
-        request: budget.unit as u64,
-        // A header shifts the records.
-        is_aligned: false,
-        mode,
-    }
-}
-
-/// What the input holds, and where its items begin.
-fn describe_input(request: &Request, file: &File) -> Result<(Header, u64)> {
-    match (&request.shape, &request.dtype) {
-        (Some(shape), Some(dtype)) => {
-            let item_bytes = npy::item_bytes(dtype)?;
-            let descr = npy::descr_of(dtype);
-            let (shape, is_fortran) = (shape.clone(), request.is_fortran);
-            Ok((Header { descr, item_bytes, is_fortran, shape }, request.offset.unwrap_or(0)))
-        }
-        (None, None) => {
-            let mut head = esker_device::AlignedBuf::zeroed(npy::HEADER_MAX);
-            let read = file.read(0, &mut head)?;
-            Header::parse(&head[..read]).map_err(|error| match error {
-                Error::File(text) | Error::Input(text) => {
-                    Error::File(format!("{}: {text}", request.input.display()))
-                }
-                other => other,
-            })
-        }
-        (Some(_), None) => input("--shape needs --dtype"),
-        (None, Some(_)) => input("--dtype needs --shape"),
-    }
-}
-
-/// Whether the file is as long as its shape says.
-fn check_length(request: &Request, file: &File, from: &Header, start: u64) -> Result<()> {
-    let items = from.shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
-    let bytes = items.and_then(|items| items.checked_mul(from.item_bytes));
-    let end =
-        bytes.and_then(|bytes| bytes.checked_add(start)).filter(|end| *end <= i64::MAX as u64);
-    let Some(end) = end else {
-        return input(format!("the shape {:?} is larger than any file", from.shape));
+/// Where each of `count` steps reads and writes. The last one writes the result; those before it
+/// scratch files by turns, of which the result is one if it can be read (`is_readable`).
+fn places(count: usize, is_readable: bool) -> Vec<(Place, Place)> {
+    let mut from = Place::Input;
+    let place = |number: usize| {
+        let left = count - number;
+        let to = match left {
+            0 => Place::Target,
+            _ if is_readable && left.is_multiple_of(2) => Place::Target,
+            _ if is_readable => Place::Scratch(0),
+            _ => Place::Scratch((left - 1) % 2),
+        };
+        (std::mem::replace(&mut from, to), to)
     };
-    let (path, len) = (request.input.display(), file.len());
-    if len < end {
-        return unusable(format!(
-            "{path} is too short: the shape {:?} of {} bytes each needs {end} bytes, it has {len}",
-            from.shape, from.item_bytes
-        ));
-    }
-    if request.dtype.is_some() && request.offset.is_none() && len > end {
-        return unusable(format!(
-            "{path} has {len} bytes and the shape {:?} of {} bytes each is {end}: check --shape \
-             and --dtype",
-            from.shape, from.item_bytes
-        ));
-    }
-    Ok(())
+    (1..=count).map(place).collect()
 }
 
-/// The header of the output.
-fn describe_output(path: &Path, from: &Header, shape: Option<&Vec<u64>>) -> Result<Vec<u8>> {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    match (extension, shape) {
-        ("npy", Some(shape)) => {
-            let Header { descr, item_bytes, .. } = from.clone();
-            Ok(Header { descr, item_bytes, is_fortran: false, shape: shape.clone() }.encode())
+fn scratch_count(places: &[(Place, Place)]) -> usize {
+    let scratch = places.iter().filter_map(|(_, to)| match to {
+        Place::Scratch(index) => Some(index + 1),
+        Place::Input | Place::Target => None,
+    });
+    scratch.max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_step_writes_what_it_reads_and_few_files_are_enough() {
+        for is_readable in [true, false] {
+            for count in 0..7 {
+                let places = places(count, is_readable);
+                assert_eq!(places.len(), count);
+                let mut from = Place::Input;
+                for (source, to) in &places {
+                    assert_eq!(*source, from);
+                    assert_ne!(source, to);
+                    from = *to;
+                }
+                assert!(count == 0 || from == Place::Target);
+                let between = if is_readable { 1 } else { 2 };
+                assert_eq!(scratch_count(&places), between.min(count.saturating_sub(1)));
+                let reads_target = places.iter().any(|(from, _)| *from == Place::Target);
+                assert!(is_readable || !reads_target);
+            }
         }
-        ("npy", None) => input(
-            "the tiles do not divide the array, which .npy cannot describe; write to a name that \
-             ends in .raw: tile after tile, the last ones short",
-        ),
-        ("raw" | "bin", _) => Ok(Vec::new()),
-        _ => unusable(format!(
-            "{}: the name says the format: end it in .npy, .raw or .bin",
-            path.display()
-        )),
     }
 }

@@ -75,6 +75,17 @@ impl Layout {
         Self { space: Space::whole(shape), flips: vec![false; shape.len()], sides }
     }
 
+    /// For each dimension of the array that is wanted, the one of the array that is there which it
+    /// is, flipped or not.
+    #[must_use]
+    pub fn origins(&self) -> Vec<Option<usize>> {
+        let [left, right] = &self.sides;
+        let origin = |dim: &Vec<Digit>| {
+            if dim.is_empty() { None } else { left.iter().position(|other| other == dim) }
+        };
+        right.iter().map(origin).collect()
+    }
+
     /// The task between a file of the one arrangement and a file of the other; `None` where no
     /// digits fit both.
     #[must_use]

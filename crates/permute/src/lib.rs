@@ -6,8 +6,9 @@
 //! [`coalesce`] (fewer digits); [`pass`] (one pass over the data) and [`plan`] (which passes);
 //! [`runs`] (which ranges of a file hold some records), [`pieces`] and [`copy`] (where they go in
 //! memory), [`budget`] (how memory is divided), [`file`](mod@file) (direct I/O), [`exec`] (a pass
-//! carried out by threads); [`npy`] and [`target`] (files as people have them), [`units`] (sizes as
-//! people write them), [`job`] (all of it).
+//! carried out by threads); [`layout`] (dimensions as digits, of files in chunks too), `steps`
+//! (from two files to passes); [`npy`], [`zarr`] and [`target`] (files as people have them),
+//! [`units`] (sizes as people write them), [`job`] (all of it).
 //!
 //! Nothing here knows the store; memory for direct I/O comes from `esker-device`.
 
@@ -17,6 +18,7 @@ pub mod coalesce;
 pub mod copy;
 mod describe;
 mod edges;
+mod ends;
 pub mod error;
 pub mod exec;
 pub mod file;
@@ -31,6 +33,8 @@ pub mod probe;
 pub mod resolve;
 pub mod runs;
 pub mod space;
+mod steps;
 pub mod target;
 pub mod tree;
 pub mod units;
+pub mod zarr;

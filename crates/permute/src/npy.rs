@@ -144,6 +144,9 @@ pub fn item_bytes(dtype: &str) -> Result<u64> {
     let body = dtype.strip_prefix(['<', '>', '|', '=']).unwrap_or(dtype);
     let mut characters = body.chars();
     let kind = characters.next();
+    if kind == Some('O') {
+        return input("items of Python objects have no fixed size; convert the array first");
+    }
     let digits = characters.as_str();
     let digits = digits.split_once('[').map_or(digits, |(digits, _)| digits);
     let Ok(size) = digits.parse::<u64>() else { return unknown() };
@@ -153,9 +156,6 @@ pub fn item_bytes(dtype: &str) -> Result<u64> {
         (Some('c'), 8 | 16 | 24 | 32) | (Some('M' | 'm'), 8) => size,
         (Some('S' | 'a' | 'V'), _) => size,
         (Some('U'), _) => size.saturating_mul(4),
-        (Some('O'), _) => {
-            return input("items of Python objects have no fixed size; convert the array first");
-        }
         _ => return unknown(),
     };
     if bytes == 0 {

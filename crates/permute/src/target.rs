@@ -21,15 +21,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 impl Target {
     /// Creates a file beside `path`, of `len` bytes, with its space reserved.
     pub fn create(path: &Path, len: u64) -> Result<Self> {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let Some(name) = path.file_name() else {
-            return unusable(format!("{} is no name of a file", path.display()));
-        };
-        let process = std::process::id();
-        let hidden = format!(".{}.{process}-{number}.part", name.to_string_lossy());
-        // Names have at most 255 bytes.
-        let short = format!(".esker-permute.{process}-{number}.part");
-        let temporary = path.with_file_name(if hidden.len() > 255 { short } else { hidden });
+        let temporary = temporary_name(path)?;
         let file = File::create(&temporary)?;
         let target = Self { file, temporary };
         target.file.reserve(len)?;
@@ -67,6 +59,19 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// A name beside a path that nothing else has.
+pub(crate) fn temporary_name(path: &Path) -> Result<PathBuf> {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let Some(name) = path.file_name() else {
+        return unusable(format!("{} is no name of a file", path.display()));
+    };
+    let process = std::process::id();
+    let hidden = format!(".{}.{process}-{number}.part", name.to_string_lossy());
+    // Names have at most 255 bytes.
+    let short = format!(".esker-permute.{process}-{number}.part");
+    Ok(path.with_file_name(if hidden.len() > 255 { short } else { hidden }))
 }
 
 impl Drop for Target {
@@ -108,12 +113,16 @@ pub(crate) fn check_space(path: &Path, len: u64) -> Result<()> {
 }
 
 /// Whether the path may be written: nothing is there, or a file that may be replaced.
-pub(crate) fn check_free(path: &Path, force: bool, input_identity: (u64, u64)) -> Result<()> {
+pub(crate) fn check_free(
+    path: &Path,
+    force: bool,
+    input_identity: Option<(u64, u64)>,
+) -> Result<()> {
     let text = path.display();
     match fs::stat(path) {
         Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(failed("look at", &text.to_string(), errno)),
-        Ok(stat) if (stat.st_dev, stat.st_ino) == input_identity => {
+        Ok(stat) if Some((stat.st_dev, stat.st_ino)) == input_identity => {
             unusable(format!("{text} is the input itself; write to another file"))
         }
         Ok(stat) if fs::FileType::from_raw_mode(stat.st_mode) != fs::FileType::RegularFile => {

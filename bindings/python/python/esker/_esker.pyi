@@ -4,6 +4,9 @@ class Options(TypedDict):
     memory: int
     sizes: Mapping[str, int]
     bare: tuple[Sequence[int], str, int | None, bool] | None
+    chunks: Sequence[int] | None
+    compressor: str | None
+    zarr_format: int | None
     force: bool
 
 def parse_bytes(text: str) -> int: ...
@@ -20,6 +23,8 @@ class Job:
     def shape(self) -> list[int] | None: ...
     @property
     def descr(self) -> str: ...
+    @property
+    def is_zarr(self) -> bool: ...
     @property
     def payload_bytes(self) -> int: ...
     @property

@@ -13,7 +13,7 @@ import numpy as np
 
 from ._errors import ArgumentError
 from ._esker import Job, parse_bytes
-from ._source import source_of
+from ._source import sizes_of, source_of
 
 if TYPE_CHECKING:
     from ._esker import Options
@@ -55,6 +55,43 @@ class Plan:
     __repr__ = __str__
 
 
+@dataclass(frozen=True)
+class _Request:
+    """The arguments of `rearrange`."""
+
+    src: Any
+    pattern: str
+    memory: int | str
+    sizes: dict[str, int]
+    shape: Sequence[int] | None
+    dtype: Any
+    chunks: Sequence[int] | None
+    compressor: str | None
+    zarr_format: int | None
+    force: bool
+
+    def job(self, target: str) -> Job:
+        """Looks at the files and plans."""
+        source = source_of(self.src, self.shape, self.dtype)
+        memory = self.memory
+        budget = parse_bytes(memory) if isinstance(memory, str) else int(memory)
+        for name, size in self.sizes.items():
+            if not isinstance(size, (int, np.integer)) or size < 0:
+                raise ArgumentError(f"{name}={size!r}: the size of an axis is a whole number")
+        if self.zarr_format not in (None, 2, 3):
+            raise ArgumentError(f"Zarr has versions 2 and 3, not {self.zarr_format!r}")
+        options: Options = {
+            "memory": max(budget, 0),
+            "sizes": {name: int(size) for name, size in self.sizes.items()},
+            "bare": source.bare,
+            "chunks": None if self.chunks is None else sizes_of("chunks", self.chunks),
+            "compressor": self.compressor,
+            "zarr_format": self.zarr_format,
+            "force": self.force,
+        }
+        return Job(source.path, self.pattern, target, options)
+
+
 def rearrange(
     src: Any,
     pattern: str,
@@ -63,26 +100,43 @@ def rearrange(
     *,
     shape: Sequence[int] | None = None,
     dtype: Any = None,
+    chunks: Sequence[int] | None = None,
+    compressor: str | None = None,
+    zarr_format: int | None = None,
     force: bool = False,
     **sizes: int,
-) -> np.ndarray[Any, Any]:
+) -> np.ndarray[Any, Any] | str:
     """Rearranges an array of any size from file to file, in bounded memory.
 
-    `src` is a path or a `numpy.memmap`, whose file is read, not its pages. `pattern` is that of
-    einops' `rearrange`; `-name` on the right flips an axis; `sizes` are sizes of axes by name, and
-    need not divide. `out` is a path that ends in .npy, .raw or .bin, and appears complete or not
-    at all; without it the result is a temporary file beside `src` that lasts as long as the array
-    which is returned. `memory` bounds all buffers. `shape` and `dtype` describe a file of bare
-    items. `force` replaces `out` if it exists.
+    `src` is a path (of a file, or of the folder of a Zarr array), a `numpy.memmap`, whose file is
+    read, not its pages, or a `zarr.Array` in a local folder. `pattern` is that of einops'
+    `rearrange`; `-name` on the right flips an axis; `sizes` are sizes of axes by name, and need not
+    divide.
 
-    Returns the result as a read-only `numpy.memmap`, flat where the last tiles are short. A bare
-    result without items is an ordinary array: no pages can be mapped.
+    `out` is a path that ends in .npy, .raw, .bin or .zarr, and appears complete or not at all;
+    without it the result is a temporary file beside `src` that lasts as long as the array which is
+    returned. `chunks`, `compressor` (none, gzip, zlib, zstd or blosc) and `zarr_format` (2 or 3)
+    say how a Zarr array is made; what they leave open is as in `src`. `force` replaces `out` if it
+    exists.
+
+    `memory` bounds all buffers, in bytes or as "256MiB". `shape` and `dtype` describe a file of
+    bare items.
+
+    Returns the result as a read-only `numpy.memmap`, flat where the last tiles are short; of a Zarr
+    array the path. A bare result without items is an ordinary array: no pages can be mapped.
     """
+    request = _Request(
+        src, pattern, memory, sizes, shape, dtype, chunks, compressor, zarr_format, force
+    )
     if out is None:
-        return _temporary(src, pattern, memory, shape, dtype, sizes)
+        if chunks is not None or compressor is not None or zarr_format is not None:
+            raise ArgumentError("a Zarr array needs a name: give out='….zarr'")
+        return _temporary(request)
     target = os.fsdecode(out)
-    job = _job(src, pattern, target, memory, shape, dtype, sizes, force)
+    job = request.job(target)
     job.run()
+    if job.is_zarr:
+        return target
     if target.endswith(".npy"):
         return np.lib.format.open_memmap(target, mode="r")
     return _mapped(target, job)
@@ -96,12 +150,17 @@ def plan(
     *,
     shape: Sequence[int] | None = None,
     dtype: Any = None,
+    chunks: Sequence[int] | None = None,
+    compressor: str | None = None,
+    zarr_format: int | None = None,
     force: bool = False,
     **sizes: int,
 ) -> Plan:
     """What `rearrange` would do with the same arguments; nothing is written."""
-    target = _hidden(src) if out is None else os.fsdecode(out)
-    job = _job(src, pattern, target, memory, shape, dtype, sizes, force)
+    request = _Request(
+        src, pattern, memory, sizes, shape, dtype, chunks, compressor, zarr_format, force
+    )
+    job = request.job(_hidden(src) if out is None else os.fsdecode(out))
     return Plan(
         shape=None if job.shape is None else tuple(job.shape),
         dtype=np.dtype(job.descr),
@@ -112,40 +171,9 @@ def plan(
     )
 
 
-def _job(
-    src: Any,
-    pattern: str,
-    target: str,
-    memory: int | str,
-    shape: Sequence[int] | None,
-    dtype: Any,
-    sizes: dict[str, int],
-    force: bool,
-) -> Job:
-    source = source_of(src, shape, dtype)
-    budget = parse_bytes(memory) if isinstance(memory, str) else int(memory)
-    for name, size in sizes.items():
-        if not isinstance(size, (int, np.integer)) or size < 0:
-            raise ArgumentError(f"{name}={size!r}: the size of an axis is a whole number")
-    options: Options = {
-        "memory": max(budget, 0),
-        "sizes": {name: int(size) for name, size in sizes.items()},
-        "bare": source.bare,
-        "force": force,
-    }
-    return Job(source.path, pattern, target, options)
-
-
-def _temporary(
-    src: Any,
-    pattern: str,
-    memory: int | str,
-    shape: Sequence[int] | None,
-    dtype: Any,
-    sizes: dict[str, int],
-) -> np.ndarray[Any, Any]:
-    target = _hidden(src)
-    job = _job(src, pattern, target, memory, shape, dtype, sizes, False)
+def _temporary(request: _Request) -> np.ndarray[Any, Any]:
+    target = _hidden(request.src)
+    job = request.job(target)
     try:
         job.run()
         array = _mapped(target, job)
@@ -163,8 +191,8 @@ def _temporary(
 
 def _hidden(src: Any) -> str:
     """A new name beside the source."""
-    path = src.filename if isinstance(src, np.memmap) else src
-    folder = os.path.dirname(os.fsdecode(path)) if isinstance(path, (str, os.PathLike)) else ""
+    path = source_of(src, None, None).path if not isinstance(src, np.memmap) else src.filename
+    folder = os.path.dirname(os.path.abspath(os.fsdecode(path)))
     return os.path.join(folder, f".esker-{uuid.uuid4().hex}.raw")
 
 

@@ -1,4 +1,4 @@
-"""What is rearranged: a path, or the file below a memory map."""
+"""What is rearranged: a path, the file below a memory map, or the folder of a Zarr array."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Source:
 
 
 def source_of(src: Any, shape: Sequence[int] | None, dtype: Any) -> Source:
-    """The file of a path or memory map."""
+    """The file or folder of what is given."""
     if isinstance(src, np.memmap):
         if shape is not None or dtype is not None:
             raise ArgumentError("a memory map has its own shape and dtype: leave them out")
@@ -34,22 +34,33 @@ def source_of(src: Any, shape: Sequence[int] | None, dtype: Any) -> Source:
             "the array is in memory, where numpy.transpose and einops.rearrange are at home; "
             "give a path or a numpy.memmap"
         )
-    if not isinstance(src, (str, os.PathLike)):
-        raise ArgumentError(
-            f"src is a path or a numpy.memmap, not {type(src).__module__}.{type(src).__qualname__}"
-        )
-    path = os.fsdecode(src)
+    path = _path_of(src)
     if (shape is None) != (dtype is None):
         raise ArgumentError("shape and dtype go together: they describe a file of bare items")
     if shape is None:
         return Source(path, None)
-    return Source(path, (_sizes(shape), descr_of(np.dtype(dtype)), None, False))
+    return Source(path, (sizes_of("shape", shape), descr_of(np.dtype(dtype)), None, False))
 
 
-def _sizes(shape: Any) -> list[int]:
-    sizes = [shape] if isinstance(shape, int) else list(shape)
+def _path_of(src: Any) -> str:
+    if isinstance(src, (str, os.PathLike)):
+        return os.fsdecode(src)
+    # A zarr.Array: its store has a folder, and its name is a path in there.
+    store, name = getattr(src, "store", None), getattr(src, "path", None)
+    if store is not None and isinstance(name, str):
+        folder = getattr(store, "root", None) or getattr(store, "path", None)
+        if not isinstance(folder, (str, os.PathLike)):
+            raise ArgumentError("this Zarr array is not in a folder of this machine")
+        return os.path.join(os.fsdecode(folder), name)
+    kind = f"{type(src).__module__}.{type(src).__qualname__}"
+    raise ArgumentError(f"src is a path, a numpy.memmap or a zarr.Array, not {kind}")
+
+
+def sizes_of(name: str, given: Any) -> list[int]:
+    """Sizes of dimensions."""
+    sizes = [given] if isinstance(given, int) else list(given)
     if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
-        raise ArgumentError(f"shape is a tuple of sizes, not {shape!r}")
+        raise ArgumentError(f"{name} is a tuple of sizes, not {given!r}")
     return [int(size) for size in sizes]
 
 

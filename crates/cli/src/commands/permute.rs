@@ -25,27 +25,30 @@ for the axes between, and -NAME on the right for an axis that is flipped. Sizes 
 does not fix are given as NAME=SIZE. A size that does not divide its dimension makes the last
 tile short; such a result is no array, and goes to a .raw file, tile after tile.
 
-Files: .npy in C or Fortran order, of any type of fixed size, and bare items (.raw, .bin) with
---shape and --dtype. The name of OUT says which is made.
-OUT appears complete or not at all.
+Files: .npy in C or Fortran order, of any type of fixed size; bare items (.raw, .bin) with --shape
+and --dtype; and folders of Zarr arrays (.zarr), versions 2 and 3, whose chunks may be compressed.
+The name of OUT says which is made. A Zarr array that is made keeps version, compressor and
+attributes of the one it is made from, and its chunks where each dimension stays one, unless
+--zarr-format, --compressor and --chunks say otherwise. OUT appears complete or not at all.
 
 Examples:
   esker permute big.npy 'h w -> w h' turned.npy
   esker permute frames.npy 't h w c -> t c h w' planar.npy --memory 1GiB
   esker permute big.npy '(h h2) (w w2) -> h w h2 w2' tiles.npy h2=512 w2=512
+  esker permute cube.zarr 'h w -> w h' turned.zarr --chunks 64,1024 --compressor zstd
   esker permute cube.raw 'x y z -> z y -x' out.npy --shape 100,200,300 --dtype float32"#;
 
 const BAR: &str = "{bytes} of {total_bytes} [{wide_bar}] {bytes_per_sec}, {eta} left";
 
 #[derive(Debug, Args)]
 pub(crate) struct Permute {
-    /// File to read
+    /// File to read, or folder of a Zarr array
     #[arg(value_name = "IN", required_unless_present = "probe")]
     input: Option<PathBuf>,
     /// How to rearrange it, such as 'h w -> w h'
     #[arg(allow_hyphen_values = true, required_unless_present = "probe")]
     pattern: Option<String>,
-    /// File to make
+    /// File to make, or folder of a Zarr array
     #[arg(value_name = "OUT", required_unless_present = "probe")]
     output: Option<PathBuf>,
     /// Sizes of axes
@@ -60,6 +63,15 @@ pub(crate) struct Permute {
     /// Type of bare items, such as float64, >i4 or |V12
     #[arg(long, value_name = "TYPE")]
     dtype: Option<String>,
+    /// Sizes of the chunks of a Zarr array that is made, such as 64,1024
+    #[arg(long, value_name = "A,B,C")]
+    chunks: Option<String>,
+    /// Its compressor: none, gzip, zlib (version 2), zstd or blosc
+    #[arg(long, value_name = "NAME")]
+    compressor: Option<String>,
+    /// Its version, 2 or 3
+    #[arg(long, value_name = "VERSION")]
+    zarr_format: Option<u8>,
     /// Measure the device of a folder, and plan for it from now on
     #[arg(long, value_name = "DIR", exclusive = true)]
     probe: Option<PathBuf>,
@@ -121,15 +133,16 @@ fn request(args: &Permute) -> Result<Request, Failure> {
     request.memory = parse_bytes(&args.memory).map_err(failure)?;
     request.dtype.clone_from(&args.dtype);
     request.force = args.force;
-    if let Some(shape) = &args.shape {
-        let sizes: Result<Vec<u64>, Failure> = shape
-            .split(',')
-            .map(str::trim)
-            .filter(|size| !size.is_empty())
-            .map(|size| number(size, "--shape takes sizes with commas, such as 100,200"))
-            .collect();
-        request.shape = Some(sizes?);
-    }
+    request.compressor.clone_from(&args.compressor);
+    request.zarr_format = args.zarr_format;
+    let shape = args.shape.as_deref();
+    request.shape = shape
+        .map(|text| list(text, "--shape takes sizes with commas, such as 100,200"))
+        .transpose()?;
+    let chunks = args.chunks.as_deref();
+    request.chunks = chunks
+        .map(|text| list(text, "--chunks takes sizes with commas, such as 64,1024"))
+        .transpose()?;
     let mut sizes = BTreeMap::new();
     for text in &args.sizes {
         let wrong = "sizes of axes are given as NAME=SIZE, such as h2=512";
@@ -142,6 +155,12 @@ fn request(args: &Permute) -> Result<Request, Failure> {
     }
     request.sizes = sizes;
     Ok(request)
+}
+
+/// Sizes with commas between them.
+fn list(text: &str, wrong: &str) -> Result<Vec<u64>, Failure> {
+    let sizes = text.split(',').map(str::trim).filter(|size| !size.is_empty());
+    sizes.map(|size| number(size, wrong)).collect()
 }
 
 fn number(text: &str, wrong: &str) -> Result<u64, Failure> {

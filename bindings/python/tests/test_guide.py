@@ -1,0 +1,40 @@
+"""The guide's examples, in order, in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
+
+
+def blocks(text):
+    """Language, line and text of each code block."""
+    for found in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        yield found[1], text[: found.start()].count("\n") + 1, found[2]
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_the_examples_run(guide, tmp_path, monkeypatch):
+    command = os.environ.get("ESKER_COMMAND")
+    if command is None:
+        pytest.skip("ESKER_COMMAND names no esker command")
+    pytest.importorskip("zarr", minversion="3", reason="version 3 of zarr-python")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(command).parent}{os.pathsep}{os.environ['PATH']}")
+    names = {}
+    count = 0
+    for language, line, text in blocks(guide.read_text()):
+        count += 1
+        if language == "python":
+            # Lines of errors are those of the page.
+            exec(compile("\n" * line + text, str(guide), "exec"), names)
+        else:
+            assert language == "sh", f"{guide.name}:{line}: who runs {language}?"
+            subprocess.run(["bash", "-euc", text], check=True)
+    assert count >= 10
