@@ -4,16 +4,23 @@
 //! ```text
 //! cargo run --release -p esker --example measure -- load FOLDER [ENTRIES] [BUDGET_MIB]
 //! cargo run --release -p esker --example measure -- lookups COUNT
+//! cargo run --release -p esker --example measure -- syncs [SYNC_MICROSECONDS]
 //! ```
 //!
 //! `lookups` is for callgrind: run it with two counts; the difference in instructions over the
-//! difference in counts is what one lookup of a cached key costs.
+//! difference in counts is what one lookup of a cached key costs. `syncs` says how well writers
+//! who wait for the device share its syncs: durable puts of 1 to 16 threads into memory whose
+//! every sync takes so long.
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use esker::{Db, KeyspaceOptions};
+use esker::{Db, Durability, Keyspace, KeyspaceOptions};
+use esker_device::delay::{DelayDevice, Delays};
+use esker_device::memory::MemoryDevice;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,7 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             load(folder, number(2, 5_000_000)?, number(3, 64)?)
         }
         Some("lookups") => lookups(number(1, 10_000)?),
-        _ => Err("say `load FOLDER [ENTRIES] [BUDGET_MIB]` or `lookups COUNT`".into()),
+        Some("syncs") => syncs(Duration::from_micros(number(1, 100)?)),
+        _ => Err("say `load FOLDER [ENTRIES] [BUDGET_MIB]`, `lookups COUNT` or `syncs`".into()),
     }
 }
 
@@ -89,7 +97,7 @@ fn system_write_bytes() -> u64 {
 
 fn lookups(count: u64) -> Result<(), Box<dyn Error>> {
     const ENTRIES: u64 = 100_000;
-    let device = Arc::new(esker_device::memory::MemoryDevice::new());
+    let device = Arc::new(MemoryDevice::new());
     let db = Db::builder_on(device).memory_budget(64 << 20).open()?;
     let keyspace = db.keyspace("default", KeyspaceOptions::default())?;
     for number in 0..ENTRIES {
@@ -105,4 +113,42 @@ fn lookups(count: u64) -> Result<(), Box<dyn Error>> {
     }
     println!("{found} of {count} found");
     Ok(())
+}
+
+fn syncs(sync: Duration) -> Result<(), Box<dyn Error>> {
+    let mut of_one_thread = 0.0;
+    for threads in [1, 2, 4, 8, 16] {
+        let delays = Delays { sync, ..Delays::default() };
+        let device = Arc::new(DelayDevice::new(Arc::new(MemoryDevice::new()), delays));
+        let db = Db::builder_on(device).durability(Durability::Synced).open()?;
+        let keyspace = db.keyspace("default", KeyspaceOptions::default())?;
+        let rate = durable_puts_per_second(&keyspace, threads)?;
+        if threads == 1 {
+            of_one_thread = rate;
+        }
+        println!("{threads} threads: {rate:.0} puts/s, {:.2} times one", rate / of_one_thread);
+        db.close()?;
+    }
+    Ok(())
+}
+
+/// Puts that all threads together make durable in a second, over two seconds.
+fn durable_puts_per_second(keyspace: &Keyspace, threads: u64) -> Result<f64, Box<dyn Error>> {
+    let next = AtomicU64::new(0);
+    let start = Instant::now();
+    let until = start + Duration::from_secs(2);
+    let put = || -> esker::Result<()> {
+        while Instant::now() < until {
+            keyspace.insert(key(next.fetch_add(1, Ordering::Relaxed)), [7; 100])?;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..threads).map(|_| scope.spawn(put)).collect();
+        writers.into_iter().try_for_each(|writer| match writer.join() {
+            Ok(result) => result.map_err(Box::<dyn Error>::from),
+            Err(_) => Err("a writer panicked".into()),
+        })
+    })?;
+    Ok(next.into_inner() as f64 / start.elapsed().as_secs_f64())
 }

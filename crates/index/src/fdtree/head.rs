@@ -1,11 +1,7 @@
-//! Where a merge's sources stand, and the source that is in memory.
-
-use std::collections::VecDeque;
-use std::sync::Arc;
+//! Where a merge's sources stand, and which of them comes first.
 
 use esker_format::ids::Seq;
 use esker_format::key::long_head;
-use esker_substrate::memtable::{Leaf, Version};
 
 /// Where a source stands: everything that is compared, copied out of block or memtable.
 #[derive(Debug, Default)]
@@ -35,27 +31,5 @@ impl Head {
             .then_with(|| other.seq.cmp(&self.seq))
             .then_with(|| other.is_fence.cmp(&self.is_fence))
             .is_lt()
-    }
-}
-
-/// A frozen memtable, taken leaf by leaf.
-pub struct MemorySource {
-    pub(super) leaves: VecDeque<Arc<Leaf>>,
-    /// Of the leaf taken last.
-    pub(super) versions: Vec<Version>,
-    pub(super) at: usize,
-}
-
-impl MemorySource {
-    /// The current version; takes the next leaf where this one is used up.
-    pub(super) fn settle(&mut self) -> Option<&Version> {
-        while self.at >= self.versions.len()
-            && let Some(leaf) = self.leaves.pop_front()
-        {
-            self.versions.clear();
-            leaf.collect(&mut self.versions);
-            self.at = 0;
-        }
-        self.versions.get(self.at)
     }
 }

@@ -13,6 +13,7 @@
 //! *passed* when the first key of the block behind it has been given out.
 
 mod keep;
+mod memory;
 
 use std::collections::VecDeque;
 
@@ -28,11 +29,12 @@ use esker_substrate::memtable::{Leaves, Version};
 
 use super::cursor::{FenceCursor, Target};
 use super::fence_index::{FenceIndex, Place};
-use super::head::{Head, MemorySource};
+use super::head::Head;
 use super::preserve::Keeper;
 use super::tree::{BlockReader, Tree};
 use super::window::{Needed, Window};
 use keep::Border;
+use memory::MemorySource;
 
 /// An entry of the merged order.
 #[derive(Clone, Copy, Debug)]

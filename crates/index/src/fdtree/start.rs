@@ -42,12 +42,18 @@ fn below_fences(moving: &Moving, levels: usize) -> Vec<Option<Arc<FenceIndex>>> 
     (levels..main.height()).map(|level| main.held(level)).collect()
 }
 
-/// How often a merge is planned while writers add to the memtable that it will take in.
-const TRIES_MAX: u32 = 4;
+/// A memtable that nobody writes to any more.
+struct Frozen {
+    leaves: Arc<Leaves>,
+    /// The numbers that it holds: after the first, up to the second.
+    numbers: (Seq, Seq),
+}
 
 /// A merge that can begin.
 struct Planned {
     prepared: Prepared,
+    /// The most payload of the memtable that it has room for (I3).
+    memtable_bytes_max: u64,
     moving: Moving,
     stage: Stage,
     room: (Pace, Reservation),
@@ -86,20 +92,23 @@ impl FdTree {
             wavefront: None,
             stats: MergeStats::default(),
         };
-        let (leaves, range) = self.freeze(gate, &mut |frozen, parts| {
+        // A run may hold any number of bytes.
+        let Some(frozen) = self.freeze(gate, u64::MAX, &mut |frozen, parts| {
             moving.set_frozen(Some(Arc::clone(frozen)));
             parts.insert(0, Part::Moving(Arc::new(moving.clone())));
-        });
+        }) else {
+            return false;
+        };
         let purpose = Which::Spill.purpose();
         let mut stage = Stage::new(self.reader.clone(), purpose);
-        stage.add_memtable(&leaves);
+        stage.add_memtable(&frozen.leaves);
         *slot = Some(Merge::new(Start {
             which: Which::Spill,
             scheme: self.scheme,
             pace: Pace::of(kappa0, counts.data_bytes()),
             stage,
             insert: Insert::new(&plan, &self.reader, purpose),
-            inputs: Inputs { frozen: range, ..Inputs::default() },
+            inputs: Inputs { frozen: frozen.numbers, ..Inputs::default() },
             to_bottom: false,
             plan,
             moving,
@@ -133,20 +142,13 @@ impl FdTree {
         }
         let runs = self.runs();
         runs.iter().try_for_each(|tree| tree.enter(&self.reader))?;
-        let planned = self.plan_merge(&durable, &runs, full, with_memtable)?;
-        let Planned { prepared, mut moving, mut stage, room, oldest_snapshot } = planned;
+        let (planned, frozen) = self.plan_and_freeze(&durable, &runs, full, with_memtable, gate)?;
+        let Planned { prepared, moving, mut stage, room, oldest_snapshot, .. } = planned;
         let (pace, reservation) = room;
         let mut range = (durable.flushed_seq, durable.flushed_seq);
-        if with_memtable {
-            let leaves;
-            (leaves, range) = self.freeze(gate, &mut |frozen, parts| {
-                moving.set_frozen(Some(Arc::clone(frozen)));
-                *parts = vec![Part::Moving(Arc::new(moving.clone()))];
-            });
-            stage.add_memtable(&leaves);
-        } else {
-            let part = Part::Moving(Arc::new(moving.clone()));
-            self.views.publish(|view| View::new(Arc::clone(&view.memtable), vec![part]));
+        if let Some(frozen) = frozen {
+            stage.add_memtable(&frozen.leaves);
+            range = frozen.numbers;
         }
         let below = durable.main.levels.get(prepared.levels..).unwrap_or_default().to_vec();
         let inputs = Inputs {
@@ -179,39 +181,69 @@ impl FdTree {
         Ok(true)
     }
 
-    /// Everything about a merge that can fail, before readers see it. Writers go on until the
-    /// memtable is frozen, and what they add must fit too (I3): where it has grown meanwhile, all
-    /// is planned once more with room for several times as much.
-    fn plan_merge(
+    /// Lets readers see a merge, with the memtable as one of its inputs if it takes part. Writers
+    /// add to the memtable while the merge is planned; what they add must fit too (I3), or all is
+    /// planned once more with room for several times as much.
+    fn plan_and_freeze(
         &self,
         durable: &IndexMeta,
         runs: &[Arc<Tree>],
         full: bool,
         with_memtable: bool,
-    ) -> Result<Planned> {
-        let (mut margin_bytes, mut tries_left) = (0, TRIES_MAX);
+        gate: &Gate<'_>,
+    ) -> Result<(Planned, Option<Frozen>)> {
+        let mut margin_bytes = 0_u64;
         loop {
-            let before = self.active_data_bytes();
-            let prepared = self.prepare(durable, full, with_memtable, margin_bytes);
-            let room = self.make_room(&prepared, with_memtable)?;
-            let oldest_snapshot = self.env.snapshots.oldest();
-            let moving = Moving {
-                which: Which::Merge,
-                frozen: None,
-                frozen_bytes: 0,
-                inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
-                new: nothing(),
-                wavefront: None,
-                stats: prepared.stats(),
-            };
-            let stage = self.stage(&moving, prepared.levels, prepared.full, None)?;
-            let grown_bytes = self.active_data_bytes().saturating_sub(before);
-            tries_left -= 1;
-            if !with_memtable || grown_bytes <= margin_bytes / 2 || tries_left == 0 {
-                return Ok(Planned { prepared, moving, stage, room, oldest_snapshot });
+            let incoming = with_memtable.then_some(margin_bytes);
+            let mut planned = self.plan_merge(durable, runs, full, incoming)?;
+            if !with_memtable {
+                let part = Part::Moving(Arc::new(planned.moving.clone()));
+                self.views.publish(|view| View::new(Arc::clone(&view.memtable), vec![part]));
+                return Ok((planned, None));
             }
-            margin_bytes = grown_bytes.saturating_mul(4);
+            let moving = &mut planned.moving;
+            let frozen = self.freeze(gate, planned.memtable_bytes_max, &mut |frozen, parts| {
+                moving.set_frozen(Some(Arc::clone(frozen)));
+                *parts = vec![Part::Moving(Arc::new(moving.clone()))];
+            });
+            if frozen.is_some() {
+                return Ok((planned, frozen));
+            }
+            let excess = self.active_data_bytes().saturating_sub(planned.memtable_bytes_max);
+            margin_bytes = margin_bytes.saturating_add(excess).saturating_mul(4);
         }
+    }
+
+    /// Everything about a merge that can fail. With the memtable: with room for so many bytes more
+    /// than it holds now.
+    fn plan_merge(
+        &self,
+        durable: &IndexMeta,
+        runs: &[Arc<Tree>],
+        full: bool,
+        margin_bytes: Option<u64>,
+    ) -> Result<Planned> {
+        let mut incoming = Incoming::default();
+        if let Some(margin_bytes) = margin_bytes {
+            let counts = self.views.load().memtable.counts();
+            incoming.data_bytes = counts.data_bytes().saturating_add(margin_bytes);
+            incoming.entries = counts.puts + counts.tombstones;
+        }
+        let memtable_bytes_max = incoming.data_bytes;
+        let prepared = self.prepare(durable, full, incoming);
+        let room = self.make_room(&prepared, margin_bytes.is_some())?;
+        let oldest_snapshot = self.env.snapshots.oldest();
+        let moving = Moving {
+            which: Which::Merge,
+            frozen: None,
+            frozen_bytes: 0,
+            inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
+            new: nothing(),
+            wavefront: None,
+            stats: prepared.stats(),
+        };
+        let stage = self.stage(&moving, prepared.levels, prepared.full, None)?;
+        Ok(Planned { prepared, memtable_bytes_max, moving, stage, room, oldest_snapshot })
     }
 
     /// The sources of a merge, in the order of its inputs.
@@ -247,23 +279,28 @@ impl FdTree {
     }
 
     /// Puts an empty memtable in the place of the current one, which `change` gives its place
-    /// among the parts. Answers the numbers that it holds: after the first, up to the second.
+    /// among the parts. `None`, and nothing done, if more than `data_bytes_max` are in it by then.
     fn freeze(
         &self,
         gate: &Gate<'_>,
+        data_bytes_max: u64,
         change: &mut dyn FnMut(&Arc<Leaves>, &mut Vec<Part>),
-    ) -> (Arc<Leaves>, (Seq, Seq)) {
-        let mut frozen = (Arc::default(), (Seq(0), Seq(0)));
+    ) -> Option<Frozen> {
+        let mut frozen = None;
         let no_barrier: &Gate<'_> = &|body| body();
         let gate = if planted::is(Race::FreezeWithoutBarrier) { no_barrier } else { gate };
         gate(&mut || {
+            if self.active_data_bytes() > data_bytes_max {
+                return;
+            }
             let newest = self.newest_seq();
             let from = self.frozen_until.swap(newest.0, Ordering::Relaxed);
-            frozen.1 = (Seq(from), newest.max(Seq(from)));
+            let numbers = (Seq(from), newest.max(Seq(from)));
             self.views.publish(|view| {
-                frozen.0 = view.memtable.leaves_arc();
+                let leaves = view.memtable.leaves_arc();
                 let mut parts = view.parts.clone();
-                change(&frozen.0, &mut parts);
+                change(&leaves, &mut parts);
+                frozen = Some(Frozen { leaves, numbers });
                 View::new(Arc::default(), parts)
             });
         });
@@ -284,19 +321,8 @@ impl FdTree {
         self.views.load().memtable.counts().data_bytes()
     }
 
-    fn prepare(
-        &self,
-        durable: &IndexMeta,
-        full: bool,
-        with_memtable: bool,
-        margin_bytes: u64,
-    ) -> Prepared {
-        let mut incoming = Incoming::default();
-        if with_memtable {
-            let counts = self.views.load().memtable.counts();
-            incoming.data_bytes = counts.data_bytes().saturating_add(margin_bytes);
-            incoming.entries = counts.puts + counts.tombstones;
-        }
+    /// The plan of a merge of what comes in, all spill runs, and the levels that this takes.
+    fn prepare(&self, durable: &IndexMeta, full: bool, mut incoming: Incoming) -> Prepared {
         for level in durable.spills.iter().flat_map(|spill| &spill.levels) {
             incoming.data_bytes += level.counts.data_bytes();
             incoming.entries += level.counts.data_entries();

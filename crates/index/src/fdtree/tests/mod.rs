@@ -146,9 +146,11 @@ impl Subject {
         self.check();
     }
 
-    /// Does what is due.
+    /// Does what is due, and checks what came of it.
     fn maintain(&mut self) {
-        self.complete();
+        if self.tree.is_merging() || self.tree.is_spilling() {
+            self.complete();
+        }
         let mut works = 0;
         while let Some(work) = self.tree.due() {
             assert!(self.tree.begin(work, &gate).unwrap(), "{work:?} is due and does not begin");

@@ -1,6 +1,10 @@
 //! Trees of particular shapes.
 
+use std::cell::Cell;
+use std::cmp::Reverse;
+
 use esker_device::Purpose;
+use esker_format::ids::Seq;
 
 use super::{Ask, Options, Scheme, Sizes, Subject, options};
 
@@ -229,4 +233,34 @@ fn an_fd_tree_stays_as_deep_as_it_was() {
     subject.verify_all();
     let puts: u64 = subject.tree.stats().levels.iter().map(|level| level.puts).sum();
     assert_eq!(puts, 10);
+}
+
+/// A writer that comes between the planning of a merge and the freezing of the memtable, each time
+/// with half as much as there is.
+#[test]
+fn what_writers_add_while_a_merge_is_planned_fits_too() {
+    for scheme in Scheme::TIGHT {
+        let sizes = Sizes::Fixed { growth: 4 };
+        let mut subject = Subject::with(Options { scheme, sizes, ..options(16 * 1024) }, 1 << 20);
+        (0..4_000).for_each(|number| subject.write(&numbered(number), Some(&[0; 100])));
+        subject.run(Ask::Full);
+        subject.write(&numbered(4_000), Some(&[0; 100]));
+        let next = Cell::new(4_001);
+        let gate = |body: &mut dyn FnMut()| {
+            for number in next.get()..(next.get() / 2 * 3).min(9_000) {
+                subject.tree.insert(&numbered(number), Seq(u64::from(number) + 1), Some(&[0; 100]));
+                next.set(number + 1);
+            }
+            body();
+        };
+        assert!(subject.tree.begin(Ask::Merge.work(), &gate).unwrap());
+        for number in 4_001..next.get() {
+            let (key, seq) = (numbered(number).to_vec(), Reverse(u64::from(number) + 1));
+            subject.history.insert((key, seq), Some(vec![0; 100]));
+        }
+        subject.next_seq = u64::from(next.get()) + 1;
+        subject.snapshots().publish(Seq(u64::from(next.get())));
+        subject.complete();
+        subject.verify_all();
+    }
 }
