@@ -1,6 +1,5 @@
 //! A device that takes longer, to show on a fast machine what a slow device does.
 
-use std::hint;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use crate::wrap::{Hook, Step, StepKind, Wrapped};
 /// How many reads of one parallel read wait together.
 const READS_AT_ONCE: u64 = 16;
 
-/// What sleeping is too coarse for, and spinning does.
+/// What sleeping is too coarse for.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// How much longer each operation takes.
@@ -44,7 +43,8 @@ impl Hook for Delays {
     }
 }
 
-/// Waits for `time`, to within microseconds.
+/// Waits for `time`, to within microseconds. Gives way to threads that want the processor, as one
+/// that waits for a device does.
 pub(crate) fn pause(time: Duration) {
     if time.is_zero() {
         return;
@@ -54,7 +54,7 @@ pub(crate) fn pause(time: Duration) {
         thread::sleep(sleep);
     }
     while start.elapsed() < time {
-        hint::spin_loop();
+        thread::yield_now();
     }
 }
 

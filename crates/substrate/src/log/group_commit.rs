@@ -4,6 +4,10 @@
 //! becomes the leader: takes the whole buffer, lets go of the lock, writes it, syncs if that is
 //! what it waits for, and wakes the others, whose batches are then written or durable too.
 //!
+//! Whoever comes first after a sync would have the next one for itself alone, and all others that
+//! the last one woke would share the one after it: two syncs for what one can do. So a leader that
+//! syncs gives way a few times until as many wait for it as waited for the last one.
+//!
 //! Invariant G1: `busy` is set by one thread at a time, and only that thread touches the current
 //! segment's file or replaces the current segment.
 //! Invariant G2: `durable <= written <= last`; what lies between `written` and `last` is exactly
@@ -15,7 +19,6 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::sync::MutexGuard;
 use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::Seq;
 
@@ -24,9 +27,13 @@ use super::{Log, Ticket};
 use crate::error::Result;
 use crate::fault;
 use crate::planted::{self, Bug};
+use crate::sync::{self, MutexGuard};
 
 /// How many bytes may be pending before an append writes them itself. One batch may be longer.
 pub(super) const PENDING_BYTES_MAX: usize = 1 << 20;
+/// How often a leader gives way to those that the last sync woke: some ten microseconds in all,
+/// much less than a sync takes.
+const GIVE_WAY_MAX: u32 = 32;
 /// How much is copied at once when a tail is written again, in bytes.
 const SETTLE_CHUNK_BYTES: u64 = 64 * 1024;
 
@@ -47,6 +54,10 @@ pub(super) struct Queue {
     pub durable: Seq,
     /// A thread is at the device.
     pub busy: bool,
+    /// Waits for a sync that came since the last sync began.
+    pub sync_waits: u64,
+    /// Those that the last sync was for.
+    pub sync_waits_before: u64,
     /// What recovery left to do before the device may be written.
     pub unsettled: Option<Unsettled>,
     /// Where in the current segment work ahead is due next.
@@ -100,12 +111,16 @@ impl Log {
 
     fn wait(&self, sync: bool, done: impl Fn(&Queue) -> bool) -> Result<()> {
         let mut queue = self.queue.lock();
+        queue.sync_waits += u64::from(sync);
         while !done(&queue) {
             self.poison.check()?;
             if queue.busy {
                 self.changed.wait(&mut queue);
             } else {
                 queue.busy = true;
+                if sync {
+                    gather(&mut queue);
+                }
                 let flushed = self.flush(&mut queue, sync);
                 self.end_lead(&mut queue);
                 flushed?;
@@ -141,6 +156,9 @@ impl Log {
             unsettled: queue.unsettled.take(),
         };
         queue.pending_at += flush.bytes.len() as u64;
+        if sync {
+            queue.sync_waits_before = mem::take(&mut queue.sync_waits);
+        }
         let result = MutexGuard::unlocked(queue, || self.flush_unlocked(&flush));
         self.poison.on_error(result)?;
         queue.written = queue.written.max(target);
@@ -172,6 +190,16 @@ impl Log {
             file.sync(Purpose::Log)?;
         }
         Ok(())
+    }
+}
+
+/// As the leader: lets those come who waited for the last sync, too.
+fn gather(queue: &mut MutexGuard<'_, Queue>) {
+    for _ in 0..GIVE_WAY_MAX {
+        if queue.sync_waits >= queue.sync_waits_before {
+            return;
+        }
+        MutexGuard::unlocked(queue, sync::yield_now);
     }
 }
 
