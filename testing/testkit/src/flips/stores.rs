@@ -51,7 +51,7 @@ pub fn all() -> Verdict<Vec<Specimen>> {
 /// # Errors
 /// When it cannot be made.
 pub fn clean() -> Verdict<Specimen> {
-    let mut ops = generate(&profile(180), 21);
+    let mut ops = generate(&profile(260), 21);
     ops.push(Op::Compact);
     ops.extend(generate(&profile(20), 22));
     make("clean", &ops, &[], true)
@@ -89,7 +89,7 @@ pub fn versions() -> Verdict<Specimen> {
 /// # Errors
 /// When it cannot be made.
 pub fn levels() -> Verdict<Specimen> {
-    let profile = Profile { keys: 400, order: KeyOrder::Ascending, ..profile(300) };
+    let profile = Profile { keys: 400, order: KeyOrder::Ascending, ..profile(400) };
     let mut ops = generate(&profile, 29);
     ops.extend(generate(&Profile { ops: 60, order: KeyOrder::Random, ..profile }, 30));
     make("levels", &ops, &[], true)
