@@ -6,7 +6,8 @@
 One gibibyte of float64 in chunks of (1024, 64) becomes chunks of (64, 1024), version 2 of Zarr,
 uncompressed, with 61 MiB of memory for each system that takes such a bound. Systems take turns;
 each run is a process of its own, from a cold page cache, and ends when the file system has it all.
-Printed are seconds and the most resident memory of each run, and medians. Results are compared with
+With --group N each runs in a control group of N MiB, page cache included, as it would if the array
+were far larger than the memory of the machine (memory controller of version 1; needs root). Printed are seconds and the most resident memory of each run, and medians. Results are compared with
 the source, once each.
 """
 
@@ -60,7 +61,12 @@ def dask(source, target, scratch):
         dask.array.to_zarr(array, target, compressor=None)
 
 
-SYSTEMS = {"esker": esker, "rechunker": rechunker, "cubed": cubed, "dask": dask}
+def copy(source, target, scratch):
+    """For orientation: every chunk file read and written once, as it is."""
+    subprocess.run(["cp", "-r", source, target], check=True)
+
+
+SYSTEMS = {"copy": copy, "esker": esker, "rechunker": rechunker, "cubed": cubed, "dask": dask}
 
 
 def make(path):
@@ -96,24 +102,30 @@ def forget(folder):
             os.close(descriptor)
 
 
-def child(name, folder):
+def child(name, folder, group):
     """One run; prints seconds and resident bytes."""
+    if group:
+        enter_group(group)
     begun = time.monotonic()
     target = os.path.join(folder, "target.zarr")
     SYSTEMS[name](os.path.join(folder, "source.zarr"), target, os.path.join(folder, "scratch"))
     os.sync()
     seconds = time.monotonic() - begun
-    whom = resource.RUSAGE_CHILDREN if name == "esker" else resource.RUSAGE_SELF
+    is_command = name in ("esker", "copy")
+    whom = resource.RUSAGE_CHILDREN if is_command else resource.RUSAGE_SELF
     print(json.dumps({"seconds": seconds, "resident": resource.getrusage(whom).ru_maxrss << 10}))
 
 
-def copy(folder):
-    """The floor: every chunk file read and written once, by `cp`, and synced."""
-    target = os.path.join(folder, "target.zarr")
-    begun = time.monotonic()
-    subprocess.run(["cp", "-r", os.path.join(folder, "source.zarr"), target], check=True)
-    os.sync()
-    return {"seconds": time.monotonic() - begun, "resident": 0}
+GROUP = "/sys/fs/cgroup/memory/esker-rechunk"
+
+
+def enter_group(mib):
+    """This process and its children have so much memory, page cache included."""
+    os.makedirs(GROUP, exist_ok=True)
+    with open(os.path.join(GROUP, "memory.limit_in_bytes"), "w") as file:
+        file.write(str(mib << 20))
+    with open(os.path.join(GROUP, "cgroup.procs"), "w") as file:
+        file.write(str(os.getpid()))
 
 
 def clean(folder):
@@ -121,26 +133,29 @@ def clean(folder):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
-def run(name, folder):
+def run(name, folder, group):
     clean(folder)
     forget(folder)
-    if name == "copy":
-        return copy(folder)
-    command = [sys.executable, __file__, folder, "--child", name]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.splitlines()[-1])
+    command = [sys.executable, __file__, folder, "--child", name, "--group", str(group)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode < 0:
+        # The group has no more memory for it.
+        return None
+    done.check_returncode()
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
     parser.add_argument("--child")
+    parser.add_argument("--group", type=int, default=0)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--systems", default="copy,esker,rechunker,cubed,dask")
     arguments = parser.parse_args()
     folder = arguments.folder
     if arguments.child:
-        child(arguments.child, folder)
+        child(arguments.child, folder, arguments.group)
         return
     os.makedirs(folder, exist_ok=True)
     if not os.path.exists(os.path.join(folder, "source.zarr")):
@@ -148,15 +163,20 @@ def main():
     runs = {name: [] for name in arguments.systems.split(",")}
     for turn in range(arguments.repeat):
         for name, results in runs.items():
-            result = run(name, folder)
+            result = run(name, folder, arguments.group)
+            if result is None:
+                print(f"{name}: killed, its memory was not enough", flush=True)
+                continue
             results.append(result)
             resident = result["resident"] / 2**20
             print(f"{name}: {result['seconds']:.2f} s, {resident:.0f} MiB resident", flush=True)
-            if turn == 0:
-                check(os.path.join(folder, "target.zarr")) if name != "copy" else None
+            if turn == 0 and name != "copy":
+                check(os.path.join(folder, "target.zarr"))
     clean(folder)
     print()
     for name, results in runs.items():
+        if not results:
+            continue
         seconds = statistics.median(result["seconds"] for result in results)
         resident = max(result["resident"] for result in results) / 2**20
         print(f"{name}: median {seconds:.2f} s, at most {resident:.0f} MiB resident")

@@ -84,18 +84,6 @@ impl File {
         Ok(Self { path: name, buffered, direct, len: 0 })
     }
 
-    /// Opens a file that was created before, for writing and reading.
-    pub fn edit(path: &Path) -> Result<Self> {
-        let name = path.to_string_lossy().into_owned();
-        let failed = |errno: Errno| failed("open", &name, errno);
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let buffered = retry_on_intr(|| fs::open(path, flags, Mode::empty())).map_err(failed)?;
-        let stat = fs::fstat(&buffered).map_err(failed)?;
-        let direct = open_direct(path, flags, &stat);
-        let len = u64::try_from(stat.st_size).unwrap_or(0);
-        Ok(Self { path: name, buffered, direct, len })
-    }
-
     /// How long the file was when it was opened, in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {

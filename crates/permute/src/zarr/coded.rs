@@ -48,16 +48,16 @@ impl Coded {
     /// The items of a chunk.
     fn read_chunk(&self, chunk: &Chunk, buf: &mut [u8]) -> Result<()> {
         let path = self.path(chunk);
-        let Some(file) = opened(&path)? else {
+        let Some(file) = opened(path.clone(), false)? else {
             fill(buf, &self.fill, 0);
             return Ok(());
         };
         let bytes = self.grid.chunk_bytes();
-        if file.len() > codec::encoded_max(bytes) {
+        let len = file.len()?;
+        if len > codec::encoded_max(bytes) {
             return unusable(format!("{}: it is longer than any encoded chunk", path.display()));
         }
-        let len = usize::try_from(file.len()).unwrap_or(usize::MAX);
-        let mut encoded = vec![0; len];
+        let mut encoded = vec![0; to_usize(len)];
         let read = file.read(0, &mut encoded)?;
         encoded.truncate(read);
         let expected = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -100,7 +100,7 @@ impl Coded {
         let Some(encoded) = codec::encode(&self.codecs, bytes) else {
             return Err(Error::Internal("a chunk cannot be encoded"));
         };
-        created(&self.path(chunk))?.write_part(0, &encoded)
+        created(&self.path(chunk), false)?.write(0, &encoded)
     }
 }
 

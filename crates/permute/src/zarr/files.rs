@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::chunk_file::{Access, ChunkFile};
 use super::grid::Chunk;
 use super::keys::Keys;
 use crate::error::{Error, Result};
-use crate::file::File;
 
-/// Files open at once; each has two descriptors, and processes may have 1,024 as a rule.
+/// Files open at once; each has one or two descriptors, and processes may have 1,024 as a rule.
 const OPEN_MAX: usize = 128;
 
 /// The files of one array.
@@ -19,26 +19,23 @@ pub(super) struct Files {
     folder: PathBuf,
     keys: Keys,
     is_new: bool,
+    is_direct: bool,
     open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     /// By the address of the chunk; `None` for one that is not there.
-    files: HashMap<u64, Option<Arc<File>>>,
+    files: HashMap<u64, Option<Arc<ChunkFile>>>,
     /// The oldest first.
     ages: VecDeque<u64>,
 }
 
 impl Files {
-    /// Those of an array that is there.
-    pub(super) fn of(folder: &Path, keys: Keys) -> Self {
-        Self { folder: folder.to_owned(), keys, is_new: false, open: Mutex::default() }
-    }
-
-    /// Those of an array that is being made.
-    pub(super) fn new(folder: &Path, keys: Keys) -> Self {
-        Self { is_new: true, ..Self::of(folder, keys) }
+    /// Those of an array that is there, or is being made (`is_new`); with direct requests if
+    /// `is_direct`.
+    pub(super) fn new(folder: &Path, keys: Keys, is_new: bool, is_direct: bool) -> Self {
+        Self { folder: folder.to_owned(), keys, is_new, is_direct, open: Mutex::default() }
     }
 
     /// Where the file of a chunk is.
@@ -51,48 +48,62 @@ impl Files {
     pub(super) fn get(
         &self,
         chunk: &Chunk,
-        prepare: impl FnOnce(&File) -> Result<()>,
-    ) -> Result<Option<Arc<File>>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = open.files.get(&chunk.begin) {
+        prepare: impl FnOnce(&ChunkFile) -> Result<()>,
+    ) -> Result<Option<Arc<ChunkFile>>> {
+        if let Some(found) = self.lock().files.get(&chunk.begin) {
             return Ok(found.clone());
         }
+        // Two threads may open the same file, each for itself; the later one stays.
         let path = self.path(chunk);
-        let file = if self.is_new { Some(edited(&path, prepare)?) } else { opened(&path)? };
+        let file = if self.is_new {
+            Some(edited(path, self.is_direct, prepare)?)
+        } else {
+            opened(path, self.is_direct)?
+        };
         let file = file.map(Arc::new);
-        if open.ages.len() >= OPEN_MAX
+        let mut open = self.lock();
+        if open.files.insert(chunk.begin, file.clone()).is_none() {
+            open.ages.push_back(chunk.begin);
+        }
+        if open.ages.len() > OPEN_MAX
             && let Some(oldest) = open.ages.pop_front()
         {
             open.files.remove(&oldest);
         }
-        open.files.insert(chunk.begin, file.clone());
-        open.ages.push_back(chunk.begin);
         Ok(file)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A file that may be missing.
-pub(super) fn opened(path: &Path) -> Result<Option<File>> {
-    match File::open(path) {
+pub(super) fn opened(path: PathBuf, is_direct: bool) -> Result<Option<ChunkFile>> {
+    match ChunkFile::open(path, Access::Read, is_direct) {
         Err(Error::System { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
         outcome => outcome.map(Some),
     }
 }
 
 /// A new file, or one that was created before.
-fn edited(path: &Path, prepare: impl FnOnce(&File) -> Result<()>) -> Result<File> {
-    match created(path) {
+fn edited(
+    path: PathBuf,
+    is_direct: bool,
+    prepare: impl FnOnce(&ChunkFile) -> Result<()>,
+) -> Result<ChunkFile> {
+    match created(&path, is_direct) {
         Ok(file) => prepare(&file).map(|()| file),
         Err(Error::System { source, .. }) if source.kind() == ErrorKind::AlreadyExists => {
-            File::edit(path)
+            ChunkFile::open(path, Access::Edit, is_direct)
         }
         Err(error) => Err(error),
     }
 }
 
 /// A new file, in folders that are made if need be.
-pub(super) fn created(path: &Path) -> Result<File> {
-    match File::create(path) {
+pub(super) fn created(path: &Path, is_direct: bool) -> Result<ChunkFile> {
+    match ChunkFile::open(path.to_owned(), Access::Create, is_direct) {
         Err(Error::System { source, .. }) if source.kind() == ErrorKind::NotFound => {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder).map_err(|source| {
@@ -100,7 +111,7 @@ pub(super) fn created(path: &Path) -> Result<File> {
                     Error::System { what: "create the folder", path, source }
                 })?;
             }
-            File::create(path)
+            ChunkFile::open(path.to_owned(), Access::Create, is_direct)
         }
         outcome => outcome,
     }

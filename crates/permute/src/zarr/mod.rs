@@ -2,13 +2,14 @@
 //!
 //! Reading order: [`metadata`] (what an array says of itself; `dtype` and [`keys`] belong to it),
 //! [`grid`] (which chunk holds which bytes), [`codec`] (with [`blosc`] and `lz`) between bytes and
-//! files; `files`, `plain` and `coded` (chunks as sources and sinks of the executor),
+//! files; `chunk_file`, `files`, `plain` and `coded` (chunks as sources and sinks of the executor),
 //! [`folder`] (an array opened, or made under a temporary name).
 //!
 //! To the executor an array is its chunks one after the other, without padding; how dimensions
 //! become digits of that order is [`layout`](crate::layout)'s.
 
 pub mod blosc;
+mod chunk_file;
 pub mod codec;
 mod coded;
 mod dtype;

@@ -3,18 +3,15 @@
 
 use std::path::Path;
 
+use super::chunk_file::{ChunkFile, SECTOR};
 use super::files::Files;
 use super::grid::{Chunk, Grid};
 use super::metadata::Array;
 use crate::error::{Result, unusable};
-use crate::file::{BLOCK, File, Sink, Source};
+use crate::file::{BLOCK, Sink, Source};
 
 /// Bytes of the window through which the rows of edge chunks go, one a thread.
 pub(super) const WINDOW: usize = 16 << 10;
-
-/// What offsets of direct reads are multiples of on most devices; others are read through the page
-/// cache.
-const SECTOR: usize = 512;
 
 /// An array that is there.
 #[derive(Debug)]
@@ -35,7 +32,7 @@ impl PlainSource {
         Self {
             grid: array.grid.clone(),
             fill: array.fill.clone(),
-            files: Files::of(folder, array.keys),
+            files: Files::new(folder, array.keys, false, is_blocked(&array.grid)),
             alignment: if is_blocked(&array.grid) { SECTOR } else { 1 },
         }
     }
@@ -64,7 +61,7 @@ impl PlainSource {
     /// Rows lie apart in the file. Short ones come many at once, with the padding between them.
     fn read_rows(
         &self,
-        file: &File,
+        file: &ChunkFile,
         chunk: &Chunk,
         mut from: u64,
         mut buf: &mut [u8],
@@ -146,7 +143,7 @@ impl PlainSink {
     pub(super) fn new(folder: &Path, array: &Array) -> Self {
         Self {
             grid: array.grid.clone(),
-            files: Files::new(folder, array.keys),
+            files: Files::new(folder, array.keys, true, is_blocked(&array.grid)),
             is_blocked: is_blocked(&array.grid),
         }
     }
@@ -156,7 +153,7 @@ impl PlainSink {
         &self,
         mut offset: u64,
         mut buf: &[u8],
-        mut write: impl FnMut(&File, &Chunk, u64, &[u8]) -> Result<()>,
+        mut write: impl FnMut(&ChunkFile, &Chunk, u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
         while !buf.is_empty() {
             let chunk = self.grid.at(offset);
@@ -166,7 +163,10 @@ impl PlainSink {
             // What is written at once needs no room made for it.
             let is_whole = part.len() as u64 == self.grid.chunk_bytes();
             let room = if is_whole { 0 } else { self.grid.chunk_bytes() };
-            if let Some(file) = self.files.get(&chunk, |file| file.reserve(room))? {
+            if let Some(file) = self
+                .files
+                .get(&chunk, |file| if room == 0 { Ok(()) } else { file.reserve(room) })?
+            {
                 write(&file, &chunk, from, part)?;
             }
             (buf, offset) = (rest, offset + here as u64);
@@ -176,14 +176,20 @@ impl PlainSink {
 
     /// Rows lie apart in the file. Short ones go many at once, with zeros as the padding between
     /// them.
-    fn write_rows(&self, file: &File, chunk: &Chunk, mut from: u64, mut buf: &[u8]) -> Result<()> {
+    fn write_rows(
+        &self,
+        file: &ChunkFile,
+        chunk: &Chunk,
+        mut from: u64,
+        mut buf: &[u8],
+    ) -> Result<()> {
         let mut window = Vec::new();
         while !buf.is_empty() {
             let (begin, run) = self.grid.padded(chunk, from);
             let first = buf.len().min(usize::try_from(run).unwrap_or(usize::MAX));
             if first >= WINDOW {
                 let (row, rest) = buf.split_at(first);
-                file.write_part(begin, row)?;
+                file.write(begin, row)?;
                 (buf, from) = (rest, from + first as u64);
                 continue;
             }
@@ -200,7 +206,7 @@ impl PlainSink {
                 window.extend_from_slice(&buf[taken..taken + len]);
                 taken += len;
             }
-            file.write_part(begin, &window)?;
+            file.write(begin, &window)?;
             (buf, from) = (&buf[taken..], from + taken as u64);
         }
         Ok(())
@@ -209,21 +215,15 @@ impl PlainSink {
 
 impl Sink for PlainSink {
     fn write_blocks(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.parts(offset, buf, |file, _, from, part| file.write_blocks(from, part))
+        self.write_part(offset, buf)
     }
 
     fn write_part(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.parts(offset, buf, |file, chunk, from, part| {
-            let is_aligned = |number: u64| number.is_multiple_of(BLOCK as u64);
             if self.grid.is_edge(chunk) {
                 self.write_rows(file, chunk, from, part)
-            } else if is_aligned(from)
-                && is_aligned(part.len() as u64)
-                && is_aligned(part.as_ptr().addr() as u64)
-            {
-                file.write_blocks(from, part)
             } else {
-                file.write_part(from, part)
+                file.write(from, part)
             }
         })
     }
