@@ -24,13 +24,10 @@ pub struct CrashOptions {
     pub random_choices: usize,
     /// Where random subsets and samples come from.
     pub seed: u64,
-    /// Visit at most this many images, spread evenly over all distinct ones; `None` for all.
+    /// Visit at most this many images, spread evenly over all choices of survivors, and make a
+    /// small multiple of them; `None` for all. Where most choices give the same image, fewer are
+    /// visited.
     pub limit: Option<u64>,
-    /// Of the distinct images, only every `stride`-th is considered, from the `phase`-th on:
-    /// `stride` threads with phases `0..stride` share the work.
-    pub stride: u64,
-    /// See `stride`.
-    pub phase: u64,
 }
 
 impl Default for CrashOptions {
@@ -42,8 +39,6 @@ impl Default for CrashOptions {
             random_choices: 16,
             seed: 0,
             limit: None,
-            stride: 1,
-            phase: 0,
         }
     }
 }
@@ -53,9 +48,11 @@ impl Default for CrashOptions {
 pub struct CrashCounts {
     /// Places in the trace where a crash was tried.
     pub positions: u64,
-    /// Choices of survivors.
+    /// Choices of survivors, over all positions.
+    pub choices: u64,
+    /// Choices of which the image was made.
     pub generated: u64,
-    /// Different images, or equal ones with different marks before them.
+    /// Different ones of these images, or equal ones with different marks before them.
     pub distinct: u64,
     /// Images visited.
     pub visited: u64,
@@ -67,6 +64,7 @@ impl Add for CrashCounts {
     fn add(self, other: Self) -> Self {
         Self {
             positions: self.positions + other.positions,
+            choices: self.choices + other.choices,
             generated: self.generated + other.generated,
             distinct: self.distinct + other.distinct,
             visited: self.visited + other.visited,
@@ -118,27 +116,31 @@ impl fmt::Display for CrashState<'_> {
     }
 }
 
-/// Which of the distinct images are visited: one, at a random place, of each of `limit` equal
-/// parts. Even steps would fall in step with the order in which choices are made.
+/// How many choices may be tried, on average, for one image of a sample.
+const TRIES_EACH: u64 = 8;
+
+/// When an image falls due: at one choice, at a random place, of each of `limit` equal parts of
+/// all choices. Even steps would fall in step with the order in which choices are made.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     limit: u64,
-    total: u64,
+    choices: u64,
     seed: u64,
 }
 
 impl Sample {
-    fn contains(&self, index: u64) -> bool {
-        if self.limit >= self.total {
+    fn is_due_at(&self, index: u64) -> bool {
+        if self.limit >= self.choices {
             return true;
         }
         if self.limit == 0 {
             return false;
         }
-        let (limit, total) = (u128::from(self.limit), u128::from(self.total));
-        // The part whose range holds the index; all values are below `total`.
-        let part = u128::from(index) * limit / total;
-        let (low, high) = ((part * total).div_ceil(limit), ((part + 1) * total).div_ceil(limit));
+        let (limit, choices) = (u128::from(self.limit), u128::from(self.choices));
+        // The part whose range holds the index; all values are below `choices`.
+        let part = u128::from(index) * limit / choices;
+        let first = |part: u128| (part * choices).div_ceil(limit);
+        let (low, high) = (first(part), first(part + 1));
         let within = u128::from(mix(self.seed ^ mix(part as u64))) % (high - low).max(1);
         u128::from(index) == low + within
     }
@@ -148,14 +150,22 @@ impl Sample {
 struct Walk<'a> {
     trace: &'a Trace,
     options: &'a CrashOptions,
+    /// `None` where every image is due.
     sample: Option<Sample>,
+    /// Images that fell due and were not visited yet: choices are tried until one of them gives
+    /// an image that was not seen before.
+    owed: u64,
+    /// Choices that may still be tried for what is owed. Where nearly all give the same image, as
+    /// for names that came and went, looking for another would be most of the work.
+    tries: u64,
     seen: HashSet<u64>,
     counts: CrashCounts,
 }
 
 impl<'a> Walk<'a> {
     fn new(trace: &'a Trace, options: &'a CrashOptions, sample: Option<Sample>) -> Self {
-        Self { trace, options, sample, seen: HashSet::new(), counts: CrashCounts::default() }
+        let (seen, counts) = (HashSet::new(), CrashCounts::default());
+        Self { trace, options, sample, owed: 0, tries: 0, seen, counts }
     }
 
     fn run<E>(
@@ -199,13 +209,18 @@ impl<'a> Walk<'a> {
         let mut undo = Vec::new();
         self.counts.positions += 1;
         for survivors in &choices(&disk.pending, model.ordered, &effort) {
+            if !self.is_due() {
+                continue;
+            }
             self.counts.generated += 1;
             survivors.settle(disk, model, &mut undo);
             let digest = disk.durable.digest();
-            if self.is_wanted(digest, marks.len()) {
+            if self.seen.insert(digest ^ mix(marks.len() as u64)) {
                 let trace = self.trace;
                 let state = CrashState { trace, position, survivors, pending_units, marks, digest };
+                self.counts.distinct += 1;
                 self.counts.visited += 1;
+                self.owed = self.owed.saturating_sub(1);
                 visit(&state, &disk.durable, &disk.store)?;
             }
             disk.durable.undo(&mut undo, &disk.store);
@@ -214,17 +229,21 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn is_wanted(&mut self, digest: u64, mark_count: usize) -> bool {
-        if !self.seen.insert(digest ^ mix(mark_count as u64)) {
+    /// Whether the next choice is to be tried.
+    fn is_due(&mut self) -> bool {
+        let index = self.counts.choices;
+        self.counts.choices += 1;
+        let Some(sample) = self.sample else { return true };
+        if sample.is_due_at(index) {
+            self.owed += 1;
+            self.tries += TRIES_EACH;
+        }
+        if self.owed == 0 || self.tries == 0 {
+            (self.owed, self.tries) = (0, 0);
             return false;
         }
-        let index = self.counts.distinct;
-        self.counts.distinct += 1;
-        let stride = self.options.stride.max(1);
-        if index % stride != self.options.phase % stride {
-            return false;
-        }
-        self.sample.is_none_or(|sample| sample.contains(index / stride))
+        self.tries -= 1;
+        true
     }
 }
 
@@ -238,10 +257,8 @@ impl Trace {
         mut visit: impl FnMut(&CrashState<'_>, &Arc<SimDevice>) -> Result<(), E>,
     ) -> Result<CrashCounts, E> {
         let sample = options.limit.map(|limit| {
-            let CrashCounts { distinct, .. } = self.count_crashes(options);
-            let stride = options.stride.max(1);
-            let total = distinct.saturating_sub(options.phase % stride).div_ceil(stride);
-            Sample { limit, total, seed: mix(options.seed) }
+            let choices = self.count_choices(options);
+            Sample { limit, choices, seed: mix(options.seed) }
         });
         let mut walk = Walk::new(self, options, sample);
         let capacity_bytes = SimOptions::default().capacity_bytes;
@@ -252,10 +269,20 @@ impl Trace {
         Ok(walk.counts)
     }
 
-    /// Counts the crash images without visiting any; `limit`, `stride` and `phase` do not matter.
+    /// How many choices of survivors there are. Makes no image.
+    fn count_choices(&self, options: &CrashOptions) -> u64 {
+        let none = Sample { limit: 0, choices: u64::MAX, seed: 0 };
+        self.walk_unseen(options, Some(none)).choices
+    }
+
+    /// Counts the crash images without visiting any; `limit` does not matter.
     #[must_use]
     pub fn count_crashes(&self, options: &CrashOptions) -> CrashCounts {
-        let mut walk = Walk::new(self, options, Some(Sample { limit: 0, total: 1, seed: 0 }));
+        CrashCounts { visited: 0, ..self.walk_unseen(options, None) }
+    }
+
+    fn walk_unseen(&self, options: &CrashOptions, sample: Option<Sample>) -> CrashCounts {
+        let mut walk = Walk::new(self, options, sample);
         let outcome: Result<(), std::convert::Infallible> = walk.run(&mut |_, _, _| Ok(()));
         match outcome {
             Ok(()) => walk.counts,

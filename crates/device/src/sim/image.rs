@@ -77,7 +77,7 @@ pub(super) enum Undo {
     Sector { inode: InodeId, sector: usize, old: SectorId },
     Shape { inode: InodeId, len: u64, sector_count: usize },
     Inode { inode: InodeId, old: Arc<Inode> },
-    Names(Arc<Names>),
+    Name { name: Arc<str>, old: Option<InodeId> },
 }
 
 /// What one sector adds to a file's digest. Zeros add nothing, so that growth costs nothing.
@@ -94,6 +94,14 @@ fn digest_of(sector: usize, id: SectorId, store: &SectorStore) -> u64 {
 /// How many sectors `len` bytes take.
 pub(super) fn sector_count(len: u64, store: &SectorStore) -> usize {
     usize::try_from(len.div_ceil(store.sector_bytes() as u64)).unwrap_or(usize::MAX)
+}
+
+/// Makes a name lead to `inode`, or nowhere. Returns where it led.
+fn lead(names: &mut Names, name: &Arc<str>, inode: Option<InodeId>) -> Option<InodeId> {
+    match inode {
+        Some(inode) => names.insert(Arc::clone(name), inode),
+        None => names.remove(name),
+    }
 }
 
 impl Inode {
@@ -222,26 +230,35 @@ impl Image {
     }
 
     fn apply_name(&mut self, unit: &Unit, undo: Option<&mut Vec<Undo>>) {
-        if let Some(undo) = undo {
-            undo.push(Undo::Names(Arc::clone(&self.names)));
-        }
         let names = Arc::make_mut(&mut self.names);
+        let mut undone = Vec::new();
+        let mut change = |names: &mut Names, name: &Arc<str>, new: Option<InodeId>| {
+            let old = lead(names, name, new);
+            undone.push(Undo::Name { name: Arc::clone(name), old });
+        };
         match unit {
-            Unit::Link { name, inode } => {
-                names.insert(Arc::clone(name), *inode);
-            }
+            Unit::Link { name, inode } => change(names, name, Some(*inode)),
             Unit::Unlink { name, inode } => {
                 if names.get(name) == Some(inode) {
-                    names.remove(name);
+                    change(names, name, None);
                 }
             }
             Unit::Move { to, inode } => {
                 // A file never has two names: an earlier move that the crash lost must not leave
                 // the name that it would have taken away.
-                names.retain(|_, other| other != inode);
-                names.insert(Arc::clone(to), *inode);
+                let leads_here = |(name, other): (&Arc<str>, &InodeId)| {
+                    (other == inode).then(|| Arc::clone(name))
+                };
+                let older: Vec<Arc<str>> = names.iter().filter_map(leads_here).collect();
+                for name in &older {
+                    change(names, name, None);
+                }
+                change(names, to, Some(*inode));
             }
             Unit::Sector { .. } | Unit::Extend { .. } | Unit::Cut { .. } => {}
+        }
+        if let Some(undo) = undo {
+            undo.append(&mut undone);
         }
     }
 
@@ -291,7 +308,9 @@ impl Image {
                     file.reshape(sector_count, &Fill::Zeros, store);
                 }
                 Undo::Inode { inode, old } => self.inodes[inode] = old,
-                Undo::Names(names) => self.names = names,
+                Undo::Name { name, old } => {
+                    lead(Arc::make_mut(&mut self.names), &name, old);
+                }
             }
         }
     }
