@@ -6,7 +6,7 @@
 //! over a range, those below it are free, those above it fixed.
 
 use crate::pass::Pass;
-use crate::pieces::{Packing, Piece, pieces};
+use crate::pieces::{Packing, Piece, Window, pieces};
 use crate::runs::{Placement, Runs};
 use crate::space::{Allowed, Choice, Digit, Settings};
 
@@ -22,7 +22,20 @@ pub(crate) struct Plan<'a> {
     shared: Vec<Vec<bool>>,
     /// Digits that all records of a load share.
     passive: Vec<Vec<bool>>,
+    /// The highest digit of the output that acts, and how many of its values a part of a load has.
+    top: Option<(Digit, u64)>,
     no_flips: Vec<bool>,
+}
+
+/// A stretch of a load in the order of the output: memory holds it packed, as the file will.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// What it holds.
+    pub(crate) choice: Choice,
+    /// How many records of the load come before it.
+    pub(crate) base: u64,
+    /// How many it has, perhaps none.
+    pub(crate) records: u64,
 }
 
 /// One batch.
@@ -30,15 +43,14 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Batch {
     /// The number of its load, from 0.
     pub(crate) load: u64,
-    /// How many records its load has.
-    pub(crate) load_records: u64,
     /// What is kept of it.
     kept: Choice,
 }
 
 impl<'a> Plan<'a> {
-    /// Batches of at most `batch_records`, or of one record or segment where that is more.
-    pub(crate) fn new(pass: &'a Pass, batch_records: u64) -> Self {
+    /// Batches of at most `batch_records`, or of one record or segment where that is more; loads in
+    /// at most `parts` parts.
+    pub(crate) fn new(pass: &'a Pass, batch_records: u64, parts: u64) -> Self {
         let positions = pass.positions(&pass.input);
         let spans = pass.spans();
         let is_span = |digit: &Digit| spans[digit.tree][digit.leaf];
@@ -62,6 +74,10 @@ impl<'a> Plan<'a> {
             let fixed = position > free_below || !is_span(digit);
             shared[digit.tree][digit.leaf] = fixed;
         }
+        let top = pass.output.iter().rev().find(|digit| pass.is_action(**digit)).map(|digit| {
+            let radix = pass.space.leaf(*digit).radix;
+            (*digit, radix.div_ceil(parts.max(1)))
+        });
         let invert = |leaves: &Vec<bool>| leaves.iter().map(|acts| !acts).collect();
         Self {
             pass,
@@ -69,8 +85,45 @@ impl<'a> Plan<'a> {
             above,
             shared,
             passive: pass.acts.iter().map(invert).collect(),
+            top,
             no_flips: vec![false; pass.space.trees.len()],
         }
+    }
+
+    /// How many parts a load has, empty ones included.
+    pub(crate) fn parts(&self) -> u64 {
+        self.top.map_or(1, |(digit, width)| self.pass.space.leaf(digit).radix.div_ceil(width))
+    }
+
+    /// The parts of the load of a batch.
+    pub(crate) fn parts_of(&self, batch: &Batch) -> Vec<Part> {
+        self.cut(&self.write_choice(batch))
+    }
+
+    /// The most records that each part has: those of the load whose settled digits are all 0.
+    pub(crate) fn largest_parts(&self) -> Vec<u64> {
+        let mut choice = self.pass.open_choice();
+        for (leaves, passive) in choice.iter_mut().zip(&self.passive) {
+            for (allowed, _) in leaves.iter_mut().zip(passive).filter(|(_, passive)| **passive) {
+                *allowed = Allowed::One(0);
+            }
+        }
+        self.cut(&choice).into_iter().map(|part| part.records).collect()
+    }
+
+    fn cut(&self, load: &Choice) -> Vec<Part> {
+        let mut base = 0;
+        let part = |number: u64| {
+            let mut choice = load.clone();
+            if let Some((digit, width)) = self.top {
+                choice[digit.tree][digit.leaf] =
+                    Allowed::Between(number * width, (number + 1) * width);
+            }
+            let records = self.pass.records_of(&choice);
+            base += records;
+            Part { choice, base: base - records, records }
+        };
+        (0..self.parts()).map(part).collect()
     }
 
     fn source(&self) -> Placement<'_> {
@@ -93,17 +146,17 @@ impl<'a> Plan<'a> {
     }
 
     /// The runs of the input that hold it.
-    pub(crate) fn reads<'b>(&'b self, choice: &'b Choice) -> Runs<'b> {
+    pub(crate) fn reads(&self, choice: Choice) -> Runs<'_> {
         Runs::new(self.source(), choice)
     }
 
-    /// The runs of the output that a load fills; memory holds them one after the other.
-    pub(crate) fn writes<'b>(&'b self, choice: &'b Choice) -> Runs<'b> {
+    /// The runs of the output that a part fills; memory holds them one after the other.
+    pub(crate) fn writes(&self, choice: Choice) -> Runs<'_> {
         Runs::new(self.target(), choice)
     }
 
     /// What a load fills.
-    pub(crate) fn write_choice(&self, batch: &Batch) -> Choice {
+    fn write_choice(&self, batch: &Batch) -> Choice {
         let mut choice = self.pass.open_choice();
         for (tree, leaves) in self.passive.iter().enumerate() {
             for (leaf, _) in leaves.iter().enumerate().filter(|(_, passive)| **passive) {
@@ -113,12 +166,31 @@ impl<'a> Plan<'a> {
         choice
     }
 
-    /// How a batch goes to its places.
-    pub(crate) fn copies(&self, batch: &Batch) -> Vec<Piece> {
-        let from = Packing { placement: self.source(), settled: &self.shared };
-        let to = Packing { placement: self.target(), settled: &self.passive };
-        let start = self.turn.map(|(digit, _)| digit);
-        pieces(&self.pass.space, &batch.kept, from, start, to)
+    /// How what a batch has of a part goes to its places, which are counted from the beginning of
+    /// the load.
+    pub(crate) fn copies(&self, batch: &Batch, number: u64) -> Vec<Piece> {
+        let Batch { kept, .. } = batch;
+        let mut choice = kept.clone();
+        if let Some((digit, width)) = self.top {
+            let allowed = &mut choice[digit.tree][digit.leaf];
+            let (first, end) = (number * width, (number + 1) * width);
+            *allowed = match *allowed {
+                Allowed::All => Allowed::Between(first, end),
+                Allowed::Between(from, upto) => Allowed::Between(from.max(first), upto.min(end)),
+                Allowed::One(value) if (first..end).contains(&value) => Allowed::One(value),
+                Allowed::One(_) => Allowed::Between(0, 0),
+            };
+            if matches!(*allowed, Allowed::Between(from, upto) if from >= upto) {
+                return Vec::new();
+            }
+        }
+        let window = self.turn.and_then(|(digit, _)| match kept[digit.tree][digit.leaf] {
+            Allowed::Between(first, end) => Some(Window { digit, first, end }),
+            Allowed::One(_) | Allowed::All => None,
+        });
+        let from = Packing { placement: self.source(), settled: &self.shared, window };
+        let to = Packing { placement: self.target(), settled: &self.passive, window: None };
+        pieces(&self.pass.space, &choice, from, to)
     }
 
     /// Begins before the first batch.
@@ -132,7 +204,6 @@ impl<'a> Plan<'a> {
             loads: Settings::new(&pass.space, &passive, &open),
             load: 0,
             load_choice: open,
-            load_records: 0,
             inner: None,
             current: Vec::new(),
             turned: 0,
@@ -148,7 +219,6 @@ pub(crate) struct Batches<'a> {
     /// How many loads were begun.
     load: u64,
     load_choice: Choice,
-    load_records: u64,
     inner: Option<Settings<'a>>,
     current: Choice,
     /// How many values of the turning digit are done; 0 also when the next setting is due.
@@ -171,7 +241,7 @@ impl Iterator for Batches<'_> {
                 self.turned = if end == values { 0 } else { end };
             }
             let load = self.load - 1;
-            return Some(Batch { load, load_records: self.load_records, kept });
+            return Some(Batch { load, kept });
         }
     }
 }
@@ -192,7 +262,6 @@ impl Batches<'_> {
         }
         self.loads.apply(&mut self.load_choice);
         self.load += 1;
-        self.load_records = self.plan.pass.records_of(&self.load_choice);
         let space = &self.plan.pass.space;
         // The passive digits above come first in every axis; they are held.
         let pass = self.plan.pass;

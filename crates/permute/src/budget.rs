@@ -5,39 +5,70 @@
 
 use crate::error::{Result, input};
 use crate::file::BLOCK;
+use crate::pass::Pass;
 
 /// The least memory, in blocks.
 pub const BLOCKS_MIN: u64 = 16;
-/// Reads and writes in flight, each.
-const DEPTH: usize = 16;
-/// What a buffer holds besides a request: the parts of blocks before and after what is read, twice
-/// over because the last run of a batch is read behind the others.
-pub const PAD_BYTES: usize = 3 * BLOCK;
+/// Requests in flight on each side, at most.
+const DEPTH_MAX: u64 = 16;
+/// Requests in flight on each side, however large they are.
+const DEPTH_LARGE: u64 = 8;
+/// Bytes in flight on each side, beyond which a device gains nothing.
+const IN_FLIGHT: u64 = 4 << 20;
 /// The largest request, in bytes: beyond it a device gains nothing.
-const UNIT_MAX: usize = 1 << 20;
+const UNIT_MAX: u64 = 512 << 10;
+/// A buffer of a reader holds this many segments where there is memory: as many rows are copied
+/// at a time as fill a cache line with records of 8 bytes.
+const SEGMENTS: u64 = 8;
+/// What a buffer of a reader should hold, where segments are short.
+const BATCH: u64 = 128 << 10;
+/// The least bytes of a load that are worth a part of their own, and the most parts.
+const PART_MIN: u64 = 256 << 10;
+const PARTS_MAX: u64 = 8;
+/// The most that a writer copies before it writes.
+const STAGE_MAX: u64 = 256 << 10;
+/// Readers and writers of encoded chunks, each: that takes processors, not requests in flight.
+const CODED_MAX: u64 = 4;
 
-/// The division.
+const BLOCK_BYTES: u64 = BLOCK as u64;
+
+/// What the user allowed, and what threads need besides their buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Everything, in bytes.
     pub memory: u64,
     /// The size of one record in bytes.
     pub record: usize,
-    /// Threads that read, each with a buffer of `unit` and [`PAD_BYTES`].
+    /// Bytes that each thread holds to reach its file: windows, what codecs need.
+    beside: u64,
+    /// Bytes of the chunks that are read and written whole.
+    chunk: Option<u64>,
+}
+
+/// The buffers of one pass, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Threads that read.
     pub readers: usize,
-    /// Threads that write, each with a buffer of `unit` and [`PAD_BYTES`].
+    /// What a reader's buffer holds of records.
+    pub batch: usize,
+    /// The whole buffer: the last run of a batch is read behind the others, with parts of blocks
+    /// before and after it.
+    pub read_buffer: usize,
+    /// Threads that write.
     pub writers: usize,
-    /// Bytes of one request, at most.
-    pub unit: usize,
-    /// Bytes left for the records of a load and the blocks that flushes share.
-    pub load: u64,
+    /// What a writer copies before it writes, where memory does not lie as the file does.
+    pub stage: usize,
+    /// How many loads are in memory at once.
+    pub loads: usize,
 }
 
 impl Budget {
-    /// Divides `memory` bytes among requests in flight and records of `record` bytes.
-    pub fn new(memory: u64, record: usize) -> Result<Self> {
-        let block = BLOCK as u64;
-        let needed = (BLOCKS_MIN * block).max(8 * (record as u64).next_multiple_of(block));
+    /// Checks that `memory` bytes are enough for records of `record` bytes, where each thread
+    /// needs `beside` bytes more.
+    pub fn new(memory: u64, record: usize, beside: u64) -> Result<Self> {
+        let large = (record as u64).next_multiple_of(BLOCK_BYTES).saturating_mul(8);
+        let needed = (BLOCKS_MIN * BLOCK_BYTES).max(large.saturating_add(beside * 4));
         if memory < needed {
             return input(format!(
                 "{memory} bytes of memory are too few: at least {needed} are needed \
@@ -45,17 +76,176 @@ impl Budget {
                 needed.div_ceil(1024)
             ));
         }
-        let share = usize::try_from(memory / 128).unwrap_or(usize::MAX).min(UNIT_MAX);
-        let unit = (1_usize << share.max(1).ilog2()).max(BLOCK).max(record.next_multiple_of(BLOCK));
-        let buffer = (unit + PAD_BYTES) as u64;
-        let depth = usize::try_from(memory / 8 / buffer).unwrap_or(DEPTH).clamp(1, DEPTH);
-        let load = memory.saturating_sub(2 * buffer * depth as u64);
-        Ok(Self { memory, record, readers: depth, writers: depth, unit, load })
+        Ok(Self { memory, record, beside, chunk: None })
     }
 
+    /// For chunks of `chunk` bytes that are read and written whole; `None` where memory is too
+    /// small for that.
+    #[must_use]
+    pub fn of_chunks(memory: u64, record: usize, chunk: u64, beside: u64) -> Option<Self> {
+        let budget = Self { memory, record, beside, chunk: Some(chunk) };
+        let fits = memory >= BLOCKS_MIN * BLOCK_BYTES && budget.in_flight() <= memory;
+        fits.then_some(budget)
+    }
+
+    /// The least memory for chunks of `chunk` bytes: a thread that reads, one that writes, and
+    /// some loads of a chunk.
+    #[must_use]
+    pub const fn chunks_min(chunk: u64, beside: u64) -> u64 {
+        let buffer = chunk.saturating_add(4 * BLOCK_BYTES);
+        buffer.saturating_mul(5).saturating_add(beside.saturating_mul(2))
+    }
+
+    /// What a thread holds that reads or writes a whole chunk.
+    const fn chunk_thread(&self, chunk: u64) -> u64 {
+        chunk.saturating_add(4 * BLOCK_BYTES).saturating_add(self.beside)
+    }
+
+    /// How many threads read, and how many write, whole chunks.
+    fn chunk_threads(&self, chunk: u64) -> u64 {
+        (self.memory / 8 / self.chunk_thread(chunk)).clamp(1, CODED_MAX)
+    }
+
+    /// Bytes for requests in flight, half of them for reads: an eighth of the memory, of little
+    /// memory a quarter.
+    fn in_flight(&self) -> u64 {
+        if let Some(chunk) = self.chunk {
+            return self
+                .chunk_threads(chunk)
+                .saturating_mul(self.chunk_thread(chunk))
+                .saturating_mul(2);
+        }
+        let eighth = self.memory / 8;
+        let share = eighth + eighth.min(512 << 10);
+        let least = 2 * (self.request_min() + pad(BLOCK) + self.beside);
+        share.min(2 * (DEPTH_LARGE + 1) * UNIT_MAX).max(least)
+    }
+
+    /// A block, or the blocks of a record.
+    fn request_min(&self) -> u64 {
+        (self.record as u64).max(BLOCK_BYTES).next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// Bytes of the largest request.
+    #[must_use]
+    pub fn request(&self) -> u64 {
+        if let Some(chunk) = self.chunk {
+            return chunk.next_multiple_of(BLOCK_BYTES);
+        }
+        let share = self.in_flight() / 2 / DEPTH_LARGE;
+        let blocks = share.saturating_sub(pad(BLOCK) + self.beside) / BLOCK_BYTES * BLOCK_BYTES;
+        blocks.min(UNIT_MAX).max(self.request_min())
+    }
+
+    /// Bytes of the largest segment that may be read for a part of it: there may be one reader.
+    #[must_use]
+    pub fn filtered(&self) -> u64 {
+        let half = (self.in_flight() / 2).saturating_sub(pad(BLOCK) + self.beside);
+        if self.chunk.is_some() { self.request() } else { half.min(UNIT_MAX).max(self.request()) }
+    }
+
+    /// Bytes for the records of a load and the blocks that flushes share.
+    #[must_use]
+    pub fn load(&self) -> u64 {
+        self.memory.saturating_sub(self.in_flight())
+    }
+
+    /// Into how many parts a load is cut at most, each placed and written on its own. A part may
+    /// end inside of a chunk.
+    #[must_use]
+    pub fn parts(&self) -> u64 {
+        if self.chunk.is_some() { 1 } else { (self.load() / PART_MIN).clamp(1, PARTS_MAX) }
+    }
+
+    /// Bytes for the records of a load alone: each part begins somewhere in a block.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.load().saturating_sub(self.parts() * 2 * BLOCK_BYTES)
+    }
+
+    /// Divides the memory for a pass, reading what wants offsets to be multiples of `align`.
+    #[must_use]
+    pub fn divide(&self, pass: &Pass, align: usize) -> Division {
+        let record = self.record as u64;
+        let bytes = |records: u64| records.saturating_mul(record);
+        let load = bytes(pass.load_records());
+        let edges = pass.partitions_at_once().saturating_mul(BLOCK_BYTES);
+        let two = load.saturating_add(self.parts() * 2 * BLOCK_BYTES).saturating_mul(2);
+        let fits = two.saturating_add(edges) <= self.load();
+        let loads = if fits && pass.load_records() < pass.space.records() { 2 } else { 1 };
+        let (readers, batch) = self.reading(pass, pad(align));
+        let (writers, stage) = self.writing(pass);
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        Division {
+            readers: count(readers),
+            batch: count(batch),
+            read_buffer: count(batch + pad(align)),
+            writers: count(writers),
+            stage: count(stage),
+            loads,
+        }
+    }
+
+    /// How many readers, and how many bytes of records the buffer of each holds.
+    fn reading(&self, pass: &Pass, pad: u64) -> (u64, u64) {
+        let most = self.request();
+        if let Some(chunk) = self.chunk {
+            return (self.chunk_threads(chunk), most);
+        }
+        let record = self.record as u64;
+        let segment = pass.segment_records().saturating_mul(record);
+        let half = self.in_flight() / 2;
+        let wanted = depth(segment.min(most));
+        let mut batch = segment.saturating_mul(SEGMENTS).max(BATCH).min(most);
+        let least = if pass.waste() > 1 { segment } else { segment.min(most) };
+        let each = |batch: u64| batch + pad + self.beside;
+        while half / each(batch) < wanted && batch / 2 >= least.max(self.request_min()) {
+            batch /= 2;
+        }
+        let batch = batch.max(least).next_multiple_of(BLOCK_BYTES);
+        let whole = pass.space.records().saturating_mul(record).div_ceil(batch).max(1);
+        ((half / each(batch)).clamp(1, wanted).min(whole), batch)
+    }
+
+    /// How many writers, and how many bytes each may copy before it writes.
+    fn writing(&self, pass: &Pass) -> (u64, u64) {
+        if let Some(chunk) = self.chunk {
+            return (self.chunk_threads(chunk), 2 * BLOCK_BYTES);
+        }
+        let record = self.record as u64;
+        let flush = pass.flush_records().saturating_mul(record).min(UNIT_MAX);
+        let half = self.in_flight() / 2;
+        let wanted = depth(flush);
+        let mut stage = (flush + BLOCK_BYTES).min(STAGE_MAX).next_multiple_of(BLOCK_BYTES);
+        let each = |stage: u64| stage + self.beside;
+        while half / each(stage) < wanted && stage / 2 >= 2 * BLOCK_BYTES {
+            stage = (stage / 2).next_multiple_of(BLOCK_BYTES);
+        }
+        let whole = pass.space.records().saturating_mul(record).div_ceil(flush.max(1)).max(1);
+        ((half / each(stage)).clamp(1, wanted).min(whole), stage)
+    }
+
+    /// Bytes that the threads of a division hold besides their buffers.
+    #[must_use]
+    pub const fn beside(&self, division: &Division) -> u64 {
+        self.beside * (division.readers + division.writers) as u64
+    }
+}
+
+/// How many requests of so many bytes keep a device busy.
+fn depth(request: u64) -> u64 {
+    (IN_FLIGHT / request.max(1)).clamp(DEPTH_LARGE, DEPTH_MAX)
+}
+
+/// Parts of blocks at the ends of the first and the last run of a batch, in bytes.
+const fn pad(align: usize) -> u64 {
+    (3 * align).next_multiple_of(BLOCK) as u64
+}
+
+impl Division {
     /// Bytes of the buffers of requests in flight.
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
-        ((self.unit + PAD_BYTES) * (self.readers + self.writers)) as u64
+        (self.readers * self.read_buffer + self.writers * self.stage) as u64
     }
 }

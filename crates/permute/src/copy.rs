@@ -36,7 +36,7 @@ impl Program {
     /// Compiles a piece of records of `record_bytes`; the buffers begin `from_bytes` into the
     /// source and `to_bytes` into the target.
     #[must_use]
-    pub fn new(piece: &Piece, record_bytes: usize, from_bytes: usize, to_bytes: usize) -> Self {
+    pub fn new(piece: &Piece, record_bytes: usize, from_bytes: isize, to_bytes: isize) -> Self {
         let bytes = |records: i64| isize::try_from(records).unwrap_or(0) * record_bytes as isize;
         let in_bytes = |dim: &crate::pieces::Dim| Loop {
             count: usize::try_from(dim.count).unwrap_or(0),
@@ -51,8 +51,8 @@ impl Program {
             unit *= loops.remove(run).count;
         }
         let transpose = heart(&mut loops, unit);
-        let from = bytes(piece.from) + from_bytes as isize;
-        let to = bytes(piece.to) + to_bytes as isize;
+        let from = bytes(piece.from) + from_bytes;
+        let to = bytes(piece.to) + to_bytes;
         Self { from, to, unit, transpose, loops }
     }
 

@@ -11,8 +11,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use esker_device::AlignedBuf;
-
 use crate::error::Result;
 use crate::file::{BLOCK, Sink};
 
@@ -112,7 +110,7 @@ impl Edge {
 pub(crate) fn write_span(
     sink: &dyn Sink,
     edges: &Edges,
-    scratch: &mut AlignedBuf,
+    scratch: &mut [u8],
     mut offset: u64,
     mut bytes: &[u8],
 ) -> Result<()> {
@@ -138,7 +136,7 @@ pub(crate) fn write_span(
     }
     let (mut blocks, tail) = bytes.split_at(bytes.len() / BLOCK * BLOCK);
     let tail_at = offset + blocks.len() as u64;
-    if staged == 0 && blocks.as_ptr().addr().is_multiple_of(512) {
+    if staged == 0 && blocks.as_ptr().addr().is_multiple_of(sink.alignment()) {
         if !blocks.is_empty() {
             sink.write_blocks(offset, blocks)?;
         }

@@ -30,6 +30,10 @@ pub trait Source: Sync {
 pub trait Sink: Sync {
     /// Writes whole blocks.
     fn write_blocks(&self, offset: u64, buf: &[u8]) -> Result<()>;
+    /// What addresses of whole blocks must be multiples of: a power of two, at most [`BLOCK`].
+    fn alignment(&self) -> usize {
+        BLOCK
+    }
     /// Writes part of a block.
     fn write_part(&self, offset: u64, buf: &[u8]) -> Result<()>;
     /// Whether blocks are written whole, and their parts kept until they are; else everything is
@@ -157,6 +161,10 @@ impl Sink for File {
             }
         }
         self.write_part(offset + written as u64, &buf[written..])
+    }
+
+    fn alignment(&self) -> usize {
+        Source::alignment(self)
     }
 
     fn write_part(&self, offset: u64, buf: &[u8]) -> Result<()> {

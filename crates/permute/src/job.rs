@@ -282,8 +282,7 @@ impl Job {
             let mut told = |moved| go_on(before + moved);
             let counters = exec::run(&step.pass, step.budget, source, sink, &mut told)?;
             before += counters.read_bytes + counters.written_bytes;
-            let held = counters.peak_buffer_bytes + step.beside;
-            report.peak_buffer_bytes = report.peak_buffer_bytes.max(held);
+            report.peak_buffer_bytes = report.peak_buffer_bytes.max(counters.peak_buffer_bytes);
             report.passes.push(counters);
         }
         Ok(report)

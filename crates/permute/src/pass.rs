@@ -80,6 +80,14 @@ impl Pass {
         self.space.max_size(|d| positions[d.tree][d.leaf] < self.beta)
     }
 
+    /// The records of one flush, at most.
+    #[must_use]
+    pub fn flush_records(&self) -> u64 {
+        let positions = self.positions(&self.output);
+        let flush = self.flush_position();
+        self.space.max_size(|d| positions[d.tree][d.leaf] < flush)
+    }
+
     /// How often each record is read: above 1, reads are filtered.
     #[must_use]
     pub fn waste(&self) -> u64 {
@@ -102,13 +110,20 @@ impl Pass {
         self.space.everything()
     }
 
-    /// How many records agree with a choice that settles the digits that do not act.
+    /// How many records agree with a choice that settles the higher digits of each axis, perhaps
+    /// allows a range of the next one, and leaves those below it free.
     pub(crate) fn records_of(&self, choice: &Choice) -> u64 {
         let counts = self.space.trees.iter().zip(choice).map(|(tree, leaves)| {
             let mut kappa = tree.radix();
             for (leaf, allowed) in leaves.iter().enumerate().rev() {
-                if let Allowed::One(value) = allowed {
-                    kappa = tree.kappa(leaf, kappa, *value);
+                match allowed {
+                    Allowed::One(value) => kappa = tree.kappa(leaf, kappa, *value),
+                    Allowed::Between(first, end) => {
+                        let z = tree.leaf(leaf).z;
+                        let upto = end.saturating_mul(z).min(kappa);
+                        kappa = upto.saturating_sub(first.saturating_mul(z));
+                    }
+                    Allowed::All => {}
                 }
             }
             kappa

@@ -36,6 +36,19 @@ pub struct Packing<'a> {
     pub placement: Placement<'a>,
     /// For each digit, whether all records of the buffer share it: `settled[tree][leaf]`.
     pub settled: &'a [Vec<bool>],
+    /// What the buffer holds of its highest digit, if not everything.
+    pub window: Option<Window>,
+}
+
+/// The values of a digit that a buffer holds, where it holds not all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The digit, the highest in the buffer's order that its records do not share.
+    pub digit: Digit,
+    /// Its first value.
+    pub first: u64,
+    /// Past the last; perhaps more than exist.
+    pub end: u64,
 }
 
 /// A stretch of one axis with constant κ: for each digit, first value, count, κ after it.
@@ -43,17 +56,8 @@ pub struct Packing<'a> {
 struct Stretch(Vec<(u64, u64, u64)>);
 
 /// The copies that take what `choice` allows from one buffer to the other.
-///
-/// `start` is the first value of the digit of `from` that is not settled but starts later than
-/// at 0, if there is one: the buffer begins there.
 #[must_use]
-pub fn pieces(
-    space: &Space,
-    choice: &Choice,
-    from: Packing<'_>,
-    start: Option<Digit>,
-    to: Packing<'_>,
-) -> Vec<Piece> {
+pub fn pieces(space: &Space, choice: &Choice, from: Packing<'_>, to: Packing<'_>) -> Vec<Piece> {
     let stretches: Vec<Vec<Stretch>> =
         (0..space.trees.len()).map(|tree| stretches(space, choice, tree)).collect();
     let mut pieces = Vec::new();
@@ -64,8 +68,8 @@ pub fn pieces(
     loop {
         let chosen: Vec<&Stretch> =
             indices.iter().zip(&stretches).map(|(index, all)| &all[*index]).collect();
-        let (from_base, from_strides) = strides(space, choice, &chosen, from, start);
-        let (to_base, to_strides) = strides(space, choice, &chosen, to, None);
+        let (from_base, from_strides) = strides(space, &chosen, from);
+        let (to_base, to_strides) = strides(space, &chosen, to);
         let mut dims = Vec::new();
         for (tree, stretch) in chosen.iter().enumerate() {
             for (leaf, (_, count, _)) in stretch.0.iter().enumerate().filter(|(_, s)| s.1 > 1) {
@@ -130,14 +134,8 @@ fn stretches(space: &Space, choice: &Choice, tree: usize) -> Vec<Stretch> {
 }
 
 /// Where the first record of some stretches lies, and the stride of each digit.
-fn strides(
-    space: &Space,
-    choice: &Choice,
-    chosen: &[&Stretch],
-    packing: Packing<'_>,
-    start: Option<Digit>,
-) -> (i64, Vec<Vec<i64>>) {
-    let Packing { placement, settled } = packing;
+fn strides(space: &Space, chosen: &[&Stretch], packing: Packing<'_>) -> (i64, Vec<Vec<i64>>) {
+    let Packing { placement, settled, window } = packing;
     // κ of each axis, of its settled digits.
     let mut kappas: Vec<u64> = (0..chosen.len())
         .map(|tree| {
@@ -156,23 +154,12 @@ fn strides(
         let (first, _, after) = chosen[tree].0[leaf];
         let others = signed(product_without(&kappas, tree));
         let axis = &space.trees[tree];
-        let begins = match choice[tree][leaf] {
-            Allowed::Between(from, _) if start == Some(*digit) => from,
-            _ => 0,
-        };
+        let begins = window.filter(|w| w.digit == *digit).map_or(0, |w| w.first);
         if placement.flips.get(tree).copied().unwrap_or(false) {
             all[tree][leaf] = -signed(axis.leaf(leaf).z) * others;
             if leaf == 0 {
-                base += others
-                    * signed(from_far_end(
-                        space,
-                        choice,
-                        chosen,
-                        packing,
-                        tree,
-                        whole[tree],
-                        start,
-                    ));
+                let kappa = whole[tree];
+                base += others * signed(from_far_end(space, chosen, packing, tree, kappa));
             }
         } else {
             let step = signed(axis.kappa(leaf, kappas[tree], 0)) * others;
@@ -188,12 +175,10 @@ fn strides(
 /// what the buffer holds of it.
 fn from_far_end(
     space: &Space,
-    choice: &Choice,
     chosen: &[&Stretch],
     packing: Packing<'_>,
     tree: usize,
     kappa: u64,
-    start: Option<Digit>,
 ) -> u64 {
     let axis = &space.trees[tree];
     let mut end = kappa;
@@ -203,10 +188,8 @@ fn from_far_end(
             continue;
         }
         first += value * axis.leaf(leaf).z;
-        if let Allowed::Between(_, upto) = choice[tree][leaf]
-            && start == Some(Digit { tree, leaf })
-        {
-            end = end.min(upto.saturating_mul(axis.leaf(leaf).z));
+        if let Some(window) = packing.window.filter(|w| w.digit == Digit { tree, leaf }) {
+            end = end.min(window.end.saturating_mul(axis.leaf(leaf).z));
         }
     }
     end.saturating_sub(1).saturating_sub(first)

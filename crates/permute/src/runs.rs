@@ -53,7 +53,7 @@ pub struct Run {
 #[derive(Debug)]
 pub struct Runs<'a> {
     placement: Placement<'a>,
-    choice: &'a Choice,
+    choice: Choice,
     flipped_steps: Vec<u64>,
     /// Digits below this position in the order are free.
     free: usize,
@@ -82,13 +82,14 @@ struct Level {
 impl<'a> Runs<'a> {
     /// Begins before the first run.
     #[must_use]
-    pub fn new(placement: Placement<'a>, choice: &'a Choice) -> Self {
+    pub fn new(placement: Placement<'a>, choice: Choice) -> Self {
         let is_free = |digit: &&Digit| choice[digit.tree][digit.leaf] == Allowed::All;
+        let free = placement.order.iter().take_while(is_free).count();
         Self {
             placement,
             choice,
             flipped_steps: placement.flipped_steps(),
-            free: placement.order.iter().take_while(is_free).count(),
+            free,
             kappas: placement.space.trees.iter().map(Tree::radix).collect(),
             lows: vec![0; placement.space.trees.len()],
             levels: Vec::with_capacity(placement.order.len()),
@@ -290,7 +291,7 @@ mod tests {
                         let chosen = all.iter().filter(|setting| allows(&choice, setting));
                         let mut addresses: Vec<u64> =
                             chosen.map(|setting| space.address(&order, setting)).collect();
-                        let found: Vec<Run> = Runs::new(placement, &choice).collect();
+                        let found: Vec<Run> = Runs::new(placement, choice.clone()).collect();
                         assert_eq!(found, expected(&mut addresses), "{order:?} {choice:?}");
                     }
                 }
@@ -329,7 +330,7 @@ mod tests {
                             settings.apply(&mut choice);
                             let chosen = all.iter().filter(|setting| allows(&choice, setting));
                             let mut addresses: Vec<u64> = chosen.map(address).collect();
-                            let found: Vec<Run> = Runs::new(placement, &choice).collect();
+                            let found: Vec<Run> = Runs::new(placement, choice.clone()).collect();
                             assert_eq!(found, expected(&mut addresses), "{flips:?} {choice:?}");
                         }
                     }

@@ -9,7 +9,7 @@
 //!
 //! Everything here is a pure function of sizes.
 
-use crate::budget::{BLOCKS_MIN, Budget, PAD_BYTES};
+use crate::budget::Budget;
 use crate::coalesce::coalesce;
 use crate::error::{Result, input};
 use crate::file::BLOCK;
@@ -47,8 +47,6 @@ pub(crate) struct Step {
     pub(crate) pass: Pass,
     /// How memory is divided.
     pub(crate) budget: Budget,
-    /// Bytes that threads hold besides what the budget counts.
-    pub(crate) beside: u64,
     /// What it costs, in the unit of the mode.
     pub(crate) price: f64,
 }
@@ -174,9 +172,7 @@ fn unflipped(task: &Task) -> Task {
 }
 
 fn needed(step: Option<Step>, coding: Coding, setting: Setting) -> Result<Step> {
-    // One thread that reads and one that writes, and two loads of a chunk.
-    let loads = coding.chunk.saturating_add(3 * BLOCK as u64).saturating_mul(3);
-    let least = thread_bytes(coding).saturating_mul(2).saturating_add(loads);
+    let least = Budget::chunks_min(coding.chunk, coding.working);
     step.map_or_else(
         || {
             input(format!(
@@ -195,9 +191,7 @@ fn needed(step: Option<Step>, coding: Coding, setting: Setting) -> Result<Step> 
 fn planned(task: &Task, window: u64, setting: Setting) -> Result<Vec<Step>> {
     let (task, record) = coalesce(task, setting.item);
     let record = usize::try_from(record).unwrap_or(usize::MAX);
-    let mut budget = Budget::new(setting.memory, record)?;
-    let beside = window * (budget.readers + budget.writers) as u64;
-    budget.load = budget.load.saturating_sub(beside);
+    let budget = Budget::new(setting.memory, record, window)?;
     let terms = terms(&budget, setting.mode);
     let (passes, _) = plan(&task, &terms);
     if passes.is_empty() {
@@ -205,7 +199,7 @@ fn planned(task: &Task, window: u64, setting: Setting) -> Result<Vec<Step>> {
     }
     let step = |pass: Pass| {
         let price = Figures::of(&pass).price(&terms);
-        Step { pass, budget, beside, price }
+        Step { pass, budget, price }
     };
     Ok(passes.into_iter().map(step).collect())
 }
@@ -215,43 +209,14 @@ fn terms(budget: &Budget, mode: Mode) -> Terms {
     let block = BLOCK as u64;
     Terms {
         block: (block / record).max(1),
-        memory: budget.load.saturating_sub(4 * block) / 2 / record,
+        memory: budget.records() / record,
         record,
-        request: budget.unit as u64,
+        request: budget.request(),
+        filtered: budget.filtered(),
         // A header shifts the records.
         is_aligned: false,
         mode,
     }
-}
-
-/// Bytes that one thread holds to read or write encoded chunks: a buffer, and what codecs need.
-const fn thread_bytes(coding: Coding) -> u64 {
-    let buffer = coding.chunk.saturating_add(BLOCK as u64 + PAD_BYTES as u64);
-    buffer.saturating_add(coding.working)
-}
-
-/// The memory of passes over whole chunks, and what threads hold beside it.
-fn chunk_budget(coding: Coding, setting: Setting) -> Option<(Budget, u64)> {
-    let each = thread_bytes(coding);
-    if each > setting.memory {
-        return None;
-    }
-    // Decoding takes processors, not requests in flight.
-    let depth = (setting.memory / 4 / (2 * each)).clamp(1, 4);
-    let all = 2 * depth * each;
-    let unit = coding.chunk.next_multiple_of(BLOCK as u64);
-    let load = setting.memory.checked_sub(all)?;
-    let depth = usize::try_from(depth).ok()?;
-    let budget = Budget {
-        memory: setting.memory,
-        record: usize::try_from(setting.item).ok()?,
-        readers: depth,
-        writers: depth,
-        unit: usize::try_from(unit).ok()?,
-        load,
-    };
-    (setting.memory >= BLOCKS_MIN * BLOCK as u64)
-        .then_some((budget, 2 * depth as u64 * coding.working))
 }
 
 /// A step, if it does not read or write a file that is not encoded in small pieces.
@@ -282,7 +247,8 @@ fn whole_chunks(
         }
         (one, other) => one.or(other)?,
     };
-    let (budget, beside) = chunk_budget(coding, setting)?;
+    let record = usize::try_from(setting.item).ok()?;
+    let budget = Budget::of_chunks(setting.memory, record, coding.chunk, coding.working)?;
     let terms = terms(&budget, setting.mode);
     let mut task = arranged.task.clone();
     let inner = |order: &[Digit], coding: Option<Coding>, count: Option<usize>| -> Vec<Digit> {
@@ -307,7 +273,7 @@ fn whole_chunks(
     }
     let pass = pass_of(&task, &acts);
     let price = Figures::of(&pass).price(&terms);
-    Some(Step { pass, budget, beside, price })
+    Some(Step { pass, budget, price })
 }
 
 /// Has more act, from the low end of an order, while memory holds it and requests are small.

@@ -50,6 +50,10 @@ impl Sink for Memory {
         self.write_part(offset, buf)
     }
 
+    fn alignment(&self) -> usize {
+        512
+    }
+
     fn write_part(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.written.fetch_add(buf.len() as u64, Ordering::Relaxed);
         let offset = offset as usize;
@@ -182,7 +186,7 @@ fn any_pass_moves_every_record_to_its_address() {
         let source = Memory { bytes: Mutex::new(from), written: AtomicU64::new(0) };
         let sink =
             Memory { bytes: Mutex::new(vec![0; expected.len()]), written: AtomicU64::new(0) };
-        let budget = Budget::new(memory, record).unwrap();
+        let budget = Budget::new(memory, record, 0).unwrap();
         let counters = run(
             &pass,
             budget,

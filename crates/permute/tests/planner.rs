@@ -18,7 +18,7 @@ fn task(radices: &[u64], output: &[usize]) -> Task {
 }
 
 fn terms(block: u64, memory: u64, mode: Mode) -> Terms {
-    Terms { block, memory, record: 8, request: 1 << 40, is_aligned: true, mode }
+    Terms { block, memory, record: 8, request: 1 << 40, filtered: 1 << 40, is_aligned: true, mode }
 }
 
 /// All tasks with every digit whole or cut once anywhere.
@@ -175,6 +175,7 @@ fn plans_are_made_in_less_than_a_second() {
         let terms = Terms {
             is_aligned: false,
             request: 1 << 18,
+            filtered: 1 << 18,
             ..terms(512, memory, Mode::Seconds(Profile::NVME))
         };
         let (passes, _) = plan(&task, &terms);

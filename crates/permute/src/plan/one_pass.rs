@@ -64,9 +64,9 @@ impl Best<'_> {
     }
 }
 
-/// A filtered segment is read whole, into the buffer of one request.
+/// A filtered segment is read whole, into the buffer of one reader.
 fn filter_fits(figures: &Figures, terms: &Terms) -> bool {
-    figures.waste <= 1 || figures.segment.saturating_mul(terms.record) <= terms.request
+    figures.waste <= 1 || figures.segment.saturating_mul(terms.record) <= terms.filtered
 }
 
 /// The cheapest pass, with its price; `None` when none meets the requirements.
@@ -116,7 +116,7 @@ pub fn best(task: &Task, terms: &Terms, effort: Effort) -> Option<(Pass, f64)> {
 fn filtered(best: &mut Best<'_>, flushes: &[Vec<Extent>]) {
     let (task, terms) = (best.task, best.terms);
     // Reading twice costs at least one more read of everything.
-    let readable = (terms.request / terms.record.max(1)).max(1);
+    let readable = (terms.filtered / terms.record.max(1)).max(1);
     if let (Mode::Seconds(profile), Some((_, price))) = (terms.mode, &best.found) {
         let bytes = (task.space.records() * terms.record) as f64;
         if *price < bytes * (2.0 * profile.read_byte + profile.write_byte) {

@@ -63,7 +63,11 @@ fn strict(task: &Task, terms: &Terms) -> (Vec<Pass>, f64) {
     }
     let search = Search::new(task, terms);
     let mut worse = 0;
+    let least = terms.least(task.space.records());
     for count in 2..=PASSES_MAX {
+        if count as f64 * least >= cheapest.1 {
+            break;
+        }
         match search.passes(count) {
             Some(found) if found.1 < cheapest.1 => {
                 cheapest = found;

@@ -1,6 +1,7 @@
 //! What a pass costs: in block transfers, as the thesis counts, or in seconds on a device.
 
 use crate::pass::Pass;
+use crate::space::Digit;
 
 /// How long a device takes, with many requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,10 +38,29 @@ pub struct Terms {
     pub record: u64,
     /// Bytes of the largest request.
     pub request: u64,
+    /// Bytes of the largest segment that may be read for a part of it.
+    pub filtered: u64,
     /// Whether the files begin their records where a block begins, and blocks hold whole records.
     pub is_aligned: bool,
     /// What is minimised.
     pub mode: Mode,
+}
+
+impl Terms {
+    /// The least that a pass over so many records costs: each is read and written once, in the
+    /// largest requests.
+    #[must_use]
+    pub fn least(&self, records: u64) -> f64 {
+        match self.mode {
+            Mode::Blocks { alpha } => records as f64 / self.block as f64 * (1.0 + alpha),
+            Mode::Seconds(profile) => {
+                let bytes = records as f64 * self.record as f64;
+                let requests = bytes / self.request as f64;
+                requests * (profile.read_request + profile.write_request)
+                    + bytes * (profile.read_byte + profile.write_byte)
+            }
+        }
+    }
 }
 
 /// What a plan minimises.
@@ -90,13 +110,15 @@ impl Figures {
         let inputs = pass.positions(&pass.input);
         let outputs = pass.positions(&pass.output);
         let (flush, partition) = (pass.flush_position(), pass.partition_position());
+        let below = |d: Digit| inputs[d.tree][d.leaf] < pass.beta;
+        let is_beside = |d: Digit| pass.is_action(d) && outputs[d.tree][d.leaf] >= partition;
         Self {
             records: space.records(),
             load: pass.load_records(),
-            partitions_at_once: pass.partitions_at_once(),
-            segment: pass.segment_records(),
-            segments: space.max_size(|d| inputs[d.tree][d.leaf] >= pass.beta),
-            waste: pass.waste(),
+            partitions_at_once: space.max_size(is_beside),
+            segment: space.max_size(below),
+            segments: space.max_size(|d| !below(d)),
+            waste: space.max_size(|d| !pass.is_action(d) && below(d)),
             flush: space.max_size(|d| outputs[d.tree][d.leaf] < flush),
             flushes: space.max_size(|d| outputs[d.tree][d.leaf] >= flush),
             partition: space.max_size(|d| outputs[d.tree][d.leaf] < partition),

@@ -218,6 +218,10 @@ impl Sink for PlainSink {
         self.write_part(offset, buf)
     }
 
+    fn alignment(&self) -> usize {
+        SECTOR
+    }
+
     fn write_part(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.parts(offset, buf, |file, chunk, from, part| {
             if self.grid.is_edge(chunk) {

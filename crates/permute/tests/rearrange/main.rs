@@ -6,6 +6,7 @@ mod oracle;
 
 use std::fs;
 use std::path::Path;
+use std::thread;
 
 use esker_permute::exec::Counters as Moved;
 use esker_permute::job::{Job, Report, Request};
@@ -20,6 +21,15 @@ struct Counts {
     multi_pass: u64,
     filtered: u64,
     ragged: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.cases += other.cases;
+        self.multi_pass += other.multi_pass;
+        self.filtered += other.filtered;
+        self.ragged += other.ragged;
+    }
 }
 
 /// How much is tried: `ESKER_TEST_BUDGET`, 1 by default.
@@ -79,36 +89,61 @@ fn light_folder() -> tempfile::TempDir {
 
 const SECONDS: Mode = Mode::Seconds(Profile::NVME);
 
-#[test]
-fn random_arrays_are_rearranged_as_the_pattern_says() {
-    let folder = light_folder();
-    let mut random = Random::new(17);
-    let mut counts = Counts::default();
-    for _ in 0..800 * budget() {
-        let case = Case::random(&mut random, 6000);
+fn small_arrays(random: &mut Random, folder: &Path, counts: &mut Counts) {
+    for _ in 0..1300 * budget() {
+        let case = Case::random(random, 6000);
         let memory = (1 << (16 + random.below(5))) + random.below(4096);
-        run(folder.path(), &case, memory, SECONDS, &mut counts);
+        run(folder, &case, memory, SECONDS, counts);
     }
-    println!("small arrays: {counts:?}");
-    assert!(counts.ragged >= 50 * budget(), "{counts:?}");
 }
 
-#[test]
-fn arrays_larger_than_the_memory_are_rearranged() {
-    let folder = light_folder();
-    let mut random = Random::new(18);
-    let mut counts = Counts::default();
-    for number in 0..240 * budget() {
-        let case = Case::random(&mut random, 300_000);
-        let memory = (64 << 10) + random.below(80_000);
-        // Where reads cost next to nothing, they are filtered.
-        let mode = if number % 2 == 0 { SECONDS } else { Mode::Blocks { alpha: 0.01 } };
-        run(folder.path(), &case, memory, mode, &mut counts);
+fn large_arrays(random: &mut Random, folder: &Path, counts: &mut Counts) {
+    for number in 0..350 * budget() {
+        let is_turned = number % 2 == 0;
+        let case = if is_turned { Case::turned } else { Case::random }(random, 300_000);
+        let memory = (64 << 10) + random.below(60_000);
+        run(folder, &case, memory, SECONDS, counts);
     }
-    println!("large arrays: {counts:?}");
-    assert!(counts.multi_pass >= 40 * budget(), "{counts:?}");
-    assert!(counts.filtered >= 3 * budget(), "{counts:?}");
-    assert!(counts.ragged >= 100 * budget(), "{counts:?}");
+}
+
+/// Where reads cost next to nothing, they are filtered.
+fn where_reads_are_free(random: &mut Random, folder: &Path, counts: &mut Counts) {
+    for _ in 0..350 * budget() {
+        let case = Case::turned(random, 1_000_000);
+        let memory = 130_000 + random.below(60_000);
+        run(folder, &case, memory, Mode::Blocks { alpha: 0.0001 }, counts);
+    }
+}
+
+/// Two thousand arrays and more; of each kind that matters enough.
+#[test]
+fn random_arrays_are_rearranged_as_the_pattern_says() {
+    type Kind = fn(&mut Random, &Path, &mut Counts);
+    let kinds: [(&str, Kind); 3] = [
+        ("small arrays", small_arrays),
+        ("large arrays", large_arrays),
+        ("where reads are free", where_reads_are_free),
+    ];
+    let count = |(seed, (name, kind)): (u64, (&str, Kind))| {
+        let (mut random, folder) = (Random::new(seed), light_folder());
+        let mut counts = Counts::default();
+        kind(&mut random, folder.path(), &mut counts);
+        println!("{name}: {counts:?}");
+        counts
+    };
+    let mut counts = Counts::default();
+    thread::scope(|scope| {
+        let started = (17..).zip(kinds).map(|seeded| scope.spawn(move || count(seeded)));
+        let started: Vec<_> = started.collect();
+        for kind in started {
+            counts.add(&kind.join().unwrap());
+        }
+    });
+    println!("together: {counts:?}");
+    assert!(counts.cases >= 2000 * budget(), "{counts:?}");
+    assert!(counts.multi_pass >= 200 * budget(), "{counts:?}");
+    assert!(counts.filtered >= 100 * budget(), "{counts:?}");
+    assert!(counts.ragged >= 200 * budget(), "{counts:?}");
 }
 
 #[test]

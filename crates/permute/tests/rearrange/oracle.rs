@@ -124,6 +124,34 @@ impl Case {
         Self { axes, left, right, item, is_fortran }
     }
 
+    /// Three to five axes in another order, the lowest of which goes up: what takes filtered reads
+    /// or several passes where memory is small.
+    pub fn turned(random: &mut Random, bytes: u64) -> Self {
+        let item = ITEMS[random.below(8) as usize];
+        let count = 3 + random.below(3);
+        let items = bytes as f64 / item as f64;
+        let side = items.powf(1.0 / count as f64);
+        let axis = |number: u64, random: &mut Random| Axis {
+            name: format!("a{number}"),
+            size: (side * (0.6 + random.below(80) as f64 / 100.0)) as u64 + 1,
+            tile_of: None,
+            is_flipped: random.chance(6),
+        };
+        let axes: Vec<Axis> = (0..count).map(|number| axis(number, random)).collect();
+        let mut order: Vec<usize> = (0..axes.len()).rev().collect();
+        if random.chance(2) {
+            random.shuffle(&mut order[1..]);
+        }
+        let alone = |axis: usize| vec![axis];
+        Self {
+            left: (0..axes.len()).map(alone).collect(),
+            right: order.into_iter().map(alone).collect(),
+            axes,
+            item,
+            is_fortran: false,
+        }
+    }
+
     pub fn transpose(rows: u64, columns: u64, item: u64) -> Self {
         let axis =
             |name: &str, size| Axis { name: name.into(), size, tile_of: None, is_flipped: false };
