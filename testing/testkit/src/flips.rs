@@ -10,7 +10,7 @@
 pub mod stores;
 pub mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use esker_format::block::{BlockKind, BlockLayout, BlockView, MAGIC};
@@ -232,12 +232,25 @@ impl Tally {
         if let Some(block) = block.filter(|_| file == "data" && look.class != Class::SameAnswer) {
             self.damaged_data += 1;
             self.damaged_data_alone += u64::from(look.blocks_lost <= 1);
-            if look.blocks_lost > 1 + block.fences {
+            let reach = self.reach(block);
+            if look.blocks_lost > reach {
                 let lost = look.blocks_lost;
-                self.damaged_too_far = Some(format!("{place} took {lost} blocks with it"));
+                let far = format!("{place} took {lost} blocks with it, and leads to {reach}");
+                self.damaged_too_far = Some(far);
             }
         }
         Ok(())
+    }
+
+    /// How many blocks are found through `block`, itself and those further down included.
+    fn reach(&self, block: &DataBlock) -> usize {
+        let mut found = BTreeSet::from([block.place.start]);
+        let mut next = vec![block];
+        while let Some(block) = next.pop() {
+            let below = self.data_blocks.iter().filter(|b| block.below.contains(&b.place.start));
+            next.extend(below.filter(|below| found.insert(below.place.start)));
+        }
+        found.len()
     }
 
     /// Damage in data must leave all keys readable but those of its block, and of the blocks that
@@ -261,8 +274,8 @@ impl Tally {
 struct DataBlock {
     /// Where it is in the data file.
     place: Range<usize>,
-    /// How many blocks of the level below it leads to.
-    fences: usize,
+    /// Where the blocks of the level below are that it leads to.
+    below: Vec<usize>,
 }
 
 /// The blocks that hold data entries, live ones and stale ones.
@@ -276,8 +289,9 @@ fn data_blocks(data: &[u8]) -> Vec<DataBlock> {
         match BlockLayout::parse(block) {
             Ok(layout) if layout.kind == BlockKind::Data => {
                 let view = BlockView::new(block, layout);
-                let fences = (0..view.len()).filter(|index| view.fence(*index).is_ok()).count();
-                blocks.push(DataBlock { place: at..at + len, fences });
+                let fences = (0..view.len()).filter_map(|index| view.fence(index).ok());
+                let below = fences.filter_map(|fence| fence.ptr.offset().try_into().ok());
+                blocks.push(DataBlock { place: at..at + len, below: below.collect() });
             }
             _ => {}
         }

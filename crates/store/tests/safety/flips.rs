@@ -34,6 +34,11 @@ specimens! {
 }
 
 #[test]
+fn every_unit_and_length_of_levels_in_a_row() {
+    examine(stores::levels_in_a_row(), flips::units_and_lengths);
+}
+
+#[test]
 fn bytes_of_the_manifest_of_a_merge() {
     let manifest =
         |specimen: &Specimen| flips::bytes_of(specimen, |file| file.starts_with("manifest"), 48);

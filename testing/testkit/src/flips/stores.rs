@@ -89,10 +89,23 @@ pub fn versions() -> Verdict<Specimen> {
 /// # Errors
 /// When it cannot be made.
 pub fn levels() -> Verdict<Specimen> {
-    let profile = Profile { keys: 400, order: KeyOrder::Ascending, ..profile(400) };
+    levels_of("levels", 400)
+}
+
+/// Levels of which one leads to the next: a block of the first to one of the second, and that to
+/// nine of the third.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn levels_in_a_row() -> Verdict<Specimen> {
+    levels_of("levels in a row", 300)
+}
+
+fn levels_of(name: &'static str, loaded: usize) -> Verdict<Specimen> {
+    let profile = Profile { keys: 400, order: KeyOrder::Ascending, ..profile(loaded) };
     let mut ops = generate(&profile, 29);
     ops.extend(generate(&Profile { ops: 60, order: KeyOrder::Random, ..profile }, 30));
-    make("levels", &ops, &[], true)
+    make(name, &ops, &[], true)
 }
 
 /// Spill runs above the levels, and tombstones.
