@@ -6,6 +6,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use esker_permute::job::{self, Request};
+use esker_permute::kept::kept;
+use esker_permute::plan::price::Mode;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -56,6 +58,9 @@ impl Job {
     ) -> PyResult<Self> {
         let mut request = Request::new(source, pattern, target);
         request.memory = options.memory;
+        if let Some(profile) = kept() {
+            request.mode = Mode::Seconds(profile);
+        }
         request.sizes = options.sizes;
         request.chunks = options.chunks;
         request.compressor = options.compressor;

@@ -57,6 +57,11 @@ def test_arguments_that_cannot_be_used(path):
         {"shape": (6, 4), "dtype": object},
         {"shape": (6, 4), "dtype": [("a", "<f8")]},
         {"h": 2.5},
+        {"h": 2**70},
+        {"shape": (2**70, 4), "dtype": "<f8"},
+        {"shape": (2**40, 2**40), "dtype": "<f8"},
+        {"chunks": (2, 2)},
+        {"zarr_format": 4},
     ]:
         with pytest.raises(esker.ArgumentError):
             esker.rearrange(path, "h w -> w h", **arguments)

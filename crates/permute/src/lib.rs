@@ -8,7 +8,8 @@
 //! memory), [`budget`] (how memory is divided), [`file`](mod@file) (direct I/O), [`exec`] (a pass
 //! carried out by threads); [`layout`] (dimensions as digits, of files in chunks too), `steps`
 //! (from two files to passes); [`npy`], [`zarr`] and [`target`] (files as people have them),
-//! [`units`] (sizes as people write them), [`job`] (all of it).
+//! [`units`] (sizes as people write them), [`kept`] (what a device was measured to take), [`job`]
+//! (all of it).
 //!
 //! Nothing here knows the store; memory for direct I/O comes from `esker-device`.
 
@@ -23,6 +24,7 @@ pub mod error;
 pub mod exec;
 pub mod file;
 pub mod job;
+pub mod kept;
 pub mod layout;
 pub mod npy;
 pub mod pass;

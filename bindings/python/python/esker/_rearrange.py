@@ -76,12 +76,12 @@ class _Request:
         memory = self.memory
         budget = parse_bytes(memory) if isinstance(memory, str) else int(memory)
         for name, size in self.sizes.items():
-            if not isinstance(size, (int, np.integer)) or size < 0:
+            if not isinstance(size, (int, np.integer)) or not 0 <= size < 2**63:
                 raise ArgumentError(f"{name}={size!r}: the size of an axis is a whole number")
         if self.zarr_format not in (None, 2, 3):
             raise ArgumentError(f"Zarr has versions 2 and 3, not {self.zarr_format!r}")
         options: Options = {
-            "memory": max(budget, 0),
+            "memory": min(max(budget, 0), 2**63 - 1),
             "sizes": {name: int(size) for name, size in self.sizes.items()},
             "bare": source.bare,
             "chunks": None if self.chunks is None else sizes_of("chunks", self.chunks),

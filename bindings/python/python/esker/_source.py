@@ -59,7 +59,7 @@ def _path_of(src: Any) -> str:
 def sizes_of(name: str, given: Any) -> list[int]:
     """Sizes of dimensions."""
     sizes = [given] if isinstance(given, int) else list(given)
-    if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
+    if not all(isinstance(size, (int, np.integer)) and 0 <= size < 2**63 for size in sizes):
         raise ArgumentError(f"{name} is a tuple of sizes, not {given!r}")
     return [int(size) for size in sizes]
 

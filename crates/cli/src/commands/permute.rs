@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use esker_permute::error::Error;
 use esker_permute::job::{Job, Report, Request};
+use esker_permute::kept::kept;
 use esker_permute::plan::price::Mode;
 use esker_permute::units::parse_bytes;
 use indicatif::{HumanBytes, ProgressBar};
@@ -127,7 +128,7 @@ fn request(args: &Permute) -> Result<Request, Failure> {
         return Err(Failure::Input("permute takes IN PATTERN OUT".to_owned()));
     };
     let mut request = Request::new(input, pattern, output);
-    if let Some(profile) = super::permute_probe::kept() {
+    if let Some(profile) = kept() {
         request.mode = Mode::Seconds(profile);
     }
     request.memory = parse_bytes(&args.memory).map_err(failure)?;
