@@ -216,7 +216,8 @@ impl Budget {
         let flush = pass.flush_records().saturating_mul(record).min(UNIT_MAX);
         let half = self.in_flight() / 2;
         let wanted = depth(flush);
-        let mut stage = (flush + BLOCK_BYTES).min(STAGE_MAX).next_multiple_of(BLOCK_BYTES);
+        // With the shared blocks before and after.
+        let mut stage = (flush + 2 * BLOCK_BYTES).min(STAGE_MAX).next_multiple_of(BLOCK_BYTES);
         let each = |stage: u64| stage + self.beside;
         while half / each(stage) < wanted && stage / 2 >= 2 * BLOCK_BYTES {
             stage = (stage / 2).next_multiple_of(BLOCK_BYTES);

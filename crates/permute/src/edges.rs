@@ -2,38 +2,48 @@
 //!
 //! A flush seldom begins or ends where a block does. What it has of such a block waits here until
 //! the rest comes, so that the device is never asked for part of a block (the thesis's output
-//! buffers, one block a partition). When there is no room, the part goes through the page cache,
-//! and so does what is left at the end.
+//! buffers, one block a partition; here only the bytes that have come are held). When there is no
+//! room, the part goes through the page cache, and so does what is left at the end.
 //!
 //! Invariant: each byte of the output is deposited or written once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::file::{BLOCK, Sink};
 
+/// Blocks are parted among so many maps, so that writers seldom wait for each other.
+const SHARDS: usize = 32;
+/// What a piece of a block costs besides its bytes: its place in a map, its length, its allocation.
+const BESIDE: usize = 128;
+
 /// The shared blocks of one output.
 #[derive(Debug)]
 pub(crate) struct Edges {
-    blocks: Mutex<HashMap<u64, Edge>>,
+    shards: Vec<Mutex<HashMap<u64, Edge>>>,
+    /// Bytes that may be held.
     capacity: usize,
+    held: AtomicUsize,
     peak: AtomicUsize,
 }
 
+/// What has come of a block: pieces in ascending order with gaps between them.
+#[derive(Debug, Default)]
+struct Edge(Vec<Piece>);
+
 #[derive(Debug)]
-struct Edge {
-    bytes: Box<[u8; BLOCK]>,
-    /// What is there, in ascending order, neighbours joined.
-    filled: Vec<(usize, usize)>,
+struct Piece {
+    start: usize,
+    bytes: Vec<u8>,
 }
 
 /// What became of a part of a block.
-#[derive(Debug)]
-pub(crate) enum Deposit {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deposit {
     /// The block is whole now, and the caller's to write.
-    Whole(Box<[u8; BLOCK]>),
+    Whole,
     /// The rest is awaited.
     Waits,
     /// There is no room: the caller writes the part.
@@ -41,47 +51,65 @@ pub(crate) enum Deposit {
 }
 
 impl Edges {
-    /// Holds at most `capacity` blocks.
+    /// Holds at most `capacity` bytes.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { blocks: Mutex::default(), capacity, peak: AtomicUsize::new(0) }
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            capacity,
+            held: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+        }
     }
 
-    /// Bytes of the blocks held at once, at most.
+    /// Bytes held at once, at most.
     pub(crate) fn peak_bytes(&self) -> u64 {
-        (self.peak.load(Ordering::Relaxed) * BLOCK) as u64
+        self.peak.load(Ordering::Relaxed) as u64
     }
 
-    /// Leaves bytes that lie within one block, at an offset of the file.
-    pub(crate) fn deposit(&self, offset: u64, part: &[u8]) -> Deposit {
+    fn shard(&self, block: u64) -> MutexGuard<'_, HashMap<u64, Edge>> {
+        let shard = usize::try_from(block % SHARDS as u64).unwrap_or(0);
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves bytes that lie within one block, at an offset of the file. A block that is whole by
+    /// that is put into `whole`.
+    fn deposit(&self, offset: u64, part: &[u8], whole: &mut [u8]) -> Deposit {
         let block = offset / BLOCK as u64;
         let start = usize::try_from(offset % BLOCK as u64).unwrap_or(0);
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = blocks.len() < self.capacity;
-        let edge = match blocks.get_mut(&block) {
-            Some(edge) => edge,
-            None if room => blocks.entry(block).or_insert_with(|| Edge {
-                bytes: Box::new([0; BLOCK]),
-                filled: Vec::with_capacity(2),
-            }),
-            None => return Deposit::NoRoom,
-        };
-        edge.add(start, part);
-        let is_whole = edge.filled == [(0, BLOCK)];
-        self.peak.fetch_max(blocks.len(), Ordering::Relaxed);
-        if is_whole {
-            return blocks.remove(&block).map_or(Deposit::Waits, |edge| Deposit::Whole(edge.bytes));
+        let mut blocks = self.shard(block);
+        if let Some(edge) = blocks.get(&block)
+            && edge.len() + part.len() == BLOCK
+        {
+            for piece in &edge.0 {
+                whole[piece.start..piece.start + piece.bytes.len()].copy_from_slice(&piece.bytes);
+            }
+            whole[start..start + part.len()].copy_from_slice(part);
+            self.held.fetch_sub(edge.cost(), Ordering::Relaxed);
+            blocks.remove(&block);
+            return Deposit::Whole;
         }
+        let cost = part.len() + BESIDE;
+        let held = self.held.fetch_add(cost, Ordering::Relaxed) + cost;
+        if held > self.capacity {
+            self.held.fetch_sub(cost, Ordering::Relaxed);
+            return Deposit::NoRoom;
+        }
+        self.peak.fetch_max(held, Ordering::Relaxed);
+        let joined = blocks.entry(block).or_default().add(start, part);
+        self.held.fetch_sub(joined * BESIDE, Ordering::Relaxed);
         Deposit::Waits
     }
 
     /// Writes what never became whole: the ends of the file, and what met parts that had no room.
     pub(crate) fn finish(&self, sink: &dyn Sink) -> Result<()> {
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left: Vec<(u64, Edge)> = blocks.drain().collect();
+        let mut left: Vec<(u64, Edge)> = Vec::new();
+        for shard in &self.shards {
+            left.extend(shard.lock().unwrap_or_else(PoisonError::into_inner).drain());
+        }
         left.sort_unstable_by_key(|(block, _)| *block);
         for (block, edge) in left {
-            for (start, end) in edge.filled {
-                sink.write_part(block * BLOCK as u64 + start as u64, &edge.bytes[start..end])?;
+            for piece in edge.0 {
+                sink.write_part(block * BLOCK as u64 + piece.start as u64, &piece.bytes)?;
             }
         }
         Ok(())
@@ -89,80 +117,132 @@ impl Edges {
 }
 
 impl Edge {
-    fn add(&mut self, start: usize, part: &[u8]) {
-        let end = start + part.len();
-        self.bytes[start..end].copy_from_slice(part);
-        self.filled.push((start, end));
-        self.filled.sort_unstable();
-        let mut joined: Vec<(usize, usize)> = Vec::with_capacity(self.filled.len());
-        for (start, end) in self.filled.drain(..) {
-            match joined.last_mut() {
-                Some(last) if last.1 >= start => last.1 = last.1.max(end),
-                _ => joined.push((start, end)),
+    /// How many bytes have come.
+    fn len(&self) -> usize {
+        self.0.iter().map(|piece| piece.bytes.len()).sum()
+    }
+
+    /// What it takes of the room.
+    fn cost(&self) -> usize {
+        self.len() + self.0.len() * BESIDE
+    }
+
+    /// Adds a part; answers how many pieces fewer there are than with it as one of its own.
+    fn add(&mut self, start: usize, part: &[u8]) -> usize {
+        let after = self.0.partition_point(|piece| piece.start < start);
+        let follows = |piece: &Piece| piece.start + piece.bytes.len() == start;
+        let mut joined = 0;
+        let index = match after.checked_sub(1).filter(|before| follows(&self.0[*before])) {
+            Some(before) => {
+                let bytes = &mut self.0[before].bytes;
+                bytes.reserve_exact(part.len());
+                bytes.extend_from_slice(part);
+                joined += 1;
+                before
             }
+            None => {
+                self.0.reserve_exact(1);
+                self.0.insert(after, Piece { start, bytes: part.to_vec() });
+                after
+            }
+        };
+        let is_next = self.0.get(index + 1).is_some_and(|next| next.start == start + part.len());
+        if is_next {
+            let next = self.0.remove(index + 1);
+            let bytes = &mut self.0[index].bytes;
+            bytes.reserve_exact(next.bytes.len());
+            bytes.extend_from_slice(&next.bytes);
+            joined += 1;
         }
-        self.filled = joined;
+        joined
     }
 }
 
-/// Writes bytes that belong at an offset; whole blocks directly where their memory is aligned,
-/// else through `scratch`, which bounds how much one request holds.
+/// Whole blocks on their way to the device.
+struct Stage<'a> {
+    sink: &'a dyn Sink,
+    /// At least two blocks long, in whole blocks.
+    memory: &'a mut [u8],
+    /// How much of it is filled.
+    len: usize,
+    /// Where that belongs in the file.
+    offset: u64,
+}
+
+impl Stage<'_> {
+    /// Leaves part of a block to `edges`; a block that is whole by that comes next here.
+    fn deposit(&mut self, edges: &Edges, offset: u64, part: &[u8]) -> Result<()> {
+        if self.len + BLOCK > self.memory.len() {
+            self.write()?;
+        }
+        let block = &mut self.memory[self.len..self.len + BLOCK];
+        match edges.deposit(offset, part, block) {
+            Deposit::Whole => self.len += BLOCK,
+            Deposit::Waits => {}
+            Deposit::NoRoom => self.sink.write_part(offset, part)?,
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, mut blocks: &[u8]) -> Result<()> {
+        while !blocks.is_empty() {
+            if self.len == self.memory.len() {
+                self.write()?;
+            }
+            let (now, later) = blocks.split_at((self.memory.len() - self.len).min(blocks.len()));
+            self.memory[self.len..self.len + now.len()].copy_from_slice(now);
+            self.len += now.len();
+            blocks = later;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        if self.len > 0 {
+            self.sink.write_blocks(self.offset, &self.memory[..self.len])?;
+            self.offset += self.len as u64;
+            self.len = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Writes bytes that belong at an offset: whole blocks from where they are if their memory is
+/// aligned, else through `scratch` in one request, if it holds them, with the shared blocks before
+/// and after that they make whole.
 pub(crate) fn write_span(
     sink: &dyn Sink,
     edges: &Edges,
     scratch: &mut [u8],
-    mut offset: u64,
-    mut bytes: &[u8],
+    offset: u64,
+    bytes: &[u8],
 ) -> Result<()> {
     if !sink.is_blocked() {
         return sink.write_part(offset, bytes);
     }
-    let mut staged = 0;
-    let mut staged_at = offset;
     let skew = usize::try_from(offset % BLOCK as u64).unwrap_or(0);
-    if skew > 0 || bytes.len() < BLOCK {
-        let (head, rest) = bytes.split_at((BLOCK - skew).min(bytes.len()));
-        match edges.deposit(offset, head) {
-            Deposit::Whole(block) => {
-                scratch[..BLOCK].copy_from_slice(&block[..]);
-                staged = BLOCK;
-                staged_at = offset - skew as u64;
-            }
-            Deposit::Waits => {}
-            Deposit::NoRoom => sink.write_part(offset, head)?,
-        }
-        offset += head.len() as u64;
-        bytes = rest;
+    let has_head = skew > 0 || bytes.len() < BLOCK;
+    let head_len = if has_head { (BLOCK - skew).min(bytes.len()) } else { 0 };
+    let (head, rest) = bytes.split_at(head_len);
+    let (blocks, tail) = rest.split_at(rest.len() / BLOCK * BLOCK);
+    let mut stage = Stage { sink, memory: scratch, len: 0, offset: offset - skew as u64 };
+    if !head.is_empty() {
+        stage.deposit(edges, offset, head)?;
     }
-    let (mut blocks, tail) = bytes.split_at(bytes.len() / BLOCK * BLOCK);
-    let tail_at = offset + blocks.len() as u64;
-    if staged == 0 && blocks.as_ptr().addr().is_multiple_of(sink.alignment()) {
+    let blocks_at = offset + head.len() as u64;
+    if stage.len == 0 {
+        stage.offset = blocks_at;
+    }
+    if stage.len == 0 && blocks.as_ptr().addr().is_multiple_of(sink.alignment()) {
         if !blocks.is_empty() {
-            sink.write_blocks(offset, blocks)?;
+            sink.write_blocks(blocks_at, blocks)?;
+            stage.offset += blocks.len() as u64;
         }
-        blocks = &[];
-    }
-    if staged == 0 {
-        staged_at = offset;
-    }
-    while staged > 0 || !blocks.is_empty() {
-        let (now, later) = blocks.split_at((scratch.len() - staged).min(blocks.len()));
-        scratch[staged..staged + now.len()].copy_from_slice(now);
-        staged += now.len();
-        sink.write_blocks(staged_at, &scratch[..staged])?;
-        staged_at += staged as u64;
-        staged = 0;
-        blocks = later;
+    } else {
+        stage.push(blocks)?;
     }
     if !tail.is_empty() {
-        match edges.deposit(tail_at, tail) {
-            Deposit::Whole(block) => {
-                scratch[..BLOCK].copy_from_slice(&block[..]);
-                sink.write_blocks(tail_at, &scratch[..BLOCK])?;
-            }
-            Deposit::Waits => {}
-            Deposit::NoRoom => sink.write_part(tail_at, tail)?,
-        }
+        stage.deposit(edges, blocks_at + blocks.len() as u64, tail)?;
     }
-    Ok(())
+    stage.write()
 }

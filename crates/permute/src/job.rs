@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::ends::{self, Holder, Input, Output};
 use crate::error::{Error, Result, input};
-use crate::exec::{self, Counters, Payload};
+use crate::exec::{self, Counters, Files, Payload};
 use crate::file::{Sink, Source};
 use crate::layout::Layout;
 use crate::pass::Pass;
@@ -196,7 +196,7 @@ impl Job {
     pub fn run(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<Report> {
         let (path, force) = (&self.request.output, self.request.force);
         let bytes = self.payload_bytes();
-        let places = places(self.steps.len(), !self.is_zarr());
+        let places = self.places();
         let count = scratch_count(&places);
         check_space(path, self.output.bytes(bytes).saturating_add(count as u64 * bytes))?;
         match &self.output {
@@ -224,6 +224,12 @@ impl Job {
                 Ok(report)
             }
         }
+    }
+
+    /// Between which files the steps go.
+    fn places(&self) -> Vec<(Place, Place)> {
+        let in_place: Vec<bool> = self.steps.iter().map(|step| step.pass.is_in_place()).collect();
+        places(&in_place, !self.is_zarr())
     }
 
     /// The last question, when all is written and nothing has its name.
@@ -280,7 +286,8 @@ impl Job {
             };
             let (Some(source), Some(sink)) = (source, sink) else { return Err(missing) };
             let mut told = |moved| go_on(before + moved);
-            let counters = exec::run(&step.pass, step.budget, source, sink, &mut told)?;
+            let files = Files { source, sink, is_in_place: from == to };
+            let counters = exec::run(&step.pass, step.budget, files, &mut told)?;
             before += counters.read_bytes + counters.written_bytes;
             report.peak_buffer_bytes = report.peak_buffer_bytes.max(counters.peak_buffer_bytes);
             report.passes.push(counters);
@@ -289,21 +296,26 @@ impl Job {
     }
 }
 
-/// Where each of `count` steps reads and writes. The last one writes the result; those before it
-/// scratch files by turns, of which the result is one if it can be read (`is_readable`).
-fn places(count: usize, is_readable: bool) -> Vec<(Place, Place)> {
-    let mut from = Place::Input;
-    let place = |number: usize| {
-        let left = count - number;
-        let to = match left {
-            0 => Place::Target,
-            _ if is_readable && left.is_multiple_of(2) => Place::Target,
-            _ if is_readable => Place::Scratch(0),
-            _ => Place::Scratch((left - 1) % 2),
+/// Where each step reads and writes. The last one writes the result; the others scratch files by
+/// turns, of which the result is one if it can be read (`is_readable`). A step that may write to
+/// the file that it reads does, if that is no input.
+fn places(in_place: &[bool], is_readable: bool) -> Vec<(Place, Place)> {
+    let mut places = Vec::with_capacity(in_place.len());
+    let mut to = Place::Target;
+    for (number, may_stay) in in_place.iter().enumerate().rev() {
+        let is_kept = *may_stay && (is_readable || to != Place::Target);
+        let from = match (number, to) {
+            (0, _) => Place::Input,
+            _ if is_kept => to,
+            (_, Place::Scratch(0)) if is_readable => Place::Target,
+            (_, Place::Scratch(0)) => Place::Scratch(1),
+            _ => Place::Scratch(0),
         };
-        (std::mem::replace(&mut from, to), to)
-    };
-    (1..=count).map(place).collect()
+        places.push((from, to));
+        to = from;
+    }
+    places.reverse();
+    places
 }
 
 fn scratch_count(places: &[(Place, Place)]) -> usize {
@@ -319,20 +331,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_step_writes_what_it_reads_and_few_files_are_enough() {
+    fn few_files_are_enough_and_only_steps_that_may_write_what_they_read() {
         for is_readable in [true, false] {
-            for count in 0..7 {
-                let places = places(count, is_readable);
+            for (count, set) in
+                (0..6).flat_map(|count| (0..1_u32 << count).map(move |s| (count, s)))
+            {
+                let in_place: Vec<bool> = (0..count).map(|step| set >> step & 1 == 1).collect();
+                let places = places(&in_place, is_readable);
                 assert_eq!(places.len(), count);
                 let mut from = Place::Input;
-                for (source, to) in &places {
+                for ((source, to), may_stay) in places.iter().zip(&in_place) {
                     assert_eq!(*source, from);
-                    assert_ne!(source, to);
+                    assert!(source != to || *may_stay);
+                    assert_ne!(*to, Place::Input);
                     from = *to;
                 }
                 assert!(count == 0 || from == Place::Target);
                 let between = if is_readable { 1 } else { 2 };
-                assert_eq!(scratch_count(&places), between.min(count.saturating_sub(1)));
+                let turns = in_place.iter().skip(1).filter(|may_stay| !**may_stay).count();
+                let first = usize::from(!is_readable && count > 1);
+                assert!(scratch_count(&places) <= between.min(turns + first));
                 let reads_target = places.iter().any(|(from, _)| *from == Place::Target);
                 assert!(is_readable || !reads_target);
             }

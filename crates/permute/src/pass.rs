@@ -95,6 +95,20 @@ impl Pass {
         self.space.max_size(|d| !self.is_action(d) && positions[d.tree][d.leaf] < self.beta)
     }
 
+    /// Whether every load fills the range of the file that it was read from: then a pass may write
+    /// to the file that it reads, each load after all of it was read.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        let acting = |order: &[Digit]| order.iter().take_while(|d| self.is_action(**d)).count();
+        let (from, to) = (acting(&self.input), acting(&self.output));
+        let is_above = |digit: &Digit| !self.is_action(*digit);
+        from == to
+            && self.beta <= from
+            && self.input[from..] == self.output[to..]
+            && self.input[from..].iter().all(is_above)
+            && !self.flips.contains(&true)
+    }
+
     /// For each digit, whether one read covers several of its values: it acts, or the read is
     /// filtered.
     pub(crate) fn spans(&self) -> Vec<Vec<bool>> {

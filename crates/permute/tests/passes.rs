@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_permute::budget::Budget;
 use esker_permute::error::Result;
-use esker_permute::exec::{Payload, run};
+use esker_permute::exec::{Files, Payload, run};
 use esker_permute::file::{BLOCK, Sink, Source};
 use esker_permute::pass::Pass;
 use esker_permute::plan::price::Figures;
@@ -159,11 +159,33 @@ fn moves(pass: &Pass) -> Vec<(usize, usize)> {
     }
 }
 
+/// A pass that may write to the file that it reads does; any other refuses to.
+fn stays_in_place(
+    pass: &Pass,
+    (memory, record, start): (u64, usize, usize),
+    from: &[u8],
+    expected: &[u8],
+) -> bool {
+    let file = Memory { bytes: Mutex::new(from.to_vec()), written: AtomicU64::new(0) };
+    let files = Files {
+        source: Payload { file: &file, start: start as u64 },
+        sink: Payload { file: &file, start: start as u64 },
+        is_in_place: true,
+    };
+    let done = run(pass, Budget::new(memory, record, 0).unwrap(), files, &mut |_| true);
+    assert_eq!(done.is_ok(), pass.is_in_place());
+    let bytes = file.bytes.lock().unwrap();
+    let is_as = |wanted: &[u8]| bytes[start..] == wanted[start..];
+    assert!(if done.is_ok() { is_as(expected) } else { is_as(from) }, "{pass:?}");
+    done.is_ok()
+}
+
 #[test]
 fn any_pass_moves_every_record_to_its_address() {
     let budget = std::env::var("ESKER_TEST_BUDGET").ok().and_then(|b| b.parse().ok()).unwrap_or(1);
     let mut random = Random(99);
     let (mut filtered, mut ragged, mut flipped, mut several) = (0, 0, 0, 0);
+    let mut in_place = 0;
     let cases = 1500 * budget;
     for _ in 0..cases {
         let pass = random_pass(&mut random);
@@ -183,6 +205,7 @@ fn any_pass_moves_every_record_to_its_address() {
             let (there, here) = (start + there * record, start + here * record);
             expected[here..here + record].copy_from_slice(&from[there..there + record]);
         }
+        in_place += u64::from(stays_in_place(&pass, (memory, record, start), &from, &expected));
         let source = Memory { bytes: Mutex::new(from), written: AtomicU64::new(0) };
         let sink =
             Memory { bytes: Mutex::new(vec![0; expected.len()]), written: AtomicU64::new(0) };
@@ -190,8 +213,11 @@ fn any_pass_moves_every_record_to_its_address() {
         let counters = run(
             &pass,
             budget,
-            Payload { file: &source, start: start as u64 },
-            Payload { file: &sink, start: start as u64 },
+            Files {
+                source: Payload { file: &source, start: start as u64 },
+                sink: Payload { file: &sink, start: start as u64 },
+                is_in_place: false,
+            },
             &mut |_| true,
         )
         .unwrap_or_else(|error| panic!("{pass:?}: {error}"));
@@ -208,7 +234,8 @@ fn any_pass_moves_every_record_to_its_address() {
     }
     println!(
         "{cases} passes: {filtered} filtered, {ragged} short, {flipped} flipped, {several} of \
-         several loads"
+         several loads, {in_place} in place"
     );
     assert!(filtered > 100 && ragged > 200 && flipped > 100 && several > 200);
+    assert!(in_place > 40, "{in_place}");
 }

@@ -1,12 +1,18 @@
 //! Who waits for what.
 //!
-//! Invariants: batches are handed out in the order of their loads; a part of memory serves one
-//! load at a time, and goes to the next one in its turn when everything of it is written. So a
-//! reader waits only for what is read and written before its own batch, and writers wait for
-//! nobody but readers: something always moves until all records are written.
+//! Invariants: batches are handed out in the order of their loads; a place in memory serves one
+//! part of one load at a time, and goes to the next one in its turn when everything of it is
+//! written. So a reader waits only for what is read and written before its own batch, and writers
+//! wait for nobody but readers: something always moves until all records are written. Where a pass
+//! writes to the file that it reads, no part of a load is written before all of it was read; other
+//! loads have other ranges of the file.
+//!
+//! Locks are taken in the order batches, place, load, queue, end, and a place's is held while a
+//! batch is copied to it: readers that meet go to other parts first.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::write::{Cutter, Span};
@@ -24,38 +30,44 @@ pub(super) struct Flow<'p, 'm> {
     /// Bytes of a record.
     record: u64,
     sink: Payload<&'p dyn Sink>,
-    /// How many loads are in memory at once.
-    loads: u64,
-    state: Mutex<State<'p, 'm>>,
-    /// Woken when a part is free, or no longer being filled by somebody else.
-    free: Condvar,
+    /// How many parts a load has.
+    parts: usize,
+    /// Whether the file that is read is written: a load is written when all of it was read.
+    is_in_place: bool,
+    batches: Mutex<Handed<'p, 'm>>,
+    /// Those of the first load in memory, then those of the second.
+    places: Vec<Place<'m>>,
+    queue: Mutex<VecDeque<Writing<'p, 'm>>>,
     /// Woken when a part is full.
     full: Condvar,
+    /// Readers at work.
+    readers: AtomicUsize,
+    /// Records that are not in their places yet.
+    unplaced: AtomicU64,
+    /// Bytes that are not written yet.
+    unwritten: AtomicU64,
+    is_over: AtomicBool,
+    outcome: Mutex<Result<()>>,
     /// Woken at the end.
     over: Condvar,
 }
 
-struct State<'p, 'm> {
+/// What was handed out to readers.
+struct Handed<'p, 'm> {
     batches: Batches<'p>,
-    /// The loads that were begun and may not be written yet, from the oldest.
-    begun: VecDeque<Arc<Load>>,
-    /// Those of the first load in memory, then those of the second.
-    places: Vec<Place<'m>>,
-    writing: VecDeque<Writing<'p, 'm>>,
-    /// Readers at work.
-    readers: usize,
-    /// Records that are not in their places yet.
-    unplaced: u64,
-    /// Bytes that are not written yet.
-    unwritten: u64,
-    is_over: bool,
-    outcome: Result<()>,
+    newest: Option<Arc<Load<'p, 'm>>>,
+    /// For each place, how many parts that have records were given to it.
+    turns: Vec<u64>,
 }
 
 /// A load that was begun.
-pub(super) struct Load {
+pub(super) struct Load<'p, 'm> {
     number: u64,
     pub(super) parts: Vec<Stretch>,
+    /// How many parts have records.
+    count: usize,
+    /// Parts that are full and wait for the others, where a load is written when all of it is read.
+    waiting: Mutex<Vec<Writing<'p, 'm>>>,
 }
 
 /// A part of a load.
@@ -64,15 +76,24 @@ pub(super) struct Stretch {
     /// Where its first record lies in memory, in bytes: as it will in its block of the file, so
     /// that it can be written from there.
     pub(super) start: usize,
+    place: usize,
+    /// How many parts the place serves before.
+    turn: u64,
 }
 
 /// Memory for one part.
 struct Place<'m> {
-    /// The load that it serves.
-    load: u64,
-    /// How many records of it have come.
+    held: Mutex<Held<'m>>,
+    /// Woken when its next turn begins.
+    free: Condvar,
+}
+
+struct Held<'m> {
+    /// How many parts it has served.
+    turn: u64,
+    /// How many records of this one have come.
     placed: u64,
-    /// Gone while somebody fills it, and while it is written.
+    /// Gone while it is written.
     memory: Option<&'m mut [u8]>,
 }
 
@@ -102,6 +123,10 @@ pub(super) struct Job<'m> {
     pub(super) spans: Vec<Span>,
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl<'p, 'm> Flow<'p, 'm> {
     /// Begins before the first batch, with the memory of all parts and so many readers.
     pub(super) fn new(
@@ -112,138 +137,142 @@ impl<'p, 'm> Flow<'p, 'm> {
     ) -> Self {
         let plan = shared.plan;
         let parts = (memory.len() / loads.max(1)).max(1);
-        let place = |(index, memory): (usize, &'m mut [u8])| Place {
-            load: (index / parts) as u64,
-            placed: 0,
-            memory: Some(memory),
+        let place = |memory: &'m mut [u8]| Place {
+            held: Mutex::new(Held { turn: 0, placed: 0, memory: Some(memory) }),
+            free: Condvar::new(),
         };
+        let places: Vec<Place<'m>> = memory.into_iter().map(place).collect();
         let records = plan.pass.space.records();
-        let state = State {
-            batches: plan.batches(),
-            begun: VecDeque::new(),
-            places: memory.into_iter().enumerate().map(place).collect(),
-            writing: VecDeque::new(),
-            readers,
-            unplaced: records,
-            unwritten: records.saturating_mul(shared.record as u64),
-            is_over: false,
-            outcome: Ok(()),
-        };
+        let turns = vec![0; places.len()];
         Self {
             plan,
             record: shared.record as u64,
             sink: shared.sink,
-            loads: loads.max(1) as u64,
-            state: Mutex::new(state),
-            free: Condvar::new(),
+            parts,
+            is_in_place: shared.is_in_place,
+            batches: Mutex::new(Handed { batches: plan.batches(), newest: None, turns }),
+            places,
+            queue: Mutex::default(),
             full: Condvar::new(),
+            readers: AtomicUsize::new(readers),
+            unplaced: AtomicU64::new(records),
+            unwritten: AtomicU64::new(records.saturating_mul(shared.record as u64)),
+            is_over: AtomicBool::new(false),
+            outcome: Mutex::new(Ok(())),
             over: Condvar::new(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<'p, 'm>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Where part `part` of a load goes.
-    fn place_of(&self, state: &State<'_, '_>, load: u64, part: usize) -> usize {
-        let parts = state.places.len() / usize::try_from(self.loads).unwrap_or(1);
-        usize::try_from(load % self.loads).unwrap_or(0) * parts + part
-    }
-
     /// The next batch and its load; `None` at the end, also an early one.
-    pub(super) fn next_batch(&self) -> Option<(Batch, Arc<Load>)> {
-        let mut state = self.lock();
-        if state.is_over {
+    pub(super) fn next_batch(&self) -> Option<(Batch, Arc<Load<'p, 'm>>)> {
+        if self.is_over() {
             return None;
         }
-        let batch = state.batches.next()?;
-        let newest = state.begun.back().filter(|load| load.number == batch.load);
-        if let Some(load) = newest {
-            return Some((batch, Arc::clone(load)));
-        }
-        let stretch = |part: Part| {
-            let first = self.plan.writes(part.choice.clone()).next();
-            let offset = first.map_or(0, |run| self.sink.start + run.address * self.record);
-            Stretch { part, start: usize::try_from(offset % BLOCK as u64).unwrap_or(0) }
+        let mut handed = lock(&self.batches);
+        let batch = handed.batches.next()?;
+        let load = match handed.newest.take().filter(|load| load.number == batch.load) {
+            Some(load) => load,
+            None => Arc::new(self.begin(&batch, &mut handed.turns)),
         };
-        let parts = self.plan.parts_of(&batch).into_iter().map(stretch).collect();
-        let load = Arc::new(Load { number: batch.load, parts });
-        state.begun.push_back(Arc::clone(&load));
-        for part in 0..load.parts.len() {
-            let place = self.place_of(&state, load.number, part);
-            self.skip_empty(&mut state, place);
-        }
+        handed.newest = Some(Arc::clone(&load));
         Some((batch, load))
     }
 
-    /// Has a place serve the next load that has records for it.
-    fn skip_empty(&self, state: &mut State<'_, '_>, place: usize) {
-        let parts = state.places.len() / usize::try_from(self.loads).unwrap_or(1);
-        let is_empty = |state: &State<'_, '_>| {
-            let number = state.places[place].load;
-            let load = state.begun.iter().find(|load| load.number == number);
-            load.is_some_and(|load| load.parts[place % parts].part.records == 0)
+    /// The load of a batch, its parts after those that their places were given before.
+    fn begin(&self, batch: &Batch, turns: &mut [u64]) -> Load<'p, 'm> {
+        let loads = (self.places.len() / self.parts).max(1) as u64;
+        let first = usize::try_from(batch.load % loads).unwrap_or(0) * self.parts;
+        let stretch = |(place, part): (usize, Part)| {
+            let run = self.plan.writes(part.choice.clone()).next();
+            let offset = run.map_or(0, |run| self.sink.start + run.address * self.record);
+            let turn = turns[place];
+            turns[place] += u64::from(part.records > 0);
+            let start = usize::try_from(offset % BLOCK as u64).unwrap_or(0);
+            Stretch { part, start, place, turn }
         };
-        while is_empty(state) {
-            state.places[place].load += self.loads;
-        }
-        let oldest = state.places.iter().map(|place| place.load).min().unwrap_or(0);
-        while state.begun.front().is_some_and(|load| load.number < oldest) {
-            state.begun.pop_front();
-        }
+        let parts: Vec<Stretch> = (first..).zip(self.plan.parts_of(batch)).map(stretch).collect();
+        let count = parts.iter().filter(|stretch| stretch.part.records > 0).count();
+        Load { number: batch.load, parts, count, waiting: Mutex::default() }
     }
 
-    /// Waits for the memory of one of some parts of a load; answers which, as an index of `parts`.
-    /// `None` when all is over.
-    pub(super) fn take(&self, load: &Load, parts: &[usize]) -> Option<(usize, &'m mut [u8])> {
-        let mut state = self.lock();
-        loop {
-            if state.is_over {
-                return None;
+    /// Waits for the memory of one of some parts of a load, and calls `fill` with it and its index
+    /// in `parts`; it answers how many records it put there. Answers the index, and `None` when all
+    /// is over.
+    pub(super) fn fill(
+        &self,
+        load: &Load<'p, 'm>,
+        parts: &[usize],
+        mut fill: impl FnMut(usize, &mut [u8]) -> Result<u64>,
+    ) -> Result<Option<usize>> {
+        let Some(first) = parts.first() else { return Ok(None) };
+        for (index, part) in parts.iter().enumerate() {
+            let stretch = &load.parts[*part];
+            let held = match self.places[stretch.place].held.try_lock() {
+                Ok(held) => held,
+                Err(TryLockError::Poisoned(held)) => held.into_inner(),
+                Err(TryLockError::WouldBlock) => continue,
+            };
+            if held.is_for(stretch) {
+                self.fill_held(held, load, stretch, |memory| fill(index, memory))?;
+                return Ok(Some(index));
             }
-            for (index, part) in parts.iter().enumerate() {
-                let place = self.place_of(&state, load.number, *part);
-                let place = &mut state.places[place];
-                if place.load == load.number
-                    && let Some(memory) = place.memory.take()
-                {
-                    return Some((index, memory));
-                }
-            }
-            state = self.free.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        let stretch = &load.parts[*first];
+        let place = &self.places[stretch.place];
+        let mut held = lock(&place.held);
+        while !held.is_for(stretch) {
+            if self.is_over() {
+                return Ok(None);
+            }
+            held = place.free.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.fill_held(held, load, stretch, |memory| fill(0, memory))?;
+        Ok(Some(0))
     }
 
-    /// Gives the memory of a part back, with so many more records in it.
-    pub(super) fn put(&self, load: &Load, part: usize, memory: &'m mut [u8], records: u64) {
-        let mut state = self.lock();
-        let index = self.place_of(&state, load.number, part);
-        state.unplaced = state.unplaced.saturating_sub(records);
-        let place = &mut state.places[index];
-        place.placed += records;
-        let Stretch { part, start } = &load.parts[part];
-        if place.placed < part.records {
-            place.memory = Some(memory);
-            self.free.notify_all();
-            return;
+    fn fill_held(
+        &self,
+        mut held: MutexGuard<'_, Held<'m>>,
+        load: &Load<'p, 'm>,
+        stretch: &Stretch,
+        fill: impl FnOnce(&mut [u8]) -> Result<u64>,
+    ) -> Result<()> {
+        let Some(memory) = held.memory.as_deref_mut() else { return Ok(()) };
+        let records = fill(memory)?;
+        held.placed += records;
+        self.unplaced.fetch_sub(records, Ordering::Relaxed);
+        if held.placed < stretch.part.records {
+            return Ok(());
         }
-        let runs = self.plan.writes(part.choice.clone());
-        state.writing.push_back(Writing {
-            place: index,
+        let Some(memory) = held.memory.take() else { return Ok(()) };
+        drop(held);
+        let runs = self.plan.writes(stretch.part.choice.clone());
+        let writing = Writing {
+            place: stretch.place,
             memory: Arc::new(Full(memory)),
-            cutter: Cutter::new(runs, self.sink.start, self.record, *start),
+            cutter: Cutter::new(runs, self.sink.start, self.record, stretch.start),
             jobs: 0,
             is_handed_out: false,
-        });
+        };
+        self.hand_on(load, writing);
+        Ok(())
+    }
+
+    /// Hands a part that is full to the writers, at once or with the last of its load.
+    fn hand_on(&self, load: &Load<'p, 'm>, writing: Writing<'p, 'm>) {
+        let mut waiting = lock(&load.waiting);
+        waiting.push(writing);
+        if self.is_in_place && waiting.len() < load.count {
+            return;
+        }
+        lock(&self.queue).extend(waiting.drain(..));
         self.full.notify_all();
     }
 
     /// A reader has met the end.
     pub(super) fn leave(&self) -> Result<()> {
-        let mut state = self.lock();
-        state.readers = state.readers.saturating_sub(1);
-        if state.readers == 0 && state.unplaced > 0 && !state.is_over {
+        let is_last = self.readers.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && self.unplaced.load(Ordering::Relaxed) > 0 && !self.is_over() {
             return Err(Error::Internal("a load was not read whole"));
         }
         Ok(())
@@ -251,19 +280,19 @@ impl<'p, 'm> Flow<'p, 'm> {
 
     /// Waits for something to write; `None` at the end, also an early one.
     pub(super) fn next_job(&self) -> Option<Job<'m>> {
-        let mut state = self.lock();
+        let mut queue = lock(&self.queue);
         loop {
-            if state.is_over {
+            if self.is_over() {
                 return None;
             }
-            if let Some(writing) = state.writing.iter_mut().find(|w| !w.is_handed_out) {
+            if let Some(writing) = queue.iter_mut().find(|writing| !writing.is_handed_out) {
                 let spans = writing.cutter.spans(self.sink.file);
                 writing.jobs += 1;
                 writing.is_handed_out = writing.cutter.is_done();
                 let Writing { place, memory, .. } = writing;
                 return Some(Job { place: *place, memory: Arc::clone(memory), spans });
             }
-            state = self.full.wait(state).unwrap_or_else(PoisonError::into_inner);
+            queue = self.full.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -271,55 +300,71 @@ impl<'p, 'm> Flow<'p, 'm> {
     pub(super) fn done(&self, job: Job<'m>) -> Result<()> {
         let Job { place, memory, spans } = job;
         drop(memory);
-        let bytes: usize = spans.iter().map(|span| span.len).sum();
-        let mut state = self.lock();
-        state.unwritten = state.unwritten.saturating_sub(bytes as u64);
-        if state.unwritten == 0 {
-            state.is_over = true;
-            self.wake();
-        }
-        let Some(index) = state.writing.iter().position(|w| w.place == place) else {
+        let bytes = spans.iter().map(|span| span.len).sum::<usize>() as u64;
+        let Some(Full(memory)) = self.written(place)? else {
+            self.count_written(bytes);
+            return Ok(());
+        };
+        let Place { held, free } = &self.places[place];
+        let mut held = lock(held);
+        held.memory = Some(memory);
+        held.placed = 0;
+        held.turn += 1;
+        drop(held);
+        free.notify_all();
+        self.count_written(bytes);
+        Ok(())
+    }
+
+    /// The memory of a part of which a job is done, if it was the last.
+    fn written(&self, place: usize) -> Result<Option<Full<'m>>> {
+        let mut queue = lock(&self.queue);
+        let Some(index) = queue.iter().position(|writing| writing.place == place) else {
             return Err(Error::Internal("what was written belongs to no part"));
         };
-        let writing = &mut state.writing[index];
+        let writing = &mut queue[index];
         writing.jobs -= 1;
         if writing.jobs > 0 || !writing.is_handed_out {
-            return Ok(());
+            return Ok(None);
         }
-        let Some(writing) = state.writing.remove(index) else { return Ok(()) };
-        let Ok(Full(memory)) = Arc::try_unwrap(writing.memory) else {
-            return Err(Error::Internal("a part is held after it was written"));
-        };
-        let free = &mut state.places[place];
-        free.memory = Some(memory);
-        free.placed = 0;
-        free.load += self.loads;
-        self.skip_empty(&mut state, place);
-        self.free.notify_all();
-        Ok(())
+        let Some(writing) = queue.remove(index) else { return Ok(None) };
+        let held = || Error::Internal("a part is held after it was written");
+        Arc::try_unwrap(writing.memory).map(Some).map_err(|_| held())
+    }
+
+    fn count_written(&self, bytes: u64) {
+        if self.unwritten.fetch_sub(bytes, Ordering::AcqRel) == bytes {
+            self.end(Ok(()));
+        }
     }
 
     /// Keeps the first error, and has everybody stop.
     pub(super) fn note(&self, outcome: Result<()>) {
         if outcome.is_err() {
-            let mut state = self.lock();
-            if state.outcome.is_ok() {
-                state.outcome = outcome;
-            }
-            state.is_over = true;
-            self.wake();
+            self.end(outcome);
         }
     }
 
-    fn wake(&self) {
-        self.free.notify_all();
-        self.full.notify_all();
+    /// Who waits looks whether all is over under the lock that it waits with, and finds out here.
+    fn end(&self, outcome: Result<()>) {
+        let mut kept = lock(&self.outcome);
+        if !self.is_over() {
+            *kept = outcome;
+        }
+        self.is_over.store(true, Ordering::Release);
         self.over.notify_all();
+        drop(kept);
+        for Place { held, free } in &self.places {
+            drop(lock(held));
+            free.notify_all();
+        }
+        drop(lock(&self.queue));
+        self.full.notify_all();
     }
 
     /// Whether everything is written, or something failed.
     pub(super) fn is_over(&self) -> bool {
-        self.lock().is_over
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// Waits for the end, asking at the beginning and now and then whether to go on.
@@ -328,9 +373,9 @@ impl<'p, 'm> Flow<'p, 'm> {
             if !go_on() {
                 self.note(Err(Error::Interrupted));
             }
-            let state = self.lock();
-            if !state.is_over {
-                let waited = self.over.wait_timeout(state, TICK);
+            let outcome = lock(&self.outcome);
+            if !self.is_over() {
+                let waited = self.over.wait_timeout(outcome, TICK);
                 drop(waited.unwrap_or_else(PoisonError::into_inner));
             }
         }
@@ -338,6 +383,13 @@ impl<'p, 'm> Flow<'p, 'm> {
 
     /// What became of it.
     pub(super) fn outcome(&self) -> Result<()> {
-        std::mem::replace(&mut self.lock().outcome, Ok(()))
+        std::mem::replace(&mut *lock(&self.outcome), Ok(()))
+    }
+}
+
+impl Held<'_> {
+    /// Whether it is the turn of a part, and it is not being written.
+    const fn is_for(&self, stretch: &Stretch) -> bool {
+        self.turn == stretch.turn && self.memory.is_some()
     }
 }

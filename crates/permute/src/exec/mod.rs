@@ -34,6 +34,17 @@ pub struct Payload<T> {
     pub start: u64,
 }
 
+/// Between which files a pass moves records.
+#[derive(Clone, Copy)]
+pub struct Files<'a> {
+    /// What is read.
+    pub source: Payload<&'a dyn Source>,
+    /// What is written.
+    pub sink: Payload<&'a dyn Sink>,
+    /// Whether they are the same range of the same file ([`Pass::is_in_place`]).
+    pub is_in_place: bool,
+}
+
 /// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -58,6 +69,7 @@ struct Shared<'a> {
     source: Payload<&'a dyn Source>,
     sink: Payload<&'a dyn Sink>,
     edges: Edges,
+    is_in_place: bool,
     reads: AtomicU64,
     read_bytes: AtomicU64,
     read_device_bytes: AtomicU64,
@@ -73,15 +85,18 @@ struct Memory<'m> {
     parts: Vec<&'m mut [u8]>,
 }
 
-/// Rearranges the records of `source` into `sink`. `go_on` is asked now and then, with how many
+/// Rearranges the records of a source into a sink. `go_on` is asked now and then, with how many
 /// bytes were read and written so far, whether to go on.
 pub fn run(
     pass: &Pass,
     budget: Budget,
-    source: Payload<&dyn Source>,
-    sink: Payload<&dyn Sink>,
+    files: Files<'_>,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Counters> {
+    let Files { source, sink, .. } = files;
+    if files.is_in_place && !pass.is_in_place() {
+        return Err(Error::Internal("a pass would write what it has yet to read"));
+    }
     let division = budget.divide(pass, source.file.alignment());
     let batch_records = (division.batch / budget.record.max(1)) as u64;
     let plan = Plan::new(pass, batch_records, budget.parts());
@@ -101,7 +116,8 @@ pub fn run(
         record: budget.record,
         source,
         sink,
-        edges: Edges::new(usize::try_from(room / BLOCK as u64).unwrap_or(usize::MAX)),
+        is_in_place: files.is_in_place,
+        edges: Edges::new(usize::try_from(room).unwrap_or(usize::MAX)),
         reads: AtomicU64::new(0),
         read_bytes: AtomicU64::new(0),
         read_device_bytes: AtomicU64::new(0),

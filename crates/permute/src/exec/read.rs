@@ -18,9 +18,9 @@ struct Copies {
 
 /// Reads and places batches until there are no more. Reader `number` looks at the parts from
 /// another one on, so that readers seldom meet.
-pub(super) fn read_batches<'m>(
+pub(super) fn read_batches(
     shared: &Shared<'_>,
-    flow: &Flow<'_, 'm>,
+    flow: &Flow<'_, '_>,
     number: usize,
     buffer: &mut [u8],
 ) -> Result<()> {
@@ -87,7 +87,7 @@ fn read_run(
 }
 
 /// How a batch whose records begin at `begin` goes to the parts of its load.
-fn copies(shared: &Shared<'_>, batch: &Batch, load: &Load, begin: usize) -> Vec<Copies> {
+fn copies(shared: &Shared<'_>, batch: &Batch, load: &Load<'_, '_>, begin: usize) -> Vec<Copies> {
     let record = shared.record;
     let mut all = Vec::with_capacity(load.parts.len());
     for (number, stretch) in load.parts.iter().enumerate() {
@@ -109,26 +109,26 @@ fn copies(shared: &Shared<'_>, batch: &Batch, load: &Load, begin: usize) -> Vec<
 }
 
 /// Copies a batch to its places, in the parts that are free first.
-fn place<'m>(
-    flow: &Flow<'_, 'm>,
-    load: &Load,
+fn place<'p, 'm>(
+    flow: &Flow<'p, 'm>,
+    load: &Load<'p, 'm>,
     mut copies: Vec<Copies>,
     buffer: &[u8],
 ) -> Result<()> {
     let mut parts: Vec<usize> = copies.iter().map(|copies| copies.part).collect();
     while !copies.is_empty() {
-        let Some((index, memory)) = flow.take(load, &parts) else {
-            return Err(Error::Interrupted);
-        };
-        let Copies { part, records, programs } = copies.remove(index);
-        parts.remove(index);
-        for program in &programs {
-            if !program.fits(buffer.len(), memory.len()) {
-                return Err(Error::Internal("a copy leaves its buffers"));
+        let filled = flow.fill(load, &parts, |index, memory| {
+            for program in &copies[index].programs {
+                if !program.fits(buffer.len(), memory.len()) {
+                    return Err(Error::Internal("a copy leaves its buffers"));
+                }
+                program.run(buffer, memory);
             }
-            program.run(buffer, memory);
-        }
-        flow.put(load, part, memory, records);
+            Ok(copies[index].records)
+        })?;
+        let Some(index) = filled else { return Err(Error::Interrupted) };
+        copies.remove(index);
+        parts.remove(index);
     }
     Ok(())
 }

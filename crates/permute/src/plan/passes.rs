@@ -10,12 +10,15 @@
 
 use super::cut::{Extent, Task};
 use super::one_pass::{Effort, best, prefixes};
-use super::price::Terms;
+use super::price::{Mode, Terms};
 use crate::pass::Pass;
 use crate::space::Digit;
 
 /// The most passes that are tried.
 pub const PASSES_MAX: usize = 6;
+
+/// Seconds that it takes to give back a byte of a file.
+const FREE_BYTE: f64 = 0.3e-9;
 
 /// How the digits outside the tile are ordered.
 const ARRANGEMENTS: [Arrangement; 3] =
@@ -201,14 +204,26 @@ impl<'a> Search<'a> {
             let order = arrange(&rest, leaving, entering, arrangement);
             let first = Task { output: order.clone(), ..rest.clone() };
             let (pass, cost) = best(&first, self.terms, effort)?;
+            price += cost + self.scratch(&passes, &pass);
             passes.push(pass);
-            price += cost;
             rest.input = order;
             rest.flips.fill(false);
         }
         let (pass, cost) = best(&rest, self.terms, effort)?;
+        price += cost + self.scratch(&passes, &pass);
         passes.push(pass);
-        Some((passes, price + cost))
+        Some((passes, price))
+    }
+
+    /// What it costs to give back the file that a pass after others reads, if it does not write to
+    /// it: a disk that is told what is free takes its time.
+    fn scratch(&self, before: &[Pass], pass: &Pass) -> f64 {
+        match self.terms.mode {
+            Mode::Seconds(_) if !before.is_empty() && !pass.is_in_place() => {
+                (self.task.space.records() * self.terms.record) as f64 * FREE_BYTE
+            }
+            Mode::Seconds(_) | Mode::Blocks { .. } => 0.0,
+        }
     }
 }
 
