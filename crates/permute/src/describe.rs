@@ -29,6 +29,9 @@ impl Job {
                 f.partitions,
             ));
         }
+        if let Some(memory) = self.memory_that_saves_a_pass() {
+            lines.push(format!("with {} of memory there would be fewer passes", size(memory)));
+        }
         lines
     }
 }

@@ -87,6 +87,8 @@ pub struct Job {
     input: Input,
     output: Output,
     shape: Option<Vec<u64>>,
+    /// `None` for an array without items.
+    layout: Option<Layout>,
     steps: Vec<Step>,
 }
 
@@ -124,16 +126,49 @@ impl Job {
         let layout = Layout::of(&resolved);
         let Resolved { shape, .. } = resolved;
         let output = ends::decide(&request, &from, layout.as_ref(), shape.as_deref())?;
-        let setting =
-            Setting { item: header.item_bytes, memory: request.memory, mode: request.mode };
-        let steps = match layout {
-            Some(layout) => {
-                let shapes = (header.shape.as_slice(), shape.as_deref());
-                steps(&layout, shapes, (from.end(), output.end()), setting)?
-            }
-            None => Vec::new(),
+        let memory = request.memory;
+        let mut job = Self { request, input: from, output, shape, layout, steps: Vec::new() };
+        job.steps = job.steps_in(memory)?;
+        Ok(job)
+    }
+
+    /// The steps with so many bytes of memory.
+    fn steps_in(&self, memory: u64) -> Result<Vec<Step>> {
+        let Some(layout) = &self.layout else { return Ok(Vec::new()) };
+        let header = &self.input.header;
+        let shapes = (header.shape.as_slice(), self.shape.as_deref());
+        let setting = Setting { item: header.item_bytes, memory, mode: self.request.mode };
+        steps(layout, shapes, (self.input.end(), self.output.end()), setting)
+    }
+
+    /// About the least memory with which there would be fewer passes, in whole MiB; `None` where
+    /// there is one pass, or where no memory saves one. Plans some twenty times.
+    #[must_use]
+    pub fn memory_that_saves_a_pass(&self) -> Option<u64> {
+        const MIB: u64 = 1 << 20;
+        let passes = self.steps.len();
+        let saves = |mib: u64| {
+            self.steps_in(mib.saturating_mul(MIB)).is_ok_and(|steps| steps.len() < passes)
         };
-        Ok(Self { request, input: from, output, shape, steps })
+        // With room for two loads of everything there is one pass, unless chunks forbid it.
+        let most = (4 * (self.payload_bytes() / MIB + 16)).max(1);
+        let mut less = self.request.memory / MIB;
+        let mut enough = (2 * less).max(1);
+        if passes < 2 {
+            return None;
+        }
+        while !saves(enough) {
+            if enough > most {
+                return None;
+            }
+            (less, enough) = (enough, 2 * enough);
+        }
+        // To a sixteenth: a plan is no more exact.
+        while enough - less > (enough / 16).max(1) {
+            let middle = less + (enough - less) / 2;
+            if saves(middle) { enough = middle } else { less = middle }
+        }
+        Some(enough * MIB)
     }
 
     /// The shape of the result; `None` where it has short tiles.

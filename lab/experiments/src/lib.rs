@@ -1,12 +1,14 @@
 //! Measures Esker and its peers the same way, and says whether the bars are met.
 //!
 //! [`measure`] is the comparison that `esker bench` runs; [`experiment`] is what `esker lab` runs,
-//! of which [`schemes`] has those of the FD+tree's papers. What is not here: the stores
+//! of which [`schemes`] has those of the FD+tree's papers and [`rearranging`] those of the chapter on
+//! rearranging arrays. What is not here: the stores
 //! (`esker-peers`), the requests (`esker-workload`), the terminal (`esker-cli`).
 
 pub mod error;
 pub mod experiment;
 pub mod measure;
+pub mod rearranging;
 pub mod schemes;
 
 pub use error::{Error, Result};

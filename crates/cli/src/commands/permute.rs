@@ -218,6 +218,7 @@ fn plan_json(job: &Job) -> Value {
         "payload_bytes": job.payload_bytes(),
         "record_bytes": record,
         "predicted_seconds": job.price(),
+        "memory_that_saves_a_pass": job.memory_that_saves_a_pass(),
         "passes": passes.collect::<Vec<_>>(),
     })
 }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use crate::support::{command, esker};
 
@@ -194,4 +196,40 @@ fn the_device_is_measured_once() {
     let to = text(&folder.path().join("b.npy"));
     run(&["permute", &text(&from), "a -> -a", &to]).stdout();
     run(&["permute", "--probe", "/dev/null"]).fails(2, &["/dev/null"]);
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_under_the_final_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("a.raw"), folder.path().join("b.raw"));
+    let side = 2048_usize;
+    let items: Vec<u8> =
+        (0..side * side).flat_map(|index| (index as u64 * 0x9e37_79b9).to_le_bytes()).collect();
+    fs::write(&from, &items).unwrap();
+    let (from_text, to_text) = (text(&from), text(&to));
+    let shape = format!("{side},{side}");
+    let fixed = ["permute", &from_text, "h w -> w h", &to_text, "--memory", "1MiB"];
+    let arguments = [&fixed[..], &["--shape", &shape, "--dtype", "<u8"]].concat();
+    let mut killed = 0;
+    for delay_ms in [1, 5, 10, 20, 40, 80, 160] {
+        let mut child = command(&arguments).spawn().unwrap();
+        thread::sleep(Duration::from_millis(delay_ms));
+        child.kill().unwrap();
+        if child.wait().unwrap().success() {
+            fs::remove_file(&to).unwrap();
+            continue;
+        }
+        killed += 1;
+        assert!(!to.exists(), "after {delay_ms} ms");
+    }
+    assert!(killed > 0);
+    // What a killed run leaves beside it is in nobody's way.
+    esker(&arguments).text();
+    let turned = fs::read(&to).unwrap();
+    let item = |bytes: &[u8], index: usize| bytes[8 * index..8 * index + 8].to_vec();
+    for (row, column) in
+        (0..side).step_by(37).flat_map(|r| (0..side).step_by(41).map(move |c| (r, c)))
+    {
+        assert_eq!(item(&turned, column * side + row), item(&items, row * side + column));
+    }
 }

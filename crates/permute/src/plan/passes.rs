@@ -55,6 +55,16 @@ pub fn plan(task: &Task, terms: &Terms) -> (Vec<Pass>, f64) {
     strict(task, &Terms { block: 1, ..*terms })
 }
 
+/// The cheapest plan of exactly so many passes, and its price; `None` when none fits the memory
+/// with segments and partitions of a block.
+#[must_use]
+pub fn plan_in(count: usize, task: &Task, terms: &Terms) -> Option<(Vec<Pass>, f64)> {
+    if count == 1 {
+        return best(task, terms, Effort::Full).map(|(pass, price)| (vec![pass], price));
+    }
+    Search::new(task, terms).passes(count)
+}
+
 fn strict(task: &Task, terms: &Terms) -> (Vec<Pass>, f64) {
     let mut cheapest = match best(task, terms, Effort::Full) {
         Some((pass, price)) => (vec![pass], price),
@@ -76,7 +86,9 @@ fn strict(task: &Task, terms: &Terms) -> (Vec<Pass>, f64) {
                 cheapest = found;
                 worse = 0;
             }
-            _ => worse += 1,
+            Some(_) => worse += 1,
+            // So few passes do not fit the memory; more may.
+            None => {}
         }
         if worse == 2 && !cheapest.0.is_empty() {
             break;

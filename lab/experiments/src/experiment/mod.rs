@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::measure::Metrics;
 use crate::measure::process::machine;
 use crate::measure::scale::Scale;
+use crate::rearranging::{asymmetry, passes};
 use crate::schemes::{ablation, index_size, level_skipping, lookup_ratio, stall};
 
 pub use series::{Point, Series};
@@ -59,12 +60,14 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const EXPERIMENTS: [Experiment; 5] = [
+pub const EXPERIMENTS: [Experiment; 7] = [
     stall::EXPERIMENT,
     lookup_ratio::EXPERIMENT,
     ablation::EXPERIMENT,
     index_size::EXPERIMENT,
     level_skipping::EXPERIMENT,
+    passes::EXPERIMENT,
+    asymmetry::EXPERIMENT,
 ];
 
 /// What a prediction came to.
