@@ -1,9 +1,9 @@
 //! Measures Esker and its peers the same way, and says whether the bars are met.
 //!
 //! [`measure`] is the comparison that `esker bench` runs; [`experiment`] is what `esker lab` runs,
-//! of which [`schemes`] has those of the FD+tree's papers and [`rearranging`] those of the chapter on
-//! rearranging arrays. What is not here: the stores
-//! (`esker-peers`), the requests (`esker-workload`), the terminal (`esker-cli`).
+//! of which [`schemes`] has those of the FD+tree's papers and [`rearranging`] those of the planner
+//! of arrays. What is not here: the stores (`esker-peers`), the requests (`esker-workload`), the
+//! terminal (`esker-cli`).
 
 pub mod error;
 pub mod experiment;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[cfg(feature = "baselines")]
 mod baselines;
 mod oracle;
 
