@@ -117,7 +117,7 @@ impl fmt::Display for CrashState<'_> {
 }
 
 /// How many choices may be tried, on average, for one image of a sample.
-const TRIES_EACH: u64 = 8;
+const TRIES_EACH: u64 = 32;
 
 /// When an image falls due: at one choice, at a random place, of each of `limit` equal parts of
 /// all choices. Even steps would fall in step with the order in which choices are made.
