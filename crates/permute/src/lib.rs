@@ -13,8 +13,6 @@
 //!
 //! Nothing here knows the store; memory for direct I/O comes from `esker-device`.
 
-#[cfg(feature = "baselines")]
-pub mod baselines;
 mod batches;
 pub mod budget;
 pub mod coalesce;

@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[cfg(feature = "baselines")]
-mod baselines;
 mod oracle;
 
 use std::fs;
