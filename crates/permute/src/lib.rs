@@ -11,8 +11,11 @@
 //! [`units`] (sizes as people write them), [`kept`] (what a device was measured to take), [`job`]
 //! (all of it).
 //!
-//! Nothing here knows the store; memory for direct I/O comes from `esker-device`.
+//! With the feature `baselines` there are also what people do instead (`baselines`), to measure
+//! against. Nothing here knows the store; memory for direct I/O comes from `esker-device`.
 
+#[cfg(feature = "baselines")]
+pub mod baselines;
 mod batches;
 pub mod budget;
 pub mod coalesce;

@@ -2,12 +2,13 @@
 //!
 //! [`measure`] is the comparison that `esker bench` runs; [`experiment`] is what `esker lab` runs,
 //! of which [`schemes`] has those of the FD+tree's papers and [`rearranging`] those of the planner
-//! of arrays. What is not here: the stores (`esker-peers`), the requests (`esker-workload`), the
-//! terminal (`esker-cli`).
+//! of arrays; [`permute`] is what `esker bench permute` runs. What is not here: the stores
+//! (`esker-peers`), the requests (`esker-workload`), the terminal (`esker-cli`).
 
 pub mod error;
 pub mod experiment;
 pub mod measure;
+pub mod permute;
 pub mod rearranging;
 pub mod schemes;
 

@@ -44,3 +44,26 @@ fn what_cannot_be_measured_is_refused_before_anything_runs() {
     let answer = esker(["bench", "--child", "{}"]);
     assert_eq!(answer.code(), 2, "{}", answer.stderr());
 }
+
+#[test]
+fn arrays_are_rearranged_by_every_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("found.json");
+    let answer = esker([
+        "bench".as_ref(),
+        "permute".as_ref(),
+        "--tiny".as_ref(),
+        "--repeat=1".as_ref(),
+        "--case=a1,c".as_ref(),
+        "--systems=copy,esker,tiled,sort,lru".as_ref(),
+        "--json".as_ref(),
+        json.as_os_str(),
+    ]);
+    assert_eq!(answer.code(), 0, "{}", answer.stderr());
+    let found: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(found.as_array().unwrap().len(), 2);
+    assert!(found[0]["seconds"]["sort"][0].as_f64() > Some(0.0), "{found}");
+    let text = String::from_utf8(answer.0.stdout.clone()).unwrap();
+    assert!(text.lines().count() == 3 && text.contains("x copy"), "{text}");
+    esker(["bench", "permute", "--case=z"]).fails(2, &["a1, a4, b1, b2, c, d"]);
+}

@@ -233,3 +233,29 @@ fn a_killed_run_leaves_nothing_under_the_final_name() {
         assert_eq!(item(&turned, column * side + row), item(&items, row * side + column));
     }
 }
+
+#[test]
+fn resident_memory_is_what_was_allowed_and_a_little() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("large.npy"), folder.path().join("to.npy"));
+    let items: Vec<u8> = (0..2000 * 1573_u64).flat_map(u64::to_le_bytes).collect();
+    fs::write(&from, npy("<u8", "False", "(2000, 1573)", &items)).unwrap();
+    // One load; one pass of many; two passes; several.
+    for (memory, kib) in
+        [("64MiB", 64 << 10), ("8MiB", 8 << 10), ("1MiB", 1 << 10), ("256KiB", 256)]
+    {
+        let arguments = ["permute", &text(&from), "h w -> w h", &text(&to), "--memory", memory];
+        let mut child = command(arguments).arg("--force").spawn().unwrap();
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak = 0;
+        while child.try_wait().unwrap().is_none() {
+            let found = fs::read_to_string(&status).unwrap_or_default();
+            let line = found.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let resident = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+            peak = peak.max(resident.unwrap_or(0));
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(child.wait().unwrap().success());
+        assert!(peak > 0 && peak <= kib + (32 << 10), "{peak} KiB resident with {memory}");
+    }
+}

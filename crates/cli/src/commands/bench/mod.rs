@@ -3,6 +3,7 @@
 //! `watch` shows how far it is, `table` prints what came out. The process that this command
 //! starts for each run is this command again, with `--child`.
 
+mod permute;
 mod table;
 mod watch;
 
@@ -10,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use esker_experiments::measure::bench::{self, Plan, Program};
 use esker_experiments::measure::child;
 use esker_experiments::measure::report::Report;
@@ -35,7 +36,10 @@ Rows: load, lookups, scans, durable, merge, merge-space, overwrite, mix, compact
 
 /// What can be typed after `bench`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Measure the peers that are built in, too (build with `--features peers`)
     #[arg(long)]
     peers: bool,
@@ -81,6 +85,12 @@ pub(crate) struct Bench {
     child: Option<String>,
 }
 
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Measure the rearranging of arrays, beside copies and what people do instead
+    Permute(permute::Permute),
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ScaleName {
     /// Shows that everything runs, and nothing else
@@ -123,6 +133,9 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn run(args: &Bench) -> Result<(), Failure> {
+    if let Some(What::Permute(args)) = &args.what {
+        return permute::run(args);
+    }
     if let Some(task) = &args.child {
         return child::main(task).map_err(failure);
     }
