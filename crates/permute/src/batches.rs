@@ -3,12 +3,17 @@
 //! A load is a setting of the digits that do not act, in the order of the output, so that every
 //! partition is written from its beginning to its end (the two outer loops of Algorithm 5). A
 //! batch is a stretch of a load in the order of the input: one digit, the turning digit, runs
-//! over a range, those below it are free, those above it fixed.
+//! over a range, those below it are free, those above it fixed. Where a batch holds several
+//! segments, these are neighbours in the output rather than in the input: the turning digit is
+//! the lowest of the output outside of the segment, and those between are fixed as well.
 
 use crate::pass::Pass;
 use crate::pieces::{Packing, Piece, Window, pieces};
 use crate::runs::{Placement, Runs};
 use crate::space::{Allowed, Choice, Digit, Settings};
+
+/// Records that fill a cache line, of eight bytes.
+const LINE: u64 = 8;
 
 /// What is the same for all batches of a pass.
 #[derive(Debug)]
@@ -16,7 +21,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) pass: &'a Pass,
     /// The turning digit and how many of its values one batch has at most.
     turn: Option<(Digit, u64)>,
-    /// Digits above the turning one, in the order of the input, that a read can span.
+    /// Digits beside the turning one that are not free, in the order of the input, and that a read
+    /// can span.
     above: Vec<Digit>,
     /// Digits that all records of a batch share.
     shared: Vec<Vec<bool>>,
@@ -25,6 +31,16 @@ pub(crate) struct Plan<'a> {
     /// The highest digit of the output that acts, and how many of its values a part of a load has.
     top: Option<(Digit, u64)>,
     no_flips: Vec<bool>,
+}
+
+/// The digit along which a batch of several segments holds records that are neighbours in the
+/// output, if it has values enough for them, or to fill a cache line: then they are copied in
+/// lines, not one by one. Answers its position in the input, which is not below β.
+fn along_output(pass: &Pass, positions: &[Vec<usize>], segments: u64) -> Option<usize> {
+    let position = |digit: &Digit| positions[digit.tree][digit.leaf];
+    let beyond = |digit: &&Digit| pass.is_action(**digit) && position(digit) >= pass.beta;
+    let digit = pass.output.iter().find(beyond)?;
+    (pass.space.leaf(*digit).radix >= segments.min(LINE)).then(|| position(digit))
 }
 
 /// A stretch of a load in the order of the output: memory holds it packed, as the file will.
@@ -63,15 +79,18 @@ impl<'a> Plan<'a> {
             |position: &usize| *position < least || below(*position + 1) <= batch_records;
         let candidates = (0..pass.input.len()).filter(|position| is_span(&pass.input[*position]));
         let count = candidates.clone().take_while(is_whole).count();
-        let turn = candidates.clone().nth(count).map(|position| {
-            let each = below(position).max(1);
-            (position, pass.input[position], (batch_records / each).max(1))
-        });
-        let free_below = turn.map_or(pass.input.len(), |(position, ..)| position);
-        let above = candidates.filter(|p| *p > free_below).map(|p| pass.input[p]).collect();
+        let in_order = candidates.clone().nth(count);
+        let segments = batch_records / below(pass.beta).max(1);
+        let beyond = in_order.filter(|position| *position >= pass.beta);
+        let along = beyond.and_then(|_| along_output(pass, &positions, segments));
+        let turn = along.or(in_order);
+        let free_below = along.map(|_| pass.beta).or(in_order).unwrap_or(pass.input.len());
+        let at_once = (batch_records / below(free_below).max(1)).max(1);
+        let above = candidates.filter(|p| *p >= free_below && Some(*p) != turn);
+        let above = above.map(|p| pass.input[p]).collect();
         let mut shared = spans.clone();
         for (position, digit) in pass.input.iter().enumerate() {
-            let fixed = position > free_below || !is_span(digit);
+            let fixed = position >= free_below && Some(position) != turn || !is_span(digit);
             shared[digit.tree][digit.leaf] = fixed;
         }
         let top = pass.output.iter().rev().find(|digit| pass.is_action(**digit)).map(|digit| {
@@ -81,7 +100,7 @@ impl<'a> Plan<'a> {
         let invert = |leaves: &Vec<bool>| leaves.iter().map(|acts| !acts).collect();
         Self {
             pass,
-            turn: turn.map(|(_, digit, count)| (digit, count)),
+            turn: turn.map(|position| (pass.input[position], at_once)),
             above,
             shared,
             passive: pass.acts.iter().map(invert).collect(),
