@@ -1,7 +1,7 @@
 //! Damage to any byte is never answered as data, never turns into an older state, and is named.
 
 use esker::Scheme;
-use esker_testkit::counts::{Counts, settle};
+use esker_testkit::counts::{Counts, budget, settle};
 use esker_testkit::flips::{self, stores, stores::Specimen};
 use esker_testkit::violation::Verdict;
 
@@ -29,8 +29,20 @@ specimens! {
     clean: every_byte_of_a_clean_store, every_unit_and_length_of_a_clean_store;
     dirty_log: every_byte_of_a_killed_store, every_unit_and_length_of_a_killed_store;
     versions: every_byte_under_snapshots, every_unit_and_length_under_snapshots;
-    levels: every_byte_of_many_levels, every_unit_and_length_of_many_levels;
     spills: every_byte_of_spill_runs, every_unit_and_length_of_spill_runs;
+}
+
+/// The largest of the stores, of kinds of blocks that the others have too: one byte in four, and
+/// every byte from a budget of four on.
+#[test]
+fn bytes_of_many_levels() {
+    let stride = usize::try_from(4 / budget().clamp(1, 4)).unwrap_or(1);
+    settle(stores::levels().and_then(|levels| flips::bytes_of(&levels, |_| true, stride)));
+}
+
+#[test]
+fn every_unit_and_length_of_many_levels() {
+    examine(stores::levels(), flips::units_and_lengths);
 }
 
 #[test]
