@@ -185,3 +185,22 @@ fn plans_are_made_in_less_than_a_second() {
     // Three plans, on a busy machine, without full optimisation.
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
 }
+
+/// Requests of the device cost the same in every order of the file between two passes; memory does
+/// not: a segment of columns that went to rows of the file between, record by record, took more
+/// processor time than everything else.
+#[test]
+fn no_pass_scatters_single_records_where_another_order_does_not() {
+    let terms = Terms {
+        is_aligned: false,
+        request: 48 << 10,
+        filtered: 256 << 10,
+        ..terms(512, 370_000, Mode::Seconds(Profile::NVME))
+    };
+    let (passes, _) = plan(&task(&[23_339, 23_003], &[1, 0]), &terms);
+    assert_eq!(passes.len(), 2);
+    for pass in &passes {
+        let figures = Figures::of(pass);
+        assert!(figures.together * terms.record >= 64, "{figures:?}");
+    }
+}

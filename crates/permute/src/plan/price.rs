@@ -27,6 +27,11 @@ impl Profile {
         Self { read_request: 2e-3, read_byte: 5e-9, write_request: 4e-3, write_byte: 5e-9 };
 }
 
+/// Bytes of a line of a processor's cache.
+const LINE: u64 = 64;
+/// Seconds to place what belongs to another line than what came before.
+const TOUCH: f64 = 2e-9;
+
 /// What does not depend on the pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
@@ -90,6 +95,8 @@ pub struct Figures {
     pub segments: u64,
     /// How often each is read.
     pub waste: u64,
+    /// Records of a segment that lie together in the output, at least.
+    pub together: u64,
     /// Records of a flush.
     pub flush: u64,
     /// How many flushes there are.
@@ -111,6 +118,7 @@ impl Figures {
         let outputs = pass.positions(&pass.output);
         let (flush, partition) = (pass.flush_position(), pass.partition_position());
         let below = |d: Digit| inputs[d.tree][d.leaf] < pass.beta;
+        let inside = pass.output.iter().take_while(|d| below(**d) && pass.is_action(**d)).count();
         let is_beside = |d: Digit| pass.is_action(d) && outputs[d.tree][d.leaf] >= partition;
         Self {
             records: space.records(),
@@ -119,6 +127,7 @@ impl Figures {
             segment: space.max_size(below),
             segments: space.max_size(|d| !below(d)),
             waste: space.max_size(|d| !pass.is_action(d) && below(d)),
+            together: space.max_size(|d| outputs[d.tree][d.leaf] < inside),
             flush: space.max_size(|d| outputs[d.tree][d.leaf] < flush),
             flushes: space.max_size(|d| outputs[d.tree][d.leaf] >= flush),
             partition: space.max_size(|d| outputs[d.tree][d.leaf] < partition),
@@ -183,5 +192,16 @@ impl Figures {
             + read_bytes * profile.read_byte
             + writes * profile.write_request
             + write_bytes * profile.write_byte
+            + self.placing(terms)
+    }
+
+    /// Seconds that placing takes beside the device, where records go to lines of memory one by
+    /// one: neither does a segment bring enough of a line, nor do the segments that one request's
+    /// memory holds.
+    fn placing(&self, terms: &Terms) -> f64 {
+        let segments = (terms.request / self.segment.saturating_mul(terms.record).max(1)).max(1);
+        let bytes = self.together.saturating_mul(segments).saturating_mul(terms.record);
+        let touched = self.records as f64 * terms.record as f64 / bytes.clamp(1, LINE) as f64;
+        if bytes < LINE { touched * TOUCH } else { 0.0 }
     }
 }
