@@ -3,7 +3,8 @@
 //! Reading order: [`Device`] and [`DeviceFile`] (the contract), [`buffer`] (aligned memory for
 //! direct I/O), [`mod@file`] (a folder of the file system), [`memory`] (for tests and scratch),
 //! [`sim`] (a simulated disk with crashes and faults), [`wrap`] (what wrappers share), [`count`],
-//! [`delay`], [`throttle`] (wrappers that compose); [`transfer`] (for files that are no device's).
+//! [`delay`], [`throttle`] (wrappers that compose); [`transfer`] (for files that are no device's),
+//! [`mod@prefetch`] (a hint for memory).
 //!
 //! Nothing here knows what the bytes mean.
 
@@ -16,6 +17,7 @@ pub mod error;
 pub mod file;
 pub mod memory;
 mod name;
+pub mod prefetch;
 pub mod sim;
 pub mod throttle;
 pub mod transfer;

@@ -3,6 +3,8 @@
 //!
 //! A [`Program`] is a piece in bytes, its loops merged where they continue each other.
 
+use esker_device::prefetch::prefetch_for_write;
+
 use crate::pieces::Piece;
 
 /// A loop, in bytes.
@@ -31,6 +33,11 @@ pub struct Program {
 const BLOCK: usize = 64;
 /// Rows and columns that are held in registers.
 const TILE: usize = 8;
+/// How many columns before its turn a line of the target is asked for: without that, placing in
+/// memory beyond the second cache takes three to five times as long.
+const AHEAD: isize = 32;
+/// Bytes of a line of the cache.
+const LINE: isize = 64;
 
 impl Program {
     /// Compiles a piece of records of `record_bytes`; the buffers begin `from_bytes` into the
@@ -75,11 +82,11 @@ impl Program {
     /// Copies. A source or target that is too short is left out, never read or written past.
     pub fn run(&self, source: &[u8], target: &mut [u8]) {
         match (self.unit, self.transpose) {
-            (1, Some(_)) => self.nest(&mut |from, to| self.block::<1>(source, target, from, to)),
-            (2, Some(_)) => self.nest(&mut |from, to| self.block::<2>(source, target, from, to)),
-            (4, Some(_)) => self.nest(&mut |from, to| self.block::<4>(source, target, from, to)),
-            (8, Some(_)) => self.nest(&mut |from, to| self.block::<8>(source, target, from, to)),
-            (16, Some(_)) => self.nest(&mut |from, to| self.block::<16>(source, target, from, to)),
+            (1, Some(_)) => self.blocks::<1>(source, target, tile::<1, 8>),
+            (2, Some(_)) => self.blocks::<2>(source, target, tile::<2, 4>),
+            (4, Some(_)) => self.blocks::<4>(source, target, tile::<4, 2>),
+            (8, Some(_)) => self.blocks::<8>(source, target, tile::<8, 1>),
+            (16, Some(_)) => self.blocks::<16>(source, target, wide_tile::<16>),
             _ => self.rows(source, target),
         }
     }
@@ -136,20 +143,45 @@ impl Program {
         });
     }
 
-    /// A transpose in blocks, each in tiles.
-    fn block<const U: usize>(&self, source: &[u8], target: &mut [u8], from: isize, to: isize) {
+    /// Transposes in blocks, each in tiles.
+    #[inline]
+    fn blocks<const U: usize>(&self, source: &[u8], target: &mut [u8], tile: impl Tile) {
         let Some((rows, columns)) = self.transpose else { return };
-        for column in (0..columns.count).step_by(BLOCK) {
-            let width = BLOCK.min(columns.count - column) as isize;
-            for row in (0..rows.count).step_by(BLOCK) {
-                let height = BLOCK.min(rows.count - row) as isize;
-                let from = from + rows.from * row as isize + columns.from * column as isize;
-                let to = to + rows.to * row as isize + columns.to * column as isize;
-                tiles::<U>((source, from, rows.from), (target, to, columns.to), height, width);
+        self.nest(&mut |from, to| {
+            for column in (0..columns.count).step_by(BLOCK) {
+                let width = BLOCK.min(columns.count - column) as isize;
+                for row in (0..rows.count).step_by(BLOCK) {
+                    let height = BLOCK.min(rows.count - row) as isize;
+                    let from = from + rows.from * row as isize + columns.from * column as isize;
+                    let to = to + rows.to * row as isize + columns.to * column as isize;
+                    let from = From { bytes: source, at: from, pitch: rows.from };
+                    let to = To { bytes: target, at: to, pitch: columns.to };
+                    tiles::<U>(from, to, height, width, &tile);
+                }
             }
-        }
+        });
     }
 }
+
+/// Where a tile or block is read: its first record, and bytes from one row to the next.
+#[derive(Clone, Copy)]
+struct From<'a> {
+    bytes: &'a [u8],
+    at: isize,
+    pitch: isize,
+}
+
+/// Where it is written: its first record, and bytes from one column to the next.
+struct To<'a> {
+    bytes: &'a mut [u8],
+    at: isize,
+    pitch: isize,
+}
+
+/// Transposes one tile.
+trait Tile: Fn(From<'_>, To<'_>) {}
+
+impl<F: Fn(From<'_>, To<'_>)> Tile for F {}
 
 /// The non-negative range of `len` bytes from `at`.
 fn range(at: isize, len: usize) -> Option<std::ops::Range<usize>> {
@@ -219,27 +251,33 @@ fn units<const U: usize>(
 }
 
 /// One block of a transpose: whole tiles, then what is left one by one.
+#[inline]
 fn tiles<const U: usize>(
-    (source, from, pitch_from): (&[u8], isize, isize),
-    (target, to, pitch_to): (&mut [u8], isize, isize),
+    from: From<'_>,
+    to: To<'_>,
     height: isize,
     width: isize,
+    tile: &impl Tile,
 ) {
     const TILES: isize = TILE as isize;
     let unit = U as isize;
+    let target = to.bytes;
     let (whole_height, whole_width) = (height / TILES * TILES, width / TILES * TILES);
     for row in (0..whole_height).step_by(TILE) {
         for column in (0..whole_width).step_by(TILE) {
-            let from = from + row * pitch_from + column * unit;
-            let to = to + column * pitch_to + row * unit;
-            tile::<U>((source, from, pitch_from), (target, to, pitch_to));
+            let at = to.at + column * to.pitch + row * unit;
+            if row * unit % LINE == 0 {
+                ask::<U>(target, at + AHEAD * to.pitch, to.pitch);
+            }
+            let from = From { at: from.at + row * from.pitch + column * unit, ..from };
+            tile(from, To { bytes: target, at, pitch: to.pitch });
         }
     }
     let rest = |target: &mut [u8], row: isize, columns: std::ops::Range<isize>| {
-        let from = from + row * pitch_from + columns.start * unit;
-        let to = to + columns.start * pitch_to + row * unit;
+        let at = from.at + row * from.pitch + columns.start * unit;
+        let place = to.at + columns.start * to.pitch + row * unit;
         let count = usize::try_from(columns.end - columns.start).unwrap_or(0);
-        units::<U>(source, target, from, to, Loop { count, from: unit, to: pitch_to });
+        units::<U>(from.bytes, target, at, place, Loop { count, from: unit, to: to.pitch });
     };
     for row in 0..whole_height {
         rest(target, row, whole_width..width);
@@ -249,27 +287,88 @@ fn tiles<const U: usize>(
     }
 }
 
-/// Eight rows by eight columns, through registers: each buffer is touched in lines.
-fn tile<const U: usize>(
-    (source, from, pitch_from): (&[u8], isize, isize),
-    (target, to, pitch_to): (&mut [u8], isize, isize),
-) {
-    let mut held = [[[0; U]; TILE]; TILE];
-    let mut at = from;
-    for row in &mut held {
-        let line = range(at, U * TILE).and_then(|r| source.get(r));
-        let Some(line) = line else { return };
-        for (value, unit) in row.iter_mut().zip(line.as_chunks::<U>().0) {
-            *value = *unit;
+/// Asks for the lines of a tile of the target, which seldom begins where a line does.
+#[inline]
+fn ask<const U: usize>(target: &[u8], at: isize, pitch: isize) {
+    let len = (U * TILE) as isize;
+    for column in 0..TILE as isize {
+        let at = at.wrapping_add(column.wrapping_mul(pitch));
+        for part in (0..len.max(LINE)).step_by(LINE as usize) {
+            prefetch_for_write(target, at.wrapping_add(part).cast_unsigned());
         }
-        at += pitch_from;
+        prefetch_for_write(target, at.wrapping_add(len.max(LINE) - 1).cast_unsigned());
     }
-    let mut at = to;
-    for column in 0..TILE {
-        let Some(line) = range(at, U * TILE).and_then(|r| target.get_mut(r)) else { return };
-        for (row, unit) in held.iter().zip(line.as_chunks_mut::<U>().0) {
-            *unit = row[column];
+}
+
+/// Eight rows by eight columns of units of `U` bytes, `E` of them in a word: each buffer is touched
+/// in lines, and words are transposed in registers.
+#[inline]
+fn tile<const U: usize, const E: usize>(from: From<'_>, to: To<'_>) {
+    let mut rows = [[0_u64; U]; TILE];
+    let mut at = from.at;
+    for row in &mut rows {
+        let line = range(at, U * TILE).and_then(|r| from.bytes.get(r));
+        let Some(line) = line.and_then(|line| line.as_chunks().0.first_chunk()) else { return };
+        *row = line.map(u64::from_le_bytes);
+        at = at.wrapping_add(from.pitch);
+    }
+    let held = |row: usize, word: usize| rows[row][word];
+    let mut at = to.at;
+    for high in 0..U {
+        let mut columns = [[0; U]; E];
+        for word in 0..U {
+            let mut words: [u64; E] = std::array::from_fn(|row| held(word * E + row, high));
+            transpose(&mut words);
+            for (column, transposed) in columns.iter_mut().zip(words) {
+                column[word] = transposed;
+            }
         }
-        at += pitch_to;
+        for column in columns {
+            let line = range(at, U * TILE).and_then(|r| to.bytes.get_mut(r));
+            let line = line.and_then(|line| line.as_chunks_mut().0.first_chunk_mut());
+            let Some(line) = line else { return };
+            *line = column.map(u64::to_le_bytes);
+            at = at.wrapping_add(to.pitch);
+        }
+    }
+}
+
+/// Transposes `E` words of `E` units each, the first unit of a word in its low bits: halves of the
+/// words change places across the diagonal, then quarters, then eighths.
+#[inline]
+fn transpose<const E: usize>(words: &mut [u64; E]) {
+    let mut half = E / 2;
+    while half > 0 {
+        let bits = half * 64 / E;
+        // The low one of every two groups of so many bits.
+        let mask = u64::MAX / ((1 << bits) + 1);
+        for low in (0..E).filter(|word| word & half == 0) {
+            let moved = (words[low] >> bits ^ words[low + half]) & mask;
+            words[low + half] ^= moved;
+            words[low] ^= moved << bits;
+        }
+        half /= 2;
+    }
+}
+
+/// Eight rows by eight columns of units that are larger than a word.
+#[inline]
+fn wide_tile<const U: usize>(from: From<'_>, to: To<'_>) {
+    let mut rows = [[[0; U]; TILE]; TILE];
+    let mut at = from.at;
+    for row in &mut rows {
+        let line = range(at, U * TILE).and_then(|r| from.bytes.get(r));
+        let Some(line) = line.and_then(|line| line.as_chunks().0.first_chunk()) else { return };
+        *row = *line;
+        at = at.wrapping_add(from.pitch);
+    }
+    let held = |row: usize, column: usize| rows[row][column];
+    let mut at = to.at;
+    for column in 0..TILE {
+        let line = range(at, U * TILE).and_then(|r| to.bytes.get_mut(r));
+        let line = line.and_then(|line| line.as_chunks_mut().0.first_chunk_mut());
+        let Some(line) = line else { return };
+        *line = std::array::from_fn::<_, TILE, _>(|row| held(row, column));
+        at = at.wrapping_add(to.pitch);
     }
 }
