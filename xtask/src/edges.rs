@@ -51,6 +51,12 @@ pub const ARROWS: &[Arrow] = &[
         tests_may_use: TESTKIT,
     },
     Arrow {
+        package: "esker-flash",
+        folder: "crates/flash",
+        may_use: &["esker-format", "esker-device"],
+        tests_may_use: TESTKIT,
+    },
+    Arrow {
         package: "esker-permute",
         folder: "crates/permute",
         may_use: &["esker-device"],

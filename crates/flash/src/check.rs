@@ -1,0 +1,147 @@
+//! Reading everything and comparing it with what it should be.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::atomic::Ordering;
+
+use esker_device::Purpose;
+
+use crate::engine::Engine;
+use crate::error::{Result, corrupt};
+use crate::map::{Mapping, Node, Root};
+use crate::space::Sector;
+use crate::stats::Version;
+use crate::store::PageStore;
+
+/// What a check read. All of it was as it should be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Versions that were read whole.
+    pub versions: u64,
+    /// Pages that were read, those shared by versions once.
+    pub pages: u64,
+    /// Nodes of the map on the device that were read.
+    pub nodes: u64,
+    /// Whether it was also proved that every slot in use is needed, which takes a moment without
+    /// a writer.
+    pub accounted: bool,
+}
+
+impl PageStore {
+    /// Reads every page of every kept version and every node of the map on the device, and proves
+    /// that the space in use is what they need. Commits go on meanwhile.
+    ///
+    /// # Errors
+    /// The first damage that is met.
+    pub fn check(&self) -> Result<Report> {
+        let engine = self.engine();
+        let versions: Vec<u64> = self.versions().iter().map(|at: &Version| at.version).collect();
+        let held = versions.into_iter().filter_map(|at| crate::Snapshot::of(engine, at));
+        let held: Vec<_> = held.collect();
+        let mut report = Report { accounted: engine.account()?, ..Report::default() };
+        let mut seen = BTreeSet::new();
+        for snapshot in &held {
+            report.versions += 1;
+            engine.check_pages(&snapshot.root, &mut seen, &mut report)?;
+            if let Some(top) = &snapshot.root.map.top {
+                engine.check_nodes(top, &mut seen, &mut report)?;
+            }
+        }
+        Ok(report)
+    }
+}
+
+impl Engine {
+    fn check_pages(
+        &self,
+        root: &Root,
+        seen: &mut BTreeSet<Sector>,
+        report: &mut Report,
+    ) -> Result<()> {
+        let mut page = vec![0; root.page_size as usize];
+        root.map.for_each(&mut |_, mapping: &Mapping| {
+            let is_new = mapping.entry.slot != Sector::NONE && seen.insert(mapping.entry.slot);
+            if !is_new {
+                return Ok(());
+            }
+            report.pages += 1;
+            self.read_mapping(mapping, &mut page, Purpose::Check)
+        })
+    }
+
+    fn check_nodes(
+        &self,
+        node: &Node,
+        seen: &mut BTreeSet<Sector>,
+        report: &mut Report,
+    ) -> Result<()> {
+        if let Some(at) = node.home().get()
+            && seen.insert(at.sector)
+        {
+            let mut bytes = vec![0; at.bytes as usize];
+            self.file.read_at(at.sector.offset(), &mut bytes, Purpose::Check)?;
+            if crc32c::crc32c(&bytes) != at.crc {
+                let what = "a node of the map does not match its checksum";
+                return Err(corrupt(self.file.name(), at.sector.offset(), what));
+            }
+            report.nodes += 1;
+        }
+        let Node::Inner(inner) = node else { return Ok(()) };
+        inner.children.iter().flatten().try_for_each(|child| self.check_nodes(child, seen, report))
+    }
+
+    /// Proves that what is in use is needed and what is needed is in use. `false` when a writer
+    /// lives, whose pages nobody else knows.
+    fn account(&self) -> Result<bool> {
+        let core = self.core.lock();
+        if self.has_writer.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let versions = self.versions.lock();
+        let mut needed = BTreeSet::new();
+        for kept in versions.kept() {
+            if let Some(root) = versions.root(kept.version) {
+                slots_of(root, &mut needed);
+                root.map.top.iter().for_each(|top| nodes_of(top, &mut needed));
+            }
+        }
+        for top in core.roots.iter().filter_map(|root| root.map.top.as_ref()) {
+            nodes_of(top, &mut needed);
+        }
+        let prepared = core.prepared.iter().flat_map(|held| held.changes.slots());
+        let apart = core.dead.iter().chain(versions.dead()).copied();
+        let apart = apart.chain(prepared.map(|entry| entry.slot)).chain([core.roots_at.sector]);
+        let released = self.releases.lock().clone();
+        let mut is_once = true;
+        for sector in apart.chain(released) {
+            is_once &= needed.insert(sector);
+        }
+        let bytes: u64 = needed.iter().map(|sector| core.space.slot_bytes(*sector)).sum();
+        let what = match bytes.cmp(&core.space.used_bytes()) {
+            std::cmp::Ordering::Less => "slots are in use that nobody needs",
+            std::cmp::Ordering::Greater => "slots that are needed are free",
+            std::cmp::Ordering::Equal if !is_once => "slots are needed and given up",
+            std::cmp::Ordering::Equal => return Ok(true),
+        };
+        Err(corrupt(self.file.name(), 0, what))
+    }
+}
+
+fn slots_of(root: &Root, needed: &mut BTreeSet<Sector>) {
+    let mut visit = |_, mapping: &Mapping| -> std::result::Result<(), Infallible> {
+        if mapping.entry.slot != Sector::NONE {
+            needed.insert(mapping.entry.slot);
+        }
+        Ok(())
+    };
+    match root.map.for_each(&mut visit) {
+        Ok(()) => {}
+    }
+}
+
+fn nodes_of(node: &Node, needed: &mut BTreeSet<Sector>) {
+    needed.extend(node.home().get().map(|at| at.sector));
+    if let Node::Inner(inner) = node {
+        inner.children.iter().flatten().for_each(|child| nodes_of(child, needed));
+    }
+}

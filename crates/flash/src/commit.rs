@@ -1,0 +1,322 @@
+//! Commit: pages to free slots, one record, one sync.
+//!
+//! What is written, in no order of its own: the pages that changed much, one write for slots that
+//! follow each other, and a record with the place and checksum of each, and with the bytes that
+//! changed in the others. One sync makes all of it durable at once; a record whose pages are not
+//! there is none. Only a transaction that spilled syncs its pages first, so that opening need not
+//! read gigabytes to believe its record.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use esker_device::Purpose;
+
+use crate::delta;
+use crate::engine::{Core, Engine, Prepared};
+use crate::error::{Error, Result, invalid};
+use crate::map::{Entry, LEAF};
+use crate::options::Durability;
+use crate::record::{Change, Changes, PREPARE_BYTES_MAX, Record};
+use crate::snapshot::Snapshot;
+use crate::space::{Class, Sector};
+use crate::writer::{Dirty, Writer};
+
+/// Most bytes of deltas that one leaf of the map keeps: it is written whole by checkpoints.
+const LEAF_DELTA_BYTES: i64 = 24 * 1024;
+/// Bytes of a record besides deltas: its header, and the most that one page takes.
+const RECORD_BYTES: u64 = 64;
+const ITEM_BYTES: u64 = 20;
+
+/// What is to be done about a changed page.
+#[derive(Debug)]
+enum Plan<'a> {
+    /// Written whole to a slot that is yet to be found.
+    Whole(&'a [u8]),
+    /// Known already.
+    Done(Change),
+}
+
+/// How many bytes deltas may still grow by.
+struct Room {
+    leaf_bytes: i64,
+    total: i64,
+    leaves: HashMap<u32, i64>,
+}
+
+impl Room {
+    fn new(writer: &Writer, delta_bytes: i64) -> Self {
+        let options = &writer.engine.options;
+        let limit = i64::try_from(options.delta_bytes).unwrap_or(i64::MAX);
+        let leaf_bytes = LEAF_DELTA_BYTES.min(i64::from(writer.engine.segment_bytes) / 4);
+        Self { leaf_bytes, total: limit.saturating_sub(delta_bytes), leaves: HashMap::new() }
+    }
+
+    /// What the leaf of a page may still take, where its present delta is `old` bytes long.
+    fn of(&mut self, writer: &Writer, page: u32, old: i64) -> usize {
+        let leaf = self.leaves.entry(page / LEAF as u32).or_insert_with(|| {
+            let leaf = writer.base.root.map.leaf(page).filter(|_| !writer.is_new_map);
+            leaf.map_or(0, |leaf| leaf.delta_bytes() as i64)
+        });
+        usize::try_from((self.leaf_bytes - *leaf).min(self.total) + old).unwrap_or(0)
+    }
+
+    fn take(&mut self, page: u32, more: i64) {
+        *self.leaves.entry(page / LEAF as u32).or_default() += more;
+        self.total -= more;
+    }
+}
+
+impl Writer {
+    /// What is to be written for each changed page, those left out that are as they were.
+    fn plan(&self) -> Result<Vec<(u32, Plan<'_>)>> {
+        let mut room = Room::new(self, self.engine.core.lock().delta_bytes);
+        let mut plan = Vec::with_capacity(self.dirty.len());
+        let mut base = vec![0; self.page_size as usize];
+        for (page, dirty) in &self.dirty {
+            match dirty {
+                Dirty::Spilled(entry) => plan.push((*page, Plan::Done(Change::Whole(*entry)))),
+                Dirty::InMemory(new) => {
+                    let planned = self.plan_page(*page, new, &mut base, &mut room);
+                    plan.extend(planned.map(|planned| (*page, planned)));
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Decides between a delta, the whole page, and nothing at all.
+    fn plan_page<'a>(
+        &self,
+        page: u32,
+        new: &'a [u8],
+        base: &mut [u8],
+        room: &mut Room,
+    ) -> Option<Plan<'a>> {
+        let mapping = self.base_mapping(page);
+        let known = match mapping.entry {
+            Entry { slot: Sector::NONE, .. } => {
+                base.fill(0);
+                true
+            }
+            // A page that cannot be read any more is written whole.
+            Entry { slot, crc } => self.engine.read_slot(slot, crc, base, Purpose::User).is_ok(),
+        };
+        let old = mapping.delta.as_ref().map_or(0, |delta| delta.len() as i64);
+        let limit = room.of(self, page, old).min(new.len() / 2);
+        let change = known.then(|| delta::encode(base, new, limit)).flatten();
+        match change {
+            Some(delta) if delta.is_empty() && mapping.delta.is_none() => None,
+            Some(delta) if mapping.delta.as_deref() == Some(delta.as_slice()) => None,
+            Some(delta) => {
+                room.take(page, delta.len() as i64 - old);
+                Some(Plan::Done(Change::Delta(delta.into())))
+            }
+            None => {
+                room.take(page, -old);
+                let is_zeros = new.iter().all(|byte| *byte == 0);
+                let hole = Plan::Done(Change::Whole(Entry::default()));
+                Some(if is_zeros { hole } else { Plan::Whole(new) })
+            }
+        }
+    }
+
+    /// Whether a commit would change nothing.
+    fn is_empty(&self, plan: &[(u32, Plan<'_>)]) -> bool {
+        let base = self.base.pages();
+        plan.is_empty() && !self.is_new_map && self.pages == base && self.kept_pages == base
+    }
+
+    /// Makes sure that a commit finds room: [`Error::Full`] comes now and not then, unless the
+    /// device breaks its word or the store is checkpointed in between.
+    ///
+    /// # Errors
+    /// [`Error::Full`]; the transaction goes on.
+    pub fn reserve(&mut self) -> Result<()> {
+        self.check_open()?;
+        let engine = &self.engine;
+        engine.check_poison()?;
+        let mut core = engine.core.lock();
+        engine.own_log(&mut core)?;
+        let in_memory = self.dirty.values().filter(|dirty| matches!(dirty, Dirty::InMemory(_)));
+        let in_memory = in_memory.count() as u64;
+        // A page takes a slot, or at most half of its length in the record.
+        let deltas = in_memory * u64::from(self.page_size / 2);
+        let record = RECORD_BYTES + self.dirty.len() as u64 * ITEM_BYTES + deltas;
+        let segments = core.log.segments_for(record);
+        if let Some(class) = Class::holding(self.page_size as usize) {
+            let per_segment = u64::from(engine.segment_bytes) / class.bytes();
+            let slots = in_memory + u64::from(segments) * per_segment;
+            engine.ensure_slots(&mut core, class, slots)?;
+        }
+        engine.ensure_segments(&mut core, segments)
+    }
+
+    /// Makes all of this visible to snapshots taken from now on, and durable as asked. A
+    /// transaction that changed nothing writes nothing. A prepared one is always durable.
+    ///
+    /// Costs one write for each run of slots, one for the record, and with
+    /// [`Durability::Full`] one sync; two where pages were spilled; and now and then a checkpoint.
+    ///
+    /// # Errors
+    /// Nothing of the transaction is visible then. Where it is not known what the device holds the
+    /// store is poisoned: it takes no more commits until it is opened again, which decides whether
+    /// this one happened.
+    pub fn commit(mut self, durability: Durability) -> Result<Snapshot> {
+        let engine = Arc::clone(&self.engine);
+        if self.is_prepared {
+            engine.decide(true)?;
+            self.is_over = true;
+            engine.release_writer();
+            return Ok(Snapshot::newest(&engine));
+        }
+        let plan = self.plan()?;
+        if self.is_empty(&plan) {
+            engine.counters.empty_commits.add(1);
+            self.is_over = true;
+            engine.release_writer();
+            return Ok(Snapshot::newest(&engine));
+        }
+        let mut core = engine.core.lock();
+        let changes = self.write_record(&mut core, plan, None)?;
+        if durability == Durability::Full {
+            engine.sync_core(&mut core)?;
+        }
+        engine.publish(&mut core, &changes, &self.base.root);
+        let snapshot = Snapshot::newest(&engine);
+        self.is_over = true;
+        engine.release_writer();
+        engine.checkpoint_if_due(&mut core);
+        if durability == Durability::Relaxed {
+            engine.sync_soon(&mut core);
+        }
+        Ok(snapshot)
+    }
+
+    /// Makes the transaction durable without deciding it. After a crash
+    /// [`crate::PageStore::prepared`] gives `name` back, which says where the decision is found.
+    /// One sync.
+    ///
+    /// # Errors
+    /// As [`Writer::commit`].
+    pub fn prepare(&mut self, name: &[u8]) -> Result<()> {
+        self.check_open()?;
+        if name.len() > PREPARE_BYTES_MAX {
+            return invalid("the name of a prepared transaction is longer than 64 KiB");
+        }
+        let plan = self.plan()?;
+        if self.is_empty(&plan) {
+            return Ok(());
+        }
+        let name: Arc<[u8]> = name.into();
+        let mut core = self.engine.core.lock();
+        let changes = self.write_record(&mut core, plan, Some(Arc::clone(&name)))?;
+        self.engine.sync_core(&mut core)?;
+        core.prepared = Some(Prepared { name, changes });
+        drop(core);
+        self.is_prepared = true;
+        Ok(())
+    }
+
+    /// Writes the pages and the record. Where it fails before the record the slots are free again;
+    /// after that the store is poisoned.
+    fn write_record(
+        &self,
+        core: &mut Core,
+        plan: Vec<(u32, Plan<'_>)>,
+        prepare: Option<Arc<[u8]>>,
+    ) -> Result<Changes> {
+        let engine = &self.engine;
+        engine.check_poison()?;
+        engine.own_log(core)?;
+        let wholes = plan.iter().filter(|(_, plan)| matches!(plan, Plan::Whole(_))).count();
+        let no_class = || Error::InvalidArgument("the page size is out of bounds".to_owned());
+        let class = Class::holding(self.page_size as usize).ok_or_else(no_class)?;
+        let taken = engine.take_slots(core, class, wholes)?;
+        let written = self.write_pages(core, &taken, plan, prepare);
+        let (changes, record) = written.inspect_err(|_| {
+            for sector in &taken {
+                core.space.free(*sector);
+            }
+        })?;
+        core.unsynced_bytes += wholes as u64 * class.bytes();
+        engine.counters.pages.add(wholes as u64 * class.bytes());
+        engine.counters.whole_pages.add(wholes as u64);
+        engine.counters.delta_pages.add(changes.items.len() as u64 - wholes as u64);
+        engine.append(core, &record)?;
+        Ok(changes)
+    }
+
+    /// Writes the pages, and makes the record.
+    fn write_pages(
+        &self,
+        core: &mut Core,
+        taken: &[Sector],
+        plan: Vec<(u32, Plan<'_>)>,
+        prepare: Option<Arc<[u8]>>,
+    ) -> Result<(Changes, Vec<u8>)> {
+        let mut slots: Vec<(Sector, &[u8])> = Vec::with_capacity(taken.len());
+        let mut items = Vec::with_capacity(plan.len());
+        let mut free = taken.iter();
+        for (page, planned) in plan {
+            let change = match planned {
+                Plan::Done(change) => change,
+                Plan::Whole(bytes) => {
+                    let slot = free.next().copied().unwrap_or_default();
+                    slots.push((slot, bytes));
+                    Change::Whole(Entry { slot, crc: crc32c::crc32c(bytes) })
+                }
+            };
+            items.push((page, change));
+        }
+        let has_spilled = self.dirty.values().any(|dirty| matches!(dirty, Dirty::Spilled(_)));
+        let changes = Changes {
+            version: self.base.version() + 1,
+            page_size: self.page_size,
+            pages: self.pages,
+            kept_pages: self.kept_pages,
+            is_new_map: self.is_new_map,
+            are_pages_durable: has_spilled,
+            items,
+        };
+        let record = match prepare {
+            None => Record::Commit(changes.clone()).encode(),
+            Some(name) => Record::Prepare(name, changes.clone()).encode(),
+        };
+        self.engine.ensure_log(core, record.len() as u64)?;
+        self.engine.write_slots(&mut slots, Purpose::User)?;
+        if has_spilled {
+            self.engine.sync_core(core)?;
+        }
+        Ok((changes, record))
+    }
+}
+
+impl Engine {
+    /// Decides the prepared transaction, durably.
+    pub(crate) fn decide(&self, commit: bool) -> Result<()> {
+        let mut core = self.core.lock();
+        let Some(prepared) = core.prepared.clone() else {
+            return invalid("no transaction is prepared");
+        };
+        // It stays where a checkpoint finds it until the decision is durable.
+        self.note(&mut core, &Record::Decide(commit))?;
+        core.prepared = None;
+        if commit {
+            let base = Arc::clone(self.versions.lock().newest().1);
+            self.publish(&mut core, &prepared.changes, &base);
+            self.checkpoint_if_due(&mut core);
+        } else {
+            core.dead.extend(prepared.changes.slots().map(|entry| entry.slot));
+        }
+        Ok(())
+    }
+
+    /// Whether a prepared transaction was found that no live writer made.
+    pub(crate) fn undecided(&self) -> Option<Vec<u8>> {
+        if self.has_writer.load(Ordering::Acquire) {
+            return None;
+        }
+        self.core.lock().prepared.as_ref().map(|prepared| prepared.name.to_vec())
+    }
+}

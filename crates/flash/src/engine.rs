@@ -1,0 +1,317 @@
+//! What all handles of an open store share, and the few ways in which it touches the file.
+//!
+//! Thread safety: `core` is held by whoever writes to the file, for as long as that takes;
+//! `versions` only for steps in memory, and never while `core` is asked for. A reader takes
+//! `versions` to pin and to unpin, and nothing to read.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use esker_device::{DeviceFile, Purpose};
+use esker_format::ids::StoreId;
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{Error, Result, corrupt, damaged};
+use crate::log::Log;
+use crate::map::{Mapping, NodeRef, Releases, Root};
+use crate::options::Options;
+use crate::record::{Changes, Record};
+use crate::space::{Class, Sector, Space};
+use crate::stats::Counters;
+use crate::versions::Versions;
+
+/// Longest single write, in bytes, where slots are written that follow each other.
+const RUN_BYTES: usize = 1 << 20;
+
+/// An open store.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) file: Arc<dyn DeviceFile>,
+    pub(crate) options: Options,
+    pub(crate) store: StoreId,
+    pub(crate) segment_bytes: u32,
+    pub(crate) versions: Mutex<Versions>,
+    pub(crate) core: Mutex<Core>,
+    pub(crate) has_writer: AtomicBool,
+    pub(crate) poison: OnceLock<String>,
+    pub(crate) releases: Releases,
+    pub(crate) counters: Counters,
+    /// Signalled when there is something to sync, or when the store is closed.
+    pub(crate) wake: Condvar,
+}
+
+/// What writers, checkpoints and syncs change.
+///
+/// Invariants:
+/// - E1: a slot is taken in `space` while a version of the list, the last durable checkpoint, a
+///   record since then, a prepared transaction or the live writer needs it.
+/// - E2: `dead` are slots that no version needs, but the last durable checkpoint or a record since
+///   then may name; they are free once a later checkpoint is durable.
+/// - E3: `roots` are the versions of the last durable checkpoint; they keep its nodes from being
+///   given back.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) space: Space,
+    pub(crate) log: Log,
+    /// Whether the log's epoch was begun by this opening. A log is never written on after a crash.
+    pub(crate) is_log_ours: bool,
+    /// The last frame known to be durable.
+    pub(crate) durable: u64,
+    /// Bytes written and not synced since.
+    pub(crate) unsynced_bytes: u64,
+    pub(crate) dead: Vec<Sector>,
+    pub(crate) roots: Vec<Arc<Root>>,
+    pub(crate) roots_at: NodeRef,
+    pub(crate) named: BTreeMap<Arc<str>, u64>,
+    pub(crate) prepared: Option<Prepared>,
+    /// Bytes of all deltas of the newest version.
+    pub(crate) delta_bytes: i64,
+    /// Slots of the newest version.
+    pub(crate) live_slots: i64,
+    pub(crate) is_closed: bool,
+}
+
+/// A transaction whose record is durable and which waits for its decision.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    pub(crate) name: Arc<[u8]>,
+    pub(crate) changes: Changes,
+}
+
+impl Engine {
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        if self.poison.get().is_some() { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
+    /// Keeps the first failure after which nobody knows what the device holds.
+    pub(crate) fn poisoned(&self, error: impl Into<Error>) -> Error {
+        let error = error.into();
+        let _first = self.poison.set(error.to_string());
+        error
+    }
+
+    /// Takes `count` slots; the file grows where there are not enough.
+    pub(crate) fn take_slots(
+        &self,
+        core: &mut Core,
+        class: Class,
+        count: usize,
+    ) -> Result<Vec<Sector>> {
+        self.ensure_slots(core, class, count as u64)?;
+        let mut slots = Vec::with_capacity(count);
+        for _ in 0..count {
+            let slot = core.space.take(class);
+            slots.push(slot.ok_or_else(|| Error::Full { reason: "no slot is free".to_owned() })?);
+        }
+        Ok(slots)
+    }
+
+    /// Makes sure that `count` slots can be taken.
+    pub(crate) fn ensure_slots(&self, core: &mut Core, class: Class, count: u64) -> Result<()> {
+        let missing = count.saturating_sub(core.space.available(class));
+        let per_segment = core.space.segment_bytes() / class.bytes();
+        self.grow(core, missing.div_ceil(per_segment.max(1)))
+    }
+
+    /// Makes sure that `count` whole segments are free.
+    pub(crate) fn ensure_segments(&self, core: &mut Core, count: u32) -> Result<()> {
+        self.grow(core, count.saturating_sub(core.space.free_segments()).into())
+    }
+
+    /// Adds segments, filled with zeros: what is rewritten later costs a fraction of what grows a
+    /// file.
+    fn grow(&self, core: &mut Core, count: u64) -> Result<()> {
+        if count > core.space.growable().into() {
+            return Err(Error::Full { reason: "the file would pass 2 TiB".to_owned() });
+        }
+        let bytes = core.space.segment_bytes();
+        let zeros = vec![0; if count == 0 { 0 } else { bytes as usize }];
+        for _ in 0..count {
+            let start = core.space.segment_offset(core.space.segment_count());
+            self.file.write_at(start, &zeros, Purpose::Gc)?;
+            core.space.add_segments(1);
+            self.counters.filled.add(bytes);
+        }
+        Ok(())
+    }
+
+    /// Writes slots, those that follow each other in one go.
+    pub(crate) fn write_slots(
+        &self,
+        slots: &mut [(Sector, &[u8])],
+        purpose: Purpose,
+    ) -> Result<()> {
+        slots.sort_unstable_by_key(|(sector, _)| *sector);
+        let mut rest: &[(Sector, &[u8])] = slots;
+        while let Some((first, bytes)) = rest.first() {
+            let start = first.offset();
+            let mut end = start + bytes.len() as u64;
+            let mut run = 1;
+            while let Some((next, more)) = rest.get(run) {
+                let is_long = (end - start) as usize + more.len() > RUN_BYTES;
+                if next.offset() != end || is_long {
+                    break;
+                }
+                end += more.len() as u64;
+                run += 1;
+            }
+            let (now, later) = rest.split_at(run);
+            if run == 1 {
+                self.file.write_at(start, bytes, purpose)?;
+            } else {
+                let joined: Vec<u8> = now.iter().flat_map(|(_, bytes)| *bytes).copied().collect();
+                self.file.write_at(start, &joined, purpose)?;
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a record of this length can be appended.
+    pub(crate) fn ensure_log(&self, core: &mut Core, record_bytes: u64) -> Result<()> {
+        self.ensure_segments(core, core.log.segments_for(record_bytes))
+    }
+
+    /// Appends a record. An error poisons the store: the record may be there or not.
+    pub(crate) fn append(&self, core: &mut Core, record: &[u8]) -> Result<()> {
+        let mut log = core.log.clone();
+        let space = &mut core.space;
+        let writes = log.append(record, core.durable, || space.take_log());
+        let writes = writes.map_err(|error| self.poisoned(damaged(self.file.name(), 0, &error)))?;
+        for (offset, frame) in writes {
+            let written = self.file.write_at(offset, &frame, Purpose::Log);
+            written.map_err(|error| self.poisoned(error))?;
+            self.counters.records.add(frame.len() as u64);
+            core.unsynced_bytes += frame.len() as u64;
+        }
+        core.log = log;
+        Ok(())
+    }
+
+    /// Makes all that was written durable.
+    pub(crate) fn sync_core(&self, core: &mut Core) -> Result<()> {
+        self.file.sync(Purpose::Log).map_err(|error| self.poisoned(error))?;
+        self.counters.syncs.add(1);
+        core.durable = core.log.number - 1;
+        core.unsynced_bytes = 0;
+        Ok(())
+    }
+
+    /// Appends a record that changes no page, and makes it durable.
+    pub(crate) fn note(&self, core: &mut Core, record: &Record) -> Result<()> {
+        self.check_poison()?;
+        self.own_log(core)?;
+        let record = record.encode();
+        self.ensure_log(core, record.len() as u64)?;
+        self.append(core, &record)?;
+        self.sync_core(core)
+    }
+
+    /// Begins an epoch before the first record of this opening.
+    pub(crate) fn own_log(&self, core: &mut Core) -> Result<()> {
+        if core.is_log_ours { Ok(()) } else { self.checkpoint_core(core) }
+    }
+
+    /// Makes changes visible whose record has been written.
+    pub(crate) fn publish(&self, core: &mut Core, changes: &Changes, base: &Root) {
+        let applied = changes.apply(base);
+        core.delta_bytes += applied.delta_bytes;
+        core.live_slots += applied.slots;
+        let root = Arc::new(applied.root);
+        self.versions.lock().publish(changes.version, root, applied.replaced);
+        self.counters.commits.add(1);
+    }
+
+    /// Takes a checkpoint where one is due. That the commit before it succeeded does not depend on
+    /// it; where it fails for want of room, the next commit tries again.
+    pub(crate) fn checkpoint_if_due(&self, core: &mut Core) {
+        let dead = core.dead.len() as u64 + self.versions.lock().dead_count() as u64;
+        let page_size = self.versions.lock().newest().1.page_size;
+        let is_due = is_checkpoint_due(Burden {
+            log_bytes: core.log.bytes,
+            log_limit: self.options.checkpoint_bytes,
+            dead_bytes: dead * u64::from(page_size),
+            live_bytes: core.live_slots.max(0) as u64 * u64::from(page_size),
+            floor_bytes: self.segment_bytes.into(),
+        });
+        if is_due && self.checkpoint_core(core).is_err() {
+            self.counters.checkpoints_failed.add(1);
+        }
+    }
+
+    /// Reads a slot's contents and compares them with their checksum.
+    pub(crate) fn read_slot(
+        &self,
+        sector: Sector,
+        crc: u32,
+        page: &mut [u8],
+        purpose: Purpose,
+    ) -> Result<()> {
+        self.file.read_at(sector.offset(), page, purpose)?;
+        if crc32c::crc32c(page) == crc {
+            return Ok(());
+        }
+        let what = "a page does not match its checksum";
+        Err(corrupt(self.file.name(), sector.offset(), what))
+    }
+
+    /// Reads a whole page as a version has it: at most one device read.
+    pub(crate) fn read_mapping(
+        &self,
+        mapping: &Mapping,
+        page: &mut [u8],
+        purpose: Purpose,
+    ) -> Result<()> {
+        if mapping.entry.slot == Sector::NONE {
+            page.fill(0);
+        } else {
+            self.read_slot(mapping.entry.slot, mapping.entry.crc, page, purpose)?;
+        }
+        match &mapping.delta {
+            Some(delta) => crate::delta::apply(delta, page)
+                .map_err(|error| damaged(self.file.name(), mapping.entry.slot.offset(), &error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets the next writer in.
+    pub(crate) fn release_writer(&self) {
+        self.has_writer.store(false, Ordering::Release);
+    }
+}
+
+/// What has gathered since the last checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Burden {
+    pub(crate) log_bytes: u64,
+    pub(crate) log_limit: u64,
+    pub(crate) dead_bytes: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) floor_bytes: u64,
+}
+
+/// Whether a checkpoint is due: enough records, which bounds recovery, or a quarter of the live
+/// pages dead, which bounds the file; but nobody counts the dead of a store smaller than a segment.
+pub(crate) fn is_checkpoint_due(burden: Burden) -> bool {
+    let is_long = burden.log_bytes >= burden.log_limit;
+    let is_dead = burden.dead_bytes >= burden.floor_bytes
+        && burden.dead_bytes.saturating_mul(4) >= burden.live_bytes;
+    is_long || is_dead
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_due_when_records_or_dead_pages_gather() {
+        let due = |log_bytes, dead_bytes, live_bytes| {
+            let burden =
+                Burden { log_bytes, log_limit: 100, dead_bytes, live_bytes, floor_bytes: 10 };
+            is_checkpoint_due(burden)
+        };
+        assert!(due(100, 0, 0) && !due(99, 0, 0));
+        assert!(due(0, 10, 40) && !due(0, 10, 41) && !due(0, 9, 0));
+    }
+}

@@ -1,0 +1,88 @@
+//! What can go wrong, and what to do about it.
+
+use esker_device::DeviceError;
+use esker_format::DecodeError;
+
+/// The result of an operation of the page store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation failed. After any of them nothing of the operation is visible.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another writer lives, or a prepared transaction awaits its decision.
+    #[error("another transaction is writing: wait until it has ended")]
+    Busy,
+    /// The snapshot is not the newest version any more.
+    #[error("version {base} is not the newest, {newest} is: begin again from a new snapshot")]
+    Stale {
+        /// The version that the writer wanted to start from.
+        base: u64,
+        /// The newest version.
+        newest: u64,
+    },
+    /// There is no room left.
+    #[error("no room for the page store: {reason}; make room and try again")]
+    Full {
+        /// What the device said, or which limit was met.
+        reason: String,
+    },
+    /// The file is something else.
+    #[error("{file} is {what}")]
+    Foreign {
+        /// The file.
+        file: String,
+        /// What it is, and what to do.
+        what: &'static str,
+    },
+    /// Bytes of the file are not what was written.
+    #[error("{file} is damaged at byte {offset}: {what}; restore it from a copy")]
+    Corrupt {
+        /// The file.
+        file: String,
+        /// Where, in bytes from the start of the file.
+        offset: u64,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// The file was written by a newer version.
+    #[error("{file} has format {found}, this is made for {supported}: use a newer version")]
+    TooNew {
+        /// The file.
+        file: String,
+        /// The format of the file.
+        found: u32,
+        /// The newest format that is understood here.
+        supported: u32,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Device(DeviceError),
+    /// An earlier write failed and nobody knows what the device holds.
+    #[error("an earlier write failed, so nothing more is written: close the store and open it")]
+    Poisoned,
+    /// The caller asked for something that cannot be.
+    #[error("{0}")]
+    InvalidArgument(String),
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        if error.is_full() { Self::Full { reason: error.to_string() } } else { Self::Device(error) }
+    }
+}
+
+/// Damage in `file`; the decoder's offset counts from `base`.
+pub(crate) fn damaged(file: &str, base: u64, error: &DecodeError) -> Error {
+    corrupt(file, base.saturating_add(error.offset as u64), error.what)
+}
+
+/// Damage at a byte of `file`.
+pub(crate) fn corrupt(file: &str, offset: u64, what: &'static str) -> Error {
+    Error::Corrupt { file: file.to_owned(), offset, what }
+}
+
+/// A wrong argument.
+pub(crate) fn invalid<T>(what: impl Into<String>) -> Result<T> {
+    Err(Error::InvalidArgument(what.into()))
+}

@@ -1,0 +1,93 @@
+//! Relaxed commits become durable in time: by a thread that starts with the first of them.
+
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use esker_device::Purpose;
+use parking_lot::Mutex;
+
+use crate::engine::{Core, Engine};
+use crate::error::Result;
+
+/// The thread, once it has started.
+#[derive(Debug, Default)]
+pub(crate) struct Flusher {
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Flusher {
+    /// Starts the thread where there is none yet. Where none can be had, the bound in bytes and
+    /// the next sync still hold.
+    pub(crate) fn start(&self, engine: &Arc<Engine>) {
+        let Some(interval) = engine.options.relaxed_interval else { return };
+        let mut thread = self.thread.lock();
+        if thread.is_some() {
+            return;
+        }
+        let engine = Arc::downgrade(engine);
+        let name = "esker-flash-sync".to_owned();
+        *thread = std::thread::Builder::new().name(name).spawn(move || run(&engine, interval)).ok();
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self, engine: &Engine) {
+        engine.core.lock().is_closed = true;
+        engine.wake.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// Syncs an interval after each first relaxed commit.
+fn run(engine: &Weak<Engine>, interval: Duration) {
+    while let Some(engine) = engine.upgrade() {
+        let mut core = engine.core.lock();
+        while core.unsynced_bytes == 0 && !core.is_closed {
+            engine.wake.wait(&mut core);
+        }
+        if core.is_closed {
+            return;
+        }
+        engine.wake.wait_for(&mut core, interval);
+        if core.is_closed {
+            return;
+        }
+        drop(core);
+        // An error has poisoned the store, which the next commit says; there is nothing left to do.
+        if engine.flush().is_err() {
+            return;
+        }
+    }
+}
+
+impl Engine {
+    /// After a relaxed commit: wakes the thread, or syncs where too much has gathered.
+    pub(crate) fn sync_soon(&self, core: &mut Core) {
+        if core.unsynced_bytes >= self.options.relaxed_bytes {
+            // An error has poisoned the store; this commit keeps its promise, which is its order.
+            let _poisoned = self.sync_core(core);
+        } else {
+            self.wake.notify_all();
+        }
+    }
+
+    /// Makes everything committed durable. Commits go on meanwhile.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.check_poison()?;
+        let (target, bytes) = {
+            let core = self.core.lock();
+            (core.log.number - 1, core.unsynced_bytes)
+        };
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.file.sync(Purpose::Log).map_err(|error| self.poisoned(error))?;
+        self.counters.syncs.add(1);
+        let mut core = self.core.lock();
+        core.durable = core.durable.max(target);
+        core.unsynced_bytes = core.unsynced_bytes.saturating_sub(bytes);
+        Ok(())
+    }
+}

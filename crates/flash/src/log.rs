@@ -1,0 +1,271 @@
+//! The log: records in frames, in segments that follow each other, from one checkpoint on.
+//!
+//! A frame is the one of the store's own log (`esker_format::frame`): a header with the frame's
+//! number and what was known durable when it was made, and checksums over both header and body
+//! that also cover the store's id and the segment's generation. A generation is never used twice:
+//! it is the epoch of the checkpoint and the segment's place in the epoch's log. What a segment
+//! held before, and what a crash left behind the log's end, is therefore never taken for a frame:
+//! every opening that finds a frame begins a new epoch before it writes.
+//!
+//! ```text
+//! body of a frame:  u8 flags (1: first of its record, 2: last), u32 segment after this one, bytes
+//! ```
+//!
+//! A record that does not fit the rest of a segment goes on in the next one. A segment is filled to
+//! its end, and every frame names the segment after its own, so that a reader knows where to look
+//! for what would prove that a bad frame is damage and not the end.
+//!
+//! Invariants:
+//! - L1: numbers of frames are consecutive over the life of a store.
+//! - L2: `segments` holds the segment in use and the one after it, last.
+//! - L3: `offset` is below the length of a segment and a multiple of 512.
+
+use esker_device::{DeviceFile, Purpose};
+use esker_format::DecodeError;
+use esker_format::bytes::Reader;
+use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal, encode_frame};
+use esker_format::ids::StoreId;
+
+use crate::error::{Result, corrupt, damaged};
+use crate::record::Record;
+use crate::space::SECTOR_BYTES;
+use crate::superblock::Superblock;
+
+const PART_BYTES: usize = 5;
+const FIRST: u8 = 1;
+const LAST: u8 = 2;
+/// How many bits of a generation are the place within an epoch.
+const ORDINAL_BITS: u32 = 24;
+
+/// Where the next frame goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    store: StoreId,
+    pub(crate) epoch: u64,
+    /// Segments of this epoch, in order.
+    pub(crate) segments: Vec<u32>,
+    offset: u64,
+    /// Number of the next frame.
+    pub(crate) number: u64,
+    /// Bytes of frames in this epoch.
+    pub(crate) bytes: u64,
+    segment_bytes: u64,
+}
+
+/// Bytes to be written at an offset of the file.
+pub(crate) type Write = (u64, Vec<u8>);
+
+fn seal(store: StoreId, epoch: u64, ordinal: usize) -> Seal {
+    Seal::new(store, FrameKind::Log, (epoch << ORDINAL_BITS) | ordinal as u64)
+}
+
+impl Log {
+    /// An empty log of an epoch.
+    pub(crate) fn new(block: &Superblock) -> Self {
+        Self {
+            store: block.store,
+            epoch: block.epoch,
+            segments: block.log.to_vec(),
+            offset: 0,
+            number: block.number,
+            bytes: 0,
+            segment_bytes: block.segment_bytes.into(),
+        }
+    }
+
+    fn current(&self) -> u32 {
+        self.segments.iter().rev().nth(1).copied().unwrap_or_default()
+    }
+
+    fn following(&self) -> u32 {
+        self.segments.last().copied().unwrap_or_default()
+    }
+
+    /// How many more segments a record of this length takes at most.
+    pub(crate) fn segments_for(&self, record_bytes: u64) -> u32 {
+        let overhead = (FRAME_HEADER_BYTES + PART_BYTES) as u64 + SECTOR_BYTES;
+        let frames = record_bytes / (self.segment_bytes - overhead) + 2;
+        let bytes = record_bytes + frames * overhead;
+        (bytes.saturating_sub(self.segment_bytes - self.offset) / self.segment_bytes) as u32 + 1
+    }
+
+    /// Appends a record and says what to write for it. `take` gives a free segment; it has been
+    /// made sure that there are [`Log::segments_for`] the record.
+    pub(crate) fn append(
+        &mut self,
+        record: &[u8],
+        durable: u64,
+        mut take: impl FnMut() -> Option<u32>,
+    ) -> std::result::Result<Vec<Write>, DecodeError> {
+        let none_left = DecodeError::new(0, "the log has no segment left");
+        let mut writes = Vec::new();
+        let mut rest = record;
+        let mut flags = FIRST;
+        loop {
+            let room = (self.segment_bytes - self.offset) as usize;
+            let part = rest.len().min(room - FRAME_HEADER_BYTES - PART_BYTES);
+            let (now, later) = rest.split_at_checked(part).unwrap_or((rest, &[]));
+            flags |= if later.is_empty() { LAST } else { 0 };
+            let mut body = vec![flags];
+            body.extend_from_slice(&self.following().to_le_bytes());
+            body.extend_from_slice(now);
+            let seal = seal(self.store, self.epoch, self.segments.len() - 2);
+            let frame = encode_frame(body, 1, self.number, durable, seal, SECTOR_BYTES)?;
+            let at = u64::from(self.current()) * self.segment_bytes + self.offset;
+            self.number += 1;
+            self.offset += frame.len() as u64;
+            self.bytes += frame.len() as u64;
+            writes.push((at, frame));
+            if self.offset >= self.segment_bytes {
+                self.segments.push(take().ok_or_else(|| none_left.clone())?);
+                self.offset = 0;
+            }
+            if flags & LAST != 0 {
+                return Ok(writes);
+            }
+            (rest, flags) = (later, 0);
+        }
+    }
+}
+
+/// What a log holds.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// The records, each with the number of its last frame.
+    pub(crate) records: Vec<(u64, Record)>,
+    /// Every segment that a frame names.
+    pub(crate) segments: Vec<u32>,
+    /// The number up to which frames are known to have been durable.
+    pub(crate) durable: u64,
+}
+
+/// Reads a log from the checkpoint on, up to the first frame that is not there.
+///
+/// # Errors
+/// A frame that was durable is damaged, or what the frames hold makes no sense.
+pub(crate) fn scan(file: &dyn DeviceFile, block: &Superblock) -> Result<Scan> {
+    let mut scanner = Scanner {
+        file,
+        block,
+        segments: block.log.to_vec(),
+        ordinal: 0,
+        number: block.number,
+        durable: block.number.saturating_sub(1),
+        partial: None,
+        records: Vec::new(),
+    };
+    while scanner.segment()? {}
+    let Scanner { records, segments, durable, .. } = scanner;
+    Ok(Scan { records, segments, durable })
+}
+
+struct Scanner<'a> {
+    file: &'a dyn DeviceFile,
+    block: &'a Superblock,
+    segments: Vec<u32>,
+    ordinal: usize,
+    number: u64,
+    durable: u64,
+    /// A record that has begun.
+    partial: Option<Vec<u8>>,
+    records: Vec<(u64, Record)>,
+}
+
+impl Scanner<'_> {
+    fn start(&self, ordinal: usize) -> Option<u64> {
+        let segment = self.segments.get(ordinal)?;
+        Some(u64::from(*segment) * u64::from(self.block.segment_bytes))
+    }
+
+    fn read(&self, ordinal: usize) -> Result<Option<Vec<u8>>> {
+        let Some(start) = self.start(ordinal) else { return Ok(None) };
+        let len = u64::from(self.block.segment_bytes);
+        if start == 0 || start.saturating_add(len) > self.file.len()? {
+            // A file that had grown and lost its new length in a crash, unless something says
+            // that a frame there was durable.
+            return Ok(None);
+        }
+        let mut bytes = vec![0; len as usize];
+        self.file.read_at(start, &mut bytes, Purpose::Recovery)?;
+        Ok(Some(bytes))
+    }
+
+    /// Reads one segment; `false` when the log ends in it.
+    fn segment(&mut self) -> Result<bool> {
+        let Some(bytes) = self.read(self.ordinal)? else {
+            self.refuse_damage(&[], 0, self.start(self.ordinal).unwrap_or_default())?;
+            return Ok(false);
+        };
+        let start = self.start(self.ordinal).unwrap_or_default();
+        let mut offset = 0;
+        while offset < bytes.len() {
+            let Some(frame) = self.frame(&bytes, offset) else {
+                self.refuse_damage(&bytes, offset, start)?;
+                return Ok(false);
+            };
+            let (len, mark, body) = frame;
+            self.durable = self.durable.max(mark);
+            let at = start + offset as u64;
+            self.part(body).map_err(|error| damaged(self.file.name(), at, &error))?;
+            self.number += 1;
+            offset += len;
+        }
+        self.ordinal += 1;
+        Ok(self.ordinal >> ORDINAL_BITS == 0)
+    }
+
+    /// The frame at `offset` if it is the next one: its length, its mark and its body.
+    fn frame<'a>(&self, bytes: &'a [u8], offset: usize) -> Option<(usize, u64, &'a [u8])> {
+        let seal = seal(self.block.store, self.block.epoch, self.ordinal);
+        let rest = bytes.get(offset..)?;
+        let header = FrameHeader::decode(rest, seal).ok()?;
+        let len = usize::try_from(header.frame_bytes(SECTOR_BYTES)).ok()?;
+        let padded = rest.get(FRAME_HEADER_BYTES..len)?;
+        let is_next = header.number == self.number && header.check_body(padded).is_ok();
+        let body = padded.get(..header.body_bytes as usize)?;
+        is_next.then_some((len, header.mark, body))
+    }
+
+    /// Takes the body of the next frame.
+    fn part(&mut self, body: &[u8]) -> std::result::Result<(), DecodeError> {
+        let mut reader = Reader::new(body);
+        let (flags, following) = (reader.u8()?, reader.u32()?);
+        match self.segments.get(self.ordinal + 1) {
+            None => self.segments.push(following),
+            Some(known) if *known == following => {}
+            Some(_) => return Err(reader.error("a frame names another segment than the last one")),
+        }
+        let mut record = match (flags & FIRST != 0, self.partial.take()) {
+            (true, None) => Vec::new(),
+            (false, Some(partial)) => partial,
+            _ => return Err(reader.error("a part of a record belongs to none")),
+        };
+        record.extend_from_slice(body.get(reader.offset()..).unwrap_or_default());
+        if flags & LAST == 0 {
+            self.partial = Some(record);
+        } else {
+            self.records.push((self.number, Record::decode(&record)?));
+        }
+        Ok(())
+    }
+
+    /// Fails when a later frame says that the one which is not at `offset` was durable.
+    fn refuse_damage(&self, bytes: &[u8], offset: usize, start: u64) -> Result<()> {
+        let next = self.read(self.ordinal + 1)?;
+        let rest = bytes.get(offset..).unwrap_or_default();
+        let is_proof = self.proves_damage(rest, self.ordinal)
+            || next.is_some_and(|next| self.proves_damage(&next, self.ordinal + 1));
+        if is_proof || self.durable >= self.number {
+            let what = "a commit record is gone that later ones build on";
+            return Err(corrupt(self.file.name(), start + offset as u64, what));
+        }
+        Ok(())
+    }
+
+    fn proves_damage(&self, bytes: &[u8], ordinal: usize) -> bool {
+        let seal = seal(self.block.store, self.block.epoch, ordinal);
+        let headers = bytes.chunks(SECTOR_BYTES as usize);
+        let mut headers = headers.filter_map(|chunk| FrameHeader::decode(chunk, seal).ok());
+        headers.any(|header| header.number > self.number && header.mark >= self.number)
+    }
+}

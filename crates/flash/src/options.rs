@@ -1,0 +1,116 @@
+//! What a caller chooses.
+
+use std::time::Duration;
+
+use crate::error::{Result, invalid};
+
+/// The smallest page, in bytes.
+pub const PAGE_BYTES_MIN: u32 = 512;
+/// The largest page, in bytes.
+pub const PAGE_BYTES_MAX: u32 = 65_536;
+/// The smallest segment, in bytes: the superblocks fill one.
+pub const SEGMENT_BYTES_MIN: u32 = 16 * 1024;
+/// The largest segment, in bytes.
+pub const SEGMENT_BYTES_MAX: u32 = 4 * 1024 * 1024;
+
+/// When a commit may return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// After one sync: what was committed survives a power cut.
+    #[default]
+    Full,
+    /// Before the sync. Commits become durable in their order, within [`Options::relaxed_interval`]
+    /// or [`Options::relaxed_bytes`], whichever comes first. A power cut may lose the last ones.
+    Relaxed,
+}
+
+/// How a store is opened. The page size and the segment size matter for a new store only.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of a page in a new store: a power of two from 512 to 65,536.
+    pub page_size: u32,
+    /// What callers that do not choose themselves should ask of a commit.
+    pub durability: Durability,
+    /// By how many bytes the file grows, in a new store: a power of two from 16 KiB to 4 MiB, at
+    /// least a page.
+    pub segment_bytes: u32,
+    /// How many bytes of pages a transaction keeps in memory before it writes them out early.
+    pub spill_bytes: u64,
+    /// After how many bytes of commit records a checkpoint is taken.
+    pub checkpoint_bytes: u64,
+    /// How many bytes of differences between pages and what the file holds of them are kept in
+    /// memory; 0 writes every changed page whole.
+    pub delta_bytes: u64,
+    /// After how long a relaxed commit is made durable by a thread of the store; with `None` there
+    /// is no thread, and the next sync does it.
+    pub relaxed_interval: Option<Duration>,
+    /// After how many bytes relaxed commits are made durable.
+    pub relaxed_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            page_size: 4096,
+            durability: Durability::Full,
+            segment_bytes: 1 << 20,
+            spill_bytes: 8 << 20,
+            checkpoint_bytes: 4 << 20,
+            delta_bytes: 8 << 20,
+            relaxed_interval: Some(Duration::from_millis(100)),
+            relaxed_bytes: 8 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// The default options.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the page size of a new store, in bytes.
+    #[must_use]
+    pub fn page_size(mut self, bytes: u32) -> Self {
+        self.page_size = bytes;
+        self
+    }
+
+    /// Sets what callers that do not choose should ask of a commit.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets by how many bytes a new store's file grows.
+    #[must_use]
+    pub fn segment_bytes(mut self, bytes: u32) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_page_size(self.page_size)?;
+        let bounds = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
+        if !self.segment_bytes.is_power_of_two() || !bounds.contains(&self.segment_bytes) {
+            return invalid(format!(
+                "{} bytes are no segment: use a power of two from 16 KiB to 4 MiB",
+                self.segment_bytes
+            ));
+        }
+        if self.page_size > self.segment_bytes {
+            return invalid("a page must fit a segment: use larger segments");
+        }
+        Ok(())
+    }
+}
+
+/// Fails unless `bytes` is a page size.
+pub(crate) fn check_page_size(bytes: u32) -> Result<()> {
+    if bytes.is_power_of_two() && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&bytes) {
+        return Ok(());
+    }
+    invalid(format!("{bytes} bytes are no page: use a power of two from 512 to 65536"))
+}

@@ -1,0 +1,417 @@
+//! Opening a store: the newest checkpoint, then the log's records in order up to the first gap.
+//!
+//! A record is a commit when its frames are whole and, where nothing says that it was durable, its
+//! pages match their checksums: a commit is written without any order within it. Opening decides
+//! that once: where it found a record it takes a checkpoint before anything is read, so that no
+//! later opening decides otherwise. An opening that finds none writes nothing until the first
+//! commit.
+//!
+//! No number of the file is trusted: every slot that a node or a record names must be in the file,
+//! aligned, and named by nobody else.
+
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use esker_device::{DeviceFile, Purpose};
+use esker_format::ids::StoreId;
+use parking_lot::{Condvar, Mutex};
+
+use crate::checkpoint::node_class;
+use crate::engine::{Core, Engine, Prepared};
+use crate::error::{Error, Result, corrupt, damaged, invalid};
+use crate::log::{self, Log, Scan};
+use crate::map::{Inner, Map, Mapping, Node, NodeRef, Releases, Root};
+use crate::node::{RootRef, decode_inner, decode_leaf, decode_roots};
+use crate::options::Options;
+use crate::record::{Changes, Record};
+use crate::space::{Class, Sector, Space};
+use crate::stats::Counters;
+use crate::superblock::{FORMAT, Found, SUPERBLOCKS_BYTES, Superblock, find};
+use crate::versions::{Replaced, Versions};
+
+/// A random number, for identities only.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+/// Opens what is in `file`, or makes a new store where there is nothing.
+pub(crate) fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
+    options.check()?;
+    let len = file.len()?;
+    let mut head = vec![0; (len as usize).min(SUPERBLOCKS_BYTES)];
+    file.read_at(0, &mut head, Purpose::Recovery)?;
+    let name = || file.name().to_owned();
+    match find(&head) {
+        Found::Superblock(block) => load(file, options, &block),
+        Found::Nothing => create(file, options),
+        Found::Foreign(what) => Err(Error::Foreign { file: name(), what }),
+        Found::Newer(found) => Err(Error::TooNew { file: name(), found, supported: FORMAT }),
+        Found::Damaged => Err(corrupt(file.name(), 0, "no copy of the superblock is whole")),
+    }
+}
+
+fn engine(
+    file: Arc<dyn DeviceFile>,
+    options: Options,
+    block: &Superblock,
+    versions: Versions,
+    releases: Releases,
+    core: Core,
+) -> Arc<Engine> {
+    Arc::new(Engine {
+        file,
+        options,
+        store: block.store,
+        segment_bytes: block.segment_bytes,
+        versions: Mutex::new(versions),
+        core: Mutex::new(core),
+        has_writer: AtomicBool::new(false),
+        poison: OnceLock::new(),
+        releases,
+        counters: Counters::default(),
+        wake: Condvar::new(),
+    })
+}
+
+fn core_of(space: Space, log: Log) -> Core {
+    Core {
+        space,
+        log,
+        is_log_ours: false,
+        durable: 0,
+        unsynced_bytes: 0,
+        dead: Vec::new(),
+        roots: Vec::new(),
+        roots_at: NodeRef::default(),
+        named: Default::default(),
+        prepared: None,
+        delta_bytes: 0,
+        live_slots: 0,
+        is_closed: false,
+    }
+}
+
+/// Makes a new store: the first segment, then a checkpoint of nothing.
+fn create(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
+    let segment_bytes = options.segment_bytes;
+    file.write_at(0, &vec![0; segment_bytes as usize], Purpose::Gc)?;
+    // What is half a superblock must have been zeros before, or it looks like another's file.
+    file.sync(Purpose::Manifest)?;
+    let block = Superblock {
+        store: StoreId(random()),
+        epoch: 0,
+        number: 1,
+        segment_bytes,
+        log: [0, 0],
+        roots: NodeRef::default(),
+    };
+    let versions = Versions::new(0, Arc::new(Root::empty(options.page_size)));
+    let mut log = Log::new(&block);
+    log.segments.clear();
+    let core = core_of(Space::new(segment_bytes, 1), log);
+    let engine = engine(file, options, &block, versions, Releases::default(), core);
+    engine.checkpoint_core(&mut engine.core.lock())?;
+    Ok(engine)
+}
+
+/// Loads a checkpoint and applies the log.
+fn load(file: Arc<dyn DeviceFile>, options: Options, block: &Superblock) -> Result<Arc<Engine>> {
+    let segments = file.len()? / u64::from(block.segment_bytes);
+    let too_long = || invalid::<u32>("the file is longer than 2 TiB: it cannot be opened");
+    let segments = u32::try_from(segments).or_else(|_| too_long())?;
+    let mut loader = Loader {
+        file: &*file,
+        space: Space::new(block.segment_bytes, segments),
+        nodes: HashMap::new(),
+        seen: HashSet::new(),
+        releases: Releases::default(),
+    };
+    if segments > (u32::MAX / (block.segment_bytes / 512)) {
+        too_long()?;
+    }
+    let roots = loader.roots(block)?;
+    let scan = log::scan(&*file, block)?;
+    let core = core_of(Space::new(block.segment_bytes, 1), Log::new(block));
+    let mut replay = Replay { loader, versions: loaded_versions(&roots), core };
+    replay.roots(&roots)?;
+    replay.log_segments(&scan);
+    replay.core.roots_at = block.roots;
+    let found = replay.records(scan)?;
+    let Replay { loader, versions, mut core } = replay;
+    let Loader { space, releases, nodes, .. } = loader;
+    core.space = space;
+    core.roots = roots.into_iter().map(|(_, root)| root).collect();
+    drop(nodes);
+    let engine = engine(file, options, block, versions, releases, core);
+    if found {
+        decide_once(&engine)?;
+    }
+    Ok(engine)
+}
+
+/// Makes what was found in the log durable. Without room for a checkpoint a sync does it.
+fn decide_once(engine: &Engine) -> Result<()> {
+    match engine.checkpoint_core(&mut engine.core.lock()) {
+        Err(Error::Full { .. }) => engine.file.sync(Purpose::Recovery).map_err(Error::from),
+        outcome => outcome,
+    }
+}
+
+fn loaded_versions(roots: &[(RootRef, Arc<Root>)]) -> Versions {
+    match roots.last() {
+        Some((newest, root)) => Versions::new(newest.version, Arc::clone(root)),
+        None => Versions::new(0, Arc::new(Root::empty(512))),
+    }
+}
+
+/// Reads the nodes of a checkpoint.
+struct Loader<'a> {
+    file: &'a dyn DeviceFile,
+    space: Space,
+    /// Nodes by place: versions share them.
+    nodes: HashMap<Sector, Node>,
+    /// Places met in the version that is being read; none is met twice.
+    seen: HashSet<Sector>,
+    releases: Releases,
+}
+
+impl Loader<'_> {
+    fn bytes(&mut self, at: NodeRef) -> Result<Vec<u8>> {
+        let bad = |what| corrupt(self.file.name(), at.sector.offset(), what);
+        let class = node_class(at.bytes as usize);
+        let claimed = class.is_some_and(|class| self.space.claim(at.sector, class));
+        if !claimed {
+            return Err(bad("a node is where none can be"));
+        }
+        let mut bytes = vec![0; at.bytes as usize];
+        self.file.read_at(at.sector.offset(), &mut bytes, Purpose::Recovery)?;
+        if crc32c::crc32c(&bytes) != at.crc {
+            return Err(bad("a node of the map does not match its checksum"));
+        }
+        Ok(bytes)
+    }
+
+    fn roots(&mut self, block: &Superblock) -> Result<Vec<(RootRef, Arc<Root>)>> {
+        let bytes = self.bytes(block.roots)?;
+        let offset = block.roots.sector.offset();
+        let roots =
+            decode_roots(&bytes).map_err(|error| damaged(self.file.name(), offset, &error))?;
+        let mut loaded = Vec::with_capacity(roots.len());
+        for root in roots {
+            self.seen.clear();
+            let bad = |what| corrupt(self.file.name(), offset, what);
+            if root.page_size > block.segment_bytes {
+                return Err(bad("a page is larger than a segment"));
+            }
+            let top =
+                root.top.map(|top| self.node(top, root.height, root.page_size)).transpose()?;
+            let map = Map { top, height: root.height };
+            let whole = Root { map, page_size: root.page_size, pages: root.pages };
+            loaded.push((root, Arc::new(whole)));
+        }
+        Ok(loaded)
+    }
+
+    fn node(&mut self, at: NodeRef, height: u32, page_size: u32) -> Result<Node> {
+        let bad = |what| corrupt(self.file.name(), at.sector.offset(), what);
+        if !self.seen.insert(at.sector) {
+            return Err(bad("a node is in one map twice"));
+        }
+        if let Some(node) = self.nodes.get(&at.sector) {
+            let node = node.clone();
+            if node.home().get() != Some(at) || matches!(node, Node::Leaf(_)) != (height == 0) {
+                return Err(bad("a node is in two places"));
+            }
+            return Ok(node);
+        }
+        let bytes = self.bytes(at)?;
+        let wrong = |error| damaged(self.file.name(), at.sector.offset(), &error);
+        let node = if height == 0 {
+            Node::Leaf(Arc::new(decode_leaf(&bytes, at.count, page_size).map_err(wrong)?))
+        } else {
+            let mut inner = Inner::default();
+            let children = decode_inner(&bytes, at.count).map_err(wrong)?;
+            for (to, child) in inner.children.iter_mut().zip(children) {
+                *to = child.map(|child| self.node(child, height - 1, page_size)).transpose()?;
+            }
+            Node::Inner(Arc::new(inner))
+        };
+        node.home().set(at, &self.releases);
+        self.nodes.insert(at.sector, node.clone());
+        Ok(node)
+    }
+}
+
+/// Builds up the state of a store.
+struct Replay<'a> {
+    loader: Loader<'a>,
+    versions: Versions,
+    core: Core,
+}
+
+impl Replay<'_> {
+    fn claim(&mut self, slot: Sector, page_size: u32) -> Result<()> {
+        let class = Class::holding(page_size as usize);
+        if class.is_some_and(|class| self.loader.space.claim(slot, class)) {
+            return Ok(());
+        }
+        let what = "a page is where none can be, or where another is";
+        Err(corrupt(self.loader.file.name(), slot.offset(), what))
+    }
+
+    /// Claims the slots of all versions of the checkpoint, the newest first: of an older one those
+    /// that the next one has not.
+    fn roots(&mut self, roots: &[(RootRef, Arc<Root>)]) -> Result<()> {
+        let mut newer: Option<&Arc<Root>> = None;
+        for (at, root) in roots.iter().rev() {
+            let none = Map::default();
+            let same_size = newer.filter(|newer| newer.page_size == root.page_size);
+            let next = same_size.map_or(&none, |newer| &newer.map);
+            let mut lost = Replaced::new();
+            root.map.for_each_lost(next, &mut |page, slot| {
+                if page >= root.pages {
+                    let what = "a page is outside its database";
+                    return Err(corrupt(self.loader.file.name(), slot.offset(), what));
+                }
+                lost.insert(page, slot);
+                self.claim(slot, root.page_size)
+            })?;
+            if let Some(newer) = newer {
+                let mut gained = |page, _| -> std::result::Result<(), Infallible> {
+                    lost.entry(page).or_insert(Sector::NONE);
+                    Ok(())
+                };
+                match newer.map.for_each_lost(&root.map, &mut gained) {
+                    Ok(()) => self.versions.prepend(at.version, Arc::clone(root), lost),
+                }
+            } else {
+                self.core.live_slots = lost.len() as i64;
+            }
+            for name in &at.names {
+                self.versions.pin_at(at.version);
+                self.core.named.insert(Arc::clone(name), at.version);
+            }
+            newer = Some(root);
+        }
+        self.core.delta_bytes = delta_bytes(self.versions.newest().1);
+        Ok(())
+    }
+
+    fn log_segments(&mut self, scan: &Scan) {
+        // The last one may not be there: the file had grown and lost its new length in a crash.
+        for segment in &scan.segments {
+            self.loader.space.claim_log(*segment);
+        }
+        self.core.log.segments.clone_from(&scan.segments);
+    }
+
+    /// Applies records up to the first whose pages are not there. Says whether there was any.
+    fn records(&mut self, scan: Scan) -> Result<bool> {
+        let mut found = false;
+        for (number, record) in scan.records {
+            let is_sure = number <= scan.durable;
+            if !is_sure && !self.has_pages(&record)? {
+                break;
+            }
+            self.record(record)?;
+            self.core.log.number = number + 1;
+            found = true;
+        }
+        self.core.durable = scan.durable;
+        Ok(found)
+    }
+
+    /// Whether the pages of a record match their checksums.
+    fn has_pages(&self, record: &Record) -> Result<bool> {
+        let (Record::Commit(changes) | Record::Prepare(_, changes)) = record else {
+            return Ok(true);
+        };
+        if changes.are_pages_durable {
+            return Ok(true);
+        }
+        let len = self.loader.file.len()?;
+        let mut page = vec![0; changes.page_size as usize];
+        for entry in changes.slots() {
+            if entry.slot.offset() + u64::from(changes.page_size) > len {
+                return Ok(false);
+            }
+            self.loader.file.read_at(entry.slot.offset(), &mut page, Purpose::Recovery)?;
+            if crc32c::crc32c(&page) != entry.crc {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn record(&mut self, record: Record) -> Result<()> {
+        let name = self.loader.file.name();
+        let bad = |what| Err(corrupt(name, 0, what));
+        match (record, self.core.prepared.take()) {
+            (Record::Commit(changes), None) => {
+                self.changes(&changes)?;
+                self.publish(&changes);
+            }
+            (Record::Prepare(name, changes), None) => {
+                self.changes(&changes)?;
+                self.core.prepared = Some(Prepared { name, changes });
+            }
+            (Record::Decide(true), Some(prepared)) => self.publish(&prepared.changes),
+            (Record::Decide(false), Some(prepared)) => {
+                self.core.dead.extend(prepared.changes.slots().map(|entry| entry.slot));
+            }
+            (Record::Pin(version, name), prepared) => {
+                self.core.prepared = prepared;
+                if self.versions.newest().0 != version || self.core.named.contains_key(&name) {
+                    return bad("a record names a version that is not there");
+                }
+                self.versions.pin_at(version);
+                self.core.named.insert(name, version);
+            }
+            (Record::Unpin(name), prepared) => {
+                self.core.prepared = prepared;
+                match self.core.named.remove(&name) {
+                    Some(version) => self.versions.unpin(version),
+                    None => return bad("a record gives up a name that is not there"),
+                }
+            }
+            _ => return bad("a record does not follow from those before it"),
+        }
+        Ok(())
+    }
+
+    /// Checks changes and claims their slots.
+    fn changes(&mut self, changes: &Changes) -> Result<()> {
+        let (newest, root) = self.versions.newest();
+        let same_size = changes.page_size == root.page_size || changes.is_new_map;
+        let fits = u64::from(changes.page_size) <= self.loader.space.segment_bytes();
+        if changes.version != newest + 1 || !same_size || !fits {
+            let what = "a commit does not follow from the one before it";
+            return Err(corrupt(self.loader.file.name(), 0, what));
+        }
+        for entry in changes.slots() {
+            self.claim(entry.slot, changes.page_size)?;
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, changes: &Changes) {
+        let applied = changes.apply(self.versions.newest().1);
+        self.core.delta_bytes += applied.delta_bytes;
+        self.core.live_slots += applied.slots;
+        self.versions.publish(changes.version, Arc::new(applied.root), applied.replaced);
+    }
+}
+
+fn delta_bytes(root: &Root) -> i64 {
+    let mut total = 0;
+    let mut visit = |_, mapping: &Mapping| -> std::result::Result<(), Infallible> {
+        total += mapping.delta.as_ref().map_or(0, |delta| delta.len() as i64);
+        Ok(())
+    };
+    match root.map.for_each(&mut visit) {
+        Ok(()) => total,
+    }
+}

@@ -1,0 +1,122 @@
+//! One version, readable for as long as it is held.
+
+use std::fmt;
+use std::sync::Arc;
+
+use esker_device::Purpose;
+
+use crate::engine::Engine;
+use crate::error::{Result, invalid};
+use crate::map::{Mapping, Root};
+use crate::space::Sector;
+
+/// One version of the database. What it reads never changes, and nobody waits for it. Clones hold
+/// the same version; when the last one is dropped, what only this version needed becomes free.
+///
+/// Thread safety: reads of any number of threads go on at once, without a lock.
+pub struct Snapshot {
+    pub(crate) engine: Arc<Engine>,
+    version: u64,
+    pub(crate) root: Arc<Root>,
+}
+
+impl Snapshot {
+    /// Holds the newest version.
+    pub(crate) fn newest(engine: &Arc<Engine>) -> Self {
+        let (version, root) = engine.versions.lock().pin();
+        Self { engine: Arc::clone(engine), version, root }
+    }
+
+    /// Holds a version that is kept.
+    pub(crate) fn of(engine: &Arc<Engine>, version: u64) -> Option<Self> {
+        let root = engine.versions.lock().pin_at(version)?;
+        Some(Self { engine: Arc::clone(engine), version, root })
+    }
+
+    /// The number of the version. Every commit that changes something has a greater one than all
+    /// before it, also after a restart.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_size(&self) -> u32 {
+        self.root.page_size
+    }
+
+    /// Pages of the database; 0 for an empty one.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.root.pages
+    }
+
+    /// Fills `buf` from `offset` of a page; pages count from 0. One device read of the whole page,
+    /// whose checksum is verified; none for a page of zeros.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] for what lies outside the database or the page;
+    /// [`crate::Error::Corrupt`] when the device has other bytes than were written.
+    pub fn read(&self, page: u32, offset: u32, buf: &mut [u8]) -> Result<()> {
+        check_range(self.root.page_size, offset, buf.len())?;
+        if page >= self.root.pages {
+            return invalid(format!("page {page} is past the last of {}", self.root.pages));
+        }
+        self.engine.read_part(&self.root.map.get(page), self.root.page_size, offset, buf)
+    }
+}
+
+/// Fails unless the range lies within a page.
+pub(crate) fn check_range(page_size: u32, offset: u32, len: usize) -> Result<()> {
+    if u64::from(offset).saturating_add(len as u64) <= page_size.into() {
+        return Ok(());
+    }
+    invalid(format!("{len} bytes from {offset} on are not within a page of {page_size}"))
+}
+
+impl Engine {
+    /// Reads a part of a page, which lies within it.
+    pub(crate) fn read_part(
+        &self,
+        mapping: &Mapping,
+        page_size: u32,
+        offset: u32,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        if buf.len() == page_size as usize {
+            return self.read_mapping(mapping, buf, Purpose::User);
+        }
+        if mapping.entry.slot == Sector::NONE && mapping.delta.is_none() {
+            buf.fill(0);
+            return Ok(());
+        }
+        let mut page = vec![0; page_size as usize];
+        self.read_mapping(mapping, &mut page, Purpose::User)?;
+        let part = page.get(offset as usize..).and_then(|rest| rest.get(..buf.len()));
+        buf.copy_from_slice(part.unwrap_or_default());
+        Ok(())
+    }
+}
+
+impl Clone for Snapshot {
+    fn clone(&self) -> Self {
+        // The version is in the list for as long as `self` holds it.
+        self.engine.versions.lock().pin_at(self.version);
+        let (engine, root) = (Arc::clone(&self.engine), Arc::clone(&self.root));
+        Self { engine, version: self.version, root }
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.engine.versions.lock().unpin(self.version);
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (version, pages) = (self.version, self.root.pages);
+        f.debug_struct("Snapshot").field("version", &version).field("pages", &pages).finish()
+    }
+}

@@ -1,0 +1,350 @@
+//! Which parts of the file are in use.
+//!
+//! The file is a row of segments of one size. A segment holds the superblocks, or commit records,
+//! or slots of one size, or nothing. A slot holds one page or one node of a map. Segments are
+//! filled with zeros once, when the file grows, and used again and again after that: rewriting
+//! written blocks is what makes a commit cheap on a file system.
+//!
+//! Invariants: a segment is in `free_segments` exactly when it is [`Use::Free`]; it is in `open`
+//! of its class exactly when it has free slots; a segment of slots has at least one in use.
+//!
+//! Nothing here does I/O. Nothing here knows when a slot may be used again: that is decided by
+//! whoever calls [`Space::free`].
+
+use std::collections::BTreeSet;
+
+/// Bytes of the unit in which places in the file are counted.
+pub(crate) const SECTOR_BYTES: u64 = 512;
+/// How many sizes of slots there are: 512 bytes to 64 KiB.
+const CLASSES: usize = 8;
+
+/// A place in the file, in units of 512 bytes. 0 is where the superblocks are, and therefore
+/// stands for "nowhere".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Sector(pub(crate) u32);
+
+impl Sector {
+    pub(crate) const NONE: Self = Self(0);
+
+    /// In bytes from the start of the file.
+    pub(crate) fn offset(self) -> u64 {
+        u64::from(self.0) * SECTOR_BYTES
+    }
+}
+
+/// A size of slots: 512 bytes times two to the power of this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Class(u8);
+
+impl Class {
+    /// The smallest class whose slots hold `bytes`; `None` above 64 KiB.
+    pub(crate) fn holding(bytes: usize) -> Option<Self> {
+        let sectors = (bytes as u64).div_ceil(SECTOR_BYTES).max(1).next_power_of_two();
+        let class = u8::try_from(sectors.trailing_zeros()).ok()?;
+        (usize::from(class) < CLASSES).then_some(Self(class))
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        SECTOR_BYTES << self.0
+    }
+
+    fn sectors(self) -> u32 {
+        1 << self.0
+    }
+}
+
+/// What a segment is used for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Use {
+    Free,
+    /// The superblocks.
+    Fixed,
+    /// Commit records.
+    Log,
+    Slots {
+        class: Class,
+        /// One bit a slot, 1 where it is free.
+        free: Vec<u64>,
+        free_count: u32,
+    },
+}
+
+/// The use of every segment.
+#[derive(Clone, Debug)]
+pub(crate) struct Space {
+    segment_sectors: u32,
+    segments: Vec<Use>,
+    free_segments: BTreeSet<u32>,
+    open: [BTreeSet<u32>; CLASSES],
+    used_bytes: u64,
+}
+
+impl Space {
+    /// A file of `count` segments of which only the first, with the superblocks, is in use.
+    pub(crate) fn new(segment_bytes: u32, count: u32) -> Self {
+        let mut space = Self {
+            segment_sectors: segment_bytes / SECTOR_BYTES as u32,
+            segments: Vec::new(),
+            free_segments: BTreeSet::new(),
+            open: Default::default(),
+            used_bytes: 0,
+        };
+        if count > 0 {
+            space.segments.push(Use::Fixed);
+            space.add_segments(count - 1);
+        }
+        space
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        u64::from(self.segment_sectors) * SECTOR_BYTES
+    }
+
+    /// How many segments the file has.
+    pub(crate) fn segment_count(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    /// How many more segments the addresses allow.
+    pub(crate) fn growable(&self) -> u32 {
+        (u32::MAX / self.segment_sectors).saturating_sub(self.segment_count())
+    }
+
+    pub(crate) fn free_segments(&self) -> u32 {
+        self.free_segments.len() as u32
+    }
+
+    /// Bytes of slots in use.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    /// The file has grown by `count` segments.
+    pub(crate) fn add_segments(&mut self, count: u32) {
+        for _ in 0..count {
+            self.free_segments.insert(self.segment_count());
+            self.segments.push(Use::Free);
+        }
+    }
+
+    /// Where a segment starts, in bytes.
+    pub(crate) fn segment_offset(&self, segment: u32) -> u64 {
+        u64::from(segment) * self.segment_bytes()
+    }
+
+    fn place(&self, sector: Sector) -> (u32, u32) {
+        (sector.0 / self.segment_sectors, sector.0 % self.segment_sectors)
+    }
+
+    fn slots_of(&self, class: Class) -> u32 {
+        self.segment_sectors >> class.0
+    }
+
+    /// How many slots of a class can be taken without growing.
+    pub(crate) fn available(&self, class: Class) -> u64 {
+        let open = self.open[usize::from(class.0)].iter();
+        let partly: u64 = open
+            .map(|segment| match &self.segments[*segment as usize] {
+                Use::Slots { free_count, .. } => u64::from(*free_count),
+                _ => 0,
+            })
+            .sum();
+        partly + u64::from(self.free_segments()) * u64::from(self.slots_of(class))
+    }
+
+    /// How long a slot in use is, in bytes; 0 for what is none.
+    pub(crate) fn slot_bytes(&self, sector: Sector) -> u64 {
+        let (segment, within) = self.place(sector);
+        let Some(Use::Slots { class, free, .. }) = self.segments.get(segment as usize) else {
+            return 0;
+        };
+        let slot = within >> class.0;
+        let word = free.get((slot / 64) as usize).copied().unwrap_or(u64::MAX);
+        if word & (1 << (slot % 64)) == 0 { class.bytes() } else { 0 }
+    }
+
+    /// Takes the free slot nearest to the start of the file; `None` when the file must grow.
+    pub(crate) fn take(&mut self, class: Class) -> Option<Sector> {
+        let segment = match self.open[usize::from(class.0)].first() {
+            Some(segment) => *segment,
+            None => self.open_segment(class)?,
+        };
+        let Use::Slots { free, free_count, .. } = &mut self.segments[segment as usize] else {
+            return None;
+        };
+        let word = free.iter().position(|word| *word != 0)?;
+        let bit = free[word].trailing_zeros();
+        free[word] &= !(1 << bit);
+        *free_count -= 1;
+        if *free_count == 0 {
+            self.open[usize::from(class.0)].remove(&segment);
+        }
+        self.used_bytes += class.bytes();
+        let slot = word as u32 * 64 + bit;
+        Some(Sector(segment * self.segment_sectors + slot * class.sectors()))
+    }
+
+    /// Gives a free segment to a class.
+    fn open_segment(&mut self, class: Class) -> Option<u32> {
+        let segment = self.free_segments.pop_first()?;
+        self.make_slots(segment, class);
+        Some(segment)
+    }
+
+    fn make_slots(&mut self, segment: u32, class: Class) {
+        let slots = self.slots_of(class);
+        let mut free = vec![u64::MAX; (slots / 64) as usize];
+        if !slots.is_multiple_of(64) {
+            free.push((1 << (slots % 64)) - 1);
+        }
+        self.segments[segment as usize] = Use::Slots { class, free, free_count: slots };
+        self.open[usize::from(class.0)].insert(segment);
+    }
+
+    /// Gives a slot back. A slot that is not in use is left alone.
+    pub(crate) fn free(&mut self, sector: Sector) {
+        let (segment, within) = self.place(sector);
+        let Some(Use::Slots { class, free, free_count }) = self.segments.get_mut(segment as usize)
+        else {
+            return;
+        };
+        let (class, slot) = (*class, within >> class.0);
+        let Some(word) = free.get_mut((slot / 64) as usize) else { return };
+        if *word & (1 << (slot % 64)) != 0 {
+            return;
+        }
+        *word |= 1 << (slot % 64);
+        *free_count += 1;
+        self.used_bytes -= class.bytes();
+        if *free_count == self.segment_sectors >> class.0 {
+            self.open[usize::from(class.0)].remove(&segment);
+            self.give_back(segment);
+        } else {
+            self.open[usize::from(class.0)].insert(segment);
+        }
+    }
+
+    fn give_back(&mut self, segment: u32) {
+        self.segments[segment as usize] = Use::Free;
+        self.free_segments.insert(segment);
+    }
+
+    /// Takes this very slot, while a store is opened. `false` when it cannot be one: past the end,
+    /// not aligned, in use, or among slots of another size.
+    pub(crate) fn claim(&mut self, sector: Sector, class: Class) -> bool {
+        let (segment, within) = self.place(sector);
+        if class.sectors() > self.segment_sectors || !within.is_multiple_of(class.sectors()) {
+            return false;
+        }
+        if self.free_segments.remove(&segment) {
+            self.make_slots(segment, class);
+        }
+        let Some(Use::Slots { class: is, free, free_count }) =
+            self.segments.get_mut(segment as usize)
+        else {
+            return false;
+        };
+        let slot = within >> class.0;
+        let bit = 1 << (slot % 64);
+        let Some(word) = free.get_mut((slot / 64) as usize) else { return false };
+        if *is != class || *word & bit == 0 {
+            return false;
+        }
+        *word &= !bit;
+        *free_count -= 1;
+        if *free_count == 0 {
+            self.open[usize::from(class.0)].remove(&segment);
+        }
+        self.used_bytes += class.bytes();
+        true
+    }
+
+    /// Takes a free segment for commit records; `None` when the file must grow.
+    pub(crate) fn take_log(&mut self) -> Option<u32> {
+        let segment = self.free_segments.pop_first()?;
+        self.segments[segment as usize] = Use::Log;
+        Some(segment)
+    }
+
+    /// Takes this very segment for commit records, while a store is opened.
+    pub(crate) fn claim_log(&mut self, segment: u32) -> bool {
+        let was_free = self.free_segments.remove(&segment);
+        if was_free {
+            self.segments[segment as usize] = Use::Log;
+        }
+        was_free
+    }
+
+    /// Gives a segment of commit records back.
+    pub(crate) fn free_log(&mut self, segment: u32) {
+        if self.segments.get(segment as usize) == Some(&Use::Log) {
+            self.give_back(segment);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn classes_hold_what_they_say() {
+        let sizes: Vec<_> =
+            [0, 1, 512, 513, 4096, 4097, 65536].map(|n| Class::holding(n).unwrap().bytes()).into();
+        assert_eq!(sizes, [512, 512, 512, 1024, 4096, 8192, 65536]);
+        assert_eq!(Class::holding(65537), None);
+    }
+
+    proptest! {
+        /// Slots never overlap, what is free can be claimed again, and empty segments serve any
+        /// class.
+        #[test]
+        fn slots_never_overlap(ops in prop::collection::vec((0..3u8, 0..6u8, 0..64usize), 1..300)) {
+            let mut space = Space::new(16 * 1024, 9);
+            let mut used: BTreeMap<u32, u32> = BTreeMap::new();
+            for (op, class, pick) in ops {
+                let class = Class(class);
+                if op < 2 {
+                    let Some(sector) = space.take(class) else { continue };
+                    let end = sector.0 + class.sectors();
+                    let before = used.range(..end).next_back();
+                    prop_assert!(before.is_none_or(|(at, len)| at + len <= sector.0));
+                    prop_assert!(sector.0 >= 32 && sector.0.is_multiple_of(class.sectors()));
+                    used.insert(sector.0, class.sectors());
+                } else if let Some((at, _)) = used.iter().nth(pick).map(|(a, l)| (*a, *l)) {
+                    space.free(Sector(at));
+                    space.free(Sector(at));
+                    used.remove(&at);
+                }
+                let total: u32 = used.values().sum();
+                prop_assert_eq!(space.used_bytes(), u64::from(total) * SECTOR_BYTES);
+            }
+            let mut again = Space::new(16 * 1024, 9);
+            for (at, sectors) in &used {
+                let class = Class(sectors.trailing_zeros() as u8);
+                prop_assert!(again.claim(Sector(*at), class));
+                prop_assert!(!again.claim(Sector(*at), class));
+            }
+            prop_assert_eq!(again.free_segments(), space.free_segments());
+            for (at, _) in used {
+                space.free(Sector(at));
+            }
+            prop_assert_eq!((space.free_segments(), space.used_bytes()), (8, 0));
+        }
+    }
+
+    #[test]
+    fn wild_claims_are_refused() {
+        let mut space = Space::new(16 * 1024, 3);
+        let page = Class::holding(4096).unwrap();
+        for sector in [0, 1, 8, 31, 33, 96, 1000, u32::MAX] {
+            assert!(!space.claim(Sector(sector), page), "{sector}");
+        }
+        assert!(!space.claim(Sector(32), Class(7)));
+        assert!(space.claim(Sector(32), page));
+        assert!(!space.claim(Sector(33), Class(0)));
+        assert!(!space.claim_log(1) && space.claim_log(2) && !space.claim_log(3));
+    }
+}

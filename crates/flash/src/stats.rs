@@ -1,0 +1,191 @@
+//! What a store has done and holds: for users, and for experiments that count bytes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::engine::Engine;
+use crate::store::PageStore;
+
+/// A count that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: Counter,
+    pub(crate) empty_commits: Counter,
+    pub(crate) aborts: Counter,
+    pub(crate) syncs: Counter,
+    pub(crate) checkpoints: Counter,
+    pub(crate) checkpoints_failed: Counter,
+    pub(crate) whole_pages: Counter,
+    pub(crate) delta_pages: Counter,
+    pub(crate) spilled_pages: Counter,
+    pub(crate) pages: Counter,
+    pub(crate) spilled: Counter,
+    pub(crate) records: Counter,
+    pub(crate) map: Counter,
+    pub(crate) superblocks: Counter,
+    pub(crate) filled: Counter,
+}
+
+/// Bytes written since the store was opened, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Pages, at their commit.
+    pub pages: u64,
+    /// Pages, before their commit.
+    pub spilled: u64,
+    /// Commit records, page lists and byte deltas.
+    pub records: u64,
+    /// Nodes of the map, by checkpoints.
+    pub map: u64,
+    /// Superblocks.
+    pub superblocks: u64,
+    /// Zeros where the file grew.
+    pub filled: u64,
+}
+
+impl Written {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.pages + self.spilled + self.records + self.map + self.superblocks + self.filled
+    }
+}
+
+/// A version that is readable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Its number; 0 is the empty database of a new store.
+    pub version: u64,
+    /// The names that it is kept by.
+    pub names: Vec<String>,
+    /// Live snapshots of it, a writer's base included.
+    pub snapshots: u64,
+    /// Pages that this version has and the next kept one has not: what would be free at the next
+    /// checkpoint if nobody older needed them and this one were let go.
+    pub held_pages: u64,
+    /// Pages of the database.
+    pub pages: u32,
+    /// Bytes of a page.
+    pub page_size: u32,
+}
+
+/// What a store has done since it was opened, and what it holds now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes of the file that are in use: pages of all versions, nodes of the map, dead pages.
+    pub used_bytes: u64,
+    /// Pages of the newest version that take a slot; others are zeros, or differ from zeros by
+    /// a delta.
+    pub live_pages: u64,
+    /// Pages that no version needs, which the next checkpoint frees.
+    pub dead_pages: u64,
+    /// Pages that only older versions need; [`Version::held_pages`] says which.
+    pub held_pages: u64,
+    /// Bytes of deltas that the newest version keeps in memory.
+    pub delta_bytes: u64,
+    /// Bytes of commit records since the last checkpoint.
+    pub log_bytes: u64,
+    /// Commits that changed something.
+    pub commits: u64,
+    /// Commits that changed nothing, and wrote nothing.
+    pub empty_commits: u64,
+    /// Transactions that were dropped.
+    pub aborts: u64,
+    /// Syncs of the file.
+    pub syncs: u64,
+    /// Checkpoints taken.
+    pub checkpoints: u64,
+    /// Checkpoints that were due and could not be taken.
+    pub checkpoints_failed: u64,
+    /// Changed pages that were written whole.
+    pub whole_pages: u64,
+    /// Changed pages that were written as byte deltas.
+    pub delta_pages: u64,
+    /// Pages that were written before their commit.
+    pub spilled_pages: u64,
+    /// Versions that are readable.
+    pub versions: u64,
+    /// Bytes written, by kind.
+    pub written: Written,
+}
+
+impl Engine {
+    pub(crate) fn stats(&self) -> Stats {
+        let core = self.core.lock();
+        let versions = self.versions.lock();
+        let kept = versions.kept();
+        let counters = &self.counters;
+        let written = Written {
+            pages: counters.pages.get(),
+            spilled: counters.spilled.get(),
+            records: counters.records.get(),
+            map: counters.map.get(),
+            superblocks: counters.superblocks.get(),
+            filled: counters.filled.get(),
+        };
+        Stats {
+            file_bytes: core.space.segment_offset(core.space.segment_count()),
+            used_bytes: core.space.used_bytes(),
+            live_pages: core.live_slots.max(0) as u64,
+            dead_pages: (core.dead.len() + versions.dead_count()) as u64,
+            held_pages: kept.iter().map(|kept| kept.held_slots).sum(),
+            delta_bytes: core.delta_bytes.max(0) as u64,
+            log_bytes: core.log.bytes,
+            commits: counters.commits.get(),
+            empty_commits: counters.empty_commits.get(),
+            aborts: counters.aborts.get(),
+            syncs: counters.syncs.get(),
+            checkpoints: counters.checkpoints.get(),
+            checkpoints_failed: counters.checkpoints_failed.get(),
+            whole_pages: counters.whole_pages.get(),
+            delta_pages: counters.delta_pages.get(),
+            spilled_pages: counters.spilled_pages.get(),
+            versions: kept.len() as u64,
+            written,
+        }
+    }
+}
+
+impl PageStore {
+    /// What the store has done since it was opened, and what it holds. Waits for a commit that is
+    /// being written. No I/O.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine().stats()
+    }
+
+    /// The versions that are readable: those with names, those with live snapshots, and the newest,
+    /// which is the last. No I/O.
+    #[must_use]
+    pub fn versions(&self) -> Vec<Version> {
+        let core = self.engine().core.lock();
+        let kept = self.engine().versions.lock().kept();
+        let named = |version: u64| {
+            let names = core.named.iter().filter(move |(_, at)| **at == version);
+            names.map(|(name, _)| name.to_string()).collect::<Vec<_>>()
+        };
+        let versions = kept.into_iter().map(|kept| {
+            let names = named(kept.version);
+            let snapshots = kept.readers.saturating_sub(names.len() as u64);
+            let (version, held_pages) = (kept.version, kept.held_slots);
+            let (pages, page_size) = (kept.pages, kept.page_size);
+            Version { version, names, snapshots, held_pages, pages, page_size }
+        });
+        versions.collect()
+    }
+}

@@ -1,0 +1,210 @@
+//! The handle of an open store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use esker_device::DeviceFile;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result, invalid};
+use crate::flusher::Flusher;
+use crate::node::{NAME_BYTES_MAX, NAMES_MAX};
+use crate::options::{Durability, Options};
+use crate::record::Record;
+use crate::recovery;
+use crate::snapshot::Snapshot;
+use crate::writer::Writer;
+
+/// A database of pages of which every committed version can be read for as long as somebody holds
+/// it. Clones are the same store; it is closed when the last one is dropped.
+///
+/// Thread safety: all methods may be called from any thread. Readers never wait for the writer, nor
+/// the writer for readers. One process at a time may have the file open; whoever opens it sees to
+/// that.
+#[derive(Clone)]
+pub struct PageStore {
+    shared: Arc<Handle>,
+}
+
+struct Handle {
+    engine: Arc<Engine>,
+    flusher: Flusher,
+}
+
+impl PageStore {
+    /// Opens the store in `file`, or makes one where the file is empty. After a crash this reads
+    /// the log since the last checkpoint, at most [`Options::checkpoint_bytes`] and what the last
+    /// commit wrote, and takes a checkpoint; else it reads the map, 8 bytes a page, and writes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`], [`Error::TooNew`] or [`Error::Corrupt`] for a file that is not ours, is
+    /// newer, or is damaged; nothing is written to it then.
+    pub fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Self> {
+        let engine = recovery::open(file, options)?;
+        Ok(Self { shared: Arc::new(Handle { engine, flusher: Flusher::default() }) })
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.shared.engine
+    }
+
+    /// Holds the newest committed version. No I/O.
+    #[must_use]
+    pub fn pin(&self) -> Snapshot {
+        Snapshot::newest(self.engine())
+    }
+
+    /// Begins a transaction on the newest version. No I/O.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another writer lives or a prepared transaction awaits its decision;
+    /// [`Error::Stale`] when `base` is not the newest version; [`Error::Poisoned`] after a failed
+    /// write.
+    pub fn begin(&self, base: &Snapshot) -> Result<Writer> {
+        let writer = Writer::begin(self.engine(), base)?;
+        self.shared.flusher.start(self.engine());
+        Ok(writer)
+    }
+
+    /// Whether a writer lives.
+    #[must_use]
+    pub fn has_writer(&self) -> bool {
+        self.engine().has_writer.load(Ordering::Acquire)
+    }
+
+    /// What was chosen in [`Options::durability`].
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.engine().options.durability
+    }
+
+    /// Why the store takes no more commits, if it does not.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<&str> {
+        self.engine().poison.get().map(String::as_str)
+    }
+
+    /// Makes everything committed durable. One sync; none where nothing is waiting.
+    ///
+    /// # Errors
+    /// The device failed; the store is poisoned.
+    pub fn sync(&self) -> Result<()> {
+        self.engine().flush()
+    }
+
+    /// Writes what changed of the map, and begins a new log: afterwards opening is quick, and dead
+    /// pages are free. Two syncs.
+    ///
+    /// # Errors
+    /// [`Error::Full`], after which all is as before; or the device failed.
+    pub fn checkpoint(&self) -> Result<()> {
+        let engine = self.engine();
+        engine.checkpoint_core(&mut engine.core.lock())
+    }
+
+    /// Keeps the newest version under a name until [`PageStore::unpin_named`], also after a
+    /// restart, and returns its number. One sync.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a name that is empty, longer than 255 bytes or in use, or
+    /// when there are 32 names already.
+    pub fn pin_named(&self, name: &str) -> Result<u64> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return invalid("the name of a version has 1 to 255 bytes");
+        }
+        let engine = self.engine();
+        let mut core = engine.core.lock();
+        if core.named.contains_key(name) {
+            return invalid(format!("a version is kept as {name} already: unpin it first"));
+        }
+        if core.named.len() >= NAMES_MAX {
+            return invalid(format!("{NAMES_MAX} versions have names: unpin one first"));
+        }
+        // Nobody commits while `core` is held.
+        let version = engine.versions.lock().newest().0;
+        let name: Arc<str> = name.into();
+        engine.note(&mut core, &Record::Pin(version, Arc::clone(&name)))?;
+        engine.versions.lock().pin_at(version);
+        core.named.insert(name, version);
+        Ok(version)
+    }
+
+    /// Lets a named version go. One sync.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when nothing has this name.
+    pub fn unpin_named(&self, name: &str) -> Result<()> {
+        let engine = self.engine();
+        let mut core = engine.core.lock();
+        let Some((name, version)) = core.named.get_key_value(name) else {
+            return invalid(format!("no version is kept as {name}"));
+        };
+        let (name, version) = (Arc::clone(name), *version);
+        engine.note(&mut core, &Record::Unpin(Arc::clone(&name)))?;
+        core.named.remove(&name);
+        engine.versions.lock().unpin(version);
+        Ok(())
+    }
+
+    /// Holds a named version. No I/O.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when nothing has this name.
+    pub fn at_named(&self, name: &str) -> Result<Snapshot> {
+        let core = self.engine().core.lock();
+        let snapshot = core.named.get(name).and_then(|at| Snapshot::of(self.engine(), *at));
+        snapshot.map_or_else(|| invalid(format!("no version is kept as {name}")), Ok)
+    }
+
+    /// After opening: the name of a prepared transaction that awaits its decision.
+    #[must_use]
+    pub fn prepared(&self) -> Option<Vec<u8>> {
+        self.engine().undecided()
+    }
+
+    /// Decides the transaction of [`PageStore::prepared`]. Durable before it returns: one sync.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while a writer lives; [`Error::InvalidArgument`] when nothing awaits a
+    /// decision.
+    pub fn decide(&self, commit: bool) -> Result<()> {
+        if self.has_writer() {
+            return Err(Error::Busy);
+        }
+        self.engine().decide(commit)
+    }
+
+    /// Makes everything durable and takes a checkpoint where anything was written since the last:
+    /// the next opening writes nothing. Other clones go on.
+    ///
+    /// # Errors
+    /// As [`PageStore::checkpoint`].
+    pub fn close(self) -> Result<()> {
+        self.shared.engine.settle()
+    }
+}
+
+impl Engine {
+    /// Leaves the file as a closed store.
+    fn settle(&self) -> Result<()> {
+        let mut core = self.core.lock();
+        if core.log.bytes > 0 { self.checkpoint_core(&mut core) } else { Ok(()) }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.flusher.stop(&self.engine);
+        // What was promised durable is; opening finds the rest where there is no checkpoint.
+        let _best_effort = self.engine.settle();
+    }
+}
+
+impl fmt::Debug for PageStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let newest = self.engine().versions.lock().newest().0;
+        f.debug_struct("PageStore").field("newest", &newest).finish()
+    }
+}

@@ -1,0 +1,193 @@
+//! The first bytes of the file: what it is, and where its checkpoint and its log begin.
+//!
+//! ```text
+//! byte   0  16 bytes "Esker page store"
+//! byte  16  u32  version of the format
+//! byte  20  u32  CRC-32C of all other bytes
+//! byte  24  u64  store id, drawn at random
+//! byte  32  u64  epoch: one checkpoint, from 1
+//! byte  40  u64  number of the log's first frame
+//! byte  48  u32  bytes of a segment
+//! byte  52  u32  the log's first segment
+//! byte  56  u32  the log's second segment
+//! byte  60  u32  sector, u32 bytes, u32 CRC-32C, u32 0 of the list of roots
+//! byte  76  zeros up to byte 512
+//! ```
+//!
+//! There are four copies, 4 KiB apart: those of an epoch are the first and third, or the second
+//! and fourth, in turns. While one pair is rewritten the other is whole, and one damaged copy has
+//! a twin, so that damage does not bring an older state back.
+
+use esker_format::bytes::Reader;
+use esker_format::ids::StoreId;
+
+use crate::map::NodeRef;
+use crate::options::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::space::Sector;
+
+/// The newest format that is understood here.
+pub(crate) const FORMAT: u32 = 1;
+/// Bytes that the four copies take, what is between them included.
+pub(crate) const SUPERBLOCKS_BYTES: usize = 16 * 1024;
+/// How a page store begins.
+pub(crate) const MAGIC: &[u8; 16] = b"Esker page store";
+/// How an SQLite database begins.
+const SQLITE: &[u8; 16] = b"SQLite format 3\0";
+
+const BYTES: usize = 512;
+const APART: usize = 4096;
+
+/// One copy's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) store: StoreId,
+    pub(crate) epoch: u64,
+    pub(crate) number: u64,
+    pub(crate) segment_bytes: u32,
+    pub(crate) log: [u32; 2],
+    pub(crate) roots: NodeRef,
+}
+
+/// What the first bytes of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Superblock(Superblock),
+    /// Nothing was ever written, or the first write of all was cut off.
+    Nothing,
+    Newer(u32),
+    Foreign(&'static str),
+    /// It was one of ours.
+    Damaged,
+}
+
+impl Superblock {
+    pub(crate) fn encode(&self) -> [u8; BYTES] {
+        let mut out = Vec::with_capacity(BYTES);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&FORMAT.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        for field in [self.store.0, self.epoch, self.number] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        let roots = self.roots;
+        let fields = [self.segment_bytes, self.log[0], self.log[1], roots.sector.0];
+        for field in fields.into_iter().chain([roots.bytes, roots.crc, 0]) {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        out.resize(BYTES, 0);
+        let crc = checksum(&out).to_le_bytes();
+        let mut block = [0; BYTES];
+        for (at, (to, from)) in block.iter_mut().zip(&out).enumerate() {
+            *to = if (20..24).contains(&at) { crc[at - 20] } else { *from };
+        }
+        block
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let block = bytes.get(..BYTES)?;
+        let mut reader = Reader::new(block);
+        let is_ours = reader.take(MAGIC.len()).ok()? == MAGIC && reader.u32().ok()? == FORMAT;
+        if !is_ours || reader.u32().ok()? != checksum(block) {
+            return None;
+        }
+        let mut number = || reader.u64().ok();
+        let (store, epoch, first) = (StoreId(number()?), number()?, number()?);
+        let mut field = || reader.u32().ok();
+        let (segment_bytes, log) = (field()?, [field()?, field()?]);
+        let (sector, bytes, crc) = (Sector(field()?), field()?, field()?);
+        let sizes = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
+        let is_size = segment_bytes.is_power_of_two() && sizes.contains(&segment_bytes);
+        let roots = NodeRef { sector, bytes, crc, count: 0 };
+        is_size.then_some(Self { store, epoch, number: first, segment_bytes, log, roots })
+    }
+
+    /// Where the two copies of this epoch are, in bytes.
+    pub(crate) fn places(&self) -> [u64; 2] {
+        let first = (self.epoch % 2) * APART as u64;
+        [first, first + 2 * APART as u64]
+    }
+}
+
+fn checksum(block: &[u8]) -> u32 {
+    let (head, tail) = block.split_at_checked(24).unwrap_or_default();
+    let seed = crc32c::crc32c(head.get(..20).unwrap_or_default());
+    crc32c::crc32c_append(seed, tail)
+}
+
+/// Says what a file is from its first [`SUPERBLOCKS_BYTES`], or all of it where it is shorter.
+pub(crate) fn find(bytes: &[u8]) -> Found {
+    let copies = || bytes.chunks(APART);
+    if let Some(newest) = copies().filter_map(Superblock::decode).max_by_key(|copy| copy.epoch) {
+        return Found::Superblock(newest);
+    }
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Found::Nothing;
+    }
+    if bytes.starts_with(SQLITE) {
+        return Found::Foreign("an SQLite database: bring it in with `esker sqlite import`");
+    }
+    let versions = copies().filter(|copy| copy.starts_with(MAGIC)).map(|copy| {
+        let mut reader = Reader::new(copy.get(MAGIC.len()..).unwrap_or_default());
+        reader.u32().unwrap_or(FORMAT)
+    });
+    match versions.max() {
+        Some(version) if version > FORMAT => Found::Newer(version),
+        Some(_) => Found::Damaged,
+        None => Found::Foreign("no page store: choose another file"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(epoch: u64) -> Superblock {
+        let roots = NodeRef { sector: Sector(9), bytes: 10, crc: 11, count: 0 };
+        let (store, log) = (StoreId(7), [1, 2]);
+        Superblock { store, epoch, number: 5, segment_bytes: 1 << 20, log, roots }
+    }
+
+    fn file(blocks: &[Superblock]) -> Vec<u8> {
+        let mut file = vec![0; SUPERBLOCKS_BYTES];
+        for block in blocks {
+            for place in block.places() {
+                file[place as usize..][..BYTES].copy_from_slice(&block.encode());
+            }
+        }
+        file
+    }
+
+    #[test]
+    fn the_newest_of_both_pairs_counts_and_has_a_twin() {
+        let mut file = file(&[block(3), block(4)]);
+        assert_eq!(find(&file), Found::Superblock(block(4)));
+        for at in 0..BYTES {
+            file[at] ^= 1;
+            assert_eq!(find(&file), Found::Superblock(block(4)), "{at}");
+            file[at] ^= 1;
+        }
+        file[0] ^= 1;
+        file[2 * APART + 100] ^= 1;
+        assert_eq!(find(&file), Found::Superblock(block(3)));
+    }
+
+    #[test]
+    fn other_files_are_told_apart() {
+        assert_eq!(find(&[]), Found::Nothing);
+        assert_eq!(find(&[0; 5000]), Found::Nothing);
+        assert!(
+            matches!(find(b"SQLite format 3\0..."), Found::Foreign(what) if what.contains("import"))
+        );
+        assert!(matches!(find(b"some text"), Found::Foreign(_)));
+        let mut newer = file(&[block(1)]);
+        for at in [APART, 3 * APART] {
+            newer[at + 16] = 9;
+        }
+        assert_eq!(find(&newer), Found::Newer(9));
+        let mut damaged = file(&[block(1)]);
+        for at in [APART, 3 * APART] {
+            damaged[at + 30] ^= 9;
+        }
+        assert_eq!(find(&damaged), Found::Damaged);
+    }
+}

@@ -1,0 +1,194 @@
+//! Which versions are readable, and which slots only they need: MV-FTL's list of committed diffs.
+//!
+//! After D. Lee, M. Shin, W. Choi, H. Roh, S. Park, "MV-FTL: An FTL That Provides Page-Level
+//! Multi-Version Management" (IEEE TKDE), sections 3.4 and 3.5. The paper keeps for every committed
+//! transaction the mappings that it made, looks a page up from its version backwards (Algorithm 2),
+//! and purges a version that nobody reads by moving its mappings into the main map, where it is the
+//! oldest, or into the next version's (Algorithm 3). Here every version has a map of its own that
+//! shares nearly all nodes with its neighbours, which answers the same in a few steps; and what is
+//! kept for every version is the other side of its diff, the slots that it **replaced**. They are
+//! what its predecessors still need. Purging moves those, never data. A slot dies here as soon as
+//! no version has it; in the paper what the main map holds under the oldest diff dies one purge
+//! later.
+//!
+//! Invariants:
+//! - C1: the list is never empty; its last version, the tail, is the newest and is never purged.
+//! - C2: every version but the tail has a reader. A tail that nobody reads is looked at again when
+//!   a new commit displaces it.
+//! - C3: `replaced` of a version holds, for each page whose slot is or in between was another one
+//!   in the version before it in the list, the slot which that version has, or that it has none.
+//!   The first version's is empty.
+//! - C4: a slot is in `dead` once, when no version in the list has it any more.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::map::Root;
+use crate::space::Sector;
+
+/// The slots that pages had before a version gave them others; [`Sector::NONE`] for those that had
+/// none.
+pub(crate) type Replaced = HashMap<u32, Sector>;
+
+#[derive(Debug)]
+struct Version {
+    root: Arc<Root>,
+    readers: u64,
+    replaced: Replaced,
+}
+
+/// The list of committed versions.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    list: BTreeMap<u64, Version>,
+    dead: Vec<Sector>,
+    /// The newest version: the last of the list.
+    tail: (u64, Arc<Root>),
+}
+
+/// A version that is kept, and what is kept for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) version: u64,
+    pub(crate) readers: u64,
+    /// Slots that this version has and the next one has not.
+    pub(crate) held_slots: u64,
+    pub(crate) pages: u32,
+    pub(crate) page_size: u32,
+}
+
+impl Versions {
+    pub(crate) fn new(version: u64, root: Arc<Root>) -> Self {
+        let only = Version { root: Arc::clone(&root), readers: 0, replaced: Replaced::new() };
+        Self { list: BTreeMap::from([(version, only)]), dead: Vec::new(), tail: (version, root) }
+    }
+
+    /// The newest version.
+    pub(crate) fn newest(&self) -> (u64, &Arc<Root>) {
+        (self.tail.0, &self.tail.1)
+    }
+
+    /// Adds a reader to the newest version.
+    pub(crate) fn pin(&mut self) -> (u64, Arc<Root>) {
+        let (version, root) = (self.tail.0, Arc::clone(&self.tail.1));
+        if let Some(tail) = self.list.get_mut(&version) {
+            tail.readers += 1;
+        }
+        (version, root)
+    }
+
+    /// Adds a reader to a version of the list.
+    pub(crate) fn pin_at(&mut self, version: u64) -> Option<Arc<Root>> {
+        let kept = self.list.get_mut(&version)?;
+        kept.readers += 1;
+        Some(Arc::clone(&kept.root))
+    }
+
+    /// A version of the list.
+    pub(crate) fn root(&self, version: u64) -> Option<&Arc<Root>> {
+        self.list.get(&version).map(|kept| &kept.root)
+    }
+
+    /// Takes a reader away, and purges the version when it was the last one's.
+    pub(crate) fn unpin(&mut self, version: u64) {
+        let Some(kept) = self.list.get_mut(&version) else { return };
+        kept.readers = kept.readers.saturating_sub(1);
+        if kept.readers == 0 {
+            self.purge(version);
+        }
+    }
+
+    /// Appends a version which replaced these slots of the newest.
+    pub(crate) fn publish(&mut self, version: u64, root: Arc<Root>, replaced: Replaced) {
+        let before = self.tail.0;
+        self.tail = (version, Arc::clone(&root));
+        self.list.insert(version, Version { root, readers: 0, replaced });
+        if self.list.get(&before).is_some_and(|kept| kept.readers == 0) {
+            self.purge(before);
+        }
+    }
+
+    /// Puts a version before all others, while a store is opened: `newer` are the slots that the
+    /// first of the list took the place of.
+    pub(crate) fn prepend(&mut self, version: u64, root: Arc<Root>, newer: Replaced) {
+        if let Some(mut first) = self.list.first_entry() {
+            first.get_mut().replaced = newer;
+        }
+        let kept = Version { root, readers: 0, replaced: Replaced::new() };
+        self.list.insert(version, kept);
+    }
+
+    /// Algorithm 3.
+    fn purge(&mut self, version: u64) {
+        let is_head = self.list.first_key_value().is_some_and(|(first, _)| *first == version);
+        let Some(next) = self.list.range(version + 1..).next().map(|(next, _)| *next) else {
+            return;
+        };
+        let Some(victim) = self.list.remove(&version) else { return };
+        let Some(next) = self.list.get_mut(&next) else { return };
+        if is_head {
+            let replaced = std::mem::take(&mut next.replaced);
+            self.dead.extend(slots(&replaced));
+        } else {
+            merge(victim.replaced, &mut next.replaced, &mut self.dead);
+        }
+    }
+
+    /// The slots that no version needs any more, once each.
+    pub(crate) fn take_dead(&mut self) -> Vec<Sector> {
+        std::mem::take(&mut self.dead)
+    }
+
+    /// The slots that no version needs, left where they are.
+    pub(crate) fn dead(&self) -> &[Sector] {
+        &self.dead
+    }
+
+    /// How many slots no version needs that have not been taken.
+    pub(crate) fn dead_count(&self) -> usize {
+        self.dead.len()
+    }
+
+    /// All versions, the oldest first.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        let held = self.list.values().skip(1).map(|next| slots(&next.replaced).count() as u64);
+        let held = held.chain(std::iter::once(0));
+        let kept = self.list.iter().zip(held).map(|((version, kept), held_slots)| Kept {
+            version: *version,
+            readers: kept.readers,
+            held_slots,
+            pages: kept.root.pages,
+            page_size: kept.root.page_size,
+        });
+        kept.collect()
+    }
+}
+
+fn slots(replaced: &Replaced) -> impl Iterator<Item = Sector> {
+    replaced.values().copied().filter(|slot| *slot != Sector::NONE)
+}
+
+/// Moves what the victim replaced into the next version's. Where both replaced a slot of a page,
+/// the next version's was the victim's own, which nobody else has. The smaller is moved into the
+/// larger, so that a long history costs what its commits cost.
+fn merge(victim: Replaced, next: &mut Replaced, dead: &mut Vec<Sector>) {
+    if victim.len() <= next.len() {
+        for (page, older) in victim {
+            dead.extend(next.insert(page, older).filter(|slot| *slot != Sector::NONE));
+        }
+        return;
+    }
+    let newer = std::mem::replace(next, victim);
+    for (page, slot) in newer {
+        match next.entry(page) {
+            Entry::Occupied(_) => dead.extend((slot != Sector::NONE).then_some(slot)),
+            Entry::Vacant(vacant) => {
+                vacant.insert(slot);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! A transaction in the making: changed pages in memory, over the version that it began from.
+//!
+//! Invariants: pages from `kept_pages` on are zeros unless they are in `dirty`; a page in `dirty`
+//! is below `pages`; `memory_bytes` counts the pages of `dirty` that are in memory.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result, invalid};
+use crate::map::{Entry, Mapping};
+use crate::options::check_page_size;
+use crate::snapshot::{Snapshot, check_range};
+
+/// A changed page.
+#[derive(Clone, Debug)]
+pub(crate) enum Dirty {
+    InMemory(Vec<u8>),
+    /// Written early, to a slot of its own.
+    Spilled(Entry),
+}
+
+/// The one transaction that writes. Nothing of it is visible before [`Writer::commit`]; dropping it
+/// aborts. It keeps at most [`crate::Options::spill_bytes`] of pages in memory and writes the rest
+/// out early.
+pub struct Writer {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) base: Snapshot,
+    pub(crate) dirty: BTreeMap<u32, Dirty>,
+    pub(crate) memory_bytes: u64,
+    pub(crate) kept_pages: u32,
+    pub(crate) pages: u32,
+    pub(crate) page_size: u32,
+    pub(crate) is_new_map: bool,
+    /// Whether a prepare record is durable: then nothing changes any more.
+    pub(crate) is_prepared: bool,
+    pub(crate) is_over: bool,
+}
+
+impl Writer {
+    /// Begins on the newest version.
+    pub(crate) fn begin(engine: &Arc<Engine>, base: &Snapshot) -> Result<Self> {
+        engine.check_poison()?;
+        if !Arc::ptr_eq(engine, &base.engine) {
+            return invalid("the snapshot is of another store");
+        }
+        if engine.has_writer.swap(true, Ordering::AcqRel) {
+            return Err(Error::Busy);
+        }
+        let newest = engine.versions.lock().newest().0;
+        let refused = if newest != base.version() {
+            Some(Error::Stale { base: base.version(), newest })
+        } else if engine.core.lock().prepared.is_some() {
+            Some(Error::Busy)
+        } else {
+            None
+        };
+        if let Some(error) = refused {
+            engine.release_writer();
+            return Err(error);
+        }
+        Ok(Self {
+            engine: Arc::clone(engine),
+            base: base.clone(),
+            dirty: BTreeMap::new(),
+            memory_bytes: 0,
+            kept_pages: base.pages(),
+            pages: base.pages(),
+            page_size: base.page_size(),
+            is_new_map: false,
+            is_prepared: false,
+            is_over: false,
+        })
+    }
+
+    /// Pages of the database as this transaction sees it.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_size(&self) -> u32 {
+        self.page_size
+    }
+
+    /// Starts a database of no pages with this page size; what was written before in this
+    /// transaction is gone. Does nothing when it is the page size already.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for what is no page size, or larger than a segment of the store.
+    pub fn set_page_size(&mut self, bytes: u32) -> Result<()> {
+        self.check_open()?;
+        check_page_size(bytes)?;
+        if bytes > self.engine.segment_bytes {
+            let most = self.engine.segment_bytes;
+            return invalid(format!("pages of this store have at most {most} bytes"));
+        }
+        if bytes == self.page_size {
+            return Ok(());
+        }
+        self.truncate(0)?;
+        (self.page_size, self.is_new_map) = (bytes, true);
+        Ok(())
+    }
+
+    /// Fills `buf` from `offset` of a page as this transaction sees it. At most one device read.
+    ///
+    /// # Errors
+    /// As [`Snapshot::read`].
+    pub fn read(&self, page: u32, offset: u32, buf: &mut [u8]) -> Result<()> {
+        check_range(self.page_size, offset, buf.len())?;
+        if page >= self.pages {
+            return invalid(format!("page {page} is past the last of {}", self.pages));
+        }
+        match self.dirty.get(&page) {
+            Some(Dirty::InMemory(bytes)) => {
+                let part = bytes.get(offset as usize..).and_then(|rest| rest.get(..buf.len()));
+                buf.copy_from_slice(part.unwrap_or_default());
+                Ok(())
+            }
+            Some(Dirty::Spilled(entry)) => {
+                let mapping = Mapping { entry: *entry, delta: None };
+                self.engine.read_part(&mapping, self.page_size, offset, buf)
+            }
+            None => {
+                let mapping = self.base_mapping(page);
+                self.engine.read_part(&mapping, self.page_size, offset, buf)
+            }
+        }
+    }
+
+    /// Where a page that this transaction has not written is.
+    pub(crate) fn base_mapping(&self, page: u32) -> Mapping {
+        if page < self.kept_pages { self.base.root.map.get(page) } else { Mapping::default() }
+    }
+
+    /// Changes a part of a page, which is read first where that is not all of it. Past the end the
+    /// database grows, by zeros where there is a gap.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for what is not within a page or after [`Writer::prepare`];
+    /// an error of the device, after which the page is as before.
+    pub fn write(&mut self, page: u32, offset: u32, bytes: &[u8]) -> Result<()> {
+        self.check_open()?;
+        check_range(self.page_size, offset, bytes.len())?;
+        let Some(end) = page.checked_add(1) else {
+            return invalid("a database has at most 2^32 - 1 pages");
+        };
+        if !matches!(self.dirty.get(&page), Some(Dirty::InMemory(_))) {
+            self.make_room()?;
+            let held = self.load(page, bytes.len())?;
+            self.forget(page);
+            self.memory_bytes += u64::from(self.page_size);
+            self.dirty.insert(page, Dirty::InMemory(held));
+        }
+        if let Some(Dirty::InMemory(held)) = self.dirty.get_mut(&page) {
+            let part = held.get_mut(offset as usize..);
+            if let Some(part) = part.and_then(|rest| rest.get_mut(..bytes.len())) {
+                part.copy_from_slice(bytes);
+            }
+        }
+        self.pages = self.pages.max(end);
+        Ok(())
+    }
+
+    /// The contents of a page before `written` bytes of it are changed.
+    fn load(&self, page: u32, written: usize) -> Result<Vec<u8>> {
+        let mut held = vec![0; self.page_size as usize];
+        if written < held.len() && page < self.pages {
+            self.read(page, 0, &mut held)?;
+        }
+        Ok(held)
+    }
+
+    /// Takes a page out of `dirty`.
+    fn forget(&mut self, page: u32) {
+        match self.dirty.remove(&page) {
+            Some(Dirty::InMemory(_)) => self.memory_bytes -= u64::from(self.page_size),
+            // No record names the slot.
+            Some(Dirty::Spilled(entry)) => self.engine.core.lock().space.free(entry.slot),
+            None => {}
+        }
+    }
+
+    /// Makes the database this many pages long. What is cut off reads as zeros if it comes back.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] after [`Writer::prepare`].
+    pub fn truncate(&mut self, pages: u32) -> Result<()> {
+        self.check_open()?;
+        let cut: Vec<u32> = self.dirty.range(pages..).map(|(page, _)| *page).collect();
+        for page in cut {
+            self.forget(page);
+        }
+        self.pages = pages;
+        self.kept_pages = self.kept_pages.min(pages);
+        Ok(())
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_prepared {
+            return invalid("the transaction is prepared: commit it or abort it");
+        }
+        Ok(())
+    }
+
+    /// Drops the transaction. Nothing of it was ever visible.
+    pub fn abort(self) {}
+
+    /// Gives back what the transaction holds.
+    fn end(&mut self) {
+        if self.is_over {
+            return;
+        }
+        self.is_over = true;
+        if self.is_prepared {
+            // An error has poisoned the store; a later opening asks for the decision again.
+            let _poisoned = self.engine.decide(false);
+        } else {
+            let mut core = self.engine.core.lock();
+            for dirty in self.dirty.values() {
+                if let Dirty::Spilled(entry) = dirty {
+                    core.space.free(entry.slot);
+                }
+            }
+        }
+        self.engine.counters.aborts.add(1);
+        self.engine.release_writer();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Writer");
+        out.field("base", &self.base.version()).field("changed", &self.dirty.len());
+        out.field("pages", &self.pages).finish()
+    }
+}

@@ -1,0 +1,178 @@
+//! Stores on simulated disks, and a model of what they hold.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_device::sim::SimDevice;
+use esker_device::{Caching, Device, DeviceFile, Open};
+use esker_flash::{Durability, Options, PageStore, Result, Snapshot, Writer};
+
+pub const FILE: &str = "pages";
+
+/// Small segments and bounds, so that short histories meet checkpoints, spills and full segments.
+pub fn small() -> Options {
+    let mut options = Options::new().page_size(512).segment_bytes(16 * 1024);
+    options.spill_bytes = 24 * 512;
+    options.checkpoint_bytes = 24 * 1024;
+    options.delta_bytes = 64 * 1024;
+    options.relaxed_interval = None;
+    options.relaxed_bytes = 64 * 1024;
+    options
+}
+
+pub fn file(device: &SimDevice) -> Arc<dyn DeviceFile> {
+    let exists = device.list().unwrap().iter().any(|name| name == FILE);
+    let how = if exists { Open::Existing } else { Open::CreateNew };
+    device.open(FILE, how, Caching::Buffered).unwrap()
+}
+
+/// A disk that holds an empty file whose name is durable.
+pub fn disk() -> SimDevice {
+    let device = SimDevice::new();
+    file(&device);
+    device.sync_dir().unwrap();
+    device
+}
+
+pub fn open(device: &SimDevice, options: &Options) -> Result<PageStore> {
+    PageStore::open(file(device), options.clone())
+}
+
+/// What a version holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    pub page_size: u32,
+    pub pages: Vec<Vec<u8>>,
+}
+
+impl Contents {
+    pub fn empty(page_size: u32) -> Self {
+        Self { page_size, pages: Vec::new() }
+    }
+
+    pub fn write(&mut self, page: u32, offset: u32, bytes: &[u8]) {
+        let (page, offset) = (page as usize, offset as usize);
+        if page >= self.pages.len() {
+            self.pages.resize(page + 1, vec![0; self.page_size as usize]);
+        }
+        self.pages[page][offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub fn truncate(&mut self, pages: u32) {
+        self.pages.resize(pages as usize, vec![0; self.page_size as usize]);
+    }
+}
+
+/// All that a snapshot holds.
+pub fn read_all(snapshot: &Snapshot) -> Result<Contents> {
+    let mut contents = Contents::empty(snapshot.page_size());
+    for page in 0..snapshot.pages() {
+        let mut bytes = vec![0; snapshot.page_size() as usize];
+        snapshot.read(page, 0, &mut bytes)?;
+        contents.pages.push(bytes);
+    }
+    Ok(contents)
+}
+
+/// All that a writer sees.
+pub fn read_writer(writer: &Writer) -> Result<Contents> {
+    let mut contents = Contents::empty(writer.page_size());
+    for page in 0..writer.pages() {
+        let mut bytes = vec![0; writer.page_size() as usize];
+        writer.read(page, 0, &mut bytes)?;
+        contents.pages.push(bytes);
+    }
+    Ok(contents)
+}
+
+/// Numbers from a seed (SplitMix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+}
+
+/// What is done to a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A part of a page.
+    Write(u32, u32, Vec<u8>),
+    Truncate(u32),
+    PageSize(u32),
+    Commit(Durability),
+    Abort,
+    Prepare,
+    Pin,
+    Unpin(usize),
+    PinNamed(u8),
+    UnpinNamed(u8),
+    Sync,
+    Checkpoint,
+    Reopen,
+}
+
+/// A random history over at most `pages` pages.
+pub fn history(seed: u64, len: usize, pages: u32) -> Vec<Op> {
+    let mut random = Random(seed);
+    let mut ops = Vec::with_capacity(len);
+    while ops.len() < len {
+        let op = match random.below(100) {
+            0..40 => small_write(&mut random, pages),
+            40..58 => whole_write(&mut random, pages),
+            58..61 => {
+                let first = random.below(pages.into()) as u32;
+                for page in first..(first + 40).min(pages) {
+                    let byte = random.next() as u8;
+                    ops.push(Op::Write(page, 0, vec![byte | 1; 512]));
+                }
+                continue;
+            }
+            61..63 => Op::Truncate(random.below(u64::from(pages) + 4) as u32),
+            63 => Op::PageSize(512 << random.below(3)),
+            64..82 => Op::Commit(Durability::Full),
+            82..86 => Op::Commit(Durability::Relaxed),
+            86..88 => Op::Abort,
+            88 => Op::Prepare,
+            89..91 => Op::Pin,
+            91..93 => Op::Unpin(random.next() as usize),
+            93 => Op::PinNamed(random.below(3) as u8),
+            94 => Op::UnpinNamed(random.below(3) as u8),
+            95 => Op::Sync,
+            96 => Op::Checkpoint,
+            97 => Op::Reopen,
+            _ => Op::Commit(Durability::Full),
+        };
+        ops.push(op);
+    }
+    ops
+}
+
+fn small_write(random: &mut Random, pages: u32) -> Op {
+    let len = 1 + random.below(12) as usize;
+    let offset = random.below(512 - len as u64) as u32;
+    let byte = random.next() as u8;
+    Op::Write(random.below(pages.into()) as u32, offset, vec![byte; len])
+}
+
+fn whole_write(random: &mut Random, pages: u32) -> Op {
+    let bytes = (0..64).flat_map(|_| random.next().to_le_bytes()).collect();
+    Op::Write(random.below(pages.into()) as u32, 0, bytes)
+}
+
+/// Named versions of a model: name, version, contents.
+pub type Names = BTreeMap<u8, (u64, Contents)>;
+
+pub fn name(n: u8) -> String {
+    format!("name {n}")
+}

@@ -1,0 +1,212 @@
+//! A store and its model side by side.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
+use super::common::*;
+use std::collections::BTreeMap;
+
+use esker_device::sim::SimDevice;
+use esker_flash::{Durability, Error, Options, PageStore, Result, Snapshot, Writer};
+
+/// What is known of a store from outside.
+#[derive(Clone, Debug)]
+pub struct Point {
+    pub durable: u64,
+    pub visible: u64,
+    pub names: Names,
+}
+
+/// A run of a store beside its model.
+pub struct Session {
+    pub device: SimDevice,
+    pub options: Options,
+    pub store: Option<PageStore>,
+    pub writer: Option<Writer>,
+    pub working: Contents,
+    /// What each version holds.
+    pub versions: BTreeMap<u64, Contents>,
+    pub pins: Vec<(Snapshot, Contents)>,
+    pub names: Names,
+    pub durable: u64,
+}
+
+impl Session {
+    pub fn start(device: SimDevice, options: Options) -> Result<Self> {
+        let store = open(&device, &options)?;
+        let snapshot = store.pin();
+        let contents = read_all(&snapshot)?;
+        let versions = BTreeMap::from([(snapshot.version(), contents.clone())]);
+        let durable = snapshot.version();
+        drop(snapshot);
+        Ok(Self {
+            device,
+            options,
+            store: Some(store),
+            writer: None,
+            working: contents,
+            versions,
+            pins: Vec::new(),
+            names: Names::new(),
+            durable,
+        })
+    }
+
+    pub fn store(&self) -> &PageStore {
+        self.store.as_ref().unwrap()
+    }
+
+    pub fn newest(&self) -> u64 {
+        *self.versions.keys().next_back().unwrap()
+    }
+
+    pub fn contents(&self) -> &Contents {
+        &self.versions[&self.newest()]
+    }
+
+    pub fn point(&self) -> Point {
+        Point { durable: self.durable, visible: self.newest(), names: self.names.clone() }
+    }
+
+    fn writer(&mut self) -> Result<&mut Writer> {
+        if self.writer.is_none() {
+            self.working = self.contents().clone();
+            let snapshot = self.store().pin();
+            self.writer = Some(self.store().begin(&snapshot)?);
+        }
+        Ok(self.writer.as_mut().unwrap())
+    }
+
+    /// The contents that a commit under way would make.
+    pub fn pending(&self) -> Option<(u64, Contents)> {
+        let changed = self.writer.is_some() && self.working != *self.contents();
+        changed.then(|| (self.newest() + 1, self.working.clone()))
+    }
+
+    fn committed(&mut self, snapshot: &Snapshot, durability: Durability) {
+        let changed = self.working != *self.contents();
+        let expected = self.newest() + u64::from(changed);
+        // Pages of zeros that came and went again may be a version of their own.
+        assert!(snapshot.version() == expected || snapshot.version() == self.newest() + 1);
+        self.versions.insert(snapshot.version(), self.working.clone());
+        if durability == Durability::Full && changed {
+            self.durable = snapshot.version();
+        }
+    }
+
+    /// Does one thing. Errors are those of the store; a wrong answer panics.
+    pub fn apply(&mut self, op: &Op) -> Result<()> {
+        match op {
+            Op::Write(page, offset, bytes) => {
+                let size = self.writer()?.page_size();
+                let bytes = &bytes[..bytes.len().min((size - offset) as usize)];
+                self.writer()?.write(*page, *offset, bytes)?;
+                self.working.write(*page, *offset, bytes);
+            }
+            Op::Truncate(pages) => {
+                self.writer()?.truncate(*pages)?;
+                self.working.truncate(*pages);
+            }
+            Op::PageSize(bytes) => {
+                let writer = self.writer()?;
+                let is_new = *bytes != writer.page_size();
+                writer.set_page_size(*bytes)?;
+                if is_new {
+                    self.working = Contents::empty(*bytes);
+                }
+            }
+            Op::Commit(durability) => self.commit(*durability, false)?,
+            Op::Prepare => self.commit(Durability::Full, true)?,
+            Op::Abort => drop(self.writer.take()),
+            Op::Pin => {
+                let snapshot = self.store().pin();
+                assert_eq!(snapshot.version(), self.newest());
+                let contents = self.contents().clone();
+                self.pins.push((snapshot, contents));
+            }
+            Op::Unpin(pick) if !self.pins.is_empty() => {
+                let (snapshot, contents) = self.pins.swap_remove(pick % self.pins.len());
+                assert_eq!(read_all(&snapshot)?, contents);
+            }
+            Op::Unpin(_) => {}
+            Op::PinNamed(n) => self.pin_named(*n)?,
+            Op::UnpinNamed(n) => self.unpin_named(*n)?,
+            Op::Sync => {
+                self.store().sync()?;
+                self.durable = self.newest();
+            }
+            Op::Checkpoint => {
+                self.store().checkpoint()?;
+                self.durable = self.newest();
+            }
+            Op::Reopen => self.reopen()?,
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, durability: Durability, prepare: bool) -> Result<()> {
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
+        if prepare {
+            writer.prepare(b"super-journal")?;
+            if self.newest().is_multiple_of(2) {
+                writer.abort();
+                return Ok(());
+            }
+        }
+        let snapshot = writer.commit(durability)?;
+        self.committed(&snapshot, durability);
+        Ok(())
+    }
+
+    fn pin_named(&mut self, n: u8) -> Result<()> {
+        match self.store().pin_named(&name(n)) {
+            Err(Error::InvalidArgument(_)) if self.names.contains_key(&n) => return Ok(()),
+            Err(error) => return Err(error),
+            Ok(version) => assert_eq!(version, self.newest()),
+        }
+        self.names.insert(n, (self.newest(), self.contents().clone()));
+        self.durable = self.newest();
+        Ok(())
+    }
+
+    fn unpin_named(&mut self, n: u8) -> Result<()> {
+        match self.store().unpin_named(&name(n)) {
+            Err(Error::InvalidArgument(_)) if !self.names.contains_key(&n) => return Ok(()),
+            Err(error) => return Err(error),
+            Ok(()) => {}
+        }
+        self.names.remove(&n);
+        self.durable = self.newest();
+        Ok(())
+    }
+
+    pub fn reopen(&mut self) -> Result<()> {
+        self.writer = None;
+        self.pins.clear();
+        self.store.take().unwrap().close()?;
+        self.durable = self.newest();
+        self.store = Some(open(&self.device, &self.options)?);
+        self.judge()
+    }
+
+    /// Compares everything that can be read with the model.
+    pub fn judge(&self) -> Result<()> {
+        let snapshot = self.store().pin();
+        assert_eq!(snapshot.version(), self.newest());
+        assert_eq!(read_all(&snapshot)?, *self.contents());
+        for (snapshot, contents) in &self.pins {
+            assert_eq!(read_all(snapshot)?, *contents);
+        }
+        for (n, (version, contents)) in &self.names {
+            let snapshot = self.store().at_named(&name(*n))?;
+            assert_eq!(snapshot.version(), *version);
+            assert_eq!(read_all(&snapshot)?, *contents);
+        }
+        if let Some(writer) = &self.writer {
+            assert_eq!(read_writer(writer)?, self.working);
+        }
+        let report = self.store().check()?;
+        assert_eq!(report.accounted, self.writer.is_none());
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! Random histories give what an ordinary list of pages gives, in every version that is held.
+
+mod common;
+#[path = "common/session.rs"]
+mod session;
+
+use common::*;
+use session::Session;
+
+fn budget() -> u64 {
+    std::env::var("ESKER_TEST_BUDGET").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
+#[test]
+fn histories_read_as_the_model() {
+    for seed in 0..60 * budget() {
+        let mut options = small();
+        if seed % 3 == 1 {
+            options.delta_bytes = 0;
+        }
+        let mut session = Session::start(disk(), options).unwrap();
+        for (at, op) in history(seed, 400, 60).iter().enumerate() {
+            session
+                .apply(op)
+                .unwrap_or_else(|e| panic!("seed {seed}, operation {at}, {op:?}: {e}"));
+            if at % 20 == 0 {
+                session.judge().unwrap_or_else(|e| panic!("seed {seed}, after {at}: {e}"));
+            }
+        }
+        session.reopen().unwrap();
+    }
+}
