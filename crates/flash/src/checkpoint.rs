@@ -18,6 +18,7 @@ use crate::error::{Error, Result, damaged};
 use crate::log::{Log, Write};
 use crate::map::{Node, NodeRef, Root};
 use crate::node::{RootRef, encode_inner, encode_leaf, encode_roots};
+use crate::planted::{self, Bug};
 use crate::record::Record;
 use crate::space::{Class, Sector};
 use crate::superblock::Superblock;
@@ -53,6 +54,10 @@ impl Engine {
     pub(crate) fn checkpoint_core(&self, core: &mut Core) -> Result<()> {
         self.check_poison()?;
         core.dead.append(&mut self.versions.lock().take_dead());
+        if planted::is(Bug::NodesFreedEarly) {
+            let released = std::mem::take(&mut *self.releases.lock());
+            released.into_iter().for_each(|sector| core.space.free(sector));
+        }
         let mut saver = Saver::default();
         let outcome = self.write_checkpoint(core, &mut saver);
         let (block, log, roots) = match outcome {
@@ -78,7 +83,7 @@ impl Engine {
             core.space.free(core.roots_at.sector);
         }
         core.roots_at = block.roots;
-        core.roots = roots;
+        core.roots = if planted::is(Bug::NodesFreedEarly) { Vec::new() } else { roots };
         core.is_log_ours = true;
         core.durable = core.log.number - 1;
         core.unsynced_bytes = 0;
@@ -113,7 +118,9 @@ impl Engine {
         let (block, log, carried) = self.next_log(core, saver, roots)?;
         self.write_nodes(saver, &carried)?;
         // From here on it is not known what a failure leaves.
-        self.sync_file()?;
+        if !planted::is(Bug::SuperblockBeforeNodes) {
+            self.sync_file()?;
+        }
         for place in block.places() {
             let written = self.file.write_at(place, &block.encode(), Purpose::Manifest);
             written.map_err(|error| self.poisoned(error))?;
@@ -199,7 +206,7 @@ impl Engine {
         saver: &mut Saver,
         roots: NodeRef,
     ) -> Result<(Superblock, Log, Vec<Write>)> {
-        let carried = core.prepared.clone();
+        let carried = core.prepared.clone().filter(|_| !planted::is(Bug::PreparedNotCarried));
         let carried = carried.map(|held| Record::Prepare(held.name, held.changes).encode());
         let bytes = carried.as_ref().map_or(0, |record| record.len() as u64);
         self.ensure_segments(core, 3 + (bytes / (u64::from(self.segment_bytes) / 2)) as u32)?;

@@ -16,6 +16,7 @@ use crate::error::{Error, Result, corrupt, damaged};
 use crate::log::Log;
 use crate::map::{Mapping, NodeRef, Releases, Root};
 use crate::options::Options;
+use crate::planted::{self, Bug};
 use crate::record::{Changes, Record};
 use crate::space::{Class, Sector, Space};
 use crate::stats::Counters;
@@ -205,7 +206,7 @@ impl Engine {
         let record = record.encode();
         self.ensure_log(core, record.len() as u64)?;
         self.append(core, &record)?;
-        self.sync_core(core)
+        if planted::is(Bug::DecisionNotSynced) { Ok(()) } else { self.sync_core(core) }
     }
 
     /// Begins an epoch before the first record of this opening.
@@ -220,6 +221,10 @@ impl Engine {
         core.live_slots += applied.slots;
         let root = Arc::new(applied.root);
         self.versions.lock().publish(changes.version, root, applied.replaced);
+        if planted::is(Bug::ReusedBeforeCheckpoint) {
+            let dead = self.versions.lock().take_dead();
+            dead.into_iter().for_each(|sector| core.space.free(sector));
+        }
         self.counters.commits.add(1);
     }
 

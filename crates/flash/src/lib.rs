@@ -10,7 +10,7 @@
 //! are kept, and what is freed when one is let go), `space` (what of the file is in use), `delta`
 //! (pages that changed little); `record`, `log`, `node`, `superblock` (the bytes); `checkpoint`,
 //! `recovery`, `flusher` (relaxed commits become durable); `engine` (what all of them share);
-//! [`stats`] and [`check`].
+//! [`stats`] and [`check`]; [`planted`] (bugs that the tests must find).
 //!
 //! One file, one process at a time. The allocation is by single slots, for devices with a
 //! translation layer of their own; raw flash would want whole blocks, which is not here.
@@ -26,6 +26,7 @@ mod log;
 mod map;
 mod node;
 pub mod options;
+pub mod planted;
 mod record;
 mod recovery;
 pub mod snapshot;

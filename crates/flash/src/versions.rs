@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::map::Root;
+use crate::planted::{self, Bug};
 use crate::space::Sector;
 
 /// The slots that pages had before a version gave them others; [`Sector::NONE`] for those that had
@@ -127,7 +128,7 @@ impl Versions {
         };
         let Some(victim) = self.list.remove(&version) else { return };
         let Some(next) = self.list.get_mut(&next) else { return };
-        if is_head {
+        if is_head || planted::is(Bug::OlderReadersIgnored) {
             let replaced = std::mem::take(&mut next.replaced);
             self.dead.extend(slots(&replaced));
         } else {

@@ -7,10 +7,6 @@ mod session;
 use common::*;
 use session::Session;
 
-fn budget() -> u64 {
-    std::env::var("ESKER_TEST_BUDGET").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
-}
-
 #[test]
 fn histories_read_as_the_model() {
     for seed in 0..60 * budget() {

@@ -28,6 +28,11 @@ pub fn file(device: &SimDevice) -> Arc<dyn DeviceFile> {
     device.open(FILE, how, Caching::Buffered).unwrap()
 }
 
+/// How much more than usual is tested.
+pub fn budget() -> u64 {
+    std::env::var("ESKER_TEST_BUDGET").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
 /// A disk that holds an empty file whose name is durable.
 pub fn disk() -> SimDevice {
     let device = SimDevice::new();
@@ -134,7 +139,7 @@ pub fn history(seed: u64, len: usize, pages: u32) -> Vec<Op> {
                 let first = random.below(pages.into()) as u32;
                 for page in first..(first + 40).min(pages) {
                     let byte = random.next() as u8;
-                    ops.push(Op::Write(page, 0, vec![byte | 1; 512]));
+                    ops.push(Op::Write(page, 0, vec![byte | 1; 2048]));
                 }
                 continue;
             }
@@ -166,7 +171,7 @@ fn small_write(random: &mut Random, pages: u32) -> Op {
 }
 
 fn whole_write(random: &mut Random, pages: u32) -> Op {
-    let bytes = (0..64).flat_map(|_| random.next().to_le_bytes()).collect();
+    let bytes = (0..256).flat_map(|_| random.next().to_le_bytes()).collect();
     Op::Write(random.below(pages.into()) as u32, 0, bytes)
 }
 

@@ -17,6 +17,15 @@ pub struct Point {
     pub names: Names,
 }
 
+impl Point {
+    /// Whether more is promised here than at `other`.
+    pub fn differs(&self, other: &Self) -> bool {
+        let names = |point: &Self| point.names.keys().copied().collect::<Vec<_>>();
+        (self.durable, self.visible) != (other.durable, other.visible)
+            || names(self) != names(other)
+    }
+}
+
 /// A run of a store beside its model.
 pub struct Session {
     pub device: SimDevice,
@@ -29,6 +38,8 @@ pub struct Session {
     pub pins: Vec<(Snapshot, Contents)>,
     pub names: Names,
     pub durable: u64,
+    /// What prepared transactions would have made of which version.
+    pub prepared: Vec<(u64, Contents)>,
 }
 
 impl Session {
@@ -49,6 +60,7 @@ impl Session {
             pins: Vec::new(),
             names: Names::new(),
             durable,
+            prepared: Vec::new(),
         })
     }
 
@@ -75,12 +87,6 @@ impl Session {
             self.writer = Some(self.store().begin(&snapshot)?);
         }
         Ok(self.writer.as_mut().unwrap())
-    }
-
-    /// The contents that a commit under way would make.
-    pub fn pending(&self) -> Option<(u64, Contents)> {
-        let changed = self.writer.is_some() && self.working != *self.contents();
-        changed.then(|| (self.newest() + 1, self.working.clone()))
     }
 
     fn committed(&mut self, snapshot: &Snapshot, durability: Durability) {
@@ -147,7 +153,11 @@ impl Session {
     fn commit(&mut self, durability: Durability, prepare: bool) -> Result<()> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         if prepare {
+            self.prepared.push((self.newest() + 1, self.working.clone()));
             writer.prepare(b"super-journal")?;
+            if self.newest().is_multiple_of(3) {
+                self.store().checkpoint()?;
+            }
             if self.newest().is_multiple_of(2) {
                 writer.abort();
                 return Ok(());

@@ -1,0 +1,95 @@
+//! Bugs on purpose, so that the tests can prove that they would find them.
+//!
+//! Without the feature `planted` the question [`is`] is a constant `false` and the compiler removes
+//! every planted branch. With it, a bug is active inside `with` on that thread only.
+
+/// A bug that a page store must not have. Each is planted where the real code would have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bug {
+    /// A commit is acknowledged when it is only written.
+    AcknowledgedBeforeSync,
+    /// A slot is used again although the checkpoint, or a record since, names it.
+    ReusedBeforeCheckpoint,
+    /// A record counts as a commit although its pages are not there.
+    PagesNotVerified,
+    /// The superblock is written before the nodes that it leads to are durable.
+    SuperblockBeforeNodes,
+    /// The log is written on where a crash left it.
+    LogWrittenOn,
+    /// Nodes of the last durable checkpoint are given back before the next one is.
+    NodesFreedEarly,
+    /// Pages that were spilled are said to be durable and are not.
+    SpilledNotSynced,
+    /// The decision of a prepared transaction is not made durable.
+    DecisionNotSynced,
+    /// A checkpoint forgets the prepared transaction.
+    PreparedNotCarried,
+    /// A version is purged as if nobody read an older one.
+    OlderReadersIgnored,
+    /// What was cut off is forgotten, and keeps its slots.
+    CutNotFreed,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::AcknowledgedBeforeSync,
+        Self::ReusedBeforeCheckpoint,
+        Self::PagesNotVerified,
+        Self::SuperblockBeforeNodes,
+        Self::LogWrittenOn,
+        Self::NodesFreedEarly,
+        Self::SpilledNotSynced,
+        Self::DecisionNotSynced,
+        Self::PreparedNotCarried,
+        Self::OlderReadersIgnored,
+        Self::CutNotFreed,
+    ];
+}
+
+#[cfg(not(feature = "planted"))]
+mod active {
+    use super::Bug;
+
+    /// Whether `bug` is active here: never, in a build without the feature `planted`.
+    #[must_use]
+    #[inline(always)]
+    pub fn is(_bug: Bug) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "planted")]
+mod active {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static ACTIVE: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    struct Restore(Option<Bug>);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ACTIVE.set(self.0);
+        }
+    }
+
+    /// Whether `bug` is active on this thread.
+    #[must_use]
+    pub fn is(bug: Bug) -> bool {
+        ACTIVE.get() == Some(bug)
+    }
+
+    /// Runs `work` with `bug` active on this thread; afterwards, a panic included, it is gone.
+    pub fn with<T>(bug: Bug, work: impl FnOnce() -> T) -> T {
+        let _restore = Restore(ACTIVE.replace(Some(bug)));
+        work()
+    }
+}
+
+pub use active::is;
+#[cfg(feature = "planted")]
+pub use active::with;

@@ -1,0 +1,269 @@
+//! Every legal state after a power cut opens as a version that was promised, whole.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "common/session.rs"]
+mod session;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::*;
+use esker_device::sim::{
+    CrashModel, CrashOptions, CrashState, SimDevice, SimImage, Trace, Unwritten,
+};
+use esker_flash::planted::{self, Bug};
+use esker_flash::{Durability, Error, Options, PageStore};
+use session::{Point, Session};
+
+/// A run and what was known at each mark of its trace.
+struct Recording {
+    options: Options,
+    trace: Trace,
+    points: Vec<Point>,
+    versions: BTreeMap<u64, Contents>,
+    prepared: Vec<(u64, Contents)>,
+    end: Point,
+}
+
+/// Runs `ops` on a disk that records. `known` is what is known before.
+fn record(device: &SimDevice, options: &Options, ops: &[Op], known: Point) -> Recording {
+    device.record();
+    device.mark(0);
+    let mut points = vec![known];
+    let mut session = Session::start(device.clone(), options.clone()).unwrap();
+    session.names = points[0].names.clone();
+    let mut reach = |session: &Session, always: bool| {
+        let point = session.point();
+        if always || point.differs(points.last().unwrap()) {
+            device.mark(points.len() as u64);
+            points.push(point);
+        }
+    };
+    reach(&session, true);
+    for op in ops {
+        session.apply(op).unwrap();
+        reach(&session, false);
+    }
+    let end = session.point();
+    let Session { versions, prepared, store, writer, pins, .. } = session;
+    // Dropped like this, nothing of the closing is in the trace.
+    let trace = device.take_trace().unwrap();
+    drop((writer, pins, store));
+    Recording { options: options.clone(), trace, points, versions, prepared, end }
+}
+
+/// What may be found after a crash.
+struct Expected<'a> {
+    now: &'a Point,
+    next: &'a Point,
+    least: u64,
+}
+
+impl Recording {
+    fn expected(&self, state: &CrashState<'_>) -> Option<Expected<'_>> {
+        let passed = usize::try_from(state.acknowledged()?).unwrap();
+        let now = &self.points[passed];
+        let next = self.points.get(passed + 1).unwrap_or(&self.end);
+        let all = (0..state.pending_units).all(|unit| state.survivors.keeps(unit));
+        // What was handed to the system survives where the system does.
+        let least = if all { now.visible } else { now.durable };
+        Some(Expected { now, next, least })
+    }
+
+    /// Opens what a crash left and judges it. Gives back what is there.
+    fn judge(&self, state: &CrashState<'_>, device: &SimDevice) -> Point {
+        let expected = self.expected(state).unwrap();
+        let store = open(device, &self.options).unwrap();
+        let found = self.judge_store(&store, &expected);
+        let prepared = store.prepared();
+        drop(store);
+        let store = open(device, &self.options).unwrap();
+        assert_eq!((store.pin().version(), store.prepared()), (found, prepared));
+        self.judge_prepared(&store, found);
+        store.check().unwrap();
+        drop(store);
+        let again = open(device, &self.options).unwrap();
+        let found = again.pin().version();
+        self.works_on(&again);
+        let names = self.names_of(&again, &expected);
+        Point { durable: found, visible: found, names }
+    }
+
+    /// Compares what is read with the model, and opens twice without a write in between.
+    fn judge_store(&self, store: &PageStore, expected: &Expected<'_>) -> u64 {
+        let snapshot = store.pin();
+        let found = snapshot.version();
+        assert!(found >= expected.least, "{found} is before {}", expected.least);
+        assert!(found <= expected.next.visible, "{found} is past {}", expected.next.visible);
+        assert_eq!(read_all(&snapshot).unwrap(), self.versions[&found], "version {found}");
+        self.names_of(store, expected);
+        assert!(store.check().unwrap().accounted);
+        found
+    }
+
+    fn names_of(&self, store: &PageStore, expected: &Expected<'_>) -> Names {
+        let mut names = Names::new();
+        for n in 0..3 {
+            let (now, next) = (expected.now.names.get(&n), expected.next.names.get(&n));
+            match store.at_named(&name(n)) {
+                Ok(snapshot) => {
+                    let there = (snapshot.version(), read_all(&snapshot).unwrap());
+                    assert!(now == Some(&there) || next == Some(&there), "{n}");
+                    names.insert(n, there);
+                }
+                Err(_) => assert!(now.is_none() || next.is_none(), "{n} is gone"),
+            }
+        }
+        names
+    }
+
+    /// A prepared transaction waits for its decision, and is there or not as decided.
+    fn judge_prepared(&self, store: &PageStore, found: u64) {
+        let Some(name) = store.prepared() else { return };
+        assert_eq!(name, b"super-journal");
+        assert!(matches!(store.begin(&store.pin()), Err(Error::Busy)));
+        let mut candidates = self.prepared.iter().filter(|(version, _)| *version == found + 1);
+        store.decide(true).unwrap();
+        let contents = read_all(&store.pin()).unwrap();
+        assert_eq!(store.pin().version(), found + 1);
+        assert!(candidates.any(|(_, prepared)| *prepared == contents));
+    }
+
+    fn works_on(&self, store: &PageStore) {
+        let base = store.pin();
+        let mut contents = read_all(&base).unwrap();
+        let mut writer = store.begin(&base).unwrap();
+        for page in [0, 7, 30] {
+            writer.write(page, 3, b"after the crash").unwrap();
+            contents.write(page, 3, b"after the crash");
+        }
+        let snapshot = writer.commit(Durability::Full).unwrap();
+        assert_eq!(read_all(&snapshot).unwrap(), contents);
+        assert_eq!(read_all(&base).unwrap().pages.len(), base.pages() as usize);
+    }
+}
+
+fn options_of(seed: u64) -> Options {
+    let mut options = small();
+    options.page_size = 512 << (seed % 3);
+    options.delta_bytes *= seed % 2;
+    options
+}
+
+fn model_of(seed: u64) -> CrashModel {
+    let unwritten = match seed % 5 {
+        3 => Unwritten::Garbage,
+        4 => Unwritten::OldData,
+        _ => Unwritten::Zeros,
+    };
+    CrashModel { ordered: seed % 5 == 2, unwritten, honours_syncs: true }
+}
+
+fn limited(seed: u64, limit: u64) -> CrashOptions {
+    CrashOptions { model: model_of(seed), limit: Some(limit), seed, ..CrashOptions::default() }
+}
+
+/// Opens, works and crashes again, within the recovery too.
+fn crash_again(recording: &Recording, image: &SimImage, known: Point, seed: u64) {
+    let device = SimDevice::from_image(image);
+    if open(&device, &recording.options).unwrap().prepared().is_some() {
+        return;
+    }
+    let device = SimDevice::from_image(image);
+    let ops = history(seed, 30, 40);
+    let mut again = record(&device, &recording.options, &ops, known);
+    let found = *again.versions.keys().next().unwrap();
+    again.points[0] = Point { durable: found, visible: found, ..again.points[0].clone() };
+    again
+        .trace
+        .for_each_crash(&limited(seed, 24), |state, device| -> Result<(), ()> {
+            if state.acknowledged().is_some() {
+                again.judge(state, device);
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+fn explore(seed: u64, limit: u64) -> u64 {
+    let options = options_of(seed);
+    let device = disk();
+    drop(open(&device, &options).unwrap());
+    let ops = history(seed, 160, 40);
+    let nothing = Point { durable: 0, visible: 0, names: Names::new() };
+    let recording = record(&device, &options, &ops, nothing);
+    let mut judged = 0;
+    let counts = recording.trace.for_each_crash(&limited(seed, limit), |state, device| {
+        if state.acknowledged().is_none() {
+            return Ok(());
+        }
+        judged += 1;
+        let image = device.image();
+        let judge = || {
+            let known = recording.judge(state, &SimDevice::from_image(&image));
+            if judged % 40 == 0 {
+                let first = SimDevice::from_image(&image);
+                let version = open(&first, &recording.options).unwrap().pin().version();
+                let known = Point { durable: version, visible: version, ..known };
+                crash_again(&recording, &image, known, state.digest);
+            }
+        };
+        let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(judge));
+        judged.map_err(|_| format!("seed {seed}: {state}"))
+    });
+    counts.unwrap_or_else(|place| panic!("{place}"));
+    judged
+}
+
+#[test]
+fn every_crash_leaves_a_version_that_was_promised() {
+    let mut judged = 0;
+    for seed in 0..60 * budget() {
+        judged += explore(seed, 250);
+    }
+    assert!(judged > 10_000, "{judged}");
+}
+
+/// A suite that cannot fail proves nothing.
+#[test]
+fn planted_bugs_are_found() {
+    for bug in Bug::ALL {
+        let is_found = |seed| {
+            let hunt = || planted::with(bug, || explore(seed, 150));
+            std::panic::catch_unwind(hunt).is_err()
+        };
+        let found = (0..20).find(|seed| is_found(*seed));
+        let seed = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
+        println!("{bug:?} was found with seed {seed}");
+    }
+}
+
+/// A crash while a store is made leaves nothing, or a store; what a growing file holds where its
+/// contents were lost may look like another's file before anything was promised.
+#[test]
+fn a_store_is_made_or_not() {
+    for seed in 0..5 {
+        let device = disk();
+        device.record();
+        let store = open(&device, &options_of(seed)).unwrap();
+        device.mark(1);
+        let trace = device.take_trace().unwrap();
+        drop(store);
+        let mut opened = 0;
+        let visit = |state: &CrashState<'_>, device: &Arc<SimDevice>| -> Result<(), ()> {
+            match open(device, &options_of(seed)) {
+                Ok(store) => {
+                    assert_eq!((store.pin().version(), store.pin().pages()), (0, 0));
+                    opened += 1;
+                }
+                Err(Error::Foreign { .. }) if state.acknowledged().is_none() && seed > 2 => {}
+                Err(error) => panic!("{state}: {error}"),
+            }
+            Ok(())
+        };
+        trace.for_each_crash(&limited(seed, 300), visit).unwrap();
+        assert!(opened > 5, "{opened}");
+    }
+}
