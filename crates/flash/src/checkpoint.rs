@@ -191,7 +191,7 @@ impl Engine {
         if class.bytes() > core.space.segment_bytes() {
             return Err(too_long());
         }
-        let sector = self.take_slots(core, class, 1)?.into_iter().next().unwrap_or_default();
+        let sector = self.take_slots(core, class, 1, 0)?.into_iter().next().unwrap_or_default();
         saver.taken.push(sector);
         let at = NodeRef { sector, bytes: node.len() as u32, crc: crc32c::crc32c(&node), count };
         node.resize(node.len().next_multiple_of(NODE_BYTES_MIN), 0);

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use esker_device::Purpose;
 
 use crate::delta;
-use crate::engine::{Core, Engine, Prepared};
+use crate::engine::{Core, Engine, ITEM_BYTES, Prepared};
 use crate::error::{Error, Result, invalid};
 use crate::map::{Entry, LEAF};
 use crate::options::Durability;
@@ -25,9 +25,8 @@ use crate::writer::{Dirty, Writer};
 
 /// Most bytes of deltas that one leaf of the map keeps: it is written whole by checkpoints.
 const LEAF_DELTA_BYTES: i64 = 24 * 1024;
-/// Bytes of a record besides deltas: its header, and the most that one page takes.
+/// Bytes of a record besides its pages.
 const RECORD_BYTES: u64 = 64;
-const ITEM_BYTES: u64 = 20;
 
 /// What is to be done about a changed page.
 #[derive(Debug)]
@@ -144,13 +143,13 @@ impl Writer {
         // A page takes a slot, or at most half of its length in the record.
         let deltas = in_memory * u64::from(self.page_size / 2);
         let record = RECORD_BYTES + self.dirty.len() as u64 * ITEM_BYTES + deltas;
-        let segments = core.log.segments_for(record);
         if let Some(class) = Class::holding(self.page_size as usize) {
             let per_segment = u64::from(engine.segment_bytes) / class.bytes();
+            let segments = core.log.segments_for(record);
             let slots = in_memory + u64::from(segments) * per_segment;
-            engine.ensure_slots(&mut core, class, slots)?;
+            engine.reserve_pages(&mut core, class, slots, self.grows())?;
         }
-        engine.ensure_segments(&mut core, segments)
+        engine.ensure_log(&mut core, record)
     }
 
     /// Makes all of this visible to snapshots taken from now on, and durable as asked. A
@@ -233,7 +232,7 @@ impl Writer {
         let wholes = plan.iter().filter(|(_, plan)| matches!(plan, Plan::Whole(_))).count();
         let no_class = || Error::InvalidArgument("the page size is out of bounds".to_owned());
         let class = Class::holding(self.page_size as usize).ok_or_else(no_class)?;
-        let taken = engine.take_slots(core, class, wholes)?;
+        let taken = engine.take_page_slots(core, class, wholes, self.grows())?;
         let written = self.write_pages(core, &taken, plan, prepare);
         let (changes, record) = written.inspect_err(|_| {
             for sector in &taken {

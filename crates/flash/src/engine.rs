@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result, corrupt, damaged};
 use crate::log::Log;
-use crate::map::{Mapping, NodeRef, Releases, Root};
+use crate::map::{LEAF, Mapping, NodeRef, Releases, Root};
 use crate::options::Options;
 use crate::planted::{self, Bug};
 use crate::record::{Changes, Record};
@@ -24,6 +24,9 @@ use crate::versions::Versions;
 
 /// Longest single write, in bytes, where slots are written that follow each other.
 const RUN_BYTES: usize = 1 << 20;
+
+/// The most bytes that a page written whole takes in a record.
+pub(crate) const ITEM_BYTES: u64 = 20;
 
 /// An open store.
 #[derive(Debug)]
@@ -92,14 +95,15 @@ impl Engine {
         error
     }
 
-    /// Takes `count` slots; the file grows where there are not enough.
+    /// Takes `count` slots; the file grows where there are not enough besides `keep` segments.
     pub(crate) fn take_slots(
         &self,
         core: &mut Core,
         class: Class,
         count: usize,
+        keep: u32,
     ) -> Result<Vec<Sector>> {
-        self.ensure_slots(core, class, count as u64)?;
+        self.ensure_slots(core, class, count as u64, keep)?;
         let mut slots = Vec::with_capacity(count);
         for _ in 0..count {
             let slot = core.space.take(class);
@@ -108,9 +112,15 @@ impl Engine {
         Ok(slots)
     }
 
-    /// Makes sure that `count` slots can be taken.
-    pub(crate) fn ensure_slots(&self, core: &mut Core, class: Class, count: u64) -> Result<()> {
-        let missing = count.saturating_sub(core.space.available(class));
+    /// Makes sure that `count` slots can be taken, and `keep` segments are left.
+    pub(crate) fn ensure_slots(
+        &self,
+        core: &mut Core,
+        class: Class,
+        count: u64,
+        keep: u32,
+    ) -> Result<()> {
+        let missing = count.saturating_sub(core.space.available(class, keep));
         let per_segment = core.space.segment_bytes() / class.bytes();
         self.grow(core, missing.div_ceil(per_segment.max(1)))
     }
@@ -118,6 +128,40 @@ impl Engine {
     /// Makes sure that `count` whole segments are free.
     pub(crate) fn ensure_segments(&self, core: &mut Core, count: u32) -> Result<()> {
         self.grow(core, count.saturating_sub(core.space.free_segments()).into())
+    }
+
+    /// Takes slots for pages. Where the device is full a checkpoint, whose room is set aside, may
+    /// free some.
+    pub(crate) fn take_page_slots(
+        &self,
+        core: &mut Core,
+        class: Class,
+        count: usize,
+        grows: bool,
+    ) -> Result<Vec<Sector>> {
+        self.reserve_pages(core, class, count as u64, grows)?;
+        self.take_slots(core, class, count, 0)
+    }
+
+    /// Makes sure that [`Engine::take_page_slots`] finds this many. What makes a database grow
+    /// leaves some room to what does not: a full device takes updates and deletions.
+    pub(crate) fn reserve_pages(
+        &self,
+        core: &mut Core,
+        class: Class,
+        count: u64,
+        grows: bool,
+    ) -> Result<()> {
+        let slack = if grows { 2 + core.space.segment_count() / 32 } else { 0 };
+        let record = core.log.segments_for(count * ITEM_BYTES);
+        let keep = set_aside(core.live_slots, self.segment_bytes) + record + slack;
+        match self.ensure_slots(core, class, count, keep) {
+            Err(Error::Full { .. }) => {
+                self.checkpoint_core(core)?;
+                self.ensure_slots(core, class, count, keep)
+            }
+            outcome => outcome,
+        }
     }
 
     /// Adds segments, filled with zeros: what is rewritten later costs a fraction of what grows a
@@ -171,7 +215,14 @@ impl Engine {
 
     /// Makes sure that a record of this length can be appended.
     pub(crate) fn ensure_log(&self, core: &mut Core, record_bytes: u64) -> Result<()> {
-        self.ensure_segments(core, core.log.segments_for(record_bytes))
+        let keep = set_aside(core.live_slots, self.segment_bytes);
+        match self.ensure_segments(core, core.log.segments_for(record_bytes) + keep) {
+            Err(Error::Full { .. }) => {
+                self.checkpoint_core(core)?;
+                self.ensure_segments(core, core.log.segments_for(record_bytes) + keep)
+            }
+            outcome => outcome,
+        }
     }
 
     /// Appends a record. An error poisons the store: the record may be there or not.
@@ -284,6 +335,14 @@ impl Engine {
     pub(crate) fn release_writer(&self) {
         self.has_writer.store(false, Ordering::Release);
     }
+}
+
+/// How many segments commits leave free, so that a checkpoint finds room on a full device: for its
+/// log, and for all nodes of the map, twice.
+fn set_aside(live_slots: i64, segment_bytes: u32) -> u32 {
+    let nodes = live_slots.max(0) as u64 / LEAF as u64 + 1;
+    let bytes = nodes * 2 * 4096;
+    3 + (bytes / u64::from(segment_bytes)) as u32
 }
 
 /// What has gathered since the last checkpoint.

@@ -140,8 +140,8 @@ impl Space {
         self.segment_sectors >> class.0
     }
 
-    /// How many slots of a class can be taken without growing.
-    pub(crate) fn available(&self, class: Class) -> u64 {
+    /// How many slots of a class can be taken without growing, and leaving `keep` segments free.
+    pub(crate) fn available(&self, class: Class, keep: u32) -> u64 {
         let open = self.open[usize::from(class.0)].iter();
         let partly: u64 = open
             .map(|segment| match &self.segments[*segment as usize] {
@@ -149,7 +149,8 @@ impl Space {
                 _ => 0,
             })
             .sum();
-        partly + u64::from(self.free_segments()) * u64::from(self.slots_of(class))
+        let whole = self.free_segments().saturating_sub(keep);
+        partly + u64::from(whole) * u64::from(self.slots_of(class))
     }
 
     /// How long a slot in use is, in bytes; 0 for what is none.

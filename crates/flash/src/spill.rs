@@ -30,7 +30,8 @@ impl Writer {
         let Some(class) = Class::holding(self.page_size as usize) else { return Ok(()) };
         let engine = &self.engine;
         engine.check_poison()?;
-        let taken = engine.take_slots(&mut engine.core.lock(), class, pages.len())?;
+        let taken =
+            engine.take_page_slots(&mut engine.core.lock(), class, pages.len(), self.grows())?;
         let mut slots: Vec<(Sector, &[u8])> =
             taken.iter().zip(&pages).map(|(sector, (_, bytes))| (*sector, *bytes)).collect();
         if let Err(error) = engine.write_slots(&mut slots, Purpose::Spill) {

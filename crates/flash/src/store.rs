@@ -176,8 +176,8 @@ impl PageStore {
         self.engine().decide(commit)
     }
 
-    /// Makes everything durable and takes a checkpoint where anything was written since the last:
-    /// the next opening writes nothing. Other clones go on.
+    /// Makes everything durable and takes a checkpoint where anything was written since the last
+    /// and there is room for it: then the next opening writes nothing. Other clones go on.
     ///
     /// # Errors
     /// As [`PageStore::checkpoint`].
@@ -190,7 +190,14 @@ impl Engine {
     /// Leaves the file as a closed store.
     fn settle(&self) -> Result<()> {
         let mut core = self.core.lock();
-        if core.log.bytes > 0 { self.checkpoint_core(&mut core) } else { Ok(()) }
+        if core.log.bytes == 0 {
+            return Ok(());
+        }
+        match self.checkpoint_core(&mut core) {
+            // The log holds what the checkpoint would.
+            Err(Error::Full { .. }) => self.sync_core(&mut core),
+            outcome => outcome,
+        }
     }
 }
 

@@ -201,6 +201,11 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether the database becomes larger.
+    pub(crate) fn grows(&self) -> bool {
+        self.pages > self.base.pages() || self.is_new_map
+    }
+
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_prepared {
             return invalid("the transaction is prepared: commit it or abort it");

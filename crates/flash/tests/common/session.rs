@@ -38,7 +38,8 @@ pub struct Session {
     pub pins: Vec<(Snapshot, Contents)>,
     pub names: Names,
     pub durable: u64,
-    /// What prepared transactions would have made of which version.
+    /// What transactions would have made of which version that were prepared, or whose commit
+    /// failed when nobody knows what the device holds.
     pub prepared: Vec<(u64, Contents)>,
 }
 
@@ -163,8 +164,15 @@ impl Session {
                 return Ok(());
             }
         }
-        let snapshot = writer.commit(durability)?;
-        self.committed(&snapshot, durability);
+        match writer.commit(durability) {
+            Ok(snapshot) => self.committed(&snapshot, durability),
+            Err(error) => {
+                if self.store().poisoned().is_some() {
+                    self.prepared.push((self.newest() + 1, self.working.clone()));
+                }
+                return Err(error);
+            }
+        }
         Ok(())
     }
 

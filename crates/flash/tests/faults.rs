@@ -1,0 +1,225 @@
+//! Every operation of the device fails, one at a time: once and from then on, with half of a write
+//! landed, with a sync that loses what it should keep.
+//!
+//! Whatever fails: nothing panics; what was acknowledged stays readable; and after a restart, with
+//! or without the power lost as well, everything durable is there, whole.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "common/session.rs"]
+mod session;
+
+use common::*;
+use esker_device::sim::{
+    CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Survivors, SyncLoss,
+};
+use esker_flash::{Durability, Error, Options};
+use session::Session;
+
+/// A device that is gone for good is left after this many failed operations.
+const FAILURES_ENOUGH: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    seed: u64,
+    kind: OpKind,
+    nth: u64,
+    effect: Effect,
+    sticky: bool,
+}
+
+fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
+    let mut effects = vec![
+        (Effect::Fail(Failure::Io), false),
+        (Effect::Fail(Failure::Io), true),
+        (Effect::PowerOff, false),
+    ];
+    match kind {
+        OpKind::Write => {
+            effects.push((Effect::Fail(Failure::NoSpace), false));
+            effects.push((Effect::Fail(Failure::NoSpace), true));
+            for bytes in [1, 512, 700] {
+                effects.push((Effect::ShortWrite { bytes, failure: Failure::Io }, false));
+            }
+        }
+        OpKind::Sync => {
+            effects.extend(SyncLoss::ALL.map(|loss| (Effect::FailSync(loss), false)));
+        }
+        _ => {}
+    }
+    effects
+}
+
+fn ops(seed: u64) -> Vec<Op> {
+    history(seed, 120, 40)
+}
+
+/// How often a run asks the device for something.
+fn sound_run(seed: u64) -> SimDevice {
+    let mut session = Session::start(disk(), small()).unwrap();
+    for op in ops(seed) {
+        session.apply(&op).unwrap();
+    }
+    session.device.clone()
+}
+
+/// What a run with a fault left.
+struct Outcome {
+    session: Session,
+    /// Names that were being given or taken when something failed.
+    doubt: Vec<u8>,
+    /// Whether the store could not be opened again within the run.
+    is_gone: bool,
+}
+
+fn run(case: Case) -> Option<Outcome> {
+    let device = disk();
+    let plan = Fault::new(case.effect).on(case.kind).nth(case.nth);
+    let plan = if case.sticky { plan.sticky() } else { plan };
+    device.set_faults(FaultPlan::new().with(plan));
+    let mut session = Session::start(device, small()).ok()?;
+    let (mut failures, mut doubt) = (0, Vec::new());
+    for op in ops(case.seed) {
+        let Err(error) = session.apply(&op) else { continue };
+        let is_refusal = matches!(error, Error::InvalidArgument(_) | Error::Stale { .. });
+        assert!(!is_refusal, "{case:?}: {op:?}: {error}");
+        if let Op::PinNamed(n) | Op::UnpinNamed(n) = op {
+            doubt.push(n);
+        }
+        session.writer = None;
+        failures += 1;
+        if session.store.is_none() || failures >= FAILURES_ENOUGH {
+            break;
+        }
+    }
+    let is_gone = session.store.is_none();
+    Some(Outcome { session, doubt, is_gone })
+}
+
+/// Opens what is left and judges it.
+fn judge(outcome: &Outcome, image: &SimImage, is_power_lost: bool, case: Case) {
+    let session = &outcome.session;
+    let device = SimDevice::from_image(image);
+    let store = open(&device, &small()).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    let snapshot = store.pin();
+    let found = snapshot.version();
+    assert!(found >= session.durable, "{case:?}: {found} is before {}", session.durable);
+    let contents = read_all(&snapshot).unwrap();
+    let mut attempted = session.prepared.iter().filter(|(version, _)| *version == found);
+    let is_known = session.versions.get(&found) == Some(&contents);
+    assert!(
+        is_known || attempted.any(|(_, tried)| *tried == contents),
+        "{case:?}: version {found} is not what was written"
+    );
+    let is_sound = session.store.as_ref().is_some_and(|store| store.poisoned().is_none());
+    if is_sound && !is_power_lost {
+        assert_eq!(found, session.newest(), "{case:?}");
+    }
+    for (n, (version, contents)) in &session.names {
+        if outcome.doubt.contains(n) {
+            continue;
+        }
+        let snapshot = store.at_named(&name(*n)).unwrap();
+        assert_eq!((snapshot.version(), &read_all(&snapshot).unwrap()), (*version, contents));
+    }
+    if store.prepared().is_some() {
+        store.decide(case.nth.is_multiple_of(2)).unwrap();
+    }
+    assert!(store.check().unwrap().accounted, "{case:?}");
+}
+
+fn fail(case: Case) -> bool {
+    let Some(outcome) = run(case) else { return false };
+    let device = &outcome.session.device;
+    let killed = device.image();
+    if !outcome.is_gone && case.kind != OpKind::Read && case.effect != Effect::PowerOff {
+        device.set_faults(FaultPlan::new());
+        // What is readable stays readable, poisoned or not, unless a failed sync dropped it.
+        let is_dropped = case.effect == Effect::FailSync(SyncLoss::Dropped);
+        if !is_dropped {
+            let store = outcome.session.store();
+            let contents = read_all(&store.pin()).unwrap();
+            assert_eq!(contents, *outcome.session.contents(), "{case:?}");
+        }
+    }
+    let lost = device.crash(&Survivors::nothing(), &CrashModel::default());
+    let some = device.crash(&Survivors::Random(case.nth), &CrashModel::default());
+    judge(&outcome, &killed, false, case);
+    judge(&outcome, &lost, true, case);
+    judge(&outcome, &some, true, case);
+    true
+}
+
+#[test]
+fn whatever_fails_nothing_durable_is_lost() {
+    let mut runs = 0;
+    for seed in 0..4 * budget() {
+        let sound = sound_run(seed);
+        for kind in [OpKind::Read, OpKind::Write, OpKind::Sync] {
+            let count = sound.op_count_of(kind);
+            for (turn, (effect, sticky)) in effects_on(kind).into_iter().enumerate() {
+                let stride = (count / (20 * budget())).max(1);
+                for nth in (turn as u64 % stride..count).step_by(stride as usize) {
+                    let case = Case { seed, kind, nth, effect, sticky };
+                    let judged = std::panic::catch_unwind(|| fail(case));
+                    runs += u64::from(judged.unwrap_or_else(|_| panic!("{case:?}")));
+                }
+            }
+        }
+    }
+    assert!(runs > 800, "{runs}");
+}
+
+/// A disk that is full refuses what grows, and nothing else.
+#[test]
+fn a_full_disk_is_an_error_and_no_more() {
+    let mut refused = 0;
+    for seed in 0..10 {
+        let device = disk();
+        let mut session = Session::start(device.clone(), small()).unwrap();
+        device.set_capacity_bytes((7 + seed) * 16 * 1024);
+        for op in history(seed, 400, 200) {
+            match session.apply(&op) {
+                Ok(()) => {}
+                Err(Error::Full { .. }) => {
+                    refused += 1;
+                    session.writer = None;
+                }
+                Err(error) => panic!("seed {seed}, {op:?}: {error}"),
+            }
+        }
+        session.writer = None;
+        assert!(session.store().poisoned().is_none(), "{seed}");
+        session.judge().unwrap();
+        device.set_capacity_bytes(1 << 30);
+        session.reopen().unwrap();
+    }
+    assert!(refused > 10, "{refused}");
+}
+
+/// A store that has filled its device goes on changing the pages that it has.
+#[test]
+fn a_full_disk_takes_what_does_not_grow() {
+    let device = disk();
+    let options = Options { delta_bytes: 0, ..small() };
+    let mut session = Session::start(device.clone(), options).unwrap();
+    device.set_capacity_bytes(20 * 16 * 1024);
+    let mut page = 0;
+    loop {
+        session.apply(&Op::Write(page, 0, vec![1; 512])).unwrap();
+        match session.apply(&Op::Commit(Durability::Full)) {
+            Ok(()) => page += 1,
+            Err(Error::Full { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(page > 100, "{page}");
+    for round in 2..100 {
+        for page in 0..8 {
+            session.apply(&Op::Write(page, 0, vec![round; 512])).unwrap();
+        }
+        session.apply(&Op::Commit(Durability::Full)).unwrap();
+    }
+    session.judge().unwrap();
+}
