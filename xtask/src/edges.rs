@@ -66,8 +66,14 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-cli",
         folder: "crates/cli",
-        may_use: &["esker", "esker-permute", "esker-experiments"],
+        may_use: &["esker", "esker-flash", "esker-permute", "esker-experiments"],
         tests_may_use: TESTKIT,
+    },
+    Arrow {
+        package: "esker-sqlite",
+        folder: "bindings/sqlite",
+        may_use: &["esker-flash"],
+        tests_may_use: &[],
     },
     Arrow {
         package: "esker-python",

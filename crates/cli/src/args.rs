@@ -87,6 +87,9 @@ pub(crate) enum Command {
     /// Rearrange an array larger than memory: transpose, reorder axes, cut into tiles
     #[command(long_about = crate::commands::permute::HELP)]
     Permute(crate::commands::permute::Permute),
+    /// Databases of SQLite in stores of versions: import, export, check, pin versions
+    #[command(after_help = crate::commands::sqlite::HELP)]
+    Sqlite(crate::commands::sqlite::Sqlite),
     /// Measure this store, and others beside it, and say which bars are met
     #[cfg(feature = "lab")]
     #[command(long_about = crate::commands::bench::HELP)]

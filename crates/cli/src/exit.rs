@@ -16,6 +16,9 @@ pub(crate) enum Failure {
     /// The store answered with an error.
     #[error(transparent)]
     Store(#[from] Error),
+    /// A store of versions answered with an error.
+    #[error(transparent)]
+    Pages(#[from] esker_flash::Error),
     /// What was typed, or a line of the input, cannot be used.
     #[error("{0}")]
     Input(String),
@@ -54,6 +57,14 @@ impl Failure {
             Self::Read { .. } | Self::Output(_) | Self::System { .. } => 5,
             Self::Interrupted => 130,
             Self::Stopped { cause, .. } => cause.code(),
+            Self::Pages(error) => match error {
+                esker_flash::Error::Foreign { .. }
+                | esker_flash::Error::TooNew { .. }
+                | esker_flash::Error::InvalidArgument(_) => 2,
+                esker_flash::Error::Corrupt { .. } => 3,
+                esker_flash::Error::Locked { .. } => 4,
+                _ => 5,
+            },
             Self::Store(error) => match error {
                 Error::Invalid { .. }
                 | Error::NotAStore { .. }

@@ -13,6 +13,12 @@ pub enum Error {
     /// Another writer lives, or a prepared transaction awaits its decision.
     #[error("another transaction is writing: wait until it has ended")]
     Busy,
+    /// Somebody else has the file open.
+    #[error("{file} is open elsewhere: one process at a time can have it open")]
+    Locked {
+        /// The file.
+        file: String,
+    },
     /// The snapshot is not the newest version any more.
     #[error("version {base} is not the newest, {newest} is: begin again from a new snapshot")]
     Stale {

@@ -4,7 +4,8 @@
 //! W. Choi, H. Roh, S. Park, IEEE TKDE) keeps those versions on purpose; this is the same over a
 //! file. `docs/algorithms/page-store.md` explains it with pictures.
 //!
-//! Reading order: [`options`] and [`error`](mod@error); [`store`] (the handle), [`snapshot`]
+//! Reading order: [`options`] and [`error`](mod@error); [`store`] (the handle), [`store_file`] (at
+//! a path, locked), [`snapshot`]
 //! (reading a version), [`writer`] (a transaction in the making), `spill` (its pages that do not
 //! fit in memory), `commit`; `map` (where the pages of a version are), `versions` (which versions
 //! are kept, and what is freed when one is let go), `space` (what of the file is in use), `delta`
@@ -34,6 +35,7 @@ mod space;
 mod spill;
 pub mod stats;
 pub mod store;
+pub mod store_file;
 mod superblock;
 mod versions;
 pub mod writer;
@@ -44,4 +46,5 @@ pub use options::{Durability, Options};
 pub use snapshot::Snapshot;
 pub use stats::{Stats, Version, Written};
 pub use store::PageStore;
+pub use store_file::{Missing, StoreFile};
 pub use writer::Writer;

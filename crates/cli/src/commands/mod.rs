@@ -16,6 +16,7 @@ pub(crate) mod permute;
 mod permute_probe;
 mod scan;
 mod single;
+pub(crate) mod sqlite;
 mod stats;
 
 use std::path::Path;
@@ -42,6 +43,7 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Compact(args)) => compact::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Permute(args)) => permute::run(&args),
+        Some(Command::Sqlite(args)) => sqlite::run(&args.command),
         #[cfg(feature = "lab")]
         Some(Command::Bench(args)) => bench::run(&args),
         #[cfg(feature = "lab")]

@@ -17,5 +17,6 @@ mod permute;
 mod roundtrip;
 mod scan;
 mod single;
+mod sqlite;
 mod support;
 mod usage;

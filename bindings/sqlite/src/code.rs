@@ -1,0 +1,77 @@
+//! SQLite's result codes, and which error becomes which.
+
+use std::ffi::c_int;
+
+use esker_flash::Error;
+
+/// A result code that is not `SQLITE_OK`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code(pub c_int);
+
+/// What methods answer.
+pub type Result<T = ()> = std::result::Result<T, Code>;
+
+/// `SQLITE_OK`.
+pub const OK: c_int = 0;
+/// `SQLITE_OK_LOAD_PERMANENTLY`: the library must stay.
+pub const OK_LOAD_PERMANENTLY: c_int = 256;
+
+const IOERR: c_int = 10;
+
+impl Code {
+    /// `SQLITE_ERROR`.
+    pub const ERROR: Self = Self(1);
+    /// `SQLITE_BUSY`.
+    pub const BUSY: Self = Self(5);
+    /// `SQLITE_BUSY_SNAPSHOT`: a reader's version is not the newest, so it cannot write.
+    pub const BUSY_SNAPSHOT: Self = Self(5 | 2 << 8);
+    /// `SQLITE_READONLY`.
+    pub const READONLY: Self = Self(8);
+    /// `SQLITE_CORRUPT`.
+    pub const CORRUPT: Self = Self(11);
+    /// `SQLITE_NOTFOUND`: a file control that is not for us.
+    pub const NOTFOUND: Self = Self(12);
+    /// `SQLITE_FULL`.
+    pub const FULL: Self = Self(13);
+    /// `SQLITE_CANTOPEN`.
+    pub const CANTOPEN: Self = Self(14);
+    /// `SQLITE_NOTADB`.
+    pub const NOTADB: Self = Self(26);
+    /// `SQLITE_IOERR_READ`.
+    pub const IOERR_READ: Self = Self(IOERR | 1 << 8);
+    /// `SQLITE_IOERR_SHORT_READ`: the end of the file came first; the rest is zeros.
+    pub const SHORT_READ: Self = Self(IOERR | 2 << 8);
+    /// `SQLITE_IOERR_WRITE`.
+    pub const IOERR_WRITE: Self = Self(IOERR | 3 << 8);
+    /// `SQLITE_IOERR_LOCK`.
+    pub const IOERR_LOCK: Self = Self(IOERR | 15 << 8);
+    /// `SQLITE_IOERR_NOMEM`.
+    pub const IOERR_NOMEM: Self = Self(IOERR | 12 << 8);
+    /// `SQLITE_IOERR_DATA`: a checksum does not fit.
+    pub const IOERR_DATA: Self = Self(IOERR | 32 << 8);
+
+    /// For a store that does not open.
+    #[must_use]
+    pub const fn of_open(error: &Error) -> Self {
+        match error {
+            Error::Foreign { .. } | Error::TooNew { .. } => Self::NOTADB,
+            Error::Corrupt { .. } => Self::CORRUPT,
+            Error::Busy | Error::Locked { .. } => Self::BUSY,
+            Error::Full { .. } => Self::FULL,
+            _ => Self::CANTOPEN,
+        }
+    }
+
+    /// For a read.
+    #[must_use]
+    pub const fn of_read(error: &Error) -> Self {
+        if matches!(error, Error::Corrupt { .. }) { Self::IOERR_DATA } else { Self::IOERR_READ }
+    }
+
+    /// For a write or a commit: of these codes alone the pager drops its cache, which it has
+    /// marked clean already.
+    #[must_use]
+    pub const fn of_write(error: &Error) -> Self {
+        if matches!(error, Error::Full { .. }) { Self::FULL } else { Self::IOERR_WRITE }
+    }
+}

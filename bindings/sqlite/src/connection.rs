@@ -1,0 +1,384 @@
+//! The main file of one connection: SQLite's locks become snapshots and transactions of the store.
+//!
+//! | the pager | calls | and here |
+//! |---|---|---|
+//! | begins to read | lock shared | the newest version is pinned |
+//! | ends reading | unlock to none | and let go |
+//! | begins to write | lock reserved | a transaction begins; busy if it cannot |
+//! | writes pages | write, truncate | into the transaction |
+//! | commit, phase one | control `SYNC`, sync | space is reserved |
+//! | commit | control `COMMIT_PHASETWO` | one record, one sync; the version is published |
+//! | rolls back | unlock without that control | the transaction is dropped |
+//!
+//! A transaction cannot begin while there is another one, or when a newer version was committed
+//! than the one that was read. One over several files is prepared in phase one, with the name of
+//! the super-journal whose removal is its commit.
+//!
+//! `SYNC` and sync do not commit: they are also sent when a transaction that was spilled is rolled
+//! back.
+
+use std::ffi::c_int;
+use std::process;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use esker_flash::{Durability, Error, PageStore, Snapshot, Writer};
+
+use crate::code::{Code, Result};
+use crate::ffi::types::level;
+use crate::journal::{Journal, Original};
+use crate::open_stores::{self, OpenStore};
+
+/// A connection's main file.
+#[derive(Debug)]
+pub struct Connection {
+    /// `None` after closing.
+    open: Option<Arc<OpenStore>>,
+    level: c_int,
+    /// Whether only reading is allowed.
+    is_read_only: bool,
+    /// A version that was pinned by name and is all that this connection sees.
+    fixed: Option<Snapshot>,
+    /// What is read, from the shared lock on.
+    snapshot: Option<Snapshot>,
+    /// From the reserved lock on.
+    writer: Option<Writer>,
+    /// What was committed under the present lock: a reader that stays moves to it.
+    committed: Option<Snapshot>,
+    /// Whether SQLite asked for a sync in this transaction: it does not where `synchronous` is off.
+    wants_sync: bool,
+    /// What `PRAGMA synchronous` and `PRAGMA esker_durability` said.
+    pub durability: Choice,
+    journal: Arc<Mutex<Kept>>,
+    process: u32,
+}
+
+/// A journal, and the version that its transaction began from; empty between transactions.
+#[derive(Debug, Default)]
+struct Kept {
+    journal: Journal,
+    original: Option<Snapshot>,
+}
+
+/// How durable commits are to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Of `PRAGMA synchronous`: whether commits may wait to become durable.
+    pub is_relaxed: bool,
+    /// Of `PRAGMA esker_durability`, which goes first.
+    pub forced: Option<Durability>,
+}
+
+/// A journal while its connection has it open, which may be longer than a transaction.
+#[derive(Debug)]
+pub struct OpenJournal(Arc<Mutex<Kept>>);
+
+impl Connection {
+    /// A connection to a store, or to a version of it that has a name.
+    pub fn new(open: Arc<OpenStore>, is_read_only: bool, fixed: Option<Snapshot>) -> Self {
+        Self {
+            open: Some(open),
+            level: level::NONE,
+            is_read_only: is_read_only || fixed.is_some(),
+            fixed,
+            snapshot: None,
+            writer: None,
+            committed: None,
+            wants_sync: false,
+            durability: Choice::default(),
+            journal: Arc::default(),
+            process: process::id(),
+        }
+    }
+
+    /// The store.
+    pub fn store(&self) -> Result<&PageStore> {
+        self.open.as_deref().ok_or(Code::ERROR)?.store()
+    }
+
+    /// The present lock.
+    #[must_use]
+    pub const fn level(&self) -> c_int {
+        self.level
+    }
+
+    /// What is seen now: without a lock, the newest version.
+    fn seen(&self) -> Result<Snapshot> {
+        if let Some(snapshot) = self.fixed.as_ref().or(self.snapshot.as_ref()) {
+            return Ok(snapshot.clone());
+        }
+        Ok(self.store()?.pin())
+    }
+
+    /// Fills `buf` from `offset`; zeros and [`Code::SHORT_READ`] past the end.
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result {
+        match &self.writer {
+            Some(writer) => read_pages(writer, offset, buf),
+            None => match self.fixed.as_ref().or(self.snapshot.as_ref()) {
+                Some(snapshot) => read_pages(snapshot, offset, buf),
+                None => read_pages(&self.store()?.pin(), offset, buf),
+            },
+        }
+    }
+
+    /// Writes into the transaction.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result {
+        let writer = self.writer.as_mut().ok_or(Code::IOERR_WRITE)?;
+        let failed = |error: Error| Code::of_write(&error);
+        if writer.pages() == 0
+            && is_page_size(bytes.len())
+            && offset.is_multiple_of(bytes.len() as u64)
+        {
+            // The first page of a new database says how large its pages are.
+            let size = u32::try_from(bytes.len()).map_err(|_| Code::IOERR_WRITE)?;
+            if size != writer.page_size() {
+                writer.set_page_size(size).map_err(failed)?;
+            }
+        }
+        for part in parts(writer.page_size(), offset, bytes.len()) {
+            let bytes = &bytes[part.from..part.from + part.len];
+            writer.write(part.page()?, part.offset, bytes).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts the database to `bytes`.
+    pub fn truncate(&mut self, bytes: u64) -> Result {
+        let writer = self.writer.as_mut().ok_or(Code::IOERR_WRITE)?;
+        let pages = u32::try_from(bytes.div_ceil(u64::from(writer.page_size())))
+            .map_err(|_| Code::IOERR_WRITE)?;
+        writer.truncate(pages).map_err(|error| Code::of_write(&error))
+    }
+
+    /// SQLite wants the transaction to be durable when it is committed.
+    pub const fn sync(&mut self) {
+        self.wants_sync = true;
+    }
+
+    /// Bytes of the database as it is seen.
+    pub fn size(&self) -> Result<u64> {
+        let bytes = |pages: u32, page: u32| u64::from(pages) * u64::from(page);
+        if let Some(writer) = &self.writer {
+            return Ok(bytes(writer.pages(), writer.page_size()));
+        }
+        let seen = self.seen()?;
+        Ok(bytes(seen.pages(), seen.page_size()))
+    }
+
+    /// Raises the lock.
+    pub fn lock(&mut self, to: c_int) -> Result {
+        if process::id() != self.process {
+            // A child shares the parent's store and could only harm it.
+            return Err(Code::IOERR_LOCK);
+        }
+        if self.level == level::NONE && to >= level::SHARED {
+            if self.fixed.is_none() {
+                self.snapshot = Some(self.store()?.pin());
+            }
+            self.level = level::SHARED;
+        }
+        if to >= level::RESERVED && self.writer.is_none() {
+            self.begin()?;
+        }
+        self.level = self.level.max(to);
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result {
+        if self.is_read_only {
+            return Err(Code::READONLY);
+        }
+        let base = self.snapshot.as_ref().ok_or(Code::IOERR_LOCK)?;
+        let writer = self.store()?.begin(base).map_err(|error| match error {
+            Error::Busy => Code::BUSY,
+            Error::Stale { .. } => Code::BUSY_SNAPSHOT,
+            _ => Code::IOERR_LOCK,
+        })?;
+        let original = Some(base.clone());
+        *lock(&self.journal) = Kept { original, ..Kept::default() };
+        self.writer = Some(writer);
+        self.wants_sync = false;
+        Ok(())
+    }
+
+    /// Lowers the lock. A transaction that was not committed is dropped.
+    pub fn unlock(&mut self, to: c_int) {
+        if to < level::RESERVED {
+            if self.level >= level::RESERVED {
+                *lock(&self.journal) = Kept::default();
+            }
+            if let Some(writer) = self.writer.take() {
+                writer.abort();
+            }
+            if let Some(committed) = self.committed.take() {
+                self.snapshot = Some(committed);
+            }
+        }
+        if to == level::NONE {
+            self.snapshot = None;
+        }
+        self.level = self.level.min(to);
+    }
+
+    /// Whether somebody writes.
+    pub fn has_writer(&self) -> Result<bool> {
+        Ok(self.store()?.has_writer())
+    }
+
+    /// Phase one: afterwards the commit does not fail for want of space. With the name of a
+    /// super-journal the transaction is prepared, durably.
+    pub fn reserve(&mut self, super_journal: Option<&[u8]>) -> Result {
+        let Some(writer) = self.writer.as_mut() else { return Ok(()) };
+        let failed = |error: Error| Code::of_write(&error);
+        writer.reserve().map_err(failed)?;
+        super_journal.map_or(Ok(()), |name| writer.prepare(name).map_err(failed))
+    }
+
+    /// Commits what was written.
+    pub fn commit(&mut self) -> Result {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let relaxed = self.durability.is_relaxed || !self.wants_sync;
+        let chosen = if relaxed { Durability::Relaxed } else { Durability::Full };
+        let durability = self.durability.forced.unwrap_or(chosen);
+        let committed = writer.commit(durability).map_err(|error| Code::of_write(&error))?;
+        self.committed = Some(committed);
+        Ok(())
+    }
+
+    /// The journal of this connection.
+    #[must_use]
+    pub fn open_journal(&self) -> OpenJournal {
+        OpenJournal(Arc::clone(&self.journal))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.unlock(level::NONE);
+        self.fixed = None;
+        if let Some(open) = self.open.take() {
+            open_stores::close(open);
+        }
+    }
+}
+
+fn lock(journal: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    journal.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl OpenJournal {
+    /// Fills `buf` from `offset`.
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result {
+        let kept = lock(&self.0);
+        kept.journal.read(offset, buf, &kept.original)
+    }
+
+    /// Writes `bytes` at `offset`.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result {
+        let Kept { journal, original } = &mut *lock(&self.0);
+        journal.write(offset, bytes, original)
+    }
+
+    /// Cuts it to `len` bytes.
+    pub fn truncate(&self, len: u64) -> Result {
+        let Kept { journal, original } = &mut *lock(&self.0);
+        journal.truncate(len, original)
+    }
+
+    /// Bytes to its end.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        lock(&self.0).journal.size()
+    }
+}
+
+impl Original for Option<Snapshot> {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result {
+        self.as_ref().map_or(Err(Code::IOERR_READ), |snapshot| read_pages(snapshot, offset, buf))
+    }
+}
+
+/// What pages are read from.
+trait Pages {
+    fn pages(&self) -> u32;
+    fn page_size(&self) -> u32;
+    fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()>;
+}
+
+impl Pages for Snapshot {
+    fn pages(&self) -> u32 {
+        self.pages()
+    }
+
+    fn page_size(&self) -> u32 {
+        self.page_size()
+    }
+
+    fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()> {
+        self.read(page, offset, buf)
+    }
+}
+
+impl Pages for Writer {
+    fn pages(&self) -> u32 {
+        self.pages()
+    }
+
+    fn page_size(&self) -> u32 {
+        self.page_size()
+    }
+
+    fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()> {
+        self.read(page, offset, buf)
+    }
+}
+
+fn read_pages(pages: &impl Pages, offset: u64, buf: &mut [u8]) -> Result {
+    let mut is_short = false;
+    for part in parts(pages.page_size(), offset, buf.len()) {
+        let target = &mut buf[part.from..part.from + part.len];
+        if part.number >= u64::from(pages.pages()) {
+            target.fill(0);
+            is_short = true;
+            continue;
+        }
+        pages.page(part.page()?, part.offset, target).map_err(|error| Code::of_read(&error))?;
+    }
+    if is_short { Err(Code::SHORT_READ) } else { Ok(()) }
+}
+
+/// What of a range lies in one page.
+struct Part {
+    number: u64,
+    /// Where in the page.
+    offset: u32,
+    /// Where in the range.
+    from: usize,
+    len: usize,
+}
+
+impl Part {
+    fn page(&self) -> Result<u32> {
+        u32::try_from(self.number).map_err(|_| Code::IOERR_WRITE)
+    }
+}
+
+/// Cuts a range of the database into parts of pages: SQLite's pages are the store's, but for
+/// those of a database whose page size was changed later.
+fn parts(page_size: u32, offset: u64, len: usize) -> impl Iterator<Item = Part> {
+    let size = u64::from(page_size.max(1));
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let at = offset + from as u64;
+        let inside = at % size;
+        let rest = usize::try_from(size - inside).unwrap_or(usize::MAX);
+        let taken = rest.min(len - from);
+        let offset = u32::try_from(inside).unwrap_or(0);
+        let part = Part { number: at / size, offset, from, len: taken };
+        from += taken;
+        (taken > 0).then_some(part)
+    })
+}
+
+fn is_page_size(bytes: usize) -> bool {
+    bytes.is_power_of_two() && (512..=65_536).contains(&bytes)
+}

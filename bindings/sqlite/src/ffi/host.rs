@@ -1,0 +1,111 @@
+//! What SQLite offers to an extension.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::mem;
+use std::sync::OnceLock;
+
+use super::types::{File, Routines, Symbol, Vfs, routine};
+use crate::code::{Code, Result};
+
+/// The oldest version that has everything used here: 3.37.
+const OLDEST: c_int = 3_037_000;
+
+/// Functions of SQLite, and the VFS that was the default when we came.
+#[derive(Debug)]
+pub struct Host {
+    malloc: unsafe extern "C" fn(c_int) -> *mut c_void,
+    log: unsafe extern "C" fn(c_int, *const c_char, ...),
+    pub vfs_find: unsafe extern "C" fn(*const c_char) -> *mut Vfs,
+    pub vfs_register: unsafe extern "C" fn(*mut Vfs, c_int) -> c_int,
+    pub uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
+    pub database_file_object: unsafe extern "C" fn(*const c_char) -> *mut File,
+    /// For everything that is not a database: never null, lives as long as the process.
+    pub system: *mut Vfs,
+}
+
+// SAFETY: the functions of SQLite may be called from any thread, and a VFS is not changed once it
+// is registered.
+unsafe impl Send for Host {}
+// SAFETY: as above.
+unsafe impl Sync for Host {}
+
+static HOST: OnceLock<Host> = OnceLock::new();
+
+/// What [`set`] found.
+pub fn host() -> Result<&'static Host> {
+    HOST.get().ok_or(Code::ERROR)
+}
+
+/// Keeps what SQLite offers, the first time.
+///
+/// # Safety
+/// `routines` is what SQLite passes to an extension.
+pub unsafe fn set(routines: *const Routines) -> std::result::Result<&'static Host, &'static str> {
+    if let Some(host) = HOST.get() {
+        return Ok(host);
+    }
+    // SAFETY: by the caller's promise; the structure is older than every version, but its end.
+    let at = |index: usize| unsafe { (&raw const (*routines).all[index]).read() };
+    let version = at(routine::LIBVERSION_NUMBER).ok_or("SQLite does not say its version")?;
+    // SAFETY: `int (*libversion_number)(void)`.
+    let version = unsafe { mem::transmute::<unsafe extern "C" fn(), Number>(version)() };
+    if version < OLDEST {
+        return Err("SQLite 3.37 or later is needed");
+    }
+    // SAFETY: each position of the structure holds a function of the type that is named here, as
+    // `sqlite3ext.h` declares them; the version has all of them.
+    let host = unsafe {
+        Host {
+            malloc: cast(at(routine::MALLOC))?,
+            log: cast(at(routine::LOG))?,
+            vfs_find: cast(at(routine::VFS_FIND))?,
+            vfs_register: cast(at(routine::VFS_REGISTER))?,
+            uri_parameter: cast(at(routine::URI_PARAMETER))?,
+            database_file_object: cast(at(routine::DATABASE_FILE_OBJECT))?,
+            system: std::ptr::null_mut(),
+        }
+    };
+    // SAFETY: null asks for the default VFS.
+    let system = unsafe { (host.vfs_find)(std::ptr::null()) };
+    if system.is_null() {
+        return Err("SQLite has no VFS for the files of this system");
+    }
+    Ok(HOST.get_or_init(|| Host { system, ..host }))
+}
+
+type Number = unsafe extern "C" fn() -> c_int;
+
+/// A function of another type.
+///
+/// # Safety
+/// `F` is the type of a pointer to a function, and the one that the symbol has.
+unsafe fn cast<F>(symbol: Symbol) -> std::result::Result<F, &'static str> {
+    let symbol = symbol.ok_or("SQLite lacks a function that is needed")?;
+    // SAFETY: by the caller's promise; all pointers to functions are of one size.
+    Ok(unsafe { mem::transmute_copy(&symbol) })
+}
+
+impl Host {
+    /// A copy of a text in memory that SQLite frees; null when there is none.
+    #[must_use]
+    pub fn text(&self, text: &str) -> *mut c_char {
+        let Ok(len) = c_int::try_from(text.len() + 1) else { return std::ptr::null_mut() };
+        // SAFETY: any size may be asked for.
+        let memory = unsafe { (self.malloc)(len) }.cast::<u8>();
+        if !memory.is_null() {
+            // SAFETY: the memory has that many bytes and is nobody else's.
+            unsafe {
+                memory.copy_from_nonoverlapping(text.as_ptr(), text.len());
+                memory.add(text.len()).write(0);
+            }
+        }
+        memory.cast()
+    }
+
+    /// Tells SQLite's log, which an application may listen to.
+    pub fn log(&self, code: Code, what: &str) {
+        let Ok(what) = CString::new(what.replace('\0', " ")) else { return };
+        // SAFETY: a format for one string, and a string.
+        unsafe { (self.log)(code.0, c"%s".as_ptr(), what.as_ptr()) };
+    }
+}

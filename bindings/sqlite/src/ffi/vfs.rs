@@ -1,0 +1,222 @@
+//! Files by name: databases are ours, everything else is the system's.
+
+use std::ffi::{CStr, c_char, c_double, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+use super::host::{Host, host};
+use super::types::{File, Symbol, Vfs, open};
+use super::{guard, io, path};
+use esker_flash::Missing;
+
+use crate::code::{Code, OK, Result};
+use crate::connection::Connection;
+use crate::open_stores;
+
+/// The name that applications ask for: `file:app.db?vfs=esker`.
+pub const NAME: &CStr = c"esker";
+/// A parameter of the URI: the name of a version that was pinned.
+const VERSION: &CStr = c"version";
+
+/// A VFS that leaves everything but databases to the system's.
+///
+/// # Safety
+/// `host.system` is a VFS.
+pub unsafe fn vfs(host: &Host) -> Vfs {
+    // SAFETY: by the caller's promise.
+    let system = unsafe { &*host.system };
+    let ours = c_int::try_from(size_of::<io::OpenFile>()).unwrap_or(c_int::MAX);
+    Vfs {
+        version: 2,
+        file_size: ours.max(system.file_size),
+        path_max: system.path_max,
+        next: std::ptr::null_mut(),
+        name: NAME.as_ptr(),
+        data: std::ptr::null_mut(),
+        open: Some(open_file),
+        delete: Some(delete),
+        access: Some(access),
+        full_path: Some(full_path),
+        dl_open: Some(dl_open),
+        dl_error: Some(dl_error),
+        dl_symbol: Some(dl_symbol),
+        dl_close: Some(dl_close),
+        randomness: Some(randomness),
+        sleep: Some(sleep),
+        time: Some(time),
+        last_error: Some(last_error),
+        time_ms: Some(time_ms),
+    }
+}
+
+unsafe extern "C" fn open_file(
+    _: *mut Vfs,
+    name: *const c_char,
+    file: *mut File,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let host = host()?;
+        // SAFETY: SQLite passes memory for a file; it looks at the methods only if they are there.
+        unsafe { (*file).methods = std::ptr::null() };
+        if name.is_null() || flags & (open::MAIN_DB | open::MAIN_JOURNAL) == 0 {
+            // SAFETY: the system's VFS gets what SQLite gave, with memory enough for its file.
+            return unsafe { system_open(host, name, file, flags, out_flags) };
+        }
+        if flags & open::MAIN_JOURNAL != 0 {
+            // SAFETY: this is the name of a journal as SQLite passes it to `xOpen`.
+            let database = unsafe { (host.database_file_object)(name) };
+            // SAFETY: it is an open file of a database.
+            let journal = unsafe { io::connection(database) }.ok_or(Code::CANTOPEN)?.open_journal();
+            // SAFETY: SQLite passes memory for a file of ours.
+            unsafe { io::put_journal(file, journal) };
+            return Ok(());
+        }
+        // SAFETY: as above.
+        let is_read_only = unsafe { open_database(host, name, file, flags) }?;
+        if !out_flags.is_null() {
+            let wanted = if is_read_only {
+                flags & !(open::READWRITE | open::CREATE) | open::READONLY
+            } else {
+                flags
+            };
+            // SAFETY: it is not null, so there is room for the flags.
+            unsafe { out_flags.write(wanted) };
+        }
+        Ok(())
+    })
+}
+
+/// Opens a database, or a version of one; answers whether it may only be read.
+///
+/// # Safety
+/// `name` is a name as SQLite passes it to `xOpen`, and `file` memory for a file of ours.
+unsafe fn open_database(
+    host: &Host,
+    name: *const c_char,
+    file: *mut File,
+    flags: c_int,
+) -> Result<bool> {
+    // SAFETY: by the caller's promise.
+    let path = unsafe { path(name) }.ok_or(Code::CANTOPEN)?;
+    let log = |code, what: &str| host.log(code, what);
+    if flags & open::EXCLUSIVE != 0 && path.exists() {
+        return Err(Code::CANTOPEN);
+    }
+    let missing = if flags & open::CREATE != 0 { Missing::Create } else { Missing::Fail };
+    let opened = open_stores::open(path, missing, &log)?;
+    // SAFETY: by the caller's promise; the answer is null or a string that lives as the name does.
+    let version = unsafe { (host.uri_parameter)(name, VERSION.as_ptr()) };
+    let fixed = if version.is_null() {
+        None
+    } else {
+        // SAFETY: it is not null.
+        let version = unsafe { CStr::from_ptr(version) }.to_string_lossy();
+        match opened.store().map(|store| store.at_named(&version))? {
+            Ok(snapshot) => Some(snapshot),
+            Err(error) => {
+                log(Code::CANTOPEN, &format!("{}: version {version}: {error}", path.display()));
+                open_stores::close(opened);
+                return Err(Code::CANTOPEN);
+            }
+        }
+    };
+    let is_read_only = flags & open::READONLY != 0 || fixed.is_some();
+    // SAFETY: by the caller's promise.
+    unsafe { io::put_connection(file, Connection::new(opened, is_read_only, fixed)) };
+    Ok(is_read_only)
+}
+
+/// Of the name of a journal or log, the database it would belong to, if that is open here: then
+/// there is no such file.
+fn virtual_of(path: &Path) -> Option<PathBuf> {
+    let name = path.to_str()?;
+    let base = name.strip_suffix("-journal").or_else(|| name.strip_suffix("-wal"))?;
+    let base = Path::new(base);
+    open_stores::is_open(base).then(|| base.to_owned())
+}
+
+unsafe extern "C" fn delete(_: *mut Vfs, name: *const c_char, sync: c_int) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite passes a name.
+        if unsafe { path(name) }.and_then(virtual_of).is_some() {
+            return Ok(());
+        }
+        let system = host()?.system;
+        // SAFETY: the system's VFS gets what SQLite gave.
+        answered(unsafe { (*system).delete.map(|delete| delete(system, name, sync)) })
+    })
+}
+
+unsafe extern "C" fn access(
+    _: *mut Vfs,
+    name: *const c_char,
+    flags: c_int,
+    out: *mut c_int,
+) -> c_int {
+    guard(|| {
+        // SAFETY: SQLite passes a name.
+        if unsafe { path(name) }.and_then(virtual_of).is_some() {
+            // SAFETY: and room for the answer.
+            unsafe { out.write(0) };
+            return Ok(());
+        }
+        let system = host()?.system;
+        // SAFETY: the system's VFS gets what SQLite gave.
+        answered(unsafe { (*system).access.map(|access| access(system, name, flags, out)) })
+    })
+}
+
+/// The system's answer.
+fn answered(code: Option<c_int>) -> Result {
+    match code {
+        Some(OK) => Ok(()),
+        Some(code) => Err(Code(code)),
+        None => Err(Code::ERROR),
+    }
+}
+
+/// # Safety
+/// As `xOpen` of the system's VFS.
+unsafe fn system_open(
+    host: &Host,
+    name: *const c_char,
+    file: *mut File,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> Result {
+    let system = host.system;
+    // SAFETY: by the caller's promise.
+    let open = unsafe { (*system).open };
+    // SAFETY: by the caller's promise.
+    answered(open.map(|open| unsafe { open(system, name, file, flags, out_flags) }))
+}
+
+/// Functions that only hand on to the system's VFS.
+macro_rules! hand_on {
+    ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty = $otherwise:expr)?;)*) => {$(
+        unsafe extern "C" fn $name(_: *mut Vfs, $($argument: $type),*) $(-> $result)? {
+            let Ok(host) = host() else { return $($otherwise)? };
+            let system = host.system;
+            // SAFETY: the system's VFS gets what SQLite gave.
+            match unsafe { (*system).$name } {
+                // SAFETY: as above.
+                Some(method) => unsafe { method(system, $($argument),*) },
+                None => { $($otherwise)? }
+            }
+        }
+    )*};
+}
+
+hand_on! {
+    full_path(name: *const c_char, len: c_int, out: *mut c_char) -> c_int = Code::ERROR.0;
+    dl_open(name: *const c_char) -> *mut c_void = std::ptr::null_mut();
+    dl_error(len: c_int, out: *mut c_char);
+    dl_symbol(library: *mut c_void, name: *const c_char) -> Symbol = None;
+    dl_close(library: *mut c_void);
+    randomness(len: c_int, out: *mut c_char) -> c_int = 0;
+    sleep(microseconds: c_int) -> c_int = 0;
+    time(out: *mut c_double) -> c_int = Code::ERROR.0;
+    last_error(len: c_int, out: *mut c_char) -> c_int = 0;
+    time_ms(out: *mut i64) -> c_int = Code::ERROR.0;
+}

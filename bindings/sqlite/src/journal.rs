@@ -1,0 +1,252 @@
+//! The rollback journal that SQLite believes to write: it never reaches the disk.
+//!
+//! SQLite keeps what a transaction changes in a journal, and rolls back from it, also to
+//! savepoints. A store that keeps versions needs none of that for atomicity, but the pager reads
+//! back what it wrote. A page of the journal is a copy of the page as the transaction found it,
+//! which the snapshot that the transaction began from still has; so only where it stands is kept,
+//! and a huge transaction takes some two hundred bytes of memory a page.
+//!
+//! Invariant: what is read is what was written.
+
+use std::collections::BTreeMap;
+
+use crate::code::{Code, Result};
+
+/// A journal: bytes by where they were written, in pieces that do not overlap.
+#[derive(Debug, Default)]
+pub struct Journal {
+    pieces: BTreeMap<u64, Piece>,
+}
+
+/// Bytes that were written at once.
+#[derive(Debug)]
+enum Piece {
+    /// As they were.
+    Bytes(Vec<u8>),
+    /// A page of the snapshot, from its first byte.
+    Page { offset: u64, len: usize },
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Page { len, .. } => *len as u64,
+        }
+    }
+}
+
+/// The version that the transaction began from.
+pub trait Original {
+    /// Fills `buf` with what stood at `offset` of the database file.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result;
+}
+
+impl Journal {
+    /// Bytes to the end of the last piece.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.pieces.last_key_value().map_or(0, |(at, piece)| at + piece.len())
+    }
+
+    /// Forgets everything from `len` on.
+    pub fn truncate(&mut self, len: u64, original: &dyn Original) -> Result {
+        if len == 0 {
+            self.pieces.clear();
+            return Ok(());
+        }
+        self.split(len, original)?;
+        drop(self.pieces.split_off(&len));
+        if self.size() < len {
+            // A file that is lengthened reads as zeros.
+            let at = self.size();
+            let zeros = usize::try_from(len - at).map_err(|_| Code::IOERR_NOMEM)?;
+            self.pieces.insert(at, Piece::Bytes(vec![0; zeros]));
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` at `at`. Where the four bytes before are the number of a page, and `bytes`
+    /// are that page as `original` has it, only its number is kept.
+    pub fn write(&mut self, at: u64, bytes: &[u8], original: &dyn Original) -> Result {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let end = at + bytes.len() as u64;
+        if self.size() < at {
+            self.truncate(at, original)?;
+        }
+        self.split(at, original)?;
+        self.split(end, original)?;
+        let inside: Vec<u64> = self.pieces.range(at..end).map(|(at, _)| *at).collect();
+        for at in inside {
+            self.pieces.remove(&at);
+        }
+        let piece = self.page_before(at, bytes, original);
+        self.pieces.insert(at, piece.unwrap_or_else(|| Piece::Bytes(bytes.to_vec())));
+        Ok(())
+    }
+
+    /// The page that `bytes` are, if the number that stands before says so.
+    fn page_before(&self, at: u64, bytes: &[u8], original: &dyn Original) -> Option<Piece> {
+        let is_page = (512..=65_536).contains(&bytes.len()) && bytes.len().is_power_of_two();
+        let Piece::Bytes(number) = self.pieces.get(&at.checked_sub(4).filter(|_| is_page)?)? else {
+            return None;
+        };
+        let number = u32::from_be_bytes(number.as_slice().try_into().ok()?);
+        let offset = u64::from(number.checked_sub(1)?) * bytes.len() as u64;
+        let mut was = vec![0; bytes.len()];
+        original.read(offset, &mut was).ok()?;
+        (was == bytes).then_some(Piece::Page { offset, len: bytes.len() })
+    }
+
+    /// Cuts the piece that reaches over `at`, if there is one, in two.
+    fn split(&mut self, at: u64, original: &dyn Original) -> Result {
+        let Some((start, piece)) = self.pieces.range(..at).next_back() else { return Ok(()) };
+        let start = *start;
+        if start + piece.len() <= at {
+            return Ok(());
+        }
+        let mut head = bytes(piece, original)?;
+        let cut = usize::try_from(at - start).map_err(|_| Code::IOERR_NOMEM)?;
+        let tail = head.split_off(cut);
+        self.pieces.insert(start, Piece::Bytes(head));
+        self.pieces.insert(at, Piece::Bytes(tail));
+        Ok(())
+    }
+
+    /// Fills `buf` from `at`; [`Code::SHORT_READ`] where the journal ends earlier, and zeros
+    /// there.
+    pub fn read(&self, at: u64, buf: &mut [u8], original: &dyn Original) -> Result {
+        buf.fill(0);
+        let end = at + buf.len() as u64;
+        let first = self.pieces.range(..=at).next_back().map_or(at, |(start, _)| *start);
+        for (start, piece) in self.pieces.range(first..end) {
+            let stop = start + piece.len();
+            let (from, upto) = ((*start).max(at), stop.min(end));
+            if from >= upto {
+                continue;
+            }
+            let index = |place: u64, base: u64| usize::try_from(place - base).unwrap_or(usize::MAX);
+            let target = &mut buf[index(from, at)..index(upto, at)];
+            match piece {
+                Piece::Bytes(bytes) => {
+                    target.copy_from_slice(&bytes[index(from, *start)..index(upto, *start)]);
+                }
+                Piece::Page { offset, .. } => original.read(offset + (from - start), target)?,
+            }
+        }
+        if end > self.size() { Err(Code::SHORT_READ) } else { Ok(()) }
+    }
+}
+
+fn bytes(piece: &Piece, original: &dyn Original) -> Result<Vec<u8>> {
+    match piece {
+        Piece::Bytes(bytes) => Ok(bytes.clone()),
+        Piece::Page { offset, len } => {
+            let mut bytes = vec![0; *len];
+            original.read(*offset, &mut bytes)?;
+            Ok(bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    struct Database(Vec<u8>);
+
+    impl Original for Database {
+        fn read(&self, offset: u64, buf: &mut [u8]) -> Result {
+            let at = offset as usize;
+            let Some(bytes) = self.0.get(at..at + buf.len()) else { return Err(Code::IOERR_READ) };
+            buf.copy_from_slice(bytes);
+            Ok(())
+        }
+    }
+
+    fn database() -> Database {
+        Database((0..8 * 512_u32).map(|at| (at * 7 / 3) as u8).collect())
+    }
+
+    #[test]
+    fn pages_of_the_snapshot_are_not_kept() {
+        let (mut journal, database) = (Journal::default(), database());
+        journal.write(512, &3_u32.to_be_bytes(), &database).unwrap();
+        journal.write(516, &database.0[1024..1536], &database).unwrap();
+        journal.write(1028, &[1, 2, 3, 4], &database).unwrap();
+        assert!(matches!(journal.pieces[&516], Piece::Page { offset: 1024, len: 512 }));
+        let mut read = [0; 520];
+        journal.read(512, &mut read, &database).unwrap();
+        assert_eq!(&read[4..516], &database.0[1024..1536]);
+        assert_eq!(&read[516..], &[1, 2, 3, 4]);
+        // Another page under that number is kept as it is.
+        journal.write(516, &[9; 512], &database).unwrap();
+        assert!(matches!(journal.pieces[&516], Piece::Bytes(_)));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Page(u64, u32),
+        Bytes(u64, Vec<u8>),
+        Truncate(u64),
+        Read(u64, usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..6000_u64, 1..9_u32).prop_map(|(at, page)| Step::Page(at, page)),
+            (0..6000_u64, prop::collection::vec(any::<u8>(), 1..700))
+                .prop_map(|(at, bytes)| Step::Bytes(at, bytes)),
+            (0..7000_u64).prop_map(Step::Truncate),
+            (0..7000_u64, 0..2000_usize).prop_map(|(at, len)| Step::Read(at, len)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_journal_is_a_file(steps in prop::collection::vec(step(), 1..60)) {
+            let (mut journal, database) = (Journal::default(), database());
+            let mut model: Vec<u8> = Vec::new();
+            let write = |model: &mut Vec<u8>, at: u64, bytes: &[u8]| {
+                let end = at as usize + bytes.len();
+                model.resize(model.len().max(end), 0);
+                model[at as usize..end].copy_from_slice(bytes);
+            };
+            for step in steps {
+                match step {
+                    Step::Page(at, number) => {
+                        let from = (number as usize - 1) * 512;
+                        let page = database.0[from..from + 512].to_vec();
+                        for (at, bytes) in [(at, number.to_be_bytes().to_vec()), (at + 4, page)] {
+                            journal.write(at, &bytes, &database).unwrap();
+                            write(&mut model, at, &bytes);
+                        }
+                    }
+                    Step::Bytes(at, bytes) => {
+                        journal.write(at, &bytes, &database).unwrap();
+                        write(&mut model, at, &bytes);
+                    }
+                    Step::Truncate(len) => {
+                        journal.truncate(len, &database).unwrap();
+                        model.resize(len as usize, 0);
+                    }
+                    Step::Read(at, len) => {
+                        let mut read = vec![1; len];
+                        let outcome = journal.read(at, &mut read, &database);
+                        let have = model.len().saturating_sub(at as usize).min(len);
+                        let mut wanted = vec![0; len];
+                        let from = model.len().min(at as usize);
+                        wanted[..have].copy_from_slice(&model[from..from + have]);
+                        prop_assert_eq!(read, wanted);
+                        prop_assert_eq!(outcome.is_ok(), at as usize + len <= model.len());
+                    }
+                }
+                prop_assert_eq!(journal.size(), model.len() as u64);
+            }
+        }
+    }
+}

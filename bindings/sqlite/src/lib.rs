@@ -1,0 +1,16 @@
+//! SQLite without a journal: a loadable extension over Esker's versioned page store.
+//!
+//! SQLite keeps its files through a VFS. This one keeps a database in a store of versions
+//! (`esker-flash`): every reader has a snapshot and waits for nobody, a commit is one record and
+//! one sync, and there is neither a log that grows behind readers nor a checkpoint that stalls.
+//! SQLite itself is as it is: it works in rollback-journal mode, and its journal stays in memory.
+//!
+//! Reading order: [`connection`] (what each call of the pager becomes), [`journal`], [`pragma`],
+//! [`open_stores`] (connections of a process share a store), [`code`], `ffi` (the border to C).
+
+pub mod code;
+pub mod connection;
+mod ffi;
+pub mod journal;
+pub mod open_stores;
+pub mod pragma;

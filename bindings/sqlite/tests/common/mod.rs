@@ -1,0 +1,42 @@
+//! Connections through the extension.
+
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// The library that this crate is, as an application loads it.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().join("libesker_sqlite.so")
+}
+
+/// Loads the extension, once a process.
+pub fn load() {
+    static LOADED: Once = Once::new();
+    LOADED.call_once(|| {
+        let connection = Connection::open_in_memory().unwrap();
+        // SAFETY: the library is the one that was built with this test.
+        unsafe {
+            let _guard = rusqlite::LoadExtensionGuard::new(&connection).unwrap();
+            connection.load_extension(library(), None::<&str>).unwrap();
+        }
+    });
+}
+
+/// Opens a database through the VFS.
+pub fn open(path: &Path) -> rusqlite::Result<Connection> {
+    load();
+    let uri = format!("file:{}?vfs=esker", path.display());
+    Connection::open_with_flags(uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI)
+}
+
+/// One number.
+pub fn number(connection: &Connection, sql: &str) -> i64 {
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+/// One text.
+pub fn text(connection: &Connection, sql: &str) -> String {
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}
