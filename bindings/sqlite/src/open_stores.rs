@@ -12,35 +12,39 @@ use esker_flash::{Missing, Options, PageStore, StoreFile};
 
 use crate::code::{Code, Result};
 
-/// A store, and where it is.
+/// A store; `None` only while it is closed.
 #[derive(Debug)]
-pub struct OpenStore {
-    /// `None` only while it is closed.
-    file: Option<StoreFile>,
-    /// Its path.
-    pub path: PathBuf,
-}
+pub struct OpenStore(Option<StoreFile>);
 
 impl OpenStore {
     /// The store.
     pub fn store(&self) -> Result<&PageStore> {
-        self.file.as_ref().map(|file| &file.store).ok_or(Code::ERROR)
+        self.0.as_ref().map(|file| &file.store).ok_or(Code::ERROR)
     }
 }
 
 impl Drop for OpenStore {
     fn drop(&mut self) {
         // What fails here was durable before, or was promised to nobody.
-        let _closed = self.file.take().map(StoreFile::close);
+        let _closed = self.0.take().map(StoreFile::close);
     }
 }
 
 /// A file, whatever it is called: device and inode.
 type Identity = (u64, u64);
 
-static TABLE: Mutex<Option<HashMap<Identity, Weak<OpenStore>>>> = Mutex::new(None);
+/// What is open in this process.
+#[derive(Debug, Default)]
+struct Table {
+    stores: HashMap<Identity, Weak<OpenStore>>,
+    /// By which paths they were opened, so that SQLite's questions for journals beside them, two a
+    /// transaction, cost no call of the system.
+    names: HashMap<PathBuf, Identity>,
+}
 
-fn table() -> MutexGuard<'static, Option<HashMap<Identity, Weak<OpenStore>>>> {
+static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+
+fn table() -> MutexGuard<'static, Option<Table>> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -49,8 +53,10 @@ fn table() -> MutexGuard<'static, Option<HashMap<Identity, Weak<OpenStore>>>> {
 pub fn open(path: &Path, missing: Missing, log: &dyn Fn(Code, &str)) -> Result<Arc<OpenStore>> {
     let mut table = table();
     let table = table.get_or_insert_default();
-    let open = identity(path).ok().and_then(|identity| table.get(&identity)?.upgrade());
-    if let Some(open) = open {
+    if let Ok(identity) = identity(path)
+        && let Some(open) = table.stores.get(&identity).and_then(Weak::upgrade)
+    {
+        table.names.insert(path.to_owned(), identity);
         return Ok(open);
     }
     let opened = StoreFile::open(path, missing, Options::default()).and_then(|file| {
@@ -63,8 +69,9 @@ pub fn open(path: &Path, missing: Missing, log: &dyn Fn(Code, &str)) -> Result<A
         code
     })?;
     let identity = identity(path).map_err(|_| Code::CANTOPEN)?;
-    let open = Arc::new(OpenStore { file: Some(file), path: path.to_owned() });
-    table.insert(identity, Arc::downgrade(&open));
+    let open = Arc::new(OpenStore(Some(file)));
+    table.stores.insert(identity, Arc::downgrade(&open));
+    table.names.insert(path.to_owned(), identity);
     Ok(open)
 }
 
@@ -72,16 +79,16 @@ pub fn open(path: &Path, missing: Missing, log: &dyn Fn(Code, &str)) -> Result<A
 pub fn close(open: Arc<OpenStore>) {
     let mut table = table();
     drop(open);
-    if let Some(table) = table.as_mut() {
-        table.retain(|_, open| open.strong_count() > 0);
+    if let Some(Table { stores, names }) = table.as_mut() {
+        stores.retain(|_, open| open.strong_count() > 0);
+        names.retain(|_, identity| stores.contains_key(identity));
     }
 }
 
-/// Whether a store of that path is open here.
+/// Whether a store is open here by that path.
 #[must_use]
 pub fn is_open(path: &Path) -> bool {
-    let Ok(identity) = identity(path) else { return false };
-    table().as_ref().is_some_and(|table| table.contains_key(&identity))
+    table().as_ref().is_some_and(|table| table.names.contains_key(path))
 }
 
 /// A transaction over several files was prepared and cut off: it took place exactly when the
