@@ -24,7 +24,7 @@ use crate::space::{Class, Sector};
 use crate::writer::{Dirty, Writer};
 
 /// Most bytes of deltas that one leaf of the map keeps: it is written whole by checkpoints.
-const LEAF_DELTA_BYTES: i64 = 24 * 1024;
+const LEAF_DELTA_BYTES: i64 = 56 * 1024;
 /// Bytes of a record besides its pages.
 const RECORD_BYTES: u64 = 64;
 

@@ -73,6 +73,8 @@ pub(crate) struct Core {
     pub(crate) delta_bytes: i64,
     /// Slots of the newest version.
     pub(crate) live_slots: i64,
+    /// Whether the thread has been asked to sync.
+    pub(crate) is_flush_wanted: bool,
     pub(crate) is_closed: bool,
 }
 

@@ -44,18 +44,18 @@ impl Flusher {
 fn run(engine: &Weak<Engine>, interval: Duration) {
     while let Some(engine) = engine.upgrade() {
         let mut core = engine.core.lock();
-        while core.unsynced_bytes == 0 && !core.is_closed {
+        while !core.is_flush_wanted && !core.is_closed {
             engine.wake.wait(&mut core);
         }
         if core.is_closed {
             return;
         }
-        // Later commits wake this too; the first one's interval goes on.
         let due = Instant::now() + interval;
         while !core.is_closed && !engine.wake.wait_until(&mut core, due).timed_out() {}
         if core.is_closed {
             return;
         }
+        core.is_flush_wanted = false;
         drop(core);
         // An error has poisoned the store, which the next commit says; there is nothing left to do.
         if engine.flush().is_err() {
@@ -70,7 +70,8 @@ impl Engine {
         if core.unsynced_bytes >= self.options.relaxed_bytes {
             // An error has poisoned the store; this commit keeps its promise, which is its order.
             let _poisoned = self.sync_core(core);
-        } else {
+        } else if !core.is_flush_wanted {
+            core.is_flush_wanted = true;
             self.wake.notify_all();
         }
     }
@@ -78,18 +79,21 @@ impl Engine {
     /// Makes everything committed durable. Commits go on meanwhile.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_poison()?;
-        let (target, bytes) = {
+        let (target, durable, bytes) = {
             let core = self.core.lock();
-            (core.log.number - 1, core.unsynced_bytes)
+            (core.log.number - 1, core.durable, core.unsynced_bytes)
         };
-        if bytes == 0 {
+        if durable >= target {
             return Ok(());
         }
         self.file.sync(Purpose::Log).map_err(|error| self.poisoned(error))?;
         self.counters.syncs.add(1);
         let mut core = self.core.lock();
-        core.durable = core.durable.max(target);
-        core.unsynced_bytes = core.unsynced_bytes.saturating_sub(bytes);
+        // Unless a sync that began later ended sooner.
+        if core.durable < target {
+            core.durable = target;
+            core.unsynced_bytes = core.unsynced_bytes.saturating_sub(bytes);
+        }
         Ok(())
     }
 }

@@ -7,7 +7,8 @@
 //! Nodes are written to the device by checkpoints. A node that was written knows where ([`Home`]);
 //! when the last root that leads to it is gone, its place is given back.
 //!
-//! Invariants: a subtree without any mapping is `None`; `deltas` are sorted by index.
+//! Invariants: a subtree without any mapping is `None`, and so is such a chunk of a leaf; `deltas`
+//! are sorted by index, and `delta_bytes` is their length.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,6 +18,8 @@ use crate::space::Sector;
 
 /// Mappings of a leaf.
 pub(crate) const LEAF: usize = 512;
+/// Mappings that are copied together.
+const CHUNK: usize = 32;
 /// Children of an inner node.
 pub(crate) const INNER: usize = 256;
 const LEAF_BITS: u32 = LEAF.trailing_zeros();
@@ -91,22 +94,20 @@ impl Drop for Home {
     }
 }
 
-/// The mappings of [`LEAF`] neighbouring pages.
-#[derive(Clone, Debug)]
-pub(crate) struct Leaf {
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) deltas: Vec<(u16, Delta)>,
-    pub(crate) home: Home,
+/// The mappings of [`CHUNK`] neighbouring pages: what is copied when one of them changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Chunk {
+    entries: [Entry; CHUNK],
+    deltas: Vec<(u16, Delta)>,
+    delta_bytes: usize,
 }
 
-impl Default for Leaf {
-    fn default() -> Self {
-        Self { entries: vec![Entry::default(); LEAF], deltas: Vec::new(), home: Home::default() }
+impl Chunk {
+    fn find(&self, index: usize) -> Result<usize, usize> {
+        self.deltas.binary_search_by_key(&index, |(at, _)| usize::from(*at))
     }
-}
 
-impl Leaf {
-    pub(crate) fn get(&self, index: usize) -> Mapping {
+    fn get(&self, index: usize) -> Mapping {
         let delta = self.find(index).ok().and_then(|at| self.deltas.get(at));
         Mapping {
             entry: self.entries.get(index).copied().unwrap_or_default(),
@@ -114,15 +115,12 @@ impl Leaf {
         }
     }
 
-    fn find(&self, index: usize) -> Result<usize, usize> {
-        self.deltas.binary_search_by_key(&index, |(at, _)| usize::from(*at))
-    }
-
-    pub(crate) fn set(&mut self, index: usize, mapping: Mapping) -> Mapping {
+    fn set(&mut self, index: usize, mapping: Mapping) -> Mapping {
         let mut old = Mapping::default();
         if let Some(entry) = self.entries.get_mut(index) {
             old.entry = std::mem::replace(entry, mapping.entry);
         }
+        self.delta_bytes += mapping.delta.as_ref().map_or(0, |delta| delta.len());
         match (self.find(index), mapping.delta) {
             (Ok(at), Some(delta)) => {
                 old.delta = Some(std::mem::replace(&mut self.deltas[at].1, delta));
@@ -131,16 +129,72 @@ impl Leaf {
             (Err(at), Some(delta)) => self.deltas.insert(at, (index as u16, delta)),
             (Err(_), None) => {}
         }
+        self.delta_bytes -= old.delta.as_ref().map_or(0, |delta| delta.len());
         old
     }
 
     fn is_empty(&self) -> bool {
         self.deltas.is_empty() && self.entries.iter().all(|entry| *entry == Entry::default())
     }
+}
+
+/// The mappings of [`LEAF`] neighbouring pages: what a checkpoint writes at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    chunks: Vec<Option<Arc<Chunk>>>,
+    pub(crate) home: Home,
+}
+
+impl Default for Leaf {
+    fn default() -> Self {
+        Self { chunks: vec![None; LEAF / CHUNK], home: Home::default() }
+    }
+}
+
+impl Leaf {
+    pub(crate) fn get(&self, index: usize) -> Mapping {
+        let chunk = self.chunks.get(index / CHUNK).and_then(Option::as_ref);
+        chunk.map(|chunk| chunk.get(index % CHUNK)).unwrap_or_default()
+    }
+
+    pub(crate) fn set(&mut self, index: usize, mapping: Mapping) -> Mapping {
+        let Some(slot) = self.chunks.get_mut(index / CHUNK) else { return Mapping::default() };
+        let was_hole = mapping.is_hole();
+        let chunk = Arc::make_mut(slot.get_or_insert_default());
+        let old = chunk.set(index % CHUNK, mapping);
+        if was_hole && chunk.is_empty() {
+            *slot = None;
+        }
+        old
+    }
+
+    fn is_empty(&self) -> bool {
+        self.chunks.iter().all(Option::is_none)
+    }
+
+    /// Where the contents of its pages are, from the first to the last that is somewhere.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let none = [Entry::default(); CHUNK];
+        let chunks = self.chunks.iter().map(Option::as_ref);
+        let mut entries: Vec<Entry> =
+            chunks.flat_map(|chunk| chunk.map_or(none, |chunk| chunk.entries)).collect();
+        let last = entries.iter().rposition(|entry| entry.slot != Sector::NONE);
+        entries.truncate(last.map_or(0, |last| last + 1));
+        entries
+    }
+
+    /// The deltas of its pages, by index.
+    pub(crate) fn deltas(&self) -> impl Iterator<Item = (usize, &Delta)> {
+        let chunks = (0..).step_by(CHUNK).zip(&self.chunks);
+        chunks.flat_map(|(first, chunk)| {
+            let deltas = chunk.iter().flat_map(|chunk| &chunk.deltas);
+            deltas.map(move |(index, delta)| (first + usize::from(*index), delta))
+        })
+    }
 
     /// Bytes of all deltas.
     pub(crate) fn delta_bytes(&self) -> usize {
-        self.deltas.iter().map(|(_, delta)| delta.len()).sum()
+        self.chunks.iter().flatten().map(|chunk| chunk.delta_bytes).sum()
     }
 }
 
@@ -385,7 +439,7 @@ fn lost_in<E>(
     }
     match node {
         Node::Leaf(leaf) => {
-            for (entry, page) in leaf.entries.iter().zip(first as u32..) {
+            for (entry, page) in leaf.entries().iter().zip(first as u32..) {
                 if entry.slot != Sector::NONE && newer.get(page).entry.slot != entry.slot {
                     visit(page, entry.slot)?;
                 }

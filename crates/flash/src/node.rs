@@ -15,7 +15,7 @@ use esker_format::DecodeError;
 use esker_format::bytes::{Reader, put_byte_string, put_varint};
 
 use crate::delta;
-use crate::map::{Delta, Entry, INNER, LEAF, Leaf, NodeRef};
+use crate::map::{Delta, Entry, INNER, LEAF, Leaf, Mapping, NodeRef};
 use crate::options::{PAGE_BYTES_MAX, check_page_size};
 use crate::space::Sector;
 
@@ -28,18 +28,17 @@ const HEIGHT_MAX: u8 = 4;
 
 /// The bytes of a leaf, and its count of mappings.
 pub(crate) fn encode_leaf(leaf: &Leaf) -> (Vec<u8>, u32) {
-    let last = leaf.entries.iter().rposition(|entry| *entry != Entry::default());
-    let count = last.map_or(0, |last| last + 1);
-    let mut out = Vec::with_capacity(count * 8 + leaf.delta_bytes() + leaf.deltas.len() * 4);
-    for entry in leaf.entries.iter().take(count) {
+    let entries = leaf.entries();
+    let mut out = Vec::with_capacity(entries.len() * 8 + leaf.delta_bytes() * 2);
+    for entry in &entries {
         out.extend_from_slice(&entry.slot.0.to_le_bytes());
         out.extend_from_slice(&entry.crc.to_le_bytes());
     }
-    for (index, delta) in &leaf.deltas {
-        put_varint(&mut out, (*index).into());
+    for (index, delta) in leaf.deltas() {
+        put_varint(&mut out, index as u64);
         put_byte_string(&mut out, delta);
     }
-    (out, count as u32)
+    (out, entries.len() as u32)
 }
 
 /// Reads a leaf of a database with pages of `page_size`.
@@ -49,12 +48,14 @@ pub(crate) fn decode_leaf(bytes: &[u8], count: u32, page_size: u32) -> Result<Le
     if count as usize > LEAF || bytes.is_empty() {
         return Err(reader.error("a leaf has a wrong count"));
     }
-    for entry in leaf.entries.iter_mut().take(count as usize) {
-        *entry = Entry { slot: Sector(reader.u32()?), crc: reader.u32()? };
+    for index in 0..count as usize {
+        let entry = Entry { slot: Sector(reader.u32()?), crc: reader.u32()? };
+        leaf.set(index, Mapping { entry, delta: None });
     }
+    let mut last = None;
     while !reader.is_empty() {
         let index = reader.length(LEAF - 1)?;
-        if leaf.deltas.last().is_some_and(|(last, _)| usize::from(*last) >= index) {
+        if last.is_some_and(|last| last >= index) {
             return Err(reader.error("differences are out of order"));
         }
         let bytes = reader.byte_string(PAGE_BYTES_MAX as usize)?;
@@ -62,7 +63,9 @@ pub(crate) fn decode_leaf(bytes: &[u8], count: u32, page_size: u32) -> Result<Le
             return Err(reader.error("a difference is empty"));
         }
         delta::check(bytes, page_size as usize)?;
-        leaf.deltas.push((index as u16, Delta::from(bytes)));
+        let entry = leaf.get(index).entry;
+        leaf.set(index, Mapping { entry, delta: Some(Delta::from(bytes)) });
+        last = Some(index);
     }
     Ok(leaf)
 }
@@ -191,7 +194,6 @@ pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<Arc<str>, DecodeError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map::Mapping;
     use proptest::prelude::*;
 
     proptest! {
@@ -207,8 +209,9 @@ mod tests {
             }
             let (bytes, count) = encode_leaf(&leaf);
             let read = decode_leaf(&bytes, count, 512).unwrap();
-            prop_assert_eq!(&read.entries, &leaf.entries);
-            prop_assert_eq!(&read.deltas, &leaf.deltas);
+            for index in 0..LEAF {
+                prop_assert_eq!(read.get(index), leaf.get(index));
+            }
         }
 
         #[test]

@@ -91,6 +91,7 @@ fn core_of(space: Space, log: Log) -> Core {
         prepared: None,
         delta_bytes: 0,
         live_slots: 0,
+        is_flush_wanted: false,
         is_closed: false,
     }
 }
