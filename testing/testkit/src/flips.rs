@@ -45,23 +45,7 @@ pub fn touched(specimen: &Specimen) -> Verdict<BTreeMap<String, Vec<bool>>> {
     Ok(device.touched())
 }
 
-/// Flips every byte that is read, one at a time.
-///
-/// # Errors
-/// The first broken promise.
-pub fn every_byte(specimen: &Specimen) -> Verdict<Counts> {
-    every_byte_of(specimen, |_| true)
-}
-
-/// [`every_byte`] of some of the files.
-///
-/// # Errors
-/// The first broken promise.
-pub fn every_byte_of(specimen: &Specimen, wanted: fn(&str) -> bool) -> Verdict<Counts> {
-    bytes_of(specimen, wanted, 1)
-}
-
-/// [`every_byte`], or one in `stride`, of some of the files.
+/// Flips bytes that are read, one at a time: one in `stride`, of some of the files.
 ///
 /// # Errors
 /// The first broken promise.

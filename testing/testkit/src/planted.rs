@@ -121,7 +121,7 @@ impl Attempt {
             }
             Self::Faults(scenario) => faults::run(&scenario(0)).map(drop),
             Self::Flips(_, wanted) => match specimen {
-                Some(store) => flips::every_byte_of(store, wanted).map(drop),
+                Some(store) => flips::bytes_of(store, wanted, 1).map(drop),
                 None => Ok(()),
             },
         }

@@ -9,12 +9,18 @@ fn examine(specimen: Verdict<Specimen>, suite: fn(&Specimen) -> Verdict<Counts>)
     settle(specimen.and_then(|specimen| suite(&specimen)));
 }
 
+/// Of the bytes of a store one in `stride` is flipped, and all of them from a budget of `stride` on.
+fn one_byte_in(stride: u64, specimen: Verdict<Specimen>) {
+    let stride = usize::try_from(stride / budget().clamp(1, stride)).unwrap_or(1);
+    settle(specimen.and_then(|specimen| flips::bytes_of(&specimen, |_| true, stride)));
+}
+
 macro_rules! specimens {
-    ($($store:ident: $bytes:ident, $units:ident;)*) => {
+    ($($store:ident, $stride:literal: $bytes:ident, $units:ident;)*) => {
         $(
             #[test]
             fn $bytes() {
-                examine(stores::$store(), flips::every_byte);
+                one_byte_in($stride, stores::$store());
             }
 
             #[test]
@@ -25,24 +31,14 @@ macro_rules! specimens {
     };
 }
 
+// Of the first every byte is flipped in every run. The others have blocks and records of its kinds,
+// and the last is the largest.
 specimens! {
-    clean: every_byte_of_a_clean_store, every_unit_and_length_of_a_clean_store;
-    dirty_log: every_byte_of_a_killed_store, every_unit_and_length_of_a_killed_store;
-    versions: every_byte_under_snapshots, every_unit_and_length_under_snapshots;
-    spills: every_byte_of_spill_runs, every_unit_and_length_of_spill_runs;
-}
-
-/// The largest of the stores, of kinds of blocks that the others have too: one byte in four, and
-/// every byte from a budget of four on.
-#[test]
-fn bytes_of_many_levels() {
-    let stride = usize::try_from(4 / budget().clamp(1, 4)).unwrap_or(1);
-    settle(stores::levels().and_then(|levels| flips::bytes_of(&levels, |_| true, stride)));
-}
-
-#[test]
-fn every_unit_and_length_of_many_levels() {
-    examine(stores::levels(), flips::units_and_lengths);
+    clean, 1: bytes_of_a_clean_store, every_unit_and_length_of_a_clean_store;
+    dirty_log, 2: bytes_of_a_killed_store, every_unit_and_length_of_a_killed_store;
+    versions, 2: bytes_under_snapshots, every_unit_and_length_under_snapshots;
+    spills, 2: bytes_of_spill_runs, every_unit_and_length_of_spill_runs;
+    levels, 4: bytes_of_many_levels, every_unit_and_length_of_many_levels;
 }
 
 #[test]
