@@ -221,7 +221,9 @@ impl Scanner<'_> {
         let header = FrameHeader::decode(rest, seal).ok()?;
         let len = usize::try_from(header.frame_bytes(SECTOR_BYTES)).ok()?;
         let padded = rest.get(FRAME_HEADER_BYTES..len)?;
-        let is_next = header.number == self.number && header.check_body(padded).is_ok();
+        let is_next = header.number == self.number
+            && header.mark < header.number
+            && header.check_body(padded).is_ok();
         let body = padded.get(..header.body_bytes as usize)?;
         is_next.then_some((len, header.mark, body))
     }
@@ -231,6 +233,9 @@ impl Scanner<'_> {
         let mut reader = Reader::new(body);
         let (flags, following) = (reader.u8()?, reader.u32()?);
         match self.segments.get(self.ordinal + 1) {
+            None if self.segments.contains(&following) => {
+                return Err(reader.error("the log leads back to a segment of its own"));
+            }
             None => self.segments.push(following),
             Some(known) if *known == following => {}
             Some(_) => return Err(reader.error("a frame names another segment than the last one")),

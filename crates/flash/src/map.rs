@@ -160,6 +160,9 @@ impl Leaf {
     pub(crate) fn set(&mut self, index: usize, mapping: Mapping) -> Mapping {
         let Some(slot) = self.chunks.get_mut(index / CHUNK) else { return Mapping::default() };
         let was_hole = mapping.is_hole();
+        if was_hole && slot.is_none() {
+            return Mapping::default();
+        }
         let chunk = Arc::make_mut(slot.get_or_insert_default());
         let old = chunk.set(index % CHUNK, mapping);
         if was_hole && chunk.is_empty() {

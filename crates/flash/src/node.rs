@@ -18,6 +18,7 @@ use crate::delta;
 use crate::map::{Delta, Entry, INNER, LEAF, Leaf, Mapping, NodeRef};
 use crate::options::{PAGE_BYTES_MAX, check_page_size};
 use crate::space::Sector;
+use crate::superblock::NUMBER_MAX;
 
 /// The longest name of a version, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
@@ -50,7 +51,9 @@ pub(crate) fn decode_leaf(bytes: &[u8], count: u32, page_size: u32) -> Result<Le
     }
     for index in 0..count as usize {
         let entry = Entry { slot: Sector(reader.u32()?), crc: reader.u32()? };
-        leaf.set(index, Mapping { entry, delta: None });
+        if entry.slot != Sector::NONE {
+            leaf.set(index, Mapping { entry, delta: None });
+        }
     }
     let mut last = None;
     while !reader.is_empty() {
@@ -172,7 +175,7 @@ fn decode_root(reader: &mut Reader<'_>) -> Result<RootRef, DecodeError> {
     let page_size = reader.u32()?;
     let pages = reader.u32()?;
     let height = reader.u8()?;
-    if check_page_size(page_size).is_err() || height > HEIGHT_MAX {
+    if check_page_size(page_size).is_err() || height > HEIGHT_MAX || version >= NUMBER_MAX {
         return Err(reader.error("a version has a wrong page size or height"));
     }
     let mut names = Vec::new();

@@ -420,3 +420,6 @@ fn delta_bytes(root: &Root) -> i64 {
         Ok(()) => total,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,10 @@ pub(crate) const MAGIC: &[u8; 16] = b"Esker page store";
 /// How an SQLite database begins.
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
 
+/// No store lives long enough to count as far: there is always a next number.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+const EPOCH_MAX: u64 = 1 << 39;
+
 const BYTES: usize = 512;
 const APART: usize = 4096;
 
@@ -98,7 +102,15 @@ impl Superblock {
         let sizes = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
         let is_size = segment_bytes.is_power_of_two() && sizes.contains(&segment_bytes);
         let roots = NodeRef { sector, bytes, crc, count: 0 };
-        is_size.then_some(Self { store, epoch, number: first, segment_bytes, log, roots })
+        let is_number = epoch < EPOCH_MAX && (1..NUMBER_MAX).contains(&first);
+        (is_size && is_number).then_some(Self {
+            store,
+            epoch,
+            number: first,
+            segment_bytes,
+            log,
+            roots,
+        })
     }
 
     /// Where the two copies of this epoch are, in bytes.
