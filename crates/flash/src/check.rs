@@ -23,7 +23,7 @@ pub struct Report {
     /// Nodes of the map on the device that were read.
     pub nodes: u64,
     /// Whether it was also proved that every slot in use is needed, which takes a moment without
-    /// a writer.
+    /// a writer and without a checkpoint.
     pub accounted: bool,
 }
 
@@ -91,10 +91,10 @@ impl Engine {
     }
 
     /// Proves that what is in use is needed and what is needed is in use. `false` when a writer
-    /// lives, whose pages nobody else knows.
+    /// lives, whose pages nobody else knows, or a checkpoint is on its way.
     fn account(&self) -> Result<bool> {
         let core = self.core.lock();
-        if self.has_writer.load(Ordering::Acquire) {
+        if self.has_writer.load(Ordering::Acquire) || core.is_saving {
             return Ok(false);
         }
         let versions = self.versions.lock();

@@ -5,6 +5,10 @@
 //! its log, whole; after it, the newer one. What only the older one needs is free then: its log,
 //! the slots that are dead, and the nodes that no root leads to.
 //!
+//! Where the store has a thread, the thread writes most nodes before it takes the checkpoint, while
+//! commits go on; then only those are left that changed meanwhile. Slots and nodes that are written
+//! and named by nothing are as good as free until the superblock says otherwise.
+//!
 //! A node is written once however many versions share it, and not again until it changes, so that
 //! a checkpoint costs what changed since the last one.
 
@@ -42,6 +46,52 @@ struct Saver {
     saved: HashMap<*const (), (Node, NodeRef)>,
 }
 
+/// Names, number and root of a version.
+type KeptRoot = (Vec<Arc<str>>, u64, Arc<Root>);
+
+/// Gives a node and all below it a place, where they have none.
+fn save(
+    saver: &mut Saver,
+    node: &Node,
+    take: &mut impl FnMut(Class) -> Result<Sector>,
+) -> Result<NodeRef> {
+    if let Some(at) = node.home().get() {
+        return Ok(at);
+    }
+    if let Some((_, at)) = saver.saved.get(&address(node)) {
+        return Ok(*at);
+    }
+    let (bytes, count) = match node {
+        Node::Leaf(leaf) => encode_leaf(leaf),
+        Node::Inner(inner) => {
+            let mut children = Vec::with_capacity(inner.children.len());
+            for child in &inner.children {
+                children.push(child.as_ref().map(|child| save(saver, child, take)).transpose()?);
+            }
+            encode_inner(&children)
+        }
+    };
+    let at = place(saver, bytes, count, take)?;
+    saver.saved.insert(address(node), (node.clone(), at));
+    Ok(at)
+}
+
+/// Takes a slot for a node's bytes.
+fn place(
+    saver: &mut Saver,
+    mut node: Vec<u8>,
+    count: u32,
+    take: &mut impl FnMut(Class) -> Result<Sector>,
+) -> Result<NodeRef> {
+    let too_long = || Error::Full { reason: "a node of the map is too long".to_owned() };
+    let sector = take(node_class(node.len()).ok_or_else(too_long)?)?;
+    saver.taken.push(sector);
+    let at = NodeRef { sector, bytes: node.len() as u32, crc: crc32c::crc32c(&node), count };
+    node.resize(node.len().next_multiple_of(NODE_BYTES_MIN), 0);
+    saver.writes.push((sector, node));
+    Ok(at)
+}
+
 fn address(node: &Node) -> *const () {
     match node {
         Node::Leaf(leaf) => Arc::as_ptr(leaf).cast(),
@@ -73,6 +123,7 @@ impl Engine {
             }
         };
         for (node, at) in saver.saved.into_values() {
+            // Nobody else gives nodes a home while `core` is held.
             node.home().set(at, &self.releases);
         }
         let before = std::mem::replace(&mut core.log, log);
@@ -103,6 +154,7 @@ impl Engine {
     ) -> Result<(Superblock, Log, Vec<Arc<Root>>)> {
         let kept = self.roots_to_keep(core);
         let mut refs = Vec::with_capacity(kept.len());
+        let mut take = |class| self.take_node(core, class);
         for (names, version, root) in &kept {
             let top = root.map.top.as_ref();
             refs.push(RootRef {
@@ -111,10 +163,10 @@ impl Engine {
                 page_size: root.page_size,
                 pages: root.pages,
                 height: root.map.height,
-                top: top.map(|top| self.save(core, saver, top)).transpose()?,
+                top: top.map(|top| save(saver, top, &mut take)).transpose()?,
             });
         }
-        let roots = self.place(core, saver, encode_roots(&refs), 0)?;
+        let roots = place(saver, encode_roots(&refs), 0, &mut take)?;
         let (block, log, carried) = self.next_log(core, saver, roots)?;
         self.write_nodes(saver, &carried)?;
         // From here on it is not known what a failure leaves.
@@ -136,7 +188,7 @@ impl Engine {
     }
 
     /// The named versions and the newest, the oldest first.
-    fn roots_to_keep(&self, core: &Core) -> Vec<(Vec<Arc<str>>, u64, Arc<Root>)> {
+    fn roots_to_keep(&self, core: &Core) -> Vec<KeptRoot> {
         let versions = self.versions.lock();
         let (newest, root) = versions.newest();
         let mut kept = vec![(Vec::new(), newest, Arc::clone(root))];
@@ -154,49 +206,48 @@ impl Engine {
         kept
     }
 
-    /// Gives a node and all below it a place, where they have none.
-    fn save(&self, core: &mut Core, saver: &mut Saver, node: &Node) -> Result<NodeRef> {
-        if let Some(at) = node.home().get() {
-            return Ok(at);
+    /// Takes a slot for a node.
+    fn take_node(&self, core: &mut Core, class: Class) -> Result<Sector> {
+        if class.bytes() > core.space.segment_bytes() {
+            return Err(Error::Full { reason: "a node of the map is too long".to_owned() });
         }
-        if let Some((_, at)) = saver.saved.get(&address(node)) {
-            return Ok(*at);
-        }
-        let (bytes, count) = match node {
-            Node::Leaf(leaf) => encode_leaf(leaf),
-            Node::Inner(inner) => {
-                let mut children = Vec::with_capacity(inner.children.len());
-                for child in &inner.children {
-                    let child = child.as_ref().map(|child| self.save(core, saver, child));
-                    children.push(child.transpose()?);
-                }
-                encode_inner(&children)
-            }
-        };
-        let at = self.place(core, saver, bytes, count)?;
-        saver.saved.insert(address(node), (node.clone(), at));
-        Ok(at)
+        let taken = self.take_slots(core, class, 1, 0)?;
+        Ok(taken.into_iter().next().unwrap_or_default())
     }
 
-    /// Takes a slot for a node's bytes.
-    fn place(
-        &self,
-        core: &mut Core,
-        saver: &mut Saver,
-        mut node: Vec<u8>,
-        count: u32,
-    ) -> Result<NodeRef> {
-        let too_long = || Error::Full { reason: "a node of the map is too long".to_owned() };
-        let class = node_class(node.len()).ok_or_else(too_long)?;
-        if class.bytes() > core.space.segment_bytes() {
-            return Err(too_long());
+    /// Saves the nodes that a checkpoint would write now, while commits go on, so that it will have
+    /// little left to write itself.
+    pub(crate) fn save_ahead(&self) -> Result<()> {
+        self.check_poison()?;
+        let kept = {
+            let mut core = self.core.lock();
+            core.is_saving = true;
+            self.roots_to_keep(&core)
+        };
+        let mut saver = Saver::default();
+        let outcome = self.save_without_core(&kept, &mut saver);
+        let mut core = self.core.lock();
+        core.is_saving = false;
+        if outcome.is_err() {
+            saver.taken.iter().for_each(|sector| core.space.free(*sector));
+            return outcome;
         }
-        let sector = self.take_slots(core, class, 1, 0)?.into_iter().next().unwrap_or_default();
-        saver.taken.push(sector);
-        let at = NodeRef { sector, bytes: node.len() as u32, crc: crc32c::crc32c(&node), count };
-        node.resize(node.len().next_multiple_of(NODE_BYTES_MIN), 0);
-        saver.writes.push((sector, node));
-        Ok(at)
+        for (node, at) in saver.saved.values() {
+            if !node.home().set(*at, &self.releases) {
+                // A checkpoint has written the node meanwhile.
+                core.space.free(at.sector);
+            }
+        }
+        Ok(())
+    }
+
+    fn save_without_core(&self, kept: &[KeptRoot], saver: &mut Saver) -> Result<()> {
+        let mut take = |class| self.take_node(&mut self.core.lock(), class);
+        for top in kept.iter().filter_map(|(_, _, root)| root.map.top.as_ref()) {
+            save(saver, top, &mut take)?;
+        }
+        self.write_nodes(saver, &[])?;
+        self.sync_file()
     }
 
     /// The superblock of the next epoch, its log, and what that log begins with.

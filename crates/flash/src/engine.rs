@@ -75,6 +75,12 @@ pub(crate) struct Core {
     pub(crate) live_slots: i64,
     /// Whether the thread has been asked to sync.
     pub(crate) is_flush_wanted: bool,
+    /// Whether the thread has been asked for a checkpoint.
+    pub(crate) is_checkpoint_wanted: bool,
+    /// Whether there is a thread to ask.
+    pub(crate) has_thread: bool,
+    /// Whether nodes are being saved ahead, whose slots nobody else knows.
+    pub(crate) is_saving: bool,
     pub(crate) is_closed: bool,
 }
 
@@ -281,20 +287,31 @@ impl Engine {
         self.counters.commits.add(1);
     }
 
-    /// Takes a checkpoint where one is due. That the commit before it succeeded does not depend on
-    /// it; where it fails for want of room, the next commit tries again.
+    /// Takes a checkpoint where one is due, or has the thread take it unless that has fallen far
+    /// behind. That the commit before it succeeded does not depend on it; where it fails for want
+    /// of room, the next commit tries again.
     pub(crate) fn checkpoint_if_due(&self, core: &mut Core) {
-        let dead = core.dead.len() as u64 + self.versions.lock().dead_count() as u64;
-        let page_size = self.versions.lock().newest().1.page_size;
-        let is_due = is_checkpoint_due(Burden {
+        let burden = self.burden(core);
+        if core.has_thread && !is_checkpoint_due(burden.halved()) {
+            if !core.is_checkpoint_wanted && is_checkpoint_due(burden) {
+                core.is_checkpoint_wanted = true;
+                self.wake.notify_all();
+            }
+        } else if is_checkpoint_due(burden) && self.checkpoint_core(core).is_err() {
+            self.counters.checkpoints_failed.add(1);
+        }
+    }
+
+    fn burden(&self, core: &Core) -> Burden {
+        let versions = self.versions.lock();
+        let dead = (core.dead.len() + versions.dead_count()) as u64;
+        let page_size = u64::from(versions.newest().1.page_size);
+        Burden {
             log_bytes: core.log.bytes,
             log_limit: self.options.checkpoint_bytes,
-            dead_bytes: dead * u64::from(page_size),
-            live_bytes: core.live_slots.max(0) as u64 * u64::from(page_size),
+            dead_bytes: dead * page_size,
+            live_bytes: core.live_slots.max(0) as u64 * page_size,
             floor_bytes: self.segment_bytes.into(),
-        });
-        if is_due && self.checkpoint_core(core).is_err() {
-            self.counters.checkpoints_failed.add(1);
         }
     }
 
@@ -355,6 +372,13 @@ pub(crate) struct Burden {
     pub(crate) dead_bytes: u64,
     pub(crate) live_bytes: u64,
     pub(crate) floor_bytes: u64,
+}
+
+impl Burden {
+    /// Half of it: what is due then has been due for as long again.
+    fn halved(self) -> Self {
+        Self { log_bytes: self.log_bytes / 2, dead_bytes: self.dead_bytes / 2, ..self }
+    }
 }
 
 /// Whether a checkpoint is due: enough records, which bounds recovery, or a quarter of the live

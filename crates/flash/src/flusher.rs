@@ -1,4 +1,5 @@
-//! Relaxed commits become durable in time: by a thread that starts with the first of them.
+//! The store's thread: relaxed commits become durable in time, and checkpoints are taken beside
+//! commits. It starts with the first transaction.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -25,9 +26,10 @@ impl Flusher {
         if thread.is_some() {
             return;
         }
-        let engine = Arc::downgrade(engine);
+        let weak = Arc::downgrade(engine);
         let name = "esker-flash-sync".to_owned();
-        *thread = std::thread::Builder::new().name(name).spawn(move || run(&engine, interval)).ok();
+        *thread = std::thread::Builder::new().name(name).spawn(move || run(&weak, interval)).ok();
+        engine.core.lock().has_thread = thread.is_some();
     }
 
     /// Ends the thread.
@@ -40,26 +42,49 @@ impl Flusher {
     }
 }
 
-/// Syncs an interval after each first relaxed commit.
+/// What the thread is to do next.
+enum Job {
+    Flush,
+    Checkpoint,
+    End,
+}
+
+/// Syncs an interval after each first relaxed commit, and takes the checkpoints that are due.
 fn run(engine: &Weak<Engine>, interval: Duration) {
+    let mut due = None;
     while let Some(engine) = engine.upgrade() {
-        let mut core = engine.core.lock();
-        while !core.is_flush_wanted && !core.is_closed {
+        let outcome = match next_job(&engine, interval, &mut due) {
+            Job::Flush => engine.flush(),
+            Job::Checkpoint => engine.checkpoint_beside(),
+            Job::End => return,
+        };
+        // What failed has poisoned the store, which the next commit says; or there was no room.
+        if outcome.is_err() && engine.check_poison().is_err() {
+            engine.core.lock().has_thread = false;
+            return;
+        }
+    }
+}
+
+/// Waits for something to do. `due` is when a relaxed commit must be durable.
+fn next_job(engine: &Engine, interval: Duration, due: &mut Option<Instant>) -> Job {
+    let mut core = engine.core.lock();
+    loop {
+        if core.is_closed {
+            return Job::End;
+        }
+        if core.is_checkpoint_wanted {
+            return Job::Checkpoint;
+        }
+        if core.is_flush_wanted {
+            let at = *due.get_or_insert_with(|| Instant::now() + interval);
+            if engine.wake.wait_until(&mut core, at).timed_out() {
+                core.is_flush_wanted = false;
+                *due = None;
+                return Job::Flush;
+            }
+        } else {
             engine.wake.wait(&mut core);
-        }
-        if core.is_closed {
-            return;
-        }
-        let due = Instant::now() + interval;
-        while !core.is_closed && !engine.wake.wait_until(&mut core, due).timed_out() {}
-        if core.is_closed {
-            return;
-        }
-        core.is_flush_wanted = false;
-        drop(core);
-        // An error has poisoned the store, which the next commit says; there is nothing left to do.
-        if engine.flush().is_err() {
-            return;
         }
     }
 }
@@ -74,6 +99,18 @@ impl Engine {
             core.is_flush_wanted = true;
             self.wake.notify_all();
         }
+    }
+
+    /// Takes a checkpoint of which commits see little: most nodes are written before it.
+    fn checkpoint_beside(&self) -> Result<()> {
+        let saved = self.save_ahead();
+        let mut core = self.core.lock();
+        let outcome = saved.and_then(|()| self.checkpoint_core(&mut core));
+        core.is_checkpoint_wanted = false;
+        if outcome.is_err() {
+            self.counters.checkpoints_failed.add(1);
+        }
+        outcome
     }
 
     /// Makes everything committed durable. Commits go on meanwhile.

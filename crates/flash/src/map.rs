@@ -73,9 +73,9 @@ impl Home {
         self.at.get().map(|(at, _)| *at)
     }
 
-    /// The node has been written. Only the first call counts.
-    pub(crate) fn set(&self, at: NodeRef, releases: &Releases) {
-        let _first = self.at.set((at, Arc::clone(releases)));
+    /// The node has been written. `false` when it is elsewhere already, which stays.
+    pub(crate) fn set(&self, at: NodeRef, releases: &Releases) -> bool {
+        self.at.set((at, Arc::clone(releases))).is_ok()
     }
 }
 

@@ -41,8 +41,9 @@ pub struct Options {
     /// How many bytes of differences between pages and what the file holds of them are kept in
     /// memory; 0 writes every changed page whole.
     pub delta_bytes: u64,
-    /// After how long a relaxed commit is made durable by a thread of the store; with `None` there
-    /// is no thread, and the next sync does it.
+    /// After how long a relaxed commit is made durable by a thread of the store, which also takes
+    /// checkpoints. With `None` there is no thread: the next sync does it, and a commit that finds
+    /// a checkpoint due takes it.
     pub relaxed_interval: Option<Duration>,
     /// After how many bytes relaxed commits are made durable.
     pub relaxed_bytes: u64,

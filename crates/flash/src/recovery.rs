@@ -92,6 +92,9 @@ fn core_of(space: Space, log: Log) -> Core {
         delta_bytes: 0,
         live_slots: 0,
         is_flush_wanted: false,
+        is_checkpoint_wanted: false,
+        has_thread: false,
+        is_saving: false,
         is_closed: false,
     }
 }

@@ -149,6 +149,8 @@ fn options_of(seed: u64) -> Options {
     let mut options = small();
     options.page_size = 512 << (seed % 3);
     options.delta_bytes *= seed % 2;
+    // With a thread that takes checkpoints beside the commits.
+    options.relaxed_interval = (seed % 4 == 3).then_some(std::time::Duration::from_millis(1));
     options
 }
 
