@@ -232,6 +232,20 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_are_those_of_the_format() {
+        let mut leaf = Leaf::default();
+        let entry = Entry { slot: Sector(0x0102), crc: 0x0a0b_0c0d };
+        leaf.set(1, Mapping { entry, delta: None });
+        leaf.set(300, Mapping { entry: Entry::default(), delta: Some(delta_of(1)) });
+        let expected = [0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 13, 12, 11, 10, 0xac, 2, 3, 0, 1, 7];
+        assert_eq!(encode_leaf(&leaf), (expected.to_vec(), 2));
+        let child = NodeRef { sector: Sector(5), bytes: 6, crc: 7, count: 8 };
+        let expected = [5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0];
+        let (bytes, count) = encode_inner(&[None, Some(child), None]);
+        assert_eq!((&bytes[..16], &bytes[16..], count), (&[0; 16][..], &expected[..], 2));
+    }
+
+    #[test]
     fn roots_round_trip() {
         let root = RootRef {
             names: vec!["a".into(), "b".into()],

@@ -283,6 +283,32 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn the_bytes_are_those_of_the_format() {
+        let whole = Change::Whole(Entry { slot: Sector(0x0102), crc: 0x0a0b_0c0d });
+        let delta = Change::Delta([3, 2, 8, 9].as_slice().into());
+        let changes = Changes {
+            version: 7,
+            page_size: 4096,
+            pages: 300,
+            kept_pages: 200,
+            is_new_map: false,
+            are_pages_durable: true,
+            items: vec![(1, whole), (2, delta), (299, Change::Delta([].as_slice().into()))],
+        };
+        let expected = [
+            &[1, 7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 16, 0, 0, 44, 1, 0, 0, 200, 0, 0, 0, 3][..],
+            &[1, 0, 2, 1, 0, 0, 13, 12, 11, 10],
+            &[0, 5, 3, 2, 8, 9],
+            &[0xa8, 2, 1],
+        ];
+        assert_eq!(Record::Commit(changes).encode(), expected.concat());
+        assert_eq!(Record::Decide(true).encode(), [3, 1]);
+        let pin = Record::Pin(9, "n".into()).encode();
+        assert_eq!(pin, [4, 9, 0, 0, 0, 0, 0, 0, 0, 1, b'n']);
+        assert_eq!(Record::Unpin("n".into()).encode(), [5, 1, b'n']);
+    }
+
     proptest! {
         #[test]
         fn records_round_trip(record in record()) {

@@ -6,7 +6,8 @@
 //! written blocks is what makes a commit cheap on a file system.
 //!
 //! Invariants: a segment is in `free_segments` exactly when it is [`Use::Free`]; it is in `open`
-//! of its class exactly when it has free slots; a segment of slots has at least one in use.
+//! of its class exactly when it has free slots, which `free_slots` counts; a segment of slots has
+//! at least one in use.
 //!
 //! Nothing here does I/O. Nothing here knows when a slot may be used again: that is decided by
 //! whoever calls [`Space::free`].
@@ -76,6 +77,8 @@ pub(crate) struct Space {
     segments: Vec<Use>,
     free_segments: BTreeSet<u32>,
     open: [BTreeSet<u32>; CLASSES],
+    /// Free slots in the segments of each class.
+    free_slots: [u64; CLASSES],
     used_bytes: u64,
 }
 
@@ -87,6 +90,7 @@ impl Space {
             segments: Vec::new(),
             free_segments: BTreeSet::new(),
             open: Default::default(),
+            free_slots: [0; CLASSES],
             used_bytes: 0,
         };
         if count > 0 {
@@ -142,13 +146,7 @@ impl Space {
 
     /// How many slots of a class can be taken without growing, and leaving `keep` segments free.
     pub(crate) fn available(&self, class: Class, keep: u32) -> u64 {
-        let open = self.open[usize::from(class.0)].iter();
-        let partly: u64 = open
-            .map(|segment| match &self.segments[*segment as usize] {
-                Use::Slots { free_count, .. } => u64::from(*free_count),
-                _ => 0,
-            })
-            .sum();
+        let partly = self.free_slots[usize::from(class.0)];
         let whole = self.free_segments().saturating_sub(keep);
         partly + u64::from(whole) * u64::from(self.slots_of(class))
     }
@@ -181,6 +179,7 @@ impl Space {
             self.open[usize::from(class.0)].remove(&segment);
         }
         self.used_bytes += class.bytes();
+        self.free_slots[usize::from(class.0)] -= 1;
         let slot = word as u32 * 64 + bit;
         Some(Sector(segment * self.segment_sectors + slot * class.sectors()))
     }
@@ -200,6 +199,7 @@ impl Space {
         }
         self.segments[segment as usize] = Use::Slots { class, free, free_count: slots };
         self.open[usize::from(class.0)].insert(segment);
+        self.free_slots[usize::from(class.0)] += u64::from(slots);
     }
 
     /// Gives a slot back. A slot that is not in use is left alone.
@@ -217,7 +217,9 @@ impl Space {
         *word |= 1 << (slot % 64);
         *free_count += 1;
         self.used_bytes -= class.bytes();
+        self.free_slots[usize::from(class.0)] += 1;
         if *free_count == self.segment_sectors >> class.0 {
+            self.free_slots[usize::from(class.0)] -= u64::from(*free_count);
             self.open[usize::from(class.0)].remove(&segment);
             self.give_back(segment);
         } else {
@@ -257,6 +259,7 @@ impl Space {
             self.open[usize::from(class.0)].remove(&segment);
         }
         self.used_bytes += class.bytes();
+        self.free_slots[usize::from(class.0)] -= 1;
         true
     }
 
@@ -321,6 +324,11 @@ mod tests {
                 }
                 let total: u32 = used.values().sum();
                 prop_assert_eq!(space.used_bytes(), u64::from(total) * SECTOR_BYTES);
+                for class in (0..CLASSES as u8).map(Class) {
+                    let mut copy = space.clone();
+                    let taken = std::iter::from_fn(|| copy.take(class)).count();
+                    prop_assert_eq!(space.available(class, 0), taken as u64);
+                }
             }
             let mut again = Space::new(16 * 1024, 9);
             for (at, sectors) in &used {

@@ -10,8 +10,8 @@
 //! byte  48  u32  bytes of a segment
 //! byte  52  u32  the log's first segment
 //! byte  56  u32  the log's second segment
-//! byte  60  u32  sector, u32 bytes, u32 CRC-32C, u32 0 of the list of roots
-//! byte  76  zeros up to byte 512
+//! byte  60  u32  sector, u32 bytes, u32 CRC-32C of the list of roots
+//! byte  72  zeros up to byte 512
 //! ```
 //!
 //! There are four copies, 4 KiB apart: those of an epoch are the first and third, or the second
@@ -181,6 +181,20 @@ mod tests {
         file[0] ^= 1;
         file[2 * APART + 100] ^= 1;
         assert_eq!(find(&file), Found::Superblock(block(3)));
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_format() {
+        let mut expected = b"Esker page store\x01\0\0\0".to_vec();
+        expected.extend_from_slice(&[0xe5, 0xce, 0x71, 0x29]);
+        for number in [7u64, 3, 5] {
+            expected.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [1u32 << 20, 1, 2, 9, 10, 11] {
+            expected.extend_from_slice(&number.to_le_bytes());
+        }
+        expected.resize(BYTES, 0);
+        assert_eq!(block(3).encode()[..], expected);
     }
 
     #[test]
