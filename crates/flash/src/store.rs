@@ -180,7 +180,8 @@ impl PageStore {
     /// and there is room for it: then the next opening writes nothing. Other clones go on.
     ///
     /// # Errors
-    /// As [`PageStore::checkpoint`].
+    /// [`Error::Poisoned`] where it is not known what the next opening finds; or as
+    /// [`PageStore::checkpoint`].
     pub fn close(self) -> Result<()> {
         self.shared.engine.settle()
     }
@@ -189,6 +190,7 @@ impl PageStore {
 impl Engine {
     /// Leaves the file as a closed store.
     fn settle(&self) -> Result<()> {
+        self.check_poison()?;
         let mut core = self.core.lock();
         if core.log.bytes == 0 {
             return Ok(());

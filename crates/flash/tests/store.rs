@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::*;
 use esker_device::memory::MemoryDevice;
-use esker_device::sim::{OpKind, SimDevice};
+use esker_device::sim::{Effect, Failure, Fault, FaultPlan, OpKind, SimDevice};
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
 use esker_flash::{Durability, Error, Options, PageStore, Snapshot};
 
@@ -325,6 +325,24 @@ fn names_survive_and_are_few() {
     }
     assert_eq!(store.versions().len(), 1);
     assert!(store.check().unwrap().accounted);
+}
+
+/// A record that may be there or not is for the next opening to find; closing says so.
+#[test]
+fn closing_a_poisoned_store_is_an_error() {
+    let device = disk();
+    let store = open(&device, &small()).unwrap();
+    commit(&store, 0, 0, b"the record is all that the next commit writes");
+    let fault = Fault::new(Effect::ShortWrite { bytes: 512, failure: Failure::Io });
+    device.set_faults(FaultPlan::new().with(fault.on(OpKind::Write)));
+    let mut writer = store.begin(&store.pin()).unwrap();
+    writer.write(0, 0, b"abc").unwrap();
+    assert!(matches!(writer.commit(FULL), Err(Error::Device(_))));
+    assert_eq!(store.pin().version(), 1);
+    assert!(matches!(store.begin(&store.pin()), Err(Error::Poisoned)));
+    assert!(matches!(store.close(), Err(Error::Poisoned)));
+    let store = open(&device, &small()).unwrap();
+    assert_eq!(store.pin().version(), 2);
 }
 
 #[test]
