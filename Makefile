@@ -2,6 +2,7 @@
 #
 #   make run     build the release binary and run the demonstration (indexes /usr)
 #   make test    every test: unit, property, crash, fault, documentation
+#   make test-sqlite   SQLite's own test suite over the extension (a quarter of an hour)
 #   make lint    formatting, clippy, rustdoc, the checks of the house
 #   make docs    the API documentation, in target/doc
 #   make bench   the benchmarks
@@ -9,7 +10,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: run test lint docs bench need
+.PHONY: run test test-sqlite lint docs bench need
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -21,6 +22,9 @@ run: need
 
 test: need
 	scripts/test.sh
+
+test-sqlite: need
+	scripts/test-sqlite.sh
 
 lint: need
 	$(CARGO) fmt --all --check

@@ -1,0 +1,91 @@
+#!/bin/bash
+# SQLite's own test suite over the extension: the scripts that it runs with journals in memory.
+#
+#   scripts/test-sqlite.sh [PATTERN…]    all scripts, or those whose names match (select*, fts3*)
+#
+# Builds SQLite's test fixture from Debian's source package, once. A script runs in a folder and a
+# process of its own, as an ordinary user. Fails on a failure that bindings/sqlite/tcl/expected.txt
+# does not list, and on one that it lists for a script that ran without it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+target=${CARGO_TARGET_DIR:-$root/target}
+work=$target/sqlite-suite
+mkdir -p "$work"
+
+# What is needed of the system.
+missing=()
+dpkg -s tcl8.6-dev >/dev/null 2>&1 || missing+=(tcl8.6-dev)
+dpkg -s zlib1g-dev >/dev/null 2>&1 || missing+=(zlib1g-dev)
+command -v xz >/dev/null || missing+=(xz-utils)
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" != 0 ]; then
+        echo "missing: apt-get install ${missing[*]}" >&2
+        exit 1
+    fi
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+fi
+
+# SQLite's sources, from a list of sources of their own.
+if ! compgen -G "$work/sqlite3-*/configure" >/dev/null; then
+    mkdir -p "$work/lists/partial"
+    release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    echo "deb-src http://deb.debian.org/debian $release main" >"$work/sources.list"
+    apt=(apt-get -qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=-
+        -o Dir::State::lists="$work/lists" -o APT::Sandbox::User=root)
+    "${apt[@]}" update
+    (cd "$work" && "${apt[@]}" source --download-only sqlite3)
+    (cd "$work" && for archive in sqlite3_*.orig.tar.*; do tar xf "$archive"; done)
+fi
+sources=$(dirname "$(compgen -G "$work/sqlite3-*/configure" | head -1)")
+
+# The test fixture, which asks for the extension when its first connection is opened.
+if [ ! -x "$work/build/testfixture" ]; then
+    mkdir -p "$work/build"
+    cd "$work/build"
+    CFLAGS=-O1 "$sources/configure" --with-tcl=/usr/lib/tcl8.6 >configure.log 2>&1
+    cc -O2 -I"$sources/src" -I. -c "$root/bindings/sqlite/tcl/load.c" -o load.o
+    make testfixture OPTS="-DSQLITE_EXTRA_INIT=esker_load" \
+        LIBTCL="-ltcl8.6 -lm -ldl -lz $work/build/load.o" >make.log 2>&1 ||
+        { tail -20 make.log >&2; exit 1; }
+    cd "$root"
+fi
+cargo build --release --locked --quiet --package esker-sqlite
+
+# A place that an ordinary user may use.
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cp -r "$sources" "$place/sqlite"
+cp "$work/build/testfixture" "$target/release/libesker_sqlite.so" bindings/sqlite/tcl/*.tcl "$place"
+mkdir "$place/run"
+as_user=()
+if [ "$(id -u)" = 0 ]; then
+    chown -R nobody "$place"
+    as_user=(setpriv --reuid=nobody --clear-groups)
+fi
+cat >"$place/one" <<'ONE'
+#!/bin/bash
+place=$(dirname "$0")
+mkdir "$place/run/$1" && cd "$place/run/$1"
+ESKER_SQLITE=$place/libesker_sqlite.so timeout 300 "$place/testfixture" "$place/run.tcl" \
+    "$place/sqlite/test/permutations.test" inmemory_journal "$1" >"$place/run/$1.log" 2>&1
+echo "code $?" >>"$place/run/$1.log"
+rm -rf "${place:?}/run/$1"
+ONE
+chmod +x "$place/one"
+
+cd "$place/run"
+"${as_user[@]}" "$place/testfixture" "$place/names.tcl" "$place/sqlite/test" 2>/dev/null |
+    grep '\.test$' | sort -u >"$place/names" || true
+cd "$root"
+patterns=("${@:-*}")
+while read -r name; do
+    for pattern in "${patterns[@]}"; do
+        # shellcheck disable=SC2053
+        if [[ $name == $pattern ]]; then echo "$name"; break; fi
+    done
+done <"$place/names" >"$place/chosen"
+HOME=$place "${as_user[@]}" xargs -r -P "$(nproc)" -n 1 "$place/one" <"$place/chosen"
+
+exec python3 scripts/test_sqlite_verdict.py "$place/run" bindings/sqlite/tcl/expected.txt
