@@ -70,8 +70,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes `bytes` at `at`. In a long journal, where the four bytes before are the number of a page, and `bytes`
-    /// are that page as `original` has it, only its number is kept.
+    /// Writes `bytes` at `at`. In a long journal, where the four bytes before are the number of a
+    /// page and `bytes` are that page as `original` has it, only where it stands is kept.
     pub fn write(&mut self, at: u64, bytes: &[u8], original: &dyn Original) -> Result {
         if bytes.is_empty() {
             return Ok(());

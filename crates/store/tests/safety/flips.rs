@@ -9,7 +9,7 @@ fn examine(specimen: Verdict<Specimen>, suite: fn(&Specimen) -> Verdict<Counts>)
     settle(specimen.and_then(|specimen| suite(&specimen)));
 }
 
-/// Of the bytes of a store one in `stride` is flipped, and all of them from a budget of `stride` on.
+/// Of the bytes of a store one in `stride` is flipped, all of them from a budget of `stride` on.
 fn one_byte_in(stride: u64, specimen: Verdict<Specimen>) {
     let stride = usize::try_from(stride / budget().clamp(1, stride)).unwrap_or(1);
     settle(specimen.and_then(|specimen| flips::bytes_of(&specimen, |_| true, stride)));
