@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::error::{Error, Result, corrupt, damaged};
 use crate::log::Log;
 use crate::map::{LEAF, Mapping, NodeRef, Releases, Root};
-use crate::options::Options;
+use crate::options::{Options, SEGMENT_BYTES_MAX};
 use crate::planted::{self, Bug};
 use crate::record::{Changes, Record};
 use crate::space::{Class, Sector, Space};
@@ -172,17 +172,24 @@ impl Engine {
         }
     }
 
-    /// Adds segments, filled with zeros: what is rewritten later costs a fraction of what grows a
-    /// file.
+    /// Adds `count` segments, and some more to a large file, filled with zeros: what is rewritten
+    /// later costs a fraction of what grows a file.
     fn grow(&self, core: &mut Core, count: u64) -> Result<()> {
-        if count > core.space.growable().into() {
+        if count == 0 {
+            return Ok(());
+        }
+        let most = core.space.growable().into();
+        if count > most {
             return Err(Error::Full { reason: "the file would pass 2 TiB".to_owned() });
         }
         let bytes = core.space.segment_bytes();
-        let zeros = vec![0; if count == 0 { 0 } else { bytes as usize }];
-        for _ in 0..count {
+        let zeros = vec![0; bytes as usize];
+        for added in 0..count.max(growth_ahead(core.space.segment_count(), bytes)).min(most) {
             let start = core.space.segment_offset(core.space.segment_count());
-            self.file.write_at(start, &zeros, Purpose::Gc)?;
+            match self.file.write_at(start, &zeros, Purpose::Gc) {
+                Err(_) if added >= count => break,
+                outcome => outcome?,
+            }
             core.space.add_segments(1);
             self.counters.filled.add(bytes);
         }
@@ -213,7 +220,7 @@ impl Engine {
             if run == 1 {
                 self.file.write_at(start, bytes, purpose)?;
             } else {
-                let joined: Vec<u8> = now.iter().flat_map(|(_, bytes)| *bytes).copied().collect();
+                let joined = now.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>().concat();
                 self.file.write_at(start, &joined, purpose)?;
             }
             rest = later;
@@ -362,6 +369,13 @@ fn set_aside(live_slots: i64, segment_bytes: u32) -> u32 {
     let nodes = live_slots.max(0) as u64 / LEAF as u64 + 1;
     let bytes = nodes * 2 * 4096;
     3 + (bytes / u64::from(segment_bytes)) as u32
+}
+
+/// How many segments a file of `count` grows by where it must: a thirty-second of it, up to 4 MiB,
+/// because each growth costs the file system as much as several commits.
+fn growth_ahead(count: u32, segment_bytes: u64) -> u64 {
+    let most = u64::from(SEGMENT_BYTES_MAX) / segment_bytes;
+    u64::from(count / 32).min(most)
 }
 
 /// What has gathered since the last checkpoint.

@@ -31,8 +31,8 @@ pub struct Options {
     pub page_size: u32,
     /// What callers that do not choose themselves should ask of a commit.
     pub durability: Durability,
-    /// By how many bytes the file grows, in a new store: a power of two from 16 KiB to 4 MiB, at
-    /// least a page.
+    /// Bytes of a segment in a new store: a power of two from 16 KiB to 4 MiB, at least a page. A
+    /// small file grows by segments, a large one by up to 4 MiB at once.
     pub segment_bytes: u32,
     /// How many bytes of pages a transaction keeps in memory before it writes them out early.
     pub spill_bytes: u64,
@@ -54,7 +54,7 @@ impl Default for Options {
         Self {
             page_size: 4096,
             durability: Durability::Full,
-            segment_bytes: 1 << 20,
+            segment_bytes: 256 << 10,
             spill_bytes: 8 << 20,
             checkpoint_bytes: 4 << 20,
             delta_bytes: 8 << 20,

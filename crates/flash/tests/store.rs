@@ -361,3 +361,16 @@ fn a_closed_store_opens_without_a_write() {
     let written = [OpKind::Write, OpKind::Sync].map(|kind| device.op_count_of(kind));
     assert_eq!(written, [0, 0]);
 }
+
+#[test]
+fn a_small_store_takes_little() {
+    let store = PageStore::open(memory(&[]), Options::new()).unwrap();
+    for round in 1..20 {
+        for page in 0..100 {
+            commit(&store, page, 0, &[round; 4096]);
+        }
+    }
+    // The first segment, the log, and what is set aside for a checkpoint.
+    let bytes = store.stats().file_bytes;
+    assert!(bytes <= 4 << 20, "{bytes}");
+}
