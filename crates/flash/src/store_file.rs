@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use esker_device::file::FileDevice;
@@ -45,7 +46,7 @@ impl StoreFile {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let device = FileDevice::open(folder.unwrap_or_else(|| Path::new(".")))?;
         if missing == Missing::Create && !path.exists() {
-            device.open(name, Open::CreateNew, Caching::Buffered)?;
+            make(path)?;
             device.sync_dir()?;
         }
         let lock = lock(path)?;
@@ -63,13 +64,27 @@ impl StoreFile {
     }
 }
 
+/// Makes an empty file, which others may read as they may the databases that SQLite makes.
+fn make(path: &Path) -> Result<()> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(failed(path, error).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> DeviceError {
+    DeviceError::new(Operation::Open, path.display().to_string(), 0, source)
+}
+
 fn lock(path: &Path) -> Result<File> {
-    let name = || path.display().to_string();
-    let failed = |source: io::Error| DeviceError::new(Operation::Open, name(), 0, source);
+    let failed = |source| failed(path, source);
     let file = OpenOptions::new().read(true).open(path).map_err(failed)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
-        Err(Errno::WOULDBLOCK) => Err(Error::Locked { file: name() }),
+        Err(Errno::WOULDBLOCK) => Err(Error::Locked { file: path.display().to_string() }),
         Err(errno) => Err(failed(errno.into()).into()),
     }
 }

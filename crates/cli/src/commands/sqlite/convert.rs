@@ -1,7 +1,8 @@
 //! From an SQLite file to a store and back, page by page.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use esker_flash::{Durability, Missing, Options, StoreFile};
@@ -167,6 +168,8 @@ fn beside(path: &Path) -> Result<NamedTempFile, Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     tempfile::Builder::new()
         .prefix(".esker-")
+        // As SQLite makes its files, less what the umask takes.
+        .permissions(Permissions::from_mode(0o644))
         .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))
         .map_err(|source| Failure::System { what: "make a file beside the one asked for", source })
 }
