@@ -29,6 +29,8 @@ use crate::superblock::Superblock;
 
 /// Nodes take slots of at least this many bytes, which they share with pages of that size.
 const NODE_BYTES_MIN: usize = 4096;
+/// Bytes of nodes that are written beside commits between two syncs.
+const AHEAD_BYTES: usize = 256 * 1024;
 
 /// The size of slot for a node of `bytes`.
 pub(crate) fn node_class(bytes: usize) -> Option<Class> {
@@ -168,7 +170,11 @@ impl Engine {
         }
         let roots = place(saver, encode_roots(&refs), 0, &mut take)?;
         let (block, log, carried) = self.next_log(core, saver, roots)?;
-        self.write_nodes(saver, &carried)?;
+        self.write_nodes(&saver.writes)?;
+        for (offset, frame) in &carried {
+            self.file.write_at(*offset, frame, Purpose::Log)?;
+            self.counters.records.add(frame.len() as u64);
+        }
         // From here on it is not known what a failure leaves.
         if !planted::is(Bug::SuperblockBeforeNodes) {
             self.sync_file()?;
@@ -246,8 +252,20 @@ impl Engine {
         for top in kept.iter().filter_map(|(_, _, root)| root.map.top.as_ref()) {
             save(saver, top, &mut take)?;
         }
-        self.write_nodes(saver, &[])?;
-        self.sync_file()
+        // A commit's sync waits for what is on its way of these, so that is never much.
+        let mut rest = saver.writes.as_slice();
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = rest.iter().take_while(|(_, node)| {
+                bytes += node.len();
+                bytes <= AHEAD_BYTES
+            });
+            let (batch, later) = rest.split_at(fits.count().max(1));
+            self.write_nodes(batch)?;
+            self.sync_file()?;
+            rest = later;
+        }
+        Ok(())
     }
 
     /// The superblock of the next epoch, its log, and what that log begins with.
@@ -287,15 +305,10 @@ impl Engine {
         Ok((block, log, writes))
     }
 
-    fn write_nodes(&self, saver: &Saver, carried: &[Write]) -> Result<()> {
+    fn write_nodes(&self, nodes: &[(Sector, Vec<u8>)]) -> Result<()> {
         let mut slots: Vec<_> =
-            saver.writes.iter().map(|(sector, bytes)| (*sector, bytes.as_slice())).collect();
+            nodes.iter().map(|(sector, bytes)| (*sector, bytes.as_slice())).collect();
         self.counters.map.add(slots.iter().map(|(_, bytes)| bytes.len() as u64).sum());
-        self.write_slots(&mut slots, Purpose::Manifest)?;
-        for (offset, frame) in carried {
-            self.file.write_at(*offset, frame, Purpose::Log)?;
-            self.counters.records.add(frame.len() as u64);
-        }
-        Ok(())
+        self.write_slots(&mut slots, Purpose::Manifest)
     }
 }
