@@ -76,6 +76,13 @@ fn next_job(engine: &Engine, interval: Duration, due: &mut Option<Instant>) -> J
         if core.is_checkpoint_wanted {
             return Job::Checkpoint;
         }
+        // Half of what may gather: the rest has room while this is on its way.
+        let is_much = core.unsynced_bytes >= engine.options.relaxed_bytes / 2;
+        if core.is_flush_wanted && is_much {
+            core.is_flush_wanted = false;
+            *due = None;
+            return Job::Flush;
+        }
         if core.is_flush_wanted {
             let at = *due.get_or_insert_with(|| Instant::now() + interval);
             if engine.wake.wait_until(&mut core, at).timed_out() {
@@ -95,7 +102,7 @@ impl Engine {
         if core.unsynced_bytes >= self.options.relaxed_bytes {
             // An error has poisoned the store; this commit keeps its promise, which is its order.
             let _poisoned = self.sync_core(core);
-        } else if !core.is_flush_wanted {
+        } else if !core.is_flush_wanted || core.unsynced_bytes >= self.options.relaxed_bytes / 2 {
             core.is_flush_wanted = true;
             self.wake.notify_all();
         }
