@@ -37,23 +37,22 @@ pub(crate) fn encode(base: &[u8], new: &[u8], limit: usize) -> Option<Vec<u8>> {
 }
 
 /// The first place from `at` on where the two differ.
-fn next_difference(base: &[u8], new: &[u8], mut at: usize) -> Option<usize> {
-    const STEP: usize = 32;
-    while let (Some(a), Some(b)) = (base.get(at..at + STEP), new.get(at..at + STEP)) {
-        if a != b {
-            break;
-        }
-        at += STEP;
-    }
-    let rest = base.get(at..)?.iter().zip(new.get(at..)?);
-    rest.enumerate().find(|(_, (a, b))| a != b).map(|(n, _)| at + n)
+fn next_difference(base: &[u8], new: &[u8], at: usize) -> Option<usize> {
+    const STEP: usize = 64;
+    let (base, new) = (base.get(at..)?, new.get(at..)?);
+    let steps = base.as_chunks::<STEP>().0.iter().zip(new.as_chunks::<STEP>().0);
+    let equal = steps.take_while(|(a, b)| a == b).count() * STEP;
+    let rest = base.get(equal..)?.iter().zip(new.get(equal..)?);
+    let differs = rest.enumerate().find(|(_, (a, b))| a != b);
+    differs.map(|(n, _)| at + equal + n)
 }
 
 /// Where the range of differences that begins at `start` ends.
 fn end_of_range(base: &[u8], new: &[u8], start: usize) -> usize {
-    let mut end = start + 1;
-    let pairs = base.iter().zip(new).enumerate().skip(end);
-    for (at, (a, b)) in pairs {
+    let first = start + 1;
+    let mut end = first;
+    let (base, new) = (base.get(first..).unwrap_or_default(), new.get(first..).unwrap_or_default());
+    for (at, (a, b)) in (first..).zip(base.iter().zip(new)) {
         if a != b {
             end = at + 1;
         } else if at >= end + GAP_MIN {
