@@ -112,11 +112,14 @@ impl Changes {
         let mut applied = Applied { root, replaced: Replaced::new(), delta_bytes: 0, slots: 0 };
         let kept_pages = if self.is_new_map { 0 } else { self.kept_pages };
         let mut map = std::mem::take(&mut applied.root.map);
-        map.cut(kept_pages, &mut |page, old| {
-            if !planted::is(Bug::CutNotFreed) {
-                applied.replace(page, old, Sector::NONE);
-            }
-        });
+        // Past its pages a version has no mappings.
+        if kept_pages < base.pages {
+            map.cut(kept_pages, &mut |page, old| {
+                if !planted::is(Bug::CutNotFreed) {
+                    applied.replace(page, old, Sector::NONE);
+                }
+            });
+        }
         for (page, change) in &self.items {
             let new = match change {
                 Change::Whole(entry) => Mapping { entry: *entry, delta: None },
