@@ -92,7 +92,7 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-experiments",
         folder: "lab/experiments",
-        may_use: &["esker", "esker-permute", "esker-peers", "esker-workload"],
+        may_use: &["esker", "esker-permute", "esker-peers", "esker-sqlite", "esker-workload"],
         tests_may_use: &[],
     },
     Arrow { package: "xtask", folder: "xtask", may_use: &[], tests_may_use: &[] },

@@ -14,3 +14,6 @@ mod ffi;
 pub mod journal;
 pub mod open_stores;
 pub mod pragma;
+
+#[cfg(feature = "linked")]
+pub use ffi::linked::link;

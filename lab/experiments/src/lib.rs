@@ -2,8 +2,9 @@
 //!
 //! [`measure`] is the comparison that `esker bench` runs; [`experiment`] is what `esker lab` runs,
 //! of which [`schemes`] has those of the FD+tree's papers and [`rearranging`] those of the planner
-//! of arrays; [`permute`] is what `esker bench permute` runs. What is not here: the stores
-//! (`esker-peers`), the requests (`esker-workload`), the terminal (`esker-cli`).
+//! of arrays; [`permute`] is what `esker bench permute` runs, and [`sqlite`] what `esker bench
+//! sqlite` runs. What is not here: the stores (`esker-peers`), the requests (`esker-workload`), the
+//! terminal (`esker-cli`).
 
 pub mod error;
 pub mod experiment;
@@ -11,6 +12,7 @@ pub mod measure;
 pub mod permute;
 pub mod rearranging;
 pub mod schemes;
+pub mod sqlite;
 
 pub use error::{Error, Result};
 pub use esker_peers::Name;

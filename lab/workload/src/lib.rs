@@ -12,14 +12,19 @@
 //! | [`uniform`] | load, overwrite and mix over random keys of 16 bytes |
 //! | [`ratio`] | G_R: lookups, insertions and deletions in a given ratio |
 //! | [`new_order`] | G_T: the primary index of TPC-C's NewOrder table |
+//! | [`tpcc`] | TPC-C itself, over SQLite |
+//! | [`rl`] | the thirteen steps of SQLite's speed test |
 //!
-//! What is not here: clocks, threads, stores.
+//! What is not here: clocks, threads, stores. The last two speak SQL to a connection that they are
+//! given.
 
 pub mod entry;
 pub mod new_order;
 pub mod random;
 pub mod ratio;
 pub mod request;
+pub mod rl;
+pub mod tpcc;
 pub mod uniform;
 
 pub use random::Random;

@@ -12,6 +12,8 @@
 mod entry;
 mod host;
 mod io;
+#[cfg(feature = "linked")]
+pub mod linked;
 pub mod types;
 mod vfs;
 

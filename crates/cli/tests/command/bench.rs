@@ -67,3 +67,36 @@ fn arrays_are_rearranged_by_every_system() {
     assert!(text.lines().count() == 3 && text.contains("x copy"), "{text}");
     esker(["bench", "permute", "--case=z"]).fails(2, &["a1, a4, b1, b2, c, d"]);
 }
+
+#[test]
+fn sqlite_is_measured_over_the_page_store_and_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (json, place) = (folder.path().join("found.json"), folder.path().join("a place"));
+    let answer = esker([
+        "bench".as_ref(),
+        "sqlite".as_ref(),
+        "--scale=small".as_ref(),
+        "--seconds=1".as_ref(),
+        "--warmup=0".as_ref(),
+        "--mode=esker,wal".as_ref(),
+        "--dir".as_ref(),
+        place.as_os_str(),
+        "--json".as_ref(),
+        json.as_os_str(),
+    ]);
+    assert_eq!(answer.code(), 0, "{}", answer.stderr());
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+    let found: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(found["runs"].as_array().unwrap().len(), 2);
+    assert!(found["runs"][0]["metrics"]["notpm"].as_f64() > Some(0.0), "{found}");
+    assert!(found["probe"]["growing_micros"].as_f64() > Some(0.0), "{found}");
+    let text = String::from_utf8(answer.0.stdout.clone()).unwrap();
+    for word in ["NOTPM", "\nesker ", "\nwal ", "fdatasync", "must be at least"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(answer.stderr().contains("NOTPM"), "{}", answer.stderr());
+    esker(["bench", "sqlite", "--mode=off"]).fails(2, &["esker-relaxed", "delete"]);
+    let answer = esker(["bench", "sqlite", "--help"]);
+    let help = answer.text();
+    assert!(help.contains("NOTPM are") && help.contains("--held-reader"), "{help}");
+}

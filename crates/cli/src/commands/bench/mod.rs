@@ -4,6 +4,7 @@
 //! starts for each run is this command again, with `--child`.
 
 mod permute;
+mod sqlite;
 mod table;
 mod watch;
 
@@ -89,6 +90,9 @@ pub(crate) struct Bench {
 enum What {
     /// Measure the rearranging of arrays, beside copies and what people do instead
     Permute(permute::Permute),
+    /// Measure SQLite over the page store, beside SQLite's own journal modes
+    #[command(long_about = sqlite::HELP)]
+    Sqlite(sqlite::Sqlite),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -133,8 +137,10 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn run(args: &Bench) -> Result<(), Failure> {
-    if let Some(What::Permute(args)) = &args.what {
-        return permute::run(args);
+    match &args.what {
+        Some(What::Permute(args)) => return permute::run(args),
+        Some(What::Sqlite(args)) => return sqlite::run(args),
+        None => {}
     }
     if let Some(task) = &args.child {
         return child::main(task).map_err(failure);

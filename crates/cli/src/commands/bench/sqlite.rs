@@ -1,0 +1,246 @@
+//! `bench sqlite`: SQLite over the page store, beside SQLite's own ways.
+
+use std::fs;
+use std::io::{IsTerminal, stderr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use esker_experiments::sqlite::bars::{Bar, Must, bars};
+use esker_experiments::sqlite::mode::Mode;
+use esker_experiments::sqlite::{self, Event, Found, Plan, Workload};
+use indicatif::ProgressBar;
+
+use super::{failure, folder};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::progress;
+use crate::signals::Interrupt;
+use crate::table::Table;
+
+pub(super) const HELP: &str = "\
+Measure SQLite over the page store, beside SQLite's own journal modes
+
+The same SQLite, linked in, on both sides. Modes take turns, each with a copy of one filled
+database; afterwards each database is checked, by TPC-C's consistency conditions and by SQLite.
+
+  esker          the VFS over the page store, each commit durable
+  esker-relaxed  the same with synchronous=NORMAL: durable soon, in order
+  wal            journal_mode=WAL, synchronous=FULL: each commit durable
+  wal-normal     journal_mode=WAL, synchronous=NORMAL: durable at checkpoints
+  delete         journal_mode=DELETE, synchronous=FULL: SQLite's default
+
+NOTPM are New-Order transactions committed in a minute, without think time. Latencies are those of
+COMMIT alone, of transactions that write. KiB a transaction are bytes passed to calls that write,
+logs, checkpoints and growing included, over committed transactions that write. Refused are
+transactions and reads that found the database busy and waited for 5 seconds in vain; waits are
+sleeps before. The page cache of the system serves all modes; each connection caches as much as
+SQLite does by default.";
+
+/// What can be typed after `bench sqlite`.
+#[derive(Debug, Args)]
+pub(crate) struct Sqlite {
+    /// These modes, with commas between them
+    #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = mode,
+          default_value = "esker,wal,delete")]
+    mode: Vec<Mode>,
+    /// What is done
+    #[arg(long, value_enum, default_value = "tpcc")]
+    workload: WorkloadName,
+    /// How many rows; a warehouse has about 100 MB at the full scale
+    #[arg(long, value_enum, default_value = "full")]
+    scale: ScaleName,
+    /// How long each run of TPC-C counts
+    #[arg(long, value_name = "SECONDS", default_value = "30",
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    /// How long each run of TPC-C goes on before it counts
+    #[arg(long, value_name = "SECONDS", default_value = "5",
+          value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    warmup: u32,
+    /// Threads that do transactions of TPC-C, each with a connection
+    #[arg(long, value_name = "N", default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    workers: u32,
+    /// Reads of a table of one row each second, by a connection of their own
+    #[arg(long, value_name = "N", default_value = "10",
+          value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    readers: u32,
+    /// Hold the snapshot of the beginning, by one more connection, in TPC-C
+    #[arg(long)]
+    held_reader: bool,
+    /// Warehouses of TPC-C
+    #[arg(long, value_name = "N", default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    warehouses: u32,
+    /// Rounds in which the modes take turns
+    #[arg(long, value_name = "N", default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+    /// What each connection caches; 2 is SQLite's default
+    #[arg(long, value_name = "MIB", default_value = "2",
+          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    cache: u32,
+    /// What everything random follows from
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+    /// Where to make the databases, and remove them [default: a temporary folder]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Write everything measured to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WorkloadName {
+    /// TPC-C, all five transactions
+    Tpcc,
+    /// The thirteen steps of SQLite's speed test
+    Rl,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ScaleName {
+    /// Shows that everything runs, and nothing else
+    Small,
+    /// As TPC-C and the script say
+    Full,
+}
+
+fn mode(name: &str) -> Result<Mode, String> {
+    Mode::parse(name).ok_or_else(|| {
+        let names: Vec<_> = Mode::ALL.into_iter().map(Mode::as_str).collect();
+        format!("modes are {}", names.join(", "))
+    })
+}
+
+pub(super) fn run(args: &Sqlite) -> Result<(), Failure> {
+    let interrupt = Interrupt::install()?;
+    let place = folder(args.dir.as_deref())?;
+    let plan = Plan {
+        modes: args.mode.clone(),
+        workload: match args.workload {
+            WorkloadName::Tpcc => Workload::Tpcc,
+            WorkloadName::Rl => Workload::Rl,
+        },
+        is_small: args.scale == ScaleName::Small,
+        warehouses: args.warehouses,
+        workers: args.workers,
+        readers: args.readers,
+        held_reader: args.held_reader,
+        warmup: Duration::from_secs(args.warmup.into()),
+        duration: Duration::from_secs(args.seconds.into()),
+        rounds: args.repeat,
+        cache_mib: args.cache,
+        seed: args.seed,
+        folder: place.path().to_owned(),
+    };
+    let bar = progress::bar(Some(100), "{msg:<40} {wide_bar} {percent:>3} %  {elapsed}");
+    let found = sqlite::run(&plan, &mut |event| {
+        hear(&bar, event);
+        !interrupt.requested()
+    });
+    bar.finish_and_clear();
+    let found = found.map_err(failure)?;
+    if let Some(path) = &args.json {
+        fs::write(path, format!("{:#}\n", found.json()))
+            .map_err(|source| Failure::System { what: "write the measurements", source })?;
+    }
+    let mut output = Output::new();
+    output.line(&table(&found).to_string())?;
+    output.line("")?;
+    output.line(&disk(&found))?;
+    for bar in bars(&found) {
+        output.line(&verdict(&bar))?;
+    }
+    output.flush()
+}
+
+fn hear(bar: &ProgressBar, event: Event<'_>) {
+    match event {
+        Event::Progress(what, part) => {
+            if bar.message() != what {
+                bar.reset();
+                bar.set_message(what.to_owned());
+            }
+            bar.set_position((part * 100.0) as u64);
+        }
+        Event::Done(line) if stderr().is_terminal() => bar.suspend(|| eprintln!("esker: {line}")),
+        Event::Done(line) => eprintln!("esker: {line}"),
+    }
+}
+
+/// A column: its heading, the metric, what one unit of it is, and digits behind the point.
+type Column = (&'static str, &'static str, f64, usize);
+
+const COLUMNS: [Column; 11] = [
+    ("commits/s", "commits_per_second", 1.0, 0),
+    ("p50 ms", "commit_p50_micros", 1e3, 3),
+    ("p99 ms", "commit_p99_micros", 1e3, 3),
+    ("max ms", "commit_max_micros", 1e3, 1),
+    ("KiB/tx", "bytes_written_per_transaction", 1024.0, 1),
+    ("syncs/tx", "syncs_per_transaction", 1.0, 3),
+    ("refused", "writer_busy", 1.0, 0),
+    ("waits", "writer_waits", 1.0, 0),
+    ("reads refused", "reader_busy", 1.0, 0),
+    ("waits", "reader_waits", 1.0, 0),
+    ("MiB at most", "file_peak_bytes", 1_048_576.0, 0),
+];
+
+fn table(found: &Found) -> Table {
+    let first = match found.plan.workload {
+        Workload::Tpcc => ("NOTPM", "notpm", 1.0, 0),
+        Workload::Rl => ("seconds", "seconds", 1.0, 2),
+    };
+    let columns = || [first].into_iter().chain(COLUMNS);
+    let heading: Vec<&str> = ["mode"].into_iter().chain(columns().map(|column| column.0)).collect();
+    let mut table = Table::new(&heading);
+    for mode in &found.plan.modes {
+        let cell = |(_, metric, unit, digits): Column| {
+            let value = found.median(*mode, metric);
+            value.map_or_else(|| "-".to_owned(), |value| format!("{:.digits$}", value / unit))
+        };
+        table.row([mode.as_str().to_owned()].into_iter().chain(columns().map(cell)));
+    }
+    table
+}
+
+fn disk(found: &Found) -> String {
+    let probe = &found.probe;
+    format!(
+        "4 KiB and fdatasync here: {:.0} us where the file grows, {:.0} us over written blocks \
+         ({:.1} times)",
+        probe.growing_micros,
+        probe.rewriting_micros,
+        probe.ratio()
+    )
+}
+
+fn verdict(bar: &Bar) -> String {
+    let (side, limit) = match bar.must {
+        Must::AtLeast(limit) => ("at least", limit),
+        Must::AtMost(limit) => ("at most", limit),
+    };
+    let value = bar.value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    format!("{:<46}{value:>7}  must be {side} {limit}  {}", bar.what, bar.verdict())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_a_line() {
+        let bar = Bar { what: "x over y", value: Some(2.0), must: Must::AtLeast(1.5) };
+        assert!(verdict(&bar).ends_with("2.00  must be at least 1.5  met"), "{}", verdict(&bar));
+        let bar = Bar { value: None, ..bar };
+        assert!(verdict(&bar).ends_with("-  must be at least 1.5  unknown"));
+    }
+
+    #[test]
+    fn a_mode_that_is_none_is_told_what_there_is() {
+        assert_eq!(mode("wal-normal"), Ok(Mode::WalNormal));
+        assert!(mode("off").unwrap_err().contains("esker-relaxed"));
+    }
+}

@@ -1,0 +1,312 @@
+//! `esker bench sqlite`: SQLite over the page store beside SQLite's own ways, the same SQLite on
+//! both sides.
+//!
+//! Modes take turns, each with a database of its own that was copied, page by page, from one that
+//! was filled once. What is said of bytes is in [`counters`], of bars in [`bars`], of the disk in
+//! [`probe`]. [`tpcc`] and [`rl`] make one run; [`readers`] are beside them.
+
+pub mod bars;
+pub mod counters;
+pub mod mode;
+pub mod probe;
+pub mod readers;
+pub mod rl;
+pub mod shared;
+pub mod tpcc;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use esker_workload::tpcc::{Sizes, load};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use self::mode::{Mode, Place};
+use self::probe::Probe;
+use crate::measure::Metrics;
+use crate::measure::process::machine;
+use crate::{Error, Result};
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// TPC-C, without think time.
+    Tpcc,
+    /// The thirteen steps of SQLite's speed test.
+    Rl,
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The modes, in their turns.
+    pub modes: Vec<Mode>,
+    /// What is done.
+    pub workload: Workload,
+    /// Whether it is a fraction that only shows that everything runs.
+    pub is_small: bool,
+    /// Warehouses of TPC-C.
+    pub warehouses: u32,
+    /// Threads that do transactions of TPC-C, each with a connection.
+    pub workers: u32,
+    /// Reads of the status, each second.
+    pub readers: u32,
+    /// Whether one more connection holds the snapshot of the beginning, in TPC-C.
+    pub held_reader: bool,
+    /// How long TPC-C runs before anything counts.
+    pub warmup: Duration,
+    /// How long it counts.
+    pub duration: Duration,
+    /// Rounds of turns.
+    pub rounds: u32,
+    /// MiB that each connection caches.
+    pub cache_mib: u32,
+    /// What everything random follows from.
+    pub seed: u64,
+    /// An empty folder; two databases fit there.
+    pub folder: PathBuf,
+}
+
+impl Plan {
+    /// Rows of TPC-C.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        let warehouses = i64::from(self.warehouses);
+        if self.is_small { Sizes::small(warehouses) } else { Sizes::full(warehouses) }
+    }
+
+    /// Rows of the RL script.
+    #[must_use]
+    pub const fn rl_sizes(&self) -> esker_workload::rl::Sizes {
+        if self.is_small {
+            esker_workload::rl::Sizes::small()
+        } else {
+            esker_workload::rl::Sizes::full()
+        }
+    }
+}
+
+/// What one run gave.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// In which mode.
+    pub mode: Mode,
+    /// In which round, from 1 on.
+    pub round: u32,
+    /// Its figures.
+    pub metrics: Metrics,
+}
+
+/// What all runs gave.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What was asked for.
+    pub plan: Plan,
+    /// The disk.
+    pub probe: Probe,
+    /// The runs, in the order in which they were made.
+    pub runs: Vec<Run>,
+}
+
+impl Found {
+    fn values(&self, mode: Mode, metric: &str) -> Vec<f64> {
+        let runs = self.runs.iter().filter(|run| run.mode == mode);
+        let mut values: Vec<f64> =
+            runs.filter_map(|run| run.metrics.get(metric).copied()).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    /// The median over the rounds of a mode.
+    #[must_use]
+    pub fn median(&self, mode: Mode, metric: &str) -> Option<f64> {
+        let values = self.values(mode, metric);
+        let upper = values.get(values.len() / 2)?;
+        let lower = values.get((values.len() - 1) / 2)?;
+        Some(f64::midpoint(*lower, *upper))
+    }
+
+    /// The greatest of all runs over the page store.
+    fn worst_of_esker(&self, metric: &str) -> Option<f64> {
+        let values = [Mode::Esker, Mode::EskerRelaxed].map(|mode| self.values(mode, metric));
+        values.concat().into_iter().max_by(f64::total_cmp)
+    }
+
+    /// Everything, for machines.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let run = |run: &Run| {
+            let mode = run.mode.as_str();
+            json!({ "mode": mode, "round": run.round, "metrics": run.metrics })
+        };
+        let plan = &self.plan;
+        json!({
+            "machine": machine(),
+            "sqlite": rusqlite::version(),
+            "workload": if plan.workload == Workload::Tpcc { "tpcc" } else { "rl" },
+            "scale": if plan.is_small { "small" } else { "full" },
+            "warehouses": plan.warehouses,
+            "workers": plan.workers,
+            "readers_per_second": plan.readers,
+            "held_reader": plan.held_reader,
+            "warmup_seconds": plan.warmup.as_secs_f64(),
+            "cache_mib": plan.cache_mib,
+            "seed": plan.seed,
+            "probe": self.probe.json(),
+            "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
+            "bars": bars::bars(self).iter().map(bars::Bar::json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event<'a> {
+    /// What is going on, and which part of it is done, from 0 to 1.
+    Progress(&'a str, f64),
+    /// One line about what is done.
+    Done(&'a str),
+}
+
+/// Who hears of what happens, and says whether to go on.
+pub struct Watch<'a> {
+    what: String,
+    tell: &'a mut dyn FnMut(Event<'_>) -> bool,
+}
+
+impl Watch<'_> {
+    /// Says how far it is.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] where it is not to go on.
+    pub fn progress(&mut self, part: f64) -> Result<()> {
+        self.say(|what| Event::Progress(what, part.clamp(0.0, 1.0)))
+    }
+
+    fn say<'b>(&'b mut self, event: impl FnOnce(&'b str) -> Event<'b>) -> Result<()> {
+        if (self.tell)(event(&self.what)) { Ok(()) } else { Err(Error::Interrupted) }
+    }
+}
+
+/// Measures; `tell` hears what happens, and says whether to go on.
+///
+/// # Errors
+/// Those of SQLite and of the system; [`Error::Invalid`] where a database is not what the
+/// transactions make of it.
+pub fn run(plan: &Plan, tell: &mut dyn FnMut(Event<'_>) -> bool) -> Result<Found> {
+    mode::link()?;
+    let mut watch = Watch { what: "what a sync costs".to_owned(), tell };
+    watch.progress(0.0)?;
+    let probe = probe::probe(&plan.folder)?;
+    let filled = plan.folder.join("filled.db");
+    fill(plan, &filled, &mut watch)?;
+    let mut found = Found { plan: plan.clone(), probe, runs: Vec::new() };
+    for round in 1..=plan.rounds {
+        for mode in &plan.modes {
+            let name = mode.as_str();
+            watch.what = if plan.rounds == 1 {
+                name.to_owned()
+            } else {
+                format!("{name}, round {round} of {}", plan.rounds)
+            };
+            let metrics = one(plan, *mode, &filled, &mut watch)?;
+            let line = line(plan, &watch.what, &metrics);
+            if !(watch.tell)(Event::Done(&line)) {
+                return Err(Error::Interrupted);
+            }
+            found.runs.push(Run { mode: *mode, round, metrics });
+        }
+    }
+    fs::remove_file(&filled).map_err(Error::system("remove the filled database"))?;
+    same_rows(&found)?;
+    Ok(found)
+}
+
+/// Turns an answer of SQLite into an error that says what was tried.
+pub(crate) fn failed(mode: Mode, what: &'static str) -> impl FnOnce(rusqlite::Error) -> Error {
+    move |error| Error::Run(format!("{}: cannot {what}: {error}", mode.as_str()))
+}
+
+/// Makes the database that runs begin from.
+fn fill(plan: &Plan, path: &Path, watch: &mut Watch<'_>) -> Result<()> {
+    watch.what = "filling a database".to_owned();
+    let mut go_on =
+        |done: i64| watch.progress(done as f64 / f64::from(plan.warehouses.max(1))).is_ok();
+    let is_going_on = go_on(0);
+    let mut fill = || {
+        let connection = Connection::open(path)?;
+        connection.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")?;
+        connection.execute_batch(readers::STATUS)?;
+        if plan.workload == Workload::Tpcc {
+            load::load(&connection, plan.sizes(), plan.seed, &mut go_on)?;
+        }
+        Ok(())
+    };
+    if !is_going_on {
+        return Err(Error::Interrupted);
+    }
+    fill().map_err(|error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::OperationInterrupted) => Error::Interrupted,
+        _ => Error::Run(format!("cannot fill {}: {error}", path.display())),
+    })
+}
+
+/// Copies the filled database to a folder of its own, makes one run, and removes the folder.
+fn one(plan: &Plan, mode: Mode, filled: &Path, watch: &mut Watch<'_>) -> Result<Metrics> {
+    let folder = plan.folder.join(mode.as_str());
+    fs::create_dir(&folder).map_err(Error::system(format!("make {}", folder.display())))?;
+    let place = Place { mode, folder, cache_mib: plan.cache_mib };
+    let run = copy(&place, filled).and_then(|()| match plan.workload {
+        Workload::Tpcc => tpcc::run(plan, &place, watch),
+        Workload::Rl => rl::run(plan, &place, watch),
+    });
+    let removed = fs::remove_dir_all(&place.folder);
+    let metrics = run?;
+    removed.map_err(Error::system("remove the database"))?;
+    Ok(metrics)
+}
+
+fn copy(place: &Place, filled: &Path) -> Result<()> {
+    let copy = || {
+        let connection = Connection::open(filled)?;
+        connection.execute("VACUUM INTO ?1", [place.uri()]).map(drop)
+    };
+    copy().map_err(failed(place.mode, "copy the filled database"))?;
+    // What the copy left to the system to write is not the run's.
+    let made = place.folder.join("app.db");
+    File::open(&made)
+        .and_then(|file| file.sync_all())
+        .map_err(Error::system(format!("sync {}", made.display())))
+}
+
+/// Whether SQLite finds the database whole.
+fn whole(place: &Place, connection: &Connection) -> Result<()> {
+    let answer = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0));
+    let answer: String = answer.map_err(failed(place.mode, "check the database"))?;
+    if answer == "ok" {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("{}: integrity_check says: {answer}", place.mode.as_str())))
+}
+
+/// All runs of the script must leave the same rows.
+fn same_rows(found: &Found) -> Result<()> {
+    let mut prints = found.runs.iter().filter_map(|run| run.metrics.get("fingerprint"));
+    let first = prints.next();
+    if prints.all(|print| Some(print) == first) {
+        return Ok(());
+    }
+    Err(Error::Invalid("the modes do not leave the same rows".to_owned()))
+}
+
+fn line(plan: &Plan, what: &str, metrics: &Metrics) -> String {
+    let metric = |name: &str| metrics.get(name).copied().unwrap_or(0.0);
+    match plan.workload {
+        Workload::Tpcc => format!("{what}: {:.0} NOTPM", metric("notpm")),
+        Workload::Rl => format!("{what}: {:.2} s", metric("seconds")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
