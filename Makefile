@@ -1,6 +1,7 @@
 # The commands of this repository. Each checks for what it needs and says what is missing.
 #
-#   make run     build the release binary and run the demonstration (indexes /usr)
+#   make run     build the release binary and run the demonstration (indexes /usr), then half a
+#                minute of TPC-C in SQLite, with its own log and over the page store
 #   make test    every test: unit, property, crash, fault, documentation
 #   make test-sqlite   SQLite's own test suite over the extension (a quarter of an hour)
 #   make lint    formatting, clippy, rustdoc, the checks of the house
@@ -19,6 +20,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 run: need
 	$(CARGO) build --release --locked --package esker-cli
 	$(TARGET)/release/esker demo
+	$(TARGET)/release/esker bench sqlite --mode=wal,esker --seconds=12 --warmup=3 --dir=$(TARGET)
 
 test: need
 	scripts/test.sh

@@ -69,10 +69,7 @@ const REWRITES_ARE_CHEAP: f64 = 3.0;
 /// The bars of what was found.
 #[must_use]
 pub fn bars(found: &Found) -> Vec<Bar> {
-    let over = |ours: Mode, theirs: Mode, metric: &str| {
-        let theirs = found.median(theirs, metric).filter(|value| *value > 0.0)?;
-        Some(found.median(ours, metric)? / theirs)
-    };
+    let over = |ours: Mode, theirs: Mode, metric: &str| found.ratio(ours, theirs, metric);
     let busy = ["reader_busy", "writer_busy"].map(|metric| found.worst_of_esker(metric));
     let refused = Bar {
         what: "esker: readers and writers that were refused",

@@ -112,19 +112,22 @@ pub struct Found {
 impl Found {
     fn values(&self, mode: Mode, metric: &str) -> Vec<f64> {
         let runs = self.runs.iter().filter(|run| run.mode == mode);
-        let mut values: Vec<f64> =
-            runs.filter_map(|run| run.metrics.get(metric).copied()).collect();
-        values.sort_by(f64::total_cmp);
-        values
+        runs.filter_map(|run| run.metrics.get(metric).copied()).collect()
     }
 
     /// The median over the rounds of a mode.
     #[must_use]
     pub fn median(&self, mode: Mode, metric: &str) -> Option<f64> {
-        let values = self.values(mode, metric);
-        let upper = values.get(values.len() / 2)?;
-        let lower = values.get((values.len() - 1) / 2)?;
-        Some(f64::midpoint(*lower, *upper))
+        median(self.values(mode, metric))
+    }
+
+    /// The median over the rounds of how many times as much the one mode has as the other: what
+    /// disturbs the machine for a while then disturbs both.
+    #[must_use]
+    pub fn ratio(&self, ours: Mode, theirs: Mode, metric: &str) -> Option<f64> {
+        let pairs = self.values(ours, metric).into_iter().zip(self.values(theirs, metric));
+        let pairs = pairs.filter(|(_, theirs)| *theirs > 0.0);
+        median(pairs.map(|(ours, theirs)| ours / theirs).collect())
     }
 
     /// The greatest of all runs over the page store.
@@ -221,6 +224,13 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(Event<'_>) -> bool) -> Result<Found
     fs::remove_file(&filled).map_err(Error::system("remove the filled database"))?;
     same_rows(&found)?;
     Ok(found)
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = values.get(values.len() / 2)?;
+    let lower = values.get((values.len() - 1) / 2)?;
+    Some(f64::midpoint(*lower, *upper))
 }
 
 /// Turns an answer of SQLite into an error that says what was tried.

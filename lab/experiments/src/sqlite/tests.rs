@@ -108,3 +108,23 @@ fn bars_are_met_by_what_is_measured() {
     found.runs[2].metrics.insert("writer_busy".to_owned(), 1.0);
     assert_eq!(verdicts(&found)[5], "missed");
 }
+
+#[test]
+fn ratios_are_those_of_the_rounds() {
+    let run =
+        |mode, round, notpm| Run { mode, round, metrics: [("notpm".to_owned(), notpm)].into() };
+    let runs = vec![
+        run(Mode::Esker, 1, 300.0),
+        run(Mode::Wal, 1, 100.0),
+        run(Mode::Esker, 2, 30.0),
+        run(Mode::Wal, 2, 10.0),
+        run(Mode::Esker, 3, 8.0),
+        run(Mode::Wal, 3, 8.0),
+    ];
+    let folder = Path::new("nowhere");
+    let plan = plan(folder, Workload::Tpcc);
+    let found = Found { plan, probe: Probe::default(), runs };
+    assert_eq!(found.ratio(Mode::Esker, Mode::Wal, "notpm"), Some(3.0));
+    assert_eq!(found.ratio(Mode::Esker, Mode::Delete, "notpm"), None);
+    assert_eq!(found.median(Mode::Wal, "notpm"), Some(10.0));
+}

@@ -150,6 +150,10 @@ pub(super) fn run(args: &Sqlite) -> Result<(), Failure> {
     let mut output = Output::new();
     output.line(&table(&found).to_string())?;
     output.line("")?;
+    for line in rates(&found) {
+        output.line(&line)?;
+    }
+    output.line("")?;
     output.line(&disk(&found))?;
     for bar in bars(&found) {
         output.line(&verdict(&bar))?;
@@ -204,6 +208,26 @@ fn table(found: &Found) -> Table {
         table.row([mode.as_str().to_owned()].into_iter().chain(columns().map(cell)));
     }
     table
+}
+
+/// Columns of the longest bar.
+const WIDTH: f64 = 50.0;
+
+/// How much each mode does, as bars side by side.
+fn rates(found: &Found) -> Vec<String> {
+    let (metric, unit) = match found.plan.workload {
+        Workload::Tpcc => ("notpm", "New-Orders a minute"),
+        Workload::Rl => ("commits_per_second", "commits a second"),
+    };
+    let modes = &found.plan.modes;
+    let rate = |mode: &Mode| found.median(*mode, metric).unwrap_or(0.0);
+    let most = modes.iter().map(rate).fold(1e-9, f64::max);
+    let line = |mode: &Mode| {
+        let (name, rate) = (mode.as_str(), rate(mode));
+        let bar = "█".repeat((rate / most * WIDTH).round() as usize);
+        format!("{name:<14}{bar} {rate:.0} {unit}")
+    };
+    modes.iter().map(line).collect()
 }
 
 fn disk(found: &Found) -> String {
