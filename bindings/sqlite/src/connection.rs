@@ -90,6 +90,13 @@ impl Connection {
         }
     }
 
+    /// Whether this is a child of the process that opened it. The store is the parent's then: the
+    /// child may neither use it nor close it, which would write to it.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        process::id() != self.process
+    }
+
     /// The store.
     pub fn store(&self) -> Result<&PageStore> {
         self.open.as_deref().ok_or(Code::ERROR)?.store()
@@ -166,10 +173,6 @@ impl Connection {
 
     /// Raises the lock.
     pub fn lock(&mut self, to: c_int) -> Result {
-        if process::id() != self.process {
-            // A child shares the parent's store and could only harm it.
-            return Err(Code::IOERR_LOCK);
-        }
         if self.level == level::NONE && to >= level::SHARED {
             if self.fixed.is_none() {
                 self.snapshot = Some(self.store()?.pin());

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use esker_flash::{Missing, Options, PageStore, StoreFile};
@@ -33,9 +34,11 @@ impl Drop for OpenStore {
 /// A file, whatever it is called: device and inode.
 type Identity = (u64, u64);
 
-/// What is open in this process.
+/// What is open in one process.
 #[derive(Debug, Default)]
 struct Table {
+    /// Which process: what a child inherits by `fork` is the parent's.
+    process: u32,
     stores: HashMap<Identity, Weak<OpenStore>>,
     /// By which paths they were opened, so that SQLite's questions for journals beside them, two a
     /// transaction, cost no call of the system.
@@ -45,14 +48,19 @@ struct Table {
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 
 fn table() -> MutexGuard<'static, Option<Table>> {
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = process::id();
+    if table.as_ref().is_none_or(|table| table.process != process) {
+        *table = Some(Table { process, ..Table::default() });
+    }
+    table
 }
 
 /// Opens the store at `path`, or shares it where it is open; makes it where it is not there and
 /// may be made.
 pub fn open(path: &Path, missing: Missing, log: &dyn Fn(Code, &str)) -> Result<Arc<OpenStore>> {
     let mut table = table();
-    let table = table.get_or_insert_default();
+    let table = table.as_mut().ok_or(Code::ERROR)?;
     if let Ok(identity) = identity(path)
         && let Some(open) = table.stores.get(&identity).and_then(Weak::upgrade)
     {
@@ -79,7 +87,7 @@ pub fn open(path: &Path, missing: Missing, log: &dyn Fn(Code, &str)) -> Result<A
 pub fn close(open: Arc<OpenStore>) {
     let mut table = table();
     drop(open);
-    if let Some(Table { stores, names }) = table.as_mut() {
+    if let Some(Table { stores, names, .. }) = table.as_mut() {
         stores.retain(|_, open| open.strong_count() > 0);
         names.retain(|_, identity| stores.contains_key(identity));
     }

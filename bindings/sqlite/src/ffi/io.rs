@@ -56,6 +56,8 @@ static JOURNAL: IoMethods = IoMethods {
 
 /// What both kinds of file can do.
 trait Bytes {
+    /// Whether the parent of this process opened it.
+    fn is_inherited(&self) -> bool;
     fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result;
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result;
     fn truncate(&mut self, len: u64) -> Result;
@@ -64,6 +66,10 @@ trait Bytes {
 }
 
 impl Bytes for Connection {
+    fn is_inherited(&self) -> bool {
+        self.is_inherited()
+    }
+
     fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result {
         Self::read(self, offset, buf)
     }
@@ -86,6 +92,11 @@ impl Bytes for Connection {
 }
 
 impl Bytes for OpenJournal {
+    /// It is only memory.
+    fn is_inherited(&self) -> bool {
+        false
+    }
+
     fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result {
         Self::read(self, offset, buf)
     }
@@ -147,14 +158,27 @@ unsafe fn inner<'a, T>(file: *mut File) -> Result<&'a mut T> {
     unsafe { (*file.cast::<OpenFile>()).inner.cast::<T>().as_mut() }.ok_or(Code::ERROR)
 }
 
-unsafe extern "C" fn close<T>(file: *mut File) -> c_int {
+/// What a file of ours holds, unless the parent of this process opened it.
+///
+/// # Safety
+/// As [`inner`].
+unsafe fn usable<'a, T: Bytes>(file: *mut File) -> Result<&'a mut T> {
+    // SAFETY: by the caller's promise.
+    let inner = unsafe { inner::<T>(file) }?;
+    if inner.is_inherited() { Err(Code::IOERR_LOCK) } else { Ok(inner) }
+}
+
+unsafe extern "C" fn close<T: Bytes>(file: *mut File) -> c_int {
     guard(|| {
         let file = file.cast::<OpenFile>();
         // SAFETY: the file is ours; what it holds came from a box and is given back once.
         let inner = unsafe { std::mem::replace(&mut (*file).inner, std::ptr::null_mut()) };
         if !inner.is_null() {
             // SAFETY: as above.
-            drop(unsafe { Box::from_raw(inner.cast::<T>()) });
+            let inner = unsafe { Box::from_raw(inner.cast::<T>()) };
+            if inner.is_inherited() {
+                std::mem::forget(inner);
+            }
         }
         Ok(())
     })
@@ -176,7 +200,7 @@ unsafe extern "C" fn read<T: Bytes>(
         // SAFETY: SQLite passes memory for so many bytes.
         let buf = unsafe { slice::from_raw_parts_mut(buf.cast::<u8>(), len) };
         // SAFETY: the methods are for `T`.
-        unsafe { inner::<T>(file) }?.read(offset, buf)
+        unsafe { usable::<T>(file) }?.read(offset, buf)
     })
 }
 
@@ -191,7 +215,7 @@ unsafe extern "C" fn write<T: Bytes>(
         // SAFETY: SQLite passes so many bytes.
         let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), len) };
         // SAFETY: the methods are for `T`.
-        unsafe { inner::<T>(file) }?.write(offset, bytes)
+        unsafe { usable::<T>(file) }?.write(offset, bytes)
     })
 }
 
@@ -199,14 +223,14 @@ unsafe extern "C" fn truncate<T: Bytes>(file: *mut File, len: i64) -> c_int {
     guard(|| {
         let (len, _) = place(len, 0, Code::IOERR_WRITE)?;
         // SAFETY: the methods are for `T`.
-        unsafe { inner::<T>(file) }?.truncate(len)
+        unsafe { usable::<T>(file) }?.truncate(len)
     })
 }
 
 unsafe extern "C" fn sync<T: Bytes>(file: *mut File, _: c_int) -> c_int {
     guard(|| {
         // SAFETY: the methods are for `T`.
-        unsafe { inner::<T>(file) }?.sync();
+        unsafe { usable::<T>(file) }?.sync();
         Ok(())
     })
 }
@@ -214,7 +238,7 @@ unsafe extern "C" fn sync<T: Bytes>(file: *mut File, _: c_int) -> c_int {
 unsafe extern "C" fn file_size<T: Bytes>(file: *mut File, out: *mut i64) -> c_int {
     guard(|| {
         // SAFETY: the methods are for `T`.
-        let size = unsafe { inner::<T>(file) }?.size()?;
+        let size = unsafe { usable::<T>(file) }?.size()?;
         // SAFETY: SQLite passes room for the answer.
         unsafe { out.write(i64::try_from(size).unwrap_or(i64::MAX)) };
         Ok(())
@@ -223,13 +247,13 @@ unsafe extern "C" fn file_size<T: Bytes>(file: *mut File, out: *mut i64) -> c_in
 
 unsafe extern "C" fn lock_database(file: *mut File, level: c_int) -> c_int {
     // SAFETY: the methods are those of a database.
-    guard(|| unsafe { inner::<Connection>(file) }?.lock(level))
+    guard(|| unsafe { usable::<Connection>(file) }?.lock(level))
 }
 
 unsafe extern "C" fn unlock_database(file: *mut File, level: c_int) -> c_int {
     guard(|| {
         // SAFETY: the methods are those of a database.
-        unsafe { inner::<Connection>(file) }?.unlock(level);
+        unsafe { usable::<Connection>(file) }?.unlock(level);
         Ok(())
     })
 }
@@ -237,7 +261,7 @@ unsafe extern "C" fn unlock_database(file: *mut File, level: c_int) -> c_int {
 unsafe extern "C" fn check_reserved_lock_of_database(file: *mut File, out: *mut c_int) -> c_int {
     guard(|| {
         // SAFETY: the methods are those of a database.
-        let has_writer = unsafe { inner::<Connection>(file) }?.has_writer()?;
+        let has_writer = unsafe { usable::<Connection>(file) }?.has_writer()?;
         // SAFETY: SQLite passes room for the answer.
         unsafe { out.write(c_int::from(has_writer)) };
         Ok(())
@@ -251,7 +275,7 @@ unsafe extern "C" fn control_database(
 ) -> c_int {
     guard(|| {
         // SAFETY: the methods are those of a database.
-        let connection = unsafe { inner::<Connection>(file) }?;
+        let connection = unsafe { usable::<Connection>(file) }?;
         match operation {
             control::SYNC => {
                 let name = argument.cast::<c_char>().cast_const();
