@@ -4,6 +4,7 @@
 #                minute of TPC-C in SQLite, with its own log and over the page store
 #   make test    every test: unit, property, crash, fault, documentation
 #   make test-sqlite   SQLite's own test suite over the extension (a quarter of an hour)
+#   make test-clients  the extension under sqlite3, Python, APSW, rusqlite and better-sqlite3
 #   make lint    formatting, clippy, rustdoc, the checks of the house
 #   make docs    the API documentation, in target/doc
 #   make bench   the benchmarks
@@ -11,7 +12,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: run test test-sqlite lint docs bench need
+.PHONY: run test test-sqlite test-clients lint docs bench need
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -27,6 +28,9 @@ test: need
 
 test-sqlite: need
 	scripts/test-sqlite.sh
+
+test-clients: need
+	scripts/test-clients.sh
 
 lint: need
 	$(CARGO) fmt --all --check
