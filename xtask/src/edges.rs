@@ -55,7 +55,7 @@ pub const ARROWS: &[Arrow] = &[
         folder: "crates/flash",
         may_use: &["esker-format", "esker-device"],
         // Itself with its planted bugs.
-        tests_may_use: &["esker-flash"],
+        tests_may_use: &["esker-flash", "esker-testkit"],
     },
     Arrow {
         package: "esker-permute",

@@ -17,14 +17,7 @@ use crate::Result;
 pub const PAGE: &str = "docs/testing.md";
 
 /// What stands above the tables.
-const HEAD: &str = "\
-# What the last full test run counted
-
-Written by `cargo xtask testing-doc` after `make test`; do not edit. Every number is counted by
-the suite itself while it runs. `ESKER_TEST_BUDGET` multiplies the sizes. Of `shuttle` each
-schedule is one run of the scenario to its end; `shuttle-planted` and `planted` say how long each
-mistake, made on purpose, stays hidden.
-";
+const HEAD: &str = include_str!("testing_doc_head.md");
 
 /// The counts of one case, in the order in which the suite gives them.
 pub type Row = Vec<(String, u64)>;

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::error::{Result, corrupt};
 use crate::map::{Mapping, Node, Root};
 use crate::space::Sector;
-use crate::stats::Version;
+use crate::stats::{Version, named};
 use crate::store::PageStore;
 
 /// What a check read. All of it was as it should be.
@@ -25,6 +25,14 @@ pub struct Report {
     /// Whether it was also proved that every slot in use is needed, which takes a moment without
     /// a writer and without a checkpoint.
     pub accounted: bool,
+}
+
+impl Report {
+    /// Each by name, but [`Report::accounted`].
+    #[must_use]
+    pub fn fields(&self) -> [(&'static str, u64); 3] {
+        named!(self, Report { versions, pages, nodes } without accounted)
+    }
 }
 
 impl PageStore {

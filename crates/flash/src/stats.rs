@@ -5,6 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::engine::Engine;
 use crate::store::PageStore;
 
+/// Numbers by their names, for whoever shows them: each field is listed, or it does not compile.
+macro_rules! named {
+    ($of:expr, $type:ident { $($field:ident),+ } $(without $($left:ident),+)?) => {{
+        let $type { $($field,)+ $($($left: _,)+)? } = $of;
+        [$((stringify!($field), u64::from(*$field))),+]
+    }};
+}
+pub(crate) use named;
+
 /// A count that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -57,6 +66,12 @@ pub struct Written {
 }
 
 impl Written {
+    /// Each by name.
+    #[must_use]
+    pub fn fields(&self) -> [(&'static str, u64); 6] {
+        named!(self, Written { pages, spilled, records, map, superblocks, filled })
+    }
+
     /// All of them.
     #[must_use]
     pub const fn total(&self) -> u64 {
@@ -80,6 +95,14 @@ pub struct Version {
     pub pages: u32,
     /// Bytes of a page.
     pub page_size: u32,
+}
+
+impl Version {
+    /// Each by name, but [`Version::names`].
+    #[must_use]
+    pub fn fields(&self) -> [(&'static str, u64); 5] {
+        named!(self, Version { version, page_size, pages, held_pages, snapshots } without names)
+    }
 }
 
 /// What a store has done since it was opened, and what it holds now.
@@ -122,6 +145,18 @@ pub struct Stats {
     pub versions: u64,
     /// Bytes written, by kind.
     pub written: Written,
+}
+
+impl Stats {
+    /// Each by name, but [`Stats::written`]: what the store holds, then what it has done.
+    #[must_use]
+    pub fn fields(&self) -> [(&'static str, u64); 17] {
+        named!(self, Stats {
+            file_bytes, used_bytes, versions, live_pages, held_pages, dead_pages, delta_bytes,
+            log_bytes, commits, empty_commits, aborts, whole_pages, delta_pages, spilled_pages,
+            syncs, checkpoints, checkpoints_failed
+        } without written)
+    }
 }
 
 impl Engine {

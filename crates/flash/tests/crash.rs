@@ -15,6 +15,7 @@ use esker_device::sim::{
 };
 use esker_flash::planted::{self, Bug};
 use esker_flash::{Durability, Error, Options, PageStore};
+use esker_testkit::counts::Counts;
 use session::{Point, Session};
 
 /// A run and what was known at each mark of its trace.
@@ -226,6 +227,7 @@ fn every_crash_leaves_a_version_that_was_promised() {
         judged += explore(seed, 250);
     }
     assert!(judged > 10_000, "{judged}");
+    count("a power cut anywhere", 60 * budget(), judged);
 }
 
 /// A suite that cannot fail proves nothing.
@@ -238,7 +240,9 @@ fn planted_bugs_are_found() {
         };
         let found = (0..20).find(|seed| is_found(*seed));
         let seed = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
-        println!("{bug:?} was found with seed {seed}");
+        let mut counts = Counts::new("page-store-planted", format!("{bug:?}"));
+        counts.add("histories until found", seed + 1);
+        counts.record().unwrap();
     }
 }
 
@@ -246,6 +250,7 @@ fn planted_bugs_are_found() {
 /// contents were lost may look like another's file before anything was promised.
 #[test]
 fn a_store_is_made_or_not() {
+    let mut judged = 0;
     for seed in 0..5 {
         let device = disk();
         device.record();
@@ -267,5 +272,7 @@ fn a_store_is_made_or_not() {
         };
         trace.for_each_crash(&limited(seed, 300), visit).unwrap();
         assert!(opened > 5, "{opened}");
+        judged += opened;
     }
+    count("a power cut while a store is made", 5, judged);
 }

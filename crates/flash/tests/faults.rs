@@ -169,6 +169,7 @@ fn whatever_fails_nothing_durable_is_lost() {
         }
     }
     assert!(runs > 800, "{runs}");
+    count("an operation of the device fails", runs, 3 * runs);
 }
 
 /// A disk that is full refuses what grows, and nothing else.
@@ -196,6 +197,7 @@ fn a_full_disk_is_an_error_and_no_more() {
         session.reopen().unwrap();
     }
     assert!(refused > 10, "{refused}");
+    count("a full device", 10, 10);
 }
 
 /// A store that has filled its device goes on changing the pages that it has.

@@ -82,11 +82,11 @@ impl Specimen {
     }
 }
 
-fn every_byte(seed: u64, is_closed: bool) {
+fn every_byte(seed: u64, is_closed: bool) -> u64 {
     let specimen = specimen(seed, is_closed);
     specimen.read(&SimDevice::from_image(&specimen.image)).unwrap();
     let bytes = specimen.image.files().remove(FILE).unwrap();
-    let mut noticed = 0;
+    let (mut judged, mut noticed) = (0, 0);
     for (offset, byte) in bytes.iter().enumerate() {
         // Long runs of zeros are space that nobody has used yet, and the padding of nodes.
         let around = &bytes[offset.saturating_sub(64)..(offset + 64).min(bytes.len())];
@@ -94,31 +94,33 @@ fn every_byte(seed: u64, is_closed: bool) {
         if is_sampled {
             let mask = [0x01, 0x80, 0xff][(offset + usize::from(*byte)) % 3];
             noticed += usize::from(specimen.damaged(offset, mask));
+            judged += 1;
         }
     }
     assert!(noticed > 4000, "{noticed} of {}", bytes.len());
+    judged
 }
 
 #[test]
 fn damage_after_a_clean_close_is_an_error_or_nothing() {
-    for seed in 0..2 * budget() {
-        every_byte(seed, true);
-    }
+    let judged = (0..2 * budget()).map(|seed| every_byte(seed, true)).sum();
+    count("a byte damaged after a clean close", 2 * budget(), judged);
 }
 
 #[test]
 fn damage_after_a_crash_is_an_error_or_takes_the_last_commit() {
-    for seed in 0..2 * budget() {
-        every_byte(seed, false);
-    }
+    let judged = (0..2 * budget()).map(|seed| every_byte(seed, false)).sum();
+    count("a byte damaged after a crash", 2 * budget(), judged);
 }
 
 #[test]
 fn zeroed_and_stale_sectors_and_short_files_are_errors_or_nothing() {
+    let mut judged = 0;
     for (seed, is_closed) in [(2, true), (3, false)] {
         let specimen = specimen(seed, is_closed);
         let bytes = specimen.image.files().remove(FILE).unwrap();
-        let judge = |bytes: Vec<u8>, place: String| {
+        let mut judge = |bytes: Vec<u8>, place: String| {
+            judged += 1;
             let files = [(FILE.to_owned(), bytes)].into();
             let device = SimDevice::from_files(&files);
             let read = || specimen.read(&device).is_err();
@@ -139,4 +141,5 @@ fn zeroed_and_stale_sectors_and_short_files_are_errors_or_nothing() {
             }
         }
     }
+    count("sectors zeroed or moved, files cut", 2, judged);
 }

@@ -9,6 +9,7 @@ use session::Session;
 
 #[test]
 fn histories_read_as_the_model() {
+    let mut judged = 0;
     for seed in 0..60 * budget() {
         let mut options = small();
         if seed % 3 == 1 {
@@ -21,8 +22,11 @@ fn histories_read_as_the_model() {
                 .unwrap_or_else(|e| panic!("seed {seed}, operation {at}, {op:?}: {e}"));
             if at % 20 == 0 {
                 session.judge().unwrap_or_else(|e| panic!("seed {seed}, after {at}: {e}"));
+                judged += 1;
             }
         }
         session.reopen().unwrap();
+        judged += 1;
     }
+    count("random histories beside the model", 60 * budget(), judged);
 }

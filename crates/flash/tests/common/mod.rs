@@ -8,6 +8,7 @@ use std::sync::Arc;
 use esker_device::sim::SimDevice;
 use esker_device::{Caching, Device, DeviceFile, Open};
 use esker_flash::{Durability, Options, PageStore, Result, Snapshot, Writer};
+use esker_testkit::counts::Counts;
 
 pub const FILE: &str = "pages";
 
@@ -30,6 +31,15 @@ pub fn file(device: &SimDevice) -> Result<Arc<dyn DeviceFile>> {
 /// How much more than usual is tested.
 pub fn budget() -> u64 {
     std::env::var("ESKER_TEST_BUDGET").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
+/// Counts what a suite did, for the page of counts: runs of a store, and stores or parts of them
+/// that were judged.
+pub fn count(case: &str, runs: u64, judged: u64) {
+    let mut counts = Counts::new("page-store", case);
+    counts.add("runs", runs);
+    counts.add("judged", judged);
+    counts.record().unwrap();
 }
 
 /// A disk that holds an empty file whose name is durable.
