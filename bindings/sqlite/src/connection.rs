@@ -307,33 +307,26 @@ trait Pages {
     fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()>;
 }
 
-impl Pages for Snapshot {
-    fn pages(&self) -> u32 {
-        self.pages()
-    }
+/// Both name their methods alike.
+macro_rules! have_pages {
+    ($($holder:ty),+) => {$(
+        impl Pages for $holder {
+            fn pages(&self) -> u32 {
+                self.pages()
+            }
 
-    fn page_size(&self) -> u32 {
-        self.page_size()
-    }
+            fn page_size(&self) -> u32 {
+                self.page_size()
+            }
 
-    fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()> {
-        self.read(page, offset, buf)
-    }
+            fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()> {
+                self.read(page, offset, buf)
+            }
+        }
+    )+};
 }
 
-impl Pages for Writer {
-    fn pages(&self) -> u32 {
-        self.pages()
-    }
-
-    fn page_size(&self) -> u32 {
-        self.page_size()
-    }
-
-    fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()> {
-        self.read(page, offset, buf)
-    }
-}
+have_pages!(Snapshot, Writer);
 
 fn read_pages(pages: &impl Pages, offset: u64, buf: &mut [u8]) -> Result {
     let mut is_short = false;

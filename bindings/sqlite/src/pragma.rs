@@ -1,9 +1,11 @@
 //! Pragmas that mean something else over a store of versions, and those of its own.
+//!
+//! A pragma of a VFS answers with one text: those that show something answer with JSON.
 
-use esker_flash::Durability;
-use serde_json::json;
+use esker_flash::{Durability, PageStore, Report, Stats, Version};
+use serde_json::{Map, Value};
 
-use crate::code::{Code, Result};
+use crate::code::Code;
 use crate::connection::Connection;
 
 /// What becomes of a pragma.
@@ -15,12 +17,11 @@ pub enum Answer {
     Row(String),
 }
 
-/// Answers a pragma, or has SQLite do so. An error comes with a message.
-pub fn pragma(
-    connection: &mut Connection,
-    name: &str,
-    value: Option<&str>,
-) -> std::result::Result<Answer, (Code, String)> {
+/// An error comes with a message.
+type Outcome<T> = Result<T, (Code, String)>;
+
+/// Answers a pragma, or has SQLite do so.
+pub fn pragma(connection: &mut Connection, name: &str, value: Option<&str>) -> Outcome<Answer> {
     let lower = value.map(str::to_ascii_lowercase);
     match (name.to_ascii_lowercase().as_str(), lower.as_deref()) {
         ("synchronous", Some(value)) => {
@@ -37,9 +38,10 @@ pub fn pragma(
         // would go stale.
         ("locking_mode", Some("exclusive")) => Ok(Answer::Row("normal".to_owned())),
         ("esker_durability", value) => durability(connection, value),
-        ("esker_stats", _) => told(stats(connection)),
-        ("esker_versions", _) => told(versions(connection)),
-        ("esker_check", _) => check(connection),
+        ("esker_stats", None) => told(connection, |store| Ok(pretty(&stats(&store.stats())))),
+        ("esker_stats", Some(name)) => told(connection, |store| one(&store.stats(), name)),
+        ("esker_versions", _) => told(connection, |store| Ok(pretty(&versions(store)))),
+        ("esker_check", _) => told(connection, check),
         ("esker_pin", _) => match value {
             Some(name) => named(connection, |store| store.pin_named(name)),
             None => Err((Code::ERROR, "PRAGMA esker_pin=NAME: a name is missing".to_owned())),
@@ -61,10 +63,7 @@ fn is_relaxed(value: &str) -> Option<bool> {
     }
 }
 
-fn durability(
-    connection: &mut Connection,
-    value: Option<&str>,
-) -> std::result::Result<Answer, (Code, String)> {
+fn durability(connection: &mut Connection, value: Option<&str>) -> Outcome<Answer> {
     let choice = &mut connection.durability;
     match value {
         None => {}
@@ -84,31 +83,63 @@ fn durability(
     Ok(Answer::Row(row.to_owned()))
 }
 
-fn told(row: Result<String>) -> std::result::Result<Answer, (Code, String)> {
-    row.map(Answer::Row).map_err(|code| (code, "the store is closed".to_owned()))
+fn open_store(connection: &Connection) -> Outcome<&PageStore> {
+    connection.store().map_err(|code| (code, "the store is closed".to_owned()))
 }
 
-fn stats(connection: &Connection) -> Result<String> {
-    Ok(format!("{:?}", connection.store()?.stats()))
+fn told(
+    connection: &Connection,
+    tell: impl FnOnce(&PageStore) -> Outcome<String>,
+) -> Outcome<Answer> {
+    tell(open_store(connection)?).map(Answer::Row)
 }
 
-fn versions(connection: &Connection) -> Result<String> {
-    let versions = connection.store()?.versions();
-    let told: Vec<String> = versions.iter().map(|version| format!("{version:?}")).collect();
-    Ok(json!(told).to_string())
+/// JSON in lines, for people too.
+fn pretty(value: &Value) -> String {
+    format!("{value:#}")
 }
 
-fn check(connection: &Connection) -> std::result::Result<Answer, (Code, String)> {
-    let store = connection.store().map_err(|code| (code, "the store is closed".to_owned()))?;
+fn object<const N: usize>(fields: [(&str, u64); N]) -> Map<String, Value> {
+    fields.map(|(name, number)| (name.to_owned(), number.into())).into_iter().collect()
+}
+
+fn stats(stats: &Stats) -> Value {
+    let mut all = object(stats.fields());
+    all.insert("written".to_owned(), object(stats.written.fields()).into());
+    all.into()
+}
+
+/// One number of the statistics.
+fn one(stats: &Stats, name: &str) -> Outcome<String> {
+    let found = stats.fields().into_iter().find(|(field, _)| *field == name);
+    let message =
+        || format!("PRAGMA esker_stats={name}: no such number; PRAGMA esker_stats has all");
+    found.map(|(_, number)| number.to_string()).ok_or_else(|| (Code::ERROR, message()))
+}
+
+fn versions(store: &PageStore) -> Value {
+    let version = |version: &Version| {
+        let mut all = object(version.fields());
+        all.insert("names".to_owned(), version.names.clone().into());
+        Value::from(all)
+    };
+    store.versions().iter().map(version).collect()
+}
+
+fn check(store: &PageStore) -> Outcome<String> {
     let report = store.check().map_err(|error| (Code::of_read(&error), error.to_string()))?;
-    Ok(Answer::Row(format!("{report:?}")))
+    let mut all = Map::from_iter([("ok".to_owned(), true.into())]);
+    all.extend(object(report.fields()));
+    let Report { accounted, .. } = report;
+    all.insert("accounted".to_owned(), accounted.into());
+    Ok(pretty(&all.into()))
 }
 
 fn named(
     connection: &Connection,
-    act: impl FnOnce(&esker_flash::PageStore) -> esker_flash::Result<u64>,
-) -> std::result::Result<Answer, (Code, String)> {
-    let store = connection.store().map_err(|code| (code, "the store is closed".to_owned()))?;
-    let done = act(store).map_err(|error| (Code::of_write(&error), error.to_string()))?;
+    act: impl FnOnce(&PageStore) -> esker_flash::Result<u64>,
+) -> Outcome<Answer> {
+    let done = act(open_store(connection)?)
+        .map_err(|error| (Code::of_write(&error), error.to_string()))?;
     Ok(Answer::Row(done.to_string()))
 }

@@ -66,6 +66,12 @@ impl Draw {
         self.digits(4) + "11111"
     }
 
+    /// Two lines of a street, a city, a state and a zip code [4.3.3.1].
+    pub fn address(&mut self) -> [String; 5] {
+        let [street_1, street_2, city] = std::array::from_fn(|_| self.text(10, 20));
+        [street_1, street_2, city, self.text(2, 2), self.zip()]
+    }
+
     /// Data of an item or of stock: one in ten has the word ORIGINAL somewhere.
     pub fn data(&mut self) -> String {
         const WORD: &str = "ORIGINAL";

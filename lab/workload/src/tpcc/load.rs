@@ -63,17 +63,19 @@ fn one_warehouse(
     draw: &mut Draw,
 ) -> Result<()> {
     let taken = PAID * DISTRICTS * sizes.customers;
+    let name = draw.text(6, 10);
+    let [street_1, street_2, city, state, zip] = draw.address();
     let insert = "INSERT INTO warehouse VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     connection.execute(
         insert,
         params![
             warehouse,
-            draw.text(6, 10),
-            draw.text(10, 20),
-            draw.text(10, 20),
-            draw.text(10, 20),
-            draw.text(2, 2),
-            draw.zip(),
+            name,
+            street_1,
+            street_2,
+            city,
+            state,
+            zip,
             draw.between(0, 2_000),
             taken,
         ],
@@ -88,18 +90,20 @@ fn one_district(
     sizes: Sizes,
     draw: &mut Draw,
 ) -> Result<()> {
+    let name = draw.text(6, 10);
+    let [street_1, street_2, city, state, zip] = draw.address();
     let insert = "INSERT INTO district VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
     connection.execute(
         insert,
         params![
             district,
             warehouse,
-            draw.text(6, 10),
-            draw.text(10, 20),
-            draw.text(10, 20),
-            draw.text(10, 20),
-            draw.text(2, 2),
-            draw.zip(),
+            name,
+            street_1,
+            street_2,
+            city,
+            state,
+            zip,
             draw.between(0, 2_000),
             PAID * sizes.customers,
             sizes.customers + 1,
@@ -143,17 +147,19 @@ fn customers(
     for customer in 1..=sizes.customers {
         let is_first = customer <= 1_000;
         let name = if is_first { customer - 1 } else { draw.skewed(draw::NAME_LOADED, 0, names) };
+        let first = draw.text(8, 16);
+        let [street_1, street_2, city, state, zip] = draw.address();
         insert.execute(params![
             customer,
             district,
             warehouse,
-            draw.text(8, 16),
+            first,
             last_name(name),
-            draw.text(10, 20),
-            draw.text(10, 20),
-            draw.text(10, 20),
-            draw.text(2, 2),
-            draw.zip(),
+            street_1,
+            street_2,
+            city,
+            state,
+            zip,
             draw.digits(16),
             if draw.chance(10) { "BC" } else { "GC" },
             draw.between(0, 5_000),
