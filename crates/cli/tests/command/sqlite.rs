@@ -3,6 +3,7 @@
 use std::fs;
 
 use rusqlite::Connection;
+use serde_json::json;
 
 use crate::support::{Place, esker};
 
@@ -27,6 +28,28 @@ fn content(path: &str) -> String {
     connection.query_row(all, [], |row| row.get(0)).unwrap()
 }
 
+fn length(path: &str) -> u64 {
+    fs::metadata(path).unwrap().len()
+}
+
+/// How many pages a check read that found nothing wrong, as it says in both ways.
+fn check_says(store: &str) -> u64 {
+    let report = esker(["sqlite", "check", store, "--json"]).json();
+    assert_eq!((&report["ok"], &report["accounted"]), (&json!(true), &json!(true)));
+    assert_eq!((&report["versions"], &report["problems"]), (&json!(1), &json!([])));
+    let (pages, nodes) = (report["pages"].as_u64().unwrap(), report["nodes"].as_u64().unwrap());
+    let line =
+        format!("ok: {pages} pages, {nodes} nodes of the map, versions: 1; no space is lost\n");
+    assert_eq!(esker(["sqlite", "check", store]).text(), line);
+    pages
+}
+
+/// The cell in the last column of a table's row.
+fn cell<'a>(table: &'a str, row: &str) -> Option<&'a str> {
+    let line = table.lines().find(|line| line.trim_start().starts_with(row))?;
+    line.split("  ").last().map(str::trim)
+}
+
 #[test]
 fn a_database_comes_back_as_it_was() {
     let place = Place::new();
@@ -37,12 +60,17 @@ fn a_database_comes_back_as_it_was() {
         assert!(esker(["sqlite", "import", &source, &store]).text().contains("of 1024 bytes"));
         esker(["sqlite", "import", &source, &store]).fails(2, &["exists", "--force"]);
         esker(["sqlite", "import", &source, &store, "--force"]).stdout();
-        assert!(esker(["sqlite", "check", &store]).text().starts_with("ok"));
+        let pages = check_says(&store);
         esker(["sqlite", "export", &store, &back]).stdout();
         assert_eq!(content(&back), content(&source));
         let stats = esker(["sqlite", "stats", &store, "--json"]).json();
-        assert_eq!(stats["page_bytes"], 1024);
-        assert_eq!(stats["pages"].as_u64().unwrap() * 1024, fs::metadata(&back).unwrap().len());
+        assert_eq!(stats["newest"]["page_size"], 1024);
+        assert_eq!(stats["newest"]["pages"].as_u64().unwrap() * 1024, length(&back));
+        assert_eq!(stats["live_pages"], pages);
+        assert_eq!(
+            (stats["versions"].as_u64(), stats["written"]["filled"].as_u64()),
+            (Some(1), Some(0))
+        );
         for name in [&source, &store, &back] {
             fs::remove_file(name).unwrap();
         }
@@ -67,13 +95,43 @@ fn versions_are_pinned_exported_and_let_go() {
     esker(["sqlite", "import", &source, &store]).stdout();
     assert!(esker(["sqlite", "pin", &store, "monday"]).text().contains("monday"));
     let versions = esker(["sqlite", "versions", &store, "--json"]).json();
-    assert_eq!(versions[0]["names"], serde_json::json!(["monday"]));
+    assert_eq!(versions[0]["names"], json!(["monday"]));
+    let pages = versions[0]["pages"].as_u64().unwrap();
+    assert_eq!(pages * versions[0]["page_size"].as_u64().unwrap(), length(&source));
+    let table = esker(["sqlite", "versions", &store]).text().to_owned();
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    let (version, pages) = (versions[0]["version"].to_string(), pages.to_string());
+    assert!(table.starts_with("version  pages  of bytes  only here   names\n"), "{table}");
+    assert_eq!(row, [&version, &pages, "1,024", "0", "monday"]);
+    let table = esker(["sqlite", "stats", &store]).text().to_owned();
+    assert_eq!(cell(&table, "pages "), Some(pages.as_str()));
+    assert_eq!(cell(&table, "bytes of a page"), Some("1,024"));
+    assert_eq!(cell(&table, "versions kept"), Some("1"));
     let back = place.path("back.db").display().to_string();
     esker(["sqlite", "export", &store, &back, "--version", "monday"]).stdout();
     assert_eq!(content(&back), content(&source));
     esker(["sqlite", "unpin", &store, "monday"]).stdout();
     assert_eq!(esker(["sqlite", "unpin", &store, "monday"]).code(), 2);
-    esker(["sqlite", "compact", &store]).stdout();
+    assert!(esker(["sqlite", "compact", &store]).text().ends_with("in use\n"));
+}
+
+#[test]
+fn damage_is_named_in_both_ways() {
+    let place = Place::new();
+    let (source, connection) = database(&place, "app.db", "", 1_000);
+    drop(connection);
+    let store = place.db();
+    esker(["sqlite", "import", &source, &store]).stdout();
+    let mut bytes = fs::read(&store).unwrap();
+    let name = bytes.windows(8).position(|window| window == b"name 100").unwrap();
+    bytes[name] ^= 1;
+    fs::write(&store, bytes).unwrap();
+    let from = name / 1024 * 1024;
+    esker(["sqlite", "check", &store]).fails(3, &[&format!("@{from}:"), "checksum"]);
+    let answer = esker(["sqlite", "check", &store, "--json"]);
+    assert_eq!(answer.code(), 3);
+    let report: serde_json::Value = serde_json::from_slice(&answer.0.stdout).unwrap();
+    assert_eq!((&report["ok"], &report["problems"][0]["offset"]), (&json!(false), &json!(from)));
 }
 
 #[test]

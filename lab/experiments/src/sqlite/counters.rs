@@ -28,8 +28,8 @@ impl Counters {
         let bytes = fs::read_to_string("/proc/self/io").ok().and_then(|io| after(&io, "wchar"));
         let device_bytes = DeviceBytes::now().map_or(0, |bytes| bytes.written);
         let syncs = place.mode.is_esker().then(|| {
-            let stats = connection.query_row("PRAGMA esker_stats", [], |row| row.get(0));
-            stats.ok().and_then(|stats: String| after(&stats, "syncs"))
+            let syncs = connection.query_row("PRAGMA esker_stats = syncs", [], |row| row.get(0));
+            syncs.ok().and_then(|syncs: String| syncs.parse().ok())
         });
         Self { bytes: bytes.unwrap_or(0), device_bytes, syncs: syncs.flatten() }
     }
@@ -49,23 +49,42 @@ impl Counters {
     }
 }
 
-/// The number that follows a name.
-fn after(text: &str, name: &str) -> Option<u64> {
-    let (_, rest) = text.split_once(name)?;
-    let digits = rest.trim_start_matches(|c: char| !c.is_ascii_digit());
-    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    digits.get(..end)?.parse().ok()
+/// The number on the line of a name.
+fn after(lines: &str, name: &str) -> Option<u64> {
+    let number = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok();
+    lines.lines().find_map(number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::mode::{Mode, link};
 
     #[test]
     fn numbers_are_found_by_name() {
-        assert_eq!(after("rchar: 5\nwchar: 77\n", "wchar"), Some(77));
-        assert_eq!(after("Stats { commits: 1, syncs: 12, x: 3 }", "syncs"), Some(12));
-        assert_eq!(after(r#"{"syncs":9}"#, "syncs"), Some(9));
-        assert_eq!(after("nothing", "syncs"), None);
+        let io = "rchar: 5\nwchar: 77\nwrite_bytes: 4096\n";
+        assert_eq!(after(io, "wchar"), Some(77));
+        assert_eq!(after(io, "write"), None);
+        assert_eq!(after("wchar: many", "wchar"), None);
+    }
+
+    #[test]
+    fn a_durable_commit_is_one_sync() {
+        link().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        for (mode, syncs) in [(Mode::Esker, Some(5.0)), (Mode::Wal, None)] {
+            let place = Place { mode, folder: folder.path().join(mode.as_str()), cache_mib: 1 };
+            fs::create_dir(&place.folder).unwrap();
+            let connection = place.open().unwrap();
+            connection.execute_batch("CREATE TABLE t(x)").unwrap();
+            let before = Counters::now(&place, &connection);
+            for number in 0..5 {
+                connection.execute("INSERT INTO t VALUES (?1)", [number]).unwrap();
+            }
+            let mut metrics = Metrics::new();
+            Counters::now(&place, &connection).tell(&before, 5, &mut metrics);
+            assert_eq!(metrics.get("syncs").copied(), syncs, "{mode:?}");
+            assert!(metrics["bytes_written"] > 0.0);
+        }
     }
 }

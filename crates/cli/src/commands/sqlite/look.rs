@@ -1,12 +1,13 @@
 //! What a store holds.
 
-use esker_flash::{Error, Stats, Version};
+use esker_flash::{Error, Report, Stats, Version};
 use indicatif::{HumanBytes, HumanCount};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Look, open};
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::table::Table;
 
 pub(super) fn check(args: &Look) -> Result<(), Failure> {
     let checked = open(&args.store).and_then(|file| Ok(file.store.check()?));
@@ -14,9 +15,9 @@ pub(super) fn check(args: &Look) -> Result<(), Failure> {
     match checked {
         Ok(report) => {
             if args.json {
-                output.json(&json!({ "ok": true, "report": format!("{report:?}") }))?;
+                output.json(&report_json(&report))?;
             } else {
-                output.line(&format!("ok: {report:?}"))?;
+                output.line(&report_line(&report))?;
             }
             output.flush()
         }
@@ -32,53 +33,67 @@ pub(super) fn check(args: &Look) -> Result<(), Failure> {
     }
 }
 
+fn report_line(report: &Report) -> String {
+    let Report { versions, pages, nodes, accounted } = report;
+    let [versions, pages, nodes] = [versions, pages, nodes].map(|count| HumanCount(*count));
+    let space = if *accounted { "; no space is lost" } else { "" };
+    format!("ok: {pages} pages, {nodes} nodes of the map, versions: {versions}{space}")
+}
+
+fn report_json(report: &Report) -> Value {
+    let mut object = Map::from_iter([("ok".to_owned(), true.into())]);
+    object.extend(numbers(report.fields()));
+    object.insert("accounted".to_owned(), report.accounted.into());
+    object.insert("problems".to_owned(), json!([]));
+    object.into()
+}
+
+/// Numbers by name, as JSON has them.
+fn numbers<const N: usize>(fields: [(&str, u64); N]) -> impl Iterator<Item = (String, Value)> {
+    fields.map(|(name, number)| (name.to_owned(), number.into())).into_iter()
+}
+
 pub(super) fn stats(args: &Look) -> Result<(), Failure> {
     let file = open(&args.store)?;
     let (stats, versions) = (file.store.stats(), file.store.versions());
     let mut output = Output::new();
     if args.json {
-        output.json(&as_json(&stats, &versions))?;
+        output.json(&stats_json(&stats, &versions))?;
     } else {
-        for (name, value) in lines(&stats, &versions) {
-            output.line(&format!("{name:<24}{value}"))?;
-        }
+        output.line(&stats_table(&stats, &versions).to_string())?;
     }
     output.flush()
 }
 
-fn lines(stats: &Stats, versions: &[Version]) -> Vec<(&'static str, String)> {
+fn stats_table(stats: &Stats, versions: &[Version]) -> Table {
     let newest = versions.last();
-    let database = newest.map_or(0, |newest| u64::from(newest.pages) * u64::from(newest.page_size));
-    let pages = newest.map_or_else(String::new, |newest| {
-        format!("{} of {} bytes", HumanCount(u64::from(newest.pages)), newest.page_size)
-    });
-    vec![
-        ("file", HumanBytes(stats.file_bytes).to_string()),
-        ("in use", HumanBytes(stats.used_bytes).to_string()),
-        ("database", HumanBytes(database).to_string()),
-        ("pages", pages),
-        ("version", newest.map_or_else(String::new, |newest| newest.version.to_string())),
-        ("versions kept", stats.versions.to_string()),
-        ("pages only older need", HumanCount(stats.held_pages).to_string()),
-        ("pages nobody needs", HumanCount(stats.dead_pages).to_string()),
-    ]
+    let (pages, page_size) = newest.map_or((0, 0), |newest| (newest.pages, newest.page_size));
+    let bytes = |count| HumanBytes(count).to_string();
+    let count = |count: u64| HumanCount(count).to_string();
+    let mut table = Table::new(&["space", ""]);
+    for (name, value) in [
+        ("file", bytes(stats.file_bytes)),
+        ("  in use", bytes(stats.used_bytes)),
+        ("database", bytes(u64::from(pages) * u64::from(page_size))),
+        ("  pages", count(pages.into())),
+        ("  bytes of a page", count(page_size.into())),
+        ("version", count(newest.map_or(0, |newest| newest.version))),
+        ("versions kept", count(stats.versions)),
+        ("  pages only older ones need", count(stats.held_pages)),
+        ("pages that no version needs", count(stats.dead_pages)),
+        ("deltas in memory", bytes(stats.delta_bytes)),
+        ("log since the last checkpoint", bytes(stats.log_bytes)),
+    ] {
+        table.row([name.to_owned(), value]);
+    }
+    table
 }
 
-fn as_json(stats: &Stats, versions: &[Version]) -> Value {
-    let newest = versions.last();
-    json!({
-        "file_bytes": stats.file_bytes,
-        "used_bytes": stats.used_bytes,
-        "page_bytes": newest.map(|newest| newest.page_size),
-        "pages": newest.map(|newest| newest.pages),
-        "version": newest.map(|newest| newest.version),
-        "versions": stats.versions,
-        "live_pages": stats.live_pages,
-        "held_pages": stats.held_pages,
-        "dead_pages": stats.dead_pages,
-        "delta_bytes": stats.delta_bytes,
-        "log_bytes": stats.log_bytes,
-    })
+fn stats_json(stats: &Stats, versions: &[Version]) -> Value {
+    let mut object = Map::from_iter(numbers(stats.fields()));
+    object.insert("written".to_owned(), Map::from_iter(numbers(stats.written.fields())).into());
+    object.insert("newest".to_owned(), versions.last().map(version_json).into());
+    object.into()
 }
 
 pub(super) fn versions(args: &Look) -> Result<(), Failure> {
@@ -88,27 +103,26 @@ pub(super) fn versions(args: &Look) -> Result<(), Failure> {
     if args.json {
         output.json(&versions.iter().map(version_json).collect())?;
     } else {
-        for version in &versions {
-            output.line(&version_line(version))?;
-        }
+        output.line(&versions_table(&versions).to_string())?;
     }
     output.flush()
 }
 
-fn version_json(version: &Version) -> Value {
-    json!({
-        "version": version.version,
-        "names": version.names,
-        "pages": version.pages,
-        "page_bytes": version.page_size,
-        "held_pages": version.held_pages,
-    })
+fn versions_table(versions: &[Version]) -> Table {
+    let mut table = Table::new(&["version", "pages", "of bytes", "only here", "names"]);
+    for version in versions {
+        let names = version.names.join(" ");
+        let [pages, page_size] = [version.pages, version.page_size].map(u64::from);
+        let counts = [pages, page_size, version.held_pages].map(|n| HumanCount(n).to_string());
+        table.row([version.version.to_string()].into_iter().chain(counts).chain([names]));
+    }
+    table
 }
 
-fn version_line(version: &Version) -> String {
-    let Version { version: number, names, pages, held_pages, .. } = version;
-    let names = names.join(" ");
-    format!("{number}\t{pages} pages\t{held_pages} only here\t{names}")
+fn version_json(version: &Version) -> Value {
+    let mut object = Map::from_iter(numbers(version.fields()));
+    object.insert("names".to_owned(), version.names.clone().into());
+    object.into()
 }
 
 pub(super) fn compact(args: &Look) -> Result<(), Failure> {
@@ -117,7 +131,7 @@ pub(super) fn compact(args: &Look) -> Result<(), Failure> {
     let stats = file.store.stats();
     let mut output = Output::new();
     if args.json {
-        output.json(&as_json(&stats, &file.store.versions()))?;
+        output.json(&stats_json(&stats, &file.store.versions()))?;
     } else {
         let (used, all) = (HumanBytes(stats.used_bytes), HumanBytes(stats.file_bytes));
         output.line(&format!("{used} of {all} in use"))?;
