@@ -11,7 +11,7 @@ use std::path::Path;
 
 use esker_device::file::FileDevice;
 use esker_device::{Caching, Device, DeviceError, Open, Operation};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result, invalid};
@@ -81,7 +81,9 @@ fn failed(path: &Path, source: io::Error) -> DeviceError {
 
 fn lock(path: &Path) -> Result<File> {
     let failed = |source| failed(path, source);
-    let file = OpenOptions::new().read(true).open(path).map_err(failed)?;
+    // A pipe would be waited for until somebody writes into it.
+    let at_once = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(at_once).open(path).map_err(failed)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(Errno::WOULDBLOCK) => Err(Error::Locked { file: path.display().to_string() }),

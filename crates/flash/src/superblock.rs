@@ -126,9 +126,24 @@ fn checksum(block: &[u8]) -> u32 {
     crc32c::crc32c_append(seed, tail)
 }
 
+/// The format of a whole copy that is newer than ours: every format has the first 24 bytes, and the
+/// checksum over 512.
+fn newer(copy: &[u8]) -> Option<u32> {
+    let block = copy.get(..BYTES)?;
+    let mut reader = Reader::new(block);
+    let is_ours = reader.take(MAGIC.len()).ok()? == MAGIC;
+    let version = reader.u32().ok()?;
+    let is_whole = reader.u32().ok()? == checksum(block);
+    (is_ours && is_whole && version > FORMAT).then_some(version)
+}
+
 /// Says what a file is from its first [`SUPERBLOCKS_BYTES`], or all of it where it is shorter.
 pub(crate) fn find(bytes: &[u8]) -> Found {
     let copies = || bytes.chunks(APART);
+    // Whoever writes a newer format leaves the older pair as it was, whole and out of date.
+    if let Some(version) = copies().filter_map(newer).max() {
+        return Found::Newer(version);
+    }
     if let Some(newest) = copies().filter_map(Superblock::decode).max_by_key(|copy| copy.epoch) {
         return Found::Superblock(newest);
     }
@@ -195,6 +210,18 @@ mod tests {
         }
         expected.resize(BYTES, 0);
         assert_eq!(block(3).encode()[..], expected);
+    }
+
+    #[test]
+    fn a_newer_format_beside_an_older_pair_is_newer() {
+        let mut file = file(&[block(3), block(4)]);
+        let at = block(4).places()[0] as usize;
+        file[at + 16] = 2;
+        // One number alone is damage, which the twin makes good.
+        assert_eq!(find(&file), Found::Superblock(block(4)));
+        let crc = checksum(&file[at..at + BYTES]).to_le_bytes();
+        file[at + 20..at + 24].copy_from_slice(&crc);
+        assert_eq!(find(&file), Found::Newer(2));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What SQLite offers to an extension.
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::mem;
 use std::sync::OnceLock;
+use std::{mem, ptr};
 
 use super::types::{File, Routines, Symbol, Vfs, routine};
 use crate::code::{Code, Result};
@@ -13,7 +13,7 @@ const OLDEST: c_int = 3_037_000;
 /// Functions of SQLite, and the VFS that was the default when we came.
 #[derive(Debug)]
 pub struct Host {
-    malloc: unsafe extern "C" fn(c_int) -> *mut c_void,
+    malloc: Malloc,
     log: unsafe extern "C" fn(c_int, *const c_char, ...),
     pub vfs_find: unsafe extern "C" fn(*const c_char) -> *mut Vfs,
     pub vfs_register: unsafe extern "C" fn(*mut Vfs, c_int) -> c_int,
@@ -36,14 +36,12 @@ pub fn host() -> Result<&'static Host> {
     HOST.get().ok_or(Code::ERROR)
 }
 
-/// Keeps what SQLite offers, the first time.
+/// Keeps what SQLite offers, the first time. A program may have two SQLites: the functions and
+/// files of one are nothing to the other, so that the second is refused.
 ///
 /// # Safety
 /// `routines` is what SQLite passes to an extension.
 pub unsafe fn set(routines: *const Routines) -> std::result::Result<&'static Host, &'static str> {
-    if let Some(host) = HOST.get() {
-        return Ok(host);
-    }
     // SAFETY: by the caller's promise; the structure is older than every version, but its end.
     let at = |index: usize| unsafe { (&raw const (*routines).all[index]).read() };
     let version = at(routine::LIBVERSION_NUMBER).ok_or("SQLite does not say its version")?;
@@ -51,6 +49,11 @@ pub unsafe fn set(routines: *const Routines) -> std::result::Result<&'static Hos
     let version = unsafe { mem::transmute::<unsafe extern "C" fn(), Number>(version)() };
     if version < OLDEST {
         return Err("SQLite 3.37 or later is needed");
+    }
+    if let Some(host) = HOST.get() {
+        let register = at(routine::VFS_REGISTER);
+        let is_same = register.is_some_and(|found| ptr::fn_addr_eq(found, host.vfs_register));
+        return is_same.then_some(host).ok_or("another SQLite of this process has loaded it");
     }
     // SAFETY: each position of the structure holds a function of the type that is named here, as
     // `sqlite3ext.h` declares them; the version has all of them.
@@ -62,17 +65,18 @@ pub unsafe fn set(routines: *const Routines) -> std::result::Result<&'static Hos
             vfs_register: cast(at(routine::VFS_REGISTER))?,
             uri_parameter: cast(at(routine::URI_PARAMETER))?,
             database_file_object: cast(at(routine::DATABASE_FILE_OBJECT))?,
-            system: std::ptr::null_mut(),
+            system: ptr::null_mut(),
         }
     };
     // SAFETY: null asks for the default VFS.
-    let system = unsafe { (host.vfs_find)(std::ptr::null()) };
+    let system = unsafe { (host.vfs_find)(ptr::null()) };
     if system.is_null() {
         return Err("SQLite has no VFS for the files of this system");
     }
     Ok(HOST.get_or_init(|| Host { system, ..host }))
 }
 
+type Malloc = unsafe extern "C" fn(c_int) -> *mut c_void;
 type Number = unsafe extern "C" fn() -> c_int;
 
 /// A function of another type.
@@ -89,17 +93,8 @@ impl Host {
     /// A copy of a text in memory that SQLite frees; null when there is none.
     #[must_use]
     pub fn text(&self, text: &str) -> *mut c_char {
-        let Ok(len) = c_int::try_from(text.len() + 1) else { return std::ptr::null_mut() };
-        // SAFETY: any size may be asked for.
-        let memory = unsafe { (self.malloc)(len) }.cast::<u8>();
-        if !memory.is_null() {
-            // SAFETY: the memory has that many bytes and is nobody else's.
-            unsafe {
-                memory.copy_from_nonoverlapping(text.as_ptr(), text.len());
-                memory.add(text.len()).write(0);
-            }
-        }
-        memory.cast()
+        // SAFETY: the function is SQLite's.
+        unsafe { copy(self.malloc, text) }
     }
 
     /// Tells SQLite's log, which an application may listen to.
@@ -108,4 +103,35 @@ impl Host {
         // SAFETY: a format for one string, and a string.
         unsafe { (self.log)(code.0, c"%s".as_ptr(), what.as_ptr()) };
     }
+}
+
+/// As [`Host::text`], for the SQLite that is loading the extension, which may be another one.
+///
+/// # Safety
+/// `routines` is what SQLite passes to an extension.
+pub unsafe fn text_for(routines: *const Routines, text: &str) -> *mut c_char {
+    // SAFETY: by the caller's promise.
+    let malloc = unsafe { (&raw const (*routines).all[routine::MALLOC]).read() };
+    // SAFETY: `void *(*malloc)(int)`.
+    match unsafe { cast::<Malloc>(malloc) } {
+        // SAFETY: it is SQLite's.
+        Ok(malloc) => unsafe { copy(malloc, text) },
+        Err(_) => ptr::null_mut(),
+    }
+}
+
+/// # Safety
+/// `malloc` is that of an SQLite.
+unsafe fn copy(malloc: Malloc, text: &str) -> *mut c_char {
+    let Ok(len) = c_int::try_from(text.len() + 1) else { return ptr::null_mut() };
+    // SAFETY: any size may be asked for.
+    let memory = unsafe { malloc(len) }.cast::<u8>();
+    if !memory.is_null() {
+        // SAFETY: the memory has that many bytes and is nobody else's.
+        unsafe {
+            memory.copy_from_nonoverlapping(text.as_ptr(), text.len());
+            memory.add(text.len()).write(0);
+        }
+    }
+    memory.cast()
 }

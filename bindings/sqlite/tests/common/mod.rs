@@ -6,7 +6,7 @@ use std::sync::Once;
 use rusqlite::{Connection, OpenFlags};
 
 /// The library that this crate is, as an application loads it.
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().join("libesker_sqlite.so")
 }

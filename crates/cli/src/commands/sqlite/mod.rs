@@ -20,7 +20,7 @@ one record and one sync, and there is no log that grows behind readers. Applicat
 the extension, SQLite itself being as it is:
 
   esker sqlite import app.db app.esker
-  sqlite3 -cmd '.load libesker_sqlite' 'file:app.esker?vfs=esker'
+  sqlite3 -cmd '.load libesker_sqlite' -cmd '.open file:app.esker?vfs=esker'
   esker sqlite export app.esker app.db
 
 One process at a time has a store open, this command included.";
