@@ -1,6 +1,6 @@
 #!/bin/bash
-# The extension under clients as they are: the examples of bindings/sqlite/examples, one after the
-# other, each with a database of its own.
+# The extension under clients as they are: the examples of bindings/sqlite/examples and those of the
+# guide, one after the other, each with a database of its own.
 #
 # What a client needs is installed below the target folder (from PyPI, npm and crates.io), and from
 # Debian where root runs this. A client that cannot be had has failed.
@@ -87,6 +87,31 @@ better_sqlite3() {
     NODE_PATH=$node/node_modules node "$examples/node_better_sqlite3.js" "$library" "$1"
 }
 
+# The examples of the guide, with the command as `cargo test` builds it.
+guide() {
+    cargo build --locked --quiet --package esker-cli
+    local folder
+    folder=$(dirname "$1")/guide
+    mkdir -p "$folder/target/release"
+    ln -s "$library" "$target/debug/esker" "$folder/target/release/"
+    python3 scripts/run_guide.py docs/guide/sqlite.md "$folder"
+    mv "$folder/app.db" "$1"
+    rm -r "$folder"
+}
+
+# Two SQLites in one process: the second is told why it cannot have the extension.
+two_sqlites() {
+    PYTHONPATH=$examples "$work/python/bin/python" -c 'import sys, apsw, python_apsw, python_sqlite3
+python_sqlite3.load(sys.argv[1])
+try:
+    python_apsw.load(sys.argv[1])
+except apsw.Error as error:
+    assert "another SQLite" in str(error), error
+else:
+    sys.exit("the extension was loaded twice")
+python_sqlite3.main(*sys.argv[1:])' "$library" "$1"
+}
+
 # Runs a client, and looks at what it left: one file, and that a store. SQLite opens many things
 # without an error where the extension was not asked.
 client() {
@@ -110,7 +135,8 @@ client() {
 
 passed=0 failed=0
 export PYTHONDONTWRITEBYTECODE=1
-for name in sqlite3_cli python_sqlite3 python_ctypes apsw rusqlite better_sqlite3; do
+for name in sqlite3_cli python_sqlite3 python_ctypes apsw rusqlite better_sqlite3 \
+    two_sqlites guide; do
     client "$name"
 done
 echo "clients: $passed passed, $failed failed"
