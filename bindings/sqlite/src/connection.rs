@@ -11,22 +11,24 @@
 //! | rolls back | unlock without that control | the transaction is dropped |
 //!
 //! A transaction cannot begin while there is another one, or when a newer version was committed
-//! than the one that was read. One over several files is prepared in phase one, with the name of
+//! than the one that was read. Who was refused waits for its turn when it comes back
+//! ([`crate::queue`]). One over several files is prepared in phase one, with the name of
 //! the super-journal whose removal is its commit.
 //!
 //! `SYNC` and sync do not commit: they are also sent when a transaction that was spilled is rolled
 //! back.
 
 use std::ffi::c_int;
-use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use esker_flash::{Durability, Error, PageStore, Snapshot, Writer};
 
 use crate::code::{Code, Result};
+use crate::ffi::process;
 use crate::ffi::types::level;
 use crate::journal::{Journal, Original};
 use crate::open_stores::{self, OpenStore};
+use crate::queue::{Id, Queue, Refused};
 
 /// A connection's main file.
 #[derive(Debug)]
@@ -49,6 +51,10 @@ pub struct Connection {
     /// What `PRAGMA synchronous` and `PRAGMA esker_durability` said.
     pub durability: Choice,
     journal: Arc<Mutex<Kept>>,
+    /// In the queue of those who want to write.
+    id: Id,
+    /// That it was refused a transaction, if it has had none since.
+    refused: Option<Refused>,
     process: u32,
 }
 
@@ -57,6 +63,14 @@ pub struct Connection {
 struct Kept {
     journal: Journal,
     original: Option<Snapshot>,
+}
+
+impl Kept {
+    /// Empties the journal for a transaction that begins from `original`, or for none.
+    fn begin(&mut self, original: Option<Snapshot>) {
+        self.journal.clear();
+        self.original = original;
+    }
 }
 
 /// How durable commits are to be.
@@ -86,6 +100,8 @@ impl Connection {
             wants_sync: false,
             durability: Choice::default(),
             journal: Arc::default(),
+            id: Id::unique(),
+            refused: None,
             process: process::id(),
         }
     }
@@ -175,6 +191,9 @@ impl Connection {
     pub fn lock(&mut self, to: c_int) -> Result {
         if self.level == level::NONE && to >= level::SHARED {
             if self.fixed.is_none() {
+                if let Some(refused) = self.refused {
+                    self.queue()?.wait(self.id, refused);
+                }
                 self.snapshot = Some(self.store()?.pin());
             }
             self.level = level::SHARED;
@@ -191,26 +210,45 @@ impl Connection {
             return Err(Code::READONLY);
         }
         let base = self.snapshot.as_ref().ok_or(Code::IOERR_LOCK)?;
-        let writer = self.store()?.begin(base).map_err(|error| match error {
-            Error::Busy => Code::BUSY,
-            Error::Stale { .. } => Code::BUSY_SNAPSHOT,
-            _ => Code::IOERR_LOCK,
-        })?;
-        let original = Some(base.clone());
-        *lock(&self.journal) = Kept { original, ..Kept::default() };
+        let store = self.store()?;
+        let begun = self.queue()?.begin(self.id, || store.begin(base));
+        let writer = match begun.unwrap_or(Err(Error::Busy)) {
+            Ok(writer) => writer,
+            Err(error) => {
+                self.refused = Some(Refused::now(self.refused));
+                return Err(match error {
+                    Error::Busy => Code::BUSY,
+                    Error::Stale { .. } => Code::BUSY_SNAPSHOT,
+                    _ => Code::IOERR_LOCK,
+                });
+            }
+        };
+        lock(&self.journal).begin(Some(base.clone()));
         self.writer = Some(writer);
-        self.wants_sync = false;
+        (self.wants_sync, self.refused) = (false, None);
         Ok(())
+    }
+
+    fn queue(&self) -> Result<&Queue> {
+        self.open.as_deref().map(|open| &open.queue).ok_or(Code::ERROR)
+    }
+
+    /// Lets the next one write.
+    fn leave_queue(&self) {
+        if let Ok(queue) = self.queue() {
+            queue.end(self.id);
+        }
     }
 
     /// Lowers the lock. A transaction that was not committed is dropped.
     pub fn unlock(&mut self, to: c_int) {
         if to < level::RESERVED {
             if self.level >= level::RESERVED {
-                *lock(&self.journal) = Kept::default();
+                lock(&self.journal).begin(None);
             }
             if let Some(writer) = self.writer.take() {
                 writer.abort();
+                self.leave_queue();
             }
             if let Some(committed) = self.committed.take() {
                 self.snapshot = Some(committed);
@@ -218,6 +256,9 @@ impl Connection {
         }
         if to == level::NONE {
             self.snapshot = None;
+            if self.refused.is_some() {
+                self.leave_queue();
+            }
         }
         self.level = self.level.min(to);
     }
@@ -242,8 +283,9 @@ impl Connection {
         let relaxed = self.durability.is_relaxed || !self.wants_sync;
         let chosen = if relaxed { Durability::Relaxed } else { Durability::Full };
         let durability = self.durability.forced.unwrap_or(chosen);
-        let committed = writer.commit(durability).map_err(|error| Code::of_write(&error))?;
-        self.committed = Some(committed);
+        let committed = writer.commit(durability);
+        self.leave_queue();
+        self.committed = Some(committed.map_err(|error| Code::of_write(&error))?);
         Ok(())
     }
 

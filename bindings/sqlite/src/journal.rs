@@ -16,9 +16,17 @@ use crate::code::{Code, Result};
 /// look at the snapshot costs a read a page.
 const SHORT: u64 = 1 << 20;
 
-/// A journal: bytes by where they were written, in pieces that do not overlap.
+/// Bytes of a short journal's memory that the next transaction finds there.
+const KEPT: usize = 64 << 10;
+
+/// A journal.
+///
+/// Invariant: there are `pieces` only where `head` has all of its bytes.
 #[derive(Debug, Default)]
 pub struct Journal {
+    /// The first MiB, as it was written.
+    head: Vec<u8>,
+    /// The rest, by where it was written, in pieces that do not overlap.
     pieces: BTreeMap<u64, Piece>,
 }
 
@@ -47,46 +55,63 @@ pub trait Original {
 }
 
 impl Journal {
-    /// Bytes to the end of the last piece.
+    /// Bytes to its end.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.pieces.last_key_value().map_or(0, |(at, piece)| at + piece.len())
+        let last = self.pieces.last_key_value();
+        last.map_or(self.head.len() as u64, |(at, piece)| at + piece.len())
     }
 
-    /// Forgets everything from `len` on.
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.pieces.clear();
+        self.head.clear();
+        self.head.shrink_to(KEPT);
+    }
+
+    /// Forgets everything from `len` on; what is lengthened reads as zeros.
     pub fn truncate(&mut self, len: u64, original: &dyn Original) -> Result {
-        if len == 0 {
+        self.head.resize(memory(len.min(SHORT))?, 0);
+        if len <= SHORT {
             self.pieces.clear();
             return Ok(());
         }
         self.split(len, original)?;
         drop(self.pieces.split_off(&len));
-        if self.size() < len {
-            // A file that is lengthened reads as zeros.
-            let at = self.size();
-            let zeros = usize::try_from(len - at).map_err(|_| Code::IOERR_NOMEM)?;
-            self.pieces.insert(at, Piece::Bytes(vec![0; zeros]));
+        let at = self.size();
+        if at < len {
+            self.pieces.insert(at, Piece::Bytes(vec![0; memory(len - at)?]));
         }
         Ok(())
     }
 
-    /// Writes `bytes` at `at`. In a long journal, where the four bytes before are the number of a
-    /// page and `bytes` are that page as `original` has it, only where it stands is kept.
+    /// Writes `bytes` at `at`.
     pub fn write(&mut self, at: u64, bytes: &[u8], original: &dyn Original) -> Result {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let end = at + bytes.len() as u64;
         if self.size() < at {
             self.truncate(at, original)?;
         }
+        let room = usize::try_from(SHORT.saturating_sub(at)).unwrap_or(usize::MAX);
+        let (head, rest) = bytes.split_at(room.min(bytes.len()));
+        if !head.is_empty() {
+            let from = memory(at)?;
+            let over = (self.head.len() - from).min(head.len());
+            self.head[from..from + over].copy_from_slice(&head[..over]);
+            self.head.extend_from_slice(&head[over..]);
+        }
+        if rest.is_empty() { Ok(()) } else { self.write_rest(at.max(SHORT), rest, original) }
+    }
+
+    /// Writes `bytes` past the head. Where the four bytes before are the number of a page and
+    /// `bytes` are that page as `original` has it, only where it stands is kept.
+    fn write_rest(&mut self, at: u64, bytes: &[u8], original: &dyn Original) -> Result {
+        let end = at + bytes.len() as u64;
         self.split(at, original)?;
         self.split(end, original)?;
         let inside: Vec<u64> = self.pieces.range(at..end).map(|(at, _)| *at).collect();
         for at in inside {
             self.pieces.remove(&at);
         }
-        let piece = (at >= SHORT).then(|| self.page_before(at, bytes, original)).flatten();
+        let piece = self.page_before(at, bytes, original);
         self.pieces.insert(at, piece.unwrap_or_else(|| Piece::Bytes(bytes.to_vec())));
         Ok(())
     }
@@ -112,8 +137,7 @@ impl Journal {
             return Ok(());
         }
         let mut head = bytes(piece, original)?;
-        let cut = usize::try_from(at - start).map_err(|_| Code::IOERR_NOMEM)?;
-        let tail = head.split_off(cut);
+        let tail = head.split_off(memory(at - start)?);
         self.pieces.insert(start, Piece::Bytes(head));
         self.pieces.insert(at, Piece::Bytes(tail));
         Ok(())
@@ -122,8 +146,12 @@ impl Journal {
     /// Fills `buf` from `at`; [`Code::SHORT_READ`] where the journal ends earlier, and zeros
     /// there.
     pub fn read(&self, at: u64, buf: &mut [u8], original: &dyn Original) -> Result {
-        buf.fill(0);
         let end = at + buf.len() as u64;
+        let index = |place: u64, base: u64| usize::try_from(place - base).unwrap_or(usize::MAX);
+        let head = self.head.get(index(at, 0)..).unwrap_or_default();
+        let known = head.len().min(buf.len());
+        buf[..known].copy_from_slice(&head[..known]);
+        buf[known..].fill(0);
         let first = self.pieces.range(..=at).next_back().map_or(at, |(start, _)| *start);
         for (start, piece) in self.pieces.range(first..end) {
             let stop = start + piece.len();
@@ -131,7 +159,6 @@ impl Journal {
             if from >= upto {
                 continue;
             }
-            let index = |place: u64, base: u64| usize::try_from(place - base).unwrap_or(usize::MAX);
             let target = &mut buf[index(from, at)..index(upto, at)];
             match piece {
                 Piece::Bytes(bytes) => {
@@ -142,6 +169,11 @@ impl Journal {
         }
         if end > self.size() { Err(Code::SHORT_READ) } else { Ok(()) }
     }
+}
+
+/// A length that memory can hold.
+fn memory(len: u64) -> Result<usize> {
+    usize::try_from(len).map_err(|_| Code::IOERR_NOMEM)
 }
 
 fn bytes(piece: &Piece, original: &dyn Original) -> Result<Vec<u8>> {
@@ -183,8 +215,8 @@ mod tests {
             journal.write(at, &3_u32.to_be_bytes(), &database).unwrap();
             journal.write(at + 4, &database.0[1024..1536], &database).unwrap();
             journal.write(at + 516, &[1, 2, 3, 4], &database).unwrap();
-            let is_page = matches!(journal.pieces[&(at + 4)], Piece::Page { offset: 1024, .. });
-            assert_eq!(is_page, !is_kept);
+            let piece = journal.pieces.get(&(at + 4));
+            assert_eq!(matches!(piece, Some(Piece::Page { offset: 1024, .. })), !is_kept);
             let mut read = [0; 520];
             journal.read(at, &mut read, &database).unwrap();
             assert_eq!(&read[4..516], &database.0[1024..1536]);

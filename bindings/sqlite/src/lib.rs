@@ -6,7 +6,8 @@
 //! SQLite itself is as it is: it works in rollback-journal mode, and its journal stays in memory.
 //!
 //! Reading order: [`connection`] (what each call of the pager becomes), [`journal`], [`pragma`],
-//! [`open_stores`] (connections of a process share a store), [`code`], `ffi` (the border to C).
+//! [`open_stores`] (connections of a process share a store), [`queue`] (whose turn it is to write),
+//! [`code`], `ffi` (the border to C).
 
 pub mod code;
 pub mod connection;
@@ -14,6 +15,7 @@ mod ffi;
 pub mod journal;
 pub mod open_stores;
 pub mod pragma;
+pub mod queue;
 
 #[cfg(feature = "linked")]
 pub use ffi::linked::link;

@@ -6,28 +6,33 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use esker_flash::{Missing, Options, PageStore, StoreFile};
 
 use crate::code::{Code, Result};
+use crate::ffi::process;
+use crate::queue::Queue;
 
-/// A store; `None` only while it is closed.
+/// A store; the file is `None` only while it is closed.
 #[derive(Debug)]
-pub struct OpenStore(Option<StoreFile>);
+pub struct OpenStore {
+    file: Option<StoreFile>,
+    /// Those who want to write.
+    pub queue: Queue,
+}
 
 impl OpenStore {
     /// The store.
     pub fn store(&self) -> Result<&PageStore> {
-        self.0.as_ref().map(|file| &file.store).ok_or(Code::ERROR)
+        self.file.as_ref().map(|file| &file.store).ok_or(Code::ERROR)
     }
 }
 
 impl Drop for OpenStore {
     fn drop(&mut self) {
         // What fails here was durable before, or was promised to nobody.
-        let _closed = self.0.take().map(StoreFile::close);
+        let _closed = self.file.take().map(StoreFile::close);
     }
 }
 
@@ -77,7 +82,7 @@ pub fn open(path: &Path, missing: Missing, log: &dyn Fn(Code, &str)) -> Result<A
         code
     })?;
     let identity = identity(path).map_err(|_| Code::CANTOPEN)?;
-    let open = Arc::new(OpenStore(Some(file)));
+    let open = Arc::new(OpenStore { file: Some(file), queue: Queue::default() });
     table.stores.insert(identity, Arc::downgrade(&open));
     table.names.insert(path.to_owned(), identity);
     Ok(open)

@@ -5,9 +5,8 @@
 //! its log, whole; after it, the newer one. What only the older one needs is free then: its log,
 //! the slots that are dead, and the nodes that no root leads to.
 //!
-//! Where the store has a thread, the thread writes most nodes before it takes the checkpoint, while
-//! commits go on; then only those are left that changed meanwhile. Slots and nodes that are written
-//! and named by nothing are as good as free until the superblock says otherwise.
+//! Slots and nodes that are written and named by nothing are as good as free until the superblock
+//! says otherwise. So nodes may be written while commits go on ([`crate::beside`]).
 //!
 //! A node is written once however many versions share it, and not again until it changes, so that
 //! a checkpoint costs what changed since the last one.
@@ -29,30 +28,46 @@ use crate::superblock::Superblock;
 
 /// Nodes take slots of at least this many bytes, which they share with pages of that size.
 const NODE_BYTES_MIN: usize = 4096;
-/// Bytes of nodes that are written beside commits between two syncs.
-const AHEAD_BYTES: usize = 256 * 1024;
 
 /// The size of slot for a node of `bytes`.
 pub(crate) fn node_class(bytes: usize) -> Option<Class> {
     Class::holding(bytes.max(NODE_BYTES_MIN))
 }
 
+/// By how much the epochs of checkpoints that failed may pass that of the last one. Even: which
+/// copies of the superblock are the older ones does not depend on it.
+pub(crate) const EPOCHS_TRIED_MAX: u64 = 32;
+/// The most that a record's frame adds to it in the log: header, part, and rest of a sector.
+const FRAME_BYTES: u64 = 1024;
+
+/// What a checkpoint holds.
+pub(crate) struct Plan {
+    pub(crate) kept: Vec<KeptRoot>,
+    /// Records that its log begins with.
+    pub(crate) carried: Vec<Vec<u8>>,
+    /// How many of the first dead slots are needed by none of `kept` and `carried`.
+    pub(crate) dead: usize,
+}
+
 /// What one checkpoint writes.
 #[derive(Default)]
-struct Saver {
+pub(crate) struct Saver {
     /// Slots taken, for when it fails.
-    taken: Vec<Sector>,
+    pub(crate) taken: Vec<Sector>,
     segments: Vec<u32>,
-    writes: Vec<(Sector, Vec<u8>)>,
+    /// Whether frames of the next log may have been written.
+    has_begun_log: bool,
+    /// Nodes that are not written yet.
+    pub(crate) writes: Vec<(Sector, Vec<u8>)>,
     /// Nodes that have a place now, by their address in memory.
     saved: HashMap<*const (), (Node, NodeRef)>,
 }
 
 /// Names, number and root of a version.
-type KeptRoot = (Vec<Arc<str>>, u64, Arc<Root>);
+pub(crate) type KeptRoot = (Vec<Arc<str>>, u64, Arc<Root>);
 
 /// Gives a node and all below it a place, where they have none.
-fn save(
+pub(crate) fn save(
     saver: &mut Saver,
     node: &Node,
     take: &mut impl FnMut(Class) -> Result<Sector>,
@@ -94,6 +109,12 @@ fn place(
     Ok(at)
 }
 
+/// The prepared transaction as a record that a new log begins with.
+pub(crate) fn prepared_record(core: &Core) -> Vec<Vec<u8>> {
+    let held = core.prepared.clone().filter(|_| !planted::is(Bug::PreparedNotCarried));
+    held.map(|held| Record::Prepare(held.name, held.changes).encode()).into_iter().collect()
+}
+
 fn address(node: &Node) -> *const () {
     match node {
         Node::Leaf(leaf) => Arc::as_ptr(leaf).cast(),
@@ -102,17 +123,32 @@ fn address(node: &Node) -> *const () {
 }
 
 impl Engine {
-    /// Takes a checkpoint, whether or not one is due.
+    /// Takes a checkpoint, whether or not one is due. One that is being taken beside commits is
+    /// given up: this one is newer.
     pub(crate) fn checkpoint_core(&self, core: &mut Core) -> Result<()> {
         self.check_poison()?;
+        core.beside = None;
         core.dead.append(&mut self.versions.lock().take_dead());
         if planted::is(Bug::NodesFreedEarly) {
             let released = std::mem::take(&mut *self.releases.lock());
             released.into_iter().for_each(|sector| core.space.free(sector));
         }
-        let mut saver = Saver::default();
-        let outcome = self.write_checkpoint(core, &mut saver);
-        let (block, log, roots) = match outcome {
+        let plan = Plan {
+            kept: self.roots_to_keep(core),
+            carried: prepared_record(core),
+            dead: core.dead.len(),
+        };
+        self.take_checkpoint(core, plan, Saver::default())
+    }
+
+    /// Writes a checkpoint, and frees what only the one before needed.
+    pub(crate) fn take_checkpoint(
+        &self,
+        core: &mut Core,
+        plan: Plan,
+        mut saver: Saver,
+    ) -> Result<()> {
+        let (block, log) = match self.write_checkpoint(core, &mut saver, &plan) {
             Ok(done) => done,
             Err(error) => {
                 for sector in saver.taken {
@@ -121,9 +157,14 @@ impl Engine {
                 for segment in saver.segments {
                     core.space.free_log(segment);
                 }
+                if saver.has_begun_log {
+                    self.skip_epoch(core);
+                }
                 return Err(error);
             }
         };
+        let Plan { kept, dead, .. } = plan;
+        let roots = kept.into_iter().map(|(_, _, root)| root).collect();
         for (node, at) in saver.saved.into_values() {
             // Nobody else gives nodes a home while `core` is held.
             node.home().set(at, &self.releases);
@@ -138,14 +179,25 @@ impl Engine {
         core.roots_at = block.roots;
         core.roots = if planted::is(Bug::NodesFreedEarly) { Vec::new() } else { roots };
         core.is_log_ours = true;
+        core.next_epoch = core.log.epoch + 1;
         core.durable = core.log.number - 1;
         core.unsynced_bytes = 0;
+        core.is_growth_in_vain = false;
         let released = std::mem::take(&mut *self.releases.lock());
-        for sector in core.dead.drain(..).chain(released) {
+        for sector in core.dead.drain(..dead).chain(released) {
             core.space.free(sector);
         }
         self.counters.checkpoints.add(1);
         Ok(())
+    }
+
+    /// A checkpoint has failed that had begun its log: what there is of it must not be taken for a
+    /// part of the next one's.
+    fn skip_epoch(&self, core: &mut Core) {
+        core.next_epoch += 2;
+        if core.next_epoch > core.log.epoch + EPOCHS_TRIED_MAX && core.is_log_ours {
+            let _first = self.poison.set("too many checkpoints have failed".to_owned());
+        }
     }
 
     /// Writes all of a checkpoint; nothing that others see has changed when it fails.
@@ -153,11 +205,11 @@ impl Engine {
         &self,
         core: &mut Core,
         saver: &mut Saver,
-    ) -> Result<(Superblock, Log, Vec<Arc<Root>>)> {
-        let kept = self.roots_to_keep(core);
-        let mut refs = Vec::with_capacity(kept.len());
+        plan: &Plan,
+    ) -> Result<(Superblock, Log)> {
+        let mut refs = Vec::with_capacity(plan.kept.len());
         let mut take = |class| self.take_node(core, class);
-        for (names, version, root) in &kept {
+        for (names, version, root) in &plan.kept {
             let top = root.map.top.as_ref();
             refs.push(RootRef {
                 names: names.clone(),
@@ -169,9 +221,10 @@ impl Engine {
             });
         }
         let roots = place(saver, encode_roots(&refs), 0, &mut take)?;
-        let (block, log, carried) = self.next_log(core, saver, roots)?;
+        let (block, log, carried) = self.next_log(core, saver, roots, &plan.carried)?;
         self.write_nodes(&saver.writes)?;
         for (offset, frame) in &carried {
+            saver.has_begun_log = true;
             self.file.write_at(*offset, frame, Purpose::Log)?;
             self.counters.records.add(frame.len() as u64);
         }
@@ -185,16 +238,16 @@ impl Engine {
         }
         self.sync_file()?;
         self.counters.superblocks.add(2 * block.encode().len() as u64);
-        Ok((block, log, kept.into_iter().map(|(_, _, root)| root).collect()))
+        Ok((block, log))
     }
 
-    fn sync_file(&self) -> Result<()> {
+    pub(crate) fn sync_file(&self) -> Result<()> {
         self.counters.syncs.add(1);
         self.file.sync(Purpose::Manifest).map_err(|error| self.poisoned(error))
     }
 
     /// The named versions and the newest, the oldest first.
-    fn roots_to_keep(&self, core: &Core) -> Vec<KeptRoot> {
+    pub(crate) fn roots_to_keep(&self, core: &Core) -> Vec<KeptRoot> {
         let versions = self.versions.lock();
         let (newest, root) = versions.newest();
         let mut kept = vec![(Vec::new(), newest, Arc::clone(root))];
@@ -213,59 +266,12 @@ impl Engine {
     }
 
     /// Takes a slot for a node.
-    fn take_node(&self, core: &mut Core, class: Class) -> Result<Sector> {
+    pub(crate) fn take_node(&self, core: &mut Core, class: Class) -> Result<Sector> {
         if class.bytes() > core.space.segment_bytes() {
             return Err(Error::Full { reason: "a node of the map is too long".to_owned() });
         }
         let taken = self.take_slots(core, class, 1, 0)?;
         Ok(taken.into_iter().next().unwrap_or_default())
-    }
-
-    /// Saves the nodes that a checkpoint would write now, while commits go on, so that it will have
-    /// little left to write itself.
-    pub(crate) fn save_ahead(&self) -> Result<()> {
-        self.check_poison()?;
-        let kept = {
-            let mut core = self.core.lock();
-            core.is_saving = true;
-            self.roots_to_keep(&core)
-        };
-        let mut saver = Saver::default();
-        let outcome = self.save_without_core(&kept, &mut saver);
-        let mut core = self.core.lock();
-        core.is_saving = false;
-        if outcome.is_err() {
-            saver.taken.iter().for_each(|sector| core.space.free(*sector));
-            return outcome;
-        }
-        for (node, at) in saver.saved.values() {
-            if !node.home().set(*at, &self.releases) {
-                // A checkpoint has written the node meanwhile.
-                core.space.free(at.sector);
-            }
-        }
-        Ok(())
-    }
-
-    fn save_without_core(&self, kept: &[KeptRoot], saver: &mut Saver) -> Result<()> {
-        let mut take = |class| self.take_node(&mut self.core.lock(), class);
-        for top in kept.iter().filter_map(|(_, _, root)| root.map.top.as_ref()) {
-            save(saver, top, &mut take)?;
-        }
-        // A commit's sync waits for what is on its way of these, so that is never much.
-        let mut rest = saver.writes.as_slice();
-        while !rest.is_empty() {
-            let mut bytes = 0;
-            let fits = rest.iter().take_while(|(_, node)| {
-                bytes += node.len();
-                bytes <= AHEAD_BYTES
-            });
-            let (batch, later) = rest.split_at(fits.count().max(1));
-            self.write_nodes(batch)?;
-            self.sync_file()?;
-            rest = later;
-        }
-        Ok(())
     }
 
     /// The superblock of the next epoch, its log, and what that log begins with.
@@ -274,17 +280,16 @@ impl Engine {
         core: &mut Core,
         saver: &mut Saver,
         roots: NodeRef,
+        carried: &[Vec<u8>],
     ) -> Result<(Superblock, Log, Vec<Write>)> {
-        let carried = core.prepared.clone().filter(|_| !planted::is(Bug::PreparedNotCarried));
-        let carried = carried.map(|held| Record::Prepare(held.name, held.changes).encode());
-        let bytes = carried.as_ref().map_or(0, |record| record.len() as u64);
+        let bytes: u64 = carried.iter().map(|record| record.len() as u64 + FRAME_BYTES).sum();
         self.ensure_segments(core, 3 + (bytes / (u64::from(self.segment_bytes) / 2)) as u32)?;
         for _ in 0..2 {
             saver.segments.extend(core.space.take_log());
         }
         let block = Superblock {
             store: self.store,
-            epoch: core.log.epoch + 1,
+            epoch: core.next_epoch,
             number: core.log.number,
             segment_bytes: self.segment_bytes,
             log: [0, 1].map(|at| saver.segments.get(at).copied().unwrap_or_default()),
@@ -292,20 +297,20 @@ impl Engine {
         };
         let mut log = Log::new(&block);
         let mut writes = Vec::new();
-        if let Some(record) = carried {
-            let space = &mut core.space;
-            let taken = &mut saver.segments;
-            let appended = log.append(&record, core.log.number - 1, || {
-                let segment = space.take_log()?;
-                taken.push(segment);
+        for record in carried {
+            // By the time that the superblock leads here all of them are durable.
+            let durable = log.number - 1;
+            let appended = log.append(record, durable, || {
+                let segment = core.space.take_log()?;
+                saver.segments.push(segment);
                 Some(segment)
             });
-            writes = appended.map_err(|error| damaged(self.file.name(), 0, &error))?;
+            writes.extend(appended.map_err(|error| damaged(self.file.name(), 0, &error))?);
         }
         Ok((block, log, writes))
     }
 
-    fn write_nodes(&self, nodes: &[(Sector, Vec<u8>)]) -> Result<()> {
+    pub(crate) fn write_nodes(&self, nodes: &[(Sector, Vec<u8>)]) -> Result<()> {
         let mut slots: Vec<_> =
             nodes.iter().map(|(sector, bytes)| (*sector, bytes.as_slice())).collect();
         self.counters.map.add(slots.iter().map(|(_, bytes)| bytes.len() as u64).sum());

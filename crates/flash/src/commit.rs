@@ -67,17 +67,23 @@ impl Room {
     }
 }
 
+/// Memory that planning uses again for each page.
+struct Scratch {
+    base: Vec<u8>,
+    delta: Vec<u8>,
+}
+
 impl Writer {
     /// What is to be written for each changed page, those left out that are as they were.
     fn plan(&self) -> Result<Vec<(u32, Plan<'_>)>> {
         let mut room = Room::new(self, self.engine.core.lock().delta_bytes);
         let mut plan = Vec::with_capacity(self.dirty.len());
-        let mut base = vec![0; self.page_size as usize];
+        let mut scratch = Scratch { base: vec![0; self.page_size as usize], delta: Vec::new() };
         for (page, dirty) in &self.dirty {
             match dirty {
                 Dirty::Spilled(entry) => plan.push((*page, Plan::Done(Change::Whole(*entry)))),
                 Dirty::InMemory(new) => {
-                    let planned = self.plan_page(*page, new, &mut base, &mut room);
+                    let planned = self.plan_page(*page, new, &mut scratch, &mut room);
                     plan.extend(planned.map(|planned| (*page, planned)));
                 }
             }
@@ -90,9 +96,10 @@ impl Writer {
         &self,
         page: u32,
         new: &'a [u8],
-        base: &mut [u8],
+        scratch: &mut Scratch,
         room: &mut Room,
     ) -> Option<Plan<'a>> {
+        let Scratch { base, delta } = scratch;
         let mapping = self.base_mapping(page);
         let known = match mapping.entry {
             Entry { slot: Sector::NONE, .. } => {
@@ -103,22 +110,23 @@ impl Writer {
             Entry { slot, crc } => self.engine.read_slot(slot, crc, base, Purpose::User).is_ok(),
         };
         let old = mapping.delta.as_ref().map_or(0, |delta| delta.len() as i64);
-        let limit = room.of(self, page, old).min(new.len() / 2);
-        let change = known.then(|| delta::encode(base, new, limit)).flatten();
-        match change {
-            Some(delta) if delta.is_empty() && mapping.delta.is_none() => None,
-            Some(delta) if mapping.delta.as_deref() == Some(delta.as_slice()) => None,
-            Some(delta) => {
-                room.take(page, delta.len() as i64 - old);
-                Some(Plan::Done(Change::Delta(delta.into())))
+        let spent = mapping.delta.as_ref().map_or(0, |delta| delta.spent());
+        // Deltas that grow by *g* bytes each cost least, with the page that ends them, where they
+        // stop after as many bytes as the page has: at a length of sqrt(2 g page).
+        let worth = new.len().saturating_sub(spent);
+        let limit = room.of(self, page, old).min(new.len() / 2).min(worth);
+        delta.clear();
+        if known && delta::encode(base, new, limit, delta) {
+            if mapping.delta.as_deref().unwrap_or_default() == delta.as_slice() {
+                return None;
             }
-            None => {
-                room.take(page, -old);
-                let is_zeros = new.iter().all(|byte| *byte == 0);
-                let hole = Plan::Done(Change::Whole(Entry::default()));
-                Some(if is_zeros { hole } else { Plan::Whole(new) })
-            }
+            room.take(page, delta.len() as i64 - old);
+            return Some(Plan::Done(Change::Delta(delta.as_slice().into())));
         }
+        room.take(page, -old);
+        let is_zeros = new.iter().all(|byte| *byte == 0);
+        let hole = Plan::Done(Change::Whole(Entry::default()));
+        Some(if is_zeros { hole } else { Plan::Whole(new) })
     }
 
     /// Whether a commit would change nothing.
@@ -187,6 +195,7 @@ impl Writer {
         self.is_over = true;
         engine.release_writer();
         engine.checkpoint_if_due(&mut core);
+        engine.grow_soon(&mut core);
         if durability == Durability::Relaxed {
             engine.sync_soon(&mut core);
         }

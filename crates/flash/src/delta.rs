@@ -17,23 +17,23 @@ use esker_format::bytes::{Reader, put_varint};
 /// Ranges that are nearer than this are recorded as one: two numbers cost as much.
 const GAP_MIN: usize = 3;
 
-/// What turns `base` into `new`, which are equally long; `None` when it would be longer than
-/// `limit` bytes. Empty when nothing differs.
-pub(crate) fn encode(base: &[u8], new: &[u8], limit: usize) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
+/// Appends to `out` what turns `base` into `new`, which are equally long; `false` when it would be
+/// longer than `limit` bytes. Nothing where nothing differs.
+pub(crate) fn encode(base: &[u8], new: &[u8], limit: usize, out: &mut Vec<u8>) -> bool {
+    let most = out.len().saturating_add(limit);
     let mut done = 0;
     let mut at = 0;
     while let Some(start) = next_difference(base, new, at) {
         let end = end_of_range(base, new, start);
-        put_varint(&mut out, (start - done) as u64);
-        put_varint(&mut out, (end - start) as u64);
-        out.extend_from_slice(new.get(start..end)?);
-        if out.len() > limit {
-            return None;
+        put_varint(out, (start - done) as u64);
+        put_varint(out, (end - start) as u64);
+        out.extend_from_slice(new.get(start..end).unwrap_or_default());
+        if out.len() > most {
+            return false;
         }
         (done, at) = (end, end);
     }
-    Some(out)
+    true
 }
 
 /// The first place from `at` on where the two differ.
@@ -49,17 +49,33 @@ fn next_difference(base: &[u8], new: &[u8], at: usize) -> Option<usize> {
 
 /// Where the range of differences that begins at `start` ends.
 fn end_of_range(base: &[u8], new: &[u8], start: usize) -> usize {
-    let first = start + 1;
-    let mut end = first;
-    let (base, new) = (base.get(first..).unwrap_or_default(), new.get(first..).unwrap_or_default());
-    for (at, (a, b)) in (first..).zip(base.iter().zip(new)) {
-        if a != b {
-            end = at + 1;
-        } else if at >= end + GAP_MIN {
-            break;
+    let mut end = start + 1;
+    loop {
+        end += run_of_differences(base, new, end);
+        // A range goes on behind a short gap.
+        let gap =
+            base.get(end..).unwrap_or_default().iter().zip(new.get(end..).unwrap_or_default());
+        match gap.take(GAP_MIN + 1).position(|(a, b)| a != b) {
+            Some(equal) => end += equal + 1,
+            None => return end,
         }
     }
-    end
+}
+
+/// How many bytes from `at` on differ without one that is equal.
+fn run_of_differences(base: &[u8], new: &[u8], at: usize) -> usize {
+    let (base, new) = (base.get(at..).unwrap_or_default(), new.get(at..).unwrap_or_default());
+    let words = base.as_chunks::<8>().0.iter().zip(new.as_chunks::<8>().0);
+    let words = words.map(|(a, b)| u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b));
+    let differing = words.take_while(|word| !has_zero_byte(*word)).count() * 8;
+    let rest = base.iter().zip(new).skip(differing);
+    differing + rest.take_while(|(a, b)| a != b).count()
+}
+
+/// Whether one of the eight bytes is 0.
+fn has_zero_byte(word: u64) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    word.wrapping_sub(ONES) & !word & (ONES << 7) != 0
 }
 
 /// Changes `page` as `delta` says.
@@ -121,15 +137,16 @@ mod tests {
                 let end = (at + len).min(512);
                 new[at..end].fill(byte);
             }
-            let delta = encode(&base, &new, usize::MAX).unwrap();
+            let mut delta = Vec::new();
+            prop_assert!(encode(&base, &new, usize::MAX, &mut delta));
             prop_assert_eq!(delta.is_empty(), base == new);
             prop_assert!(delta.len() <= 512 + 4 * 52);
             prop_assert!(check(&delta, 512).is_ok());
             let mut made = base.clone();
             apply(&delta, &mut made).unwrap();
             prop_assert_eq!(&made, &new);
-            let is_over = encode(&base, &new, delta.len().saturating_sub(1)).is_none();
-            prop_assert_eq!(is_over, !delta.is_empty());
+            let fits = encode(&base, &new, delta.len().saturating_sub(1), &mut vec![7]);
+            prop_assert_eq!(fits, delta.is_empty());
         }
 
         #[test]
@@ -146,6 +163,8 @@ mod tests {
         let mut new = base;
         new[24..28].copy_from_slice(&[1, 2, 3, 4]);
         new[92..96].copy_from_slice(&[1, 2, 3, 4]);
-        assert_eq!(encode(&base, &new, 100).unwrap().len(), 12);
+        let mut delta = Vec::new();
+        assert!(encode(&base, &new, 100, &mut delta));
+        assert_eq!(delta.len(), 12);
     }
 }

@@ -12,6 +12,7 @@ use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
 
+use crate::beside::Beside;
 use crate::error::{Error, Result, corrupt, damaged};
 use crate::log::Log;
 use crate::map::{LEAF, Mapping, NodeRef, Releases, Root};
@@ -38,6 +39,8 @@ pub(crate) struct Engine {
     pub(crate) versions: Mutex<Versions>,
     pub(crate) core: Mutex<Core>,
     pub(crate) has_writer: AtomicBool,
+    /// Memory for the pages of the next writer.
+    pub(crate) spare: Mutex<Vec<Vec<u8>>>,
     pub(crate) poison: OnceLock<String>,
     pub(crate) releases: Releases,
     pub(crate) counters: Counters,
@@ -60,6 +63,8 @@ pub(crate) struct Core {
     pub(crate) log: Log,
     /// Whether the log's epoch was begun by this opening. A log is never written on after a crash.
     pub(crate) is_log_ours: bool,
+    /// The epoch that the next checkpoint begins.
+    pub(crate) next_epoch: u64,
     /// The last frame known to be durable.
     pub(crate) durable: u64,
     /// Bytes written and not synced since.
@@ -77,9 +82,15 @@ pub(crate) struct Core {
     pub(crate) is_flush_wanted: bool,
     /// Whether the thread has been asked for a checkpoint.
     pub(crate) is_checkpoint_wanted: bool,
+    /// Whether the thread has been asked for segments.
+    pub(crate) is_growth_wanted: bool,
+    /// Whether the device had no room for them; until the next checkpoint nobody asks again.
+    pub(crate) is_growth_in_vain: bool,
     /// Whether there is a thread to ask.
     pub(crate) has_thread: bool,
-    /// Whether nodes are being saved ahead, whose slots nobody else knows.
+    /// What is noted for a checkpoint that is being taken beside commits.
+    pub(crate) beside: Option<Beside>,
+    /// Whether such a checkpoint has slots that nobody else knows.
     pub(crate) is_saving: bool,
     pub(crate) is_closed: bool,
 }
@@ -172,8 +183,8 @@ impl Engine {
         }
     }
 
-    /// Adds `count` segments, and some more to a large file, filled with zeros: what is rewritten
-    /// later costs a fraction of what grows a file.
+    /// Adds `count` segments, filled with zeros: what is rewritten later costs a fraction of what
+    /// grows a file. Without a thread that sees to room, a large file gets some more.
     fn grow(&self, core: &mut Core, count: u64) -> Result<()> {
         if count == 0 {
             return Ok(());
@@ -182,18 +193,62 @@ impl Engine {
         if count > most {
             return Err(Error::Full { reason: "the file would pass 2 TiB".to_owned() });
         }
-        let bytes = core.space.segment_bytes();
-        let zeros = vec![0; bytes as usize];
-        for added in 0..count.max(growth_ahead(core.space.segment_count(), bytes)).min(most) {
-            let start = core.space.segment_offset(core.space.segment_count());
-            match self.file.write_at(start, &zeros, Purpose::Gc) {
+        let ahead = if core.has_thread { 0 } else { self.spare_segments(core) };
+        for added in 0..count.max(ahead).min(most) {
+            match self.add_segment(core) {
                 Err(_) if added >= count => break,
                 outcome => outcome?,
             }
-            core.space.add_segments(1);
-            self.counters.filled.add(bytes);
         }
         Ok(())
+    }
+
+    /// Adds a segment of zeros.
+    fn add_segment(&self, core: &mut Core) -> Result<()> {
+        let zeros = vec![0; core.space.segment_bytes() as usize];
+        let start = core.space.segment_offset(core.space.segment_count());
+        self.file.write_at(start, &zeros, Purpose::Gc)?;
+        core.space.add_segments(1);
+        self.counters.filled.add(zeros.len() as u64);
+        Ok(())
+    }
+
+    /// How many free segments the thread sees to, so that commits need not wait for growth.
+    fn spare_segments(&self, core: &Core) -> u64 {
+        growth_ahead(core.space.segment_count(), self.segment_bytes.into())
+    }
+
+    /// Room for pages, in segments.
+    fn room(&self, core: &Core) -> u64 {
+        let page_size = self.versions.lock().newest().1.page_size;
+        let Some(class) = Class::holding(page_size as usize) else { return 0 };
+        core.space.available(class, 0) * class.bytes() / core.space.segment_bytes()
+    }
+
+    /// Asks the thread for room where little is left.
+    pub(crate) fn grow_soon(&self, core: &mut Core) {
+        let is_little = self.room(core) < self.spare_segments(core) / 2;
+        let is_asked = core.is_growth_wanted || core.is_growth_in_vain;
+        if core.has_thread && is_little && !is_asked {
+            core.is_growth_wanted = true;
+            self.wake.notify_all();
+        }
+    }
+
+    /// Lets the file grow beside commits, by a segment at a time.
+    pub(crate) fn grow_beside(&self) -> Result<()> {
+        loop {
+            {
+                let mut core = self.core.lock();
+                if self.room(&core) >= self.spare_segments(&core) || core.is_closed {
+                    core.is_growth_wanted = false;
+                    return Ok(());
+                }
+                self.add_segment(&mut core)?;
+            }
+            // So that no commit's sync has more than one of them to write.
+            self.sync_file()?;
+        }
     }
 
     /// Writes slots, those that follow each other in one go.
@@ -253,6 +308,7 @@ impl Engine {
             core.unsynced_bytes += frame.len() as u64;
         }
         core.log = log;
+        core.note_record(record, self.options.checkpoint_bytes / 2);
         Ok(())
     }
 

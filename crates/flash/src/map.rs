@@ -10,6 +10,7 @@
 //! Invariants: a subtree without any mapping is `None`, and so is such a chunk of a leaf; `deltas`
 //! are sorted by index, and `delta_bytes` is their length.
 
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -34,7 +35,43 @@ pub(crate) struct Entry {
 }
 
 /// What changed in a page since its slot was written.
-pub(crate) type Delta = Arc<[u8]>;
+#[derive(Clone, Debug)]
+pub(crate) struct Delta {
+    bytes: Arc<[u8]>,
+    /// Bytes of all deltas since then, as far as this opening knows.
+    spent: usize,
+}
+
+impl Delta {
+    pub(crate) fn new(bytes: Arc<[u8]>) -> Self {
+        Self { spent: bytes.len(), bytes }
+    }
+
+    /// One that takes the place of another.
+    pub(crate) fn after(old: Option<&Self>, bytes: Arc<[u8]>) -> Self {
+        Self { spent: old.map_or(0, |old| old.spent) + bytes.len(), bytes }
+    }
+
+    pub(crate) fn spent(&self) -> usize {
+        self.spent
+    }
+}
+
+impl Deref for Delta {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl PartialEq for Delta {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Delta {}
 
 /// What a version knows of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,7 +148,7 @@ impl Chunk {
         let delta = self.find(index).ok().and_then(|at| self.deltas.get(at));
         Mapping {
             entry: self.entries.get(index).copied().unwrap_or_default(),
-            delta: delta.map(|(_, delta)| Arc::clone(delta)),
+            delta: delta.map(|(_, delta)| delta.clone()),
         }
     }
 
@@ -487,7 +524,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn mapping(n: u32, delta: bool) -> Mapping {
-        let delta = delta.then(|| Delta::from([n as u8].as_slice()));
+        let delta = delta.then(|| Delta::new([n as u8].as_slice().into()));
         Mapping { entry: Entry { slot: Sector(n), crc: n }, delta }
     }
 

@@ -67,7 +67,7 @@ pub(crate) fn decode_leaf(bytes: &[u8], count: u32, page_size: u32) -> Result<Le
         }
         delta::check(bytes, page_size as usize)?;
         let entry = leaf.get(index).entry;
-        leaf.set(index, Mapping { entry, delta: Some(Delta::from(bytes)) });
+        leaf.set(index, Mapping { entry, delta: Some(Delta::new(bytes.into())) });
         last = Some(index);
     }
     Ok(leaf)
@@ -228,7 +228,7 @@ mod tests {
     fn delta_of(len: u8) -> Delta {
         let mut delta = vec![0, len];
         delta.resize(usize::from(len) + 2, 7);
-        delta.into()
+        Delta::new(delta.into())
     }
 
     #[test]

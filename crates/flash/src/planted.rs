@@ -28,11 +28,17 @@ pub enum Bug {
     OlderReadersIgnored,
     /// What was cut off is forgotten, and keeps its slots.
     CutNotFreed,
+    /// A checkpoint beside commits forgets what was committed meanwhile.
+    SinceNotCarried,
+    /// A checkpoint beside commits frees what died meanwhile.
+    FreedWithNewerDead,
+    /// An opening begins an epoch whose log a crash may have left behind.
+    EpochUsedTwice,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -44,6 +50,9 @@ impl Bug {
         Self::PreparedNotCarried,
         Self::OlderReadersIgnored,
         Self::CutNotFreed,
+        Self::SinceNotCarried,
+        Self::FreedWithNewerDead,
+        Self::EpochUsedTwice,
     ];
 }
 

@@ -42,7 +42,7 @@ pub(crate) enum Change {
     /// It was written whole to this slot, or is zeros where there is none.
     Whole(Entry),
     /// It differs by this from its slot; an empty one says that it does not.
-    Delta(Delta),
+    Delta(Arc<[u8]>),
 }
 
 /// What a transaction did.
@@ -124,8 +124,9 @@ impl Changes {
             let new = match change {
                 Change::Whole(entry) => Mapping { entry: *entry, delta: None },
                 Change::Delta(delta) => {
-                    let delta = (!delta.is_empty()).then(|| Arc::clone(delta));
-                    Mapping { entry: map.get(*page).entry, delta }
+                    let Mapping { entry, delta: old } = map.get(*page);
+                    let new = || Delta::after(old.as_ref(), Arc::clone(delta));
+                    Mapping { entry, delta: (!delta.is_empty()).then(new) }
                 }
             };
             applied.delta_bytes += new.delta.as_ref().map_or(0, |delta| delta.len() as i64);
@@ -259,7 +260,7 @@ mod tests {
                 delta.extend(bytes);
                 Change::Delta(delta.into())
             }),
-            Just(Change::Delta(Delta::from([]))),
+            Just(Change::Delta(Arc::from([]))),
         ];
         let items = prop::collection::btree_map(0..1000u32, change, 0..20);
         (any::<u64>(), items, any::<bool>(), any::<bool>()).prop_map(

@@ -18,7 +18,7 @@ use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
 
-use crate::checkpoint::node_class;
+use crate::checkpoint::{EPOCHS_TRIED_MAX, node_class};
 use crate::engine::{Core, Engine, Prepared};
 use crate::error::{Error, Result, corrupt, damaged, invalid};
 use crate::log::{self, Log, Scan};
@@ -70,6 +70,7 @@ fn engine(
         versions: Mutex::new(versions),
         core: Mutex::new(core),
         has_writer: AtomicBool::new(false),
+        spare: Mutex::default(),
         poison: OnceLock::new(),
         releases,
         counters: Counters::default(),
@@ -77,11 +78,12 @@ fn engine(
     })
 }
 
-fn core_of(space: Space, log: Log) -> Core {
+fn core_of(space: Space, log: Log, next_epoch: u64) -> Core {
     Core {
         space,
         log,
         is_log_ours: false,
+        next_epoch,
         durable: 0,
         unsynced_bytes: 0,
         dead: Vec::new(),
@@ -93,7 +95,10 @@ fn core_of(space: Space, log: Log) -> Core {
         live_slots: 0,
         is_flush_wanted: false,
         is_checkpoint_wanted: false,
+        is_growth_wanted: false,
+        is_growth_in_vain: false,
         has_thread: false,
+        beside: None,
         is_saving: false,
         is_closed: false,
     }
@@ -116,7 +121,7 @@ fn create(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
     let versions = Versions::new(0, Arc::new(Root::empty(options.page_size)));
     let mut log = Log::new(&block);
     log.segments.clear();
-    let core = core_of(Space::new(segment_bytes, 1), log);
+    let core = core_of(Space::new(segment_bytes, 1), log, 1);
     let engine = engine(file, options, &block, versions, Releases::default(), core);
     engine.checkpoint_core(&mut engine.core.lock())?;
     Ok(engine)
@@ -139,7 +144,10 @@ fn load(file: Arc<dyn DeviceFile>, options: Options, block: &Superblock) -> Resu
     }
     let roots = loader.roots(block)?;
     let scan = log::scan(&*file, block)?;
-    let core = core_of(Space::new(block.segment_bytes, 1), Log::new(block));
+    // Whoever had it open last may have tried to begin some.
+    let tried = if planted::is(Bug::EpochUsedTwice) { 0 } else { EPOCHS_TRIED_MAX };
+    let next_epoch = block.epoch + tried + 1;
+    let core = core_of(Space::new(block.segment_bytes, 1), Log::new(block), next_epoch);
     let mut replay = Replay { loader, versions: loaded_versions(&roots), core };
     replay.roots(&roots)?;
     replay.log_segments(&scan);

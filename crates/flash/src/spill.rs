@@ -51,7 +51,7 @@ impl Writer {
             .map(|((page, bytes), slot)| (*page, Entry { slot, crc: crc32c::crc32c(bytes) }))
             .collect();
         for (page, entry) in spilled {
-            self.dirty.insert(page, Dirty::Spilled(entry));
+            self.replace(page, Dirty::Spilled(entry));
         }
         self.memory_bytes = 0;
         Ok(())

@@ -8,12 +8,12 @@ use esker_device::DeviceFile;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result, invalid};
-use crate::flusher::Flusher;
 use crate::node::{NAME_BYTES_MAX, NAMES_MAX};
 use crate::options::{Durability, Options};
 use crate::record::Record;
 use crate::recovery;
 use crate::snapshot::Snapshot;
+use crate::thread::Thread;
 use crate::writer::Writer;
 
 /// A database of pages of which every committed version can be read for as long as somebody holds
@@ -29,7 +29,7 @@ pub struct PageStore {
 
 struct Handle {
     engine: Arc<Engine>,
-    flusher: Flusher,
+    thread: Thread,
 }
 
 impl PageStore {
@@ -43,7 +43,7 @@ impl PageStore {
     /// newer, or is damaged; nothing is written to it then.
     pub fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Self> {
         let engine = recovery::open(file, options)?;
-        Ok(Self { shared: Arc::new(Handle { engine, flusher: Flusher::default() }) })
+        Ok(Self { shared: Arc::new(Handle { engine, thread: Thread::default() }) })
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -64,7 +64,7 @@ impl PageStore {
     /// write.
     pub fn begin(&self, base: &Snapshot) -> Result<Writer> {
         let writer = Writer::begin(self.engine(), base)?;
-        self.shared.flusher.start(self.engine());
+        self.shared.thread.start(self.engine());
         Ok(writer)
     }
 
@@ -102,6 +102,16 @@ impl PageStore {
     pub fn checkpoint(&self) -> Result<()> {
         let engine = self.engine();
         engine.checkpoint_core(&mut engine.core.lock())
+    }
+
+    /// Begins the checkpoint that the store's thread takes beside commits, for tests that take its
+    /// steps themselves.
+    ///
+    /// # Errors
+    /// As [`PageStore::checkpoint`].
+    #[cfg(feature = "planted")]
+    pub fn begin_checkpoint(&self) -> Result<crate::Unfinished> {
+        crate::Unfinished::begin(self.engine())
     }
 
     /// Keeps the newest version under a name until [`PageStore::unpin_named`], also after a
@@ -205,7 +215,10 @@ impl Engine {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.flusher.stop(&self.engine);
+        self.thread.stop(&self.engine);
+        if std::env::var_os("ESKER_DEBUG").is_some() {
+            eprintln!("DBG {:?}", self.engine.stats());
+        }
         // What was promised durable is; opening finds the rest where there is no checkpoint.
         let _best_effort = self.engine.settle();
     }

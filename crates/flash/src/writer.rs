@@ -14,6 +14,9 @@ use crate::map::{Entry, Mapping};
 use crate::options::check_page_size;
 use crate::snapshot::{Snapshot, check_range};
 
+/// Bytes of pages' memory that one transaction leaves to the next.
+const SPARE_BYTES: usize = 1 << 20;
+
 /// A changed page.
 #[derive(Clone, Debug)]
 pub(crate) enum Dirty {
@@ -29,6 +32,8 @@ pub struct Writer {
     pub(crate) engine: Arc<Engine>,
     pub(crate) base: Snapshot,
     pub(crate) dirty: BTreeMap<u32, Dirty>,
+    /// Memory of pages that are not dirty any more.
+    spare: Vec<Vec<u8>>,
     pub(crate) memory_bytes: u64,
     pub(crate) kept_pages: u32,
     pub(crate) pages: u32,
@@ -65,6 +70,7 @@ impl Writer {
             engine: Arc::clone(engine),
             base: base.clone(),
             dirty: BTreeMap::new(),
+            spare: std::mem::take(&mut *engine.spare.lock()),
             memory_bytes: 0,
             kept_pages: base.pages(),
             pages: base.pages(),
@@ -152,34 +158,48 @@ impl Writer {
         };
         if !matches!(self.dirty.get(&page), Some(Dirty::InMemory(_))) {
             self.make_room()?;
-            let held = self.load(page, bytes.len())?;
+            let held = self.load(page, offset, bytes)?;
             self.forget(page);
             self.memory_bytes += u64::from(self.page_size);
             self.dirty.insert(page, Dirty::InMemory(held));
-        }
-        if let Some(Dirty::InMemory(held)) = self.dirty.get_mut(&page) {
-            let part = held.get_mut(offset as usize..);
-            if let Some(part) = part.and_then(|rest| rest.get_mut(..bytes.len())) {
-                part.copy_from_slice(bytes);
-            }
+        } else if let Some(Dirty::InMemory(held)) = self.dirty.get_mut(&page) {
+            put(held, offset, bytes);
         }
         self.pages = self.pages.max(end);
         Ok(())
     }
 
-    /// The contents of a page before `written` bytes of it are changed.
-    fn load(&self, page: u32, written: usize) -> Result<Vec<u8>> {
-        let mut held = vec![0; self.page_size as usize];
-        if written < held.len() && page < self.pages {
+    /// The contents of a page with a part of it changed.
+    fn load(&mut self, page: u32, offset: u32, bytes: &[u8]) -> Result<Vec<u8>> {
+        let page_bytes = self.page_size as usize;
+        let mut held = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(page_bytes));
+        held.clear();
+        if bytes.len() == page_bytes {
+            held.extend_from_slice(bytes);
+            return Ok(held);
+        }
+        held.resize(page_bytes, 0);
+        if page < self.pages {
             self.read(page, 0, &mut held)?;
         }
+        put(&mut held, offset, bytes);
         Ok(held)
+    }
+
+    /// Puts a page that was in memory elsewhere.
+    pub(crate) fn replace(&mut self, page: u32, by: Dirty) {
+        if let Some(Dirty::InMemory(held)) = self.dirty.insert(page, by) {
+            self.spare.push(held);
+        }
     }
 
     /// Takes a page out of `dirty`.
     fn forget(&mut self, page: u32) {
         match self.dirty.remove(&page) {
-            Some(Dirty::InMemory(_)) => self.memory_bytes -= u64::from(self.page_size),
+            Some(Dirty::InMemory(held)) => {
+                self.memory_bytes -= u64::from(self.page_size);
+                self.spare.push(held);
+            }
             // No record names the slot.
             Some(Dirty::Spilled(entry)) => self.engine.core.lock().space.free(entry.slot),
             None => {}
@@ -216,6 +236,17 @@ impl Writer {
     /// Drops the transaction. Nothing of it was ever visible.
     pub fn abort(self) {}
 
+    /// Leaves some memory to the next transaction.
+    fn give_memory_back(&mut self) {
+        let dirty = std::mem::take(&mut self.dirty).into_values();
+        self.spare.extend(dirty.filter_map(|dirty| match dirty {
+            Dirty::InMemory(held) => Some(held),
+            Dirty::Spilled(_) => None,
+        }));
+        self.spare.truncate(SPARE_BYTES / self.page_size as usize);
+        *self.engine.spare.lock() = std::mem::take(&mut self.spare);
+    }
+
     /// Gives back what the transaction holds.
     fn end(&mut self) {
         if self.is_over {
@@ -241,6 +272,15 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.end();
+        self.give_memory_back();
+    }
+}
+
+/// Changes a part of a page.
+fn put(page: &mut [u8], offset: u32, bytes: &[u8]) {
+    let part = page.get_mut(offset as usize..).and_then(|rest| rest.get_mut(..bytes.len()));
+    if let Some(part) = part {
+        part.copy_from_slice(bytes);
     }
 }
 

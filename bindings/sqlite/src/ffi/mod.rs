@@ -1,7 +1,7 @@
 //! The border to SQLite: everything unsafe is here.
 //!
 //! Reading order: [`types`] (the structures), `host` (what SQLite offers), `vfs` (files by name),
-//! `io` (open files), `entry` (what the loader looks for).
+//! `io` (open files), `entry` (what the loader looks for), `process`.
 //!
 //! What is relied on, in every call: pointers that SQLite passes are valid for the call and of
 //! the type that the interface says; the methods of one file are called by one thread at a time.
@@ -14,6 +14,7 @@ mod host;
 mod io;
 #[cfg(feature = "linked")]
 pub mod linked;
+pub mod process;
 pub mod types;
 mod vfs;
 

@@ -133,6 +133,9 @@ pub enum Op {
     UnpinNamed(u8),
     Sync,
     Checkpoint,
+    /// The first part of a checkpoint beside commits.
+    BeginCheckpoint,
+    FinishCheckpoint,
     Reopen,
 }
 
@@ -154,7 +157,8 @@ pub fn history(seed: u64, len: usize, pages: u32) -> Vec<Op> {
             }
             61..63 => Op::Truncate(random.below(u64::from(pages) + 4) as u32),
             63 => Op::PageSize(512 << random.below(3)),
-            64..82 => Op::Commit(Durability::Full),
+            64..79 => Op::Commit(Durability::Full),
+            79..82 => Op::BeginCheckpoint,
             82..86 => Op::Commit(Durability::Relaxed),
             86..88 => Op::Abort,
             88 => Op::Prepare,
@@ -165,7 +169,7 @@ pub fn history(seed: u64, len: usize, pages: u32) -> Vec<Op> {
             95 => Op::Sync,
             96 => Op::Checkpoint,
             97 => Op::Reopen,
-            _ => Op::Commit(Durability::Full),
+            _ => Op::FinishCheckpoint,
         };
         ops.push(op);
     }

@@ -7,7 +7,7 @@ use super::common::*;
 use std::collections::BTreeMap;
 
 use esker_device::sim::SimDevice;
-use esker_flash::{Durability, Error, Options, PageStore, Result, Snapshot, Writer};
+use esker_flash::{Durability, Error, Options, PageStore, Result, Snapshot, Unfinished, Writer};
 
 /// What is known of a store from outside.
 #[derive(Clone, Debug)]
@@ -32,6 +32,7 @@ pub struct Session {
     pub options: Options,
     pub store: Option<PageStore>,
     pub writer: Option<Writer>,
+    pub unfinished: Option<Unfinished>,
     pub working: Contents,
     /// What each version holds.
     pub versions: BTreeMap<u64, Contents>,
@@ -56,6 +57,7 @@ impl Session {
             options,
             store: Some(store),
             writer: None,
+            unfinished: None,
             working: contents,
             versions,
             pins: Vec::new(),
@@ -146,6 +148,18 @@ impl Session {
                 self.store().checkpoint()?;
                 self.durable = self.newest();
             }
+            Op::BeginCheckpoint if self.unfinished.is_none() => {
+                let mut unfinished = self.store().begin_checkpoint()?;
+                unfinished.save()?;
+                self.unfinished = Some(unfinished);
+            }
+            Op::BeginCheckpoint => {}
+            Op::FinishCheckpoint => {
+                let unfinished = self.unfinished.take();
+                if unfinished.map_or(Ok(false), Unfinished::finish)? {
+                    self.durable = self.newest();
+                }
+            }
             Op::Reopen => self.reopen()?,
         }
         Ok(())
@@ -201,6 +215,7 @@ impl Session {
     pub fn reopen(&mut self) -> Result<()> {
         self.writer = None;
         self.pins.clear();
+        self.unfinished = None;
         self.store.take().unwrap().close()?;
         self.durable = self.newest();
         self.store = Some(open(&self.device, &self.options)?);
@@ -224,7 +239,7 @@ impl Session {
             assert_eq!(read_writer(writer)?, self.working);
         }
         let report = self.store().check()?;
-        assert_eq!(report.accounted, self.writer.is_none());
+        assert_eq!(report.accounted, self.writer.is_none() && self.unfinished.is_none());
         Ok(())
     }
 }

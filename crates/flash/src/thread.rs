@@ -1,5 +1,5 @@
-//! The store's thread: relaxed commits become durable in time, and checkpoints are taken beside
-//! commits. It starts with the first transaction.
+//! The store's thread: relaxed commits become durable in time, and beside commits checkpoints are
+//! taken and the file grows. It starts with the first transaction.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -8,36 +8,37 @@ use std::time::{Duration, Instant};
 use esker_device::Purpose;
 use parking_lot::Mutex;
 
+use crate::beside::Unfinished;
 use crate::engine::{Core, Engine};
 use crate::error::Result;
 
 /// The thread, once it has started.
 #[derive(Debug, Default)]
-pub(crate) struct Flusher {
-    thread: Mutex<Option<JoinHandle<()>>>,
+pub(crate) struct Thread {
+    handle: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Flusher {
+impl Thread {
     /// Starts the thread where there is none yet. Where none can be had, the bound in bytes and
     /// the next sync still hold.
     pub(crate) fn start(&self, engine: &Arc<Engine>) {
         let Some(interval) = engine.options.relaxed_interval else { return };
-        let mut thread = self.thread.lock();
-        if thread.is_some() {
+        let mut handle = self.handle.lock();
+        if handle.is_some() {
             return;
         }
         let weak = Arc::downgrade(engine);
-        let name = "esker-flash-sync".to_owned();
-        *thread = std::thread::Builder::new().name(name).spawn(move || run(&weak, interval)).ok();
-        engine.core.lock().has_thread = thread.is_some();
+        let name = "esker-flash".to_owned();
+        *handle = std::thread::Builder::new().name(name).spawn(move || run(&weak, interval)).ok();
+        engine.core.lock().has_thread = handle.is_some();
     }
 
     /// Ends the thread.
     pub(crate) fn stop(&self, engine: &Engine) {
         engine.core.lock().is_closed = true;
         engine.wake.notify_all();
-        if let Some(thread) = self.thread.lock().take() {
-            let _ended = thread.join();
+        if let Some(handle) = self.handle.lock().take() {
+            let _ended = handle.join();
         }
     }
 }
@@ -46,16 +47,18 @@ impl Flusher {
 enum Job {
     Flush,
     Checkpoint,
+    Grow,
     End,
 }
 
-/// Syncs an interval after each first relaxed commit, and takes the checkpoints that are due.
+/// Does what commits ask for, until the store is closed.
 fn run(engine: &Weak<Engine>, interval: Duration) {
     let mut due = None;
     while let Some(engine) = engine.upgrade() {
         let outcome = match next_job(&engine, interval, &mut due) {
             Job::Flush => engine.flush(),
-            Job::Checkpoint => engine.checkpoint_beside(),
+            Job::Checkpoint => checkpoint(&engine),
+            Job::Grow => grow(&engine),
             Job::End => return,
         };
         // What failed has poisoned the store, which the next commit says; or there was no room.
@@ -64,6 +67,28 @@ fn run(engine: &Weak<Engine>, interval: Duration) {
             return;
         }
     }
+}
+
+/// Takes a checkpoint beside commits.
+fn checkpoint(engine: &Arc<Engine>) -> Result<()> {
+    let outcome = Unfinished::begin(engine).and_then(|mut unfinished| {
+        unfinished.save()?;
+        unfinished.finish().map(drop)
+    });
+    engine.core.lock().is_checkpoint_wanted = false;
+    if outcome.is_err() {
+        engine.counters.checkpoints_failed.add(1);
+    }
+    outcome
+}
+
+/// Sees to room. Where the device has none, commits say so when they need it.
+fn grow(engine: &Engine) -> Result<()> {
+    let outcome = engine.grow_beside();
+    let mut core = engine.core.lock();
+    core.is_growth_wanted = false;
+    core.is_growth_in_vain = outcome.is_err();
+    outcome
 }
 
 /// Waits for something to do. `due` is when a relaxed commit must be durable.
@@ -75,6 +100,9 @@ fn next_job(engine: &Engine, interval: Duration, due: &mut Option<Instant>) -> J
         }
         if core.is_checkpoint_wanted {
             return Job::Checkpoint;
+        }
+        if core.is_growth_wanted {
+            return Job::Grow;
         }
         // Half of what may gather: the rest has room while this is on its way.
         let is_much = core.unsynced_bytes >= engine.options.relaxed_bytes / 2;
@@ -106,18 +134,6 @@ impl Engine {
             core.is_flush_wanted = true;
             self.wake.notify_all();
         }
-    }
-
-    /// Takes a checkpoint of which commits see little: most nodes are written before it.
-    fn checkpoint_beside(&self) -> Result<()> {
-        let saved = self.save_ahead();
-        let mut core = self.core.lock();
-        let outcome = saved.and_then(|()| self.checkpoint_core(&mut core));
-        core.is_checkpoint_wanted = false;
-        if outcome.is_err() {
-            self.counters.checkpoints_failed.add(1);
-        }
-        outcome
     }
 
     /// Makes everything committed durable. Commits go on meanwhile.

@@ -1,0 +1,310 @@
+//! Whose turn it is to write, among the connections of this process.
+//!
+//! SQLite asks again for a lock that it was refused, after a sleep that grows to 100 ms; and it has
+//! read by then what somebody else's commit makes stale, so that it is refused once more. Where
+//! many write, luck decides, and somebody waits for seconds in vain. So whoever was refused stands
+//! in a queue when it comes back, **before** its snapshot is taken, and finds the place free and
+//! the snapshot fresh when its turn comes. Those who were refused first stand first.
+//!
+//! A connection that writes on and on has the pages in its cache that the next one would read
+//! anew. So one that has come to write goes first for 10 ms, unless it does something else.
+//!
+//! Nobody waits for long: a place in the queue is given up after 50 ms, and a turn that is not
+//! taken after 5 ms. Only who was refused lately waits at all, and nobody for a transaction of
+//! their own thread.
+//!
+//! Invariant: who is in `waiting` waits in [`Queue::wait`] at that moment.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+/// How long a refused connection waits for its turn.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// How long a connection writes one transaction after the other before it stands back.
+const REIGN: Duration = Duration::from_millis(10);
+/// How long after its last transaction it is taken to do something else.
+const PAUSE: Duration = Duration::from_micros(200);
+/// How long a turn is kept for who does not begin to write.
+const TURN: Duration = Duration::from_millis(5);
+/// For how long a connection counts as refused: SQLite's longest sleep, and some.
+const LATELY: Duration = Duration::from_millis(250);
+
+/// A connection, for as long as the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Id(u64);
+
+impl Id {
+    /// One that nobody else has.
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// That a connection was refused, and comes back.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    first: Instant,
+    last: Instant,
+}
+
+impl Refused {
+    /// A refusal now, after `earlier` ones.
+    pub fn now(earlier: Option<Self>) -> Self {
+        let last = Instant::now();
+        let first = earlier.filter(Self::is_recent).map_or(last, |earlier| earlier.first);
+        Self { first, last }
+    }
+
+    fn is_recent(&self) -> bool {
+        self.last.elapsed() < LATELY
+    }
+}
+
+#[derive(Debug)]
+struct Waiter {
+    id: Id,
+    refused: Instant,
+    wake: Arc<Condvar>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Those refused first are first.
+    waiting: VecDeque<Waiter>,
+    /// Whose turn it is, and until when.
+    turn: Option<(Id, Instant)>,
+    /// Who writes, and from which thread.
+    writer: Option<(Id, ThreadId)>,
+    reign: Option<Reign>,
+}
+
+/// The transactions of one connection, one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Reign {
+    id: Id,
+    begun: Instant,
+    /// When its last transaction ended.
+    ended: Instant,
+}
+
+impl Reign {
+    fn lasts(&self, now: Instant) -> bool {
+        now < self.begun + REIGN && now < self.ended + PAUSE
+    }
+}
+
+impl State {
+    /// Whether `id` may begin to write now.
+    fn may_begin(&self, id: Id, now: Instant) -> bool {
+        match self.turn {
+            Some((whose, until)) if until > now => whose == id,
+            _ => self.waiting.is_empty() || self.reigns(now).is_some_and(|reign| reign.id == id),
+        }
+    }
+
+    /// Who goes first now.
+    fn reigns(&self, now: Instant) -> Option<Reign> {
+        self.reign.filter(|reign| reign.lasts(now))
+    }
+
+    /// Whether it is now the turn of `id`, who waits.
+    fn comes(&self, id: Id, now: Instant) -> bool {
+        let is_free = self.turn.is_none_or(|(_, until)| until <= now);
+        let is_first = self.waiting.front().is_some_and(|first| first.id == id);
+        self.writer.is_none() && is_free && is_first && self.reigns(now).is_none()
+    }
+
+    /// For how long nothing changes for who waits, unless a transaction ends meanwhile.
+    fn settled_until(&self, now: Instant, end: Instant) -> Instant {
+        let turn = self.turn.map(|(_, until)| until);
+        let pause = self.reigns(now).filter(|_| self.writer.is_none());
+        let until = turn.into_iter().chain(pause.map(|reign| reign.ended + PAUSE));
+        until.filter(|until| *until > now).chain([end]).min().unwrap_or(end)
+    }
+
+    fn begin(&mut self, id: Id, now: Instant) {
+        let goes_on = self.reign.filter(|reign| reign.id == id && reign.lasts(now));
+        self.reign = Some(goes_on.unwrap_or(Reign { id, begun: now, ended: now }));
+        self.turn = None;
+        self.writer = Some((id, thread::current().id()));
+    }
+
+    fn enter(&mut self, waiter: Waiter) {
+        let at = self.waiting.partition_point(|other| other.refused <= waiter.refused);
+        self.waiting.insert(at, waiter);
+    }
+
+    fn wake_first(&self) {
+        if let Some(first) = self.waiting.front() {
+            first.wake.notify_one();
+        }
+    }
+}
+
+/// The queue of one store.
+#[derive(Debug, Default)]
+pub struct Queue(Mutex<State>);
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the turn of a connection that was refused; in vain after 50 ms.
+    pub fn wait(&self, id: Id, refused: Refused) {
+        if !refused.is_recent() {
+            return;
+        }
+        let mut state = self.lock();
+        if state.writer.is_some_and(|(_, thread)| thread == thread::current().id()) {
+            return;
+        }
+        let end = Instant::now() + PATIENCE;
+        let wake = Arc::new(Condvar::new());
+        state.enter(Waiter { id, refused: refused.first, wake: Arc::clone(&wake) });
+        loop {
+            let now = Instant::now();
+            if state.comes(id, now) {
+                state.turn = Some((id, now + TURN));
+                break;
+            }
+            if now >= end {
+                break;
+            }
+            let left = state.settled_until(now, end).saturating_duration_since(now);
+            state = wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.waiting.retain(|other| other.id != id);
+        state.wake_first();
+    }
+
+    /// Begins to write by `begin`, unless it is somebody else's turn: then `None`.
+    pub fn begin<T, E>(
+        &self,
+        id: Id,
+        begin: impl FnOnce() -> Result<T, E>,
+    ) -> Option<Result<T, E>> {
+        let mut state = self.lock();
+        let now = Instant::now();
+        if !state.may_begin(id, now) {
+            return None;
+        }
+        let begun = begin();
+        if begun.is_ok() {
+            state.begin(id, now);
+        }
+        Some(begun)
+    }
+
+    /// A connection writes no more, and wants no turn.
+    pub fn end(&self, id: Id) {
+        let mut state = self.lock();
+        let now = Instant::now();
+        if state.writer.is_some_and(|(writer, _)| writer == id) {
+            state.writer = None;
+            if let Some(reign) = &mut state.reign {
+                reign.ended = now;
+            }
+        }
+        if state.turn.is_some_and(|(whose, _)| whose == id) {
+            state.turn = None;
+        }
+        state.wake_first();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn waiter(id: Id, refused: Instant) -> Waiter {
+        Waiter { id, refused, wake: Arc::default() }
+    }
+
+    #[test]
+    fn who_was_refused_first_comes_first() {
+        let [first, second, other] = [Id::unique(), Id::unique(), Id::unique()];
+        let now = Instant::now();
+        let mut state = State::default();
+        state.enter(waiter(second, now + TURN));
+        state.enter(waiter(first, now));
+        assert!(state.comes(first, now) && !state.comes(second, now));
+        assert!(!state.may_begin(other, now));
+        state.waiting.pop_front();
+        state.turn = Some((first, now + TURN));
+        assert!(state.may_begin(first, now) && !state.may_begin(other, now));
+        assert!(!state.comes(second, now) && state.comes(second, now + TURN));
+    }
+
+    #[test]
+    fn who_writes_goes_on_for_a_while() {
+        let [writer, other] = [Id::unique(), Id::unique()];
+        let begun = Instant::now();
+        let mut state = State::default();
+        state.begin(writer, begun);
+        state.enter(waiter(other, begun));
+        let mut end = |ended: Instant| {
+            state.writer = None;
+            state.reign.as_mut().unwrap().ended = ended;
+            let soon = ended + PAUSE / 2;
+            let (goes_on, comes) = (state.may_begin(writer, soon), state.comes(other, soon));
+            assert!(!state.may_begin(writer, ended + PAUSE) && state.comes(other, ended + PAUSE));
+            state.begin(writer, soon);
+            (goes_on, comes)
+        };
+        assert_eq!(end(begun + REIGN / 2), (true, false));
+        assert_eq!(end(begun + REIGN), (false, true));
+    }
+
+    #[test]
+    fn all_of_many_writers_come() {
+        const WRITERS: usize = 8;
+        let queue = Queue::default();
+        let busy = AtomicBool::new(false);
+        let write = || {
+            let id = Id::unique();
+            let mut refused: Option<Refused> = None;
+            loop {
+                refused.into_iter().for_each(|refused| queue.wait(id, refused));
+                let begin = || if busy.swap(true, Ordering::AcqRel) { Err(()) } else { Ok(()) };
+                if matches!(queue.begin(id, begin), Some(Ok(()))) {
+                    thread::sleep(Duration::from_millis(1));
+                    busy.store(false, Ordering::Release);
+                    queue.end(id);
+                    return;
+                }
+                refused = Some(Refused::now(refused));
+            }
+        };
+        thread::scope(|scope| {
+            (0..WRITERS).for_each(|_| drop(scope.spawn(|| (0..20).for_each(|_| write()))));
+        });
+        assert!(queue.lock().waiting.is_empty());
+    }
+
+    #[test]
+    fn a_turn_that_is_not_taken_passes() {
+        let queue = Queue::default();
+        let (idle, other) = (Id::unique(), Id::unique());
+        queue.wait(idle, Refused::now(None));
+        assert!(queue.begin(other, || Ok::<_, ()>(())).is_none());
+        thread::sleep(TURN * 2);
+        assert!(queue.begin(other, || Ok::<_, ()>(())).is_some());
+    }
+
+    #[test]
+    fn nobody_waits_for_their_own_thread() {
+        let queue = Queue::default();
+        let (writer, reader) = (Id::unique(), Id::unique());
+        assert!(queue.begin(writer, || Ok::<_, ()>(())).is_some());
+        let asked = Instant::now();
+        queue.wait(reader, Refused::now(None));
+        assert!(asked.elapsed() < PATIENCE);
+    }
+}

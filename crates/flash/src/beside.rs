@@ -1,0 +1,132 @@
+//! A checkpoint beside commits, which hardly notice it.
+//!
+//! It is one of a version that is not the newest any more when it is done. First, under the lock,
+//! it is noted which version that is and which slots are dead then. While commits go on the
+//! version's nodes are written, which share with the newest version all that has not changed.
+//! Records that are appended meanwhile go to the present log, and are kept in memory as well. At
+//! the end, again under the lock, the next log is begun with those records, and the superblock
+//! leads to both: recovery loads the older version and comes by those records to the newest.
+//!
+//! Slots that died meanwhile are in the older version's map. They stay taken until the next
+//! checkpoint: recovery would meet them twice otherwise.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::checkpoint::{KeptRoot, Plan, Saver, prepared_record, save};
+use crate::engine::{Core, Engine};
+use crate::error::Result;
+use crate::planted::{self, Bug};
+
+/// Bytes of nodes that are written between two syncs: a commit's sync waits for what is on its way
+/// of these.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// What commits note for a checkpoint that is on its way.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    /// The transaction that was prepared when it began, and the records appended since.
+    records: Vec<Vec<u8>>,
+    bytes: u64,
+    /// How many slots were dead when it began.
+    dead: usize,
+}
+
+impl Core {
+    /// A record has been appended. Where they become too many for a log to begin with, the
+    /// checkpoint is given up.
+    pub(crate) fn note_record(&mut self, record: &[u8], bytes_max: u64) {
+        let Some(beside) = &mut self.beside else { return };
+        beside.bytes += record.len() as u64;
+        if beside.bytes > bytes_max {
+            self.beside = None;
+        } else {
+            beside.records.push(record.to_vec());
+        }
+    }
+}
+
+/// A checkpoint that has begun. Dropping it gives it up.
+pub struct Unfinished {
+    engine: Arc<Engine>,
+    kept: Vec<KeptRoot>,
+    saver: Saver,
+}
+
+impl Unfinished {
+    /// Begins one of the newest version.
+    pub(crate) fn begin(engine: &Arc<Engine>) -> Result<Self> {
+        engine.check_poison()?;
+        let mut core = engine.core.lock();
+        engine.own_log(&mut core)?;
+        core.dead.append(&mut engine.versions.lock().take_dead());
+        let (records, dead) = (prepared_record(&core), core.dead.len());
+        core.beside = Some(Beside { records, bytes: 0, dead });
+        core.is_saving = true;
+        let kept = engine.roots_to_keep(&core);
+        drop(core);
+        Ok(Self { engine: Arc::clone(engine), kept, saver: Saver::default() })
+    }
+
+    /// Writes the nodes that are nowhere yet.
+    ///
+    /// # Errors
+    /// [`crate::Error::Full`], or the device failed.
+    pub fn save(&mut self) -> Result<()> {
+        let Self { engine, kept, saver } = self;
+        let mut take = |class| engine.take_node(&mut engine.core.lock(), class);
+        for top in kept.iter().filter_map(|(_, _, root)| root.map.top.as_ref()) {
+            save(saver, top, &mut take)?;
+        }
+        let writes = std::mem::take(&mut saver.writes);
+        let mut rest = writes.as_slice();
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = rest.iter().take_while(|(_, node)| {
+                bytes += node.len();
+                bytes <= BATCH_BYTES
+            });
+            let (batch, later) = rest.split_at(fits.count().max(1));
+            engine.write_nodes(batch)?;
+            engine.sync_file()?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Makes it the newest checkpoint, unless another has been taken meanwhile. Says whether it
+    /// did.
+    ///
+    /// # Errors
+    /// As [`crate::PageStore::checkpoint`].
+    pub fn finish(mut self) -> Result<bool> {
+        let engine = Arc::clone(&self.engine);
+        let mut core = engine.core.lock();
+        let Some(Beside { records, mut dead, .. }) = core.beside.take() else { return Ok(false) };
+        if planted::is(Bug::FreedWithNewerDead) {
+            core.dead.append(&mut engine.versions.lock().take_dead());
+            dead = core.dead.len();
+        }
+        let carried = if planted::is(Bug::SinceNotCarried) { Vec::new() } else { records };
+        let plan = Plan { kept: std::mem::take(&mut self.kept), carried, dead };
+        engine.take_checkpoint(&mut core, plan, std::mem::take(&mut self.saver))?;
+        Ok(true)
+    }
+}
+
+impl fmt::Debug for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unfinished").field("versions", &self.kept.len()).finish()
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let mut core = self.engine.core.lock();
+        core.is_saving = false;
+        core.beside = None;
+        for sector in &self.saver.taken {
+            core.space.free(*sector);
+        }
+    }
+}
