@@ -4,6 +4,7 @@
 #                minute of TPC-C in SQLite, with its own log and over the page store
 #   make test    every test: unit, property, crash, fault, documentation
 #   make test-sqlite   SQLite's own test suite over the extension (a quarter of an hour)
+#   make test-sqlite-short   the part of it that fits into some minutes
 #   make test-clients  the extension under sqlite3, Python, APSW, rusqlite and better-sqlite3
 #   make lint    formatting, clippy, rustdoc, the checks of the house
 #   make docs    the API documentation, in target/doc
@@ -12,7 +13,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: run test test-sqlite test-clients lint docs bench need
+.PHONY: run test test-sqlite test-sqlite-short test-clients lint docs bench need
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -28,6 +29,9 @@ test: need
 
 test-sqlite: need
 	scripts/test-sqlite.sh
+
+test-sqlite-short: need
+	scripts/test-sqlite.sh --short
 
 test-clients: need
 	scripts/test-clients.sh

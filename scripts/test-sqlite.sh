@@ -2,6 +2,7 @@
 # SQLite's own test suite over the extension: the scripts that it runs with journals in memory.
 #
 #   scripts/test-sqlite.sh [PATTERN…]    all scripts, or those whose names match (select*, fts3*)
+#   scripts/test-sqlite.sh --short       those of bindings/sqlite/tcl/short.txt
 #
 # Builds SQLite's test fixture from Debian's source package, once. A script runs in a folder and a
 # process of its own, as an ordinary user. Fails on a failure that bindings/sqlite/tcl/expected.txt
@@ -12,6 +13,10 @@ root=$PWD
 target=${CARGO_TARGET_DIR:-$root/target}
 work=$target/sqlite-suite
 mkdir -p "$work"
+patterns=("${@:-*}")
+if [ "${1:-}" = --short ]; then
+    mapfile -t patterns < <(grep -v '^#' bindings/sqlite/tcl/short.txt)
+fi
 
 # What is needed of the system.
 missing=()
@@ -70,7 +75,7 @@ place=$(dirname "$0")
 mkdir "$place/run/$1" && cd "$place/run/$1"
 ESKER_SQLITE=$place/libesker_sqlite.so timeout 300 "$place/testfixture" "$place/run.tcl" \
     "$place/sqlite/test/permutations.test" inmemory_journal "$1" >"$place/run/$1.log" 2>&1
-echo "code $?" >>"$place/run/$1.log"
+echo "code $?, $SECONDS s" >>"$place/run/$1.log"
 rm -rf "${place:?}/run/$1"
 ONE
 chmod +x "$place/one"
@@ -79,7 +84,6 @@ cd "$place/run"
 "${as_user[@]}" "$place/testfixture" "$place/names.tcl" "$place/sqlite/test" 2>/dev/null |
     grep '\.test$' | sort -u >"$place/names" || true
 cd "$root"
-patterns=("${@:-*}")
 while read -r name; do
     for pattern in "${patterns[@]}"; do
         # shellcheck disable=SC2053
