@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use common::*;
 use esker_device::sim::SimDevice;
-use esker_flash::Options;
+use esker_flash::{Durability, Options};
 use esker_format::bytes::Reader;
 use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal};
 use esker_format::ids::StoreId;
@@ -246,23 +246,24 @@ impl<'a> ByThePage<'a> {
         version
     }
 
+    fn page(&self, version: &Version, number: u32) -> Vec<u8> {
+        let (slot, crc, delta) = version.map.get(&number).cloned().unwrap_or_default();
+        let mut page = vec![0; version.page_size as usize];
+        if slot != 0 {
+            page.copy_from_slice(self.checked(slot, version.page_size, crc));
+        }
+        let (mut delta, mut at) = (Reader::new(&delta), 0);
+        while !delta.is_empty() {
+            at += delta.varint().unwrap() as usize;
+            let len = delta.varint().unwrap() as usize;
+            page[at..at + len].copy_from_slice(delta.take(len).unwrap());
+            at += len;
+        }
+        page
+    }
+
     fn contents(&self, version: &Version) -> Contents {
-        let page = |number: u32| {
-            let (slot, crc, delta) = version.map.get(&number).cloned().unwrap_or_default();
-            let mut page = vec![0; version.page_size as usize];
-            if slot != 0 {
-                page.copy_from_slice(self.checked(slot, version.page_size, crc));
-            }
-            let (mut delta, mut at) = (Reader::new(&delta), 0);
-            while !delta.is_empty() {
-                at += delta.varint().unwrap() as usize;
-                let len = delta.varint().unwrap() as usize;
-                page[at..at + len].copy_from_slice(delta.take(len).unwrap());
-                at += len;
-            }
-            page
-        };
-        let pages = (0..version.pages).map(page).collect();
+        let pages = (0..version.pages).map(|number| self.page(version, number)).collect();
         Contents { page_size: version.page_size, pages }
     }
 }
@@ -323,4 +324,32 @@ fn stores_can_be_read_by_the_page_alone() {
         }
     }
     count("files read by the format page alone", 20 * budget(), judged);
+}
+
+/// Trees of every height that a test has room for, with most of their children missing.
+#[test]
+fn maps_of_large_databases_can_be_read_by_the_page_alone() {
+    let mut written = Vec::new();
+    for last in [511, 600, 131_100, 40_000_000] {
+        let device = disk();
+        let store = open(&device, &small()).unwrap();
+        written.push(last);
+        let mut writer = store.begin(&store.pin()).unwrap();
+        for page in &written {
+            writer.write(*page, 0, &[1; 512]).unwrap();
+            writer.write(*page, 7, &page.to_le_bytes()).unwrap();
+        }
+        writer.commit(Durability::Full).unwrap();
+        store.checkpoint().unwrap();
+        let file = device.image().files().remove(FILE).unwrap();
+        let read = ByThePage::read(&file);
+        assert_eq!(read.newest.pages, last + 1);
+        let is_mapped = |place: &Place| place.0 != 0 || !place.2.is_empty();
+        let mapped = read.newest.map.iter().filter(|(_, place)| is_mapped(place));
+        assert_eq!(mapped.map(|(page, _)| *page).collect::<Vec<_>>(), written);
+        for page in &written {
+            let bytes = read.page(&read.newest, *page);
+            assert_eq!((bytes[6], word(&bytes[7..]), bytes[11]), (1, *page, 1));
+        }
+    }
 }

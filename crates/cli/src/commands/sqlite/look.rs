@@ -70,14 +70,14 @@ fn stats_table(stats: &Stats, versions: &[Version]) -> Table {
     let (pages, page_size) = newest.map_or((0, 0), |newest| (newest.pages, newest.page_size));
     let bytes = |count| HumanBytes(count).to_string();
     let count = |count: u64| HumanCount(count).to_string();
-    let mut table = Table::new(&["space", ""]);
+    let mut table = Table::new(&["store", ""]);
     for (name, value) in [
         ("file", bytes(stats.file_bytes)),
         ("  in use", bytes(stats.used_bytes)),
         ("database", bytes(u64::from(pages) * u64::from(page_size))),
         ("  pages", count(pages.into())),
         ("  bytes of a page", count(page_size.into())),
-        ("version", count(newest.map_or(0, |newest| newest.version))),
+        ("version", newest.map_or(0, |newest| newest.version).to_string()),
         ("versions kept", count(stats.versions)),
         ("  pages only older ones need", count(stats.held_pages)),
         ("pages that no version needs", count(stats.dead_pages)),
