@@ -400,10 +400,13 @@ fn fill() {
     drop(connection);
     let connection = ours(&path).unwrap();
     whole(&connection);
-    // What makes nothing larger still goes, and makes room.
+    // What makes nothing larger still goes, in small transactions, and makes room.
     connection.execute_batch("UPDATE t SET x = randomblob(1000) WHERE n = 1").unwrap();
     whole(&connection);
-    connection.execute_batch("DELETE FROM t WHERE n % 10 > 0").unwrap();
+    for n in (1..=committed).step_by(20) {
+        let delete = "DELETE FROM t WHERE n BETWEEN ?1 AND ?1 + 19 AND n % 10 > 0";
+        connection.execute(delete, [n]).unwrap();
+    }
     for _ in 0..committed / 100 {
         connection.execute_batch(insert).unwrap();
     }
