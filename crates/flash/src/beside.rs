@@ -30,6 +30,8 @@ pub(crate) struct Beside {
     bytes: u64,
     /// How many slots were dead when it began.
     dead: usize,
+    /// How many moves of pages were waiting for a checkpoint.
+    retired: usize,
 }
 
 impl Core {
@@ -37,7 +39,7 @@ impl Core {
     /// checkpoint is given up.
     pub(crate) fn note_record(&mut self, record: &[u8], bytes_max: u64) {
         let Some(beside) = &mut self.beside else { return };
-        beside.bytes += record.len() as u64;
+        beside.bytes += (record.len() as u64).next_multiple_of(self.log.unit);
         if beside.bytes > bytes_max {
             self.beside = None;
         } else {
@@ -61,7 +63,8 @@ impl Unfinished {
         engine.own_log(&mut core)?;
         core.dead.append(&mut engine.versions.lock().take_dead());
         let (records, dead) = (prepared_record(&core), core.dead.len());
-        core.beside = Some(Beside { records, bytes: 0, dead });
+        let retired = core.retired.len();
+        core.beside = Some(Beside { records, bytes: 0, dead, retired });
         core.is_saving = true;
         let kept = engine.roots_to_keep(&core);
         drop(core);
@@ -102,13 +105,15 @@ impl Unfinished {
     pub fn finish(mut self) -> Result<bool> {
         let engine = Arc::clone(&self.engine);
         let mut core = engine.core.lock();
-        let Some(Beside { records, mut dead, .. }) = core.beside.take() else { return Ok(false) };
+        let Some(Beside { records, mut dead, retired, .. }) = core.beside.take() else {
+            return Ok(false);
+        };
         if planted::is(Bug::FreedWithNewerDead) {
             core.dead.append(&mut engine.versions.lock().take_dead());
             dead = core.dead.len();
         }
         let carried = if planted::is(Bug::SinceNotCarried) { Vec::new() } else { records };
-        let plan = Plan { kept: std::mem::take(&mut self.kept), carried, dead };
+        let plan = Plan { kept: std::mem::take(&mut self.kept), carried, dead, retired };
         engine.take_checkpoint(&mut core, plan, std::mem::take(&mut self.saver))?;
         Ok(true)
     }

@@ -50,8 +50,9 @@ impl PageStore {
         let mut seen = BTreeSet::new();
         for snapshot in &held {
             report.versions += 1;
-            engine.check_pages(&snapshot.root, &mut seen, &mut report)?;
-            if let Some(top) = &snapshot.root.map.top {
+            let root = snapshot.root();
+            engine.check_pages(&root, &mut seen, &mut report)?;
+            if let Some(top) = &root.map.top {
                 engine.check_nodes(top, &mut seen, &mut report)?;
             }
         }
@@ -102,7 +103,7 @@ impl Engine {
     /// lives, whose pages nobody else knows, or a checkpoint is on its way.
     fn account(&self) -> Result<bool> {
         let core = self.core.lock();
-        if self.has_writer.load(Ordering::Acquire) || core.is_saving {
+        if self.has_writer.load(Ordering::Acquire) || core.is_saving || core.is_collecting {
             return Ok(false);
         }
         let versions = self.versions.lock();
@@ -117,7 +118,8 @@ impl Engine {
             nodes_of(top, &mut needed);
         }
         let prepared = core.prepared.iter().flat_map(|held| held.changes.slots());
-        let apart = core.dead.iter().chain(versions.dead()).copied();
+        let retired = core.retired.iter().flat_map(|retired| &retired.places);
+        let apart = core.dead.iter().chain(versions.dead()).chain(retired).copied();
         let apart = apart.chain(prepared.map(|entry| entry.slot)).chain([core.roots_at.sector]);
         let released = self.releases.lock().clone();
         let mut is_once = true;

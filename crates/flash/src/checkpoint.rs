@@ -47,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) carried: Vec<Vec<u8>>,
     /// How many of the first dead slots are needed by none of `kept` and `carried`.
     pub(crate) dead: usize,
+    /// How many of the first moves had been made when its maps were taken.
+    pub(crate) retired: usize,
 }
 
 /// What one checkpoint writes.
@@ -75,7 +77,7 @@ pub(crate) fn save(
     if let Some(at) = node.home().get() {
         return Ok(at);
     }
-    if let Some((_, at)) = saver.saved.get(&address(node)) {
+    if let Some((_, at)) = saver.saved.get(&node.address()) {
         return Ok(*at);
     }
     let (bytes, count) = match node {
@@ -89,7 +91,7 @@ pub(crate) fn save(
         }
     };
     let at = place(saver, bytes, count, take)?;
-    saver.saved.insert(address(node), (node.clone(), at));
+    saver.saved.insert(node.address(), (node.clone(), at));
     Ok(at)
 }
 
@@ -115,13 +117,6 @@ pub(crate) fn prepared_record(core: &Core) -> Vec<Vec<u8>> {
     held.map(|held| Record::Prepare(held.name, held.changes).encode()).into_iter().collect()
 }
 
-fn address(node: &Node) -> *const () {
-    match node {
-        Node::Leaf(leaf) => Arc::as_ptr(leaf).cast(),
-        Node::Inner(inner) => Arc::as_ptr(inner).cast(),
-    }
-}
-
 impl Engine {
     /// Takes a checkpoint, whether or not one is due. One that is being taken beside commits is
     /// given up: this one is newer.
@@ -137,6 +132,7 @@ impl Engine {
             kept: self.roots_to_keep(core),
             carried: prepared_record(core),
             dead: core.dead.len(),
+            retired: core.retired.len(),
         };
         self.take_checkpoint(core, plan, Saver::default())
     }
@@ -163,7 +159,7 @@ impl Engine {
                 return Err(error);
             }
         };
-        let Plan { kept, dead, .. } = plan;
+        let Plan { kept, dead, retired, .. } = plan;
         let roots = kept.into_iter().map(|(_, _, root)| root).collect();
         for (node, at) in saver.saved.into_values() {
             // Nobody else gives nodes a home while `core` is held.
@@ -187,6 +183,7 @@ impl Engine {
         for sector in core.dead.drain(..dead).chain(released) {
             core.space.free(sector);
         }
+        self.free_retired(core, retired);
         self.counters.checkpoints.add(1);
         Ok(())
     }
@@ -225,7 +222,7 @@ impl Engine {
         self.write_nodes(&saver.writes)?;
         for (offset, frame) in &carried {
             saver.has_begun_log = true;
-            self.file.write_at(*offset, frame, Purpose::Log)?;
+            self.write_frame(core, *offset, frame, log.unit)?;
             self.counters.records.add(frame.len() as u64);
         }
         // From here on it is not known what a failure leaves.
@@ -282,7 +279,9 @@ impl Engine {
         roots: NodeRef,
         carried: &[Vec<u8>],
     ) -> Result<(Superblock, Log, Vec<Write>)> {
-        let bytes: u64 = carried.iter().map(|record| record.len() as u64 + FRAME_BYTES).sum();
+        let unit = u64::from(self.log_unit(core));
+        let bytes: u64 =
+            carried.iter().map(|record| record.len() as u64 + FRAME_BYTES.max(unit + 64)).sum();
         self.ensure_segments(core, 3 + (bytes / (u64::from(self.segment_bytes) / 2)) as u32)?;
         for _ in 0..2 {
             saver.segments.extend(core.space.take_log());
@@ -294,6 +293,8 @@ impl Engine {
             segment_bytes: self.segment_bytes,
             log: [0, 1].map(|at| saver.segments.get(at).copied().unwrap_or_default()),
             roots,
+            allocation: self.allocation(core),
+            log_unit: self.log_unit(core),
         };
         let mut log = Log::new(&block);
         let mut writes = Vec::new();

@@ -30,7 +30,7 @@ const RECORD_BYTES: u64 = 64;
 
 /// What is to be done about a changed page.
 #[derive(Debug)]
-enum Plan<'a> {
+pub(crate) enum Plan<'a> {
     /// Written whole to a slot that is yet to be found.
     Whole(&'a [u8]),
     /// Known already.
@@ -55,7 +55,8 @@ impl Room {
     /// What the leaf of a page may still take, where its present delta is `old` bytes long.
     fn of(&mut self, writer: &Writer, page: u32, old: i64) -> usize {
         let leaf = self.leaves.entry(page / LEAF as u32).or_insert_with(|| {
-            let leaf = writer.base.root.map.leaf(page).filter(|_| !writer.is_new_map);
+            let root = writer.base.root();
+            let leaf = root.map.leaf(page).filter(|_| !writer.is_new_map);
             leaf.map_or(0, |leaf| leaf.delta_bytes() as i64)
         });
         usize::try_from((self.leaf_bytes - *leaf).min(self.total) + old).unwrap_or(0)
@@ -100,7 +101,8 @@ impl Writer {
         room: &mut Room,
     ) -> Option<Plan<'a>> {
         let Scratch { base, delta } = scratch;
-        let mapping = self.base_mapping(page);
+        let root = self.base.root();
+        let mapping = self.mapping_in(&root, page);
         let known = match mapping.entry {
             Entry { slot: Sector::NONE, .. } => {
                 base.fill(0);
@@ -190,7 +192,7 @@ impl Writer {
         if durability == Durability::Full && !planted::is(Bug::AcknowledgedBeforeSync) {
             engine.sync_core(&mut core)?;
         }
-        engine.publish(&mut core, &changes, &self.base.root);
+        engine.publish(&mut core, &changes, &self.base.root());
         let snapshot = Snapshot::newest(&engine);
         self.is_over = true;
         engine.release_writer();
@@ -238,6 +240,9 @@ impl Writer {
         let engine = &self.engine;
         engine.check_poison()?;
         engine.own_log(core)?;
+        if core.space.is_in_order() {
+            return self.write_together(core, plan, prepare);
+        }
         let wholes = plan.iter().filter(|(_, plan)| matches!(plan, Plan::Whole(_))).count();
         let no_class = || Error::InvalidArgument("the page size is out of bounds".to_owned());
         let class = Class::holding(self.page_size as usize).ok_or_else(no_class)?;
@@ -254,6 +259,21 @@ impl Writer {
         engine.counters.delta_pages.add(changes.items.len() as u64 - wholes as u64);
         engine.append(core, &record)?;
         Ok(changes)
+    }
+
+    /// All that the transaction did, of which `items` are the pages. Those that were spilled are to
+    /// be durable before the record.
+    pub(crate) fn changes(&self, items: Vec<(u32, Change)>) -> Changes {
+        let has_spilled = self.dirty.values().any(|dirty| matches!(dirty, Dirty::Spilled(_)));
+        Changes {
+            version: self.base.version() + 1,
+            page_size: self.page_size,
+            pages: self.pages,
+            kept_pages: self.kept_pages,
+            is_new_map: self.is_new_map,
+            are_pages_durable: has_spilled,
+            items,
+        }
     }
 
     /// Writes the pages, and makes the record.
@@ -278,23 +298,11 @@ impl Writer {
             };
             items.push((page, change));
         }
-        let has_spilled = self.dirty.values().any(|dirty| matches!(dirty, Dirty::Spilled(_)));
-        let changes = Changes {
-            version: self.base.version() + 1,
-            page_size: self.page_size,
-            pages: self.pages,
-            kept_pages: self.kept_pages,
-            is_new_map: self.is_new_map,
-            are_pages_durable: has_spilled,
-            items,
-        };
-        let record = match prepare {
-            None => Record::Commit(changes.clone()).encode(),
-            Some(name) => Record::Prepare(name, changes.clone()).encode(),
-        };
+        let changes = self.changes(items);
+        let record = changes.record(prepare);
         self.engine.ensure_log(core, record.len() as u64)?;
         self.engine.write_slots(&mut slots, Purpose::User)?;
-        if has_spilled && !planted::is(Bug::SpilledNotSynced) {
+        if changes.are_pages_durable && !planted::is(Bug::SpilledNotSynced) {
             self.engine.sync_core(core)?;
         }
         Ok((changes, record))

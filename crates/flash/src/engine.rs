@@ -13,9 +13,11 @@ use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
 
 use crate::beside::Beside;
+use crate::collect::Retired;
 use crate::error::{Error, Result, corrupt, damaged};
 use crate::log::Log;
 use crate::map::{LEAF, Mapping, NodeRef, Releases, Root};
+use crate::media::Media;
 use crate::options::{Options, SEGMENT_BYTES_MAX};
 use crate::planted::{self, Bug};
 use crate::record::{Changes, Record};
@@ -33,6 +35,8 @@ pub(crate) const ITEM_BYTES: u64 = 20;
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) file: Arc<dyn DeviceFile>,
+    /// The same, as what is filled in order sees it; pages are read through it.
+    pub(crate) media: Arc<dyn Media>,
     pub(crate) options: Options,
     pub(crate) store: StoreId,
     pub(crate) segment_bytes: u32,
@@ -70,6 +74,10 @@ pub(crate) struct Core {
     /// Bytes written and not synced since.
     pub(crate) unsynced_bytes: u64,
     pub(crate) dead: Vec<Sector>,
+    /// Places that pages were moved from.
+    pub(crate) retired: Vec<Retired>,
+    /// Whether garbage is being collected.
+    pub(crate) is_collecting: bool,
     pub(crate) roots: Vec<Arc<Root>>,
     pub(crate) roots_at: NodeRef,
     pub(crate) named: BTreeMap<Arc<str>, u64>,
@@ -171,6 +179,9 @@ impl Engine {
         count: u64,
         grows: bool,
     ) -> Result<()> {
+        if core.space.is_in_order() {
+            return self.reserve_in_order(core, class, count, grows);
+        }
         let slack = if grows { 2 + core.space.segment_count() / 32 } else { 0 };
         let record = core.log.segments_for(count * ITEM_BYTES);
         let keep = set_aside(core.live_slots, self.segment_bytes) + record + slack;
@@ -185,7 +196,7 @@ impl Engine {
 
     /// Adds `count` segments, filled with zeros: what is rewritten later costs a fraction of what
     /// grows a file. Without a thread that sees to room, a large file gets some more.
-    fn grow(&self, core: &mut Core, count: u64) -> Result<()> {
+    pub(crate) fn grow(&self, core: &mut Core, count: u64) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
@@ -193,7 +204,8 @@ impl Engine {
         if count > most {
             return Err(Error::Full { reason: "the file would pass 2 TiB".to_owned() });
         }
-        let ahead = if core.has_thread { 0 } else { self.spare_segments(core) };
+        let is_exact = core.has_thread || core.space.is_in_order();
+        let ahead = if is_exact { 0 } else { self.spare_segments(core) };
         for added in 0..count.max(ahead).min(most) {
             match self.add_segment(core) {
                 Err(_) if added >= count => break,
@@ -229,7 +241,8 @@ impl Engine {
     pub(crate) fn grow_soon(&self, core: &mut Core) {
         let is_little = self.room(core) < self.spare_segments(core) / 2;
         let is_asked = core.is_growth_wanted || core.is_growth_in_vain;
-        if core.has_thread && is_little && !is_asked {
+        let is_for_it = core.has_thread && !core.space.is_in_order();
+        if is_for_it && is_little && !is_asked {
             core.is_growth_wanted = true;
             self.wake.notify_all();
         }
@@ -257,6 +270,15 @@ impl Engine {
         slots: &mut [(Sector, &[u8])],
         purpose: Purpose,
     ) -> Result<()> {
+        self.write_runs(slots, |at, bytes| Ok(self.file.write_at(at, bytes, purpose)?))
+    }
+
+    /// As [`Engine::write_slots`], by `write`.
+    pub(crate) fn write_runs(
+        &self,
+        slots: &mut [(Sector, &[u8])],
+        write: impl Fn(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         slots.sort_unstable_by_key(|(sector, _)| *sector);
         let mut rest: &[(Sector, &[u8])] = slots;
         while let Some((first, bytes)) = rest.first() {
@@ -273,10 +295,10 @@ impl Engine {
             }
             let (now, later) = rest.split_at(run);
             if run == 1 {
-                self.file.write_at(start, bytes, purpose)?;
+                write(start, bytes)?;
             } else {
                 let joined = now.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>().concat();
-                self.file.write_at(start, &joined, purpose)?;
+                write(start, &joined)?;
             }
             rest = later;
         }
@@ -285,6 +307,9 @@ impl Engine {
 
     /// Makes sure that a record of this length can be appended.
     pub(crate) fn ensure_log(&self, core: &mut Core, record_bytes: u64) -> Result<()> {
+        if core.space.is_in_order() {
+            return self.ensure_log_in_order(core, record_bytes);
+        }
         let keep = set_aside(core.live_slots, self.segment_bytes);
         match self.ensure_segments(core, core.log.segments_for(record_bytes) + keep) {
             Err(Error::Full { .. }) => {
@@ -302,8 +327,8 @@ impl Engine {
         let writes = log.append(record, core.durable, || space.take_log());
         let writes = writes.map_err(|error| self.poisoned(damaged(self.file.name(), 0, &error)))?;
         for (offset, frame) in writes {
-            let written = self.file.write_at(offset, &frame, Purpose::Log);
-            written.map_err(|error| self.poisoned(error))?;
+            self.write_frame(core, offset, &frame, log.unit)
+                .map_err(|error| self.poisoned(error))?;
             self.counters.records.add(frame.len() as u64);
             core.unsynced_bytes += frame.len() as u64;
         }
@@ -314,7 +339,7 @@ impl Engine {
 
     /// Makes all that was written durable.
     pub(crate) fn sync_core(&self, core: &mut Core) -> Result<()> {
-        self.file.sync(Purpose::Log).map_err(|error| self.poisoned(error))?;
+        self.media.flush(Purpose::Log).map_err(|error| self.poisoned(error))?;
         self.counters.syncs.add(1);
         core.durable = core.log.number - 1;
         core.unsynced_bytes = 0;
@@ -360,7 +385,7 @@ impl Engine {
                 core.is_checkpoint_wanted = true;
                 self.wake.notify_all();
             }
-        } else if is_checkpoint_due(burden) && self.checkpoint_core(core).is_err() {
+        } else if is_checkpoint_due(burden) && self.checkpoint_and_collect(core).is_err() {
             self.counters.checkpoints_failed.add(1);
         }
     }
@@ -368,6 +393,9 @@ impl Engine {
     fn burden(&self, core: &Core) -> Burden {
         let versions = self.versions.lock();
         let dead = (core.dead.len() + versions.dead_count()) as u64;
+        if core.space.is_in_order() {
+            return self.burden_in_order(core, &versions);
+        }
         let page_size = u64::from(versions.newest().1.page_size);
         Burden {
             log_bytes: core.log.bytes,
@@ -375,6 +403,7 @@ impl Engine {
             dead_bytes: dead * page_size,
             live_bytes: core.live_slots.max(0) as u64 * page_size,
             floor_bytes: self.segment_bytes.into(),
+            dead_percent: 25,
         }
     }
 
@@ -386,7 +415,7 @@ impl Engine {
         page: &mut [u8],
         purpose: Purpose,
     ) -> Result<()> {
-        self.file.read_at(sector.offset(), page, purpose)?;
+        self.media.read(sector.offset(), page, purpose)?;
         if crc32c::crc32c(page) == crc {
             return Ok(());
         }
@@ -421,7 +450,7 @@ impl Engine {
 
 /// How many segments commits leave free, so that a checkpoint finds room on a full device: for its
 /// log, and for all nodes of the map, twice.
-fn set_aside(live_slots: i64, segment_bytes: u32) -> u32 {
+pub(crate) fn set_aside(live_slots: i64, segment_bytes: u32) -> u32 {
     let nodes = live_slots.max(0) as u64 / LEAF as u64 + 1;
     let bytes = nodes * 2 * 4096;
     3 + (bytes / u64::from(segment_bytes)) as u32
@@ -442,6 +471,8 @@ pub(crate) struct Burden {
     pub(crate) dead_bytes: u64,
     pub(crate) live_bytes: u64,
     pub(crate) floor_bytes: u64,
+    /// How much of the live pages may be dead, in percent.
+    pub(crate) dead_percent: u64,
 }
 
 impl Burden {
@@ -456,7 +487,8 @@ impl Burden {
 pub(crate) fn is_checkpoint_due(burden: Burden) -> bool {
     let is_long = burden.log_bytes >= burden.log_limit;
     let is_dead = burden.dead_bytes >= burden.floor_bytes
-        && burden.dead_bytes.saturating_mul(4) >= burden.live_bytes;
+        && burden.dead_bytes.saturating_mul(100)
+            >= burden.live_bytes.saturating_mul(burden.dead_percent);
     is_long || is_dead
 }
 
@@ -467,9 +499,15 @@ mod tests {
     #[test]
     fn a_checkpoint_is_due_when_records_or_dead_pages_gather() {
         let due = |log_bytes, dead_bytes, live_bytes| {
-            let burden =
-                Burden { log_bytes, log_limit: 100, dead_bytes, live_bytes, floor_bytes: 10 };
-            is_checkpoint_due(burden)
+            let (log_limit, floor_bytes, dead_percent) = (100, 10, 25);
+            is_checkpoint_due(Burden {
+                log_bytes,
+                log_limit,
+                dead_bytes,
+                live_bytes,
+                floor_bytes,
+                dead_percent,
+            })
         };
         assert!(due(100, 0, 0) && !due(99, 0, 0));
         assert!(due(0, 10, 40) && !due(0, 10, 41) && !due(0, 9, 0));

@@ -7,29 +7,35 @@
 //! Reading order: [`options`] and [`error`](mod@error); [`store`] (the handle), [`store_file`] (at
 //! a path, locked), [`snapshot`] (reading a version), [`writer`] (a transaction in the making),
 //! `spill` (its pages that do not fit in memory), `commit`; `map` (where the pages of a version
-//! are), `versions` (which versions are kept, and what is freed when one is let go), `space` (what
-//! of the file is in use), `delta` (pages that changed little); `record`, `log`, `node`,
-//! `superblock` (the bytes); `checkpoint`, `beside` (one that commits hardly notice), `recovery`,
-//! `thread` (what is done beside commits); `engine` (what all of them share); [`stats`] and
-//! [`check`]; [`planted`] (bugs that the tests must find).
+//! are), `view` (how a reader gets there), `versions` (which versions are kept, and what is freed
+//! when one is let go), `space` (what of the file is in use), `delta` (pages that changed little);
+//! `record`, `log`, `node`, `superblock` (the bytes); `checkpoint`, `beside` (one that commits
+//! hardly notice), `recovery`, `thread` (what is done beside commits); [`media`], `row`, `append`,
+//! `together`, `relocate`, `collect` (allocation by segments, and its garbage collection); `engine`
+//! (what all of them share); [`stats`] and [`check`]; [`planted`] (bugs that the tests must find).
 //!
 //! One file, one process at a time. The allocation is by single slots, for devices with a
-//! translation layer of their own; raw flash would want whole blocks, which is not here.
+//! translation layer of their own, or by segments that are filled in order.
 
+mod append;
 mod beside;
 pub mod check;
 mod checkpoint;
+mod collect;
 mod commit;
 mod delta;
 mod engine;
 pub mod error;
 mod log;
 mod map;
+pub mod media;
 mod node;
 pub mod options;
 pub mod planted;
 mod record;
 mod recovery;
+mod relocate;
+mod row;
 pub mod snapshot;
 mod space;
 mod spill;
@@ -38,14 +44,17 @@ pub mod store;
 pub mod store_file;
 mod superblock;
 mod thread;
+mod together;
 mod versions;
+mod view;
 pub mod writer;
 
 #[cfg(feature = "planted")]
 pub use beside::Unfinished;
 pub use check::Report;
 pub use error::{Error, Result};
-pub use options::{Durability, Options};
+pub use media::{FileMedia, Geometry, Media};
+pub use options::{Allocation, Durability, Options};
 pub use snapshot::Snapshot;
 pub use stats::{Stats, Version, Written};
 pub use store::PageStore;

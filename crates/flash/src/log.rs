@@ -8,8 +8,12 @@
 //! every opening that finds a frame begins a new epoch before it writes.
 //!
 //! ```text
-//! body of a frame:  u8 flags (1: first of its record, 2: last), u32 segment after this one, bytes
+//! body of a frame:  u8 flags (1: first of its record, 2: last, 4: pages follow the frame),
+//!                   u32 segment after this one, u32 bytes of those pages if there are, bytes
 //! ```
+//!
+//! A frame is a multiple of the log's **unit** long: 512 bytes, or a page where pages stand beside
+//! the records that name them.
 //!
 //! A record that does not fit the rest of a segment goes on in the next one. A segment is filled to
 //! its end, and every frame names the segment after its own, so that a reader knows where to look
@@ -18,7 +22,7 @@
 //! Invariants:
 //! - L1: numbers of frames are consecutive over the life of a store.
 //! - L2: `segments` holds the segment in use and the one after it, last.
-//! - L3: `offset` is below the length of a segment and a multiple of 512.
+//! - L3: `offset` is below the length of a segment and a multiple of `unit`.
 
 use esker_device::{DeviceFile, Purpose};
 use esker_format::DecodeError;
@@ -27,13 +31,16 @@ use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal, enco
 use esker_format::ids::StoreId;
 
 use crate::error::{Result, corrupt, damaged};
+use crate::media::Media;
 use crate::record::Record;
-use crate::space::SECTOR_BYTES;
 use crate::superblock::Superblock;
 
 const PART_BYTES: usize = 5;
+/// Bytes of a frame's body that say how long the pages beside it are.
+const BESIDE_BYTES: usize = 4;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
+const BESIDE: u8 = 4;
 /// How many bits of a generation are the place within an epoch.
 const ORDINAL_BITS: u32 = 24;
 
@@ -50,6 +57,8 @@ pub(crate) struct Log {
     /// Bytes of frames in this epoch.
     pub(crate) bytes: u64,
     segment_bytes: u64,
+    /// Frames are multiples of this long.
+    pub(crate) unit: u64,
 }
 
 /// Bytes to be written at an offset of the file.
@@ -70,6 +79,7 @@ impl Log {
             number: block.number,
             bytes: 0,
             segment_bytes: block.segment_bytes.into(),
+            unit: block.log_unit.into(),
         }
     }
 
@@ -83,9 +93,9 @@ impl Log {
 
     /// How many more segments a record of this length takes at most.
     pub(crate) fn segments_for(&self, record_bytes: u64) -> u32 {
-        let overhead = (FRAME_HEADER_BYTES + PART_BYTES) as u64 + SECTOR_BYTES;
+        let overhead = (FRAME_HEADER_BYTES + PART_BYTES) as u64;
         let frames = record_bytes / (self.segment_bytes - overhead) + 2;
-        let bytes = record_bytes + frames * overhead;
+        let bytes = record_bytes + frames * overhead + self.unit;
         (bytes.saturating_sub(self.segment_bytes - self.offset) / self.segment_bytes) as u32 + 1
     }
 
@@ -95,12 +105,34 @@ impl Log {
         &mut self,
         record: &[u8],
         durable: u64,
+        take: impl FnMut() -> Option<u32>,
+    ) -> std::result::Result<Vec<Write>, DecodeError> {
+        self.append_beside(record, 0, durable, take)
+    }
+
+    /// Where pages beside a record of this length would begin, in bytes from the start of the file,
+    /// if record and pages fit what is left of the segment.
+    pub(crate) fn beside(&self, record_bytes: u64, page_bytes: u64) -> Option<u64> {
+        let body = record_bytes + (FRAME_HEADER_BYTES + PART_BYTES + BESIDE_BYTES) as u64;
+        let frame = body.next_multiple_of(self.unit);
+        let fits = self.offset + frame + page_bytes <= self.segment_bytes;
+        let start = u64::from(self.current()) * self.segment_bytes + self.offset;
+        (fits && page_bytes.is_multiple_of(self.unit)).then_some(start + frame)
+    }
+
+    /// As [`Log::append`], and leaves room for pages behind the frame, for which
+    /// [`Log::beside`] has found a place.
+    pub(crate) fn append_beside(
+        &mut self,
+        record: &[u8],
+        page_bytes: u32,
+        durable: u64,
         mut take: impl FnMut() -> Option<u32>,
     ) -> std::result::Result<Vec<Write>, DecodeError> {
         let none_left = DecodeError::new(0, "the log has no segment left");
         let mut writes = Vec::new();
         let mut rest = record;
-        let mut flags = FIRST;
+        let mut flags = FIRST | if page_bytes > 0 { BESIDE } else { 0 };
         loop {
             let room = (self.segment_bytes - self.offset) as usize;
             let part = rest.len().min(room - FRAME_HEADER_BYTES - PART_BYTES);
@@ -108,12 +140,15 @@ impl Log {
             flags |= if later.is_empty() { LAST } else { 0 };
             let mut body = vec![flags];
             body.extend_from_slice(&self.following().to_le_bytes());
+            if flags & BESIDE != 0 {
+                body.extend_from_slice(&page_bytes.to_le_bytes());
+            }
             body.extend_from_slice(now);
             let seal = seal(self.store, self.epoch, self.segments.len() - 2);
-            let frame = encode_frame(body, 1, self.number, durable, seal, SECTOR_BYTES)?;
+            let frame = encode_frame(body, 1, self.number, durable, seal, self.unit)?;
             let at = u64::from(self.current()) * self.segment_bytes + self.offset;
             self.number += 1;
-            self.offset += frame.len() as u64;
+            self.offset += frame.len() as u64 + u64::from(page_bytes);
             self.bytes += frame.len() as u64;
             writes.push((at, frame));
             if self.offset >= self.segment_bytes {
@@ -128,6 +163,9 @@ impl Log {
     }
 }
 
+/// Bytes from the start of the file, and how many.
+pub(crate) type Extent = (u64, u64);
+
 /// What a log holds.
 #[derive(Debug)]
 pub(crate) struct Scan {
@@ -135,6 +173,8 @@ pub(crate) struct Scan {
     pub(crate) records: Vec<(u64, Record)>,
     /// Every segment that a frame names.
     pub(crate) segments: Vec<u32>,
+    /// Where its frames are, and how long each is, in bytes.
+    pub(crate) frames: Vec<Extent>,
     /// The number up to which frames are known to have been durable.
     pub(crate) durable: u64,
 }
@@ -143,9 +183,10 @@ pub(crate) struct Scan {
 ///
 /// # Errors
 /// A frame that was durable is damaged, or what the frames hold makes no sense.
-pub(crate) fn scan(file: &dyn DeviceFile, block: &Superblock) -> Result<Scan> {
+pub(crate) fn scan(file: &dyn DeviceFile, media: &dyn Media, block: &Superblock) -> Result<Scan> {
     let mut scanner = Scanner {
         file,
+        media,
         block,
         segments: block.log.to_vec(),
         ordinal: 0,
@@ -153,14 +194,16 @@ pub(crate) fn scan(file: &dyn DeviceFile, block: &Superblock) -> Result<Scan> {
         durable: block.number.saturating_sub(1),
         partial: None,
         records: Vec::new(),
+        frames: Vec::new(),
     };
     while scanner.segment()? {}
-    let Scanner { records, segments, durable, .. } = scanner;
-    Ok(Scan { records, segments, durable })
+    let Scanner { records, segments, frames, durable, .. } = scanner;
+    Ok(Scan { records, segments, frames, durable })
 }
 
 struct Scanner<'a> {
     file: &'a dyn DeviceFile,
+    media: &'a dyn Media,
     block: &'a Superblock,
     segments: Vec<u32>,
     ordinal: usize,
@@ -169,6 +212,7 @@ struct Scanner<'a> {
     /// A record that has begun.
     partial: Option<Vec<u8>>,
     records: Vec<(u64, Record)>,
+    frames: Vec<Extent>,
 }
 
 impl Scanner<'_> {
@@ -186,7 +230,7 @@ impl Scanner<'_> {
             return Ok(None);
         }
         let mut bytes = vec![0; len as usize];
-        self.file.read_at(start, &mut bytes, Purpose::Recovery)?;
+        self.media.read(start, &mut bytes, Purpose::Recovery)?;
         Ok(Some(bytes))
     }
 
@@ -206,9 +250,10 @@ impl Scanner<'_> {
             let (len, mark, body) = frame;
             self.durable = self.durable.max(mark);
             let at = start + offset as u64;
-            self.part(body).map_err(|error| damaged(self.file.name(), at, &error))?;
+            let beside = self.part(body).map_err(|error| damaged(self.file.name(), at, &error))?;
+            self.frames.push((at, len as u64));
             self.number += 1;
-            offset += len;
+            offset += len + beside;
         }
         self.ordinal += 1;
         Ok(self.ordinal >> ORDINAL_BITS == 0)
@@ -219,7 +264,7 @@ impl Scanner<'_> {
         let seal = seal(self.block.store, self.block.epoch, self.ordinal);
         let rest = bytes.get(offset..)?;
         let header = FrameHeader::decode(rest, seal).ok()?;
-        let len = usize::try_from(header.frame_bytes(SECTOR_BYTES)).ok()?;
+        let len = usize::try_from(header.frame_bytes(self.block.log_unit.into())).ok()?;
         let padded = rest.get(FRAME_HEADER_BYTES..len)?;
         let is_next = header.number == self.number
             && header.mark < header.number
@@ -228,10 +273,14 @@ impl Scanner<'_> {
         is_next.then_some((len, header.mark, body))
     }
 
-    /// Takes the body of the next frame.
-    fn part(&mut self, body: &[u8]) -> std::result::Result<(), DecodeError> {
+    /// Takes the body of the next frame, and says how many bytes of pages follow it.
+    fn part(&mut self, body: &[u8]) -> std::result::Result<usize, DecodeError> {
         let mut reader = Reader::new(body);
         let (flags, following) = (reader.u8()?, reader.u32()?);
+        let beside = if flags & BESIDE == 0 { 0 } else { reader.u32()? };
+        if !beside.is_multiple_of(self.block.log_unit) {
+            return Err(reader.error("the pages beside a frame are no whole pages"));
+        }
         match self.segments.get(self.ordinal + 1) {
             None if self.segments.contains(&following) => {
                 return Err(reader.error("the log leads back to a segment of its own"));
@@ -251,7 +300,7 @@ impl Scanner<'_> {
         } else {
             self.records.push((self.number, Record::decode(&record)?));
         }
-        Ok(())
+        Ok(beside as usize)
     }
 
     /// Fails when a later frame says that the one which is not at `offset` was durable.
@@ -269,7 +318,7 @@ impl Scanner<'_> {
 
     fn proves_damage(&self, bytes: &[u8], ordinal: usize) -> bool {
         let seal = seal(self.block.store, self.block.epoch, ordinal);
-        let headers = bytes.chunks(SECTOR_BYTES as usize);
+        let headers = bytes.chunks(self.block.log_unit as usize);
         let mut headers = headers.filter_map(|chunk| FrameHeader::decode(chunk, seal).ok());
         headers.any(|header| header.number > self.number && header.mark >= self.number)
     }

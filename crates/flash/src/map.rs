@@ -266,6 +266,14 @@ impl Node {
         }
     }
 
+    /// Where it is in memory: the same for all who share it.
+    pub(crate) fn address(&self) -> *const () {
+        match self {
+            Self::Leaf(leaf) => Arc::as_ptr(leaf).cast(),
+            Self::Inner(inner) => Arc::as_ptr(inner).cast(),
+        }
+    }
+
     /// Whether both are one node in memory.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
@@ -289,7 +297,7 @@ fn capacity(height: u32) -> u64 {
 }
 
 /// How many pages one child of a node at this height maps.
-fn child_pages(height: u32) -> u64 {
+pub(crate) fn child_pages(height: u32) -> u64 {
     capacity(height.saturating_sub(1))
 }
 

@@ -24,7 +24,21 @@ pub enum Durability {
     Relaxed,
 }
 
-/// How a store is opened. The page size and the segment size matter for a new store only.
+/// Where changed pages are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allocation {
+    /// To single slots that are free, wherever they are: every page is written once. For devices
+    /// with a translation layer of their own.
+    #[default]
+    Slot,
+    /// Behind each other, records and pages together, in segments that are filled in order; what
+    /// still lives in a segment is moved before it is used again. For flash without such a layer,
+    /// and for devices where one longer write is better than several short ones.
+    Segment,
+}
+
+/// How a store is opened. The page size, the allocation and the segment size matter for a new store
+/// only.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of a page in a new store: a power of two from 512 to 65,536.
@@ -47,6 +61,11 @@ pub struct Options {
     pub relaxed_interval: Option<Duration>,
     /// After how many bytes relaxed commits are made durable.
     pub relaxed_bytes: u64,
+    /// Where a new store's changed pages are written.
+    pub allocation: Allocation,
+    /// With [`Allocation::Segment`]: how much longer than what lives in it the file may be before
+    /// garbage is collected, in percent, at least 5. More space is less moving.
+    pub spare_percent: u32,
 }
 
 impl Default for Options {
@@ -60,6 +79,8 @@ impl Default for Options {
             delta_bytes: 8 << 20,
             relaxed_interval: Some(Duration::from_millis(100)),
             relaxed_bytes: 8 << 20,
+            allocation: Allocation::Slot,
+            spare_percent: 25,
         }
     }
 }
@@ -92,6 +113,13 @@ impl Options {
         self
     }
 
+    /// Sets where a new store's changed pages are written.
+    #[must_use]
+    pub fn allocation(mut self, allocation: Allocation) -> Self {
+        self.allocation = allocation;
+        self
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         check_page_size(self.page_size)?;
         let bounds = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
@@ -99,6 +127,12 @@ impl Options {
             return invalid(format!(
                 "{} bytes are no segment: use a power of two from 16 KiB to 4 MiB",
                 self.segment_bytes
+            ));
+        }
+        if !(5..=1000).contains(&self.spare_percent) {
+            return invalid(format!(
+                "{} percent are no spare space: use 5 to 1000",
+                self.spare_percent
             ));
         }
         if self.page_size > self.segment_bytes {

@@ -34,11 +34,15 @@ pub enum Bug {
     FreedWithNewerDead,
     /// An opening begins an epoch whose log a crash may have left behind.
     EpochUsedTwice,
+    /// A place that a page was moved from is used again before the move is durable.
+    MovedFromTooEarly,
+    /// Pages are moved in the newest version only.
+    VersionForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -53,6 +57,8 @@ impl Bug {
         Self::SinceNotCarried,
         Self::FreedWithNewerDead,
         Self::EpochUsedTwice,
+        Self::MovedFromTooEarly,
+        Self::VersionForgotten,
     ];
 }
 

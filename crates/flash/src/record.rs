@@ -99,11 +99,24 @@ impl Applied {
 impl Changes {
     /// The slots that they bring.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Entry> {
-        let entries = self.items.iter().filter_map(|(_, change)| match change {
-            Change::Whole(entry) => Some(*entry),
+        self.places().map(|(_, entry)| entry)
+    }
+
+    /// The slots that they bring, each with its page.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (u32, Entry)> {
+        let entries = self.items.iter().filter_map(|(page, change)| match change {
+            Change::Whole(entry) => Some((*page, *entry)),
             Change::Delta(_) => None,
         });
-        entries.filter(|entry| entry.slot != Sector::NONE)
+        entries.filter(|(_, entry)| entry.slot != Sector::NONE)
+    }
+
+    /// Their record, as a prepared transaction's where there is a name.
+    pub(crate) fn record(&self, prepare: Option<Arc<[u8]>>) -> Vec<u8> {
+        match prepare {
+            None => Record::Commit(self.clone()).encode(),
+            Some(name) => Record::Prepare(name, self.clone()).encode(),
+        }
     }
 
     /// The version that they make of `base`.

@@ -23,8 +23,9 @@ use crate::engine::{Core, Engine, Prepared};
 use crate::error::{Error, Result, corrupt, damaged, invalid};
 use crate::log::{self, Log, Scan};
 use crate::map::{Inner, Map, Mapping, Node, NodeRef, Releases, Root};
+use crate::media::{FileMedia, Media};
 use crate::node::{RootRef, decode_inner, decode_leaf, decode_roots};
-use crate::options::Options;
+use crate::options::{Allocation, Options};
 use crate::planted::{self, Bug};
 use crate::record::{Changes, Record};
 use crate::space::{Class, Sector, Space};
@@ -54,16 +55,27 @@ pub(crate) fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<En
     }
 }
 
-fn engine(
+/// Where a store is.
+struct Disk {
     file: Arc<dyn DeviceFile>,
+    media: Arc<dyn Media>,
+}
+
+fn engine(
+    disk: Disk,
     options: Options,
     block: &Superblock,
-    versions: Versions,
+    mut versions: Versions,
     releases: Releases,
-    core: Core,
+    mut core: Core,
 ) -> Arc<Engine> {
+    if block.allocation == Allocation::Segment {
+        versions.let_pages_move();
+        core.space.fill_in_order();
+    }
     Arc::new(Engine {
-        file,
+        file: disk.file,
+        media: disk.media,
         options,
         store: block.store,
         segment_bytes: block.segment_bytes,
@@ -87,6 +99,8 @@ fn core_of(space: Space, log: Log, next_epoch: u64) -> Core {
         durable: 0,
         unsynced_bytes: 0,
         dead: Vec::new(),
+        retired: Vec::new(),
+        is_collecting: false,
         roots: Vec::new(),
         roots_at: NodeRef::default(),
         named: Default::default(),
@@ -104,6 +118,10 @@ fn core_of(space: Space, log: Log, next_epoch: u64) -> Core {
     }
 }
 
+fn media(file: &Arc<dyn DeviceFile>, segment_bytes: u32) -> Arc<dyn Media> {
+    Arc::new(FileMedia::new(Arc::clone(file), segment_bytes))
+}
+
 /// Makes a new store: the first segment, then a checkpoint of nothing.
 fn create(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
     let segment_bytes = options.segment_bytes;
@@ -117,12 +135,15 @@ fn create(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
         segment_bytes,
         log: [0, 0],
         roots: NodeRef::default(),
+        allocation: options.allocation,
+        log_unit: 512,
     };
     let versions = Versions::new(0, Arc::new(Root::empty(options.page_size)));
     let mut log = Log::new(&block);
     log.segments.clear();
     let core = core_of(Space::new(segment_bytes, 1), log, 1);
-    let engine = engine(file, options, &block, versions, Releases::default(), core);
+    let disk = Disk { media: media(&file, segment_bytes), file };
+    let engine = engine(disk, options, &block, versions, Releases::default(), core);
     engine.checkpoint_core(&mut engine.core.lock())?;
     Ok(engine)
 }
@@ -132,9 +153,15 @@ fn load(file: Arc<dyn DeviceFile>, options: Options, block: &Superblock) -> Resu
     let segments = file.len()? / u64::from(block.segment_bytes);
     let too_long = || invalid::<u32>("the file is longer than 2 TiB: it cannot be opened");
     let segments = u32::try_from(segments).or_else(|_| too_long())?;
+    let media = media(&file, block.segment_bytes);
+    let mut space = Space::new(block.segment_bytes, segments);
+    if block.allocation == Allocation::Segment {
+        space.fill_in_order();
+    }
     let mut loader = Loader {
         file: &*file,
-        space: Space::new(block.segment_bytes, segments),
+        media: &*media,
+        space,
         nodes: HashMap::new(),
         seen: HashSet::new(),
         releases: Releases::default(),
@@ -143,14 +170,14 @@ fn load(file: Arc<dyn DeviceFile>, options: Options, block: &Superblock) -> Resu
         too_long()?;
     }
     let roots = loader.roots(block)?;
-    let scan = log::scan(&*file, block)?;
+    let scan = log::scan(&*file, &*media, block)?;
     // Whoever had it open last may have tried to begin some.
     let tried = if planted::is(Bug::EpochUsedTwice) { 0 } else { EPOCHS_TRIED_MAX };
     let next_epoch = block.epoch + tried + 1;
     let core = core_of(Space::new(block.segment_bytes, 1), Log::new(block), next_epoch);
     let mut replay = Replay { loader, versions: loaded_versions(&roots), core };
     replay.roots(&roots)?;
-    replay.log_segments(&scan);
+    replay.log_segments(&scan)?;
     replay.core.roots_at = block.roots;
     let found = replay.records(scan)?;
     let Replay { loader, versions, mut core } = replay;
@@ -158,7 +185,7 @@ fn load(file: Arc<dyn DeviceFile>, options: Options, block: &Superblock) -> Resu
     core.space = space;
     core.roots = roots.into_iter().map(|(_, root)| root).collect();
     drop(nodes);
-    let engine = engine(file, options, block, versions, releases, core);
+    let engine = engine(Disk { file, media }, options, block, versions, releases, core);
     if planted::is(Bug::LogWrittenOn) {
         engine.core.lock().is_log_ours = true;
     } else if found {
@@ -185,6 +212,7 @@ fn loaded_versions(roots: &[(RootRef, Arc<Root>)]) -> Versions {
 /// Reads the nodes of a checkpoint.
 struct Loader<'a> {
     file: &'a dyn DeviceFile,
+    media: &'a dyn Media,
     space: Space,
     /// Nodes by place: versions share them.
     nodes: HashMap<Sector, Node>,
@@ -268,9 +296,16 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    fn claim(&mut self, slot: Sector, page_size: u32) -> Result<()> {
-        let class = Class::holding(page_size as usize);
-        if class.is_some_and(|class| self.loader.space.claim(slot, class)) {
+    fn claim(&mut self, page: u32, slot: Sector, page_size: u32) -> Result<()> {
+        let space = &mut self.loader.space;
+        let claimed = Class::holding(page_size as usize).is_some_and(|class| {
+            if space.is_in_order() {
+                space.claim_in_row(slot, class, page)
+            } else {
+                space.claim(slot, class)
+            }
+        });
+        if claimed {
             return Ok(());
         }
         let what = "a page is where none can be, or where another is";
@@ -292,7 +327,7 @@ impl Replay<'_> {
                     return Err(corrupt(self.loader.file.name(), slot.offset(), what));
                 }
                 lost.insert(page, slot);
-                self.claim(slot, root.page_size)
+                self.claim(page, slot, root.page_size)
             })?;
             if let Some(newer) = newer {
                 let mut gained = |page, _| -> std::result::Result<(), Infallible> {
@@ -315,12 +350,24 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn log_segments(&mut self, scan: &Scan) {
+    fn log_segments(&mut self, scan: &Scan) -> Result<()> {
         // The last one may not be there: the file had grown and lost its new length in a crash.
         for segment in &scan.segments {
             self.loader.space.claim_log(*segment);
         }
         self.core.log.segments.clone_from(&scan.segments);
+        let space = &mut self.loader.space;
+        let Some(unit) = Class::holding(self.core.log.unit as usize) else { return Ok(()) };
+        if !space.is_in_order() {
+            return Ok(());
+        }
+        for (offset, bytes) in &scan.frames {
+            if !space.claim_record(*offset, *bytes, unit) {
+                let what = "a commit record is where something else is";
+                return Err(corrupt(self.loader.file.name(), *offset, what));
+            }
+        }
+        Ok(())
     }
 
     /// Applies records up to the first whose pages are not there. Says whether there was any.
@@ -354,7 +401,7 @@ impl Replay<'_> {
             if entry.slot.offset() + u64::from(changes.page_size) > len {
                 return Ok(false);
             }
-            self.loader.file.read_at(entry.slot.offset(), &mut page, Purpose::Recovery)?;
+            self.loader.media.read(entry.slot.offset(), &mut page, Purpose::Recovery)?;
             if crc32c::crc32c(&page) != entry.crc {
                 return Ok(false);
             }
@@ -407,8 +454,8 @@ impl Replay<'_> {
             let what = "a commit does not follow from the one before it";
             return Err(corrupt(self.loader.file.name(), 0, what));
         }
-        for entry in changes.slots() {
-            self.claim(entry.slot, changes.page_size)?;
+        for (page, entry) in changes.places() {
+            self.claim(page, entry.slot, changes.page_size)?;
         }
         Ok(())
     }

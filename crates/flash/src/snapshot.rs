@@ -7,8 +7,9 @@ use esker_device::Purpose;
 
 use crate::engine::Engine;
 use crate::error::{Result, invalid};
-use crate::map::{Mapping, Root};
+use crate::map::Mapping;
 use crate::space::Sector;
+use crate::view::{Held, View};
 
 /// One version of the database. What it reads never changes, and nobody waits for it. Clones hold
 /// the same version; when the last one is dropped, what only this version needed becomes free.
@@ -17,20 +18,34 @@ use crate::space::Sector;
 pub struct Snapshot {
     pub(crate) engine: Arc<Engine>,
     version: u64,
-    pub(crate) root: Arc<Root>,
+    view: View,
+    pages: u32,
+    page_size: u32,
 }
 
 impl Snapshot {
     /// Holds the newest version.
     pub(crate) fn newest(engine: &Arc<Engine>) -> Self {
-        let (version, root) = engine.versions.lock().pin();
-        Self { engine: Arc::clone(engine), version, root }
+        let (version, view) = engine.versions.lock().pin();
+        Self::over(engine, version, view)
     }
 
     /// Holds a version that is kept.
     pub(crate) fn of(engine: &Arc<Engine>, version: u64) -> Option<Self> {
-        let root = engine.versions.lock().pin_at(version)?;
-        Some(Self { engine: Arc::clone(engine), version, root })
+        let view = engine.versions.lock().pin_at(version)?;
+        Some(Self::over(engine, version, view))
+    }
+
+    fn over(engine: &Arc<Engine>, version: u64, view: View) -> Self {
+        let root = view.root();
+        let (pages, page_size) = (root.pages, root.page_size);
+        drop(root);
+        Self { engine: Arc::clone(engine), version, view, pages, page_size }
+    }
+
+    /// Where its pages are, for as long as the answer lives.
+    pub(crate) fn root(&self) -> Held<'_> {
+        self.view.root()
     }
 
     /// The number of the version. Every commit that changes something has a greater one than all
@@ -43,13 +58,13 @@ impl Snapshot {
     /// Bytes of a page.
     #[must_use]
     pub fn page_size(&self) -> u32 {
-        self.root.page_size
+        self.page_size
     }
 
     /// Pages of the database; 0 for an empty one.
     #[must_use]
     pub fn pages(&self) -> u32 {
-        self.root.pages
+        self.pages
     }
 
     /// Fills `buf` from `offset` of a page; pages count from 0. One device read of the whole page,
@@ -59,11 +74,12 @@ impl Snapshot {
     /// [`crate::Error::InvalidArgument`] for what lies outside the database or the page;
     /// [`crate::Error::Corrupt`] when the device has other bytes than were written.
     pub fn read(&self, page: u32, offset: u32, buf: &mut [u8]) -> Result<()> {
-        check_range(self.root.page_size, offset, buf.len())?;
-        if page >= self.root.pages {
-            return invalid(format!("page {page} is past the last of {}", self.root.pages));
+        check_range(self.page_size, offset, buf.len())?;
+        if page >= self.pages {
+            return invalid(format!("page {page} is past the last of {}", self.pages));
         }
-        self.engine.read_part(&self.root.map.get(page), self.root.page_size, offset, buf)
+        let root = self.root();
+        self.engine.read_part(&root.map.get(page), self.page_size, offset, buf)
     }
 }
 
@@ -103,8 +119,9 @@ impl Clone for Snapshot {
     fn clone(&self) -> Self {
         // The version is in the list for as long as `self` holds it.
         self.engine.versions.lock().pin_at(self.version);
-        let (engine, root) = (Arc::clone(&self.engine), Arc::clone(&self.root));
-        Self { engine, version: self.version, root }
+        let (engine, view) = (Arc::clone(&self.engine), self.view.clone());
+        let Self { version, pages, page_size, .. } = *self;
+        Self { engine, version, view, pages, page_size }
     }
 }
 
@@ -116,7 +133,7 @@ impl Drop for Snapshot {
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (version, pages) = (self.version, self.root.pages);
+        let (version, pages) = (self.version, self.pages);
         f.debug_struct("Snapshot").field("version", &version).field("pages", &pages).finish()
     }
 }

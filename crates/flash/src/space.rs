@@ -1,9 +1,10 @@
 //! Which parts of the file are in use.
 //!
 //! The file is a row of segments of one size. A segment holds the superblocks, or commit records,
-//! or slots of one size, or nothing. A slot holds one page or one node of a map. Segments are
-//! filled with zeros once, when the file grows, and used again and again after that: rewriting
-//! written blocks is what makes a commit cheap on a file system.
+//! or slots of one size, or nothing; or it is a row, which is filled in order. A slot holds one
+//! page or one node of a map. Segments are filled with zeros once, when the file grows, and used
+//! again and again after that: rewriting written blocks is what makes a commit cheap on a file
+//! system.
 //!
 //! Slots are taken from one segment after the other, from its front to its back, and the next one
 //! is that with the most free slots: what is taken together stands together, as far as there is
@@ -12,12 +13,18 @@
 //!
 //! Invariants: a segment is in `free_segments` exactly when it is [`Use::Free`]; it is in `open`
 //! of its class, by how many slots are free, exactly when any is, and `free_slots` is their sum; a
-//! segment of slots has at least one in use.
+//! segment of slots has at least one in use. A row that is in `rows` is open.
 //!
 //! Nothing here does I/O. Nothing here knows when a slot may be used again: that is decided by
 //! whoever calls [`Space::free`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::row::{Heat, Row};
+
+mod rows;
+
+pub(crate) use rows::Candidate;
 
 /// Bytes of the unit in which places in the file are counted.
 pub(crate) const SECTOR_BYTES: u64 = 512;
@@ -31,6 +38,11 @@ pub(crate) struct Sector(pub(crate) u32);
 
 impl Sector {
     pub(crate) const NONE: Self = Self(0);
+
+    /// The place at this many bytes from the start of the file.
+    pub(crate) fn at(offset: u64) -> Self {
+        Self(u32::try_from(offset / SECTOR_BYTES).unwrap_or(0))
+    }
 
     /// In bytes from the start of the file.
     pub(crate) fn offset(self) -> u64 {
@@ -73,6 +85,7 @@ enum Use {
         free: Vec<u64>,
         free_count: u32,
     },
+    Row(Row),
 }
 
 /// The use of every segment.
@@ -88,6 +101,10 @@ pub(crate) struct Space {
     /// Free slots in the segments of each class.
     free_slots: [u64; CLASSES],
     used_bytes: u64,
+    /// Whether pages go to rows.
+    is_in_order: bool,
+    /// The rows that pages are appended to.
+    rows: BTreeMap<(Heat, Class), u32>,
 }
 
 impl Space {
@@ -101,6 +118,8 @@ impl Space {
             next: Default::default(),
             free_slots: [0; CLASSES],
             used_bytes: 0,
+            is_in_order: false,
+            rows: BTreeMap::new(),
         };
         if count > 0 {
             space.segments.push(Use::Fixed);
@@ -163,8 +182,10 @@ impl Space {
     /// How long a slot in use is, in bytes; 0 for what is none.
     pub(crate) fn slot_bytes(&self, sector: Sector) -> u64 {
         let (segment, within) = self.place(sector);
-        let Some(Use::Slots { class, free, .. }) = self.segments.get(segment as usize) else {
-            return 0;
+        let (class, free) = match self.segments.get(segment as usize) {
+            Some(Use::Slots { class, free, .. }) => (class, free),
+            Some(Use::Row(row)) if row.is_live(within >> row.class.0) => return row.class.bytes(),
+            _ => return 0,
         };
         let slot = within >> class.0;
         let word = free.get((slot / 64) as usize).copied().unwrap_or(u64::MAX);
@@ -248,9 +269,10 @@ impl Space {
     /// Gives a slot back. A slot that is not in use is left alone.
     pub(crate) fn free(&mut self, sector: Sector) {
         let (segment, within) = self.place(sector);
-        let Some(Use::Slots { class, free, free_count }) = self.segments.get_mut(segment as usize)
-        else {
-            return;
+        let (class, free, free_count) = match self.segments.get_mut(segment as usize) {
+            Some(Use::Slots { class, free, free_count }) => (class, free, free_count),
+            Some(Use::Row(_)) => return self.free_in_row(segment, within),
+            _ => return,
         };
         let (class, slot) = (*class, within >> class.0);
         let Some(word) = free.get_mut((slot / 64) as usize) else { return };
@@ -312,8 +334,10 @@ impl Space {
 
     /// Gives a segment of commit records back.
     pub(crate) fn free_log(&mut self, segment: u32) {
-        if self.segments.get(segment as usize) == Some(&Use::Log) {
-            self.give_back(segment);
+        match self.segments.get(segment as usize) {
+            Some(Use::Log) => self.give_back(segment),
+            Some(Use::Row(_)) => self.end_log_row(segment),
+            _ => {}
         }
     }
 }

@@ -30,12 +30,17 @@ impl Writer {
         let Some(class) = Class::holding(self.page_size as usize) else { return Ok(()) };
         let engine = &self.engine;
         engine.check_poison()?;
-        let taken =
-            engine.take_page_slots(&mut engine.core.lock(), class, pages.len(), self.grows())?;
+        let numbers: Vec<u32> = pages.iter().map(|(page, _)| *page).collect();
+        let (taken, is_in_order) = {
+            let mut core = engine.core.lock();
+            let taken = engine.take_places(&mut core, class, &numbers, self.grows())?;
+            (taken, core.space.is_in_order())
+        };
         let mut slots: Vec<(Sector, &[u8])> =
             taken.iter().zip(&pages).map(|(sector, (_, bytes))| (*sector, *bytes)).collect();
-        if let Err(error) = engine.write_slots(&mut slots, Purpose::Spill) {
+        if let Err(error) = engine.write_places(&mut slots, Purpose::Spill, is_in_order) {
             let mut core = engine.core.lock();
+            core.space.close_rows();
             for sector in taken {
                 core.space.free(sector);
             }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::collect::retired_count;
 use crate::engine::Engine;
 use crate::store::PageStore;
 
@@ -46,6 +47,9 @@ pub(crate) struct Counters {
     pub(crate) map: Counter,
     pub(crate) superblocks: Counter,
     pub(crate) filled: Counter,
+    pub(crate) moved: Counter,
+    pub(crate) moved_pages: Counter,
+    pub(crate) emptied_segments: Counter,
 }
 
 /// Bytes written since the store was opened, by kind.
@@ -63,6 +67,8 @@ pub struct Written {
     pub superblocks: u64,
     /// Zeros where the file grew.
     pub filled: u64,
+    /// Pages that garbage collection moved.
+    pub moved: u64,
 }
 
 impl Written {
@@ -75,7 +81,16 @@ impl Written {
     /// All of them.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.pages + self.spilled + self.records + self.map + self.superblocks + self.filled
+        let named = self.records + self.map + self.superblocks;
+        self.pages + self.spilled + self.moved + named + self.filled
+    }
+
+    /// Bytes of pages that were written for each byte of pages that commits wrote: 1 where nothing
+    /// is moved, or nothing was written.
+    #[must_use]
+    pub fn amplification(&self) -> f64 {
+        let committed = self.pages + self.spilled;
+        if committed == 0 { 1.0 } else { 1.0 + self.moved as f64 / committed as f64 }
     }
 }
 
@@ -141,6 +156,10 @@ pub struct Stats {
     pub delta_pages: u64,
     /// Pages that were written before their commit.
     pub spilled_pages: u64,
+    /// Pages that garbage collection moved.
+    pub moved_pages: u64,
+    /// Segments that garbage collection emptied.
+    pub emptied_segments: u64,
     /// Versions that are readable.
     pub versions: u64,
     /// Bytes written, by kind.
@@ -172,12 +191,13 @@ impl Engine {
             map: counters.map.get(),
             superblocks: counters.superblocks.get(),
             filled: counters.filled.get(),
+            moved: counters.moved.get(),
         };
         Stats {
             file_bytes: core.space.segment_offset(core.space.segment_count()),
             used_bytes: core.space.used_bytes(),
             live_pages: core.live_slots.max(0) as u64,
-            dead_pages: (core.dead.len() + versions.dead_count()) as u64,
+            dead_pages: (core.dead.len() + versions.dead_count() + retired_count(&core)) as u64,
             held_pages: kept.iter().map(|kept| kept.held_slots).sum(),
             delta_bytes: core.delta_bytes.max(0) as u64,
             log_bytes: core.log.bytes,
@@ -190,6 +210,8 @@ impl Engine {
             whole_pages: counters.whole_pages.get(),
             delta_pages: counters.delta_pages.get(),
             spilled_pages: counters.spilled_pages.get(),
+            moved_pages: counters.moved_pages.get(),
+            emptied_segments: counters.emptied_segments.get(),
             versions: kept.len() as u64,
             written,
         }

@@ -11,8 +11,14 @@
 //! byte  52  u32  the log's first segment
 //! byte  56  u32  the log's second segment
 //! byte  60  u32  sector, u32 bytes, u32 CRC-32C of the list of roots
-//! byte  72  zeros up to byte 512
+//! byte  72  u32  allocation: 0 slot, 1 segment
+//! byte  76  u32  bytes of which the log's frames are multiples, with segment allocation
+//! byte  80  zeros up to byte 512
 //! ```
+//!
+//! A store with slot allocation is of format 1, and has zeros from byte 72 on: it is what was
+//! written before there was another allocation. One with segment allocation is of format 2, so that
+//! what does not know of it says so.
 //!
 //! There are four copies, 4 KiB apart: those of an epoch are the first and third, or the second
 //! and fourth, in turns. While one pair is rewritten the other is whole, and one damaged copy has
@@ -22,11 +28,13 @@ use esker_format::bytes::Reader;
 use esker_format::ids::StoreId;
 
 use crate::map::NodeRef;
-use crate::options::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
-use crate::space::Sector;
+use crate::options::{Allocation, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, check_page_size};
+use crate::space::{SECTOR_BYTES, Sector};
 
-/// The newest format that is understood here.
-pub(crate) const FORMAT: u32 = 1;
+/// The newest format that is understood here: that of stores with segment allocation.
+pub(crate) const FORMAT: u32 = 2;
+/// The format of stores with slot allocation.
+const FORMAT_SLOT: u32 = 1;
 /// Bytes that the four copies take, what is between them included.
 pub(crate) const SUPERBLOCKS_BYTES: usize = 16 * 1024;
 /// How a page store begins.
@@ -50,6 +58,9 @@ pub(crate) struct Superblock {
     pub(crate) segment_bytes: u32,
     pub(crate) log: [u32; 2],
     pub(crate) roots: NodeRef,
+    pub(crate) allocation: Allocation,
+    /// What the log's frames are multiples of, in bytes.
+    pub(crate) log_unit: u32,
 }
 
 /// What the first bytes of a file are.
@@ -68,14 +79,18 @@ impl Superblock {
     pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut out = Vec::with_capacity(BYTES);
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&FORMAT.to_le_bytes());
+        let (format, allocation) = match self.allocation {
+            Allocation::Slot => (FORMAT_SLOT, [0, 0]),
+            Allocation::Segment => (FORMAT, [1, self.log_unit]),
+        };
+        out.extend_from_slice(&format.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         for field in [self.store.0, self.epoch, self.number] {
             out.extend_from_slice(&field.to_le_bytes());
         }
         let roots = self.roots;
         let fields = [self.segment_bytes, self.log[0], self.log[1], roots.sector.0];
-        for field in fields.into_iter().chain([roots.bytes, roots.crc, 0]) {
+        for field in fields.into_iter().chain([roots.bytes, roots.crc]).chain(allocation) {
             out.extend_from_slice(&field.to_le_bytes());
         }
         out.resize(BYTES, 0);
@@ -90,8 +105,10 @@ impl Superblock {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let block = bytes.get(..BYTES)?;
         let mut reader = Reader::new(block);
-        let is_ours = reader.take(MAGIC.len()).ok()? == MAGIC && reader.u32().ok()? == FORMAT;
-        if !is_ours || reader.u32().ok()? != checksum(block) {
+        let is_ours = reader.take(MAGIC.len()).ok()? == MAGIC;
+        let format = reader.u32().ok()?;
+        let is_known = (FORMAT_SLOT..=FORMAT).contains(&format);
+        if !is_ours || !is_known || reader.u32().ok()? != checksum(block) {
             return None;
         }
         let mut number = || reader.u64().ok();
@@ -99,6 +116,7 @@ impl Superblock {
         let mut field = || reader.u32().ok();
         let (segment_bytes, log) = (field()?, [field()?, field()?]);
         let (sector, bytes, crc) = (Sector(field()?), field()?, field()?);
+        let (allocation, log_unit) = Self::allocation(format, field()?, field()?, segment_bytes)?;
         let sizes = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
         let is_size = segment_bytes.is_power_of_two() && sizes.contains(&segment_bytes);
         let roots = NodeRef { sector, bytes, crc, count: 0 };
@@ -110,7 +128,25 @@ impl Superblock {
             segment_bytes,
             log,
             roots,
+            allocation,
+            log_unit,
         })
+    }
+
+    /// Only format 2 says; a log's unit is a page.
+    fn allocation(
+        format: u32,
+        allocation: u32,
+        log_unit: u32,
+        segment_bytes: u32,
+    ) -> Option<(Allocation, u32)> {
+        match (format, allocation) {
+            (FORMAT_SLOT, _) => Some((Allocation::Slot, SECTOR_BYTES as u32)),
+            (_, 1) if check_page_size(log_unit).is_ok() && log_unit <= segment_bytes => {
+                Some((Allocation::Segment, log_unit))
+            }
+            _ => None,
+        }
     }
 
     /// Where the two copies of this epoch are, in bytes.
@@ -170,8 +206,16 @@ mod tests {
 
     fn block(epoch: u64) -> Superblock {
         let roots = NodeRef { sector: Sector(9), bytes: 10, crc: 11, count: 0 };
-        let (store, log) = (StoreId(7), [1, 2]);
-        Superblock { store, epoch, number: 5, segment_bytes: 1 << 20, log, roots }
+        Superblock {
+            store: StoreId(7),
+            epoch,
+            number: 5,
+            segment_bytes: 1 << 20,
+            log: [1, 2],
+            roots,
+            allocation: Allocation::Slot,
+            log_unit: 512,
+        }
     }
 
     fn file(blocks: &[Superblock]) -> Vec<u8> {
@@ -216,12 +260,26 @@ mod tests {
     fn a_newer_format_beside_an_older_pair_is_newer() {
         let mut file = file(&[block(3), block(4)]);
         let at = block(4).places()[0] as usize;
-        file[at + 16] = 2;
+        file[at + 16] = 3;
         // One number alone is damage, which the twin makes good.
         assert_eq!(find(&file), Found::Superblock(block(4)));
         let crc = checksum(&file[at..at + BYTES]).to_le_bytes();
         file[at + 20..at + 24].copy_from_slice(&crc);
-        assert_eq!(find(&file), Found::Newer(2));
+        assert_eq!(find(&file), Found::Newer(3));
+    }
+
+    #[test]
+    fn segment_allocation_is_a_format_of_its_own() {
+        let slot = block(3);
+        let segment = Superblock { allocation: Allocation::Segment, log_unit: 4096, ..slot };
+        let bytes = segment.encode();
+        assert_eq!((bytes[16], slot.encode()[16]), (2, 1));
+        assert_eq!(bytes[72..80], [1, 0, 0, 0, 0, 16, 0, 0]);
+        assert_eq!(find(&file(&[segment])), Found::Superblock(segment));
+        for log_unit in [0, 511, 1000, 1 << 17] {
+            let wrong = Superblock { log_unit, ..segment };
+            assert_eq!(find(&file(&[wrong])), Found::Damaged, "{log_unit}");
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn checkpoint(engine: &Arc<Engine>) -> Result<()> {
     if outcome.is_err() {
         engine.counters.checkpoints_failed.add(1);
     }
-    outcome
+    outcome.and_then(|()| engine.collect_beside())
 }
 
 /// Sees to room. Where the device has none, commits say so when they need it.
@@ -146,7 +146,7 @@ impl Engine {
         if durable >= target {
             return Ok(());
         }
-        self.file.sync(Purpose::Log).map_err(|error| self.poisoned(error))?;
+        self.media.flush(Purpose::Log).map_err(|error| self.poisoned(error))?;
         self.counters.syncs.add(1);
         let mut core = self.core.lock();
         // Unless a sync that began later ended sooner.

@@ -22,11 +22,15 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use crate::map::Root;
+use parking_lot::RwLock;
+
+use crate::map::{Entry as Mapped, Root};
 use crate::planted::{self, Bug};
+use crate::relocate::{Move, Relocation};
 use crate::space::Sector;
+use crate::view::{Current, View};
 
 /// The slots that pages had before a version gave them others; [`Sector::NONE`] for those that had
 /// none.
@@ -35,8 +39,24 @@ pub(crate) type Replaced = HashMap<u32, Sector>;
 #[derive(Debug)]
 struct Version {
     root: Arc<Root>,
+    /// What readers ask for the root, where pages move; made when there is the first.
+    current: Option<Current>,
     readers: u64,
     replaced: Replaced,
+}
+
+impl Version {
+    fn new(root: Arc<Root>, readers: u64, replaced: Replaced) -> Self {
+        Self { root, current: None, readers, replaced }
+    }
+
+    fn view(&mut self, pages_move: bool) -> View {
+        if !pages_move {
+            return View::Fixed(Arc::clone(&self.root));
+        }
+        let make = || Current::new(RwLock::new(Arc::clone(&self.root)));
+        View::Moving(Arc::clone(self.current.get_or_insert_with(make)))
+    }
 }
 
 /// The list of committed versions.
@@ -46,6 +66,16 @@ pub(crate) struct Versions {
     dead: Vec<Sector>,
     /// The newest version: the last of the list.
     tail: (u64, Arc<Root>),
+    /// Whether garbage collection moves pages.
+    pages_move: bool,
+}
+
+/// What came of moving pages.
+pub(crate) struct Relocated {
+    /// Whether a version had the page at its old place.
+    pub(crate) is_needed: Vec<bool>,
+    /// The roots that lead to the old places.
+    pub(crate) old_roots: Vec<Weak<Root>>,
 }
 
 /// A version that is kept, and what is kept for it.
@@ -61,8 +91,14 @@ pub(crate) struct Kept {
 
 impl Versions {
     pub(crate) fn new(version: u64, root: Arc<Root>) -> Self {
-        let only = Version { root: Arc::clone(&root), readers: 0, replaced: Replaced::new() };
-        Self { list: BTreeMap::from([(version, only)]), dead: Vec::new(), tail: (version, root) }
+        let only = Version::new(Arc::clone(&root), 0, Replaced::new());
+        let (list, tail) = (BTreeMap::from([(version, only)]), (version, root));
+        Self { list, dead: Vec::new(), tail, pages_move: false }
+    }
+
+    /// From now on pages may be moved. Before the first reader.
+    pub(crate) fn let_pages_move(&mut self) {
+        self.pages_move = true;
     }
 
     /// The newest version.
@@ -71,24 +107,63 @@ impl Versions {
     }
 
     /// Adds a reader to the newest version.
-    pub(crate) fn pin(&mut self) -> (u64, Arc<Root>) {
-        let (version, root) = (self.tail.0, Arc::clone(&self.tail.1));
-        if let Some(tail) = self.list.get_mut(&version) {
-            tail.readers += 1;
-        }
-        (version, root)
+    pub(crate) fn pin(&mut self) -> (u64, View) {
+        let version = self.tail.0;
+        let Some(tail) = self.list.get_mut(&version) else {
+            return (version, View::Fixed(Arc::clone(&self.tail.1)));
+        };
+        tail.readers += 1;
+        (version, tail.view(self.pages_move))
     }
 
     /// Adds a reader to a version of the list.
-    pub(crate) fn pin_at(&mut self, version: u64) -> Option<Arc<Root>> {
+    pub(crate) fn pin_at(&mut self, version: u64) -> Option<View> {
         let kept = self.list.get_mut(&version)?;
         kept.readers += 1;
-        Some(Arc::clone(&kept.root))
+        Some(kept.view(self.pages_move))
     }
 
     /// A version of the list.
     pub(crate) fn root(&self, version: u64) -> Option<&Arc<Root>> {
         self.list.get(&version).map(|kept| &kept.root)
+    }
+
+    /// The entry that a version has for a page, if that is at this place.
+    pub(crate) fn entry_at(&self, page: u32, place: Sector) -> Option<Mapped> {
+        let entries = self.list.values().rev().map(|kept| kept.root.map.get(page).entry);
+        entries.into_iter().find(|entry| entry.slot == place)
+    }
+
+    /// Puts the new places of pages into all versions. `moves` ascend.
+    pub(crate) fn relocate(&mut self, moves: &[Move]) -> Relocated {
+        let mut relocation = Relocation::new(moves);
+        let mut old_roots = Vec::new();
+        let newest = self.tail.0;
+        for (version, kept) in &mut self.list {
+            if planted::is(Bug::VersionForgotten) && *version != newest {
+                continue;
+            }
+            let Some(map) = relocation.map(&kept.root.map) else { continue };
+            let root = Arc::new(Root { map, ..*kept.root });
+            if let Some(current) = &kept.current {
+                *current.write() = Arc::clone(&root);
+            }
+            old_roots.push(std::mem::replace(&mut kept.root, root));
+        }
+        if let Some(tail) = self.list.get(&newest) {
+            self.tail.1 = Arc::clone(&tail.root);
+        }
+        for replaced in self.list.values_mut().map(|kept| &mut kept.replaced) {
+            for step in moves {
+                match replaced.get_mut(&step.page) {
+                    Some(place) if *place == step.from => *place = step.to,
+                    _ => {}
+                }
+            }
+        }
+        // The nodes outlive the relocation, which knows them by their addresses.
+        let is_needed = relocation.is_needed;
+        Relocated { is_needed, old_roots: old_roots.iter().map(Arc::downgrade).collect() }
     }
 
     /// Takes a reader away, and purges the version when it was the last one's.
@@ -104,7 +179,7 @@ impl Versions {
     pub(crate) fn publish(&mut self, version: u64, root: Arc<Root>, replaced: Replaced) {
         let before = self.tail.0;
         self.tail = (version, Arc::clone(&root));
-        self.list.insert(version, Version { root, readers: 0, replaced });
+        self.list.insert(version, Version::new(root, 0, replaced));
         if self.list.get(&before).is_some_and(|kept| kept.readers == 0) {
             self.purge(before);
         }
@@ -116,8 +191,7 @@ impl Versions {
         if let Some(mut first) = self.list.first_entry() {
             first.get_mut().replaced = newer;
         }
-        let kept = Version { root, readers: 0, replaced: Replaced::new() };
-        self.list.insert(version, kept);
+        self.list.insert(version, Version::new(root, 0, Replaced::new()));
     }
 
     /// Algorithm 3.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result, invalid};
-use crate::map::{Entry, Mapping};
+use crate::map::{Entry, Mapping, Root};
 use crate::options::check_page_size;
 use crate::snapshot::{Snapshot, check_range};
 
@@ -133,15 +133,16 @@ impl Writer {
                 self.engine.read_part(&mapping, self.page_size, offset, buf)
             }
             None => {
-                let mapping = self.base_mapping(page);
+                let root = self.base.root();
+                let mapping = self.mapping_in(&root, page);
                 self.engine.read_part(&mapping, self.page_size, offset, buf)
             }
         }
     }
 
-    /// Where a page that this transaction has not written is.
-    pub(crate) fn base_mapping(&self, page: u32) -> Mapping {
-        if page < self.kept_pages { self.base.root.map.get(page) } else { Mapping::default() }
+    /// Where a page that this transaction has not written is; `root` is its base's.
+    pub(crate) fn mapping_in(&self, root: &Root, page: u32) -> Mapping {
+        if page < self.kept_pages { root.map.get(page) } else { Mapping::default() }
     }
 
     /// Changes a part of a page, which is read first where that is not all of it. Past the end the

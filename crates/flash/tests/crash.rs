@@ -147,7 +147,7 @@ impl Recording {
 }
 
 fn options_of(seed: u64) -> Options {
-    let mut options = small();
+    let mut options = small_of(seed % 7);
     options.page_size = 512 << (seed % 3);
     options.delta_bytes *= seed % 2;
     // With a thread that takes checkpoints beside the commits.

@@ -22,7 +22,7 @@ struct Specimen {
 }
 
 fn specimen(seed: u64, is_closed: bool) -> Specimen {
-    let mut options = small();
+    let mut options = small_of(seed);
     options.page_size = 512 << (seed % 2);
     let mut session = Session::start(disk(), options).unwrap();
     for op in history(seed, 150, 24) {

@@ -10,8 +10,9 @@ use session::Session;
 #[test]
 fn histories_read_as_the_model() {
     let mut judged = 0;
+    let (mut moved, mut emptied) = (0, 0);
     for seed in 0..60 * budget() {
-        let mut options = small();
+        let mut options = small_of(seed);
         if seed % 3 == 1 {
             options.delta_bytes = 0;
         }
@@ -25,8 +26,12 @@ fn histories_read_as_the_model() {
                 judged += 1;
             }
         }
+        let stats = session.store().stats();
+        moved += stats.moved_pages;
+        emptied += stats.emptied_segments;
         session.reopen().unwrap();
         judged += 1;
     }
     count("random histories beside the model", 60 * budget(), judged);
+    assert!(moved > 500 && emptied > 100, "{moved} pages of {emptied} segments");
 }

@@ -103,7 +103,7 @@ proptest! {
         let mut versions = Versions::new(0, Arc::new(Root::empty(512)));
         let mut paper = Paper { list: vec![(0, 0, Vec::new())], ..Paper::default() };
         let mut dead = BTreeSet::new();
-        let mut pins: Vec<(u64, Arc<Root>)> = Vec::new();
+        let mut pins: Vec<(u64, View)> = Vec::new();
         let (mut did, mut physical) = (0, 0);
         for op in ops {
             match op {
@@ -142,6 +142,7 @@ proptest! {
             let ids: Vec<u64> = versions.kept().iter().map(|kept| kept.version).collect();
             prop_assert_eq!(ids, paper.list.iter().map(|(id, ..)| *id).collect::<Vec<_>>());
             for (version, root) in &pins {
+                let root = root.root();
                 for page in 0..12 {
                     let slot = root.map.get(page).entry.slot;
                     let slot = (slot != Sector::NONE).then_some(slot.0);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker_device::sim::SimDevice;
 use esker_device::{Caching, Device, DeviceFile, Open};
-use esker_flash::{Durability, Options, PageStore, Result, Snapshot, Writer};
+use esker_flash::{Allocation, Durability, Options, PageStore, Result, Snapshot, Writer};
 use esker_testkit::counts::Counts;
 
 pub const FILE: &str = "pages";
@@ -21,6 +21,12 @@ pub fn small() -> Options {
     options.relaxed_interval = None;
     options.relaxed_bytes = 64 * 1024;
     options
+}
+
+/// The same, with either allocation by turns.
+pub fn small_of(seed: u64) -> Options {
+    let segment = Options { spare_percent: 10, ..small().allocation(Allocation::Segment) };
+    if seed.is_multiple_of(2) { small() } else { segment }
 }
 
 pub fn file(device: &SimDevice) -> Result<Arc<dyn DeviceFile>> {
@@ -136,6 +142,7 @@ pub enum Op {
     /// The first part of a checkpoint beside commits.
     BeginCheckpoint,
     FinishCheckpoint,
+    Collect,
     Reopen,
 }
 
@@ -169,7 +176,8 @@ pub fn history(seed: u64, len: usize, pages: u32) -> Vec<Op> {
             95 => Op::Sync,
             96 => Op::Checkpoint,
             97 => Op::Reopen,
-            _ => Op::FinishCheckpoint,
+            98 => Op::FinishCheckpoint,
+            _ => Op::Collect,
         };
         ops.push(op);
     }

@@ -7,7 +7,9 @@ use super::common::*;
 use std::collections::BTreeMap;
 
 use esker_device::sim::SimDevice;
-use esker_flash::{Durability, Error, Options, PageStore, Result, Snapshot, Unfinished, Writer};
+use esker_flash::{
+    Allocation, Durability, Error, Options, PageStore, Result, Snapshot, Unfinished, Writer,
+};
 
 /// What is known of a store from outside.
 #[derive(Clone, Debug)]
@@ -157,6 +159,12 @@ impl Session {
             Op::FinishCheckpoint => {
                 let unfinished = self.unfinished.take();
                 if unfinished.map_or(Ok(false), Unfinished::finish)? {
+                    self.durable = self.newest();
+                }
+            }
+            Op::Collect => {
+                self.store().collect()?;
+                if self.options.allocation == Allocation::Segment {
                     self.durable = self.newest();
                 }
             }

@@ -1,0 +1,295 @@
+//! Garbage collection: rows in which little lives are emptied, so that they can be filled again.
+//!
+//! Greedy: the row with the fewest live pages first, where a page lives as long as any version that
+//! is kept has it. Emptying a row has three steps. Its live pages get places in a row for pages
+//! that are moved; they are copied, while commits go on; then all maps that have a page at its old
+//! place get the new one, at once. A page that died meanwhile is left.
+//!
+//! A move is not a record of its own. The old places stay as they are until a later checkpoint,
+//! which has the new ones, is durable: until then a crash finds the older checkpoint, its log, and
+//! all that these name. They also stay until no reader holds a root from before the move.
+
+use std::sync::Weak;
+
+use esker_device::Purpose;
+
+use crate::engine::{Core, Engine};
+use crate::error::Result;
+use crate::map::Root;
+use crate::planted::{self, Bug};
+use crate::relocate::Move;
+use crate::row::{Heat, RECORD};
+use crate::space::{Candidate, Class, Sector};
+use crate::store::PageStore;
+
+/// Places that pages were moved from.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    pub(crate) places: Vec<Sector>,
+    /// The roots that led to them.
+    roots: Vec<Weak<Root>>,
+}
+
+impl Retired {
+    /// Whether somebody may still read there.
+    fn is_held(&self) -> bool {
+        self.roots.iter().any(|root| root.strong_count() > 0)
+    }
+}
+
+/// How far to go.
+#[derive(Clone, Copy, Debug)]
+struct Goal {
+    /// How many segments should be free, or be so after the next checkpoint.
+    free: u32,
+    /// Rows with more live bytes than this are left alone.
+    live_bytes_max: u64,
+}
+
+/// One turn of collecting.
+struct Pass {
+    goal: Goal,
+    /// What may be emptied, the worst first.
+    candidates: std::vec::IntoIter<Candidate>,
+    emptied: u32,
+}
+
+/// The live pages of a row, on their way.
+struct Load {
+    class: Class,
+    moves: Vec<Move>,
+    crcs: Vec<u32>,
+}
+
+impl Engine {
+    /// How many bytes live: what is in use, but for what waits for a checkpoint to be free.
+    fn live_bytes(&self, core: &Core) -> u64 {
+        let versions = self.versions.lock();
+        let waiting = core.dead.len() + versions.dead_count() + retired_count(core);
+        let page_size = u64::from(versions.newest().1.page_size);
+        core.space.used_bytes().saturating_sub(waiting as u64 * page_size)
+    }
+
+    /// How many segments the file may grow by before garbage is collected.
+    pub(crate) fn growth_allowed(&self, core: &Core) -> u32 {
+        let spare = u64::from(self.options.spare_percent);
+        let bytes = self.live_bytes(core) / 100 * (100 + spare);
+        let rows = bytes / core.space.segment_bytes();
+        let open = 4 + self.kept_free(core) + self.interval(core);
+        let allowed = u32::try_from(rows).unwrap_or(u32::MAX).saturating_add(open);
+        allowed.saturating_sub(core.space.row_segments())
+    }
+
+    /// How many segments are filled between two checkpoints, about.
+    fn interval(&self, core: &Core) -> u32 {
+        let due = self.live_bytes(core) / 100 * u64::from(self.options.spare_percent);
+        4 + (due / u64::from(GARBAGE_SHARE) / core.space.segment_bytes()) as u32
+    }
+
+    fn begin_pass(&self, core: &Core, needed: u32) -> Pass {
+        let usual = self.kept_free(core) + 2 * self.interval(core);
+        let spare = u64::from(self.options.spare_percent);
+        let sparse = core.space.segment_bytes() * 100 / (100 + spare);
+        let live_bytes_max = if needed > 0 { u64::MAX } else { sparse };
+        let goal = Goal { free: usual.max(needed), live_bytes_max };
+        Pass { goal, candidates: core.space.candidates().into_iter(), emptied: 0 }
+    }
+
+    /// Chooses a row and takes places for what lives in it; `None` when enough is free, or will be.
+    fn next_load(&self, core: &mut Core, pass: &mut Pass) -> Option<Load> {
+        let free = core.space.free_segments();
+        let growth =
+            if pass.goal.live_bytes_max == u64::MAX { 0 } else { self.growth_allowed(core) };
+        if free.saturating_add(pass.emptied).saturating_add(growth) >= pass.goal.free {
+            return None;
+        }
+        loop {
+            let next = pass.candidates.next()?;
+            if next.live_bytes > pass.goal.live_bytes_max {
+                return None;
+            }
+            let load = self.load_of(core, next.segment)?;
+            let is_all = load.moves.len() as u64 * load.class.bytes() == next.live_bytes;
+            pass.emptied += u32::from(is_all);
+            if !load.moves.is_empty() {
+                return Some(load);
+            }
+        }
+    }
+
+    fn load_of(&self, core: &mut Core, segment: u32) -> Option<Load> {
+        let (class, places) = core.space.row(segment)?;
+        let mut load = Load { class, moves: Vec::new(), crcs: Vec::new() };
+        {
+            let versions = self.versions.lock();
+            for (from, page) in places {
+                let Some(entry) = versions.entry_at(page, from).filter(|_| page != RECORD) else {
+                    // A page of a transaction that is not committed, or one that is dead.
+                    continue;
+                };
+                load.moves.push(Move { page, from, to: Sector::NONE });
+                load.crcs.push(entry.crc);
+            }
+        }
+        let count = load.moves.len() as u64;
+        let room = u64::from(core.space.row_room(Heat::Cold, class));
+        let per_row = u64::from(core.space.row_slots(class)).max(1);
+        let rows = count.saturating_sub(room).div_ceil(per_row);
+        let keep = crate::engine::set_aside(core.live_slots, self.segment_bytes);
+        if rows + u64::from(keep) > u64::from(core.space.free_segments()) && rows > 0 {
+            return None;
+        }
+        let pages: Vec<u32> = load.moves.iter().map(|step| step.page).collect();
+        let taken = self.append_places(core, Heat::Cold, class, &pages).ok()?;
+        for (step, to) in load.moves.iter_mut().zip(taken) {
+            step.to = to;
+        }
+        Some(load)
+    }
+
+    /// Copies pages, and says of each whether it was. One that cannot be read stays where it is: it
+    /// is dead by now, or whoever wants it hears of it.
+    fn copy(&self, load: &Load) -> Result<Vec<bool>> {
+        let bytes = load.class.bytes() as usize;
+        let mut pages: Vec<(Sector, Vec<u8>)> = Vec::with_capacity(load.moves.len());
+        let mut copied = Vec::with_capacity(load.moves.len());
+        for (step, crc) in load.moves.iter().zip(&load.crcs) {
+            let mut page = vec![0; bytes];
+            let is_read = self.read_slot(step.from, *crc, &mut page, Purpose::Gc).is_ok();
+            if is_read {
+                pages.push((step.to, page));
+            }
+            copied.push(is_read);
+        }
+        let mut writes: Vec<_> = pages.iter().map(|(to, page)| (*to, page.as_slice())).collect();
+        self.write_places(&mut writes, Purpose::Gc, true)?;
+        self.counters.moved.add(pages.len() as u64 * load.class.bytes());
+        Ok(copied)
+    }
+
+    /// Makes the new places known to all versions.
+    fn settle_load(&self, core: &mut Core, load: Load, outcome: &Result<Vec<bool>>) {
+        let nothing = Vec::new();
+        let copied = outcome.as_ref().unwrap_or(&nothing);
+        let is_copied = |at: usize| copied.get(at).copied().unwrap_or(false);
+        let (mut moves, mut unused) = (Vec::new(), Vec::new());
+        for (at, step) in load.moves.iter().enumerate() {
+            if is_copied(at) { moves.push(*step) } else { unused.push(step.to) }
+        }
+        moves.sort_unstable();
+        let relocated = self.versions.lock().relocate(&moves);
+        let mut places = Vec::new();
+        for (step, is_needed) in moves.iter().zip(&relocated.is_needed) {
+            if *is_needed { places.push(step.from) } else { unused.push(step.to) }
+        }
+        // Nobody knows of these.
+        unused.into_iter().for_each(|place| core.space.free(place));
+        if outcome.is_err() {
+            core.space.close_rows();
+        }
+        self.counters.moved_pages.add(places.len() as u64);
+        self.counters.emptied_segments.add(u64::from(outcome.is_ok()));
+        if planted::is(Bug::MovedFromTooEarly) {
+            return places.into_iter().for_each(|place| core.space.free(place));
+        }
+        core.retired.push(Retired { places, roots: relocated.old_roots });
+    }
+
+    /// After a checkpoint: frees the places of the first `count` moves, which its maps have made,
+    /// but for those where somebody may be reading.
+    pub(crate) fn free_retired(&self, core: &mut Core, count: usize) {
+        for (at, retired) in std::mem::take(&mut core.retired).into_iter().enumerate() {
+            if at >= count || retired.is_held() {
+                core.retired.push(retired);
+            } else {
+                retired.places.into_iter().for_each(|place| core.space.free(place));
+            }
+        }
+    }
+
+    /// Empties rows without letting go of `core`. Does nothing where that is being done already.
+    pub(crate) fn collect_core(&self, core: &mut Core, needed: u32) -> Result<u32> {
+        if !core.space.is_in_order() || core.is_collecting {
+            return Ok(0);
+        }
+        core.is_collecting = true;
+        let mut pass = self.begin_pass(core, needed);
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && let Some(load) = self.next_load(core, &mut pass)
+        {
+            let copied = self.copy(&load);
+            self.settle_load(core, load, &copied);
+            outcome = copied.map(|_| ());
+        }
+        core.is_collecting = false;
+        outcome.map(|()| pass.emptied)
+    }
+
+    /// Frees segments now: what is dead, and what can be made so.
+    pub(crate) fn collect_now(&self, core: &mut Core, needed: u32) -> Result<()> {
+        if core.is_collecting {
+            return Ok(());
+        }
+        self.checkpoint_core(core)?;
+        if core.space.free_segments() < needed && self.collect_core(core, needed)? > 0 {
+            self.checkpoint_core(core)?;
+        }
+        Ok(())
+    }
+
+    /// Empties rows beside commits, which see only its first and its last step.
+    pub(crate) fn collect_beside(&self) -> Result<()> {
+        let mut pass = {
+            let mut core = self.core.lock();
+            if !core.space.is_in_order() || core.is_collecting {
+                return Ok(());
+            }
+            core.is_collecting = true;
+            self.begin_pass(&core, 0)
+        };
+        let mut outcome = Ok(());
+        loop {
+            let mut core = self.core.lock();
+            if core.is_closed || outcome.is_err() {
+                break;
+            }
+            let Some(load) = self.next_load(&mut core, &mut pass) else { break };
+            drop(core);
+            let copied = self.copy(&load);
+            self.settle_load(&mut self.core.lock(), load, &copied);
+            outcome = copied.map(|_| ());
+        }
+        self.core.lock().is_collecting = false;
+        outcome
+    }
+}
+
+/// How many places wait for a checkpoint that has the new ones.
+pub(crate) fn retired_count(core: &Core) -> usize {
+    core.retired.iter().map(|retired| retired.places.len()).sum()
+}
+
+/// A checkpoint is due when dead pages are this part of the spare space: the rest of it is for
+/// garbage that gathers, which makes collecting cheap.
+pub(crate) const GARBAGE_SHARE: u32 = 8;
+
+impl PageStore {
+    /// With [`crate::Allocation::Segment`]: moves what lives out of all segments that hold garbage,
+    /// as far as there is room, and says how many became free. The store does as much of this as it
+    /// needs by itself. Takes two checkpoints. With [`crate::Allocation::Slot`] nothing is to do.
+    ///
+    /// # Errors
+    /// As [`PageStore::checkpoint`].
+    pub fn collect(&self) -> Result<u32> {
+        let engine = self.engine();
+        let mut core = engine.core.lock();
+        if !core.space.is_in_order() {
+            return Ok(0);
+        }
+        engine.checkpoint_core(&mut core)?;
+        let emptied = engine.collect_core(&mut core, u32::MAX)?;
+        engine.checkpoint_core(&mut core)?;
+        Ok(emptied)
+    }
+}

@@ -1,0 +1,156 @@
+//! Segments that are filled in order.
+
+use super::{Class, SECTOR_BYTES, Sector, Space, Use};
+use crate::row::{Heat, RECORD, Row};
+
+/// A row that may be emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Candidate {
+    /// Live bytes: what emptying it costs.
+    pub(crate) live_bytes: u64,
+    pub(crate) segment: u32,
+}
+
+impl Space {
+    /// From now on pages go to rows.
+    pub(crate) fn fill_in_order(&mut self) {
+        self.is_in_order = true;
+    }
+
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.is_in_order
+    }
+
+    /// How many segments are rows, or records, or nothing: all but those that single slots take.
+    pub(crate) fn row_segments(&self) -> u32 {
+        let others = self.segments.iter().filter(|is| matches!(is, Use::Slots { .. } | Use::Fixed));
+        self.segment_count() - others.count() as u32
+    }
+
+    /// How many more slots the open row of this kind has.
+    pub(crate) fn row_room(&self, heat: Heat, class: Class) -> u32 {
+        let open = self.rows.get(&(heat, class)).and_then(|at| self.segments.get(*at as usize));
+        match open {
+            Some(Use::Row(row)) => row.room(),
+            _ => 0,
+        }
+    }
+
+    /// How many slots a row of this class has.
+    pub(crate) fn row_slots(&self, class: Class) -> u32 {
+        self.slots_of(class)
+    }
+
+    /// Takes the next slot of the open row for a page; `None` when the file must grow.
+    pub(crate) fn append(&mut self, heat: Heat, class: Class, page: u32) -> Option<Sector> {
+        if self.row_room(heat, class) == 0 {
+            self.close_row(heat, class);
+            let segment = self.free_segments.pop_first()?;
+            let row = Row::new(class, self.slots_of(class));
+            self.segments[segment as usize] = Use::Row(row);
+            self.rows.insert((heat, class), segment);
+        }
+        let segment = *self.rows.get(&(heat, class))?;
+        let Some(Use::Row(row)) = self.segments.get_mut(segment as usize) else { return None };
+        let slot = row.next(page)?;
+        self.used_bytes += class.bytes();
+        Some(Sector(segment * self.segment_sectors + slot * class.sectors()))
+    }
+
+    fn close_row(&mut self, heat: Heat, class: Class) {
+        if let Some(segment) = self.rows.remove(&(heat, class)) {
+            self.close(segment);
+        }
+    }
+
+    /// Leaves the open rows as they are: a write to one has failed.
+    pub(crate) fn close_rows(&mut self) {
+        for segment in std::mem::take(&mut self.rows).into_values() {
+            self.close(segment);
+        }
+    }
+
+    fn close(&mut self, segment: u32) {
+        let Some(Use::Row(row)) = self.segments.get_mut(segment as usize) else { return };
+        row.is_open = false;
+        if row.live_count() == 0 {
+            self.give_back(segment);
+        }
+    }
+
+    pub(super) fn free_in_row(&mut self, segment: u32, within: u32) {
+        let Some(Use::Row(row)) = self.segments.get_mut(segment as usize) else { return };
+        let slot = within >> row.class.0;
+        if row.owner(slot) == RECORD || !row.clear(slot) {
+            return;
+        }
+        self.used_bytes -= row.class.bytes();
+        if row.live_count() == 0 && !row.is_open {
+            self.give_back(segment);
+        }
+    }
+
+    /// Takes these very bytes for what `owner` is, in a row: of the log, or while a store is
+    /// opened. `false` when they cannot be that: past the end, not aligned, in use, or among slots
+    /// of another size.
+    pub(crate) fn claim_in_row(&mut self, sector: Sector, class: Class, owner: u32) -> bool {
+        let (segment, within) = self.place(sector);
+        if class.sectors() > self.segment_sectors || !within.is_multiple_of(class.sectors()) {
+            return false;
+        }
+        let slots = self.slots_of(class);
+        let Some(is) = self.segments.get_mut(segment as usize) else { return false };
+        if *is == Use::Log {
+            *is = Use::Row(Row::new(class, slots));
+        } else if self.free_segments.remove(&segment) {
+            *is = Use::Row(Row::closed(class, slots));
+        }
+        let Use::Row(row) = is else { return false };
+        if row.class != class || !row.set(within >> class.0, owner) {
+            return false;
+        }
+        self.used_bytes += if owner == RECORD { 0 } else { class.bytes() };
+        true
+    }
+
+    /// Takes `bytes` of a log's segment for a commit record. `false` as above.
+    pub(crate) fn claim_record(&mut self, offset: u64, bytes: u64, class: Class) -> bool {
+        let slots = bytes.div_ceil(class.bytes());
+        (0..slots).all(|slot| {
+            let sector = (offset + slot * class.bytes()) / SECTOR_BYTES;
+            u32::try_from(sector).is_ok_and(|at| self.claim_in_row(Sector(at), class, RECORD))
+        })
+    }
+
+    /// The log has left this row: its records are not needed any more.
+    pub(super) fn end_log_row(&mut self, segment: u32) {
+        let Some(Use::Row(row)) = self.segments.get_mut(segment as usize) else { return };
+        let records = row.live().filter(|(_, owner)| *owner == RECORD).map(|(slot, _)| slot);
+        for slot in records.collect::<Vec<_>>() {
+            row.clear(slot);
+        }
+        self.close(segment);
+    }
+
+    /// The rows with something dead in them, those with the least that lives first.
+    pub(crate) fn candidates(&self) -> Vec<Candidate> {
+        let rows = (0..).zip(&self.segments).filter_map(|(segment, is)| match is {
+            Use::Row(row) if !row.is_open && row.live_count() < row.slots() => {
+                let live_bytes = u64::from(row.live_count()) * row.class.bytes();
+                Some(Candidate { live_bytes, segment })
+            }
+            _ => None,
+        });
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_unstable();
+        rows
+    }
+
+    /// The class of a row and the places in use in it, each with its page.
+    pub(crate) fn row(&self, segment: u32) -> Option<(Class, Vec<(Sector, u32)>)> {
+        let Some(Use::Row(row)) = self.segments.get(segment as usize) else { return None };
+        let first = segment * self.segment_sectors;
+        let place = |slot: u32| Sector(first + slot * row.class.sectors());
+        Some((row.class, row.live().map(|(slot, owner)| (place(slot), owner)).collect()))
+    }
+}

@@ -1,0 +1,54 @@
+//! How a reader gets from its version to the places of its pages.
+//!
+//! With single slots a page never moves, and a reader keeps the root that it began with. Garbage
+//! collection moves pages, and puts a root with the new places in place of the old one: readers
+//! then ask for the root at each read, and hold it for as long as the read takes. The old places
+//! are not used again before the last holder of the old root is gone, so that nobody waits for
+//! anybody.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::map::Root;
+
+/// The root that a version has now, shared by its readers.
+pub(crate) type Current = Arc<RwLock<Arc<Root>>>;
+
+/// A reader's way to its root.
+#[derive(Clone, Debug)]
+pub(crate) enum View {
+    /// Its pages stay where they are.
+    Fixed(Arc<Root>),
+    /// Its pages may move.
+    Moving(Current),
+}
+
+impl View {
+    /// The root as it is now. Its places are not used again while the answer lives.
+    pub(crate) fn root(&self) -> Held<'_> {
+        match self {
+            Self::Fixed(root) => Held::Fixed(root),
+            Self::Moving(current) => Held::Moving(Arc::clone(&current.read())),
+        }
+    }
+}
+
+/// A root whose places stay as they are.
+#[derive(Debug)]
+pub(crate) enum Held<'a> {
+    Fixed(&'a Root),
+    Moving(Arc<Root>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Root;
+
+    fn deref(&self) -> &Root {
+        match self {
+            Self::Fixed(root) => root,
+            Self::Moving(root) => root,
+        }
+    }
+}
