@@ -74,8 +74,8 @@ pub struct Written {
 impl Written {
     /// Each by name.
     #[must_use]
-    pub fn fields(&self) -> [(&'static str, u64); 6] {
-        named!(self, Written { pages, spilled, records, map, superblocks, filled })
+    pub fn fields(&self) -> [(&'static str, u64); 7] {
+        named!(self, Written { pages, spilled, records, map, superblocks, filled, moved })
     }
 
     /// All of them.
@@ -169,11 +169,11 @@ pub struct Stats {
 impl Stats {
     /// Each by name, but [`Stats::written`]: what the store holds, then what it has done.
     #[must_use]
-    pub fn fields(&self) -> [(&'static str, u64); 17] {
+    pub fn fields(&self) -> [(&'static str, u64); 19] {
         named!(self, Stats {
             file_bytes, used_bytes, versions, live_pages, held_pages, dead_pages, delta_bytes,
             log_bytes, commits, empty_commits, aborts, whole_pages, delta_pages, spilled_pages,
-            syncs, checkpoints, checkpoints_failed
+            syncs, checkpoints, checkpoints_failed, moved_pages, emptied_segments
         } without written)
     }
 }
