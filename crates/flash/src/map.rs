@@ -266,14 +266,6 @@ impl Node {
         }
     }
 
-    /// Where it is in memory: the same for all who share it.
-    pub(crate) fn address(&self) -> *const () {
-        match self {
-            Self::Leaf(leaf) => Arc::as_ptr(leaf).cast(),
-            Self::Inner(inner) => Arc::as_ptr(inner).cast(),
-        }
-    }
-
     /// Whether both are one node in memory.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {

@@ -17,6 +17,16 @@ pub(crate) struct Move {
     pub(crate) to: Sector,
 }
 
+impl Node {
+    /// Where it is in memory: the same for all who share it.
+    pub(crate) fn address(&self) -> *const () {
+        match self {
+            Self::Leaf(leaf) => Arc::as_ptr(leaf).cast(),
+            Self::Inner(inner) => Arc::as_ptr(inner).cast(),
+        }
+    }
+}
+
 /// Puts the new places into maps.
 ///
 /// Invariant: `moves` ascend, and no two are from one place; `is_needed` says of each whether a map

@@ -238,7 +238,7 @@ fn planted_bugs_are_found() {
             let hunt = || planted::with(bug, || explore(seed, 150));
             std::panic::catch_unwind(hunt).is_err()
         };
-        let found = (0..20).find(|seed| is_found(*seed));
+        let found = (0..60).find(|seed| is_found(*seed));
         let seed = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
         let mut counts = Counts::new("page-store-planted", format!("{bug:?}"));
         counts.add("histories until found", seed + 1);
