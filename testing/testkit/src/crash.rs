@@ -203,7 +203,7 @@ impl Effort {
     /// What the budget asks for.
     #[must_use]
     pub fn from_budget() -> Self {
-        Self { images: 4_000 * budget(), nested: true }
+        Self { images: 2_500 * budget(), nested: true }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
 
 /// Runs of one workload, kind of operation and effect at budget 1; more operations than that are
 /// sampled evenly.
-const RUNS_OF_A_KIND: u64 = 150;
+const RUNS_OF_A_KIND: u64 = 90;
 /// A device that is gone for good is left after this many failed operations.
 const FAILURES_ENOUGH: usize = 4;
 

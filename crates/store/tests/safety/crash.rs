@@ -46,7 +46,7 @@ fn a_run_repeats_event_by_event() {
 /// Histories whose sizes are random too; 239 and 442 once lost keys in merges.
 #[test]
 fn random_histories_survive_power_cuts() {
-    settle(random_histories([239, 442].into_iter().chain(1_000..1_000 + 40 * budget())));
+    settle(random_histories([239, 442].into_iter().chain(1_000..1_000 + 25 * budget())));
 }
 
 fn random_histories(seeds: impl Iterator<Item = u64>) -> Verdict<Counts> {
@@ -89,7 +89,7 @@ fn several_writers() -> Verdict<Counts> {
         let recording = concurrent::record(seed).map_err(|v| v.at(format!("seed {seed}")))?;
         counts.add("runs", 1);
         counts.add("device events", recording.trace.len() as u64);
-        let effort = Effort { images: 900, nested: true };
+        let effort = Effort { images: 500, nested: true };
         crash::explore(&recording, effort, &mut images, &mut counts)
             .map_err(|violation| violation.at(format!("seed {seed}")))?;
     }

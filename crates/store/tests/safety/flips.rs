@@ -35,10 +35,10 @@ macro_rules! specimens {
 // and the last is the largest.
 specimens! {
     clean, 1: bytes_of_a_clean_store, every_unit_and_length_of_a_clean_store;
-    dirty_log, 2: bytes_of_a_killed_store, every_unit_and_length_of_a_killed_store;
-    versions, 2: bytes_under_snapshots, every_unit_and_length_under_snapshots;
-    spills, 2: bytes_of_spill_runs, every_unit_and_length_of_spill_runs;
-    levels, 4: bytes_of_many_levels, every_unit_and_length_of_many_levels;
+    dirty_log, 4: bytes_of_a_killed_store, every_unit_and_length_of_a_killed_store;
+    versions, 4: bytes_under_snapshots, every_unit_and_length_under_snapshots;
+    spills, 4: bytes_of_spill_runs, every_unit_and_length_of_spill_runs;
+    levels, 8: bytes_of_many_levels, every_unit_and_length_of_many_levels;
 }
 
 #[test]
