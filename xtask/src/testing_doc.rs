@@ -139,6 +139,12 @@ mod tests {
         assert_eq!(page(&counts), format!("{HEAD}{expected}"));
     }
 
+    /// What is written by hand on the page, and not in its head, is gone with the next run.
+    #[test]
+    fn the_page_begins_with_its_head() {
+        assert!(include_str!("../../docs/testing.md").starts_with(HEAD));
+    }
+
     #[test]
     fn a_bad_line_is_named() {
         for bad in [
