@@ -122,6 +122,11 @@ impl Engine {
     /// given up: this one is newer.
     pub(crate) fn checkpoint_core(&self, core: &mut Core) -> Result<()> {
         self.check_poison()?;
+        if !core.is_log_ours {
+            // A process that died may have left a superblock which no power cut would keep. What
+            // only the one before leads to is free for this opening, and must not be yet.
+            self.sync_file()?;
+        }
         core.beside = None;
         core.dead.append(&mut self.versions.lock().take_dead());
         if planted::is(Bug::NodesFreedEarly) {

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use common::*;
 use esker_device::sim::{
-    CrashModel, CrashOptions, CrashState, SimDevice, SimImage, Trace, Unwritten,
+    CrashModel, CrashOptions, CrashState, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice,
+    SimImage, Trace, Unwritten,
 };
 use esker_flash::planted::{self, Bug};
 use esker_flash::{Durability, Error, Options, PageStore};
@@ -244,6 +245,38 @@ fn planted_bugs_are_found() {
         counts.add("histories until found", seed + 1);
         counts.record().unwrap();
     }
+}
+
+/// A process that dies may leave a superblock that is not durable. An opening that goes by it must
+/// not write over what the one before leads to until it is.
+#[test]
+fn an_opening_makes_durable_what_it_found() {
+    let device = disk();
+    let options = options_of(0);
+    let write = |store: &PageStore, byte: u8| {
+        let mut writer = store.begin(&store.pin()).unwrap();
+        writer.write(0, 0, &[byte; 512]).unwrap();
+        writer.commit(Durability::Full).unwrap();
+    };
+    let store = open(&device, &options).unwrap();
+    write(&store, 1);
+    let fault = Fault::new(Effect::Fail(Failure::Io)).on(OpKind::Sync).nth(1);
+    device.set_faults(FaultPlan::new().with(fault));
+    assert!(store.checkpoint().is_err(), "the superblock is written, and its sync fails");
+    drop(store);
+    device.set_faults(FaultPlan::new());
+    device.record();
+    let store = open(&device, &options).unwrap();
+    write(&store, 2);
+    let trace = device.take_trace().unwrap();
+    drop(store);
+    let visit = |state: &CrashState<'_>, device: &Arc<SimDevice>| -> Result<(), ()> {
+        let store = open(device, &options).unwrap_or_else(|error| panic!("{state}: {error}"));
+        assert!(store.pin().version() >= 1, "{state}");
+        Ok(())
+    };
+    let counts = trace.for_each_crash(&CrashOptions::default(), visit).unwrap();
+    assert!(counts.visited > 8, "{counts:?}");
 }
 
 /// A crash while a store is made leaves nothing, or a store; what a growing file holds where its
