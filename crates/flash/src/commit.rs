@@ -163,7 +163,9 @@ impl Writer {
     }
 
     /// Makes all of this visible to snapshots taken from now on, and durable as asked. A
-    /// transaction that changed nothing writes nothing. A prepared one is always durable.
+    /// transaction that changed nothing writes nothing. A prepared one is durable, and decided
+    /// where its name says: it is visible whatever fails, and where that cannot be written the
+    /// store is poisoned and the next opening asks for the decision again.
     ///
     /// Costs one write for each run of slots, one for the record, and with
     /// [`Durability::Full`] one sync; two where pages were spilled; and now and then a checkpoint.
@@ -175,7 +177,7 @@ impl Writer {
     pub fn commit(mut self, durability: Durability) -> Result<Snapshot> {
         let engine = Arc::clone(&self.engine);
         if self.is_prepared {
-            engine.decide(true)?;
+            engine.commit_prepared();
             self.is_over = true;
             engine.release_writer();
             return Ok(Snapshot::newest(&engine));
@@ -310,6 +312,21 @@ impl Writer {
 }
 
 impl Engine {
+    /// Commits the prepared transaction of the live writer. Others have committed their parts of
+    /// it, so it has taken place even where that cannot be written.
+    fn commit_prepared(&self) {
+        let mut core = self.core.lock();
+        let Some(prepared) = core.prepared.clone() else { return };
+        if let Err(error) = self.note(&mut core, &Record::Decide(true)) {
+            // Later records would build on a decision that is not there.
+            self.poisoned(error);
+        }
+        core.prepared = None;
+        let base = Arc::clone(self.versions.lock().newest().1);
+        self.publish(&mut core, &prepared.changes, &base);
+        self.checkpoint_if_due(&mut core);
+    }
+
     /// Decides the prepared transaction, durably.
     pub(crate) fn decide(&self, commit: bool) -> Result<()> {
         let mut core = self.core.lock();

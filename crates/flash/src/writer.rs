@@ -255,8 +255,10 @@ impl Writer {
         }
         self.is_over = true;
         if self.is_prepared {
-            // An error has poisoned the store; a later opening asks for the decision again.
-            let _poisoned = self.engine.decide(false);
+            // Where it cannot be written, a later opening asks for the decision again.
+            if let Err(error) = self.engine.decide(false) {
+                self.engine.poisoned(error);
+            }
         } else {
             let mut core = self.engine.core.lock();
             for dirty in self.dirty.values() {

@@ -173,6 +173,65 @@ fn whatever_fails_nothing_durable_is_lost() {
     count("an operation of the device fails", runs, 3 * runs);
 }
 
+/// A transaction that was prepared and is committed has taken place elsewhere too: it is seen
+/// although its decision cannot be written, and nothing is written after it.
+#[test]
+fn what_was_prepared_and_committed_is_seen_whatever_fails() {
+    for kind in [OpKind::Write, OpKind::Sync] {
+        for commits in [true, false] {
+            let device = disk();
+            let store = open(&device, &small()).unwrap();
+            let mut writer = store.begin(&store.pin()).unwrap();
+            writer.write(0, 0, &[7; 512]).unwrap();
+            writer.prepare(b"name").unwrap();
+            let fault = Fault::new(Effect::Fail(Failure::Io)).on(kind).sticky();
+            device.set_faults(FaultPlan::new().with(fault));
+            if commits {
+                writer.commit(Durability::Full).unwrap();
+            } else {
+                writer.abort();
+            }
+            assert_eq!(store.pin().pages(), u32::from(commits));
+            assert!(store.poisoned().is_some());
+            assert!(matches!(store.begin(&store.pin()), Err(Error::Poisoned)));
+            device.set_faults(FaultPlan::new());
+            drop(store);
+            let left = device.crash(&Survivors::nothing(), &CrashModel::default());
+            let store = open(&SimDevice::from_image(&left), &small()).unwrap();
+            assert_eq!(store.prepared().as_deref(), Some(&b"name"[..]));
+            store.decide(commits).unwrap();
+            assert_eq!(store.pin().pages(), u32::from(commits));
+        }
+    }
+}
+
+/// The room that commits leave on a full device is also a decision's, wherever the log stands.
+#[test]
+fn a_decision_finds_room_on_a_full_disk() {
+    for (commits, before) in (0..80).flat_map(|before| [(true, before), (false, before)]) {
+        let device = disk();
+        let options = Options { checkpoint_bytes: 1 << 20, ..small() };
+        let store = open(&device, &options).unwrap();
+        let write = |byte| {
+            let mut writer = store.begin(&store.pin()).unwrap();
+            writer.write(0, 0, &[byte; 5]).unwrap();
+            writer
+        };
+        for byte in 0..before {
+            write(byte).commit(Durability::Full).unwrap();
+        }
+        let mut writer = write(255);
+        writer.prepare(b"name").unwrap();
+        device.set_capacity_bytes(0);
+        if commits {
+            writer.commit(Durability::Full).unwrap();
+        } else {
+            writer.abort();
+        }
+        assert_eq!(store.poisoned(), None, "after {before} commits");
+    }
+}
+
 /// A disk that is full refuses what grows, and nothing else.
 #[test]
 fn a_full_disk_is_an_error_and_no_more() {

@@ -100,7 +100,9 @@ impl Session {
         // Pages of zeros that came and went again may be a version of their own.
         assert!(snapshot.version() == expected || snapshot.version() == self.newest() + 1);
         self.versions.insert(snapshot.version(), self.working.clone());
-        if durability == Durability::Full && changed {
+        // One that was prepared is visible even where its decision could not be written.
+        let is_sound = self.store().poisoned().is_none();
+        if durability == Durability::Full && changed && is_sound {
             self.durable = snapshot.version();
         }
     }
