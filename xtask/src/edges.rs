@@ -73,7 +73,8 @@ pub const ARROWS: &[Arrow] = &[
         package: "esker-sqlite",
         folder: "bindings/sqlite",
         may_use: &["esker-flash"],
-        tests_may_use: &[],
+        // Itself with its planted bugs.
+        tests_may_use: &["esker-sqlite", "esker-testkit", "esker-device"],
     },
     Arrow {
         package: "esker-python",

@@ -17,6 +17,8 @@ pub const OK: c_int = 0;
 pub const OK_LOAD_PERMANENTLY: c_int = 256;
 
 const IOERR: c_int = 10;
+/// What Linux calls `EIO`: a device that fails, and not a name or a right that is wrong.
+const EIO: i32 = 5;
 
 impl Code {
     /// `SQLITE_ERROR`.
@@ -52,8 +54,9 @@ impl Code {
 
     /// For a store that does not open.
     #[must_use]
-    pub const fn of_open(error: &Error) -> Self {
+    pub fn of_open(error: &Error) -> Self {
         match error {
+            Error::Device(error) if error.source.raw_os_error() == Some(EIO) => Self::IOERR_READ,
             Error::Foreign { .. } | Error::TooNew { .. } => Self::NOTADB,
             Error::Corrupt { .. } => Self::CORRUPT,
             Error::Busy | Error::Locked { .. } => Self::BUSY,

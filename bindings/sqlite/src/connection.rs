@@ -28,6 +28,7 @@ use crate::ffi::process;
 use crate::ffi::types::level;
 use crate::journal::{Journal, Original};
 use crate::open_stores::{self, OpenStore};
+use crate::planted::{self, Bug};
 use crate::queue::{Id, Queue, Refused};
 
 /// A connection's main file.
@@ -173,8 +174,11 @@ impl Connection {
     }
 
     /// SQLite wants the transaction to be durable when it is committed.
-    pub const fn sync(&mut self) {
+    pub fn sync(&mut self) {
         self.wants_sync = true;
+        if planted::is(Bug::CommittedAtSync) {
+            let _planted = self.commit();
+        }
     }
 
     /// Bytes of the database as it is seen.
@@ -233,6 +237,13 @@ impl Connection {
         self.open.as_deref().map(|open| &open.queue).ok_or(Code::ERROR)
     }
 
+    /// What was prepared is decided, or is left to the next opening.
+    fn ended(&self) {
+        if let Some(open) = &self.open {
+            open.ended();
+        }
+    }
+
     /// Lets the next one write.
     fn leave_queue(&self) {
         if let Ok(queue) = self.queue() {
@@ -246,8 +257,12 @@ impl Connection {
             if self.level >= level::RESERVED {
                 lock(&self.journal).begin(None);
             }
+            if planted::is(Bug::AbandonedCommitted) {
+                let _planted = self.commit();
+            }
             if let Some(writer) = self.writer.take() {
                 writer.abort();
+                self.ended();
                 self.leave_queue();
             }
             if let Some(committed) = self.committed.take() {
@@ -274,7 +289,12 @@ impl Connection {
         let Some(writer) = self.writer.as_mut() else { return Ok(()) };
         let failed = |error: Error| Code::of_write(&error);
         writer.reserve().map_err(failed)?;
-        super_journal.map_or(Ok(()), |name| writer.prepare(name).map_err(failed))
+        let super_journal = super_journal.filter(|_| !planted::is(Bug::NotPrepared));
+        let Some(name) = super_journal else { return Ok(()) };
+        if let Some(open) = &self.open {
+            open.await_decision(name);
+        }
+        writer.prepare(name).map_err(failed)
     }
 
     /// Commits what was written.
@@ -284,8 +304,12 @@ impl Connection {
         let chosen = if relaxed { Durability::Relaxed } else { Durability::Full };
         let durability = self.durability.forced.unwrap_or(chosen);
         let committed = writer.commit(durability);
+        self.ended();
         self.leave_queue();
-        self.committed = Some(committed.map_err(|error| Code::of_write(&error))?);
+        self.committed = Some(committed.map_err(|error| match Code::of_write(&error) {
+            _ if planted::is(Bug::CacheKept) => Code::ERROR,
+            code => code,
+        })?);
         Ok(())
     }
 

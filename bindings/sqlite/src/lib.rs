@@ -7,13 +7,17 @@
 //!
 //! Reading order: [`connection`] (what each call of the pager becomes), [`journal`], [`pragma`],
 //! [`open_stores`] (connections of a process share a store), [`queue`] (whose turn it is to write),
-//! [`code`], `ffi` (the border to C).
+//! [`code`], `ffi` (the border to C); [`planted`] (bugs that the tests must find), `elsewhere`
+//! (stores that are no files, for tests).
 
 pub mod code;
 pub mod connection;
+#[cfg(feature = "testing")]
+pub mod elsewhere;
 mod ffi;
 pub mod journal;
 pub mod open_stores;
+pub mod planted;
 pub mod pragma;
 pub mod queue;
 

@@ -1,0 +1,48 @@
+//! Stores that are no files of the file system, for tests: on devices that fail and lose power.
+//!
+//! A folder stands for them. Databases whose paths lie in it are opened by a function; everything
+//! else in the folder, super-journals among it, is the system's as ever.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use esker_flash::{Missing, PageStore};
+
+/// Opens the store of that name.
+pub type Opener = dyn Fn(&str, Missing) -> esker_flash::Result<PageStore> + Send + Sync;
+
+static FOLDERS: LazyLock<Mutex<HashMap<PathBuf, Arc<Opener>>>> = LazyLock::new(Mutex::default);
+
+fn folders() -> MutexGuard<'static, HashMap<PathBuf, Arc<Opener>>> {
+    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While this lives, databases in a folder are elsewhere.
+pub struct Mounted(PathBuf);
+
+/// Has databases in `folder`, an absolute path without links, opened by `opener`.
+#[must_use]
+pub fn mount(folder: &Path, opener: Arc<Opener>) -> Mounted {
+    folders().insert(folder.to_owned(), opener);
+    Mounted(folder.to_owned())
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        folders().remove(&self.0);
+    }
+}
+
+impl fmt::Debug for Mounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Mounted").field(&self.0).finish()
+    }
+}
+
+/// What opens the database at `path`, and its name, if it is not in the file system.
+pub(crate) fn opener(path: &Path) -> Option<(Arc<Opener>, &str)> {
+    let opener = Arc::clone(folders().get(path.parent()?)?);
+    Some((opener, path.file_name()?.to_str()?))
+}

@@ -1,0 +1,81 @@
+//! Bugs on purpose, so that the tests can prove that they would find them.
+//!
+//! Without the feature `testing` the question [`is`] is a constant `false` and the compiler removes
+//! every planted branch. With it, a bug is active inside `with` on that thread only.
+
+/// A bug that the VFS must not have. Each is planted where the real code would have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bug {
+    /// A transaction is committed when the pager syncs, which it does also before the last cut
+    /// and when it rolls back.
+    CommittedAtSync,
+    /// A transaction over several files is not prepared: each file commits by itself.
+    NotPrepared,
+    /// A transaction that was prepared took place, whatever became of its super-journal.
+    DecidedBlindly,
+    /// A rollback takes the super-journal away that a prepared transaction waits for.
+    SuperJournalRemoved,
+    /// A transaction that is abandoned is committed as far as it came.
+    AbandonedCommitted,
+    /// A commit that fails says so with a code that leaves the pager its cache.
+    CacheKept,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::CommittedAtSync,
+        Self::NotPrepared,
+        Self::DecidedBlindly,
+        Self::SuperJournalRemoved,
+        Self::AbandonedCommitted,
+        Self::CacheKept,
+    ];
+}
+
+#[cfg(not(feature = "testing"))]
+mod active {
+    use super::Bug;
+
+    /// Whether `bug` is active here: never, in a build without the feature `testing`.
+    #[must_use]
+    #[inline(always)]
+    pub fn is(_bug: Bug) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "testing")]
+mod active {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static ACTIVE: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    struct Restore(Option<Bug>);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ACTIVE.set(self.0);
+        }
+    }
+
+    /// Whether `bug` is active on this thread.
+    #[must_use]
+    pub fn is(bug: Bug) -> bool {
+        ACTIVE.get() == Some(bug)
+    }
+
+    /// Runs `work` with `bug` active on this thread; afterwards, a panic included, it is gone.
+    pub fn with<T>(bug: Bug, work: impl FnOnce() -> T) -> T {
+        let _restore = Restore(ACTIVE.replace(Some(bug)));
+        work()
+    }
+}
+
+pub use active::is;
+#[cfg(feature = "testing")]
+pub use active::with;

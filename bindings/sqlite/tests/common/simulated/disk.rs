@@ -1,0 +1,164 @@
+//! Databases of SQLite on a simulated disk.
+
+use std::cell::Cell;
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Once};
+
+use esker_device::sim::{SimDevice, SimImage};
+use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
+use esker_device::{Caching, Device, Open};
+use esker_flash::{Missing, Options, PageStore};
+use esker_sqlite::elsewhere::{self, Mounted};
+use rusqlite::{Connection, OpenFlags};
+
+/// Of marks that say which super-journal is there; the others number points.
+pub const PRESENCE: u64 = 1 << 62;
+
+/// A super-journal: its path and what it holds.
+pub type SuperJournal = (PathBuf, Vec<u8>);
+
+/// Small segments and bounds, so that short traces meet checkpoints, spills and full segments.
+pub fn small() -> Options {
+    let mut options = Options::new().page_size(512).segment_bytes(16 * 1024);
+    options.spill_bytes = 24 * 512;
+    options.checkpoint_bytes = 24 * 1024;
+    options.delta_bytes = 64 * 1024;
+    options.relaxed_interval = None;
+    options.relaxed_bytes = 64 * 1024;
+    options
+}
+
+/// Notes in the trace when a super-journal, which is in the file system, came or went: just before
+/// the disk's next event.
+#[derive(Debug)]
+struct Watch {
+    disk: SimDevice,
+    folder: PathBuf,
+    history: Arc<Mutex<Vec<Option<SuperJournal>>>>,
+}
+
+impl Hook for Watch {
+    fn before(&self, step: Step) {
+        if step.kind == StepKind::Read {
+            return;
+        }
+        let now = super_journal(&self.folder);
+        let mut history = self.history.lock().unwrap();
+        if history.last() != Some(&now) {
+            history.push(now);
+            self.disk.mark(PRESENCE | (history.len() as u64 - 1));
+        }
+    }
+}
+
+/// The super-journal that is in a folder.
+pub fn super_journal(folder: &Path) -> Option<SuperJournal> {
+    let mut entries = std::fs::read_dir(folder).unwrap();
+    let path = entries.find_map(|entry| {
+        let path = entry.unwrap().path();
+        path.file_name()?.to_str()?.contains("-mj").then_some(path)
+    })?;
+    let bytes = std::fs::read(&path).unwrap_or_default();
+    Some((path, bytes))
+}
+
+/// Puts a super-journal there, or takes away what is there.
+pub fn put_super_journal(folder: &Path, wanted: Option<&SuperJournal>) {
+    while let Some((path, _)) = super_journal(folder) {
+        std::fs::remove_file(path).unwrap();
+    }
+    if let Some((path, bytes)) = wanted {
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+/// A simulated disk whose databases SQLite finds in a folder while this lives.
+#[derive(Debug)]
+pub struct Disk {
+    pub device: SimDevice,
+    pub folder: PathBuf,
+    /// The super-journals that came and went, as the marks number them.
+    pub history: Arc<Mutex<Vec<Option<SuperJournal>>>>,
+    options: Options,
+    _mounted: Mounted,
+}
+
+impl Disk {
+    pub fn mount(device: SimDevice, folder: &Path, options: &Options) -> Self {
+        let history: Arc<Mutex<Vec<Option<SuperJournal>>>> = Arc::default();
+        history.lock().unwrap().push(None);
+        let watch = Watch {
+            disk: device.clone(),
+            folder: folder.to_owned(),
+            history: Arc::clone(&history),
+        };
+        let watched = Wrapped::around(Arc::new(device.clone()), watch);
+        let (kept, options) = (options.clone(), options.clone());
+        let open = move |name: &str, missing: Missing| {
+            let is_there = watched.list()?.iter().any(|there| there == name);
+            if is_there || missing == Missing::Fail {
+                let file = watched.open(name, Open::Existing, Caching::Buffered)?;
+                return PageStore::open(file, options.clone());
+            }
+            let file = watched.open(name, Open::CreateNew, Caching::Buffered)?;
+            watched.sync_dir()?;
+            PageStore::open(file, options.clone())
+        };
+        let mounted = elsewhere::mount(folder, Arc::new(open));
+        Self { device, folder: folder.to_owned(), history, options: kept, _mounted: mounted }
+    }
+
+    pub fn of_image(image: &SimImage, folder: &Path, options: &Options) -> Self {
+        Self::mount(SimDevice::from_image(image), folder, options)
+    }
+
+    /// Opens a store without SQLite.
+    pub fn store(&self, name: &str) -> esker_flash::Result<PageStore> {
+        let file = self.device.open(name, Open::Existing, Caching::Buffered)?;
+        PageStore::open(file, self.options.clone())
+    }
+
+    /// Opens a database, or a version of it.
+    pub fn open(&self, name: &str, version: Option<&str>) -> rusqlite::Result<Connection> {
+        open(&self.folder.join(name), version)
+    }
+}
+
+/// The path of a database for SQLite.
+pub fn uri(path: &Path, version: Option<&str>) -> String {
+    let version = version.map(|version| format!("&version={version}")).unwrap_or_default();
+    format!("file:{}?vfs=esker{version}", path.display())
+}
+
+fn open(path: &Path, version: Option<&str>) -> rusqlite::Result<Connection> {
+    esker_sqlite::link().unwrap();
+    count_panics();
+    let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(uri(path, version), flags)?;
+    connection.execute_batch("PRAGMA temp_store = memory")?;
+    Ok(connection)
+}
+
+thread_local! {
+    static PANICS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts the panics of what is tested: the border to C makes errors of them.
+fn count_panics() {
+    static COUNTED: Once = Once::new();
+    COUNTED.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |what| {
+            if what.location().is_some_and(|place| !place.file().contains("tests")) {
+                PANICS.set(PANICS.get() + 1);
+            }
+            usual(what);
+        }));
+    });
+}
+
+/// How often what is tested has panicked on this thread.
+pub fn panics() -> u64 {
+    PANICS.get()
+}

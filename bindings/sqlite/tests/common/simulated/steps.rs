@@ -1,0 +1,247 @@
+//! What is done to databases: traces of transactions, from a seed.
+
+use esker_flash::Options;
+
+use super::disk::small;
+
+/// A statement, and whether it breaks a constraint after it has changed something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    pub sql: String,
+    pub breaks: bool,
+}
+
+/// What is done at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Transaction {
+        body: Vec<Statement>,
+        commits: bool,
+    },
+    /// `VACUUM` into pages of this size.
+    PageSize(u32),
+    Pin(u8),
+    Unpin(u8),
+    /// Whether commits wait for their sync.
+    Synchronous(bool),
+    /// Closes the databases and opens them.
+    Reopen,
+}
+
+/// Numbers from a seed (SplitMix64).
+#[derive(Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+}
+
+/// A kind of trace.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub name: &'static str,
+    pub page_size: u32,
+    /// Pages of SQLite's cache: what does not fit goes out early.
+    pub cache_pages: u32,
+    pub rows: u64,
+    /// The databases; the second is attached.
+    pub files: &'static [&'static str],
+    pub is_relaxed: bool,
+    pub auto_vacuum: &'static str,
+    pub options: Options,
+    steps: fn(&mut Random) -> Vec<Step>,
+}
+
+impl Case {
+    pub fn steps(&self, seed: u64) -> Vec<Step> {
+        (self.steps)(&mut Random(seed))
+    }
+}
+
+const ONE: &[&str] = &["main.db"];
+const TWO: &[&str] = &["main.db", "other.db"];
+
+/// All kinds.
+pub fn cases() -> Vec<Case> {
+    let case = Case {
+        name: "small transactions",
+        page_size: 512,
+        cache_pages: 2000,
+        rows: 60,
+        files: ONE,
+        is_relaxed: false,
+        auto_vacuum: "none",
+        options: small(),
+        steps: small_ones,
+    };
+    let whole = Options { delta_bytes: 0, ..small() };
+    vec![
+        Case { name: "spilled", page_size: 1024, cache_pages: 10, steps: spilled, ..case.clone() },
+        Case { name: "savepoints", cache_pages: 10, steps: savepoints, ..case.clone() },
+        Case { name: "vacuum", auto_vacuum: "full", steps: vacuums, ..case.clone() },
+        Case { name: "pinned", options: whole, steps: pinned, ..case.clone() },
+        Case { name: "relaxed", is_relaxed: true, steps: relaxed, ..case.clone() },
+        Case { name: "attached", files: TWO, rows: 20, steps: attached, ..case.clone() },
+        case,
+    ]
+}
+
+fn sound(sql: String) -> Statement {
+    Statement { sql, breaks: false }
+}
+
+fn commit(body: Vec<Statement>) -> Step {
+    Step::Transaction { body, commits: true }
+}
+
+/// Text that no other statement writes.
+fn text(random: &mut Random, len: u64) -> String {
+    let letter = char::from(b'a' + random.below(26) as u8);
+    format!("printf('%d %.*c', {}, {len}, '{letter}')", random.below(1_000_000))
+}
+
+/// A statement that changes a few rows.
+fn few(random: &mut Random) -> Statement {
+    let len = 10 + random.below(90);
+    let (value, key) = (text(random, len), random.below(100));
+    sound(match random.below(6) {
+        0..3 => format!("INSERT INTO t(k, v) VALUES ({key}, {value})"),
+        3..5 => format!("UPDATE t SET v = {value} WHERE id % 23 = {key} % 23"),
+        _ => format!("DELETE FROM t WHERE k = {key}"),
+    })
+}
+
+/// One that changes many.
+fn many(random: &mut Random) -> Statement {
+    let len = 60 + random.below(200);
+    let (value, key) = (text(random, len), random.below(4));
+    sound(match random.below(4) {
+        0..3 => format!("UPDATE t SET v = {value} || id, k = k + 1 WHERE id % 4 <> {key}"),
+        _ => format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40)
+             INSERT INTO t(k, v) SELECT i, {value} || i FROM n"
+        ),
+    })
+}
+
+/// One that breaks a constraint with its last row.
+fn breaking(random: &mut Random) -> Statement {
+    let first = 1000 + random.below(1_000_000);
+    let sql = format!("INSERT INTO u VALUES ({first}), ({first} + 1), (1)");
+    Statement { sql, breaks: true }
+}
+
+fn some(random: &mut Random, most: u64, one: fn(&mut Random) -> Statement) -> Vec<Statement> {
+    (0..=random.below(most)).map(|_| one(random)).collect()
+}
+
+/// Keeps the table from growing without end.
+fn fewer() -> Statement {
+    sound("DELETE FROM t WHERE id NOT IN (SELECT id FROM t ORDER BY id DESC LIMIT 60)".to_owned())
+}
+
+fn small_ones(random: &mut Random) -> Vec<Step> {
+    let step = |random: &mut Random| match random.below(12) {
+        0..9 => commit(some(random, 3, few)),
+        9 => commit(vec![few(random), breaking(random), few(random)]),
+        10 => Step::Transaction { body: some(random, 3, few), commits: false },
+        _ => Step::Reopen,
+    };
+    (0..24).map(|_| step(random)).collect()
+}
+
+fn spilled(random: &mut Random) -> Vec<Step> {
+    let step = |random: &mut Random| match random.below(6) {
+        0 => commit(some(random, 3, few)),
+        1 => Step::Transaction { body: some(random, 2, many), commits: false },
+        _ => {
+            let mut body = some(random, 2, many);
+            body.push(fewer());
+            commit(body)
+        }
+    };
+    (0..8).map(|_| step(random)).collect()
+}
+
+fn savepoints(random: &mut Random) -> Vec<Step> {
+    let step = |random: &mut Random| {
+        let mut body = some(random, 2, few);
+        body.push(sound("SAVEPOINT a".to_owned()));
+        let one = if random.below(2) == 0 { few } else { many };
+        body.extend(some(random, 2, one));
+        body.push(breaking(random));
+        body.push(sound("SAVEPOINT b".to_owned()));
+        body.extend(some(random, 2, few));
+        let end = ["RELEASE b", "ROLLBACK TO b", "ROLLBACK TO a", "RELEASE a"];
+        body.push(sound(end[random.below(4) as usize].to_owned()));
+        body.push(few(random));
+        body.push(fewer());
+        Step::Transaction { body, commits: random.below(5) > 0 }
+    };
+    (0..10).map(|_| step(random)).collect()
+}
+
+fn vacuums(random: &mut Random) -> Vec<Step> {
+    let step = |random: &mut Random| match random.below(8) {
+        0..3 => commit(some(random, 3, few)),
+        3 => commit(vec![many(random), fewer()]),
+        4 => commit(vec![sound("DELETE FROM t WHERE id % 2 = 0".to_owned())]),
+        5 => Step::Reopen,
+        _ => Step::PageSize(512 << random.below(4)),
+    };
+    (0..14).map(|_| step(random)).collect()
+}
+
+fn pinned(random: &mut Random) -> Vec<Step> {
+    let step = |random: &mut Random| match random.below(12) {
+        0..7 => commit(vec![many(random), fewer()]),
+        7..9 => commit(some(random, 3, few)),
+        9 => Step::Unpin(random.below(2) as u8),
+        10 => Step::Reopen,
+        _ => Step::Pin(random.below(2) as u8),
+    };
+    let mut steps = vec![commit(vec![few(random)]), Step::Pin(0)];
+    steps.extend((0..16).map(|_| step(random)));
+    steps
+}
+
+fn relaxed(random: &mut Random) -> Vec<Step> {
+    let step = |random: &mut Random| match random.below(14) {
+        0..9 => commit(some(random, 3, few)),
+        9 => commit(vec![many(random), fewer()]),
+        10 => Step::Synchronous(true),
+        11 => Step::Synchronous(false),
+        12 => Step::Transaction { body: some(random, 3, few), commits: false },
+        _ => Step::Reopen,
+    };
+    (0..30).map(|_| step(random)).collect()
+}
+
+fn attached(random: &mut Random) -> Vec<Step> {
+    let other = |random: &mut Random| {
+        let statement = few(random);
+        let sql = ["INTO ", "UPDATE ", "FROM "].iter().fold(statement.sql, |sql, word| {
+            sql.replace(&format!("{word}t"), &format!("{word}b.t"))
+        });
+        sound(sql)
+    };
+    let step = |random: &mut Random| {
+        let body = match random.below(10) {
+            0 => vec![few(random)],
+            1 => vec![other(random)],
+            2 => vec![few(random), other(random), breaking(random), many(random), fewer()],
+            _ => vec![few(random), other(random)],
+        };
+        Step::Transaction { body, commits: random.below(8) > 0 }
+    };
+    (0..14).map(|_| step(random)).collect()
+}

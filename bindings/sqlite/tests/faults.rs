@@ -1,0 +1,402 @@
+//! Every operation of the device fails, one at a time, below SQLite: once and from then on, with
+//! half of a write landed, with a sync that loses what it should keep.
+//!
+//! Whatever fails: SQLite says `SQLITE_IOERR` or `SQLITE_FULL`, and nothing panics. Whoever reads
+//! then sees the last state that was acknowledged, the connection that failed included. After a
+//! restart, with or without the power lost as well, it is that state, or the one whose commit
+//! failed, in all files.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "common/simulated/mod.rs"]
+mod simulated;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use esker_device::sim::{
+    CrashModel, CrashOptions, Effect, Failure, Fault, FaultPlan, OpKind, SimImage, Survivors,
+    SyncLoss,
+};
+use esker_sqlite::planted::{self, Bug};
+use esker_testkit::counts::{Counts, budget};
+use rusqlite::{Connection, ErrorCode};
+
+use simulated::disk::{self, Disk, put_super_journal, super_journal};
+use simulated::judge::{Promise, before, judge_each, promise, super_journals};
+use simulated::session::{Session, connect, is_of_the_device, prepared};
+use simulated::steps::{Case, Step, cases};
+
+/// A run is left after this many errors.
+const FAILURES_ENOUGH: u64 = 3;
+
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    seed: u64,
+    kind: OpKind,
+    nth: u64,
+    effect: Effect,
+    is_sticky: bool,
+}
+
+impl Failing {
+    /// Whether the device answers as before once the operation has failed.
+    fn passes(&self) -> bool {
+        let is_dropped = self.effect == Effect::FailSync(SyncLoss::Dropped);
+        !self.is_sticky && !is_dropped && self.effect != Effect::PowerOff
+    }
+
+    fn plan(&self) -> FaultPlan {
+        let fault = Fault::new(self.effect).on(self.kind).nth(self.nth);
+        FaultPlan::new().with(if self.is_sticky { fault.sticky() } else { fault })
+    }
+}
+
+fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
+    let mut effects = vec![
+        (Effect::Fail(Failure::Io), false),
+        (Effect::Fail(Failure::Io), true),
+        (Effect::PowerOff, false),
+    ];
+    match kind {
+        OpKind::Write => {
+            effects.push((Effect::Fail(Failure::NoSpace), false));
+            effects.push((Effect::Fail(Failure::NoSpace), true));
+            effects.push((Effect::ShortWrite { bytes: 700, failure: Failure::Io }, false));
+        }
+        OpKind::Sync => {
+            effects.extend(SyncLoss::ALL.map(|loss| (Effect::FailSync(loss), false)));
+        }
+        _ => {}
+    }
+    effects
+}
+
+/// Does one step; whether it failed. What it says must be what a failing device may cause.
+fn attempt(session: &mut Session, step: &Step) -> bool {
+    let Err(error) = session.apply(step) else { return false };
+    assert!(is_of_the_device(&error), "{step:?}: {error:?}");
+    true
+}
+
+/// Runs a trace until enough has failed; whether anything did.
+fn run(session: &mut Session, failing: &Failing, counts: &mut Counts) -> bool {
+    let mut failures = 0;
+    for step in session.case.steps(failing.seed) {
+        // What a sync has dropped, or only pretends to have, no opening can find out.
+        if step == Step::Reopen && matches!(failing.effect, Effect::FailSync(_)) {
+            continue;
+        }
+        let has_failed = attempt(session, &step);
+        session.mark();
+        failures += u64::from(has_failed);
+        if has_failed && failing.passes() {
+            session.judge_live();
+        }
+        if failures >= FAILURES_ENOUGH {
+            break;
+        }
+    }
+    counts.add("errors", failures);
+    failures > 0
+}
+
+fn fail(case: &Case, image: &SimImage, folder: &Path, failing: Failing, counts: &mut Counts) {
+    let mut session = Session::start(case, image, folder);
+    let device = session.disk.device.clone();
+    device.record();
+    device.mark(0);
+    session.connection().unwrap();
+    session.mark();
+    device.set_faults(failing.plan());
+    let has_failed = run(&mut session, &failing, counts);
+    counts.add("runs", 1);
+    counts.add("runs with an error", has_failed.into());
+    let trace = device.take_trace().unwrap();
+    let killed = device.image();
+    if has_failed && failing.effect != Effect::FailSync(SyncLoss::Dropped) {
+        device.set_faults(FaultPlan::new());
+        if failing.effect != Effect::PowerOff {
+            session.judge_live();
+        }
+    }
+    let lost = device.crash(&Survivors::nothing(), &CrashModel::default());
+    let some = device.crash(&Survivors::Random(failing.nth), &CrashModel::default());
+    let journal = super_journal(folder);
+    session.disconnect();
+    let point = session.point.clone();
+    let now = Promise { least: point.durable, now: &point, next: &point };
+    for (number, left) in [killed, lost, some].iter().enumerate() {
+        judge_each(&session, &now, left, std::slice::from_ref(&journal), number as u64);
+        counts.add("judged", 1);
+    }
+    if !case.is_relaxed {
+        // The power fails as well, at some moment of the run.
+        let limit = if case.files.len() > 1 { 6 } else { 2 };
+        let options = CrashOptions { limit: Some(limit), seed: failing.nth, ..Default::default() };
+        let crashes = trace.for_each_crash(&options, |state, device| {
+            let Some(promise) = promise(&session, state) else { return Ok(()) };
+            counts.add("judged", 1);
+            let journals = super_journals(&session, state);
+            let judging = || judge_each(&session, &promise, &device.image(), &journals, 1);
+            catch_unwind(AssertUnwindSafe(judging))
+                .map_err(|_| format!("{}\n{state}", before(state)))
+        });
+        crashes.unwrap_or_else(|place| panic!("{place}"));
+    }
+    assert_eq!(disk::panics(), 0, "what is tested has panicked");
+}
+
+/// How often a run without an error asks the device for something.
+fn sound_run(case: &Case, image: &SimImage, folder: &Path, seed: u64) -> impl Fn(OpKind) -> u64 {
+    let mut session = Session::start(case, image, folder);
+    session.connection().unwrap();
+    session.disk.device.set_faults(FaultPlan::new());
+    for step in case.steps(seed) {
+        session.apply(&step).unwrap();
+    }
+    let device = session.disk.device.clone();
+    let counts = OpKind::ALL.map(|kind| device.op_count_of(kind));
+    session.disconnect();
+    move |kind| counts[kind as usize]
+}
+
+fn explore(case: &Case, seed: u64, most: u64, counts: &mut Counts) {
+    let folder = tempfile::tempdir().unwrap();
+    let image = prepared(case, folder.path());
+    let operations = sound_run(case, &image, folder.path(), seed);
+    for kind in [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Open] {
+        for (turn, (effect, is_sticky)) in effects_on(kind).into_iter().enumerate() {
+            let stride = (operations(kind) / most).max(1);
+            for nth in (turn as u64 % stride..operations(kind)).step_by(stride as usize) {
+                let failing = Failing { seed, kind, nth, effect, is_sticky };
+                let judging = || fail(case, &image, folder.path(), failing, counts);
+                let judged = catch_unwind(AssertUnwindSafe(judging));
+                judged.unwrap_or_else(|_| panic!("{}: {failing:?}", case.name));
+            }
+        }
+    }
+}
+
+fn settle(name: &str, most: u64) {
+    let case = cases().into_iter().find(|case| case.name == name).unwrap();
+    let mut counts = Counts::new("sqlite-faults", name);
+    for seed in 0..budget() {
+        explore(&case, seed, most * budget(), &mut counts);
+    }
+    counts.record().unwrap();
+    assert!(counts.get("runs with an error") > 2 * most, "{counts:?}");
+}
+
+#[test]
+fn small_transactions() {
+    settle("small transactions", 6);
+}
+
+#[test]
+fn transactions_that_spill() {
+    settle("spilled", 6);
+}
+
+#[test]
+fn savepoints_and_rollbacks() {
+    settle("savepoints", 6);
+}
+
+#[test]
+fn vacuum_with_another_page_size() {
+    settle("vacuum", 6);
+}
+
+#[test]
+fn versions_with_names() {
+    settle("pinned", 6);
+}
+
+#[test]
+fn relaxed_commits() {
+    settle("relaxed", 6);
+}
+
+#[test]
+fn two_files_in_one_transaction() {
+    settle("attached", 9);
+}
+
+/// A row for each of two files, in one transaction that is not yet committed.
+const BOTH: &str = "BEGIN; INSERT INTO main.u VALUES (2); INSERT INTO b.u VALUES (2)";
+
+/// Two files on a disk, whose logs have begun.
+fn two_files(folder: &Path) -> (Case, Disk, Connection) {
+    let case = cases().into_iter().find(|case| case.files.len() > 1).unwrap();
+    let disk = Disk::of_image(&prepared(&case, folder), folder, &case.options);
+    let connection = connect(&disk, &case).unwrap();
+    connection.execute_batch(&format!("{BOTH}; COMMIT")).unwrap();
+    connection
+        .execute_batch("DELETE FROM main.u WHERE x = 2; DELETE FROM b.u WHERE x = 2")
+        .unwrap();
+    (case, disk, connection)
+}
+
+/// The syncs of a file fail, from one on.
+fn failing_syncs(file: &str, from: u64) -> Fault {
+    Fault::new(Effect::Fail(Failure::Io)).on(OpKind::Sync).file(file).nth(from).sticky()
+}
+
+/// How often the row is in each of the files.
+fn twos(connection: &Connection) -> [i64; 2] {
+    ["main", "b"].map(|schema| {
+        let sql = format!("SELECT count(*) FROM {schema}.u WHERE x = 2");
+        connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+    })
+}
+
+/// What is there after a crash now that keeps everything.
+fn twos_after_a_crash(case: &Case, disk: Disk, connection: Connection) -> [i64; 2] {
+    let left = disk.device.crash(&Survivors::everything(), &CrashModel::default());
+    let folder = disk.folder.clone();
+    let journal = super_journal(&folder);
+    drop(connection);
+    drop(disk);
+    put_super_journal(&folder, journal.as_ref());
+    let disk = Disk::of_image(&left, &folder, &case.options);
+    let found = twos(&connect(&disk, case).unwrap());
+    put_super_journal(&folder, None);
+    found
+}
+
+/// The first file is prepared, the second cannot be, and that the first is rolled back cannot be
+/// written: when it is opened again, the super-journal must still say so.
+#[test]
+fn a_rollback_leaves_the_super_journal_of_what_is_prepared() {
+    let folder = tempfile::tempdir().unwrap();
+    let (case, disk, connection) = two_files(folder.path());
+    let plan = FaultPlan::new().with(failing_syncs("other", 0)).with(failing_syncs("main", 1));
+    disk.device.set_faults(plan);
+    connection.execute_batch(BOTH).unwrap();
+    assert!(is_of_the_device(&connection.execute_batch("COMMIT").unwrap_err()));
+    assert!(super_journal(folder.path()).is_some());
+    assert_eq!(twos_after_a_crash(&case, disk, connection), [0, 0]);
+}
+
+/// As above, but it is a statement that still reads which keeps the first file from being rolled
+/// back at once.
+#[test]
+fn a_statement_that_reads_on_takes_no_super_journal_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let (case, disk, connection) = two_files(folder.path());
+    let mut select = connection.prepare("SELECT id FROM main.t").unwrap();
+    let mut rows = select.query([]).unwrap();
+    assert!(rows.next().unwrap().is_some());
+    disk.device.set_faults(FaultPlan::new().with(failing_syncs("other", 0)));
+    connection.execute_batch(BOTH).unwrap();
+    assert!(is_of_the_device(&connection.execute_batch("COMMIT").unwrap_err()));
+    let left = disk.device.image();
+    let journal = super_journal(folder.path());
+    drop(rows);
+    drop(select);
+    drop(connection);
+    drop(disk);
+    put_super_journal(folder.path(), journal.as_ref());
+    let disk = Disk::of_image(&left, folder.path(), &case.options);
+    assert_eq!(twos(&connect(&disk, &case).unwrap()), [0, 0]);
+}
+
+/// The super-journal is gone and the first file is committed: so is the second, although that
+/// cannot be written to it.
+#[test]
+fn what_a_super_journal_has_decided_is_seen_in_all_files() {
+    for failing in ["main", "other"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (case, disk, connection) = two_files(folder.path());
+        disk.device.set_faults(FaultPlan::new().with(failing_syncs(failing, 1)));
+        connection.execute_batch(&format!("{BOTH}; COMMIT")).unwrap();
+        assert_eq!(twos(&connection), [1, 1], "{failing}");
+        assert_eq!(twos(&connect(&disk, &case).unwrap()), [1, 1], "{failing}");
+        let less = "BEGIN; DELETE FROM main.u; DELETE FROM b.u; COMMIT";
+        let refused = connection.execute_batch(less).unwrap_err();
+        assert!(is_of_the_device(&refused), "{failing}: {refused}");
+        assert_eq!(twos_after_a_crash(&case, disk, connection), [1, 1], "{failing}");
+    }
+}
+
+/// Whether a super-journal is there decides; where that cannot be found out, nothing does.
+#[test]
+fn a_super_journal_that_cannot_be_looked_for_decides_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (case, disk, connection) = two_files(folder.path());
+    drop(connection);
+    let store = disk.store("main.db").unwrap();
+    let mut writer = store.begin(&store.pin()).unwrap();
+    writer.write(0, 100, b"no page of SQLite").unwrap();
+    writer.prepare(&[b'n'; 300]).unwrap();
+    let left = disk.device.image();
+    drop((writer, store, disk));
+    let disk = Disk::of_image(&left, folder.path(), &case.options);
+    let refused = connect(&disk, &case).unwrap_err();
+    assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::CannotOpen));
+    let store = disk.store("main.db").unwrap();
+    assert!(store.prepared().is_some());
+}
+
+/// A disk that is full says so: what grows the database is refused and leaves nothing of itself,
+/// and what makes it smaller goes on.
+#[test]
+fn a_full_disk_is_said_and_no_more() {
+    for case in cases() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = prepared(&case, folder.path());
+        let disk = Disk::of_image(&image, folder.path(), &case.options);
+        disk.device.set_capacity_bytes(case.files.len() as u64 * 512 * 1024);
+        let connection = connect(&disk, &case).unwrap();
+        let insert = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10)
+            INSERT INTO t(k, v) SELECT i, hex(randomblob(200)) FROM n";
+        let count = |connection: &Connection| -> i64 {
+            connection.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
+        };
+        let (mut rows, mut refused) = (count(&connection), 0);
+        while refused < 5 {
+            match connection.execute_batch(insert) {
+                Ok(()) => rows += 10,
+                Err(error) => {
+                    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DiskFull), "{error}");
+                    refused += 1;
+                }
+            }
+            assert_eq!(count(&connection), rows, "{}", case.name);
+        }
+        assert_eq!(count(&connect(&disk, &case).unwrap()), rows, "{}", case.name);
+        for round in 0..20 {
+            let delete = "DELETE FROM t WHERE id IN (SELECT id FROM t LIMIT 3)";
+            let deleted = connection.execute_batch(delete);
+            deleted.unwrap_or_else(|error| panic!("{}, {round}: {error}", case.name));
+            rows -= 3;
+        }
+        connection.execute_batch("UPDATE t SET k = k + 1 WHERE id % 97 = 0").unwrap();
+        drop(connection);
+        let connection = connect(&disk, &case).unwrap();
+        assert_eq!(count(&connection), rows, "{}", case.name);
+        let said: String =
+            connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(said, "ok", "{}", case.name);
+    }
+}
+
+/// A suite that cannot fail proves nothing.
+#[test]
+fn planted_bugs_are_found() {
+    for (bug, name) in [
+        (Bug::CacheKept, "small transactions"),
+        (Bug::AbandonedCommitted, "spilled"),
+        (Bug::SuperJournalRemoved, "attached"),
+    ] {
+        let case = cases().into_iter().find(|case| case.name == name).unwrap();
+        let mut counts = Counts::new("sqlite-planted", format!("{bug:?}"));
+        let hunt = AssertUnwindSafe(|| explore(&case, 0, 10, &mut counts));
+        let is_found = planted::with(bug, || catch_unwind(hunt)).is_err();
+        assert!(is_found, "{bug:?} was not found");
+        let mut until = Counts::new("sqlite-planted", format!("{bug:?}"));
+        until.add("judged until found", counts.get("judged"));
+        until.record().unwrap();
+    }
+}
