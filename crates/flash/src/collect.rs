@@ -155,11 +155,9 @@ impl Engine {
         let mut copied = Vec::with_capacity(load.moves.len());
         for (step, crc) in load.moves.iter().zip(&load.crcs) {
             let mut page = vec![0; bytes];
-            let is_read = self.read_slot(step.from, *crc, &mut page, Purpose::Gc).is_ok();
-            if is_read {
-                pages.push((step.to, page));
-            }
-            copied.push(is_read);
+            copied.push(self.read_slot(step.from, *crc, &mut page, Purpose::Gc).is_ok());
+            // Its place is programmed even so: what comes behind it must not be the first.
+            pages.push((step.to, page));
         }
         let mut writes: Vec<_> = pages.iter().map(|(to, page)| (*to, page.as_slice())).collect();
         self.write_places(&mut writes, Purpose::Gc, true)?;
@@ -196,14 +194,13 @@ impl Engine {
     }
 
     /// After a checkpoint: frees the places of the first `count` moves, which its maps have made,
-    /// but for those where somebody may be reading.
+    /// up to the first move where somebody may still hold a root from before it. That root leads to
+    /// the old places of all later moves too.
     pub(crate) fn free_retired(&self, core: &mut Core, count: usize) {
-        for (at, retired) in std::mem::take(&mut core.retired).into_iter().enumerate() {
-            if at >= count || retired.is_held() {
-                core.retired.push(retired);
-            } else {
-                retired.places.into_iter().for_each(|place| core.space.free(place));
-            }
+        let moves = core.retired.iter().take(count);
+        let free = moves.take_while(|retired| !retired.is_held()).count();
+        for retired in core.retired.drain(..free) {
+            retired.places.into_iter().for_each(|place| core.space.free(place));
         }
     }
 
@@ -293,3 +290,6 @@ impl PageStore {
         Ok(emptied)
     }
 }
+
+#[cfg(test)]
+mod tests;

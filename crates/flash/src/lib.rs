@@ -12,7 +12,8 @@
 //! `record`, `log`, `node`, `superblock` (the bytes); `checkpoint`, `beside` (one that commits
 //! hardly notice), `recovery`, `thread` (what is done beside commits); [`media`], `row`, `append`,
 //! `together`, `relocate`, `collect` (allocation by segments, and its garbage collection); `engine`
-//! (what all of them share); [`stats`] and [`check`]; [`planted`] (bugs that the tests must find).
+//! (what all of them share); [`versioned`] (the store as a trait); [`stats`] and [`check`];
+//! [`planted`] (bugs that the tests must find).
 //!
 //! One file, one process at a time. The allocation is by single slots, for devices with a
 //! translation layer of their own, or by segments that are filled in order.
@@ -45,6 +46,7 @@ pub mod store_file;
 mod superblock;
 mod thread;
 mod together;
+pub mod versioned;
 mod versions;
 mod view;
 pub mod writer;
@@ -59,4 +61,5 @@ pub use snapshot::Snapshot;
 pub use stats::{Stats, Version, Written};
 pub use store::PageStore;
 pub use store_file::{Missing, StoreFile};
+pub use versioned::Versioned;
 pub use writer::Writer;

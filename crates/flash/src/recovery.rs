@@ -39,16 +39,28 @@ fn random() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
+/// What a file is to those who fill segments in order, given the bytes of a segment.
+type MakeMedia = fn(&Arc<dyn DeviceFile>, u32) -> Arc<dyn Media>;
+
 /// Opens what is in `file`, or makes a new store where there is nothing.
 pub(crate) fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
+    open_on(file, options, |file, bytes| Arc::new(FileMedia::new(Arc::clone(file), bytes)))
+}
+
+/// As [`open`], with another idea of the file's blocks.
+pub(crate) fn open_on(
+    file: Arc<dyn DeviceFile>,
+    options: Options,
+    media: MakeMedia,
+) -> Result<Arc<Engine>> {
     options.check()?;
     let len = file.len()?;
     let mut head = vec![0; (len as usize).min(SUPERBLOCKS_BYTES)];
     file.read_at(0, &mut head, Purpose::Recovery)?;
     let name = || file.name().to_owned();
     match find(&head) {
-        Found::Superblock(block) => load(file, options, &block),
-        Found::Nothing => create(file, options),
+        Found::Superblock(block) => load(file, options, &block, media),
+        Found::Nothing => create(file, options, media),
         Found::Foreign(what) => Err(Error::Foreign { file: name(), what }),
         Found::Newer(found) => Err(Error::TooNew { file: name(), found, supported: FORMAT }),
         Found::Damaged => Err(corrupt(file.name(), 0, "no copy of the superblock is whole")),
@@ -118,12 +130,8 @@ fn core_of(space: Space, log: Log, next_epoch: u64) -> Core {
     }
 }
 
-fn media(file: &Arc<dyn DeviceFile>, segment_bytes: u32) -> Arc<dyn Media> {
-    Arc::new(FileMedia::new(Arc::clone(file), segment_bytes))
-}
-
 /// Makes a new store: the first segment, then a checkpoint of nothing.
-fn create(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
+fn create(file: Arc<dyn DeviceFile>, options: Options, media: MakeMedia) -> Result<Arc<Engine>> {
     let segment_bytes = options.segment_bytes;
     file.write_at(0, &vec![0; segment_bytes as usize], Purpose::Gc)?;
     // What is half a superblock must have been zeros before, or it looks like another's file.
@@ -149,7 +157,12 @@ fn create(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
 }
 
 /// Loads a checkpoint and applies the log.
-fn load(file: Arc<dyn DeviceFile>, options: Options, block: &Superblock) -> Result<Arc<Engine>> {
+fn load(
+    file: Arc<dyn DeviceFile>,
+    options: Options,
+    block: &Superblock,
+    media: MakeMedia,
+) -> Result<Arc<Engine>> {
     let segments = file.len()? / u64::from(block.segment_bytes);
     let too_long = || invalid::<u32>("the file is longer than 2 TiB: it cannot be opened");
     let segments = u32::try_from(segments).or_else(|_| too_long())?;

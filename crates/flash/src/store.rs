@@ -42,8 +42,11 @@ impl PageStore {
     /// [`Error::Foreign`], [`Error::TooNew`] or [`Error::Corrupt`] for a file that is not ours, is
     /// newer, or is damaged; nothing is written to it then.
     pub fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Self> {
-        let engine = recovery::open(file, options)?;
-        Ok(Self { shared: Arc::new(Handle { engine, thread: Thread::default() }) })
+        Ok(Self::over(recovery::open(file, options)?))
+    }
+
+    pub(crate) fn over(engine: Arc<Engine>) -> Self {
+        Self { shared: Arc::new(Handle { engine, thread: Thread::default() }) }
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
