@@ -13,15 +13,25 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use common::{number, text};
 
-/// A connection through the VFS.
+/// A connection through the VFS. Tests beside this one start processes, which hold the locks of
+/// what was open until they have begun to run.
 fn ours(path: &Path) -> rusqlite::Result<Connection> {
     log::listen();
-    common::open(path)
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match common::open(path) {
+            Err(error) if code(&error) == ErrorCode::DatabaseBusy && Instant::now() < until => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
+    }
 }
 
 /// A connection through the VFS, with parameters of the URI.
@@ -403,13 +413,11 @@ fn fill() {
     // What makes nothing larger still goes, in small transactions, and makes room.
     connection.execute_batch("UPDATE t SET x = randomblob(1000) WHERE n = 1").unwrap();
     whole(&connection);
-    for n in (1..=committed).step_by(20) {
-        let delete = "DELETE FROM t WHERE n BETWEEN ?1 AND ?1 + 19 AND n % 10 > 0";
-        connection.execute(delete, [n]).unwrap();
+    for n in (1..=200).step_by(20) {
+        connection.execute("DELETE FROM t WHERE n BETWEEN ?1 AND ?1 + 19", [n]).unwrap();
     }
-    for _ in 0..committed / 100 {
-        connection.execute_batch(insert).unwrap();
-    }
+    connection.execute_batch(insert).unwrap();
+    assert_eq!(number(&connection, "SELECT count(*) FROM t"), committed - 200 + 50);
     assert_eq!(text(&connection, "PRAGMA integrity_check"), "ok");
 }
 
