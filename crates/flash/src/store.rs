@@ -219,9 +219,6 @@ impl Engine {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.thread.stop(&self.engine);
-        if std::env::var_os("ESKER_DEBUG").is_some() {
-            eprintln!("DBG {:?}", self.engine.stats());
-        }
         // What was promised durable is; opening finds the rest where there is no checkpoint.
         let _best_effort = self.engine.settle();
     }
