@@ -22,4 +22,7 @@ pub mod pragma;
 pub mod queue;
 
 #[cfg(feature = "linked")]
-pub use ffi::linked::link;
+pub use ffi::{
+    counted::{count_syncs, syncs},
+    linked::link,
+};

@@ -9,6 +9,8 @@
 
 #![expect(unsafe_code, reason = "the interface of SQLite is one of C")]
 
+#[cfg(feature = "linked")]
+pub mod counted;
 mod entry;
 mod host;
 mod io;

@@ -18,20 +18,22 @@ use crate::measure::process::DeviceBytes;
 pub struct Counters {
     bytes: u64,
     device_bytes: u64,
-    syncs: Option<u64>,
+    syncs: u64,
 }
 
 impl Counters {
-    /// Those so far. Syncs are known where the store counts them.
+    /// Those so far.
     #[must_use]
     pub fn now(place: &Place, connection: &Connection) -> Self {
         let bytes = fs::read_to_string("/proc/self/io").ok().and_then(|io| after(&io, "wchar"));
         let device_bytes = DeviceBytes::now().map_or(0, |bytes| bytes.written);
-        let syncs = place.mode.is_esker().then(|| {
+        let syncs = if place.mode.is_esker() {
             let syncs = connection.query_row("PRAGMA esker_stats = syncs", [], |row| row.get(0));
-            syncs.ok().and_then(|syncs: String| syncs.parse().ok())
-        });
-        Self { bytes: bytes.unwrap_or(0), device_bytes, syncs: syncs.flatten() }
+            syncs.ok().and_then(|syncs: String| syncs.parse().ok()).unwrap_or(0)
+        } else {
+            esker_sqlite::syncs()
+        };
+        Self { bytes: bytes.unwrap_or(0), device_bytes, syncs }
     }
 
     /// Says what was added since `before`, in all and for each of `transactions`.
@@ -43,9 +45,7 @@ impl Counters {
         };
         tell("bytes_written", self.bytes.saturating_sub(before.bytes));
         tell("device_bytes", self.device_bytes.saturating_sub(before.device_bytes));
-        if let (Some(now), Some(before)) = (self.syncs, before.syncs) {
-            tell("syncs", now.saturating_sub(before));
-        }
+        tell("syncs", self.syncs.saturating_sub(before.syncs));
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     fn a_durable_commit_is_one_sync() {
         link().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        for (mode, syncs) in [(Mode::Esker, Some(5.0)), (Mode::Wal, None)] {
+        for mode in [Mode::Esker, Mode::Wal] {
             let place = Place { mode, folder: folder.path().join(mode.as_str()), cache_mib: 1 };
             fs::create_dir(&place.folder).unwrap();
             let connection = place.open().unwrap();
@@ -83,7 +83,7 @@ mod tests {
             }
             let mut metrics = Metrics::new();
             Counters::now(&place, &connection).tell(&before, 5, &mut metrics);
-            assert_eq!(metrics.get("syncs").copied(), syncs, "{mode:?}");
+            assert_eq!(metrics["syncs"], 5.0, "{mode:?}");
             assert!(metrics["bytes_written"] > 0.0);
         }
     }

@@ -77,8 +77,8 @@ impl Place {
     /// The name of the database as SQLite takes it.
     #[must_use]
     pub fn uri(&self) -> String {
-        let vfs = if self.mode.is_esker() { "?vfs=esker" } else { "" };
-        format!("{}{vfs}", uri(&self.folder.join("app.db")))
+        let vfs = if self.mode.is_esker() { "esker" } else { "counted" };
+        format!("{}?vfs={vfs}", uri(&self.folder.join("app.db")))
     }
 
     /// Opens a connection.
@@ -120,7 +120,8 @@ pub(super) fn uri(path: &Path) -> String {
     uri
 }
 
-/// Makes the VFS known.
+/// Makes the VFS known, and SQLite's own with its syncs counted.
 pub(super) fn link() -> Result<()> {
-    esker_sqlite::link().map_err(|why| Error::Run(format!("cannot register the VFS: {why}")))
+    let linked = esker_sqlite::link().and_then(|()| esker_sqlite::count_syncs());
+    linked.map_err(|why| Error::Run(format!("cannot register the VFS: {why}")))
 }
