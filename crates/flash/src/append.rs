@@ -8,7 +8,7 @@
 use esker_device::Purpose;
 
 use crate::collect::{GARBAGE_SHARE, retired_count};
-use crate::engine::{Burden, Core, Engine, ITEM_BYTES, set_aside};
+use crate::engine::{Burden, Core, Engine, ITEM_BYTES};
 use crate::error::{Error, Result, corrupt, damaged};
 use crate::options::Allocation;
 use crate::row::Heat;
@@ -39,7 +39,7 @@ impl Engine {
 
     /// Segments that commits leave free, for a checkpoint and for moving pages.
     pub(crate) fn kept_free(&self, core: &Core) -> u32 {
-        set_aside(core.live_slots, self.segment_bytes) + MOVE_SEGMENTS
+        self.set_aside(core, false) + MOVE_SEGMENTS
     }
 
     /// Makes sure that this many pages can be appended, and their record.

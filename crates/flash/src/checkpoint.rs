@@ -27,7 +27,9 @@ use crate::space::{Class, Sector};
 use crate::superblock::Superblock;
 
 /// Nodes take slots of at least this many bytes, which they share with pages of that size.
-const NODE_BYTES_MIN: usize = 4096;
+pub(crate) const NODE_BYTES_MIN: usize = 4096;
+/// And of at most this many.
+pub(crate) const NODE_BYTES_MAX: usize = 64 * 1024;
 
 /// The size of slot for a node of `bytes`.
 pub(crate) fn node_class(bytes: usize) -> Option<Class> {

@@ -13,6 +13,7 @@ use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
 
 use crate::beside::Beside;
+use crate::checkpoint::{NODE_BYTES_MAX, NODE_BYTES_MIN};
 use crate::collect::Retired;
 use crate::error::{Error, Result, corrupt, damaged};
 use crate::log::Log;
@@ -184,14 +185,31 @@ impl Engine {
         }
         let slack = if grows { 2 + core.space.segment_count() / 32 } else { 0 };
         let record = core.log.segments_for(count * ITEM_BYTES);
-        let keep = set_aside(core.live_slots, self.segment_bytes) + record + slack;
-        match self.ensure_slots(core, class, count, keep) {
+        let keep = self.set_aside(core, grows) + record + slack;
+        // What grows must not fill the last slots of segments while there are no others.
+        let ensure = |core: &mut Core| {
+            self.ensure_segments(core, if grows { keep } else { 0 })?;
+            self.ensure_slots(core, class, count, keep)
+        };
+        match ensure(core) {
             Err(Error::Full { .. }) => {
                 self.checkpoint_core(core)?;
-                self.ensure_slots(core, class, count, keep)
+                ensure(core)
             }
             outcome => outcome,
         }
+    }
+
+    /// How many segments commits leave free, so that a checkpoint finds room on a full device. What
+    /// makes the database grow leaves room as well for the deltas that are yet to come.
+    pub(crate) fn set_aside(&self, core: &Core, grows: bool) -> u32 {
+        let now = |deltas| aside(core.live_slots, deltas, self.segment_bytes);
+        if !grows {
+            return now(core.delta_bytes);
+        }
+        let leaves = nodes(core.live_slots) * NODE_BYTES_MAX as i64;
+        let deltas = i64::try_from(self.options.delta_bytes).unwrap_or(i64::MAX).min(leaves);
+        now(deltas)
     }
 
     /// Adds `count` segments, filled with zeros: what is rewritten later costs a fraction of what
@@ -310,7 +328,7 @@ impl Engine {
         if core.space.is_in_order() {
             return self.ensure_log_in_order(core, record_bytes);
         }
-        let keep = set_aside(core.live_slots, self.segment_bytes);
+        let keep = self.set_aside(core, false);
         match self.ensure_segments(core, core.log.segments_for(record_bytes) + keep) {
             Err(Error::Full { .. }) => {
                 self.checkpoint_core(core)?;
@@ -448,12 +466,18 @@ impl Engine {
     }
 }
 
-/// How many segments commits leave free, so that a checkpoint finds room on a full device: for its
-/// log, and for all nodes of the map, twice.
-pub(crate) fn set_aside(live_slots: i64, segment_bytes: u32) -> u32 {
-    let nodes = live_slots.max(0) as u64 / LEAF as u64 + 1;
-    let bytes = nodes * 2 * 4096;
-    3 + (bytes / u64::from(segment_bytes)) as u32
+/// How many segments are free for a checkpoint of so many live slots and bytes of deltas: for its
+/// log, for all nodes of the map, and for the first node of each size.
+fn aside(live_slots: i64, delta_bytes: i64, segment_bytes: u32) -> u32 {
+    let bytes = 2 * (nodes(live_slots) * NODE_BYTES_MIN as i64 + delta_bytes.max(0));
+    let sizes = segment_bytes.min(NODE_BYTES_MAX as u32) / NODE_BYTES_MIN as u32;
+    let larger = if delta_bytes > 0 { sizes.max(1).ilog2() } else { 0 };
+    3 + larger + (bytes / i64::from(segment_bytes)) as u32
+}
+
+/// Leaves of the map of so many slots.
+fn nodes(live_slots: i64) -> i64 {
+    live_slots.max(0) / LEAF as i64 + 1
 }
 
 /// How many segments a file of `count` grows by where it must: a thirty-second of it, up to 4 MiB,

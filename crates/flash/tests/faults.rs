@@ -261,6 +261,34 @@ fn a_full_disk_is_an_error_and_no_more() {
 }
 
 /// A store that has filled its device goes on changing the pages that it has.
+/// Nodes of the map grow with the differences that they keep, from one size of slot to the next.
+#[test]
+fn a_full_disk_takes_differences_that_grow() {
+    takes_differences_that_grow(40, 100);
+    takes_differences_that_grow(64, 300);
+}
+
+fn takes_differences_that_grow(segments: u64, least: u32) {
+    let device = disk();
+    let mut session = Session::start(device.clone(), small()).unwrap();
+    device.set_capacity_bytes(segments * 16 * 1024);
+    let mut pages = 0;
+    while session.apply(&Op::Write(pages, 0, vec![1; 512])).is_ok()
+        && session.apply(&Op::Commit(Durability::Full)).is_ok()
+    {
+        pages += 1;
+    }
+    session.writer = None;
+    assert!(pages > least, "{pages}");
+    for round in 0..800_u32 {
+        let bytes = round.to_le_bytes().repeat(4);
+        let page = round.wrapping_mul(2_654_435_761) % pages;
+        session.apply(&Op::Write(page, round * 16 % 480, bytes)).unwrap();
+        session.apply(&Op::Commit(Durability::Full)).unwrap_or_else(|e| panic!("{round}: {e}"));
+    }
+    session.judge().unwrap();
+}
+
 #[test]
 fn a_full_disk_takes_what_does_not_grow() {
     takes_what_does_not_grow(&small(), 100);
