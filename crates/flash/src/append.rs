@@ -8,7 +8,7 @@
 use esker_device::Purpose;
 
 use crate::collect::{GARBAGE_SHARE, retired_count};
-use crate::engine::{Burden, Core, Engine, ITEM_BYTES};
+use crate::engine::{Burden, Core, Engine, ITEM_BYTES, slack};
 use crate::error::{Error, Result, corrupt, damaged};
 use crate::options::Allocation;
 use crate::row::Heat;
@@ -39,7 +39,7 @@ impl Engine {
 
     /// Segments that commits leave free, for a checkpoint and for moving pages.
     pub(crate) fn kept_free(&self, core: &Core) -> u32 {
-        self.set_aside(core, false) + MOVE_SEGMENTS
+        self.set_aside(core) + MOVE_SEGMENTS
     }
 
     /// Makes sure that this many pages can be appended, and their record.
@@ -50,7 +50,7 @@ impl Engine {
         count: u64,
         grows: bool,
     ) -> Result<()> {
-        let slack = if grows { 2 + core.space.segment_count() / 32 } else { 0 };
+        let slack = if grows { slack(core) } else { 0 };
         let room = u64::from(core.space.row_room(Heat::Hot, class));
         let per_row = u64::from(core.space.row_slots(class)).max(1);
         let rows = count.saturating_sub(room).div_ceil(per_row);

@@ -135,7 +135,7 @@ impl Engine {
         let room = u64::from(core.space.row_room(Heat::Cold, class));
         let per_row = u64::from(core.space.row_slots(class)).max(1);
         let rows = count.saturating_sub(room).div_ceil(per_row);
-        let keep = self.set_aside(core, false);
+        let keep = self.set_aside(core);
         if rows + u64::from(keep) > u64::from(core.space.free_segments()) && rows > 0 {
             return None;
         }

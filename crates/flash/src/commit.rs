@@ -246,8 +246,7 @@ impl Writer {
             return self.write_together(core, plan, prepare);
         }
         let wholes = plan.iter().filter(|(_, plan)| matches!(plan, Plan::Whole(_))).count();
-        let no_class = || Error::InvalidArgument("the page size is out of bounds".to_owned());
-        let class = Class::holding(self.page_size as usize).ok_or_else(no_class)?;
+        let class = self.class()?;
         let taken = engine.take_page_slots(core, class, wholes, self.grows())?;
         let written = self.write_pages(core, &taken, plan, prepare);
         let (changes, record) = written.inspect_err(|_| {
@@ -255,12 +254,24 @@ impl Writer {
                 core.space.free(*sector);
             }
         })?;
-        core.unsynced_bytes += wholes as u64 * class.bytes();
-        engine.counters.pages.add(wholes as u64 * class.bytes());
-        engine.counters.whole_pages.add(wholes as u64);
-        engine.counters.delta_pages.add(changes.items.len() as u64 - wholes as u64);
         engine.append(core, &record)?;
+        self.count_pages(core, class, wholes, changes.items.len());
         Ok(changes)
+    }
+
+    /// The size of slot that a page takes.
+    pub(crate) fn class(&self) -> Result<Class> {
+        let no_class = || Error::InvalidArgument("the page size is out of bounds".to_owned());
+        Class::holding(self.page_size as usize).ok_or_else(no_class)
+    }
+
+    /// Of so many changed pages these were written whole.
+    pub(crate) fn count_pages(&self, core: &mut Core, class: Class, wholes: usize, all: usize) {
+        let bytes = wholes as u64 * class.bytes();
+        core.unsynced_bytes += bytes;
+        self.engine.counters.pages.add(bytes);
+        self.engine.counters.whole_pages.add(wholes as u64);
+        self.engine.counters.delta_pages.add((all - wholes) as u64);
     }
 
     /// All that the transaction did, of which `items` are the pages. Those that were spilled are to

@@ -183,13 +183,13 @@ impl Engine {
         if core.space.is_in_order() {
             return self.reserve_in_order(core, class, count, grows);
         }
-        let slack = if grows { 2 + core.space.segment_count() / 32 } else { 0 };
         let record = core.log.segments_for(count * ITEM_BYTES);
-        let keep = self.set_aside(core, grows) + record + slack;
+        let keep = aside_for_pages(core, &self.options, self.segment_bytes) + record;
         // What grows must not fill the last slots of segments while there are no others.
+        let spare = if grows { keep + slack(core) } else { 0 };
         let ensure = |core: &mut Core| {
-            self.ensure_segments(core, if grows { keep } else { 0 })?;
-            self.ensure_slots(core, class, count, keep)
+            self.ensure_segments(core, spare)?;
+            self.ensure_slots(core, class, count, keep.max(spare))
         };
         match ensure(core) {
             Err(Error::Full { .. }) => {
@@ -200,16 +200,9 @@ impl Engine {
         }
     }
 
-    /// How many segments commits leave free, so that a checkpoint finds room on a full device. What
-    /// makes the database grow leaves room as well for the deltas that are yet to come.
-    pub(crate) fn set_aside(&self, core: &Core, grows: bool) -> u32 {
-        let now = |deltas| aside(core.live_slots, deltas, self.segment_bytes);
-        if !grows {
-            return now(core.delta_bytes);
-        }
-        let leaves = nodes(core.live_slots) * NODE_BYTES_MAX as i64;
-        let deltas = i64::try_from(self.options.delta_bytes).unwrap_or(i64::MAX).min(leaves);
-        now(deltas)
+    /// How many segments commits leave free for a checkpoint of what there is now.
+    pub(crate) fn set_aside(&self, core: &Core) -> u32 {
+        aside(core.live_slots, core.delta_bytes, self.segment_bytes)
     }
 
     /// Adds `count` segments, filled with zeros: what is rewritten later costs a fraction of what
@@ -272,7 +265,6 @@ impl Engine {
             {
                 let mut core = self.core.lock();
                 if self.room(&core) >= self.spare_segments(&core) || core.is_closed {
-                    core.is_growth_wanted = false;
                     return Ok(());
                 }
                 self.add_segment(&mut core)?;
@@ -328,7 +320,7 @@ impl Engine {
         if core.space.is_in_order() {
             return self.ensure_log_in_order(core, record_bytes);
         }
-        let keep = self.set_aside(core, false);
+        let keep = self.set_aside(core);
         match self.ensure_segments(core, core.log.segments_for(record_bytes) + keep) {
             Err(Error::Full { .. }) => {
                 self.checkpoint_core(core)?;
@@ -467,12 +459,28 @@ impl Engine {
 }
 
 /// How many segments are free for a checkpoint of so many live slots and bytes of deltas: for its
-/// log, for all nodes of the map, and for the first node of each size.
+/// log, for all nodes of the map, and for the first node of each size that they can have.
 fn aside(live_slots: i64, delta_bytes: i64, segment_bytes: u32) -> u32 {
     let bytes = 2 * (nodes(live_slots) * NODE_BYTES_MIN as i64 + delta_bytes.max(0));
     let sizes = segment_bytes.min(NODE_BYTES_MAX as u32) / NODE_BYTES_MIN as u32;
     let larger = if delta_bytes > 0 { sizes.max(1).ilog2() } else { 0 };
+    let larger = larger.min(u32::try_from(nodes(live_slots)).unwrap_or(u32::MAX));
     3 + larger + (bytes / i64::from(segment_bytes)) as u32
+}
+
+/// How many segments pages leave free, so that there is room for a checkpoint on a full device
+/// however the deltas grow: the nodes that live then are larger by as much as is set aside for
+/// them, and their checkpoint needs as much again.
+fn aside_for_pages(core: &Core, options: &Options, segment_bytes: u32) -> u32 {
+    let most = nodes(core.live_slots) * NODE_BYTES_MAX as i64;
+    let deltas = i64::try_from(options.delta_bytes).unwrap_or(i64::MAX).min(most);
+    let of = |deltas| aside(core.live_slots, deltas, segment_bytes);
+    2 * of(deltas) - of(0)
+}
+
+/// How many segments what makes the database grow leaves to what does not.
+pub(crate) fn slack(core: &Core) -> u32 {
+    2 + core.space.segment_count() / 32
 }
 
 /// Leaves of the map of so many slots.

@@ -7,7 +7,7 @@ use esker_device::Purpose;
 use crate::append::PageBytes;
 use crate::commit::Plan;
 use crate::engine::Core;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::map::Entry;
 use crate::planted::{self, Bug};
 use crate::record::{Change, Changes};
@@ -25,8 +25,7 @@ impl Writer {
         prepare: Option<Arc<[u8]>>,
     ) -> Result<Changes> {
         let engine = &self.engine;
-        let no_class = || Error::InvalidArgument("the page size is out of bounds".to_owned());
-        let class = Class::holding(self.page_size as usize).ok_or_else(no_class)?;
+        let class = self.class()?;
         let (pages, items) = split(plan);
         let mut changes = self.changes(items);
         // How long it is does not depend on the places.
@@ -45,10 +44,7 @@ impl Writer {
             self.write_apart(core, class, &pages, &mut changes)?;
             engine.append(core, &changes.record(prepare))?;
         }
-        core.unsynced_bytes += page_bytes;
-        engine.counters.pages.add(page_bytes);
-        engine.counters.whole_pages.add(pages.len() as u64);
-        engine.counters.delta_pages.add((changes.items.len() - pages.len()) as u64);
+        self.count_pages(core, class, pages.len(), changes.items.len());
         Ok(changes)
     }
 
