@@ -4,7 +4,8 @@
 //! direct I/O), [`mod@file`] (a folder of the file system), [`memory`] (for tests and scratch),
 //! [`sim`] (a simulated disk with crashes and faults), [`wrap`] (what wrappers share), [`count`],
 //! [`delay`], [`throttle`] (wrappers that compose); [`transfer`] (for files that are no device's),
-//! [`mod@prefetch`] (a hint for memory).
+//! [`mod@prefetch`] (a hint for memory), and `planting` (how tests plant mistakes in the crates
+//! above).
 //!
 //! Nothing here knows what the bytes mean.
 
@@ -17,6 +18,7 @@ pub mod error;
 pub mod file;
 pub mod memory;
 mod name;
+mod planting;
 pub mod prefetch;
 pub mod sim;
 pub mod throttle;
