@@ -33,4 +33,4 @@ impl Bug {
     ];
 }
 
-esker_device::planting!(super::Bug, "testing");
+esker_flash::planting!(super::Bug, "testing");

@@ -55,6 +55,8 @@ pub mod writer;
 pub use beside::Unfinished;
 pub use check::Report;
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use esker_device::planting;
 pub use media::{FileMedia, Geometry, Media};
 pub use options::{Allocation, Durability, Options};
 pub use snapshot::Snapshot;
