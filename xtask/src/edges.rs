@@ -79,7 +79,7 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-python",
         folder: "bindings/python",
-        may_use: &["esker-permute"],
+        may_use: &["esker", "esker-permute"],
         tests_may_use: &[],
     },
     Arrow {

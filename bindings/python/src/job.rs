@@ -11,7 +11,7 @@ use esker_permute::plan::price::Mode;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::raised::raised;
+use crate::raised;
 
 /// How often Python is asked whether a signal came.
 const TICK: Duration = Duration::from_millis(50);
@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Bytes of a size such as `"256MiB"`.
 #[pyfunction]
 pub(crate) fn parse_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
-    esker_permute::units::parse_bytes(text).map_err(|error| raised(py, &error))
+    esker_permute::units::parse_bytes(text).map_err(|error| raised::of_job(py, &error))
 }
 
 /// What is asked for besides files and pattern: a dictionary.
@@ -73,7 +73,7 @@ impl Job {
             request.is_fortran = is_fortran;
         }
         let made = py.detach(|| job::Job::new(request));
-        made.map(Self).map_err(|error| raised(py, &error))
+        made.map(Self).map_err(|error| raised::of_job(py, &error))
     }
 
     /// Sizes of the dimensions of the result; `None` where it has short tiles.
@@ -148,7 +148,7 @@ impl Job {
         match (done, signal.into_inner()) {
             (_, Ok(Some(error))) => Err(error),
             (Ok(report), _) => Ok(report.peak_buffer_bytes),
-            (Err(error), _) => Err(raised(py, &error)),
+            (Err(error), _) => Err(raised::of_job(py, &error)),
         }
     }
 }

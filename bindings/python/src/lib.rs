@@ -1,18 +1,47 @@
-//! The native half of the Python package `esker`: a job, looked at and run.
+//! The native half of the Python package `esker`: the store, and jobs that rearrange arrays.
 //!
-//! What Python users touch (types of arguments, defaults, results as arrays) is written in Python,
-//! in `python/esker`; here are only the calls into `esker-permute`, with the interpreter let go
-//! while they work, and signals looked at every 50 ms.
+//! What is not called for every entry (defaults, sizes in words, figures as classes, results as
+//! arrays) is written in Python, in `python/esker`; here are the calls into `esker` and
+//! `esker-permute`, with the interpreter let go while they work.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `buffer` | keys and values as Python gives them |
+//! | `fork` | what a child by `fork` has to leave alone |
+//! | `store` | an open store, what its objects share, turns of keys, the end of the interpreter |
+//! | `reads`, `keyspace`, `batch`, `snapshot` | mappings, and what is made from a store |
+//! | `range` | iterators, in runs |
+//! | `stats` | figures |
+//! | `job` | rearranging |
+//! | `raised` | errors as exceptions |
 
+mod batch;
+mod buffer;
+mod fork;
 mod job;
+mod keyspace;
 mod raised;
+mod range;
+mod reads;
+mod snapshot;
+mod stats;
+mod store;
 
 use pyo3::prelude::*;
 
 /// The module `esker._esker`.
 #[pymodule]
 fn _esker(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<store::Store>()?;
+    module.add_class::<reads::Reads>()?;
+    module.add_class::<keyspace::Keyspace>()?;
+    module.add_class::<snapshot::Snapshot>()?;
+    module.add_class::<snapshot::KeyspaceView>()?;
+    module.add_class::<batch::Batch>()?;
+    module.add_class::<range::Range>()?;
     module.add_class::<job::Job>()?;
+    module.add_function(wrap_pyfunction!(store::close_all, module)?)?;
+    module.add_function(wrap_pyfunction!(fork::forked, module)?)?;
     module.add_function(wrap_pyfunction!(job::parse_bytes, module)?)?;
     Ok(())
 }

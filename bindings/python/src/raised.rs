@@ -1,25 +1,98 @@
 //! Errors as exceptions, whose classes are Python's own (`esker/_errors.py`).
 
-use esker_permute::error::Error;
+use esker::DeviceError;
+use esker_permute::error::Error as JobError;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
-/// The exception of an error.
-pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
+/// The exception of a job's error.
+pub(crate) fn of_job(py: Python<'_>, error: &JobError) -> PyErr {
     match error {
-        Error::Interrupted => PyKeyboardInterrupt::new_err(()),
-        Error::Pattern(text) => made(py, "PatternError", (text,)),
-        Error::File(text) => made(py, "FileError", (text,)),
-        Error::Input(text) => made(py, "ArgumentError", (text,)),
-        Error::System { what, path, source } => {
+        JobError::Interrupted => PyKeyboardInterrupt::new_err(()),
+        JobError::Pattern(text) => made(py, "PatternError", (text,)),
+        JobError::File(text) => made(py, "FileError", (text,)),
+        JobError::Input(text) => made(py, "ArgumentError", (text,)),
+        JobError::System { what, path, source } => {
             let text = format!("cannot {what}: {source}");
             match source.raw_os_error() {
                 Some(number) => made(py, "FileError", (number, text, path)),
                 None => made(py, "FileError", (error.to_string(),)),
             }
         }
-        Error::Internal(_) => made(py, "Error", (error.to_string(),)),
+        JobError::Internal(_) => made(py, "Error", (error.to_string(),)),
     }
+}
+
+/// The exception of a store's error.
+#[cold]
+pub(crate) fn of_store(py: Python<'_>, error: &esker::Error) -> PyErr {
+    use esker::Error;
+    let text = error.to_string();
+    match error {
+        Error::Invalid { .. } => made(py, "ArgumentError", (text,)),
+        Error::Closed => made(py, "ClosedError", (text,)),
+        Error::NoKeyspace { .. } => made(py, "NoKeyspaceError", (text,)),
+        Error::Poisoned { .. } => made(py, "PoisonedError", (text,)),
+        Error::Full { .. } => system(py, "FullError", "ENOSPC", &text, None),
+        Error::Locked { location } => {
+            let text = "the store is open in another process or object";
+            system(py, "LockedError", "EWOULDBLOCK", text, Some(location))
+        }
+        Error::NoStore { location } => {
+            system(py, "NoStoreError", "ENOENT", "there is no store here", Some(location))
+        }
+        Error::NotAStore { .. } | Error::TooNew { .. } => made(py, "FormatError", (text,)),
+        Error::Damaged { file, offset, .. } => damaged(py, text, file, *offset),
+        Error::Io(failed) => device(py, failed),
+        _ => made(py, "Error", (text,)),
+    }
+}
+
+/// The exception of what a child by `fork` may not use.
+#[cold]
+pub(crate) fn forked(py: Python<'_>) -> PyErr {
+    made(py, "ForkError", ("the store was opened before a fork: open it in one process, after it",))
+}
+
+/// The exception of an object that was closed by itself.
+#[cold]
+pub(crate) fn closed(py: Python<'_>, what: &str) -> PyErr {
+    made(py, "ClosedError", (what,))
+}
+
+/// The exception of an argument that cannot be used.
+#[cold]
+pub(crate) fn argument(py: Python<'_>, text: &str) -> PyErr {
+    made(py, "ArgumentError", (text,))
+}
+
+fn device(py: Python<'_>, failed: &DeviceError) -> PyErr {
+    let Some(number) = failed.source.raw_os_error() else {
+        return made(py, "FileError", (failed.to_string(),));
+    };
+    let (verb, source) = (failed.operation.verb(), &failed.source);
+    let text = match failed.offset {
+        0 => format!("cannot {verb} it: {source}"),
+        offset => format!("cannot {verb} it at byte {offset}: {source}"),
+    };
+    made(py, "FileError", (number, text, &failed.file))
+}
+
+/// An exception with a number of the system's, by its name, and a file if there is one.
+fn system(py: Python<'_>, class: &str, name: &str, text: &str, file: Option<&str>) -> PyErr {
+    let number = py.import("errno").and_then(|errno| errno.getattr(name));
+    match (number, file) {
+        (Ok(number), Some(file)) => made(py, class, (number, text, file)),
+        (Ok(number), None) => made(py, class, (number, text)),
+        (Err(error), _) => error,
+    }
+}
+
+fn damaged(py: Python<'_>, text: String, file: &str, offset: u64) -> PyErr {
+    let error = made(py, "DamagedError", (text,));
+    let exception = error.value(py);
+    let set = exception.setattr("file", file).and_then(|()| exception.setattr("offset", offset));
+    set.err().unwrap_or(error)
 }
 
 fn made<'py>(py: Python<'py>, class: &str, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {

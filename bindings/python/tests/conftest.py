@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import numpy as np
 import pytest
+from hypothesis.configuration import set_hypothesis_home_dir
+
+# What it notes goes away with the tests.
+_NOTES = tempfile.TemporaryDirectory(prefix="esker-hypothesis-")
+set_hypothesis_home_dir(_NOTES.name)
 
 
 @pytest.fixture

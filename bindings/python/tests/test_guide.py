@@ -1,4 +1,4 @@
-"""The examples of the guide's pages on arrays, in order, in an empty folder.
+"""The examples of the guide's pages on the package, in order, in an empty folder.
 
 Those of `sqlite.md` are run by `make test-clients`, with the clients that they need.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-GUIDES = [ROOT / "docs" / "guide" / "rearranging.md"]
+GUIDES = [ROOT / "docs" / "guide" / name for name in ("python.md", "rearranging.md")]
 
 
 def blocks(text):
@@ -24,12 +24,13 @@ def blocks(text):
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 def test_the_examples_run(guide, tmp_path, monkeypatch):
-    command = os.environ.get("ESKER_COMMAND")
-    if command is None:
-        pytest.skip("ESKER_COMMAND names no esker command")
-    pytest.importorskip("zarr", minversion="3", reason="version 3 of zarr-python")
+    if guide.stem == "rearranging":
+        command = os.environ.get("ESKER_COMMAND")
+        if command is None:
+            pytest.skip("ESKER_COMMAND names no esker command")
+        pytest.importorskip("zarr", minversion="3", reason="version 3 of zarr-python")
+        monkeypatch.setenv("PATH", f"{Path(command).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{Path(command).parent}{os.pathsep}{os.environ['PATH']}")
     names = {}
     count = 0
     for language, line, text in blocks(guide.read_text()):
@@ -40,4 +41,4 @@ def test_the_examples_run(guide, tmp_path, monkeypatch):
         else:
             assert language == "sh", f"{guide.name}:{line}: who runs {language}?"
             subprocess.run(["bash", "-euc", text], check=True)
-    assert count >= 10
+    assert count >= 8

@@ -27,7 +27,9 @@ pub enum Operation {
 }
 
 impl Operation {
-    const fn verb(self) -> &'static str {
+    /// What is done to the file, as in "cannot … it".
+    #[must_use]
+    pub const fn verb(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::List => "list",

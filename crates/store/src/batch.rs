@@ -62,6 +62,12 @@ impl Batch {
         self.writes.is_empty()
     }
 
+    /// Why [`commit`](Self::commit) will refuse the batch, if it is known already.
+    #[must_use]
+    pub const fn refused(&self) -> Option<&Error> {
+        self.refused.as_ref()
+    }
+
     /// Applies the batch with the store's default durability and answers the sequence number of
     /// its last write: the state at that number is the state right after this batch. An empty
     /// batch answers the newest visible number.

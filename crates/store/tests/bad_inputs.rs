@@ -91,7 +91,9 @@ fn handles_of_another_store_are_refused() {
     let (keyspace, foreign) = (tiny(&db, "k"), tiny(&other, "k"));
     let mut batch = db.batch();
     batch.insert(&keyspace, "a", "1");
+    assert!(batch.refused().is_none());
     batch.insert(&foreign, "a", "1");
+    assert!(matches!(batch.refused(), Some(Error::Invalid { .. })));
     assert!(matches!(batch.commit(), Err(Error::Invalid { .. })));
     assert_eq!(keyspace.get("a").unwrap(), None);
     let snapshot = db.snapshot().unwrap();

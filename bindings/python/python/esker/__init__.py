@@ -1,19 +1,95 @@
-"""Arrays larger than memory, rearranged from file to file.
+"""Storage in files: an ordered key-value store, and arrays larger than memory.
 
-`rearrange` transposes, reorders and tiles arrays of any size in bounded memory, with the patterns
-of einops; `plan` says what it would do.
+`open` opens a store, whose keyspaces are mappings of bytes to bytes. `rearrange` transposes,
+reorders and tiles arrays of any size in bounded memory, with the patterns of einops; `plan` says
+what it would do.
 """
 
-from ._errors import ArgumentError, Error, FileError, PatternError
-from ._rearrange import Pass, Plan, plan, rearrange
+from typing import TYPE_CHECKING, Any
+
+from ._errors import (
+    ArgumentError,
+    ClosedError,
+    DamagedError,
+    Error,
+    FileError,
+    ForkError,
+    FormatError,
+    FullError,
+    LockedError,
+    NoKeyspaceError,
+    NoStoreError,
+    PatternError,
+    PoisonedError,
+)
+from ._esker import Batch, Range
+from ._stats import (
+    CheckReport,
+    IoStats,
+    KeyspaceStats,
+    LevelStats,
+    MemoryStats,
+    MergeStats,
+    Problem,
+    ShapeStats,
+    SpaceStats,
+    Stats,
+)
+from ._store import Db, Keyspace, KeyspaceView, Snapshot, open
+
+if TYPE_CHECKING:
+    from ._rearrange import Pass, Plan, plan, rearrange
 
 __all__ = [
     "ArgumentError",
+    "Batch",
+    "CheckReport",
+    "ClosedError",
+    "DamagedError",
+    "Db",
     "Error",
     "FileError",
+    "ForkError",
+    "FormatError",
+    "FullError",
+    "IoStats",
+    "Keyspace",
+    "KeyspaceStats",
+    "KeyspaceView",
+    "LevelStats",
+    "LockedError",
+    "MemoryStats",
+    "MergeStats",
+    "NoKeyspaceError",
+    "NoStoreError",
     "Pass",
     "PatternError",
     "Plan",
+    "PoisonedError",
+    "Problem",
+    "Range",
+    "ShapeStats",
+    "Snapshot",
+    "SpaceStats",
+    "Stats",
+    "open",
     "plan",
     "rearrange",
 ]
+
+_OF_ARRAYS = {"Pass", "Plan", "plan", "rearrange"}
+
+
+def __getattr__(name: str) -> Any:
+    """What is about arrays is imported when it is asked for: it needs numpy, and a store does not."""
+    if name not in _OF_ARRAYS:
+        raise AttributeError(f"module 'esker' has no attribute {name!r}")
+    from . import _rearrange
+
+    for each in _OF_ARRAYS:
+        globals()[each] = getattr(_rearrange, each)
+    return globals()[name]
+
+
+def __dir__() -> "list[str]":
+    return sorted({*globals(), *__all__})

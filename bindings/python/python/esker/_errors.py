@@ -1,4 +1,7 @@
-"""What can go wrong."""
+"""What can go wrong.
+
+Arguments of a wrong type are a plain `TypeError`, keys that are not there a plain `KeyError`.
+"""
 
 
 class Error(Exception):
@@ -10,7 +13,7 @@ class PatternError(Error, ValueError):
 
 
 class ArgumentError(Error, ValueError):
-    """Another argument cannot be used."""
+    """Another argument cannot be used: it is out of bounds, or no choice that there is."""
 
 
 class FileError(Error, OSError):
@@ -18,5 +21,60 @@ class FileError(Error, OSError):
     the system refused."""
 
 
-for _class in (Error, PatternError, ArgumentError, FileError):
+class NoStoreError(FileError, FileNotFoundError):
+    """There is no store in the folder, and none was to be created."""
+
+
+class LockedError(FileError, BlockingIOError):
+    """The store is open already, in another process or by another object of this one."""
+
+
+class FullError(FileError):
+    """The device has no room left. Reads and removals go on; make room, or remove and compact."""
+
+
+class FormatError(FileError):
+    """The folder holds something else than a store, or one of a newer version. It was not
+    touched."""
+
+
+class DamagedError(FileError):
+    """Bytes of the store are not those that were written. Everything else can still be read."""
+
+    #: The file, and where in it the damage is, in bytes.
+    file: str
+    offset: int
+
+
+class PoisonedError(Error, RuntimeError):
+    """A write or sync failed before: the store is read-only until it is opened again."""
+
+
+class ClosedError(Error, ValueError):
+    """The store, snapshot or batch has been closed (a file says the same with `ValueError`)."""
+
+
+class ForkError(Error, RuntimeError):
+    """The store was opened by a parent process: a child opens it after the fork, or not at all."""
+
+
+class NoKeyspaceError(Error, LookupError):
+    """There is no keyspace of this name, or it was dropped."""
+
+
+for _class in [
+    Error,
+    PatternError,
+    ArgumentError,
+    FileError,
+    NoStoreError,
+    LockedError,
+    FullError,
+    FormatError,
+    DamagedError,
+    PoisonedError,
+    ClosedError,
+    ForkError,
+    NoKeyspaceError,
+]:
     _class.__module__ = "esker"

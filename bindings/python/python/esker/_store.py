@@ -1,0 +1,298 @@
+"""The store: an ordered map of bytes to bytes, in a folder, in keyspaces."""
+
+from __future__ import annotations
+
+import atexit
+import operator
+import os
+from collections.abc import ItemsView, Iterable, KeysView, Mapping, MutableMapping, ValuesView
+from typing import TYPE_CHECKING, Any
+
+from . import _esker
+from ._esker import Batch
+from ._stats import CheckReport, Problem, Stats, stats_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Iterator, Literal, NoReturn
+
+    from typing_extensions import Buffer, Self
+
+    Durability = Literal["buffered", "synced"]
+
+# Nothing that was acknowledged needs it, but the next opening is quicker.
+atexit.register(_esker.close_all)
+os.register_at_fork(after_in_child=_esker.forked)
+
+#: `update` writes so many bytes, or entries, at once.
+_UPDATE_BYTES = 256 << 10
+_UPDATE_ENTRIES = 1024
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    memory: int | str = "64MiB",
+    durability: Durability = "buffered",
+    create: bool = True,
+) -> Db:
+    """Opens the store in the folder `path`, or makes one there. Use it in a `with` block, or call
+    `close`.
+
+    `memory` bounds what memtables, fences, filters and cached blocks take together: bytes, or text
+    such as "256MiB"; 256 KiB to 16 TiB.
+
+    `durability` says when a write returns. "buffered": when the operating system has it, so that it
+    survives a killed process, but not a power cut. "synced": when the device has it; one sync
+    serves all threads that wait.
+
+    Without `create` a store has to be there already (`NoStoreError`).
+
+    One object of one process has a store open at a time (`LockedError`); its threads share it.
+    """
+    return Db(_esker.Store(os.fsdecode(path), _bytes_of(memory), durability, create))
+
+
+class Db:
+    """An open store, made by `esker.open`. Any thread may use it.
+
+    Writes have one order. A crash leaves what the first of them did, up to some write or batch;
+    "synced" ones, and what `persist` was called after, are among them.
+    """
+
+    __slots__ = ("__weakref__", "_store")
+
+    def __init__(self, store: _esker.Store) -> None:
+        if not isinstance(store, _esker.Store):
+            raise TypeError("a store is opened with esker.open(path)")
+        self._store = store
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return os.fsdecode(self._store.path)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._store.closed
+
+    def keyspace(
+        self, name: str, *, create: bool = True, memtable: int | str | None = None
+    ) -> Keyspace:
+        """The keyspace `name`, which is made where there is none, or without `create` refused
+        (`NoKeyspaceError`). A name has 1 to 255 bytes of UTF-8, without control characters.
+
+        `memtable` is the memory after which what was written goes to the data file, 1 KiB to 1 TiB;
+        half of the store's unless given. It is kept if the keyspace is made, and holds until the
+        store is closed otherwise.
+        """
+        memtable_bytes = None if memtable is None else _bytes_of(memtable)
+        return Keyspace(self._store, name, create, memtable_bytes)
+
+    def keyspaces(self) -> list[str]:
+        """The names of all keyspaces, sorted."""
+        return self._store.keyspaces()
+
+    def drop_keyspace(self, name: str) -> bool:
+        """Drops the keyspace `name` with all that is in it, durably; whether there was one."""
+        return self._store.drop_keyspace(name)
+
+    def batch(self, *, durability: Durability | None = None) -> Batch:
+        """Writes to any keyspaces of this store, applied all or not at all::
+
+            with db.batch() as batch:
+                batch.insert(accounts, b"ada", b"90")
+                batch.insert(accounts, b"alan", b"110")
+
+        They are applied at the end of the block, and dropped if it raises. Nothing is seen before,
+        in the block neither.
+        """
+        return Batch(self._store, durability)
+
+    def snapshot(self) -> Snapshot:
+        """All keyspaces as they are now, for a `with` block. It holds old versions, and keeps
+        nobody from writing."""
+        return Snapshot(self._store)
+
+    def persist(self) -> None:
+        """Makes durable what has been written: one sync, or none if there is nothing to do."""
+        self._store.persist()
+
+    def flush(self) -> None:
+        """Writes what is in memory alone (and in the log) to the data file."""
+        self._store.flush()
+
+    def compact(self) -> None:
+        """Merges every keyspace into one level without garbage, and gives free space back: reads
+        and writes everything."""
+        self._store.compact()
+
+    def check(self) -> CheckReport:
+        """Reads everything and compares it with what it should be. Damage is no exception here: it
+        is in the report. Writes wait meanwhile."""
+        blocks, size, entries, problems = self._store.check()
+        return CheckReport(blocks, size, entries, tuple(Problem(*of) for of in problems))
+
+    def stats(self) -> Stats:
+        """What the store holds and what it has done."""
+        return stats_of(self._store.stats())
+
+    def close(self) -> None:
+        """Waits for what other threads are doing, makes everything durable and closes the store;
+        whatever was made from it raises `ClosedError` then. Once more is fine."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        self._store.keyspaces()  # It may have been closed, or be a parent's.
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an open store cannot be pickled: give its path")
+
+    def __repr__(self) -> str:
+        return f"<esker.Db {self.path!r}{', closed' if self.closed else ''}>"
+
+
+class _Views:
+    """Views that are iterated in runs, from either end."""
+
+    def keys(self: Any) -> KeysView[bytes]:
+        """The keys, in their order: a view that can be iterated again, and reversed."""
+        return _Keys(self)
+
+    def values(self: Any) -> ValuesView[bytes]:
+        """The values, in the order of their keys."""
+        return _Values(self)
+
+    def items(self: Any) -> ItemsView[bytes, bytes]:
+        """The entries, in the order of their keys."""
+        return _Items(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a part of an open store cannot be pickled: give path and name")
+
+
+class _Keys(KeysView[bytes]):
+    __slots__ = ()
+    _mapping: _esker.Reads
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._mapping._all("keys", False)
+
+    def __reversed__(self) -> Iterator[bytes]:
+        return self._mapping._all("keys", True)
+
+
+class _Values(ValuesView[bytes]):
+    __slots__ = ()
+    _mapping: _esker.Reads
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._mapping._all("values", False)
+
+    def __reversed__(self) -> Iterator[bytes]:
+        return self._mapping._all("values", True)
+
+
+class _Items(ItemsView[bytes, bytes]):
+    __slots__ = ()
+    _mapping: _esker.Reads
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return self._mapping._all("items", False)
+
+    def __reversed__(self) -> Iterator[tuple[bytes, bytes]]:
+        return self._mapping._all("items", True)
+
+
+class Keyspace(_Views, _esker.Keyspace, MutableMapping[bytes, bytes]):
+    """An ordered map from keys (up to 64 KiB) to values (up to 256 KiB), made by `Db.keyspace`.
+
+    What a `dict` does, on the device: keys and values are `bytes`, or whatever has the buffer
+    protocol; what comes back is `bytes`. Keys are in the order of their bytes. Each operation is
+    one step for all threads, but for `update` and `clear`, which are steps for some hundred
+    entries each; a `batch` of any size is one.
+
+    An iterator sees the keyspace as it was when it was made, whatever is written meanwhile, by the
+    body of its loop too. `len` counts by reading everything, and so do `list(keyspace)` and
+    `list(keyspace.items())`, before they read once more; `list(keyspace.range())` does not.
+    """
+
+    def update(  # type: ignore[override]
+        self, other: Mapping[Buffer, Buffer] | Iterable[tuple[Buffer, Buffer]] = (), /, **named: Any
+    ) -> None:
+        """Sets what a mapping, or an iterable of pairs, holds: some hundred entries a step. If it
+        raises, what came before stays."""
+        if named:
+            raise TypeError("a key is bytes, not str: give a dict, not keyword arguments")
+        batch = self._batch()
+        try:
+            for key, value in _pairs(other):
+                batch.insert(self, key, value)
+                if len(batch) >= _UPDATE_ENTRIES or batch.nbytes >= _UPDATE_BYTES:
+                    full, batch = batch, self._batch()
+                    full.commit()
+        finally:
+            batch.commit()
+
+    def __repr__(self) -> str:
+        return f"<esker.Keyspace {self.name!r} of {os.fsdecode(self.path)!r}>"
+
+
+class Snapshot(_esker.Snapshot):
+    """All keyspaces as they were at one moment, made by `Db.snapshot`."""
+
+    def keyspace(self, keyspace: str | Keyspace) -> KeyspaceView:
+        """A keyspace, itself or by its name, as it was at that moment; one that was made later is
+        empty."""
+        return KeyspaceView(self, keyspace)
+
+    def __enter__(self) -> Self:
+        self._check()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a snapshot cannot be pickled: it is a part of an open store")
+
+    def __repr__(self) -> str:
+        return f"<esker.Snapshot of {os.fsdecode(self.path)!r} at {self.seq}>"
+
+
+class KeyspaceView(_Views, _esker.KeyspaceView, Mapping[bytes, bytes]):
+    """A keyspace as a snapshot sees it: a `Keyspace` without what changes it."""
+
+    def __repr__(self) -> str:
+        return f"<esker.KeyspaceView {self.name!r} of {os.fsdecode(self.path)!r}>"
+
+
+def _pairs(of: Any) -> Iterable[tuple[Buffer, Buffer]]:
+    """The pairs of what `dict.update` takes."""
+    if isinstance(of, Mapping):
+        return of.items()
+    if hasattr(of, "keys"):
+        return ((key, of[key]) for key in of.keys())
+    return of  # type: ignore[no-any-return]
+
+
+def _bytes_of(size: int | str) -> int:
+    """Bytes of a size in words or figures; what is out of bounds is refused further on."""
+    if isinstance(size, str):
+        return _esker.parse_bytes(size)
+    return min(max(operator.index(size), 0), 2**63 - 1)

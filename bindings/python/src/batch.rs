@@ -1,0 +1,174 @@
+//! Writes that are applied all or not at all.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use esker::Durability;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+
+use crate::buffer::Buffer;
+use crate::fork::Kept;
+use crate::keyspace::Keyspace;
+use crate::raised;
+use crate::store::{Open, Store, TurnSet, apart, durability};
+
+/// Writes to keyspaces of one store that are applied all or not at all, as a context manager at a
+/// clean exit. An exception in its block drops them. Nothing is written, or seen, before.
+#[pyclass(frozen, module = "esker")]
+pub(crate) struct Batch {
+    /// `None` once it was applied or dropped.
+    writes: Kept<Mutex<Option<Writes>>>,
+    durability: Durability,
+    open: Arc<Open>,
+}
+
+struct Writes {
+    batch: esker::Batch,
+    turns: TurnSet,
+    bytes: u64,
+}
+
+impl Batch {
+    pub(crate) fn empty(
+        py: Python<'_>,
+        open: &Arc<Open>,
+        durability: Durability,
+    ) -> PyResult<Self> {
+        let (batch, turns) = (open.db(py)?.batch(), TurnSet::default());
+        let writes = Writes { batch, turns, bytes: 0 };
+        Ok(Self { writes: Kept::new(Mutex::new(Some(writes))), durability, open: Arc::clone(open) })
+    }
+
+    fn with<T>(&self, py: Python<'_>, run: impl FnOnce(&mut Writes) -> PyResult<T>) -> PyResult<T> {
+        let writes = self.writes.get(py)?;
+        let mut writes = writes.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        match &mut *writes {
+            Some(writes) => run(writes),
+            None => Err(over(py)),
+        }
+    }
+
+    fn take(&self, py: Python<'_>) -> PyResult<Option<Writes>> {
+        let writes = self.writes.get(py)?;
+        Ok(writes.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).take())
+    }
+
+    fn apply(&self, py: Python<'_>, writes: Writes) -> PyResult<()> {
+        let turns = self.open.turns();
+        apart(py, || {
+            let _turns = turns.take_all(writes.turns);
+            writes.batch.commit_with(self.durability).map(drop)
+        })
+    }
+}
+
+fn over(py: Python<'_>) -> PyErr {
+    raised::closed(py, "the batch was applied or dropped")
+}
+
+#[pymethods]
+impl Batch {
+    #[new]
+    fn new(py: Python<'_>, store: &Store, durability: Option<&str>) -> PyResult<Self> {
+        let durability = self::durability(py, store.open(), durability)?;
+        Self::empty(py, store.open(), durability)
+    }
+
+    /// Sets the value of `key` in `keyspace`. Of several writes to one key the last counts.
+    fn insert(
+        &self,
+        keyspace: &Bound<'_, Keyspace>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
+        self.add(keyspace, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Removes `key` from `keyspace`; it need not be there.
+    fn remove(&self, keyspace: &Bound<'_, Keyspace>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.add(keyspace, Buffer::key(key)?.as_ref(), None)
+    }
+
+    /// Applies the writes now. At most 1 GiB, and no more than the memory of the store (4 MiB are
+    /// always fine).
+    fn commit(&self, py: Python<'_>) -> PyResult<()> {
+        let writes = self.take(py)?.ok_or_else(|| over(py))?;
+        self.apply(py, writes)
+    }
+
+    /// Drops the writes. Once more is fine, also after they were applied.
+    fn discard(&self, py: Python<'_>) -> PyResult<()> {
+        self.take(py).map(drop)
+    }
+
+    /// Bytes of keys and values so far, repeats included.
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |writes| Ok(writes.bytes))
+    }
+
+    /// How many writes there are so far, repeats included.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |writes| Ok(writes.batch.len()))
+    }
+
+    /// Always: an empty batch is one, too.
+    const fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __enter__(this: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
+        this.with(this.py(), |_| Ok(()))?;
+        Ok(this)
+    }
+
+    #[pyo3(signature = (kind, error, trace))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let _where_it_happened = (error, trace);
+        match self.take(py)? {
+            Some(writes) if kind.is_none() => self.apply(py, writes),
+            // Dropped, or over already within the block.
+            _ => Ok(()),
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let writes = self.writes.get(py)?;
+        let writes = writes.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let path = self.open.path().display();
+        Ok(match &*writes {
+            Some(writes) => format!("<esker.Batch of {} writes to '{path}'>", writes.batch.len()),
+            None => format!("<esker.Batch of '{path}', applied or dropped>"),
+        })
+    }
+}
+
+impl Batch {
+    fn add(
+        &self,
+        keyspace: &Bound<'_, Keyspace>,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> PyResult<()> {
+        let py = keyspace.py();
+        let keyspace = keyspace.borrow();
+        let keyspace = keyspace.as_super().keyspace(py)?;
+        self.open.check(py)?;
+        self.with(py, |writes| {
+            writes.turns = self.open.turns().with(writes.turns, key);
+            writes.bytes += (key.len() + value.map_or(0, <[u8]>::len)) as u64;
+            match value {
+                Some(value) => writes.batch.insert(keyspace, key, value),
+                None => writes.batch.remove(keyspace, key),
+            }
+            writes.batch.refused().map_or(Ok(()), |error| Err(raised::of_store(py, error)))
+        })
+    }
+}

@@ -1,0 +1,226 @@
+//! What is written to a keyspace.
+
+use esker::{Db, KeyspaceOptions};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use crate::batch::Batch;
+use crate::buffer::Buffer;
+use crate::reads::Reads;
+use crate::store::{Store, TurnSet, Turns, apart, durability};
+
+/// Keys that are removed at once when a keyspace is cleared.
+const CLEARED_MAX: usize = 1024;
+/// And their bytes: a batch may have some mebibytes.
+const CLEARED_BYTES_MAX: usize = 256 << 10;
+
+/// The mapping below `esker.Keyspace`.
+#[pyclass(frozen, subclass, extends = Reads, module = "esker._esker")]
+pub(crate) struct Keyspace;
+
+#[pymethods]
+impl Keyspace {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        store: &Store,
+        name: &str,
+        create: bool,
+        memtable_bytes: Option<u64>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let db = store.open().db(py)?;
+        let options = KeyspaceOptions::default().memtable_bytes(memtable_bytes);
+        let found = apart(py, || {
+            let found = if create { None } else { db.open_keyspace(name)? };
+            match found {
+                None if !create => Err(esker::Error::NoKeyspace { name: name.to_owned() }),
+                _ => db.keyspace(name, options),
+            }
+        });
+        let reads = Reads::new(store.open(), found?, None);
+        Ok(PyClassInitializer::from(reads).add_subclass(Self))
+    }
+
+    fn __setitem__(
+        this: PyRef<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Self::insert(this, key, value, None)
+    }
+
+    fn __delitem__(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        match removed(&this, key)? {
+            Some(_) => Ok(()),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    /// Sets the value of `key`, as `keyspace[key] = value` does; with a durability of its own if
+    /// one is given. A key has at most 65,536 bytes, a value at most 262,144. No read, one write to
+    /// the log.
+    #[pyo3(signature = (key, value, *, durability=None))]
+    fn insert(
+        this: PyRef<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        durability: Option<&str>,
+    ) -> PyResult<()> {
+        let (py, reads) = (this.py(), this.as_super());
+        let durability = self::durability(py, reads.open(), durability)?;
+        let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
+        apart(py, || {
+            let _turn = turns.take(key);
+            keyspace.insert_with(key, value, durability)
+        })
+    }
+
+    /// Removes `key`, which need not be there: no read, unlike `del keyspace[key]`, and one write
+    /// to the log.
+    #[pyo3(signature = (key, *, durability=None))]
+    fn remove(
+        this: PyRef<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        durability: Option<&str>,
+    ) -> PyResult<()> {
+        let (py, reads) = (this.py(), this.as_super());
+        let durability = self::durability(py, reads.open(), durability)?;
+        let key = Buffer::key(key)?;
+        let (key, keyspace, turns) = (key.as_ref(), reads.keyspace(py)?, reads.open().turns());
+        apart(py, || {
+            let _turn = turns.take(key);
+            keyspace.remove_with(key, durability)
+        })
+    }
+
+    /// Removes `key` and answers its value; `default`, if given, where there is none. Of several
+    /// threads one gets it.
+    #[pyo3(signature = (key, *default), text_signature = "($self, key, default=..., /)")]
+    fn pop<'py>(
+        this: PyRef<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        default: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if default.len() > 1 {
+            let count = default.len() + 1;
+            let text = format!("pop takes a key and at most one default, not {count} arguments");
+            return Err(PyTypeError::new_err(text));
+        }
+        match removed(&this, key)? {
+            Some(value) => Ok(PyBytes::new(this.py(), &value).into_any()),
+            None if !default.is_empty() => default.get_item(0),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    /// Removes the entry with the smallest key and answers it; `KeyError` where there is none. Of
+    /// several threads one gets it.
+    fn popitem<'py>(
+        this: PyRef<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let (py, reads) = (this.py(), this.as_super());
+        let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
+        let popped = apart(py, || {
+            while let Some((key, _)) = keyspace.first()? {
+                let _turn = turns.take(&key);
+                // Somebody may have been quicker.
+                if let Some(value) = keyspace.get(&key)? {
+                    keyspace.remove(&key)?;
+                    return Ok(Some((key, value)));
+                }
+            }
+            Ok(None)
+        })?;
+        let (key, value) = popped.ok_or_else(|| PyKeyError::new_err("the keyspace is empty"))?;
+        Ok((PyBytes::new(py, &key), PyBytes::new(py, &value)))
+    }
+
+    /// The value of `key`; where there is none it becomes `default`.
+    fn setdefault<'py>(
+        this: PyRef<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        default: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (py, reads) = (this.py(), this.as_super());
+        let (key, value) = (Buffer::key(key)?, Buffer::value(default)?);
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
+        let there = apart(py, || {
+            let _turn = turns.take(key);
+            let there = keyspace.get(key)?;
+            if there.is_none() {
+                keyspace.insert(key, value)?;
+            }
+            Ok(there)
+        })?;
+        Ok(PyBytes::new(py, there.as_deref().unwrap_or(value)))
+    }
+
+    /// An empty batch, for `update`.
+    fn _batch(this: PyRef<'_, Self>) -> PyResult<Batch> {
+        let (py, open) = (this.py(), this.as_super().open());
+        Batch::empty(py, open, durability(py, open, None)?)
+    }
+
+    /// Removes every entry that is there now, in batches: what is written meanwhile stays.
+    fn clear(this: PyRef<'_, Self>) -> PyResult<()> {
+        let (py, reads) = (this.py(), this.as_super());
+        let (db, keyspace, turns) =
+            (reads.open().db(py)?, reads.keyspace(py)?, reads.open().turns());
+        let mut range = apart(py, || keyspace.iter())?;
+        while apart(py, || clear_some(db, keyspace, turns, &mut range))? {
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what of the keyspace is in memory alone (and in the log) to the data file.
+    fn flush(this: PyRef<'_, Self>) -> PyResult<()> {
+        let keyspace = this.as_super().keyspace(this.py())?;
+        apart(this.py(), || keyspace.flush())
+    }
+
+    /// Merges the keyspace into one level without garbage: reads and writes all of it.
+    fn compact(this: PyRef<'_, Self>) -> PyResult<()> {
+        let keyspace = this.as_super().keyspace(this.py())?;
+        apart(this.py(), || keyspace.compact())
+    }
+}
+
+/// Removes the next entries of a range; whether there may be more.
+fn clear_some(
+    db: &Db,
+    keyspace: &esker::Keyspace,
+    turns: &Turns,
+    range: &mut esker::Range,
+) -> esker::Result<bool> {
+    let (mut batch, mut set, mut bytes) = (db.batch(), TurnSet::default(), 0);
+    while batch.len() < CLEARED_MAX && bytes < CLEARED_BYTES_MAX {
+        let Some(entry) = range.next() else { break };
+        let (key, _) = entry?;
+        set = turns.with(set, &key);
+        bytes += key.len();
+        batch.remove(keyspace, key);
+    }
+    let count = batch.len();
+    let _turns = turns.take_all(set);
+    batch.commit().map(|_| count > 0)
+}
+
+/// The value of a key, and the key is gone.
+fn removed(this: &PyRef<'_, Keyspace>, key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
+    let (py, reads) = (this.py(), this.as_super());
+    let key = Buffer::key(key)?;
+    let (key, keyspace, turns) = (key.as_ref(), reads.keyspace(py)?, reads.open().turns());
+    apart(py, || {
+        let _turn = turns.take(key);
+        let value = keyspace.get(key)?;
+        if value.is_some() {
+            keyspace.remove(key)?;
+        }
+        Ok(value)
+    })
+}

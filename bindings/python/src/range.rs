@@ -1,0 +1,128 @@
+//! Iterators over entries.
+//!
+//! Entries are fetched in runs, with the interpreter let go, and handed out from the run: the cost
+//! of crossing the border and of locks is one for a run, not for an entry.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use esker::Entry;
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyBytes;
+
+use crate::fork::Kept;
+use crate::store::{Open, apart};
+
+/// The first run is that of the store; later ones grow.
+const RUN_ENTRIES_FIRST: usize = 128;
+const RUN_ENTRIES_MAX: usize = 1024;
+const RUN_BYTES_MAX: usize = 256 << 10;
+
+/// What of an entry is handed out.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    Key,
+    Value,
+    Both,
+}
+
+/// Entries of a keyspace as of one moment, in the order of their keys or against it. Holds what it
+/// sees until it is exhausted, closed or dropped, and keeps nobody from writing.
+#[pyclass(frozen, generic, module = "esker")]
+pub(crate) struct Range {
+    walk: Kept<Mutex<Walk>>,
+    part: Part,
+    name: String,
+    open: Arc<Open>,
+}
+
+struct Walk {
+    /// `None` when nothing is left to fetch.
+    range: Option<esker::Range>,
+    run: std::vec::IntoIter<Entry>,
+    run_entries: usize,
+    reverse: bool,
+}
+
+impl Range {
+    pub(crate) fn new(
+        open: &Arc<Open>,
+        name: &str,
+        range: esker::Range,
+        part: Part,
+        reverse: bool,
+    ) -> Self {
+        let (range, run) = (Some(range), Vec::new().into_iter());
+        let walk = Walk { range, run, run_entries: RUN_ENTRIES_FIRST, reverse };
+        let walk = Kept::new(Mutex::new(walk));
+        Self { walk, part, name: name.to_owned(), open: Arc::clone(open) }
+    }
+}
+
+impl Walk {
+    /// Fetches the next run. After an error nothing is left.
+    fn fetch(&mut self) -> esker::Result<()> {
+        let mut run = Vec::new();
+        let mut bytes = 0;
+        while let Some(range) = &mut self.range {
+            let next = if self.reverse { range.next_back() } else { range.next() };
+            match next {
+                Some(Ok((key, value))) => {
+                    bytes += key.len() + value.len();
+                    run.push((key, value));
+                }
+                None => self.range = None,
+                Some(Err(error)) => {
+                    self.range = None;
+                    return Err(error);
+                }
+            }
+            if run.len() >= self.run_entries || bytes >= RUN_BYTES_MAX {
+                break;
+            }
+        }
+        self.run_entries = (self.run_entries * 2).min(RUN_ENTRIES_MAX);
+        self.run = run.into_iter();
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Range {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let walk = self.walk.get(py)?;
+        self.open.check(py)?;
+        let mut walk = walk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let walk = &mut *walk;
+        if walk.run.len() == 0 && walk.range.is_some() {
+            py.check_signals()?;
+            apart(py, || walk.fetch())?;
+        }
+        let Some((key, value)) = walk.run.next() else { return Ok(None) };
+        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+        match self.part {
+            Part::Key => bytes(&key).into_bound_py_any(py),
+            Part::Value => bytes(&value).into_bound_py_any(py),
+            Part::Both => (bytes(&key), bytes(&value)).into_bound_py_any(py),
+        }
+        .map(Some)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<esker.Range of '{}' of '{}'>", self.name, self.open.path().display())
+    }
+
+    /// Lets go of what is seen; nothing comes after it. Once more is fine.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let walk = self.walk.get(py)?;
+        let mut walk = walk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        walk.range = None;
+        walk.run = Vec::new().into_iter();
+        Ok(())
+    }
+}

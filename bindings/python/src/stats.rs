@@ -1,0 +1,53 @@
+//! Figures of a store as dictionaries, of which `esker/_stats.py` makes its classes.
+
+use esker::{KeyspaceStats, Stats};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+/// A dictionary of fields by their names.
+macro_rules! dict {
+    ($py:expr, $of:expr, $($field:ident)*) => {{
+        let dict = PyDict::new($py);
+        $(dict.set_item(stringify!($field), &$of.$field)?;)*
+        dict
+    }};
+}
+
+pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = dict!(py, stats, user_bytes_written snapshots oldest_snapshot cache_hits
+        cache_misses poisoned);
+    let keyspaces = PyDict::new(py);
+    for of in &stats.keyspaces {
+        keyspaces.set_item(&of.name, keyspace(py, of)?)?;
+    }
+    dict.set_item("keyspaces", keyspaces)?;
+    let io = PyDict::new(py);
+    for of in &stats.io {
+        io.set_item(of.purpose, dict!(py, of, reads bytes_read writes bytes_written syncs))?;
+    }
+    dict.set_item("io", io)?;
+    let of = &stats.space;
+    let space = dict!(py, of, data_file_bytes allocated_bytes free_bytes log_bytes manifest_bytes);
+    dict.set_item("space", space)?;
+    let of = &stats.memory;
+    let memory = dict!(py, of, budget_bytes memtable_bytes fence_bytes cache_bytes);
+    dict.set_item("memory", memory)?;
+    Ok(dict)
+}
+
+fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = dict!(py, stats, entries_estimate data_bytes spills memtable_bytes memtable_entries
+        merges stalled merges_stopped spilling);
+    let levels = stats.levels.iter();
+    let levels = levels.map(|of| Ok(dict!(py, of, rank blocks bytes puts tombstones)));
+    dict.set_item("levels", levels.collect::<PyResult<Vec<_>>>()?)?;
+    let of = &stats.shape;
+    dict.set_item("shape", dict!(py, of, growth upper_levels spill_runs memtable_bytes))?;
+    let merge = stats.merge.as_ref().map(|of| {
+        let merge = dict!(py, of, full levels written_bytes input_bytes);
+        let wavefront = of.wavefront.as_ref().map(|key| PyBytes::new(py, key));
+        merge.set_item("wavefront", wavefront).map(|()| merge)
+    });
+    dict.set_item("merge", merge.transpose()?)?;
+    Ok(dict)
+}

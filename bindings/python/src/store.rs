@@ -1,0 +1,228 @@
+//! An open store, and what all objects made from it share.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use esker::{Db, Durability};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::fork::Kept;
+use crate::raised;
+use crate::stats;
+
+/// Stores that are open, to be closed when the interpreter ends. Locked by whoever is attached to
+/// the interpreter alone, and so by nobody at a fork.
+static STORES: Mutex<Vec<Weak<Open>>> = Mutex::new(Vec::new());
+
+/// An open store.
+pub(crate) struct Open {
+    db: Kept<Db>,
+    path: PathBuf,
+    durability: Durability,
+    is_closed: AtomicBool,
+    turns: Turns,
+}
+
+impl Open {
+    /// The store.
+    ///
+    /// # Errors
+    /// `ForkError` in a child, `ClosedError`.
+    pub(crate) fn db(&self, py: Python<'_>) -> PyResult<&Db> {
+        let db = self.db.get(py)?;
+        self.check(py)?;
+        Ok(db)
+    }
+
+    /// Whether it may be used, for what has been read already.
+    #[inline]
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(raised::of_store(py, &esker::Error::Closed));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) const fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let db = self.db.get(py)?.clone();
+        self.is_closed.store(true, Ordering::Relaxed);
+        match py.detach(|| db.close()) {
+            // Once more is fine, and waits for whoever is at it.
+            Ok(()) | Err(esker::Error::Closed) => Ok(()),
+            Err(error) => Err(raised::of_store(py, &error)),
+        }
+    }
+}
+
+/// Who changes a key takes its turn: reading it and changing it is then one step, beside all that
+/// changes through Python.
+///
+/// A key's turn is one of 64, by its hash; who changes several keys takes theirs in ascending
+/// order.
+pub(crate) struct Turns {
+    hasher: RandomState,
+    turns: [Mutex<()>; 64],
+}
+
+/// Turns of some keys.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct TurnSet(u64);
+
+impl Turns {
+    fn new() -> Self {
+        Self { hasher: RandomState::new(), turns: [const { Mutex::new(()) }; 64] }
+    }
+
+    fn index(&self, key: &[u8]) -> u32 {
+        (self.hasher.hash_one(key) % 64) as u32
+    }
+
+    pub(crate) fn with(&self, set: TurnSet, key: &[u8]) -> TurnSet {
+        TurnSet(set.0 | 1 << self.index(key))
+    }
+
+    /// Waits for the turn of one key. Not while attached to the interpreter.
+    pub(crate) fn take(&self, key: &[u8]) -> MutexGuard<'_, ()> {
+        let [first, ..] = &self.turns;
+        let turn = self.turns.get(self.index(key) as usize).unwrap_or(first);
+        turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the turns of several keys. Not while attached to the interpreter.
+    pub(crate) fn take_all(&self, set: TurnSet) -> Vec<MutexGuard<'_, ()>> {
+        let ours = self.turns.iter().enumerate().filter(|(index, _)| set.0 >> index & 1 == 1);
+        ours.map(|(_, turn)| turn.lock().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+}
+
+/// `"buffered"` or `"synced"`; without a name that of the store.
+pub(crate) fn durability(py: Python<'_>, open: &Open, name: Option<&str>) -> PyResult<Durability> {
+    name.map_or(Ok(open.durability), |name| durability_of(py, name))
+}
+
+fn durability_of(py: Python<'_>, name: &str) -> PyResult<Durability> {
+    match name {
+        "buffered" => Ok(Durability::Buffered),
+        "synced" => Ok(Durability::Synced),
+        _ => {
+            let text = format!("durability is 'buffered' or 'synced', not {name:?}");
+            Err(raised::argument(py, &text))
+        }
+    }
+}
+
+/// Runs something of a store while other threads of Python run.
+pub(crate) fn apart<T: Send>(
+    py: Python<'_>,
+    run: impl FnOnce() -> esker::Result<T> + Send,
+) -> PyResult<T> {
+    py.detach(run).map_err(|error| raised::of_store(py, &error))
+}
+
+/// Closes all stores that this process has open.
+#[pyfunction]
+pub(crate) fn close_all(py: Python<'_>) -> PyResult<()> {
+    let stores = std::mem::take(&mut *STORES.lock().unwrap_or_else(PoisonError::into_inner));
+    let ours = stores.iter().filter_map(Weak::upgrade).filter(|open| open.db.is_ours());
+    ours.map(|open| open.close(py)).fold(Ok(()), Result::and)
+}
+
+/// A store: what `esker.Db` is about.
+#[pyclass(frozen, module = "esker._esker")]
+pub(crate) struct Store(Arc<Open>);
+
+impl Store {
+    pub(crate) const fn open(&self) -> &Arc<Open> {
+        &self.0
+    }
+}
+
+#[pymethods]
+impl Store {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        memory_bytes: u64,
+        durability: &str,
+        create: bool,
+    ) -> PyResult<Self> {
+        let durability = durability_of(py, durability)?;
+        let builder = Db::builder(&path).memory_budget(memory_bytes).durability(durability);
+        let db = apart(py, || builder.create(create).open())?;
+        let (is_closed, turns) = (false.into(), Turns::new());
+        let open = Arc::new(Open { db: Kept::new(db), path, durability, is_closed, turns });
+        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        stores.retain(|store| store.strong_count() > 0);
+        stores.push(Arc::downgrade(&open));
+        Ok(Self(open))
+    }
+
+    /// The folder.
+    #[getter]
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Whether it has been closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.0.is_closed.load(Ordering::Relaxed)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.close(py)
+    }
+
+    fn keyspaces(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let db = self.0.db(py)?;
+        apart(py, || db.keyspaces())
+    }
+
+    fn drop_keyspace(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        let db = self.0.db(py)?;
+        apart(py, || db.drop_keyspace(name))
+    }
+
+    fn persist(&self, py: Python<'_>) -> PyResult<()> {
+        let db = self.0.db(py)?;
+        apart(py, || db.persist())
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        let db = self.0.db(py)?;
+        apart(py, || db.flush())
+    }
+
+    fn compact(&self, py: Python<'_>) -> PyResult<()> {
+        let db = self.0.db(py)?;
+        apart(py, || db.compact())
+    }
+
+    /// Blocks, their bytes, entries; file, offset and text of each problem.
+    #[expect(clippy::type_complexity, reason = "Python unpacks it at once")]
+    fn check(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, Vec<(String, u64, String)>)> {
+        let db = self.0.db(py)?;
+        let report = apart(py, || db.check())?;
+        let problems = report.problems.into_iter();
+        let problems = problems.map(|problem| (problem.file, problem.offset, problem.what));
+        Ok((report.blocks, report.bytes, report.entries, problems.collect()))
+    }
+
+    /// What `esker.Stats` holds, as dictionaries.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let db = self.0.db(py)?;
+        stats::as_dict(py, &apart(py, || db.stats())?)
+    }
+}
