@@ -91,6 +91,18 @@ def test_files_that_cannot_be_used(path):
     assert found.shape == (4, 6)
 
 
+def test_a_map_without_a_name(path):
+    with open(path, "rb") as file:
+        unnamed = os.dup(file.fileno())
+    with os.fdopen(unnamed, "rb") as file:
+        # numpy knows no name of a file that was opened by its number.
+        array = np.memmap(file, dtype="<f8", mode="r", offset=128, shape=(6, 4))
+    if array.filename is not None:
+        pytest.skip("this numpy has a name for it")
+    with pytest.raises(esker.ArgumentError, match="no file of its own"):
+        esker.rearrange(array, "h w -> w h")
+
+
 def test_an_interrupt_leaves_nothing_and_other_threads_run(tmp_path):
     """In a process of its own, whose main thread gets SIGINT while it works."""
     np.save(tmp_path / "from.npy", items((1500, 1300), "<f8"))

@@ -308,6 +308,30 @@ def test_an_interrupt_reaches_who_counts(tmp_path):
     assert finished(child) == "interrupted 300000\n"
 
 
+def test_a_device_without_room_loses_nothing(tmp_path):
+    """Files may not grow beyond 6 MiB, as on a full device: what was acknowledged can be read then,
+    and is there when it is opened again."""
+    script = """
+        import resource, sys, esker
+        db = esker.open(sys.argv[1], memory="1MiB")
+        ks = db.keyspace("things")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6 << 20, resource.RLIM_INFINITY))
+        told = 0
+        try:
+            while told < 100_000:
+                ks[b"%08d" % told] = b"%d" % told * 200
+                told += 1
+        except esker.FullError as error:
+            assert error.errno == 28 and isinstance(error, OSError), error
+        assert 1000 < told < 100_000 and len(ks) == told
+        assert all(value == b"%d" % n * 200 for n, value in enumerate(ks.values()))
+        print(told)
+    """
+    told = int(finished(python(script, tmp_path / "db")))
+    with esker.open(tmp_path / "db") as db:
+        assert list(db.keyspace("things")) == [b"%08d" % n for n in range(told)] and db.check().ok
+
+
 @pytest.mark.parametrize("durability", ["buffered", "synced"])
 def test_a_killed_writer_loses_nothing_that_it_was_told(tmp_path, budget, durability):
     """Killed at any moment, several times: each write that returned is there, and batches whole."""

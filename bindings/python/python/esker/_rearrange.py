@@ -192,7 +192,8 @@ def _temporary(request: _Request) -> np.ndarray[Any, Any]:
 def _hidden(src: Any) -> str:
     """A new name beside the source."""
     path = source_of(src, None, None).path if not isinstance(src, np.memmap) else src.filename
-    folder = os.path.dirname(os.path.abspath(os.fsdecode(path)))
+    # A map without a file is refused in a moment, in words.
+    folder = os.path.dirname(os.path.abspath(os.fsdecode(path or "")))
     return os.path.join(folder, f".esker-{uuid.uuid4().hex}.raw")
 
 
