@@ -39,7 +39,7 @@ pub struct Connection {
     level: c_int,
     /// Whether only reading is allowed.
     is_read_only: bool,
-    /// A version that was pinned by name and is all that this connection sees.
+    /// The one version that this connection sees: pinned by name, or of an immutable database.
     fixed: Option<Snapshot>,
     /// What is read, from the shared lock on.
     snapshot: Option<Snapshot>,
@@ -88,7 +88,7 @@ pub struct Choice {
 pub struct OpenJournal(Arc<Mutex<Kept>>);
 
 impl Connection {
-    /// A connection to a store, or to a version of it that has a name.
+    /// A connection to a store, or to one version of it.
     pub fn new(open: Arc<OpenStore>, is_read_only: bool, fixed: Option<Snapshot>) -> Self {
         Self {
             open: Some(open),
@@ -117,6 +117,11 @@ impl Connection {
     /// The store.
     pub fn store(&self) -> Result<&PageStore> {
         self.open.as_deref().ok_or(Code::ERROR)?.store()
+    }
+
+    /// The store, to change it.
+    pub fn store_to_change(&self) -> Result<&PageStore> {
+        if self.is_read_only { Err(Code::READONLY) } else { self.store() }
     }
 
     /// The present lock.
@@ -223,6 +228,7 @@ impl Connection {
                 return Err(match error {
                     Error::Busy => Code::BUSY,
                     Error::Stale { .. } => Code::BUSY_SNAPSHOT,
+                    Error::ReadOnly { .. } => Code::READONLY,
                     _ => Code::IOERR_LOCK,
                 });
             }

@@ -8,10 +8,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use esker_flash::{Missing, PageStore};
+use esker_flash::{DeviceFile, Options};
 
-/// Opens the store of that name.
-pub type Opener = dyn Fn(&str, Missing) -> esker_flash::Result<PageStore> + Send + Sync;
+use crate::open_stores::Access;
+
+/// The file of that name, and how its store is opened.
+pub type Found = (Arc<dyn DeviceFile>, Options);
+
+/// Opens the file of that name.
+pub type Opener = dyn Fn(&str, Access) -> esker_flash::Result<Found> + Send + Sync;
 
 static FOLDERS: LazyLock<Mutex<HashMap<PathBuf, Arc<Opener>>>> = LazyLock::new(Mutex::default);
 

@@ -1,4 +1,5 @@
-//! Which stores this process has open: connections to one file share one store.
+//! Which stores this process has open: connections to one file share one store. It is open to be
+//! read until somebody wants to write, and to be written from then on.
 //!
 //! Invariant: a store in the table holds the lock of its file, and leaves the table before it
 //! gives the lock back; both happen under the mutex of the table.
@@ -9,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use esker_flash::{Missing, Options, PageStore, StoreFile};
+use esker_flash::{Error, Missing, Options, PageStore, StoreFile, decide_by_file};
 
 use crate::code::{Code, Result};
 #[cfg(feature = "testing")]
@@ -17,6 +18,15 @@ use crate::elsewhere;
 use crate::ffi::process;
 use crate::planted::{self, Bug};
 use crate::queue::Queue;
+
+/// What a store is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To be read.
+    Read,
+    /// To be read and written.
+    Write(Missing),
+}
 
 /// A store.
 #[derive(Debug)]
@@ -38,12 +48,34 @@ enum Held {
 }
 
 impl Held {
-    fn open(path: &Path, missing: Missing) -> esker_flash::Result<Self> {
+    fn open(path: &Path, access: Access) -> esker_flash::Result<Self> {
         #[cfg(feature = "testing")]
         if let Some((open, name)) = elsewhere::opener(path) {
-            return open(name, missing).map(Self::Elsewhere);
+            let (file, options) = open(name, access)?;
+            let store = match access {
+                Access::Read => PageStore::open_read_only(file, options),
+                Access::Write(_) => PageStore::open(file, options),
+            };
+            return store.map(Self::Elsewhere);
         }
-        StoreFile::open(path, missing, Options::default()).map(Self::File)
+        let file = match access {
+            Access::Read => StoreFile::open_read_only(path, Options::default()),
+            Access::Write(missing) => StoreFile::open(path, missing, Options::default()),
+        };
+        file.map(Self::File)
+    }
+
+    fn make_writable(&self, path: &Path) -> esker_flash::Result<()> {
+        match self {
+            Self::File(file) => file.make_writable(path),
+            #[cfg(feature = "testing")]
+            Self::Elsewhere(store) => match elsewhere::opener(path) {
+                Some((open, name)) => {
+                    store.make_writable(open(name, Access::Write(Missing::Fail))?.0)
+                }
+                None => Ok(()),
+            },
+        }
     }
 
     fn store(&self) -> &PageStore {
@@ -126,26 +158,48 @@ fn table() -> MutexGuard<'static, Option<Table>> {
 }
 
 /// Opens the store at `path`, or shares it where it is open; makes it where it is not there and
-/// may be made.
-pub fn open(path: &Path, missing: Missing, log: &dyn Fn(Code, &str)) -> Result<Arc<OpenStore>> {
-    let mut table = table();
-    let table = table.as_mut().ok_or(Code::ERROR)?;
-    if let Ok(identity) = identity(path)
-        && let Some(open) = table.stores.get(&identity).and_then(Weak::upgrade)
-    {
-        table.names.insert(path.to_owned(), identity);
-        return Ok(open);
-    }
-    let opened = Held::open(path, missing).and_then(|held| {
-        decide(held.store(), path)?;
-        Ok(held)
-    });
-    let held = opened.map_err(|error| {
+/// may be made. Where it cannot be written it is opened to be read, as SQLite does with files.
+pub fn open(path: &Path, access: Access, log: &dyn Fn(Code, &str)) -> Result<Arc<OpenStore>> {
+    let opened = open_as(path, access);
+    let opened = match opened {
+        Err(error) if access != Access::Read && is_read_only(&error) && path.exists() => {
+            open_as(path, Access::Read)
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| {
         let code = Code::of_open(&error);
         log(code, &format!("{}: {error}", path.display()));
         code
+    })
+}
+
+/// Whether it cannot be written, but perhaps be read.
+fn is_read_only(error: &Error) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let Error::Device(error) = error else { return false };
+    matches!(error.source.kind(), PermissionDenied | ReadOnlyFilesystem)
+}
+
+fn open_as(path: &Path, access: Access) -> esker_flash::Result<Arc<OpenStore>> {
+    let mut table = table();
+    let Some(table) = table.as_mut() else { return Err(Error::Busy) };
+    if let Ok(identity) = identity(path)
+        && let Some(open) = table.stores.get(&identity).and_then(Weak::upgrade)
+    {
+        if access != Access::Read
+            && let Some(held) = &open.held
+        {
+            held.make_writable(path)?;
+        }
+        table.names.insert(path.to_owned(), identity);
+        return Ok(open);
+    }
+    let held = Held::open(path, access)?;
+    decide(held.store(), path)?;
+    let identity = identity(path).map_err(|error| {
+        Error::InvalidArgument(format!("it went away while it was being opened: {error}"))
     })?;
-    let identity = identity(path).map_err(|_| Code::CANTOPEN)?;
     let open = Arc::new(OpenStore {
         held: Some(held),
         queue: Queue::default(),
@@ -186,15 +240,10 @@ pub fn is_awaited(path: &Path) -> bool {
 /// A transaction over several files was prepared and cut off: it took place exactly when the
 /// super-journal, whose removal is its commit, is gone.
 fn decide(store: &PageStore, path: &Path) -> esker_flash::Result<()> {
-    let Some(name) = store.prepared() else { return Ok(()) };
-    let name = String::from_utf8_lossy(&name).into_owned();
-    let place = path.parent().unwrap_or_else(|| Path::new(".")).join(name);
-    // Where that cannot be found out, nothing is decided.
-    let is_there = place.try_exists().map_err(|error| {
-        let what = format!("cannot look for the super-journal {}: {error}", place.display());
-        esker_flash::Error::InvalidArgument(what)
-    })?;
-    store.decide(!is_there || planted::is(Bug::DecidedBlindly))
+    if planted::is(Bug::DecidedBlindly) && store.prepared().is_some() {
+        return store.decide(true);
+    }
+    decide_by_file(store, path)
 }
 
 fn identity(path: &Path) -> std::io::Result<Identity> {

@@ -139,7 +139,8 @@ fn named(
     connection: &Connection,
     act: impl FnOnce(&PageStore) -> esker_flash::Result<u64>,
 ) -> Outcome<Answer> {
-    let done = act(open_store(connection)?)
+    let refused = |code| (code, "attempt to write a readonly database".to_owned());
+    let done = act(connection.store_to_change().map_err(refused)?)
         .map_err(|error| (Code::of_write(&error), error.to_string()))?;
     Ok(Answer::Row(done.to_string()))
 }

@@ -360,10 +360,22 @@ fn places_without_the_right_to_write() {
     allow(&path, 0o444);
     allow(folder.path(), 0o555);
     without_rights(|| {
-        assert_refused(&path, ErrorCode::CannotOpen, "denied");
+        // As with SQLite's own files, it is opened to be read then.
+        let connection = ours(&path).unwrap();
+        assert_eq!(rows(&connection).unwrap(), expected);
+        let refused = connection.execute_batch("DELETE FROM t").unwrap_err();
+        assert_eq!(code(&refused), ErrorCode::ReadOnly);
+        assert_eq!(rows(&with(&path, "mode=ro").unwrap()).unwrap(), expected);
         let absent = folder.path().join("absent.db");
         assert_refused(&absent, ErrorCode::CannotOpen, "denied");
         assert!(!absent.exists());
+    });
+    allow(&path, 0);
+    without_rights(|| {
+        for parameters in ["mode=rw", "mode=ro"] {
+            assert_eq!(code(&with(&path, parameters).unwrap_err()), ErrorCode::CannotOpen);
+        }
+        assert!(log::said(&["app.db", "denied"]), "{:?}", log::all());
     });
     // A file that may be written, in a folder that may not: nothing is ever made beside it.
     allow(&path, 0o666);

@@ -18,7 +18,7 @@ use esker_testkit::counts::{Counts, budget};
 
 use simulated::disk::{self, Disk, SuperJournal, put_super_journal};
 use simulated::judge::{Promise, before, judge, promise, super_journals};
-use simulated::session::{Point, Session, connect, prepared};
+use simulated::session::{Point, Session, connect, connect_read_only, prepared};
 use simulated::steps::{Case, cases};
 
 /// A kind of trace, with pages of some size; now and then with a thread that syncs and takes
@@ -72,8 +72,11 @@ fn crash_again(
     let device = SimDevice::from_image(left);
     let disk = Disk::mount(device.clone(), &session.disk.folder, &session.case.options);
     device.record();
+    let is_late = seed.is_multiple_of(2);
+    let reader = is_late.then(|| connect_read_only(&disk, &session.case).unwrap());
     let connection = connect(&disk, &session.case).unwrap();
     device.mark(1);
+    drop(reader);
     let trace = device.take_trace().unwrap();
     drop(connection);
     drop(disk);

@@ -12,7 +12,7 @@ mod parallel;
 mod tests;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +25,15 @@ use crate::{
     Caching, Device, DeviceError, DeviceFile, DeviceLock, Open, Operation, Purpose, ReadRequest,
     Result, name,
 };
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To be read, and nothing else.
+    Read,
+    /// To be read and written.
+    Write,
+}
 
 /// A folder of the file system. Clones share the folder's descriptor and the reading threads.
 ///
@@ -87,6 +96,29 @@ impl FileDevice {
         &self.shared.path
     }
 
+    /// Opens the file `name` through the page cache, if it is the one that is open as `like`. With
+    /// [`Access::Read`] it may be where nothing can be written; writing to it is an error.
+    pub fn open_same(
+        &self,
+        name: &str,
+        like: impl AsFd,
+        access: Access,
+    ) -> Result<Arc<dyn DeviceFile>> {
+        self.checked(name, Operation::Open)?;
+        let handle = self.handle(name, (Open::Existing, access), Caching::Buffered)?;
+        handle.check_same(like)?;
+        Ok(self.file(name, handle))
+    }
+
+    fn handle(&self, name: &str, how: (Open, Access), caching: Caching) -> Result<Handle> {
+        Handle::open(&self.shared.folder, name, how, caching, self.full_path(name))
+    }
+
+    fn file(&self, name: &str, handle: Handle) -> Arc<dyn DeviceFile> {
+        let readers = Arc::clone(&self.shared.readers);
+        Arc::new(FileFile { name: name.to_owned(), handle: Arc::new(handle), readers })
+    }
+
     fn full_path(&self, name: &str) -> String {
         self.shared.path.join(name).to_string_lossy().into_owned()
     }
@@ -124,9 +156,7 @@ fn sync_parent(path: &Path) -> Result<()> {
 impl Device for FileDevice {
     fn open(&self, name: &str, open: Open, caching: Caching) -> Result<Arc<dyn DeviceFile>> {
         self.checked(name, Operation::Open)?;
-        let handle = Handle::open(&self.shared.folder, name, open, caching, self.full_path(name))?;
-        let readers = Arc::clone(&self.shared.readers);
-        Ok(Arc::new(FileFile { name: name.to_owned(), handle: Arc::new(handle), readers }))
+        Ok(self.file(name, self.handle(name, (open, Access::Write), caching)?))
     }
 
     fn list(&self) -> Result<Vec<String>> {

@@ -338,14 +338,17 @@ impl Engine {
         self.checkpoint_if_due(&mut core);
     }
 
-    /// Decides the prepared transaction, durably.
+    /// Decides the prepared transaction, durably. Who only reads decides for itself: whoever
+    /// opens the store for writing goes by the same file.
     pub(crate) fn decide(&self, commit: bool) -> Result<()> {
         let mut core = self.core.lock();
         let Some(prepared) = core.prepared.clone() else {
             return invalid("no transaction is prepared");
         };
         // It stays where a checkpoint finds it until the decision is durable.
-        self.note(&mut core, &Record::Decide(commit))?;
+        if !self.is_read_only() {
+            self.note(&mut core, &Record::Decide(commit))?;
+        }
         core.prepared = None;
         if commit {
             let base = Arc::clone(self.versions.lock().newest().1);

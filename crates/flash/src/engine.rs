@@ -21,6 +21,7 @@ use crate::map::{LEAF, Mapping, NodeRef, Releases, Root};
 use crate::media::Media;
 use crate::options::{Options, SEGMENT_BYTES_MAX};
 use crate::planted::{self, Bug};
+use crate::reading::Gate;
 use crate::record::{Changes, Record};
 use crate::space::{Class, Sector, Space};
 use crate::stats::Counters;
@@ -38,6 +39,8 @@ pub(crate) struct Engine {
     pub(crate) file: Arc<dyn DeviceFile>,
     /// The same, as what is filled in order sees it; pages are read through it.
     pub(crate) media: Arc<dyn Media>,
+    /// What both go through where the store was opened to be read.
+    pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) options: Options,
     pub(crate) store: StoreId,
     pub(crate) segment_bytes: u32,
@@ -112,7 +115,11 @@ pub(crate) struct Prepared {
 }
 
 impl Engine {
+    /// Fails where nothing is written any more, or not yet.
     pub(crate) fn check_poison(&self) -> Result<()> {
+        if self.is_read_only() {
+            return Err(Error::ReadOnly { file: self.file.name().to_owned() });
+        }
         if self.poison.get().is_some() { Err(Error::Poisoned) } else { Ok(()) }
     }
 
@@ -389,6 +396,9 @@ impl Engine {
     /// behind. That the commit before it succeeded does not depend on it; where it fails for want
     /// of room, the next commit tries again.
     pub(crate) fn checkpoint_if_due(&self, core: &mut Core) {
+        if self.is_read_only() {
+            return;
+        }
         let burden = self.burden(core);
         if core.has_thread && !is_checkpoint_due(burden.halved()) {
             if !core.is_checkpoint_wanted && is_checkpoint_due(burden) {

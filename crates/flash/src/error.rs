@@ -13,9 +13,17 @@ pub enum Error {
     /// Another writer lives, or a prepared transaction awaits its decision.
     #[error("another transaction is writing: wait until it has ended")]
     Busy,
-    /// Somebody else has the file open.
-    #[error("{file} is open elsewhere: one process at a time can have it open")]
+    /// Somebody else has the file open, and one of both to write.
+    #[error("{file} is {how}")]
     Locked {
+        /// The file.
+        file: String,
+        /// Open in which way, and what that forbids.
+        how: &'static str,
+    },
+    /// The store was opened to be read.
+    #[error("{file} is open for reading only: open it for writing to change it")]
+    ReadOnly {
         /// The file.
         file: String,
     },

@@ -10,13 +10,15 @@
 //! are), `view` (how a reader gets there), `versions` (which versions are kept, and what is freed
 //! when one is let go), `space` (what of the file is in use), `delta` (pages that changed little);
 //! `record`, `log`, `node`, `superblock` (the bytes); `checkpoint`, `beside` (one that commits
-//! hardly notice), `recovery`, `thread` (what is done beside commits); [`media`], `row`, `append`,
+//! hardly notice), `recovery`, `reading` (opened to be read, and written later), `thread` (what is
+//! done beside commits); [`media`], `row`, `append`,
 //! `together`, `relocate`, `collect` (allocation by segments, and its garbage collection); `engine`
 //! (what all of them share); [`versioned`] (the store as a trait); [`stats`] and [`check`];
 //! [`planted`] (bugs that the tests must find).
 //!
-//! One file, one process at a time. The allocation is by single slots, for devices with a
-//! translation layer of their own, or by segments that are filled in order.
+//! One file; one process at a time to write it, or several to read it. The allocation is by single
+//! slots, for devices with a translation layer of their own, or by segments that are filled in
+//! order.
 
 mod append;
 mod beside;
@@ -33,6 +35,7 @@ pub mod media;
 mod node;
 pub mod options;
 pub mod planted;
+mod reading;
 mod record;
 mod recovery;
 mod relocate;
@@ -55,6 +58,7 @@ pub mod writer;
 pub use beside::Unfinished;
 pub use check::Report;
 pub use error::{Error, Result};
+pub use esker_device::DeviceFile;
 #[doc(hidden)]
 pub use esker_device::planting;
 pub use media::{FileMedia, Geometry, Media};
@@ -62,6 +66,6 @@ pub use options::{Allocation, Durability, Options};
 pub use snapshot::Snapshot;
 pub use stats::{Stats, Version, Written};
 pub use store::PageStore;
-pub use store_file::{Missing, StoreFile};
+pub use store_file::{Missing, StoreFile, decide_by_file};
 pub use versioned::Versioned;
 pub use writer::Writer;

@@ -38,11 +38,13 @@ pub enum Bug {
     MovedFromTooEarly,
     /// Pages are moved in the newest version only.
     VersionForgotten,
+    /// Who opens to read goes by the checkpoint alone.
+    LogNotRead,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -59,6 +61,7 @@ impl Bug {
         Self::EpochUsedTwice,
         Self::MovedFromTooEarly,
         Self::VersionForgotten,
+        Self::LogNotRead,
     ];
 }
 

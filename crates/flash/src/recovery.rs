@@ -4,7 +4,7 @@
 //! pages match their checksums: a commit is written without any order within it. Opening decides
 //! that once: where it found a record it takes a checkpoint before anything is read, so that no
 //! later opening decides otherwise. An opening that finds none writes nothing until the first
-//! commit.
+//! commit, and one that is only to read never does ([`crate::reading`]).
 //!
 //! No number of the file is trusted: every slot that a node or a record names must be in the file,
 //! aligned, and named by nobody else.
@@ -27,6 +27,7 @@ use crate::media::{FileMedia, Media};
 use crate::node::{RootRef, decode_inner, decode_leaf, decode_roots};
 use crate::options::{Allocation, Options};
 use crate::planted::{self, Bug};
+use crate::reading::Gate;
 use crate::record::{Changes, Record};
 use crate::space::{Class, Sector, Space};
 use crate::stats::Counters;
@@ -54,13 +55,44 @@ pub(crate) fn open_on(
     media: MakeMedia,
 ) -> Result<Arc<Engine>> {
     options.check()?;
+    let Found::Superblock(block) = find_in(&*file)? else { return create(file, options, media) };
+    let media = media(&file, block.segment_bytes);
+    let (engine, found) = load(Disk { file, media, gate: None }, options, &block)?;
+    if planted::is(Bug::LogWrittenOn) {
+        engine.core.lock().is_log_ours = true;
+    } else if found {
+        decide_once(&engine)?;
+    }
+    Ok(engine)
+}
+
+/// Opens what is in `file` and writes nothing: what a crash left to be done is done in memory, and
+/// where there is nothing, it is an empty database.
+pub(crate) fn open_to_read(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
+    options.check()?;
+    let found = find_in(&*file)?;
+    let gate = Arc::new(Gate::new(file, found));
+    let file: Arc<dyn DeviceFile> = Arc::clone(&gate) as _;
+    let disk = |bytes| {
+        let media = Arc::new(FileMedia::new(Arc::clone(&file), bytes));
+        Disk { file, media, gate: Some(gate) }
+    };
+    match found {
+        Found::Superblock(block) => {
+            load(disk(block.segment_bytes), options, &block).map(|(engine, _)| engine)
+        }
+        _ => Ok(empty(disk(options.segment_bytes), options)),
+    }
+}
+
+/// What a file is: a store, or one that is yet to be made.
+pub(crate) fn find_in(file: &dyn DeviceFile) -> Result<Found> {
     let len = file.len()?;
     let mut head = vec![0; (len as usize).min(SUPERBLOCKS_BYTES)];
     file.read_at(0, &mut head, Purpose::Recovery)?;
     let name = || file.name().to_owned();
     match find(&head) {
-        Found::Superblock(block) => load(file, options, &block, media),
-        Found::Nothing => create(file, options, media),
+        found @ (Found::Superblock(_) | Found::Nothing) => Ok(found),
         Found::Foreign(what) => Err(Error::Foreign { file: name(), what }),
         Found::Newer(found) => Err(Error::TooNew { file: name(), found, supported: FORMAT }),
         Found::Damaged => Err(corrupt(file.name(), 0, "no copy of the superblock is whole")),
@@ -71,6 +103,7 @@ pub(crate) fn open_on(
 struct Disk {
     file: Arc<dyn DeviceFile>,
     media: Arc<dyn Media>,
+    gate: Option<Arc<Gate>>,
 }
 
 fn engine(
@@ -88,6 +121,7 @@ fn engine(
     Arc::new(Engine {
         file: disk.file,
         media: disk.media,
+        gate: disk.gate,
         options,
         store: block.store,
         segment_bytes: block.segment_bytes,
@@ -132,10 +166,23 @@ fn core_of(space: Space, log: Log, next_epoch: u64) -> Core {
 
 /// Makes a new store: the first segment, then a checkpoint of nothing.
 fn create(file: Arc<dyn DeviceFile>, options: Options, media: MakeMedia) -> Result<Arc<Engine>> {
-    let segment_bytes = options.segment_bytes;
+    put_zeros(&*file, options.segment_bytes)?;
+    let media = media(&file, options.segment_bytes);
+    let engine = empty(Disk { file, media, gate: None }, options);
+    engine.checkpoint_core(&mut engine.core.lock())?;
+    Ok(engine)
+}
+
+/// Makes the first segment of a new store.
+pub(crate) fn put_zeros(file: &dyn DeviceFile, segment_bytes: u32) -> Result<()> {
     file.write_at(0, &vec![0; segment_bytes as usize], Purpose::Gc)?;
     // What is half a superblock must have been zeros before, or it looks like another's file.
-    file.sync(Purpose::Manifest)?;
+    Ok(file.sync(Purpose::Manifest)?)
+}
+
+/// A new store before its first checkpoint.
+fn empty(disk: Disk, options: Options) -> Arc<Engine> {
+    let segment_bytes = options.segment_bytes;
     let block = Superblock {
         store: StoreId(random()),
         epoch: 0,
@@ -150,30 +197,22 @@ fn create(file: Arc<dyn DeviceFile>, options: Options, media: MakeMedia) -> Resu
     let mut log = Log::new(&block);
     log.segments.clear();
     let core = core_of(Space::new(segment_bytes, 1), log, 1);
-    let disk = Disk { media: media(&file, segment_bytes), file };
-    let engine = engine(disk, options, &block, versions, Releases::default(), core);
-    engine.checkpoint_core(&mut engine.core.lock())?;
-    Ok(engine)
+    engine(disk, options, &block, versions, Releases::default(), core)
 }
 
-/// Loads a checkpoint and applies the log.
-fn load(
-    file: Arc<dyn DeviceFile>,
-    options: Options,
-    block: &Superblock,
-    media: MakeMedia,
-) -> Result<Arc<Engine>> {
+/// Loads a checkpoint and applies the log. Says whether there was anything in it.
+fn load(disk: Disk, options: Options, block: &Superblock) -> Result<(Arc<Engine>, bool)> {
+    let Disk { file, media, .. } = &disk;
     let segments = file.len()? / u64::from(block.segment_bytes);
     let too_long = || invalid::<u32>("the file is longer than 2 TiB: it cannot be opened");
     let segments = u32::try_from(segments).or_else(|_| too_long())?;
-    let media = media(&file, block.segment_bytes);
     let mut space = Space::new(block.segment_bytes, segments);
     if block.allocation == Allocation::Segment {
         space.fill_in_order();
     }
     let mut loader = Loader {
-        file: &*file,
-        media: &*media,
+        file: &**file,
+        media: &**media,
         space,
         nodes: HashMap::new(),
         seen: HashSet::new(),
@@ -183,7 +222,10 @@ fn load(
         too_long()?;
     }
     let roots = loader.roots(block)?;
-    let scan = log::scan(&*file, &*media, block)?;
+    let mut scan = log::scan(&**file, &**media, block)?;
+    if disk.gate.is_some() && planted::is(Bug::LogNotRead) {
+        scan.records.clear();
+    }
     // Whoever had it open last may have tried to begin some.
     let tried = if planted::is(Bug::EpochUsedTwice) { 0 } else { EPOCHS_TRIED_MAX };
     let next_epoch = block.epoch + tried + 1;
@@ -192,19 +234,15 @@ fn load(
     replay.roots(&roots)?;
     replay.log_segments(&scan)?;
     replay.core.roots_at = block.roots;
+    let log_bytes = scan.frames.iter().map(|(_, bytes)| bytes).sum();
     let found = replay.records(scan)?;
     let Replay { loader, versions, mut core } = replay;
     let Loader { space, releases, nodes, .. } = loader;
     core.space = space;
+    core.log.bytes = if found { log_bytes } else { 0 };
     core.roots = roots.into_iter().map(|(_, root)| root).collect();
     drop(nodes);
-    let engine = engine(Disk { file, media }, options, block, versions, releases, core);
-    if planted::is(Bug::LogWrittenOn) {
-        engine.core.lock().is_log_ours = true;
-    } else if found {
-        decide_once(&engine)?;
-    }
-    Ok(engine)
+    Ok((engine(disk, options, block, versions, releases, core), found))
 }
 
 /// Makes what was found in the log durable. Without room for a checkpoint a sync does it.

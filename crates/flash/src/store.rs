@@ -20,8 +20,8 @@ use crate::writer::Writer;
 /// it. Clones are the same store; it is closed when the last one is dropped.
 ///
 /// Thread safety: all methods may be called from any thread. Readers never wait for the writer, nor
-/// the writer for readers. One process at a time may have the file open; whoever opens it sees to
-/// that.
+/// the writer for readers. One process at a time may have the file open to write, and none to read
+/// meanwhile; whoever opens it sees to that.
 #[derive(Clone)]
 pub struct PageStore {
     shared: Arc<Handle>,
@@ -43,6 +43,19 @@ impl PageStore {
     /// newer, or is damaged; nothing is written to it then.
     pub fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Self> {
         Ok(Self::over(recovery::open(file, options)?))
+    }
+
+    /// Opens the store in `file` to be read, and writes nothing, not even what a crash left to be
+    /// done: that is done in memory. An empty file is an empty database. Everything that would
+    /// change the store is [`Error::ReadOnly`] until [`PageStore::make_writable`].
+    ///
+    /// A transaction that is prepared is decided by [`PageStore::decide`] in memory too. Of what
+    /// was not durable when a process died, a power cut may still take what is read here.
+    ///
+    /// # Errors
+    /// As [`PageStore::open`].
+    pub fn open_read_only(file: Arc<dyn DeviceFile>, options: Options) -> Result<Self> {
+        Ok(Self::over(recovery::open_to_read(file, options)?))
     }
 
     pub(crate) fn over(engine: Arc<Engine>) -> Self {
@@ -177,7 +190,8 @@ impl PageStore {
         self.engine().undecided()
     }
 
-    /// Decides the transaction of [`PageStore::prepared`]. Durable before it returns: one sync.
+    /// Decides the transaction of [`PageStore::prepared`]. Durable before it returns: one sync; in
+    /// memory where the store is only read.
     ///
     /// # Errors
     /// [`Error::Busy`] while a writer lives; [`Error::InvalidArgument`] when nothing awaits a
@@ -203,6 +217,9 @@ impl PageStore {
 impl Engine {
     /// Leaves the file as a closed store.
     fn settle(&self) -> Result<()> {
+        if self.is_read_only() {
+            return Ok(());
+        }
         self.check_poison()?;
         let mut core = self.core.lock();
         if core.log.bytes == 0 {

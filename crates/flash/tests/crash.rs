@@ -29,12 +29,21 @@ struct Recording {
     end: Point,
 }
 
-/// Runs `ops` on a disk that records. `known` is what is known before.
-fn record(device: &SimDevice, options: &Options, ops: &[Op], known: Point) -> Recording {
+/// Runs `ops` on a disk that records. `known` is what is known before. One that begins late is
+/// opened to be read at first.
+fn record(
+    device: &SimDevice,
+    options: &Options,
+    ops: &[Op],
+    known: Point,
+    is_late: bool,
+) -> Recording {
     device.record();
     device.mark(0);
     let mut points = vec![known];
-    let mut session = Session::start(device.clone(), options.clone()).unwrap();
+    let open = if is_late { open_late } else { open };
+    let store = open(device, options).unwrap();
+    let mut session = Session::over(store, device.clone(), options.clone()).unwrap();
     session.names = points[0].names.clone();
     let mut reach = |session: &Session, always: bool| {
         let point = session.point();
@@ -77,9 +86,11 @@ impl Recording {
     /// Opens what a crash left and judges it. Gives back what is there.
     fn judge(&self, state: &CrashState<'_>, device: &SimDevice) -> Point {
         let expected = self.expected(state).unwrap();
+        let read = self.judge_read_only(device, &expected);
         let store = open(device, &self.options).unwrap();
         let found = self.judge_store(&store, &expected);
         let prepared = store.prepared();
+        assert_eq!((found, prepared.is_some()), read, "who reads sees something else");
         drop(store);
         let store = open(device, &self.options).unwrap();
         assert_eq!((store.pin().version(), store.prepared()), (found, prepared));
@@ -91,6 +102,39 @@ impl Recording {
         self.works_on(&again);
         let names = self.names_of(&again, &expected);
         Point { durable: found, visible: found, names }
+    }
+
+    /// Opens what a crash left to read it: everything is there, and nothing is written. Whoever
+    /// goes on to write finds it so. Says which version is there, and whether one is prepared.
+    fn judge_read_only(&self, device: &SimDevice, expected: &Expected<'_>) -> (u64, bool) {
+        device.record();
+        let mut read = None;
+        for commits in [true, false] {
+            let store = open_read_only(device, &self.options).unwrap();
+            let found = self.judge_store(&store, expected);
+            assert!(matches!(store.begin(&store.pin()), Err(Error::ReadOnly { .. })));
+            read = Some((found, store.prepared().is_some()));
+            self.judge_decided(&store, found, commits);
+            store.check().unwrap();
+            store.close().unwrap();
+        }
+        assert_eq!(device.take_trace().unwrap().len(), 0, "an opening to read has written");
+        let image = SimDevice::from_image(&device.image());
+        let late = open_late(&image, &self.options).unwrap();
+        self.judge_decided(&late, read.unwrap().0, true);
+        self.works_on(&late);
+        read.unwrap()
+    }
+
+    /// What is prepared is there or not as it is decided.
+    fn judge_decided(&self, store: &PageStore, found: u64, commits: bool) {
+        if commits {
+            return self.judge_prepared(store, found);
+        }
+        if store.prepared().is_some() {
+            store.decide(false).unwrap();
+            assert_eq!(read_all(&store.pin()).unwrap(), self.versions[&found]);
+        }
     }
 
     /// Compares what is read with the model, and opens twice without a write in between.
@@ -125,7 +169,8 @@ impl Recording {
     fn judge_prepared(&self, store: &PageStore, found: u64) {
         let Some(name) = store.prepared() else { return };
         assert_eq!(name, b"super-journal");
-        assert!(matches!(store.begin(&store.pin()), Err(Error::Busy)));
+        let refused = store.begin(&store.pin()).unwrap_err();
+        assert!(matches!(refused, Error::Busy | Error::ReadOnly { .. }), "{refused}");
         let mut candidates = self.prepared.iter().filter(|(version, _)| *version == found + 1);
         store.decide(true).unwrap();
         let contents = read_all(&store.pin()).unwrap();
@@ -177,7 +222,8 @@ fn crash_again(recording: &Recording, image: &SimImage, known: Point, seed: u64)
     }
     let device = SimDevice::from_image(image);
     let ops = history(seed, 30, 40);
-    let mut again = record(&device, &recording.options, &ops, known);
+    let is_late = seed.is_multiple_of(2);
+    let mut again = record(&device, &recording.options, &ops, known, is_late);
     let found = *again.versions.keys().next().unwrap();
     again.points[0] = Point { durable: found, visible: found, ..again.points[0].clone() };
     again
@@ -197,7 +243,7 @@ fn explore(seed: u64, limit: u64) -> u64 {
     drop(open(&device, &options).unwrap());
     let ops = history(seed, 160, 40);
     let nothing = Point { durable: 0, visible: 0, names: Names::new() };
-    let recording = record(&device, &options, &ops, nothing);
+    let recording = record(&device, &options, &ops, nothing, seed.is_multiple_of(2));
     let mut judged = 0;
     let counts = recording.trace.for_each_crash(&limited(seed, limit), |state, device| {
         if state.acknowledged().is_none() {
@@ -293,7 +339,10 @@ fn a_store_is_made_or_not() {
         drop(store);
         let mut opened = 0;
         let visit = |state: &CrashState<'_>, device: &Arc<SimDevice>| -> Result<(), ()> {
-            match open(device, &options_of(seed)) {
+            let read = open_read_only(device, &options_of(seed)).map(|store| store.pin().pages());
+            let (read, opened_too) = (read.ok(), open(device, &options_of(seed)));
+            assert_eq!(read, opened_too.as_ref().ok().map(|_| 0), "{state}");
+            match opened_too {
                 Ok(store) => {
                     assert_eq!((store.pin().version(), store.pin().pages()), (0, 0));
                     opened += 1;

@@ -17,6 +17,7 @@ pub struct Host {
     log: unsafe extern "C" fn(c_int, *const c_char, ...),
     pub vfs_find: unsafe extern "C" fn(*const c_char) -> *mut Vfs,
     pub vfs_register: unsafe extern "C" fn(*mut Vfs, c_int) -> c_int,
+    pub uri_boolean: unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int,
     pub uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
     pub database_file_object: unsafe extern "C" fn(*const c_char) -> *mut File,
     /// For everything that is not a database: never null, lives as long as the process.
@@ -63,6 +64,7 @@ pub unsafe fn set(routines: *const Routines) -> std::result::Result<&'static Hos
             log: cast(at(routine::LOG))?,
             vfs_find: cast(at(routine::VFS_FIND))?,
             vfs_register: cast(at(routine::VFS_REGISTER))?,
+            uri_boolean: cast(at(routine::URI_BOOLEAN))?,
             uri_parameter: cast(at(routine::URI_PARAMETER))?,
             database_file_object: cast(at(routine::DATABASE_FILE_OBJECT))?,
             system: ptr::null_mut(),

@@ -79,6 +79,7 @@ pub mod routine {
     pub const VFS_FIND: usize = 141;
     pub const VFS_REGISTER: usize = 142;
     pub const LOG: usize = 167;
+    pub const URI_BOOLEAN: usize = 187;
     pub const URI_PARAMETER: usize = 189;
     pub const DATABASE_FILE_OBJECT: usize = 251;
 }

@@ -6,16 +6,18 @@ use std::path::{Path, PathBuf};
 use super::host::{Host, host};
 use super::types::{File, Symbol, Vfs, open};
 use super::{guard, io, path};
-use esker_flash::Missing;
+use esker_flash::{Missing, Snapshot};
 
 use crate::code::{Code, OK, Result};
 use crate::connection::Connection;
-use crate::open_stores;
+use crate::open_stores::{self, Access, OpenStore};
 
 /// The name that applications ask for: `file:app.db?vfs=esker`.
 pub const NAME: &CStr = c"esker";
 /// A parameter of the URI: the name of a version that was pinned.
 const VERSION: &CStr = c"version";
+/// Parameters with which the pager takes no locks: there are no transactions then.
+const NO_LOCKS: [&CStr; 2] = [c"immutable", c"nolock"];
 
 /// A VFS that leaves everything but databases to the system's.
 ///
@@ -103,28 +105,38 @@ unsafe fn open_database(
     if flags & open::EXCLUSIVE != 0 && path.exists() {
         return Err(Code::CANTOPEN);
     }
-    let missing = if flags & open::CREATE != 0 { Missing::Create } else { Missing::Fail };
-    let opened = open_stores::open(path, missing, &log)?;
     // SAFETY: by the caller's promise; the answer is null or a string that lives as the name does.
     let version = unsafe { (host.uri_parameter)(name, VERSION.as_ptr()) };
-    let fixed = if version.is_null() {
-        None
-    } else {
-        // SAFETY: it is not null.
-        let version = unsafe { CStr::from_ptr(version) }.to_string_lossy();
-        match opened.store().map(|store| store.at_named(&version))? {
-            Ok(snapshot) => Some(snapshot),
-            Err(error) => {
-                log(Code::CANTOPEN, &format!("{}: version {version}: {error}", path.display()));
-                open_stores::close(opened);
-                return Err(Code::CANTOPEN);
-            }
+    // SAFETY: it is not null, then.
+    let version = (!version.is_null()).then(|| unsafe { CStr::from_ptr(version) });
+    // SAFETY: by the caller's promise.
+    let is_set = |what: &CStr| unsafe { (host.uri_boolean)(name, what.as_ptr(), 0) } != 0;
+    let is_fixed = version.is_some() || NO_LOCKS.into_iter().any(is_set);
+    let access = match flags {
+        _ if is_fixed || flags & open::READONLY != 0 => Access::Read,
+        _ if flags & open::CREATE != 0 => Access::Write(Missing::Create),
+        _ => Access::Write(Missing::Fail),
+    };
+    let opened = open_stores::open(path, access, &log)?;
+    let is_read_only = access == Access::Read || opened.store()?.is_read_only();
+    let fixed = match is_fixed.then(|| fixed(&opened, version)).transpose() {
+        Ok(fixed) => fixed,
+        Err(error) => {
+            log(Code::CANTOPEN, &format!("{}: {error}", path.display()));
+            open_stores::close(opened);
+            return Err(Code::CANTOPEN);
         }
     };
-    let is_read_only = flags & open::READONLY != 0 || fixed.is_some();
     // SAFETY: by the caller's promise.
     unsafe { io::put_connection(file, Connection::new(opened, is_read_only, fixed)) };
     Ok(is_read_only)
+}
+
+/// The version of that name, or the newest.
+fn fixed(open: &OpenStore, version: Option<&CStr>) -> std::result::Result<Snapshot, String> {
+    let store = open.store().map_err(|_| "the store is closed".to_owned())?;
+    let Some(version) = version.map(CStr::to_string_lossy) else { return Ok(store.pin()) };
+    store.at_named(&version).map_err(|error| format!("version {version}: {error}"))
 }
 
 /// Of the name of a journal or log, the database it would belong to, if that is open here: then

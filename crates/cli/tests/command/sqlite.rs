@@ -1,7 +1,9 @@
 //! `sqlite`, from outside: from SQLite's files to stores and back.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
+use esker_flash::{Durability, Missing, Options, StoreFile};
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -113,6 +115,89 @@ fn versions_are_pinned_exported_and_let_go() {
     esker(["sqlite", "unpin", &store, "monday"]).stdout();
     assert_eq!(esker(["sqlite", "unpin", &store, "monday"]).code(), 2);
     assert!(esker(["sqlite", "compact", &store]).text().ends_with("in use\n"));
+}
+
+#[test]
+fn looking_writes_nothing_and_goes_beside_others_that_look() {
+    let place = Place::new();
+    let (source, connection) = database(&place, "app.db", "", 100);
+    drop(connection);
+    let (store, back) = (place.db(), place.path("back.db").display().to_string());
+    // What is open here may for a moment be open in a child of another test, too: what is judged
+    // is a copy.
+    let (made, path) = (place.path("made"), place.path("db"));
+    let name = made.display().to_string();
+    esker(["sqlite", "import", &source, &name]).stdout();
+    esker(["sqlite", "pin", &name, "monday"]).stdout();
+    let looks = || {
+        let metadata = fs::metadata(&path).unwrap();
+        (fs::read(&path).unwrap(), metadata.mtime_nsec(), metadata.ctime_nsec())
+    };
+    let file = StoreFile::open(&made, Missing::Fail, Options::default()).unwrap();
+    esker(["sqlite", "stats", &name]).fails(4, &["to be written"]);
+    let snapshot = file.store.pin();
+    let mut writer = file.store.begin(&snapshot).unwrap();
+    writer.write(1, 0, &[0; 1]).unwrap();
+    writer.commit(Durability::Full).unwrap();
+    // Once closed, and once as a process leaves it that dies.
+    let crashed = fs::read(&made).unwrap();
+    drop(snapshot);
+    file.close().unwrap();
+    for bytes in [fs::read(&made).unwrap(), crashed] {
+        fs::write(&path, bytes).unwrap();
+        let before = looks();
+        let reader = StoreFile::open_read_only(&path, Options::default()).unwrap();
+        let report = esker(["sqlite", "check", &store, "--json"]).json();
+        assert_eq!((&report["ok"], &report["accounted"]), (&json!(true), &json!(true)));
+        assert!(esker(["sqlite", "versions", &store]).text().contains("monday"));
+        let stats = esker(["sqlite", "stats", &store, "--json"]).json();
+        assert_eq!((&stats["syncs"], &stats["versions"]), (&json!(0), &json!(2)));
+        for version in [&[][..], &["--version", "monday"]] {
+            let export = ["sqlite", "export", &store, &back, "--force"];
+            esker(export.iter().chain(version)).stdout();
+        }
+        assert_eq!(content(&back), content(&source));
+        for writes in [["pin", "tuesday"], ["unpin", "monday"]] {
+            esker(["sqlite", writes[0], &store, writes[1]]).fails(4, &["alone"]);
+        }
+        esker(["sqlite", "compact", &store]).fails(4, &["alone"]);
+        assert!(looks() == before, "something was written");
+        drop(reader);
+    }
+    fs::write(&path, "").unwrap();
+    esker(["sqlite", "stats", &store]).stdout();
+    assert_eq!(length(&store), 0);
+}
+
+/// What took place in the other files of a transaction has taken place here.
+#[test]
+fn a_transaction_over_several_stores_that_was_cut_off_is_decided() {
+    let place = Place::new();
+    let (source, connection) = database(&place, "app.db", "", 100);
+    connection.execute_batch("CREATE TABLE u(n)").unwrap();
+    drop(connection);
+    let (store, back) = (place.db(), place.path("back.db").display().to_string());
+    let made = place.path("made");
+    esker(["sqlite", "import", &source, &made.display().to_string()]).stdout();
+    let file = StoreFile::open(&made, Missing::Fail, Options::default()).unwrap();
+    let mut writer = file.store.begin(&file.store.pin()).unwrap();
+    let (pages, journal) = (writer.pages(), place.path("db-mj1").display().to_string());
+    // Pages behind the end of what SQLite counts.
+    writer.write(pages, 0, &[7; 1024]).unwrap();
+    writer.prepare(journal.as_bytes()).unwrap();
+    fs::copy(&made, place.path("db")).unwrap();
+    drop((writer, file));
+    let exported = || {
+        esker(["sqlite", "export", &store, &back, "--force"]).stdout();
+        length(&back)
+    };
+    let bytes = u64::from(pages) * 1024;
+    assert_eq!(exported(), bytes + 1024);
+    fs::write(&journal, "").unwrap();
+    assert_eq!(exported(), bytes);
+    esker(["sqlite", "compact", &store]).stdout();
+    fs::remove_file(&journal).unwrap();
+    assert_eq!(exported(), bytes);
 }
 
 #[test]

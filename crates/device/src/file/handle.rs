@@ -14,11 +14,12 @@
 
 use std::io;
 use std::num::NonZero;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 
+use super::Access;
 use crate::buffer::{ALIGNMENT_BYTES, AlignedBuf};
 use crate::transfer::{Alignment, read_full, write_full};
 use crate::{Caching, DeviceError, Open, Operation, Purpose, Result, name};
@@ -53,19 +54,20 @@ pub(super) fn end_of(offset: u64, len: u64) -> Option<u64> {
 }
 
 impl Handle {
-    /// Opens the regular file `name` in `folder`.
+    /// Opens the regular file `name` in `folder`, to read it or to write it as well.
     pub(super) fn open(
         folder: &OwnedFd,
         name: &str,
-        open: Open,
+        (open, access): (Open, Access),
         caching: Caching,
         path: String,
     ) -> Result<Self> {
         let failed =
             |source: io::Error| DeviceError::new(Operation::Open, path.as_str(), 0, source);
         // A name may lead to a pipe or a device that blocks when opened; it is refused below.
+        let access = if access == Access::Read { OFlags::RDONLY } else { OFlags::RDWR };
         let common =
-            OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
+            access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
         let flags = match open {
             Open::Existing => common,
             Open::CreateNew => common | OFlags::CREATE | OFlags::EXCL,
@@ -106,6 +108,19 @@ impl Handle {
 
     pub(super) fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Fails unless this is the file that is open as `like`.
+    pub(super) fn check_same(&self, like: impl AsFd) -> Result<()> {
+        let place = |fd: BorrowedFd<'_>| fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let failed = |errno| self.failed(Operation::Open, 0)(errno);
+        let (ours, other) = (place(self.buffered.as_fd()), place(like.as_fd()));
+        if ours.map_err(failed)? == other.map_err(failed)? { Ok(()) } else { self.replaced() }
+    }
+
+    fn replaced(&self) -> Result<()> {
+        let why = io::Error::other("it was replaced while it was being opened");
+        Err(DeviceError::new(Operation::Open, self.path.as_str(), 0, why))
     }
 
     /// The descriptor for reads past the page cache, if these are.

@@ -340,8 +340,8 @@ fn zeros_stand_in_for_reserving() -> TestResult {
     let folder = tempfile::tempdir()?;
     let device = FileDevice::open(folder.path())?;
     let path = device.full_path("a");
-    let (open, caching) = (Open::CreateNew, Caching::Direct);
-    let handle = Handle::open(&device.shared.folder, "a", open, caching, path)?;
+    let (how, caching) = ((Open::CreateNew, Access::Write), Caching::Direct);
+    let handle = Handle::open(&device.shared.folder, "a", how, caching, path)?;
     handle.write_at(0, b"kept")?;
     handle.write_zeros((1 << 20) + 5)?;
     handle.write_zeros(3)?;
@@ -350,5 +350,30 @@ fn zeros_stand_in_for_reserving() -> TestResult {
     assert!(bytes[4..].iter().all(|byte| *byte == 0));
     handle.sync()?;
     assert!(fs::metadata(folder.path().join("a"))?.blocks() * 512 >= 1 << 20);
+    Ok(())
+}
+
+#[test]
+fn what_is_opened_to_be_read_is_not_written() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let device = FileDevice::open(folder.path())?;
+    device.open("a", Open::CreateNew, Caching::Buffered)?.write_at(0, b"kept", Purpose::User)?;
+    let like = File::open(folder.path().join("a"))?;
+    let file = device.open_same("a", &like, Access::Read)?;
+    let mut bytes = [0; 4];
+    file.read_at(0, &mut bytes, Purpose::User)?;
+    assert_eq!(&bytes, b"kept");
+    assert!(file.write_at(0, b"lost", Purpose::User).is_err());
+    assert!(file.preallocate(100, Purpose::User).is_err() && file.truncate(0).is_err());
+    assert_eq!(fs::read(folder.path().join("a"))?, b"kept");
+    device.open_same("a", &like, Access::Write)?.write_at(0, b"new!", Purpose::User)?;
+    // Another file of that name is not the one that was meant.
+    fs::rename(folder.path().join("a"), folder.path().join("b"))?;
+    fs::write(folder.path().join("a"), b"other")?;
+    for access in [Access::Read, Access::Write] {
+        let refused = device.open_same("a", &like, access).unwrap_err();
+        assert!(refused.to_string().contains("replaced"), "{refused}");
+        device.open_same("b", &like, access)?;
+    }
     Ok(())
 }

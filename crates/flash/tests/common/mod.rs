@@ -60,6 +60,19 @@ pub fn open(device: &SimDevice, options: &Options) -> Result<PageStore> {
     PageStore::open(file(device)?, options.clone())
 }
 
+pub fn open_read_only(device: &SimDevice, options: &Options) -> Result<PageStore> {
+    PageStore::open_read_only(file(device)?, options.clone())
+}
+
+/// Opens a store to read it, and then to write it.
+pub fn open_late(device: &SimDevice, options: &Options) -> Result<PageStore> {
+    let store = open_read_only(device, options)?;
+    let (seen, before) = (store.pin(), read_all(&store.pin())?);
+    store.make_writable(file(device)?)?;
+    assert_eq!((store.pin().version(), read_all(&seen)?), (seen.version(), before));
+    Ok(store)
+}
+
 /// What a version holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {

@@ -49,6 +49,11 @@ pub struct Session {
 impl Session {
     pub fn start(device: SimDevice, options: Options) -> Result<Self> {
         let store = open(&device, &options)?;
+        Self::over(store, device, options)
+    }
+
+    /// Goes on with a store that is open.
+    pub fn over(store: PageStore, device: SimDevice, options: Options) -> Result<Self> {
         let snapshot = store.pin();
         let contents = read_all(&snapshot)?;
         let versions = BTreeMap::from([(snapshot.version(), contents.clone())]);
@@ -228,6 +233,7 @@ impl Session {
         self.unfinished = None;
         self.store.take().unwrap().close()?;
         self.durable = self.newest();
+        let open = if self.newest().is_multiple_of(2) { open } else { open_late };
         self.store = Some(open(&self.device, &self.options)?);
         self.judge()
     }

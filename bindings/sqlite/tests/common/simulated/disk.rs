@@ -10,6 +10,7 @@ use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
 use esker_device::{Caching, Device, Open};
 use esker_flash::{Missing, Options, PageStore};
 use esker_sqlite::elsewhere::{self, Mounted};
+use esker_sqlite::open_stores::Access;
 use rusqlite::{Connection, OpenFlags};
 
 /// Of marks that say which super-journal is there; the others number points.
@@ -95,15 +96,15 @@ impl Disk {
         };
         let watched = Wrapped::around(Arc::new(device.clone()), watch);
         let (kept, options) = (options.clone(), options.clone());
-        let open = move |name: &str, missing: Missing| {
+        let open = move |name: &str, access: Access| {
             let is_there = watched.list()?.iter().any(|there| there == name);
-            if is_there || missing == Missing::Fail {
+            if is_there || access != Access::Write(Missing::Create) {
                 let file = watched.open(name, Open::Existing, Caching::Buffered)?;
-                return PageStore::open(file, options.clone());
+                return Ok((file, options.clone()));
             }
             let file = watched.open(name, Open::CreateNew, Caching::Buffered)?;
             watched.sync_dir()?;
-            PageStore::open(file, options.clone())
+            Ok((file, options.clone()))
         };
         let mounted = elsewhere::mount(folder, Arc::new(open));
         Self { device, folder: folder.to_owned(), history, options: kept, _mounted: mounted }
@@ -121,7 +122,12 @@ impl Disk {
 
     /// Opens a database, or a version of it.
     pub fn open(&self, name: &str, version: Option<&str>) -> rusqlite::Result<Connection> {
-        open(&self.folder.join(name), version)
+        open(&uri(&self.folder.join(name), version))
+    }
+
+    /// Opens a database to read it.
+    pub fn open_read_only(&self, name: &str) -> rusqlite::Result<Connection> {
+        open(&read_only(&self.folder.join(name)))
     }
 }
 
@@ -131,11 +137,16 @@ pub fn uri(path: &Path, version: Option<&str>) -> String {
     format!("file:{}?vfs=esker{version}", path.display())
 }
 
-fn open(path: &Path, version: Option<&str>) -> rusqlite::Result<Connection> {
+/// The same, to read it.
+pub fn read_only(path: &Path) -> String {
+    uri(path, None) + "&mode=ro"
+}
+
+fn open(uri: &str) -> rusqlite::Result<Connection> {
     esker_sqlite::link().unwrap();
     count_panics();
     let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI;
-    let connection = Connection::open_with_flags(uri(path, version), flags)?;
+    let connection = Connection::open_with_flags(uri, flags)?;
     connection.execute_batch("PRAGMA temp_store = memory")?;
     Ok(connection)
 }

@@ -6,7 +6,7 @@ use esker_device::sim::{CrashModel, CrashState, SimImage, Survivors, Trace};
 
 use super::disk::{Disk, PRESENCE, SuperJournal, put_super_journal};
 use super::oracle::{State, rows, schemas};
-use super::session::{Point, Session, connect, name, page_size};
+use super::session::{Point, Session, connect, connect_read_only, name, page_size};
 use super::steps::Case;
 
 /// What is promised at a crash.
@@ -55,11 +55,13 @@ pub fn judge(session: &Session, promise: &Promise<'_>, left: &SimImage, number: 
     let case = &session.case;
     let folder = session.disk.folder.clone();
     let disk = Disk::of_image(left, &folder, &case.options);
+    let read = read_only(session, &disk);
     if number % 2 == 1 {
         // Another order of opening: what was prepared is decided file by file.
         drop(opened(disk.open(case.files[case.files.len() - 1], None), &disk, case));
     }
     let found = judge_once(session, promise, &disk);
+    assert!(read == session.states[found].state, "who only reads sees another state");
     let again = disk.device.crash(&Survivors::nothing(), &CrashModel::default());
     drop(disk);
     let disk = Disk::of_image(&again, &folder, &case.options);
@@ -68,6 +70,19 @@ pub fn judge(session: &Session, promise: &Promise<'_>, left: &SimImage, number: 
         works_on(session, &disk, found);
     }
     found
+}
+
+/// What somebody sees who only reads. Nothing is written for that.
+fn read_only(session: &Session, disk: &Disk) -> State {
+    let case = &session.case;
+    disk.device.record();
+    let connection = opened(connect_read_only(disk, case), disk, case);
+    let refused = connection.execute_batch("DELETE FROM u").unwrap_err();
+    assert_eq!(refused.sqlite_error_code(), Some(rusqlite::ErrorCode::ReadOnly));
+    let (rows, page_size) = (rows(&connection, case).unwrap(), page_size(&connection).unwrap());
+    drop(connection);
+    assert_eq!(disk.device.take_trace().unwrap().len(), 0, "an opening to read has written");
+    State { rows, page_size }
 }
 
 /// A connection, which must be there; else what the stores say.

@@ -9,7 +9,7 @@ use esker_flash::{Durability, Missing, Options, StoreFile};
 use indicatif::HumanBytes;
 use tempfile::NamedTempFile;
 
-use super::{Export, Import, open};
+use super::{Export, Import, open_read_only};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::progress;
@@ -128,7 +128,7 @@ fn copy_in(
 }
 
 pub(super) fn export(args: &Export) -> Result<(), Failure> {
-    let file = open(&args.store)?;
+    let file = open_read_only(&args.store)?;
     let snapshot = match &args.version {
         Some(name) => file.store.at_named(name)?,
         None => file.store.pin(),

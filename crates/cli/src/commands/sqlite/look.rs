@@ -4,13 +4,13 @@ use esker_flash::{Error, Report, Stats, Version};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
-use super::{Look, open};
+use super::{Look, open, open_read_only};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::table::Table;
 
 pub(super) fn check(args: &Look) -> Result<(), Failure> {
-    let checked = open(&args.store).and_then(|file| Ok(file.store.check()?));
+    let checked = open_read_only(&args.store).and_then(|file| Ok(file.store.check()?));
     let mut output = Output::new();
     match checked {
         Ok(report) => {
@@ -54,7 +54,7 @@ fn numbers<const N: usize>(fields: [(&str, u64); N]) -> impl Iterator<Item = (St
 }
 
 pub(super) fn stats(args: &Look) -> Result<(), Failure> {
-    let file = open(&args.store)?;
+    let file = open_read_only(&args.store)?;
     let (stats, versions) = (file.store.stats(), file.store.versions());
     let mut output = Output::new();
     if args.json {
@@ -97,7 +97,7 @@ fn stats_json(stats: &Stats, versions: &[Version]) -> Value {
 }
 
 pub(super) fn versions(args: &Look) -> Result<(), Failure> {
-    let file = open(&args.store)?;
+    let file = open_read_only(&args.store)?;
     let versions = file.store.versions();
     let mut output = Output::new();
     if args.json {

@@ -9,7 +9,7 @@ mod look;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use esker_flash::{Missing, Options, StoreFile};
+use esker_flash::{Missing, Options, StoreFile, decide_by_file};
 
 use crate::exit::Failure;
 use crate::output::Output;
@@ -23,7 +23,8 @@ the extension, SQLite itself being as it is:
   sqlite3 -cmd '.load libesker_sqlite' -cmd '.open file:app.esker?vfs=esker'
   esker sqlite export app.esker app.db
 
-One process at a time has a store open, this command included.";
+One process at a time has a store open to write it, this command included, or several have it open
+to read it: check, stats, versions and export write nothing.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Sqlite {
@@ -120,5 +121,16 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
 
 /// Opens a store that must exist.
 fn open(path: &Path) -> Result<StoreFile, Failure> {
-    Ok(StoreFile::open(path, Missing::Fail, Options::default())?)
+    decided(path, StoreFile::open(path, Missing::Fail, Options::default())?)
+}
+
+/// Opens a store that must exist, and writes nothing.
+fn open_read_only(path: &Path) -> Result<StoreFile, Failure> {
+    decided(path, StoreFile::open_read_only(path, Options::default())?)
+}
+
+/// A transaction over several stores that was cut off took place or did not, as SQLite finds it.
+fn decided(path: &Path, file: StoreFile) -> Result<StoreFile, Failure> {
+    decide_by_file(&file.store, path)?;
+    Ok(file)
 }
