@@ -48,7 +48,7 @@ enum Held {
 }
 
 impl Held {
-    fn open(path: &Path, access: Access) -> esker_flash::Result<Self> {
+    fn open(path: &Path, access: Access, options: &Options) -> esker_flash::Result<Self> {
         #[cfg(feature = "testing")]
         if let Some((open, name)) = elsewhere::opener(path) {
             let (file, options) = open(name, access)?;
@@ -59,8 +59,8 @@ impl Held {
             return store.map(Self::Elsewhere);
         }
         let file = match access {
-            Access::Read => StoreFile::open_read_only(path, Options::default()),
-            Access::Write(missing) => StoreFile::open(path, missing, Options::default()),
+            Access::Read => StoreFile::open_read_only(path, options.clone()),
+            Access::Write(missing) => StoreFile::open(path, missing, options.clone()),
         };
         file.map(Self::File)
     }
@@ -158,12 +158,18 @@ fn table() -> MutexGuard<'static, Option<Table>> {
 }
 
 /// Opens the store at `path`, or shares it where it is open; makes it where it is not there and
-/// may be made. Where it cannot be written it is opened to be read, as SQLite does with files.
-pub fn open(path: &Path, access: Access, log: &dyn Fn(Code, &str)) -> Result<Arc<OpenStore>> {
-    let opened = open_as(path, access);
+/// may be made, with these options. Where it cannot be written it is opened to be read, as SQLite
+/// does with files.
+pub fn open(
+    path: &Path,
+    access: Access,
+    options: &Options,
+    log: &dyn Fn(Code, &str),
+) -> Result<Arc<OpenStore>> {
+    let opened = open_as(path, access, options);
     let opened = match opened {
         Err(error) if access != Access::Read && is_read_only(&error) && path.exists() => {
-            open_as(path, Access::Read)
+            open_as(path, Access::Read, options)
         }
         opened => opened,
     };
@@ -181,7 +187,7 @@ fn is_read_only(error: &Error) -> bool {
     matches!(error.source.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
-fn open_as(path: &Path, access: Access) -> esker_flash::Result<Arc<OpenStore>> {
+fn open_as(path: &Path, access: Access, options: &Options) -> esker_flash::Result<Arc<OpenStore>> {
     let mut table = table();
     let Some(table) = table.as_mut() else { return Err(Error::Busy) };
     if let Ok(identity) = identity(path)
@@ -195,7 +201,7 @@ fn open_as(path: &Path, access: Access) -> esker_flash::Result<Arc<OpenStore>> {
         table.names.insert(path.to_owned(), identity);
         return Ok(open);
     }
-    let held = Held::open(path, access)?;
+    let held = Held::open(path, access, options)?;
     decide(held.store(), path)?;
     let identity = identity(path).map_err(|error| {
         Error::InvalidArgument(format!("it went away while it was being opened: {error}"))

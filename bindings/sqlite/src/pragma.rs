@@ -2,6 +2,8 @@
 //!
 //! A pragma of a VFS answers with one text: those that show something answer with JSON.
 
+use std::ops::ControlFlow;
+
 use esker_flash::{Durability, PageStore, Report, Stats, Version};
 use serde_json::{Map, Value};
 
@@ -42,6 +44,7 @@ pub fn pragma(connection: &mut Connection, name: &str, value: Option<&str>) -> O
         ("esker_stats", Some(name)) => told(connection, |store| one(&store.stats(), name)),
         ("esker_versions", _) => told(connection, |store| Ok(pretty(&versions(store)))),
         ("esker_check", _) => told(connection, check),
+        ("esker_compact", _) => told(connection, compact),
         ("esker_pin", _) => match value {
             Some(name) => named(connection, |store| store.pin_named(name)),
             None => Err((Code::ERROR, "PRAGMA esker_pin=NAME: a name is missing".to_owned())),
@@ -105,12 +108,16 @@ fn object<const N: usize>(fields: [(&str, u64); N]) -> Map<String, Value> {
 
 fn stats(stats: &Stats) -> Value {
     let mut all = object(stats.fields());
+    all.insert("allocation".to_owned(), stats.allocation.name().into());
     all.insert("written".to_owned(), object(stats.written.fields()).into());
     all.into()
 }
 
-/// One number of the statistics.
+/// One of the statistics.
 fn one(stats: &Stats, name: &str) -> Outcome<String> {
+    if name == "allocation" {
+        return Ok(stats.allocation.name().to_owned());
+    }
     let found = stats.fields().into_iter().find(|(field, _)| *field == name);
     let message =
         || format!("PRAGMA esker_stats={name}: no such number; PRAGMA esker_stats has all");
@@ -133,6 +140,12 @@ fn check(store: &PageStore) -> Outcome<String> {
     let Report { accounted, .. } = report;
     all.insert("accounted".to_owned(), accounted.into());
     Ok(pretty(&all.into()))
+}
+
+fn compact(store: &PageStore) -> Outcome<String> {
+    let compacted = store.compact(&mut |_, _| ControlFlow::Continue(()));
+    let compacted = compacted.map_err(|error| (Code::of_write(&error), error.to_string()))?;
+    Ok(pretty(&object(compacted.fields()).into()))
 }
 
 fn named(

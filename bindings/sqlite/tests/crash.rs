@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use esker_device::sim::{CrashModel, CrashOptions, SimDevice, SimImage, Trace, Unwritten};
-use esker_flash::planted as flash;
+use esker_flash::{Allocation, planted as flash};
 use esker_sqlite::planted;
 use esker_testkit::counts::{Counts, budget};
 
@@ -21,13 +21,13 @@ use simulated::judge::{Promise, before, judge, promise, super_journals};
 use simulated::session::{Point, Session, connect, connect_read_only, prepared};
 use simulated::steps::{Case, cases};
 
-/// A kind of trace, with pages of some size; now and then with a thread that syncs and takes
-/// checkpoints beside the transactions.
+/// A kind of trace, with pages of some size, over both allocations by turns; now and then with a
+/// thread that syncs and takes checkpoints beside the transactions.
 fn case(name: &str, seed: u64) -> Case {
     let mut case = cases().into_iter().find(|case| case.name == name).unwrap();
     case.page_size = (case.page_size << (seed % 3)).min(4096);
     case.options.relaxed_interval = (seed % 4 == 3).then_some(Duration::from_millis(1));
-    case
+    case.over([Allocation::Slot, Allocation::Segment][(seed / 2 % 2) as usize])
 }
 
 fn limited(seed: u64, limit: u64) -> CrashOptions {
@@ -185,7 +185,7 @@ fn two_files_in_one_transaction() {
 /// Traces that should meet a bug, until one does: how many states were judged.
 fn hunt(names: &[&str]) -> Option<u64> {
     let mut judged = 0;
-    for seed in 0..6 {
+    for seed in 0..16 {
         for name in names {
             let mut counts = Counts::new("sqlite-planted", "");
             let hunt = AssertUnwindSafe(|| explore(&case(name, seed), seed, 60, &mut counts));

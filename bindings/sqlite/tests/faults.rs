@@ -18,6 +18,7 @@ use esker_device::sim::{
     CrashModel, CrashOptions, Effect, Failure, Fault, FaultPlan, OpKind, SimImage, Survivors,
     SyncLoss,
 };
+use esker_flash::Allocation;
 use esker_sqlite::planted::{self, Bug};
 use esker_testkit::counts::{Counts, budget};
 use rusqlite::{Connection, ErrorCode};
@@ -182,10 +183,13 @@ fn settle(name: &str, most: u64) {
     let case = cases().into_iter().find(|case| case.name == name).unwrap();
     let mut counts = Counts::new("sqlite-faults", name);
     for seed in 0..budget() {
-        explore(&case, seed, most * budget(), &mut counts);
+        for allocation in [Allocation::Slot, Allocation::Segment] {
+            let case = case.clone().over(allocation);
+            explore(&case, seed, most * budget(), &mut counts);
+        }
     }
     counts.record().unwrap();
-    assert!(counts.get("runs with an error") > 2 * most, "{counts:?}");
+    assert!(counts.get("runs with an error") > 4 * most, "{counts:?}");
 }
 
 #[test]
@@ -343,7 +347,8 @@ fn a_super_journal_that_cannot_be_looked_for_decides_nothing() {
 /// and what makes it smaller goes on.
 #[test]
 fn a_full_disk_is_said_and_no_more() {
-    for case in cases() {
+    let segments = cases().into_iter().map(|case| case.over(Allocation::Segment));
+    for case in cases().into_iter().chain(segments) {
         let folder = tempfile::tempdir().unwrap();
         let image = prepared(&case, folder.path());
         let disk = Disk::of_image(&image, folder.path(), &case.options);

@@ -7,7 +7,7 @@ mod common;
 
 use rusqlite::{Connection, types::Value};
 
-use common::{number, open, text};
+use common::{number, open, open_uri, text};
 
 /// What SQLite finds at a path of a pragma's answer.
 fn found(connection: &Connection, pragma: &str, path: &str) -> Value {
@@ -94,4 +94,68 @@ fn a_check_of_a_damaged_store_is_an_error_that_names_the_place() {
     let wrong = connection.query_row("PRAGMA esker_check", [], |_| Ok(())).unwrap_err();
     let (from, said) = (row / 1024 * 1024, wrong.to_string());
     assert!(said.contains("checksum") && said.contains(&from.to_string()), "{said}");
+}
+
+/// What was deleted is given back to the file system while others read; a file that is as short as
+/// it can be stays so.
+#[test]
+fn compact_gives_back_what_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    for allocation in ["slot", "segment"] {
+        let uri = format!("file:{}?vfs=esker&allocation={allocation}", path.display());
+        let connection = open_uri(&uri).unwrap();
+        connection.execute_batch("PRAGMA page_size = 1024; CREATE TABLE t(x)").unwrap();
+        let insert = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9)
+                      INSERT INTO t SELECT randomblob(200000) FROM n, n";
+        for _ in 0..4 {
+            connection.execute(insert, []).unwrap();
+        }
+        assert_eq!(text(&connection, "PRAGMA esker_stats = allocation"), allocation);
+        assert_eq!(
+            found(&connection, "PRAGMA esker_stats", "$.allocation"),
+            Value::Text(allocation.to_owned())
+        );
+        connection.execute_batch("DELETE FROM t WHERE rowid % 10 > 0; VACUUM").unwrap();
+        let live = number(&connection, "PRAGMA page_count") * 1024;
+        let file = || i64::try_from(path.metadata().unwrap().len()).unwrap();
+        assert!(file() > 8 * live, "{} for {live}", file());
+        let reader = open(&path).unwrap();
+        reader.execute_batch("BEGIN").unwrap();
+        assert_eq!(number(&reader, "SELECT count(*) FROM t"), 32);
+        let before = file();
+        let answer = text(&connection, "PRAGMA esker_compact");
+        let said = |field: &str| {
+            let extract = "SELECT json_extract(?1, ?2)";
+            connection
+                .query_row(extract, [answer.as_str(), field], |row| row.get::<_, i64>(0))
+                .unwrap()
+        };
+        assert_eq!(said("$.before_bytes"), before);
+        assert_eq!(number(&reader, "SELECT sum(length(x)) FROM t"), 32 * 200_000);
+        reader.execute_batch("COMMIT").unwrap();
+        text(&connection, "PRAGMA esker_compact");
+        let short = file();
+        assert!(short < live + (2 << 20), "{allocation}: {short} for {live}");
+        text(&connection, "PRAGMA esker_compact");
+        assert_eq!(file(), short);
+        assert_eq!(text(&connection, "PRAGMA integrity_check"), "ok");
+        drop((connection, reader));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// The allocation is chosen when a store is made, by a name that is known.
+#[test]
+fn a_store_keeps_its_allocation() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    let uri = |name| format!("file:{}?vfs=esker&allocation={name}", path.display());
+    assert!(open_uri(&uri("heap")).is_err());
+    assert!(!path.exists());
+    for (asked, kept) in [("segment", "segment"), ("slot", "segment")] {
+        let connection = open_uri(&uri(asked)).unwrap();
+        connection.execute_batch("CREATE TABLE IF NOT EXISTS t(x)").unwrap();
+        assert_eq!(text(&connection, "PRAGMA esker_stats = allocation"), kept);
+    }
 }

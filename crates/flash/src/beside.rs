@@ -133,5 +133,6 @@ impl Drop for Unfinished {
         for sector in &self.saver.taken {
             core.space.free(*sector);
         }
+        self.engine.wake.notify_all();
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use esker_device::Purpose;
 
@@ -114,7 +115,10 @@ impl Engine {
                 root.map.top.iter().for_each(|top| nodes_of(top, &mut needed));
             }
         }
-        for top in core.roots.iter().filter_map(|root| root.map.top.as_ref()) {
+        // Readers may hold roots from before pages were moved.
+        let held = core.retired.iter().flat_map(|retired| &retired.roots);
+        let held: Vec<Arc<Root>> = held.filter_map(Weak::upgrade).collect();
+        for top in core.roots.iter().chain(&held).filter_map(|root| root.map.top.as_ref()) {
             nodes_of(top, &mut needed);
         }
         let prepared = core.prepared.iter().flat_map(|held| held.changes.slots());

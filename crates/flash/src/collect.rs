@@ -8,6 +8,8 @@
 //! A move is not a record of its own. The old places stay as they are until a later checkpoint,
 //! which has the new ones, is durable: until then a crash finds the older checkpoint, its log, and
 //! all that these name. They also stay until no reader holds a root from before the move.
+//!
+//! Pages are moved the same way to make the file shorter ([`crate::compact`]), single slots too.
 
 use std::sync::Weak;
 
@@ -27,7 +29,7 @@ use crate::store::PageStore;
 pub(crate) struct Retired {
     pub(crate) places: Vec<Sector>,
     /// The roots that led to them.
-    roots: Vec<Weak<Root>>,
+    pub(crate) roots: Vec<Weak<Root>>,
 }
 
 impl Retired {
@@ -36,6 +38,9 @@ impl Retired {
         self.roots.iter().any(|root| root.strong_count() > 0)
     }
 }
+
+/// Of a row that is as good as full at most one part in so many is free.
+const DENSE: u64 = 16;
 
 /// How far to go.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +59,10 @@ struct Pass {
     emptied: u32,
 }
 
-/// The live pages of a row, on their way.
-struct Load {
-    class: Class,
-    moves: Vec<Move>,
-    crcs: Vec<u32>,
+/// Live pages on their way.
+pub(crate) struct Load {
+    pub(crate) class: Class,
+    pub(crate) moves: Vec<Move>,
 }
 
 impl Engine {
@@ -119,18 +123,8 @@ impl Engine {
 
     fn load_of(&self, core: &mut Core, segment: u32) -> Option<Load> {
         let (class, places) = core.space.row(segment)?;
-        let mut load = Load { class, moves: Vec::new(), crcs: Vec::new() };
-        {
-            let versions = self.versions.lock();
-            for (from, page) in places {
-                let Some(entry) = versions.entry_at(page, from).filter(|_| page != RECORD) else {
-                    // A page of a transaction that is not committed, or one that is dead.
-                    continue;
-                };
-                load.moves.push(Move { page, from, to: Sector::NONE });
-                load.crcs.push(entry.crc);
-            }
-        }
+        let pages = places.into_iter().filter(|(_, page)| *page != RECORD);
+        let mut load = self.live_of(class, pages);
         let count = load.moves.len() as u64;
         let room = u64::from(core.space.row_room(Heat::Cold, class));
         let per_row = u64::from(core.space.row_slots(class)).max(1);
@@ -147,26 +141,37 @@ impl Engine {
         Some(load)
     }
 
+    /// Of pages and their places, those that a version has there; others are dead, or of a
+    /// transaction that is not committed.
+    pub(crate) fn live_of(&self, class: Class, pages: impl Iterator<Item = (Sector, u32)>) -> Load {
+        let versions = self.versions.lock();
+        let moves = pages.filter_map(|(from, page)| {
+            let crc = versions.entry_at(page, from)?.crc;
+            Some(Move { page, from, to: Sector::NONE, crc })
+        });
+        Load { class, moves: moves.collect() }
+    }
+
     /// Copies pages, and says of each whether it was. One that cannot be read stays where it is: it
     /// is dead by now, or whoever wants it hears of it.
-    fn copy(&self, load: &Load) -> Result<Vec<bool>> {
+    pub(crate) fn copy(&self, load: &Load, is_in_order: bool) -> Result<Vec<bool>> {
         let bytes = load.class.bytes() as usize;
         let mut pages: Vec<(Sector, Vec<u8>)> = Vec::with_capacity(load.moves.len());
         let mut copied = Vec::with_capacity(load.moves.len());
-        for (step, crc) in load.moves.iter().zip(&load.crcs) {
+        for step in &load.moves {
             let mut page = vec![0; bytes];
-            copied.push(self.read_slot(step.from, *crc, &mut page, Purpose::Gc).is_ok());
+            copied.push(self.read_slot(step.from, step.crc, &mut page, Purpose::Gc).is_ok());
             // Its place is programmed even so: what comes behind it must not be the first.
             pages.push((step.to, page));
         }
         let mut writes: Vec<_> = pages.iter().map(|(to, page)| (*to, page.as_slice())).collect();
-        self.write_places(&mut writes, Purpose::Gc, true)?;
+        self.write_places(&mut writes, Purpose::Gc, is_in_order)?;
         self.counters.moved.add(pages.len() as u64 * load.class.bytes());
         Ok(copied)
     }
 
     /// Makes the new places known to all versions.
-    fn settle_load(&self, core: &mut Core, load: Load, outcome: &Result<Vec<bool>>) {
+    pub(crate) fn settle_load(&self, core: &mut Core, load: Load, outcome: &Result<Vec<bool>>) {
         let nothing = Vec::new();
         let copied = outcome.as_ref().unwrap_or(&nothing);
         let is_copied = |at: usize| copied.get(at).copied().unwrap_or(false);
@@ -175,7 +180,7 @@ impl Engine {
             if is_copied(at) { moves.push(*step) } else { unused.push(step.to) }
         }
         moves.sort_unstable();
-        let relocated = self.versions.lock().relocate(&moves);
+        let relocated = self.versions.lock().relocate(&moves, None);
         let mut places = Vec::new();
         for (step, is_needed) in moves.iter().zip(&relocated.is_needed) {
             if *is_needed { places.push(step.from) } else { unused.push(step.to) }
@@ -186,7 +191,6 @@ impl Engine {
             core.space.close_rows();
         }
         self.counters.moved_pages.add(places.len() as u64);
-        self.counters.emptied_segments.add(u64::from(outcome.is_ok()));
         if planted::is(Bug::MovedFromTooEarly) {
             return places.into_iter().for_each(|place| core.space.free(place));
         }
@@ -215,9 +219,9 @@ impl Engine {
         while outcome.is_ok()
             && let Some(load) = self.next_load(core, &mut pass)
         {
-            let copied = self.copy(&load);
+            let copied = self.copy(&load, true);
             self.settle_load(core, load, &copied);
-            outcome = copied.map(|_| ());
+            outcome = self.emptied(copied);
         }
         core.is_collecting = false;
         outcome.map(|()| pass.emptied)
@@ -237,7 +241,7 @@ impl Engine {
 
     /// Empties rows beside commits, which see only its first and its last step.
     pub(crate) fn collect_beside(&self) -> Result<()> {
-        let mut pass = {
+        let pass = {
             let mut core = self.core.lock();
             if !core.space.is_in_order() || core.is_collecting {
                 return Ok(());
@@ -245,6 +249,27 @@ impl Engine {
             core.is_collecting = true;
             self.begin_pass(&core, 0)
         };
+        self.collect_by(pass).map(drop)
+    }
+
+    /// Empties, beside commits, all rows that have some to give, as far as there is room, and says
+    /// how many.
+    pub(crate) fn collect_dense(&self) -> Result<u32> {
+        let pass = {
+            let mut core = self.core.lock();
+            if !core.space.is_in_order() || core.is_collecting {
+                return Ok(0);
+            }
+            core.is_collecting = true;
+            let dense = core.space.segment_bytes() / DENSE * (DENSE - 1);
+            let goal = Goal { free: u32::MAX, live_bytes_max: dense };
+            Pass { goal, candidates: core.space.candidates().into_iter(), emptied: 0 }
+        };
+        self.collect_by(pass)
+    }
+
+    /// Empties rows in steps; `is_collecting` says so already.
+    fn collect_by(&self, mut pass: Pass) -> Result<u32> {
         let mut outcome = Ok(());
         loop {
             let mut core = self.core.lock();
@@ -253,12 +278,19 @@ impl Engine {
             }
             let Some(load) = self.next_load(&mut core, &mut pass) else { break };
             drop(core);
-            let copied = self.copy(&load);
+            let copied = self.copy(&load, true);
             self.settle_load(&mut self.core.lock(), load, &copied);
-            outcome = copied.map(|_| ());
+            outcome = self.emptied(copied);
         }
         self.core.lock().is_collecting = false;
-        outcome
+        self.wake.notify_all();
+        outcome.map(|()| pass.emptied)
+    }
+
+    /// A row has been emptied, or not.
+    fn emptied(&self, copied: Result<Vec<bool>>) -> Result<()> {
+        self.counters.emptied_segments.add(u64::from(copied.is_ok()));
+        copied.map(|_| ())
     }
 }
 

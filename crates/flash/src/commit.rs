@@ -194,7 +194,9 @@ impl Writer {
         if durability == Durability::Full && !planted::is(Bug::AcknowledgedBeforeSync) {
             engine.sync_core(&mut core)?;
         }
-        engine.publish(&mut core, &changes, &self.base.root());
+        // As the newest version is now: its pages may have moved since the transaction began.
+        let base = Arc::clone(engine.versions.lock().newest().1);
+        engine.publish(&mut core, &changes, &base);
         let snapshot = Snapshot::newest(&engine);
         self.is_over = true;
         engine.release_writer();

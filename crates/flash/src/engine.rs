@@ -80,7 +80,7 @@ pub(crate) struct Core {
     pub(crate) dead: Vec<Sector>,
     /// Places that pages were moved from.
     pub(crate) retired: Vec<Retired>,
-    /// Whether garbage is being collected.
+    /// Whether garbage is being collected, or the file made shorter.
     pub(crate) is_collecting: bool,
     pub(crate) roots: Vec<Arc<Root>>,
     pub(crate) roots_at: NodeRef,
@@ -215,6 +215,9 @@ impl Engine {
     /// Adds `count` segments, filled with zeros: what is rewritten later costs a fraction of what
     /// grows a file. Without a thread that sees to room, a large file gets some more.
     pub(crate) fn grow(&self, core: &mut Core, count: u64) -> Result<()> {
+        // Before the file grows, what is to be cut off serves as well.
+        let opened = core.space.open_some(u32::try_from(count).unwrap_or(u32::MAX));
+        let count = count - u64::from(opened);
         if count == 0 {
             return Ok(());
         }
@@ -222,12 +225,17 @@ impl Engine {
         if count > most {
             return Err(Error::Full { reason: "the file would pass 2 TiB".to_owned() });
         }
-        let is_exact = core.has_thread || core.space.is_in_order();
+        let is_exact = core.has_thread || core.space.is_in_order() || core.is_collecting;
         let ahead = if is_exact { 0 } else { self.spare_segments(core) };
         for added in 0..count.max(ahead).min(most) {
             match self.add_segment(core) {
                 Err(_) if added >= count => break,
-                outcome => outcome?,
+                Err(error) => {
+                    // A file that cannot grow is not made shorter at the price of a commit.
+                    core.space.open_all();
+                    return Err(error);
+                }
+                Ok(()) => {}
             }
         }
         Ok(())
@@ -259,7 +267,7 @@ impl Engine {
     pub(crate) fn grow_soon(&self, core: &mut Core) {
         let is_little = self.room(core) < self.spare_segments(core) / 2;
         let is_asked = core.is_growth_wanted || core.is_growth_in_vain;
-        let is_for_it = core.has_thread && !core.space.is_in_order();
+        let is_for_it = core.has_thread && !core.space.is_in_order() && !core.is_collecting;
         if is_for_it && is_little && !is_asked {
             core.is_growth_wanted = true;
             self.wake.notify_all();
@@ -271,7 +279,8 @@ impl Engine {
         loop {
             {
                 let mut core = self.core.lock();
-                if self.room(&core) >= self.spare_segments(&core) || core.is_closed {
+                let is_enough = self.room(&core) >= self.spare_segments(&core);
+                if is_enough || core.is_collecting || core.is_closed {
                     return Ok(());
                 }
                 self.add_segment(&mut core)?;

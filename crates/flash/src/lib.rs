@@ -11,9 +11,9 @@
 //! when one is let go), `space` (what of the file is in use), `delta` (pages that changed little);
 //! `record`, `log`, `node`, `superblock` (the bytes); `checkpoint`, `beside` (one that commits
 //! hardly notice), `recovery`, `reading` (opened to be read, and written later), `thread` (what is
-//! done beside commits); [`media`], `row`, `append`,
-//! `together`, `relocate`, `collect` (allocation by segments, and its garbage collection); `engine`
-//! (what all of them share); [`versioned`] (the store as a trait); [`stats`] and [`check`];
+//! done beside commits); [`media`], `row`, `append`, `together`, `relocate`, `collect` (allocation by
+//! segments, and its garbage collection); [`compact`] (a file that becomes shorter); `engine` (what
+//! all of them share); [`versioned`] (the store as a trait); [`stats`] and [`check`];
 //! [`planted`] (bugs that the tests must find).
 //!
 //! One file; one process at a time to write it, or several to read it. The allocation is by single
@@ -26,6 +26,7 @@ pub mod check;
 mod checkpoint;
 mod collect;
 mod commit;
+pub mod compact;
 mod delta;
 mod engine;
 pub mod error;
@@ -57,6 +58,9 @@ pub mod writer;
 #[cfg(feature = "planted")]
 pub use beside::Unfinished;
 pub use check::Report;
+pub use compact::Compacted;
+#[cfg(feature = "planted")]
+pub use compact::Squeeze;
 pub use error::{Error, Result};
 pub use esker_device::DeviceFile;
 #[doc(hidden)]

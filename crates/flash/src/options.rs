@@ -37,6 +37,23 @@ pub enum Allocation {
     Segment,
 }
 
+impl Allocation {
+    /// The allocation of that name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Self::Slot, Self::Segment].into_iter().find(|is| is.name() == name)
+    }
+
+    /// `slot` or `segment`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Slot => "slot",
+            Self::Segment => "segment",
+        }
+    }
+}
+
 /// How a store is opened. The page size, the allocation and the segment size matter for a new store
 /// only.
 #[derive(Clone, Debug)]

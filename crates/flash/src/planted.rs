@@ -40,6 +40,8 @@ pub enum Bug {
     VersionForgotten,
     /// Who opens to read goes by the checkpoint alone.
     LogNotRead,
+    /// The file is cut before a checkpoint that does not lead behind its new end is durable.
+    CutBeforeCheckpoint,
 }
 
 impl Bug {
@@ -62,6 +64,7 @@ impl Bug {
         Self::MovedFromTooEarly,
         Self::VersionForgotten,
         Self::LogNotRead,
+        Self::CutBeforeCheckpoint,
     ];
 }
 

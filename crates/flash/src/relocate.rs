@@ -15,6 +15,9 @@ pub(crate) struct Move {
     pub(crate) page: u32,
     pub(crate) from: Sector,
     pub(crate) to: Sector,
+    /// Of what was copied. The place may hold another version of the page by now, whose checksum
+    /// is another one.
+    pub(crate) crc: u32,
 }
 
 impl Node {
@@ -27,20 +30,31 @@ impl Node {
     }
 }
 
+/// Which places are to be given up.
+pub(crate) type Evicted<'a> = &'a dyn Fn(Sector) -> bool;
+
 /// Puts the new places into maps.
 ///
 /// Invariant: `moves` ascend, and no two are from one place; `is_needed` says of each whether a map
-/// had the page at its old place.
+/// had what was copied at its old place.
 pub(crate) struct Relocation<'a> {
     moves: &'a [Move],
+    /// Nodes whose places these are become copies, which are written anew elsewhere.
+    evicted: Option<Evicted<'a>>,
     pub(crate) is_needed: Vec<bool>,
     /// What became of a node, by its address; `None` where it stays. The nodes outlive this.
     known: HashMap<*const (), Option<Node>>,
 }
 
 impl<'a> Relocation<'a> {
-    pub(crate) fn new(moves: &'a [Move]) -> Self {
-        Self { moves, is_needed: vec![false; moves.len()], known: HashMap::new() }
+    pub(crate) fn new(moves: &'a [Move], evicted: Option<Evicted<'a>>) -> Self {
+        Self { moves, evicted, is_needed: vec![false; moves.len()], known: HashMap::new() }
+    }
+
+    /// Whether a node is where none is to be.
+    fn is_evicted(&self, node: &Node) -> bool {
+        let at = node.home().get().map(|at| at.sector);
+        self.evicted.zip(at).is_some_and(|(is_evicted, at)| is_evicted(at))
     }
 
     /// The map with the new places; `None` where it has none of the old.
@@ -62,14 +76,17 @@ impl<'a> Relocation<'a> {
             return known.clone();
         }
         let new = match node {
-            Node::Leaf(leaf) => self.leaf(leaf, first, range).map(|leaf| Node::Leaf(leaf.into())),
+            Node::Leaf(leaf) => {
+                let copy = self.is_evicted(node).then(|| (**leaf).clone());
+                self.leaf(leaf, copy, first, range).map(|leaf| Node::Leaf(leaf.into()))
+            }
             Node::Inner(inner) => {
                 let span = child_pages(height);
-                let mut copy = None;
+                let mut copy = self.is_evicted(node).then(|| (**inner).clone());
                 for (index, start) in (0..INNER).zip((first..).step_by(span as usize)) {
                     let Some(Some(child)) = inner.children.get(index) else { continue };
                     let below = self.within(range.clone(), start, start + span);
-                    if below.is_empty() {
+                    if below.is_empty() && self.evicted.is_none() {
                         continue;
                     }
                     if let Some(new) = self.node(child, height.saturating_sub(1), start, below) {
@@ -97,13 +114,18 @@ impl<'a> Relocation<'a> {
         range.start + from..range.start + to
     }
 
-    fn leaf(&mut self, leaf: &Leaf, first: u64, range: std::ops::Range<usize>) -> Option<Leaf> {
-        let mut copy = None;
+    fn leaf(
+        &mut self,
+        leaf: &Leaf,
+        mut copy: Option<Leaf>,
+        first: u64,
+        range: std::ops::Range<usize>,
+    ) -> Option<Leaf> {
         for at in self.within(range, first, first + LEAF as u64) {
             let step = self.moves[at];
             let index = (u64::from(step.page) - first) as usize;
             let Mapping { entry, delta } = leaf.get(index);
-            if entry.slot != step.from {
+            if (entry.slot, entry.crc) != (step.from, step.crc) {
                 continue;
             }
             self.is_needed[at] = true;
@@ -117,6 +139,7 @@ impl<'a> Relocation<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::{NodeRef, Releases};
     use proptest::prelude::*;
 
     fn page() -> impl Strategy<Value = u32> {
@@ -145,6 +168,7 @@ mod tests {
         fn all_versions_get_the_new_places(
             history in prop::collection::vec((page(), 1..60u32, any::<bool>()), 1..60),
             from in prop::collection::btree_set(1..60u32, 0..30),
+            other in 0..60u32,
         ) {
             let (mut map, mut versions) = (Map::default(), Vec::new());
             let place = |page: u32, n: u32| Sector(page * 64 + n);
@@ -161,11 +185,13 @@ mod tests {
             pages.sort_unstable();
             pages.dedup();
             let step = |page: u32, n: u32| {
-                Move { page, from: place(page, n), to: Sector(place(page, n).0 + (1 << 31)) }
+                let (from, to) = (place(page, n), Sector(place(page, n).0 + (1 << 31)));
+                // What was copied is not there any more.
+                Move { page, from, to, crc: if n == other { 0 } else { n } }
             };
             let moves = pages.iter().flat_map(|page| from.iter().map(move |n| step(*page, *n)));
             let moves: Vec<Move> = moves.collect();
-            let mut relocation = Relocation::new(&moves);
+            let mut relocation = Relocation::new(&moves, None);
             let moved: Vec<Map> = versions.iter()
                 .map(|map| relocation.map(map).unwrap_or_else(|| map.clone())).collect();
             prop_assert_eq!(distinct(&moved), distinct(&versions));
@@ -173,7 +199,8 @@ mod tests {
             for (before, after) in versions.iter().zip(&moved) {
                 for page in &pages {
                     let mut expected = before.get(*page);
-                    let step = moves.iter().position(|step| step.from == expected.entry.slot);
+                    let entry = (expected.entry.slot, expected.entry.crc);
+                    let step = moves.iter().position(|step| (step.from, step.crc) == entry);
                     if let Some(at) = step {
                         expected.entry.slot = moves[at].to;
                         needed[at] = true;
@@ -182,6 +209,62 @@ mod tests {
                 }
             }
             prop_assert_eq!(relocation.is_needed, needed);
+        }
+
+        /// Nodes in places that are given up are copied, and nothing else but what leads to them.
+        #[test]
+        fn nodes_that_are_evicted_are_written_anew(
+            pages in prop::collection::btree_set(page(), 1..60),
+            limit in 0..8u32,
+        ) {
+            let mut map = Map::default();
+            for page in pages {
+                let entry = Entry { slot: Sector(page + 1), crc: page };
+                map.set(page, Mapping { entry, delta: None });
+            }
+            let releases = Releases::default();
+            let mut all = Vec::new();
+            homes(map.top.as_ref().unwrap(), &mut |node| all.push(node.clone()));
+            for (sector, node) in (0..).map(Sector).zip(&all) {
+                node.home().set(NodeRef { sector, ..NodeRef::default() }, &releases);
+            }
+            let is_evicted = |at| at >= Sector(limit);
+            let moved = Relocation::new(&[], Some(&is_evicted)).map(&map);
+            let is_any = all.len() as u32 > limit;
+            prop_assert_eq!(moved.is_some(), is_any);
+            let Some(moved) = moved else { return Ok(()) };
+            prop_assert!(Relocation::new(&[], Some(&is_evicted)).map(&moved).is_none());
+            let mut kept = 0;
+            homes(moved.top.as_ref().unwrap(), &mut |node| {
+                kept += u32::from(node.home().get().is_some());
+            });
+            let stays = |node: &&Node| {
+                let mut is_before = true;
+                homes(node, &mut |below| {
+                    is_before &= below.home().get().unwrap().sector < Sector(limit);
+                });
+                is_before
+            };
+            prop_assert_eq!(kept, all.iter().filter(stays).count() as u32);
+            let mut before = Vec::new();
+            let visited: Result<(), ()> = map.for_each(&mut |page, mapping| {
+                before.push((page, mapping.clone()));
+                Ok(())
+            });
+            prop_assert_eq!(visited, Ok(()));
+            let visited: Result<(), ()> = moved.for_each(&mut |page, mapping| {
+                assert_eq!(before.remove(0), (page, mapping.clone()));
+                Ok(())
+            });
+            prop_assert_eq!((visited, before.len()), (Ok(()), 0));
+        }
+    }
+
+    /// Visits a node and all below it.
+    fn homes(node: &Node, visit: &mut impl FnMut(&Node)) {
+        visit(node);
+        if let Node::Inner(inner) = node {
+            inner.children.iter().flatten().for_each(|child| homes(child, visit));
         }
     }
 }

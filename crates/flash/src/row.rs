@@ -58,6 +58,11 @@ impl Row {
         self.live_count
     }
 
+    /// How many pages live in it.
+    pub(crate) fn page_count(&self) -> u32 {
+        self.live().filter(|(_, owner)| *owner != RECORD).count() as u32
+    }
+
     /// How many more slots it has to give.
     pub(crate) fn room(&self) -> u32 {
         if self.is_open { self.slots() - self.filled } else { 0 }

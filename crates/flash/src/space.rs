@@ -13,7 +13,8 @@
 //!
 //! Invariants: a segment is in `free_segments` exactly when it is [`Use::Free`]; it is in `open`
 //! of its class, by how many slots are free, exactly when any is, and `free_slots` is their sum; a
-//! segment of slots has at least one in use. A row that is in `rows` is open.
+//! segment of slots has at least one in use. A row that is in `rows` is open. A segment in `closed`
+//! is in neither of the first two, nor counted.
 //!
 //! Nothing here does I/O. Nothing here knows when a slot may be used again: that is decided by
 //! whoever calls [`Space::free`].
@@ -22,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::row::{Heat, Row};
 
+mod closed;
 mod rows;
 
 pub(crate) use rows::Candidate;
@@ -105,6 +107,8 @@ pub(crate) struct Space {
     is_in_order: bool,
     /// The rows that pages are appended to.
     rows: BTreeMap<(Heat, Class), u32>,
+    /// Segments that are being emptied: nothing is taken from them.
+    closed: BTreeSet<u32>,
 }
 
 impl Space {
@@ -120,6 +124,7 @@ impl Space {
             used_bytes: 0,
             is_in_order: false,
             rows: BTreeMap::new(),
+            closed: BTreeSet::new(),
         };
         if count > 0 {
             space.segments.push(Use::Fixed);
@@ -269,6 +274,7 @@ impl Space {
     /// Gives a slot back. A slot that is not in use is left alone.
     pub(crate) fn free(&mut self, sector: Sector) {
         let (segment, within) = self.place(sector);
+        let is_closed = self.closed.contains(&segment);
         let (class, free, free_count) = match self.segments.get_mut(segment as usize) {
             Some(Use::Slots { class, free, free_count }) => (class, free, free_count),
             Some(Use::Row(_)) => return self.free_in_row(segment, within),
@@ -280,22 +286,29 @@ impl Space {
             return;
         }
         *word |= 1 << (slot % 64);
-        let open = &mut self.open[usize::from(class.0)];
-        open.remove(&(*free_count, segment));
-        *free_count += 1;
         self.used_bytes -= class.bytes();
-        self.free_slots[usize::from(class.0)] += 1;
-        if *free_count == self.segment_sectors >> class.0 {
-            self.free_slots[usize::from(class.0)] -= u64::from(*free_count);
+        let is_empty = *free_count + 1 == self.segment_sectors >> class.0;
+        if !is_closed {
+            let open = &mut self.open[usize::from(class.0)];
+            open.remove(&(*free_count, segment));
+            self.free_slots[usize::from(class.0)] += 1;
+            if is_empty {
+                self.free_slots[usize::from(class.0)] -= u64::from(*free_count + 1);
+            } else {
+                open.insert((*free_count + 1, segment));
+            }
+        }
+        *free_count += 1;
+        if is_empty {
             self.give_back(segment);
-        } else {
-            open.insert((*free_count, segment));
         }
     }
 
     fn give_back(&mut self, segment: u32) {
         self.segments[segment as usize] = Use::Free;
-        self.free_segments.insert(segment);
+        if !self.closed.contains(&segment) {
+            self.free_segments.insert(segment);
+        }
     }
 
     /// Takes this very slot, while a store is opened. `false` when it cannot be one: past the end,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::collect::retired_count;
 use crate::engine::Engine;
+use crate::options::Allocation;
 use crate::store::PageStore;
 
 /// Numbers by their names, for whoever shows them: each field is listed, or it does not compile.
@@ -67,7 +68,7 @@ pub struct Written {
     pub superblocks: u64,
     /// Zeros where the file grew.
     pub filled: u64,
-    /// Pages that garbage collection moved.
+    /// Pages that garbage collection or [`crate::PageStore::compact`] moved.
     pub moved: u64,
 }
 
@@ -123,6 +124,8 @@ impl Version {
 /// What a store has done since it was opened, and what it holds now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Where changed pages are written: what was chosen when the store was made.
+    pub allocation: Allocation,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Bytes of the file that are in use: pages of all versions, nodes of the map, dead pages.
@@ -156,7 +159,7 @@ pub struct Stats {
     pub delta_pages: u64,
     /// Pages that were written before their commit.
     pub spilled_pages: u64,
-    /// Pages that garbage collection moved.
+    /// Pages that garbage collection or [`crate::PageStore::compact`] moved.
     pub moved_pages: u64,
     /// Segments that garbage collection emptied.
     pub emptied_segments: u64,
@@ -167,14 +170,14 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Each by name, but [`Stats::written`]: what the store holds, then what it has done.
+    /// Each number by name, but [`Stats::written`]: what the store holds, then what it has done.
     #[must_use]
     pub fn fields(&self) -> [(&'static str, u64); 19] {
         named!(self, Stats {
             file_bytes, used_bytes, versions, live_pages, held_pages, dead_pages, delta_bytes,
             log_bytes, commits, empty_commits, aborts, whole_pages, delta_pages, spilled_pages,
             syncs, checkpoints, checkpoints_failed, moved_pages, emptied_segments
-        } without written)
+        } without allocation, written)
     }
 }
 
@@ -194,6 +197,7 @@ impl Engine {
             moved: counters.moved.get(),
         };
         Stats {
+            allocation: self.allocation(&core),
             file_bytes: core.space.segment_offset(core.space.segment_count()),
             used_bytes: core.space.used_bytes(),
             live_pages: core.live_slots.max(0) as u64,

@@ -71,6 +71,14 @@ fn run(engine: &Weak<Engine>, interval: Duration) {
 
 /// Takes a checkpoint beside commits.
 fn checkpoint(engine: &Arc<Engine>) -> Result<()> {
+    {
+        // The file is being made shorter, which takes one anyway.
+        let mut core = engine.core.lock();
+        if core.is_collecting {
+            core.is_checkpoint_wanted = false;
+            return Ok(());
+        }
+    }
     let outcome = Unfinished::begin(engine).and_then(|mut unfinished| {
         unfinished.save()?;
         unfinished.finish().map(drop)

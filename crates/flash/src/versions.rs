@@ -28,7 +28,7 @@ use parking_lot::RwLock;
 
 use crate::map::{Entry as Mapped, Root};
 use crate::planted::{self, Bug};
-use crate::relocate::{Move, Relocation};
+use crate::relocate::{Evicted, Move, Relocation};
 use crate::space::Sector;
 use crate::view::{Current, View};
 
@@ -128,15 +128,21 @@ impl Versions {
         self.list.get(&version).map(|kept| &kept.root)
     }
 
+    /// All roots, the oldest first.
+    pub(crate) fn roots(&self) -> Vec<Arc<Root>> {
+        self.list.values().map(|kept| Arc::clone(&kept.root)).collect()
+    }
+
     /// The entry that a version has for a page, if that is at this place.
     pub(crate) fn entry_at(&self, page: u32, place: Sector) -> Option<Mapped> {
         let entries = self.list.values().rev().map(|kept| kept.root.map.get(page).entry);
         entries.into_iter().find(|entry| entry.slot == place)
     }
 
-    /// Puts the new places of pages into all versions. `moves` ascend.
-    pub(crate) fn relocate(&mut self, moves: &[Move]) -> Relocated {
-        let mut relocation = Relocation::new(moves);
+    /// Puts the new places of pages into all versions. `moves` ascend. Nodes of maps in places that
+    /// are `evicted` get new ones with the next checkpoint.
+    pub(crate) fn relocate(&mut self, moves: &[Move], evicted: Option<Evicted<'_>>) -> Relocated {
+        let mut relocation = Relocation::new(moves, evicted);
         let mut old_roots = Vec::new();
         let newest = self.tail.0;
         for (version, kept) in &mut self.list {
@@ -154,7 +160,8 @@ impl Versions {
             self.tail.1 = Arc::clone(&tail.root);
         }
         for replaced in self.list.values_mut().map(|kept| &mut kept.replaced) {
-            for step in moves {
+            let needed = moves.iter().zip(&relocation.is_needed);
+            for (step, _) in needed.filter(|(_, is_needed)| **is_needed) {
                 match replaced.get_mut(&step.page) {
                     Some(place) if *place == step.from => *place = step.to,
                     _ => {}

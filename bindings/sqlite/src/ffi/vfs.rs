@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::host::{Host, host};
 use super::types::{File, Symbol, Vfs, open};
 use super::{guard, io, path};
-use esker_flash::{Missing, Snapshot};
+use esker_flash::{Allocation, Missing, Options, Snapshot};
 
 use crate::code::{Code, OK, Result};
 use crate::connection::Connection;
@@ -18,6 +18,8 @@ pub const NAME: &CStr = c"esker";
 const VERSION: &CStr = c"version";
 /// Parameters with which the pager takes no locks: there are no transactions then.
 const NO_LOCKS: [&CStr; 2] = [c"immutable", c"nolock"];
+/// Another: `slot` or `segment`, where a new store writes changed pages.
+const ALLOCATION: &CStr = c"allocation";
 
 /// A VFS that leaves everything but databases to the system's.
 ///
@@ -117,7 +119,15 @@ unsafe fn open_database(
         _ if flags & open::CREATE != 0 => Access::Write(Missing::Create),
         _ => Access::Write(Missing::Fail),
     };
-    let opened = open_stores::open(path, access, &log)?;
+    // SAFETY: by the caller's promise; the answer is null or a string that lives as the name does.
+    let allocation = unsafe { (host.uri_parameter)(name, ALLOCATION.as_ptr()) };
+    // SAFETY: it is not null, then.
+    let allocation = (!allocation.is_null()).then(|| unsafe { CStr::from_ptr(allocation) });
+    let options = options(allocation).map_err(|why| {
+        log(Code::CANTOPEN, &format!("{}: {why}", path.display()));
+        Code::CANTOPEN
+    })?;
+    let opened = open_stores::open(path, access, &options, &log)?;
     let is_read_only = access == Access::Read || opened.store()?.is_read_only();
     let fixed = match is_fixed.then(|| fixed(&opened, version)).transpose() {
         Ok(fixed) => fixed,
@@ -130,6 +140,16 @@ unsafe fn open_database(
     // SAFETY: by the caller's promise.
     unsafe { io::put_connection(file, Connection::new(opened, is_read_only, fixed)) };
     Ok(is_read_only)
+}
+
+/// What a new store is made with.
+fn options(allocation: Option<&CStr>) -> std::result::Result<Options, String> {
+    let mut options = Options::default();
+    if let Some(asked) = allocation.map(CStr::to_string_lossy) {
+        options.allocation = Allocation::of_name(&asked)
+            .ok_or_else(|| format!("allocation={asked}: use slot or segment"))?;
+    }
+    Ok(options)
 }
 
 /// The version of that name, or the newest.

@@ -26,8 +26,12 @@ pub fn load() {
 
 /// Opens a database through the VFS.
 pub fn open(path: &Path) -> rusqlite::Result<Connection> {
+    open_uri(&format!("file:{}?vfs=esker", path.display()))
+}
+
+/// Opens what a URI says.
+pub fn open_uri(uri: &str) -> rusqlite::Result<Connection> {
     load();
-    let uri = format!("file:{}?vfs=esker", path.display());
     Connection::open_with_flags(uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI)
 }
 

@@ -70,7 +70,7 @@ impl Space {
         }
     }
 
-    fn close(&mut self, segment: u32) {
+    pub(super) fn close(&mut self, segment: u32) {
         let Some(Use::Row(row)) = self.segments.get_mut(segment as usize) else { return };
         row.is_open = false;
         if row.live_count() == 0 {

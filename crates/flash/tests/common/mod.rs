@@ -156,6 +156,11 @@ pub enum Op {
     BeginCheckpoint,
     FinishCheckpoint,
     Collect,
+    Compact,
+    /// The first part of a pass that makes the file shorter, one of its steps, and its end.
+    BeginSqueeze,
+    StepSqueeze,
+    FinishSqueeze,
     Reopen,
 }
 
@@ -164,7 +169,7 @@ pub fn history(seed: u64, len: usize, pages: u32) -> Vec<Op> {
     let mut random = Random(seed);
     let mut ops = Vec::with_capacity(len);
     while ops.len() < len {
-        let op = match random.below(100) {
+        let op = match random.below(106) {
             0..40 => small_write(&mut random, pages),
             40..58 => whole_write(&mut random, pages),
             58..61 => {
@@ -190,7 +195,11 @@ pub fn history(seed: u64, len: usize, pages: u32) -> Vec<Op> {
             96 => Op::Checkpoint,
             97 => Op::Reopen,
             98 => Op::FinishCheckpoint,
-            _ => Op::Collect,
+            99 => Op::Collect,
+            100 => Op::Compact,
+            101 => Op::BeginSqueeze,
+            102..104 => Op::StepSqueeze,
+            _ => Op::FinishSqueeze,
         };
         ops.push(op);
     }

@@ -5,10 +5,12 @@
 
 use super::common::*;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use esker_device::sim::SimDevice;
 use esker_flash::{
-    Allocation, Durability, Error, Options, PageStore, Result, Snapshot, Unfinished, Writer,
+    Allocation, Durability, Error, Options, PageStore, Result, Snapshot, Squeeze, Unfinished,
+    Writer,
 };
 
 /// What is known of a store from outside.
@@ -35,6 +37,7 @@ pub struct Session {
     pub store: Option<PageStore>,
     pub writer: Option<Writer>,
     pub unfinished: Option<Unfinished>,
+    pub squeeze: Option<Squeeze>,
     pub working: Contents,
     /// What each version holds.
     pub versions: BTreeMap<u64, Contents>,
@@ -65,6 +68,7 @@ impl Session {
             store: Some(store),
             writer: None,
             unfinished: None,
+            squeeze: None,
             working: contents,
             versions,
             pins: Vec::new(),
@@ -175,6 +179,30 @@ impl Session {
                     self.durable = self.newest();
                 }
             }
+            Op::Compact => {
+                (self.unfinished, self.squeeze) = (None, None);
+                let done = self.store().compact(&mut |_, _| ControlFlow::Continue(()))?;
+                // What is short already may need a segment more for the log.
+                let few = 2 * 16 * 1024;
+                assert!(done.after_bytes <= done.before_bytes + few, "{done:?}");
+                assert_eq!(self.store().stats().file_bytes, done.after_bytes);
+                self.durable = self.newest();
+            }
+            Op::BeginSqueeze if self.squeeze.is_none() => {
+                self.unfinished = None;
+                self.squeeze = Some(Squeeze::begin(self.store())?);
+                self.durable = self.newest();
+            }
+            Op::BeginSqueeze => {}
+            Op::StepSqueeze => {
+                self.squeeze.as_mut().map_or(Ok(false), Squeeze::step)?;
+            }
+            Op::FinishSqueeze => {
+                if let Some(squeeze) = self.squeeze.take() {
+                    squeeze.finish()?;
+                    self.durable = self.newest();
+                }
+            }
             Op::Reopen => self.reopen()?,
         }
         Ok(())
@@ -230,7 +258,7 @@ impl Session {
     pub fn reopen(&mut self) -> Result<()> {
         self.writer = None;
         self.pins.clear();
-        self.unfinished = None;
+        (self.unfinished, self.squeeze) = (None, None);
         self.store.take().unwrap().close()?;
         self.durable = self.newest();
         let open = if self.newest().is_multiple_of(2) { open } else { open_late };
@@ -255,7 +283,9 @@ impl Session {
             assert_eq!(read_writer(writer)?, self.working);
         }
         let report = self.store().check()?;
-        assert_eq!(report.accounted, self.writer.is_none() && self.unfinished.is_none());
+        let is_alone = self.unfinished.is_none() && self.squeeze.is_none();
+        let is_alone = is_alone && self.writer.is_none();
+        assert_eq!(report.accounted, is_alone);
         Ok(())
     }
 }

@@ -214,6 +214,11 @@ impl Session {
                 self.is_relaxed = !full;
                 Ok(())
             }
+            Step::Compact => {
+                self.connection()?.query_row("PRAGMA esker_compact", [], |_| Ok(()))?;
+                self.point.durable = self.point.visible;
+                Ok(())
+            }
             Step::Reopen => {
                 self.reader = None;
                 self.connection = None;

@@ -1,6 +1,6 @@
 //! What is done to databases: traces of transactions, from a seed.
 
-use esker_flash::Options;
+use esker_flash::{Allocation, Options};
 
 use super::disk::small;
 
@@ -24,6 +24,8 @@ pub enum Step {
     Unpin(u8),
     /// Whether commits wait for their sync.
     Synchronous(bool),
+    /// Makes the file of the first database shorter.
+    Compact,
     /// Closes the databases and opens them.
     Reopen,
 }
@@ -64,6 +66,13 @@ pub struct Case {
 impl Case {
     pub fn steps(&self, seed: u64) -> Vec<Step> {
         (self.steps)(&mut Random(seed))
+    }
+
+    /// The same, over stores with this allocation.
+    pub fn over(mut self, allocation: Allocation) -> Self {
+        self.options.allocation = allocation;
+        self.options.spare_percent = 10;
+        self
     }
 }
 
@@ -191,22 +200,24 @@ fn savepoints(random: &mut Random) -> Vec<Step> {
 }
 
 fn vacuums(random: &mut Random) -> Vec<Step> {
-    let step = |random: &mut Random| match random.below(8) {
+    let step = |random: &mut Random| match random.below(10) {
         0..3 => commit(some(random, 3, few)),
         3 => commit(vec![many(random), fewer()]),
         4 => commit(vec![sound("DELETE FROM t WHERE id % 2 = 0".to_owned())]),
         5 => Step::Reopen,
+        6..8 => Step::Compact,
         _ => Step::PageSize(512 << random.below(4)),
     };
     (0..14).map(|_| step(random)).collect()
 }
 
 fn pinned(random: &mut Random) -> Vec<Step> {
-    let step = |random: &mut Random| match random.below(12) {
+    let step = |random: &mut Random| match random.below(13) {
         0..7 => commit(vec![many(random), fewer()]),
         7..9 => commit(some(random, 3, few)),
         9 => Step::Unpin(random.below(2) as u8),
         10 => Step::Reopen,
+        11 => Step::Compact,
         _ => Step::Pin(random.below(2) as u8),
     };
     let mut steps = vec![commit(vec![few(random)]), Step::Pin(0)];
@@ -215,9 +226,10 @@ fn pinned(random: &mut Random) -> Vec<Step> {
 }
 
 fn relaxed(random: &mut Random) -> Vec<Step> {
-    let step = |random: &mut Random| match random.below(14) {
+    let step = |random: &mut Random| match random.below(15) {
         0..9 => commit(some(random, 3, few)),
         9 => commit(vec![many(random), fewer()]),
+        13 => Step::Compact,
         10 => Step::Synchronous(true),
         11 => Step::Synchronous(false),
         12 => Step::Transaction { body: some(random, 3, few), commits: false },
