@@ -114,7 +114,50 @@ fn versions_are_pinned_exported_and_let_go() {
     assert_eq!(content(&back), content(&source));
     esker(["sqlite", "unpin", &store, "monday"]).stdout();
     assert_eq!(esker(["sqlite", "unpin", &store, "monday"]).code(), 2);
-    assert!(esker(["sqlite", "compact", &store]).text().ends_with("in use\n"));
+}
+
+/// What SQLite writes to a store when a database becomes what is in the file `source`.
+fn replace(store: &str, source: &str) {
+    let file = StoreFile::open(store.as_ref(), Missing::Fail, Options::default()).unwrap();
+    let mut writer = file.store.begin(&file.store.pin()).unwrap();
+    let pages = fs::read(source).unwrap();
+    for (number, page) in (0..).zip(pages.chunks(1024)) {
+        writer.write(number, 0, page).unwrap();
+    }
+    writer.truncate((pages.len() / 1024) as u32).unwrap();
+    writer.commit(Durability::Full).unwrap();
+    file.close().unwrap();
+}
+
+#[test]
+fn compact_gives_back_what_was_deleted() {
+    let place = Place::new();
+    let (source, connection) = database(&place, "app.db", "", 200_000);
+    drop(connection);
+    let (small, connection) = database(&place, "small.db", "", 200_000);
+    connection.execute_batch("DELETE FROM t WHERE id % 10 > 0; VACUUM").unwrap();
+    drop(connection);
+    let (store, live) = (place.db(), length(&small));
+    for allocation in ["slot", "segment"] {
+        esker(["sqlite", "import", &source, &store, "--force", "--allocation", allocation])
+            .stdout();
+        let full = length(&store);
+        assert!(full > 4 << 20, "{full}");
+        replace(&store, &small);
+        assert!(length(&store) >= full);
+        let back = place.path("back.db").display().to_string();
+        let compacted = esker(["sqlite", "compact", &store, "--json"]).json();
+        assert_eq!(compacted["after_bytes"], length(&store), "{compacted}");
+        esker(["sqlite", "export", &store, &back, "--force"]).stdout();
+        assert_eq!(content(&back), content(&small));
+        let short = length(&store);
+        assert!(short < live + (2 << 20), "{allocation}: {short} for {live} of {full}");
+        check_says(&store);
+        assert_eq!(length(&store), short);
+        let said = esker(["sqlite", "compact", &store]).text().to_owned();
+        assert!(said.starts_with("compacted from ") && said.ends_with("in use\n"), "{said}");
+        assert!(length(&store) <= short);
+    }
 }
 
 #[test]

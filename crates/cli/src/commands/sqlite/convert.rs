@@ -40,6 +40,7 @@ pub(super) fn import(args: &Import) -> Result<(), Failure> {
     }
     let made = beside(&args.store)?;
     let options = Options::default().page_size(header.page_size);
+    let options = options.allocation(args.allocation.into());
     let file = StoreFile::open(made.path(), Missing::Create, options)?;
     copy_in(&mut source, &header, &file, &args.source)?;
     file.close()?;

@@ -49,7 +49,9 @@ fn report_json(report: &Report) -> Value {
 }
 
 /// Numbers by name, as JSON has them.
-fn numbers<const N: usize>(fields: [(&str, u64); N]) -> impl Iterator<Item = (String, Value)> {
+pub(super) fn numbers<const N: usize>(
+    fields: [(&str, u64); N],
+) -> impl Iterator<Item = (String, Value)> {
     fields.map(|(name, number)| (name.to_owned(), number.into())).into_iter()
 }
 
@@ -77,6 +79,7 @@ fn stats_table(stats: &Stats, versions: &[Version]) -> Table {
         ("database", bytes(u64::from(pages) * u64::from(page_size))),
         ("  pages", count(pages.into())),
         ("  bytes of a page", count(page_size.into())),
+        ("allocation", stats.allocation.name().to_owned()),
         ("version", newest.map_or(0, |newest| newest.version).to_string()),
         ("versions kept", count(stats.versions)),
         ("  pages only older ones need", count(stats.held_pages)),
@@ -91,6 +94,7 @@ fn stats_table(stats: &Stats, versions: &[Version]) -> Table {
 
 fn stats_json(stats: &Stats, versions: &[Version]) -> Value {
     let mut object = Map::from_iter(numbers(stats.fields()));
+    object.insert("allocation".to_owned(), stats.allocation.name().into());
     object.insert("written".to_owned(), Map::from_iter(numbers(stats.written.fields())).into());
     object.insert("newest".to_owned(), versions.last().map(version_json).into());
     object.into()
@@ -123,18 +127,4 @@ fn version_json(version: &Version) -> Value {
     let mut object = Map::from_iter(numbers(version.fields()));
     object.insert("names".to_owned(), version.names.clone().into());
     object.into()
-}
-
-pub(super) fn compact(args: &Look) -> Result<(), Failure> {
-    let file = open(&args.store)?;
-    file.store.checkpoint()?;
-    let stats = file.store.stats();
-    let mut output = Output::new();
-    if args.json {
-        output.json(&stats_json(&stats, &file.store.versions()))?;
-    } else {
-        let (used, all) = (HumanBytes(stats.used_bytes), HumanBytes(stats.file_bytes));
-        output.line(&format!("{used} of {all} in use"))?;
-    }
-    output.flush()
 }

@@ -1,15 +1,16 @@
 //! `sqlite`: databases in stores of versions, which SQLite reaches through the extension.
 //!
 //! Reading order: here (what can be typed), `convert` (from and to SQLite's own files), `look`
-//! (what a store holds).
+//! (what a store holds), `compact`.
 
+mod compact;
 mod convert;
 mod look;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
-use esker_flash::{Missing, Options, StoreFile, decide_by_file};
+use clap::{Args, Subcommand, ValueEnum};
+use esker_flash::{Allocation, Missing, Options, StoreFile, decide_by_file};
 
 use crate::exit::Failure;
 use crate::output::Output;
@@ -49,7 +50,7 @@ pub(super) enum Command {
     Pin(Named),
     /// Let a version that was pinned go
     Unpin(Named),
-    /// Write what changed of the map and free what no version needs
+    /// Make the file as short as what lives in it; Ctrl-C keeps what was done
     Compact(Look),
 }
 
@@ -63,6 +64,19 @@ pub(super) struct Import {
     /// Replace STORE if it exists
     #[arg(long)]
     force: bool,
+    /// Where the store writes changed pages, for its whole life
+    #[arg(long, value_enum, value_name = "HOW", default_value = "slot")]
+    allocation: Where,
+}
+
+/// Where changed pages are written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Where {
+    /// To single places that are free, wherever they are: for SSDs and other disks
+    Slot,
+    /// Behind each other in segments of 256 KiB, which are emptied before they are used again: for
+    /// flash without a translation layer, and where one long write is better than several short
+    Segment,
 }
 
 #[derive(Debug, Args)]
@@ -97,6 +111,15 @@ pub(super) struct Named {
     name: String,
 }
 
+impl From<Where> for Allocation {
+    fn from(chosen: Where) -> Self {
+        match chosen {
+            Where::Slot => Self::Slot,
+            Where::Segment => Self::Segment,
+        }
+    }
+}
+
 pub(super) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Import(args) => convert::import(args),
@@ -104,7 +127,7 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
         Command::Check(args) => look::check(args),
         Command::Stats(args) => look::stats(args),
         Command::Versions(args) => look::versions(args),
-        Command::Compact(args) => look::compact(args),
+        Command::Compact(args) => compact::compact(args),
         Command::Pin(args) => {
             let version = open(&args.store)?.store.pin_named(&args.name)?;
             let mut output = Output::new();
