@@ -111,10 +111,7 @@ impl Batch {
     }
 
     fn admit(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        if !Arc::ptr_eq(&self.shared, &keyspace.shared) {
-            let name = keyspace.name();
-            return Err(Error::invalid(format!("keyspace {name} belongs to another store")));
-        }
+        keyspace.must_be_of(&self.shared)?;
         write::validate(key, value)?;
         // A small charge for each write keeps a batch of empty keys bounded too.
         let bytes = key.len() + value.map_or(0, <[u8]>::len) + size_of::<Owned>();

@@ -19,6 +19,12 @@ use crate::shared::{IndexOptions, Shared, Slot};
 use crate::snapshot::Snapshot;
 use crate::spare;
 use crate::stats::{self, Stats};
+use crate::transaction::Transaction;
+use crate::turn::{Asked, Turn};
+
+/// Conflicts after which [`Db::transact`] goes in turns, and after which it gives up.
+const CONFLICTS_BEFORE_TURN: u32 = 3;
+const CONFLICTS_MAX: u32 = 100;
 
 /// An open store. A cheap handle: clones share the store, and it closes when the last handle of
 /// any kind (clone, keyspace, batch, snapshot or range) is dropped, or at [`close`](Self::close).
@@ -119,6 +125,65 @@ impl Db {
         Ok(Snapshot::new(Arc::clone(&self.shared)))
     }
 
+    /// Begins a transaction on all keyspaces. It waits for nobody (for the write that is under way
+    /// at most), and nobody for it: see [`Transaction`].
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn transaction(&self) -> Result<Transaction> {
+        let _open = self.shared.enter()?;
+        Ok(Transaction::begin(&self.shared, None))
+    }
+
+    /// Begins a transaction that has the writers' turn: waits until there is no other one that has
+    /// it, in the order of asking, and reads what those have written. Where all that is written is
+    /// written in turns, no transaction ever conflicts.
+    ///
+    /// The turn excludes other turns and nothing else. Single writes, batches and transactions
+    /// without a turn go on beside it, and where one of them writes what this one has read, this
+    /// one's commit answers [`Conflict`](Error::Conflict) as any other.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], also when the store is closed while it waits; [`Error::Poisoned`];
+    /// [`Error::Invalid`] when the thread has begun such a transaction before and that has not
+    /// ended: it would wait for itself.
+    pub fn write_transaction(&self) -> Result<Transaction> {
+        self.in_turn(true)?.ok_or(Error::Closed)
+    }
+
+    /// [`write_transaction`](Self::write_transaction), or `None` when somebody else has the turn.
+    ///
+    /// # Errors
+    /// Those of [`write_transaction`](Self::write_transaction).
+    pub fn try_write_transaction(&self) -> Result<Option<Transaction>> {
+        self.in_turn(false)
+    }
+
+    /// Runs `body` in a transaction and commits that with the store's default durability; all of it
+    /// again while commits answer [`Conflict`](Error::Conflict). After three of them it takes the
+    /// writers' turn, so that those who meet again and again go one after the other; after a
+    /// hundred it gives up. An error of `body` rolls back and is answered.
+    ///
+    /// `body` may run several times: what it does beside the transaction should bear that.
+    ///
+    /// # Errors
+    /// Those of `body`, of [`transaction`](Self::transaction) and of [`Transaction::commit`].
+    pub fn transact<T, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let mut conflicts = 0;
+        loop {
+            let mut transaction = self.attempt(conflicts)?;
+            let answer = body(&mut transaction)?;
+            match transaction.commit() {
+                Ok(_) => return Ok(answer),
+                Err(error) if error.is_conflict() && conflicts < CONFLICTS_MAX => conflicts += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// Makes everything that was acknowledged durable: one sync of the log, or none if there is
     /// nothing to do.
     ///
@@ -192,6 +257,37 @@ impl Db {
     /// is closed in every case.
     pub fn close(self) -> Result<()> {
         self.shared.close()
+    }
+
+    fn in_turn(&self, wait: bool) -> Result<Option<Transaction>> {
+        drop(self.shared.enter()?);
+        self.shared.poison.check()?;
+        // The store may be closed while one waits: waiting is no operation.
+        match Turn::ask(&self.shared, wait)? {
+            Asked::Given(turn) => {
+                let _open = self.shared.enter()?;
+                Ok(Some(Transaction::begin(&self.shared, Some(turn))))
+            }
+            Asked::Taken => Ok(None),
+            Asked::TakenHere => Err(Error::invalid(
+                "this thread has begun a write transaction that has not ended: end it first",
+            )),
+        }
+    }
+
+    /// A transaction that has met so many conflicts before.
+    fn attempt(&self, conflicts: u32) -> Result<Transaction> {
+        if conflicts < CONFLICTS_BEFORE_TURN {
+            return self.transaction();
+        }
+        match Turn::ask(&self.shared, true)? {
+            Asked::Given(turn) => {
+                let _open = self.shared.enter()?;
+                Ok(Transaction::begin(&self.shared, Some(turn)))
+            }
+            // It is ours anyway.
+            Asked::Taken | Asked::TakenHere => self.transaction(),
+        }
     }
 
     fn slot(&self, name: &str) -> Option<Arc<Slot>> {

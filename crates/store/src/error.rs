@@ -48,6 +48,12 @@ pub enum Error {
         /// What is out of bounds, and the bound.
         what: String,
     },
+    /// What a transaction had read was changed before it was committed. Nothing of it was applied;
+    /// run it again from its beginning.
+    Conflict {
+        /// What was changed.
+        what: String,
+    },
     /// The folder exists and is not a store; nothing in it was touched.
     NotAStore {
         /// The folder.
@@ -82,6 +88,12 @@ impl Error {
     /// An argument out of bounds.
     pub(crate) fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid { what: what.into() }
+    }
+
+    /// Whether this is [`Conflict`](Self::Conflict): the transaction should be run again.
+    #[must_use]
+    pub const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
     }
 
     /// Whether trying the same operation again, with nothing else done, may succeed: true for
@@ -146,6 +158,7 @@ impl fmt::Display for Error {
                  close it, check the device, reopen"
             ),
             Self::Invalid { what } => write!(out, "{what}"),
+            Self::Conflict { what } => write!(out, "{what}: run the transaction again"),
             Self::NotAStore { location, what } => {
                 write!(out, "{location} is not an Esker store: {what}")
             }

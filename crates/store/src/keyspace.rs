@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::options::Durability;
 use crate::range::{Interval, Range};
@@ -24,6 +24,15 @@ pub struct Keyspace {
 impl Keyspace {
     pub(crate) const fn new(shared: Arc<Shared>, slot: Arc<Slot>) -> Self {
         Self { shared, slot }
+    }
+
+    /// Fails for a keyspace of another store.
+    pub(crate) fn must_be_of(&self, shared: &Arc<Shared>) -> Result<()> {
+        if Arc::ptr_eq(shared, &self.shared) {
+            return Ok(());
+        }
+        let name = self.name();
+        Err(Error::invalid(format!("keyspace {name} belongs to another store")))
     }
 
     /// The keyspace's name.

@@ -24,17 +24,18 @@
 //! | module | one idea |
 //! |---|---|
 //! | `db`, `builder`, `options` | the handle, how it is opened, what can be chosen |
-//! | `keyspace`, `batch`, `snapshot` | the handles made from it |
+//! | `keyspace`, `batch`, `snapshot`, `transaction` | the handles made from it |
 //! | `shared` | what all handles share, the order of locks, closing |
 //! | `open` | creation, recovery |
 //! | `write` | the write path |
 //! | `read`, `range` | the read paths |
+//! | `recent`, `turn` | what transactions are checked against, and the writers' turn |
 //! | `maintenance` | when spills and merges begin, and what happens when one cannot go on |
 //! | `background` | the threads that run them |
 //! | `check`, `stats`, `error` | what a user learns |
 //!
-//! What is not here: transactions with conflict checks, a second process on one store, and bytes
-//! on the device, which are the concern of the crates below.
+//! What is not here: a second process on one store, and bytes on the device, which are the concern
+//! of the crates below.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -50,10 +51,13 @@ mod open;
 mod options;
 mod range;
 mod read;
+mod recent;
 mod shared;
 mod snapshot;
 mod spare;
 mod stats;
+mod transaction;
+mod turn;
 mod write;
 
 pub use batch::Batch;
@@ -74,4 +78,6 @@ pub use read::Entry;
 pub use snapshot::Snapshot;
 pub use stats::{
     IoStats, KeyspaceStats, LevelStats, MemoryStats, MergeStats, ShapeStats, SpaceStats, Stats,
+    TransactionStats,
 };
+pub use transaction::{Transaction, TransactionRange};

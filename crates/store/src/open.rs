@@ -38,7 +38,9 @@ use crate::background::{self, Background};
 use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::options::Settings;
+use crate::recent::Recent;
 use crate::shared::{Core, IndexOptions, Limits, Phase, Shared, Slot};
+use crate::turn::Turns;
 
 /// The folder `path` as a device; made if it is missing and `create` is set.
 pub(crate) fn folder(path: &Path, create: bool) -> Result<Arc<dyn Device>> {
@@ -163,6 +165,7 @@ impl Base {
         let options =
             LogOptions { segment_bytes: settings.log_segment_bytes, spares_max: limits.log_spares };
         let log = Log::open(&self.device, &manifest, options, &self.poison, &self.faults)?;
+        let budget = Arc::clone(&self.budget);
         let env = Arc::new(Env {
             blocks: Arc::new(blocks),
             snapshots: Arc::new(Snapshots::default()),
@@ -179,6 +182,8 @@ impl Base {
             log,
             keyspaces: RwLock::new(slots),
             write: Mutex::new(()),
+            recent: Recent::new(budget, limits.recent_bytes),
+            turns: Turns::default(),
             limits,
             background: Background::new(settings.mode),
             options: IndexOptions { scheme: settings.scheme, sizes: settings.sizes },

@@ -83,7 +83,15 @@ impl Interval {
         Self::new(&(all.lower, all.upper))
     }
 
-    fn is_empty(&self) -> bool {
+    pub fn lower(&self) -> Bound<&[u8]> {
+        as_slice(&self.lower)
+    }
+
+    pub fn upper(&self) -> Bound<&[u8]> {
+        as_slice(&self.upper)
+    }
+
+    pub fn is_empty(&self) -> bool {
         use Bound::{Excluded, Included, Unbounded};
         match (&self.lower, &self.upper) {
             (Unbounded, Excluded(upper)) => upper.is_empty(),
@@ -156,10 +164,16 @@ impl Range {
         Ok(self)
     }
 
-    /// Only the first or the last entry.
-    pub(crate) fn one(mut self, last: bool) -> Result<Option<Entry>> {
+    /// Fetches one entry first: who asks is expected to want no more.
+    pub(crate) const fn for_one(mut self) -> Self {
         self.batch_entries = 1;
-        if last { self.next_back().transpose() } else { self.next().transpose() }
+        self
+    }
+
+    /// Only the first or the last entry.
+    pub(crate) fn one(self, last: bool) -> Result<Option<Entry>> {
+        let mut range = self.for_one();
+        if last { range.next_back().transpose() } else { range.next().transpose() }
     }
 
     /// Goes on behind blocks that cannot be read instead of ending with an error;

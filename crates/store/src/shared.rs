@@ -7,7 +7,8 @@
 //! 2. `keyspaces`, the registry;
 //! 3. those of the trees, by ascending keyspace id;
 //! 4. `write`, the write mutex;
-//! 5. whatever log, manifest and blocks lock inside themselves.
+//! 5. that of `recent`, the window of recent writes;
+//! 6. whatever log, manifest and blocks lock inside themselves.
 //!
 //! Invariant H1: while a thread holds the gate the device is this store's: `close` gives the
 //! device lock back only when no operation is under way, and none starts afterwards.
@@ -35,6 +36,8 @@ use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
 use crate::background::Background;
 use crate::error::{Error, Result};
 use crate::options::Durability;
+use crate::recent::Recent;
+use crate::turn::Turns;
 
 /// An open store, as all handles share it: it is closed when the last of them goes.
 #[derive(Debug)]
@@ -50,6 +53,8 @@ pub(crate) struct Core {
     pub log: Log,
     pub keyspaces: RwLock<BTreeMap<String, Arc<Slot>>>,
     pub write: Mutex<()>,
+    pub recent: Recent,
+    pub turns: Turns,
     pub limits: Limits,
     pub background: Background,
     pub options: IndexOptions,
@@ -84,8 +89,10 @@ pub(crate) struct Limits {
     pub log_bytes: u64,
     /// Most log segments kept for reuse.
     pub log_spares: usize,
-    /// Keys and values of one batch.
+    /// Keys and values of one batch, or of one transaction and what it has read.
     pub batch_bytes: u64,
+    /// Keys of recent writes that are remembered for transactions.
+    pub recent_bytes: u64,
 }
 
 /// One keyspace of an open store.
@@ -122,6 +129,8 @@ impl Limits {
             // through once and not for every memtable.
             log_spares: usize::try_from(memtables_bytes / log_segment_bytes).unwrap_or(0) + 1,
             batch_bytes: memory_budget_bytes.clamp(4 << 20, 1 << 30),
+            // Taken from what the cache borrows.
+            recent_bytes: memory_budget_bytes / 16,
         }
     }
 }
@@ -171,6 +180,7 @@ impl Core {
     pub fn close(&self) -> Result<()> {
         // Whoever waits for a merge holds the gate.
         self.background.stop();
+        self.turns.close();
         let mut phase = self.gate.write();
         if *phase == Phase::Closed {
             return Err(Error::Closed);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_substrate::snapshots::SnapshotGuard;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::keyspace::Keyspace;
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
@@ -38,7 +38,7 @@ impl Snapshot {
     /// Those of [`Keyspace::get`]; [`Invalid`](crate::Error::Invalid) for a keyspace of another
     /// store.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.ours(keyspace)?;
+        keyspace.must_be_of(&self.shared)?;
         read::get(&self.shared, &keyspace.slot, key.as_ref(), Some(&self.guard))
     }
 
@@ -59,7 +59,7 @@ impl Snapshot {
         keyspace: &Keyspace,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        self.ours(keyspace)?;
+        keyspace.must_be_of(&self.shared)?;
         read::multi_get(&self.shared, &keyspace.slot, keys, &self.guard)
     }
 
@@ -109,16 +109,8 @@ impl Snapshot {
     }
 
     fn scan(&self, keyspace: &Keyspace, interval: Interval) -> Result<Range> {
-        self.ours(keyspace)?;
+        keyspace.must_be_of(&self.shared)?;
         let (shared, slot) = (Arc::clone(&self.shared), Arc::clone(&keyspace.slot));
         Ok(Range::new(shared, slot, self.guard.clone(), interval))
-    }
-
-    fn ours(&self, keyspace: &Keyspace) -> Result<()> {
-        if Arc::ptr_eq(&self.shared, &keyspace.shared) {
-            return Ok(());
-        }
-        let name = keyspace.name();
-        Err(Error::invalid(format!("keyspace {name} belongs to another store")))
     }
 }

@@ -29,6 +29,8 @@ pub struct Stats {
     pub snapshots: u64,
     /// The sequence number of the oldest live snapshot: the version that it pins.
     pub oldest_snapshot: Option<u64>,
+    /// Transactions.
+    pub transactions: TransactionStats,
     /// Blocks found in the cache.
     pub cache_hits: u64,
     /// Blocks read from the device.
@@ -164,8 +166,21 @@ pub struct MemoryStats {
     pub cache_bytes: u64,
 }
 
+/// Transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TransactionStats {
+    /// Begun and not ended.
+    pub live: u64,
+    /// Commits refused since the store was opened, because something that was read had changed.
+    pub conflicts: u64,
+    /// Bytes of keys written lately, remembered for those that are live.
+    pub remembered_bytes: u64,
+}
+
 pub(crate) fn collect(shared: &Core) -> Result<Stats> {
     let (cache_hits, cache_misses) = shared.env.blocks.cache().hits_and_misses();
+    let (live, remembered_bytes) = shared.recent.held();
     let slots = shared.slots();
     // A keyspace dropped since the list was made is left out.
     let mut keyspaces: Vec<_> = slots.iter().filter_map(|slot| keyspace(slot)).collect();
@@ -178,6 +193,11 @@ pub(crate) fn collect(shared: &Core) -> Result<Stats> {
         memory: memory(shared),
         snapshots: shared.snapshots().count() as u64,
         oldest_snapshot: shared.snapshots().oldest().map(|seq| seq.0),
+        transactions: TransactionStats {
+            live,
+            conflicts: shared.recent.conflicts(),
+            remembered_bytes,
+        },
         cache_hits,
         cache_misses,
         poisoned: shared.poison.reason().map(str::to_string),

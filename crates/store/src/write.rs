@@ -1,4 +1,5 @@
-//! The write path: encode → order → log and memtables → visible → wait → maintenance.
+//! The write path: encode → order → log and memtables → visible → wait → maintenance. Batches and
+//! single writes take it as they are, transactions on a [`Condition`].
 //!
 //! One mutex gives all writes of the store their order. Under it nothing waits for a merge: the
 //! log and the memtables take what they are given, and freezing a memtable, which happens under
@@ -63,15 +64,65 @@ pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability
     if writes.is_empty() {
         return Ok(shared.snapshots().visible());
     }
+    let ordered = order(shared, writes, &Always)?;
+    settle(shared, &ordered, durability)
+}
+
+/// What must hold for writes to be applied.
+pub(crate) trait Condition {
+    /// Whether they are those of a live transaction.
+    const IS_TRANSACTION: bool;
+
+    /// Fails when it does not hold already. Answers up to which write that was looked at.
+    fn check_ahead(&self) -> Result<Seq>;
+
+    /// Fails when it does not hold for what came after `checked`. Called under the write mutex:
+    /// nothing comes between this and the writes.
+    fn check(&self, checked: Seq) -> Result<()>;
+}
+
+/// Nothing.
+struct Always;
+
+impl Condition for Always {
+    const IS_TRANSACTION: bool = false;
+
+    fn check_ahead(&self) -> Result<Seq> {
+        Ok(Seq::MAX)
+    }
+
+    fn check(&self, _checked: Seq) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes that are visible, and of which nobody waited until they are safe.
+pub(crate) struct Ordered<'a> {
+    ticket: Ticket,
+    /// The keyspaces whose maintenance is due.
+    due: Vec<&'a Arc<Slot>>,
+}
+
+/// Gives `writes` their place in the order of all writes and makes them visible, if `condition`
+/// holds there. There is at least one; else as for [`commit`].
+pub(crate) fn order<'a>(
+    shared: &Core,
+    writes: &'a [Write<'a>],
+    condition: &impl Condition,
+) -> Result<Ordered<'a>> {
     maintenance::admit(shared, writes)?;
     let batch = encode(writes)?;
-    let (ticket, due) = apply(shared, writes, &batch)?;
+    apply(shared, writes, &batch, condition)
+}
+
+/// Waits until the writes are as safe as asked for. Answers the number of the last one.
+pub(crate) fn settle(shared: &Core, ordered: &Ordered<'_>, durability: Durability) -> Result<Seq> {
     match durability {
-        Durability::Buffered => shared.log.wait_written(ticket)?,
-        Durability::Synced => shared.log.wait_synced(ticket)?,
+        Durability::Buffered => shared.log.wait_written(ordered.ticket)?,
+        Durability::Synced => shared.log.wait_synced(ordered.ticket)?,
     }
-    maintenance::after_write(shared, &due);
-    Ok(ticket.last_seq)
+    maintenance::after_write(shared, &ordered.due);
+    Ok(ordered.ticket.last_seq)
 }
 
 fn encode(writes: &[Write<'_>]) -> Result<EncodedBatch> {
@@ -85,20 +136,24 @@ fn encode(writes: &[Write<'_>]) -> Result<EncodedBatch> {
     batch.finish().map_err(|error| Error::invalid(format!("the batch cannot be logged: {error}")))
 }
 
-/// Logs and inserts the writes and makes them visible. Answers where to wait, and the keyspaces
-/// whose maintenance is due.
-fn apply<'a>(
+/// Logs and inserts the writes and makes them visible.
+fn apply<'a, C: Condition>(
     shared: &Core,
     writes: &'a [Write<'a>],
     batch: &EncodedBatch,
-) -> Result<(Ticket, Vec<&'a Arc<Slot>>)> {
+    condition: &C,
+) -> Result<Ordered<'a>> {
     let groups = groups(writes)?;
+    let checked = condition.check_ahead()?;
     let ticket = {
         let _order = shared.write.lock();
         shared.poison.check()?;
         // Whoever drops a keyspace takes the same mutex: what is too late for it is not logged.
         groups.iter().try_for_each(Group::check)?;
+        condition.check(checked)?;
         let (first, ticket) = shared.log.append(batch)?;
+        let keys = writes.iter().map(|write| (write.slot.id, write.key));
+        shared.recent.note(shared.snapshots(), first, C::IS_TRANSACTION, keys);
         if planted::is(Race::VisibleBeforeInserted) {
             shared.snapshots().publish(ticket.last_seq);
         }
@@ -115,7 +170,7 @@ fn apply<'a>(
     shared.user_bytes_written.fetch_add(user_bytes(writes), Ordering::Relaxed);
     let due = groups.iter().filter(|group| group.tree.due().is_some());
     let due = due.filter_map(|group| group.writes.first()).map(|write| write.slot).collect();
-    Ok((ticket, due))
+    Ok(Ordered { ticket, due })
 }
 
 fn groups<'a>(writes: &'a [Write<'a>]) -> Result<Vec<Group<'a>>> {

@@ -239,6 +239,68 @@ fn batches_beside_snapshots() {
     subject.close();
 }
 
+/// Transactions that add one to a number, beside each other: none is lost.
+fn transactions_add_up() {
+    let subject = Subject::new();
+    let add = |subject: &Subject| {
+        subject.db.transact(|tx| {
+            let seen = tx.get(&subject.keys, [1])?;
+            tx.insert(&subject.keys, [1], value(seen.as_deref().map_or(0, number) + 1))
+        })
+    };
+    let adder =
+        move |times: u32| move |subject: &Subject| (0..times).for_each(|_| add(subject).unwrap());
+    let (one, two) = (beside(&subject, adder(2)), beside(&subject, adder(1)));
+    subject.keys.insert([2], value(2)).unwrap();
+    one.join().unwrap();
+    two.join().unwrap();
+    assert_eq!(subject.get(1), Some(3), "each addition counts");
+    assert_eq!(subject.db.stats().unwrap().transactions.live, 0);
+    subject.close();
+}
+
+/// Transactions that count the keys of a range and add the next one: none meets a phantom.
+fn transactions_that_count_keys() {
+    let subject = Subject::new();
+    let append = |subject: &Subject| {
+        subject.db.transact(|tx| {
+            let count = tx.range(&subject.keys, [10]..[20])?.count();
+            tx.insert(&subject.keys, [10 + count as u8], value(0))
+        })
+    };
+    let other = beside(&subject, move |subject| append(subject).unwrap());
+    append(&subject).unwrap();
+    other.join().unwrap();
+    assert_eq!(subject.keys.iter().unwrap().count(), 2, "each has a key of its own");
+    subject.close();
+}
+
+/// Turns are given one after the other; a close ends the waiting for them.
+fn turns_beside_a_close() {
+    let subject = Subject::new();
+    let writer = |subject: &Subject| {
+        for _ in 0..2 {
+            let turn = match subject.db.write_transaction() {
+                Ok(turn) => turn,
+                Err(Error::Closed) => return,
+                Err(error) => panic!("{error}"),
+            };
+            let add = |mut turn: esker::Transaction| {
+                let seen = turn.get(&subject.keys, [1])?;
+                turn.insert(&subject.keys, [1], value(seen.as_deref().map_or(0, number) + 1))?;
+                turn.commit()
+            };
+            match add(turn) {
+                Ok(_) | Err(Error::Closed | Error::NoKeyspace { .. }) => {}
+                Err(error) => panic!("those with a turn never conflict: {error}"),
+            }
+        }
+    };
+    let writers = [beside(&subject, writer), beside(&subject, writer)];
+    subject.close();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+}
+
 #[test]
 fn no_writer_waits_for_ever() {
     schedules("writers that wait for memory", 5_000, writers_that_wait_for_memory);
@@ -270,6 +332,31 @@ fn batches_are_whole_for_snapshots() {
 }
 
 #[test]
+fn additions_are_not_lost() {
+    schedules("transactions that add up", 6_000, transactions_add_up);
+}
+
+#[test]
+fn phantoms_are_met() {
+    schedules("transactions that count keys", 6_000, transactions_that_count_keys);
+}
+
+#[test]
+fn nobody_waits_for_a_turn_for_ever() {
+    schedules("turns beside a close", 4_000, turns_beside_a_close);
+}
+
+#[test]
+fn finds_transactions_begun_beside_a_write() {
+    hunt(Race::BegunBesideWrite, 20_000, &[transactions_add_up]);
+}
+
+#[test]
+fn finds_ranges_that_are_not_checked() {
+    hunt(Race::RangesUnchecked, 1_000, &[transactions_that_count_keys]);
+}
+
+#[test]
 fn finds_a_missed_notification() {
     hunt(Race::MissedNotify, 10_000, &[writers_that_wait_for_memory]);
 }
@@ -291,6 +378,12 @@ fn finds_acknowledgement_before_sync() {
 
 #[test]
 fn every_race_in_a_store_has_its_test() {
-    let hunted = [Race::MissedNotify, Race::TicksReadLate, Race::VisibleBeforeInserted];
+    let hunted = [
+        Race::MissedNotify,
+        Race::TicksReadLate,
+        Race::VisibleBeforeInserted,
+        Race::BegunBesideWrite,
+        Race::RangesUnchecked,
+    ];
     assert_eq!(hunted, Race::IN_STORE);
 }

@@ -103,6 +103,10 @@ pub enum Race {
     TicksReadLate,
     /// Numbers are made visible before their operations are in the memtables.
     VisibleBeforeInserted,
+    /// A transaction begins while a write is under way that leaves nothing for it.
+    BegunBesideWrite,
+    /// A transaction is committed although a key was written within a range that it had scanned.
+    RangesUnchecked,
 }
 
 impl Race {
@@ -120,8 +124,13 @@ impl Race {
     ];
 
     /// Those of a store.
-    pub const IN_STORE: [Self; 3] =
-        [Self::MissedNotify, Self::TicksReadLate, Self::VisibleBeforeInserted];
+    pub const IN_STORE: [Self; 5] = [
+        Self::MissedNotify,
+        Self::TicksReadLate,
+        Self::VisibleBeforeInserted,
+        Self::BegunBesideWrite,
+        Self::RangesUnchecked,
+    ];
 }
 
 /// What can be planted.

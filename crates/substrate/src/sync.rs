@@ -74,6 +74,22 @@ pub type Thread = std::thread::JoinHandle<()>;
 #[cfg(feature = "shuttle")]
 pub type Thread = shuttle::thread::JoinHandle<()>;
 
+/// Which thread this is.
+#[cfg(feature = "shuttle")]
+pub use shuttle::thread::ThreadId;
+/// Which thread this is.
+#[cfg(not(feature = "shuttle"))]
+pub use std::thread::ThreadId;
+
+/// The thread that calls.
+#[must_use]
+pub fn thread_id() -> ThreadId {
+    #[cfg(not(feature = "shuttle"))]
+    return std::thread::current().id();
+    #[cfg(feature = "shuttle")]
+    return shuttle::thread::current().id();
+}
+
 /// Lets other threads run.
 pub fn yield_now() {
     #[cfg(not(feature = "shuttle"))]

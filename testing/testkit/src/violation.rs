@@ -23,6 +23,8 @@ pub enum Oracle {
     SnapshotsStand,
     /// Every operation happens at one moment between its call and its return.
     Linearizable,
+    /// Some order of all transactions, one after the other, explains every answer.
+    Serializable,
     /// `check` finds nothing wrong with a sound store.
     CheckIsClean,
     /// Opening again changes nothing.
@@ -57,6 +59,7 @@ impl fmt::Display for Oracle {
             Self::ContentMatches => "reads answer what was written",
             Self::SnapshotsStand => "a snapshot stands still",
             Self::Linearizable => "every operation happens at one moment",
+            Self::Serializable => "one order of transactions explains everything",
             Self::CheckIsClean => "check is clean on a sound store",
             Self::OpeningAgainIsTheSame => "opening again changes nothing",
             Self::ErrorsSurface => "a failed device operation surfaces",

@@ -48,13 +48,14 @@ pub struct Shared {
 }
 
 impl Shared {
-    fn version(&self) -> Version {
+    /// A version that nobody has had.
+    pub(crate) fn version(&self) -> Version {
         self.versions.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
 /// The key's bytes, in the order of keys.
-fn key_bytes(key: Key) -> Vec<u8> {
+pub(crate) fn key_bytes(key: Key) -> Vec<u8> {
     let tail = "/deep".repeat(key as usize % 7);
     format!("key{key:06}{tail}").into_bytes()
 }
@@ -81,7 +82,7 @@ pub fn version_of(value: &[u8]) -> Verdict<Version> {
     whole.ok_or_else(|| Violation::new(Oracle::NothingFromNowhere, "a value is not whole"))
 }
 
-fn failed(error: esker::Error) -> Violation {
+pub(crate) fn failed(error: esker::Error) -> Violation {
     Violation::new(Oracle::WorksOn, error.to_string())
 }
 
@@ -165,7 +166,7 @@ pub fn read_all(db: &Db, keys: Key, shared: &Shared) -> Verdict<Read> {
 }
 
 /// Fetches all that is left of a range.
-fn collect(
+pub(crate) fn collect(
     range: impl Iterator<Item = esker::Result<(Vec<u8>, Vec<u8>)>>,
     first: Key,
     reverse: bool,

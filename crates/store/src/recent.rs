@@ -1,0 +1,349 @@
+//! What was written lately: what transactions compare their reads with.
+//!
+//! While a transaction is live, every write leaves its keys here in the order of its numbers. A
+//! transaction that commits looks through those since its snapshot for one that it had read: most
+//! of them before it takes the write mutex, the rest under it.
+//!
+//! Thread safety: everything may be called from any thread; [`Recent::note`] and
+//! [`Recent::check_rest`] are called under the write mutex.
+//!
+//! Invariant C1: while `recording`, every write above `floor` is in the window; those of `sealed`
+//! come before those of `open`, each in the order of numbers.
+//! Invariant C2: `recording` is set under the write mutex and the window's, and cleared under both
+//! when no transaction but the one that commits is live. Whoever begins a transaction sees it set
+//! under the window's: then no write above the transaction's number is missing, since one that
+//! runs at that moment has left its keys, or will find the transaction.
+//! Invariant C3: what is let go of is at or below the oldest live transaction's number, or the
+//! window is over its maximum. `floor` tells those who are older than that.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use esker_format::ids::{KeyspaceId, Seq};
+use esker_substrate::budget::{Budget, Lease, Part};
+use esker_substrate::planted::{self, Race};
+use esker_substrate::snapshots::{SnapshotGuard, Snapshots};
+use esker_substrate::sync::Mutex;
+use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::shared::{Core, Shared};
+
+/// Entries that may be looked at under the write mutex: more are sealed before, if there is time.
+const REST_MAX: usize = 64;
+/// How often a transaction looks through what was written while it looked.
+const ROUNDS_MAX: u32 = 4;
+const SEGMENT_BYTES: (u64, u64) = (4 << 10, 64 << 10);
+
+/// The writes that live transactions may have to hear of.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    /// Read without the window's lock by every write, under the write mutex.
+    recording: AtomicBool,
+    window: Mutex<Window>,
+    conflicts: AtomicU64,
+    budget: Arc<Budget>,
+    bytes_max: u64,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    /// Live transactions, by their numbers.
+    starts: BTreeMap<Seq, usize>,
+    floor: Seq,
+    sealed: VecDeque<Arc<Segment>>,
+    /// Keys of `sealed`, in bytes.
+    sealed_bytes: u64,
+    open: Segment,
+}
+
+/// Keys of consecutive numbers.
+#[derive(Debug, Default)]
+struct Segment {
+    /// The number before the first one.
+    after: Seq,
+    entries: Vec<Entry>,
+    keys: Vec<u8>,
+    _counted: Option<Lease>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    keyspace: KeyspaceId,
+    /// Where the key ends in `keys`; it begins where the one before ends.
+    end: u32,
+}
+
+/// Why a transaction cannot be committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stale {
+    /// Something that it read from this keyspace has been written since.
+    Written(KeyspaceId),
+    /// Nobody knows: so much has been written since that it is not remembered.
+    Forgotten,
+}
+
+/// What a transaction has read.
+pub(crate) trait Footprint {
+    /// Whether a write of `key` changes what was read.
+    fn has(&self, keyspace: KeyspaceId, key: &[u8]) -> bool;
+}
+
+/// A transaction that may ask for what was written since its snapshot.
+pub(crate) struct Live {
+    shared: Arc<Shared>,
+    snapshot: SnapshotGuard,
+}
+
+impl Segment {
+    fn last(&self) -> Seq {
+        Seq(self.after.0.saturating_add(self.entries.len() as u64))
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.keys.len() + self.entries.len() * size_of::<Entry>()) as u64
+    }
+
+    fn push(&mut self, keyspace: KeyspaceId, key: &[u8]) {
+        self.keys.extend_from_slice(key);
+        // A segment is sealed long before.
+        let end = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+        self.entries.push(Entry { keyspace, end });
+    }
+
+    /// The writes above `seq`.
+    fn above(&self, seq: Seq) -> impl Iterator<Item = (KeyspaceId, &[u8])> {
+        let skipped = usize::try_from(seq.0.saturating_sub(self.after.0)).unwrap_or(usize::MAX);
+        let entries = self.entries.get(skipped..).unwrap_or_default();
+        let before = skipped.checked_sub(1).and_then(|at| self.entries.get(at));
+        let mut begin = before.map_or(0, |entry| entry.end as usize);
+        entries.iter().map(move |entry| {
+            let key = self.keys.get(begin..entry.end as usize).unwrap_or_default();
+            begin = entry.end as usize;
+            (entry.keyspace, key)
+        })
+    }
+
+    fn check(&self, above: Seq, reads: &impl Footprint) -> Result<(), Stale> {
+        let mut writes = self.above(above);
+        let met = writes.find(|(keyspace, key)| reads.has(*keyspace, key));
+        met.map_or(Ok(()), |(keyspace, _)| Err(Stale::Written(keyspace)))
+    }
+}
+
+impl Window {
+    fn enter(&mut self, snapshots: &Arc<Snapshots>) -> SnapshotGuard {
+        let snapshot = snapshots.register();
+        *self.starts.entry(snapshot.seq()).or_insert(0) += 1;
+        snapshot
+    }
+
+    fn leave(&mut self, start: Seq) {
+        if let Some(count) = self.starts.get_mut(&start) {
+            *count -= 1;
+            if *count == 0 {
+                self.starts.remove(&start);
+            }
+        }
+    }
+
+    fn live(&self) -> usize {
+        // Three suffice to tell one from more.
+        self.starts.values().take(3).sum()
+    }
+
+    /// Begins with nothing remembered: every write up to `floor` is in the trees.
+    fn restart(&mut self, floor: Seq) {
+        self.floor = floor;
+        self.sealed = VecDeque::new();
+        self.sealed_bytes = 0;
+        self.open = Segment { after: floor, ..Segment::default() };
+    }
+
+    /// What comes next has the number `first`.
+    fn go_on_at(&mut self, first: Seq, budget: &Arc<Budget>) {
+        if self.open.last().next() != first {
+            self.seal(budget);
+            self.open.after = Seq(first.0.saturating_sub(1));
+        }
+    }
+
+    fn seal(&mut self, budget: &Arc<Budget>) {
+        let next = Segment { after: self.open.last(), ..Segment::default() };
+        let mut full = std::mem::replace(&mut self.open, next);
+        full._counted = Some(budget.lease(Part::Cache, full.bytes()));
+        self.sealed_bytes += full.bytes();
+        self.sealed.push_back(Arc::new(full));
+    }
+
+    /// Lets go of what nobody needs who is at or above `oldest`, and of what is too much.
+    fn trim(&mut self, oldest: Seq, bytes_max: u64) {
+        while let Some(first) = self.sealed.front() {
+            let last = first.last();
+            if last > oldest && self.sealed_bytes <= bytes_max {
+                return;
+            }
+            self.sealed_bytes = self.sealed_bytes.saturating_sub(first.bytes());
+            self.floor = last;
+            self.sealed.pop_front();
+        }
+    }
+
+    fn oldest(&self, snapshots: &Snapshots) -> Seq {
+        // Whoever begins next begins at the visible number or above it.
+        self.starts.keys().next().copied().unwrap_or_else(|| snapshots.visible())
+    }
+
+    fn covers(&self, checked: Seq) -> Result<(), Stale> {
+        if checked < self.floor { Err(Stale::Forgotten) } else { Ok(()) }
+    }
+
+    fn sealed_above(&self, checked: Seq) -> impl Iterator<Item = &Arc<Segment>> {
+        let known = self.sealed.partition_point(|segment| segment.last() <= checked);
+        self.sealed.range(known..)
+    }
+}
+
+impl Recent {
+    pub fn new(budget: Arc<Budget>, bytes_max: u64) -> Self {
+        Self {
+            recording: false.into(),
+            window: Mutex::default(),
+            conflicts: 0.into(),
+            budget,
+            bytes_max,
+        }
+    }
+
+    fn enter(&self, shared: &Core) -> SnapshotGuard {
+        {
+            let mut window = self.window.lock();
+            if self.recording.load(Ordering::Relaxed) {
+                return window.enter(shared.snapshots());
+            }
+        }
+        // A write that runs now leaves nothing: the snapshot is taken when it is done.
+        let _order = (!planted::is(Race::BegunBesideWrite)).then(|| shared.write.lock());
+        let mut window = self.window.lock();
+        if !self.recording.load(Ordering::Relaxed) {
+            window.restart(shared.snapshots().visible());
+            self.recording.store(true, Ordering::Relaxed);
+        }
+        window.enter(shared.snapshots())
+    }
+
+    /// Remembers writes whose numbers begin with `first`, while somebody may ask for them. `own`:
+    /// they are those of a live transaction, which does not ask.
+    pub fn note<'a>(
+        &self,
+        snapshots: &Snapshots,
+        first: Seq,
+        own: bool,
+        writes: impl Iterator<Item = (KeyspaceId, &'a [u8])>,
+    ) {
+        if !self.recording.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut window = self.window.lock();
+        if window.live() <= usize::from(own) {
+            window.restart(first);
+            self.recording.store(false, Ordering::Relaxed);
+            return;
+        }
+        window.go_on_at(first, &self.budget);
+        let segment_bytes = (self.bytes_max / 8).clamp(SEGMENT_BYTES.0, SEGMENT_BYTES.1);
+        for (keyspace, key) in writes {
+            window.open.push(keyspace, key);
+            if window.open.bytes() >= segment_bytes {
+                window.seal(&self.budget);
+                let oldest = window.oldest(snapshots);
+                window.trim(oldest, self.bytes_max);
+            }
+        }
+    }
+
+    /// Looks through writes above `checked`, without the write mutex, until few are left. Answers
+    /// up to where it came.
+    pub fn check_ahead(&self, mut checked: Seq, reads: &impl Footprint) -> Result<Seq, Stale> {
+        for _ in 0..ROUNDS_MAX {
+            let sealed = {
+                let mut window = self.window.lock();
+                window.covers(checked)?;
+                if window.open.above(checked).count() > REST_MAX {
+                    window.seal(&self.budget);
+                }
+                window.sealed_above(checked).cloned().collect::<Vec<_>>()
+            };
+            if sealed.is_empty() {
+                break;
+            }
+            for segment in sealed {
+                segment.check(checked, reads)?;
+                checked = segment.last();
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Looks through the rest of the writes above `checked`.
+    pub fn check_rest(&self, checked: Seq, reads: &impl Footprint) -> Result<(), Stale> {
+        let window = self.window.lock();
+        window.covers(checked)?;
+        window.sealed_above(checked).try_for_each(|segment| segment.check(checked, reads))?;
+        window.open.check(checked, reads)
+    }
+
+    pub const fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    pub fn count_conflict(&self) {
+        self.conflicts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Commits refused since the store was opened.
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts.load(Ordering::Relaxed)
+    }
+
+    /// Live transactions, and the bytes of what is remembered for them.
+    pub fn held(&self) -> (u64, u64) {
+        let window = self.window.lock();
+        let live: usize = window.starts.values().sum();
+        (live as u64, window.sealed_bytes + window.open.bytes())
+    }
+}
+
+impl Live {
+    /// Takes a snapshot, from which on writes are remembered until this is dropped.
+    pub fn begin(shared: &Arc<Shared>) -> Self {
+        let snapshot = shared.recent.enter(shared);
+        Self { shared: Arc::clone(shared), snapshot }
+    }
+
+    pub const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub const fn snapshot(&self) -> &SnapshotGuard {
+        &self.snapshot
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Live").field(&self.snapshot.seq()).finish()
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let recent = &self.shared.recent;
+        let mut window = recent.window.lock();
+        window.leave(self.snapshot.seq());
+        if !window.sealed.is_empty() {
+            let oldest = window.oldest(self.shared.snapshots());
+            window.trim(oldest, recent.bytes_max);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Transactions: reads of one moment, writes that wait, and a check when they are committed.
+
+mod range;
+mod reads;
+
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use esker_format::ids::Seq;
+use esker_substrate::sync::Mutex;
+
+use range::Scanned;
+pub use range::TransactionRange;
+use reads::{Reads, Settled, Span, Writes};
+
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::options::Durability;
+use crate::range::{Interval, Range};
+use crate::read::{self, Entry};
+use crate::recent::{Live, Stale};
+use crate::shared::Shared;
+use crate::turn::Turn;
+use crate::write::{self, Condition};
+
+/// Reads and writes of any keyspaces of one store that happen at one moment, or not at all.
+///
+/// It reads the store as it was when it began, and its own writes, which nobody else sees before
+/// [`commit`](Self::commit). That answers [`Conflict`](crate::Error::Conflict), and applies
+/// nothing, when anything that was read has been written since by anybody else: by another
+/// transaction, a batch or a single write; a key that was absent, a key that is new within a range
+/// that was scanned, and a value that was written again as it was, count too. All transactions
+/// together, and all other reads and writes, are therefore as if each had happened alone, at one
+/// moment between its beginning and its end (they are *strictly serializable*).
+///
+/// What is not read does not matter: transactions that only write never conflict. Nor do those
+/// that only read: they belong to the moment at which they began. Dropping a transaction rolls it
+/// back.
+///
+/// It holds versions as a [`Snapshot`](crate::Snapshot) does, and blocks nobody. Its writes and the
+/// keys that it reads are kept in memory until it ends; of a scan only the two ends are.
+///
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let folder = std::env::temp_dir().join(format!("esker-doc-tx-{}", std::process::id()));
+/// # let db = esker::Db::open(&folder)?;
+/// # let accounts = db.keyspace("accounts", Default::default())?;
+/// # accounts.insert("ada", [100])?;
+/// let mut tx = db.transaction()?;
+/// let ada = tx.get(&accounts, "ada")?.map_or(0, |value| value[0]);
+/// tx.insert(&accounts, "ada", [ada - 1])?;
+/// accounts.insert("ada", [7])?;
+/// assert!(tx.commit().is_err_and(|error| error.is_conflict()));
+///
+/// // Again and again until nobody was in between:
+/// let left = db.transact(|tx| -> esker::Result<u8> {
+///     let ada = tx.get(&accounts, "ada")?.map_or(0, |value| value[0]);
+///     tx.insert(&accounts, "ada", [ada - 1])?;
+///     Ok(ada - 1)
+/// })?;
+/// assert_eq!(left, 6);
+/// # db.close()?;
+/// # let _ = std::fs::remove_dir_all(&folder);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a transaction is rolled back when it is dropped"]
+pub struct Transaction {
+    writes: Writes,
+    reads: Mutex<Reads>,
+    live: Live,
+    turn: Option<Turn>,
+}
+
+impl Transaction {
+    /// Begins one; it has the writers' turn until it ends, if that is given.
+    pub(crate) fn begin(shared: &Arc<Shared>, turn: Option<Turn>) -> Self {
+        let (writes, reads) = (Writes::default(), Mutex::default());
+        Self { writes, reads, live: Live::begin(shared), turn }
+    }
+
+    /// The newest sequence number that the transaction sees.
+    #[must_use]
+    pub const fn seq(&self) -> u64 {
+        self.live.snapshot().seq().0
+    }
+
+    /// How many keys it will write.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether it will write nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// The value of `key` in `keyspace`: the one written by this transaction, or the one of the
+    /// moment at which it began.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::get`]; [`Invalid`](crate::Error::Invalid) for a keyspace of another
+    /// store, and when the transaction has become too large: what it reads and writes is together
+    /// at most as large as a [`Batch`](crate::Batch) may be.
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.read(keyspace, key.as_ref())
+    }
+
+    /// Whether `key` has a value in `keyspace`.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.read(keyspace, key.as_ref()).map(|value| value.is_some())
+    }
+
+    /// The values of all `keys` in `keyspace`, in their order.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get), of any of the keys.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        let own = |key: &K| self.writes.get(keyspace.slot.id, key.as_ref());
+        self.must_be_open(keyspace)?;
+        let asked: Vec<&K> = keys.iter().filter(|key| own(key).is_none()).collect();
+        for key in &asked {
+            self.note_point(keyspace, key.as_ref())?;
+        }
+        let snapshot = self.live.snapshot();
+        let found = read::multi_get(self.shared(), &keyspace.slot, asked, snapshot)?;
+        let mut found = found.into_iter();
+        let value = |key: &K| match own(key) {
+            Some(own) => own.value.clone(),
+            None => found.next().flatten(),
+        };
+        Ok(keys.iter().map(value).collect())
+    }
+
+    /// The entry of `keyspace` with the smallest key.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn first(&self, keyspace: &Keyspace) -> Result<Option<Entry>> {
+        self.scan(keyspace, &Interval::all(), Range::for_one)?.next().transpose()
+    }
+
+    /// The entry of `keyspace` with the largest key.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn last(&self, keyspace: &Keyspace) -> Result<Option<Entry>> {
+        self.scan(keyspace, &Interval::all(), Range::for_one)?.next_back().transpose()
+    }
+
+    /// All entries of `keyspace`, in the order of their keys.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::iter`]; [`Invalid`](crate::Error::Invalid) as for [`get`](Self::get).
+    pub fn iter(&self, keyspace: &Keyspace) -> Result<TransactionRange<'_>> {
+        self.scan(keyspace, &Interval::all(), |base| base)
+    }
+
+    /// The entries of `keyspace` whose keys are within `bounds`.
+    ///
+    /// # Errors
+    /// Those of [`iter`](Self::iter).
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        bounds: impl RangeBounds<K>,
+    ) -> Result<TransactionRange<'_>> {
+        self.scan(keyspace, &Interval::new(&bounds), |base| base)
+    }
+
+    /// The entries of `keyspace` whose keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// Those of [`iter`](Self::iter).
+    pub fn prefix(
+        &self,
+        keyspace: &Keyspace,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<TransactionRange<'_>> {
+        self.scan(keyspace, &Interval::prefix(prefix.as_ref()), |base| base)
+    }
+
+    /// Sets the value of `key` in `keyspace`, when the transaction is committed.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for a key or value too long, a keyspace of another store,
+    /// or a transaction too large (see [`get`](Self::get));
+    /// [`NoKeyspace`](crate::Error::NoKeyspace), [`Closed`](crate::Error::Closed). The transaction
+    /// is then as it was before.
+    pub fn insert(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write(keyspace, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Removes `key` from `keyspace`, when the transaction is committed.
+    ///
+    /// # Errors
+    /// Those of [`insert`](Self::insert).
+    pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write(keyspace, key.as_ref(), None)
+    }
+
+    /// Applies the writes, with the store's default durability, if nothing that was read has been
+    /// written since. Answers the sequence number of the last write: the state at that number is
+    /// the state right after this transaction. One that writes nothing answers [`seq`](Self::seq).
+    ///
+    /// # Errors
+    /// [`Conflict`](crate::Error::Conflict): run it again from its beginning. So also for one that
+    /// has read anything and is older than the writes that are remembered: their keys are, up to a
+    /// sixteenth of the memory budget. [`NoKeyspace`](crate::Error::NoKeyspace) when a keyspace
+    /// that it read or wrote has been dropped. Else those of [`Keyspace::insert`]. After an error
+    /// other than a failed write or sync nothing was applied.
+    pub fn commit(self) -> Result<u64> {
+        let durability = self.shared().durability;
+        self.commit_with(durability)
+    }
+
+    /// [`commit`](Self::commit) with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit).
+    pub fn commit_with(self, durability: Durability) -> Result<u64> {
+        let Self { writes, mut reads, live, turn } = self;
+        let shared = Arc::clone(live.shared());
+        let _open = shared.enter()?;
+        let list: Vec<_> = writes.parts().flat_map(reads::WritesOf::list).collect();
+        if list.is_empty() {
+            return Ok(live.snapshot().seq().0);
+        }
+        let reads = reads.get_mut();
+        let settled = reads.settle(&writes);
+        let ordered = write::order(&shared, &list, &Unchanged { live: &live, reads, settled })?;
+        // What it read may be written from now on, also while it waits for the device.
+        drop((live, turn));
+        write::settle(&shared, &ordered, durability).map(|seq| seq.0)
+    }
+
+    /// Ends it without any effect, as dropping it does.
+    pub fn rollback(self) {
+        drop(self);
+    }
+
+    const fn shared(&self) -> &Arc<Shared> {
+        self.live.shared()
+    }
+
+    fn must_be_open(&self, keyspace: &Keyspace) -> Result<()> {
+        keyspace.must_be_of(self.shared())?;
+        let _open = self.shared().enter()?;
+        keyspace.slot.tree().map(drop)
+    }
+
+    fn must_have_room(&self, reads: &Reads, more: u64) -> Result<()> {
+        let most = self.shared().limits.batch_bytes;
+        if reads.bytes().saturating_add(self.writes.bytes()).saturating_add(more) <= most {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "a transaction is at most {most} bytes long, the keys that it has read included"
+        )))
+    }
+
+    fn note_point(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        let mut reads = self.reads.lock();
+        if !reads.has_point(keyspace.slot.id, key) {
+            self.must_have_room(&reads, Reads::point_cost(key))?;
+            reads.add_point(&keyspace.slot, key);
+        }
+        Ok(())
+    }
+
+    fn read(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        if let Some(own) = self.writes.get(keyspace.slot.id, key) {
+            self.must_be_open(keyspace)?;
+            return Ok(own.value.clone());
+        }
+        keyspace.must_be_of(self.shared())?;
+        read::validate_key(key)?;
+        self.note_point(keyspace, key)?;
+        read::get(self.shared(), &keyspace.slot, key, Some(self.live.snapshot()))
+    }
+
+    fn scan(
+        &self,
+        keyspace: &Keyspace,
+        interval: &Interval,
+        manner: impl FnOnce(Range) -> Range,
+    ) -> Result<TransactionRange<'_>> {
+        self.must_be_open(keyspace)?;
+        let (shared, slot) = (Arc::clone(self.shared()), Arc::clone(&keyspace.slot));
+        let snapshot = self.live.snapshot().clone();
+        let base = manner(Range::new(shared, slot, snapshot, interval.clone()));
+        if interval.is_empty() {
+            return Ok(TransactionRange::new(base, None, Scanned::new(&self.reads, None)));
+        }
+        let own = self.writes.of(keyspace.slot.id).map(|of| of.within(interval));
+        let span = Span::new(interval, self.writes.count());
+        let place = {
+            let mut reads = self.reads.lock();
+            self.must_have_room(&reads, span.bytes())?;
+            reads.add_span(&keyspace.slot, span)
+        };
+        let scanned = Scanned::new(&self.reads, Some((keyspace.slot.id, place)));
+        Ok(TransactionRange::new(base, own, scanned))
+    }
+
+    fn write(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.must_be_open(keyspace)?;
+        write::validate(key, value)?;
+        self.must_have_room(&self.reads.lock(), Writes::cost(key, value))?;
+        self.writes.put(&keyspace.slot, key, value);
+        Ok(())
+    }
+}
+
+/// Nothing that a transaction has read has been written since it began.
+struct Unchanged<'a> {
+    live: &'a Live,
+    reads: &'a Reads,
+    settled: Settled<'a>,
+}
+
+impl Unchanged<'_> {
+    fn conflict(&self, stale: Stale) -> Error {
+        let recent = &self.live.shared().recent;
+        recent.count_conflict();
+        let what = match stale {
+            Stale::Written(id) => {
+                let slot = self.reads.slots().find(|slot| slot.id == id);
+                let name = slot.map_or("?", |slot| slot.name.as_str());
+                format!("what the transaction read from keyspace {name} has been written since")
+            }
+            Stale::Forgotten => format!(
+                "the transaction is older than the last {} bytes of keys written, which are all \
+                 that is remembered; make it shorter, or the memory budget larger",
+                recent.bytes_max()
+            ),
+        };
+        Error::Conflict { what }
+    }
+}
+
+impl Condition for Unchanged<'_> {
+    const IS_TRANSACTION: bool = true;
+
+    fn check_ahead(&self) -> Result<Seq> {
+        let start = self.live.snapshot().seq();
+        if self.settled.is_empty() {
+            return Ok(start);
+        }
+        let recent = &self.live.shared().recent;
+        recent.check_ahead(start, &self.settled).map_err(|stale| self.conflict(stale))
+    }
+
+    fn check(&self, checked: Seq) -> Result<()> {
+        if self.settled.is_empty() {
+            return Ok(());
+        }
+        // Dropping a keyspace writes all of it.
+        self.reads.slots().try_for_each(|slot| slot.tree().map(drop))?;
+        let recent = &self.live.shared().recent;
+        recent.check_rest(checked, &self.settled).map_err(|stale| self.conflict(stale))
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys and values are left out: they do not belong in logs.
+        f.debug_struct("Transaction")
+            .field("seq", &self.seq())
+            .field("writes", &self.len())
+            .field("has_turn", &self.turn.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,162 @@
+//! Scans of a transaction: its snapshot under its own writes.
+//!
+//! Invariant T1: `base` and `own` are each read from both ends, and what was taken from one and
+//! not handed out waits in it. The smaller of their first keys is the next from the front, the
+//! larger of their last keys the next from the back; an own write hides the snapshot's entry.
+//! Invariant T2: what was read is what was handed out, and what lies before it from its end.
+
+use std::collections::btree_map;
+use std::fmt;
+
+use esker_format::ids::KeyspaceId;
+use esker_substrate::sync::Mutex;
+
+use super::reads::{Own, Reads};
+use crate::error::Result;
+use crate::range::Range;
+use crate::read::Entry;
+
+/// The entries of a keyspace, or of a part of it, as a transaction sees them: an iterator from
+/// both ends over `Result<(key, value)>`. What it hands out counts as read, and so do the absent
+/// keys that it passes; what it does not come to does not. After an error it is finished.
+pub struct TransactionRange<'tx> {
+    base: Ends<Range>,
+    own: Option<Ends<btree_map::Range<'tx, Vec<u8>, Own>>>,
+    scanned: Scanned<'tx>,
+}
+
+/// How far a range has been read.
+pub(super) struct Scanned<'tx> {
+    reads: &'tx Mutex<Reads>,
+    /// The span's keyspace and place; `None` when there are no keys in it.
+    place: Option<(KeyspaceId, usize)>,
+    front: Option<Vec<u8>>,
+    back: Option<Vec<u8>>,
+    whole: bool,
+}
+
+/// An iterator whose next items can be looked at, at both ends.
+struct Ends<I: Iterator> {
+    rest: I,
+    front: Option<I::Item>,
+    back: Option<I::Item>,
+}
+
+impl<I: DoubleEndedIterator> Ends<I> {
+    const fn new(rest: I) -> Self {
+        Self { rest, front: None, back: None }
+    }
+
+    fn peek(&mut self, back: bool) -> Option<&I::Item> {
+        let (end, other) = if back {
+            (&mut self.back, &mut self.front)
+        } else {
+            (&mut self.front, &mut self.back)
+        };
+        if end.is_none() {
+            let next = if back { self.rest.next_back() } else { self.rest.next() };
+            *end = next.or_else(|| other.take());
+        }
+        end.as_ref()
+    }
+
+    fn take(&mut self, back: bool) -> Option<I::Item> {
+        if back { self.back.take() } else { self.front.take() }
+    }
+}
+
+impl<'tx> Scanned<'tx> {
+    pub const fn new(reads: &'tx Mutex<Reads>, place: Option<(KeyspaceId, usize)>) -> Self {
+        Self { reads, place, front: None, back: None, whole: false }
+    }
+
+    fn note(&mut self, key: &[u8], back: bool) {
+        let end = if back { &mut self.back } else { &mut self.front };
+        let end = end.get_or_insert_default();
+        end.clear();
+        end.extend_from_slice(key);
+    }
+}
+
+impl Drop for Scanned<'_> {
+    fn drop(&mut self) {
+        if let Some((id, place)) = self.place.filter(|_| !self.whole) {
+            let mut reads = self.reads.lock();
+            reads.narrow(id, place, self.front.as_deref(), self.back.as_deref());
+        }
+    }
+}
+
+impl<'tx> TransactionRange<'tx> {
+    pub(super) fn new(
+        base: Range,
+        own: Option<btree_map::Range<'tx, Vec<u8>, Own>>,
+        scanned: Scanned<'tx>,
+    ) -> Self {
+        Self { base: Ends::new(base), own: own.map(Ends::new), scanned }
+    }
+
+    fn step(&mut self, back: bool) -> Option<Result<Entry>> {
+        loop {
+            let own = self.own.as_mut().and_then(|own| own.peek(back)).copied();
+            let (from_base, from_own) = match (self.base.peek(back), own) {
+                (None, None) => {
+                    self.scanned.whole = true;
+                    return None;
+                }
+                (Some(Err(_)), _) => {
+                    // What lies behind is not known: all of it counts.
+                    self.scanned.whole = true;
+                    self.own = None;
+                    let error = self.base.take(back);
+                    (self.base.front, self.base.back) = (None, None);
+                    return error;
+                }
+                (Some(_), None) => (true, false),
+                (None, Some(_)) => (false, true),
+                (Some(Ok((base, _))), Some((own, _))) => {
+                    let order = base.cmp(own);
+                    let order = if back { order.reverse() } else { order };
+                    (order.is_le(), order.is_ge())
+                }
+            };
+            let base = if from_base { self.base.take(back) } else { None };
+            if !from_own {
+                if let Some(Ok((key, _))) = &base {
+                    self.scanned.note(key, back);
+                }
+                return base;
+            }
+            if let Some(own) = &mut self.own {
+                own.take(back);
+            }
+            if let Some((key, Own { value: Some(value), .. })) = own {
+                self.scanned.note(key, back);
+                return Some(Ok((key.clone(), value.clone())));
+            }
+        }
+    }
+}
+
+impl Iterator for TransactionRange<'_> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(false)
+    }
+}
+
+impl DoubleEndedIterator for TransactionRange<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(true)
+    }
+}
+
+impl std::iter::FusedIterator for TransactionRange<'_> {}
+
+impl fmt::Debug for TransactionRange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Entries are left out: values do not belong in logs.
+        f.debug_struct("TransactionRange").field("base", &self.base.rest).finish_non_exhaustive()
+    }
+}

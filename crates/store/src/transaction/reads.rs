@@ -1,0 +1,316 @@
+//! What a transaction has read, and what it will write.
+//!
+//! Invariant D1: every key whose value (or absence) came from the snapshot and not from the
+//! transaction's own writes is a point, or within a span that was made when the key was not yet
+//! written by the transaction.
+//! Invariant D2: of a range that is still open its whole interval is a span: whoever forgets to
+//! drop it has read too much rather than too little.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use esker_format::ids::KeyspaceId;
+use esker_substrate::planted::{self, Race};
+
+use crate::range::Interval;
+use crate::recent::Footprint;
+use crate::shared::Slot;
+use crate::write::Write;
+
+/// What an entry of the sets below takes beside its bytes, about.
+const ENTRY_BYTES: usize = 64;
+
+/// Writes collected so far.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    of: BTreeMap<KeyspaceId, WritesOf>,
+    /// How many there were, repeats included.
+    count: u64,
+    bytes: u64,
+}
+
+/// Those to one keyspace.
+#[derive(Debug)]
+pub(super) struct WritesOf {
+    slot: Arc<Slot>,
+    keys: BTreeMap<Vec<u8>, Own>,
+}
+
+/// The last write to a key.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub value: Option<Vec<u8>>,
+    /// How many writes there were before the first one to this key.
+    since: u64,
+}
+
+/// Reads of the snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    of: BTreeMap<KeyspaceId, ReadsOf>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct ReadsOf {
+    slot: Arc<Slot>,
+    points: BTreeSet<Vec<u8>>,
+    spans: Vec<Span>,
+}
+
+/// Keys from `lower` up to, and without, `upper`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    lower: Vec<u8>,
+    /// `None`: there is no end.
+    upper: Option<Vec<u8>>,
+    /// How many writes there were when it was read: it says nothing of their keys.
+    at: u64,
+}
+
+/// Reads and writes of a transaction that is about to commit.
+pub(super) struct Settled<'a> {
+    of: BTreeMap<KeyspaceId, SettledOf<'a>>,
+}
+
+struct SettledOf<'a> {
+    reads: &'a ReadsOf,
+    own: Option<&'a WritesOf>,
+    /// The spans' keys, ascending, without overlaps.
+    covered: Vec<(&'a [u8], Option<&'a [u8]>)>,
+}
+
+/// The key right after `key`.
+fn successor(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
+}
+
+impl Span {
+    /// All of an interval, read after `at` writes.
+    pub fn new(interval: &Interval, at: u64) -> Self {
+        let lower = match interval.lower() {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.to_vec(),
+            Bound::Excluded(key) => successor(key),
+        };
+        let upper = match interval.upper() {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(successor(key)),
+            Bound::Excluded(key) => Some(key.to_vec()),
+        };
+        Self { lower, upper, at }
+    }
+
+    /// Nothing at all.
+    const fn nothing(at: u64) -> Self {
+        Self { lower: Vec::new(), upper: Some(Vec::new()), at }
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        is_within((&self.lower, self.upper.as_deref()), key)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        let upper = self.upper.as_ref().map_or(0, Vec::len);
+        (self.lower.len() + upper + ENTRY_BYTES) as u64
+    }
+}
+
+fn is_within((lower, upper): (&[u8], Option<&[u8]>), key: &[u8]) -> bool {
+    lower <= key && upper.is_none_or(|upper| key < upper)
+}
+
+impl WritesOf {
+    /// The writes, by key.
+    pub fn list(&self) -> impl Iterator<Item = Write<'_>> {
+        self.keys.iter().map(|(key, own)| {
+            let value = own.value.as_deref();
+            Write { slot: &self.slot, key, value }
+        })
+    }
+
+    /// Those to keys of an interval that is not empty.
+    pub fn within(&self, interval: &Interval) -> btree_map::Range<'_, Vec<u8>, Own> {
+        self.keys.range::<[u8], _>((interval.lower(), interval.upper()))
+    }
+}
+
+impl Writes {
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.of.values().map(|of| of.keys.len()).sum()
+    }
+
+    pub fn parts(&self) -> impl Iterator<Item = &WritesOf> {
+        self.of.values()
+    }
+
+    pub fn of(&self, keyspace: KeyspaceId) -> Option<&WritesOf> {
+        self.of.get(&keyspace)
+    }
+
+    pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<&Own> {
+        self.of.get(&keyspace)?.keys.get(key)
+    }
+
+    /// What a write takes.
+    pub fn cost(key: &[u8], value: Option<&[u8]>) -> u64 {
+        (key.len() + value.map_or(0, <[u8]>::len) + ENTRY_BYTES) as u64
+    }
+
+    pub fn put(&mut self, slot: &Arc<Slot>, key: &[u8], value: Option<&[u8]>) {
+        let entry = self.of.entry(slot.id);
+        let of =
+            entry.or_insert_with(|| WritesOf { slot: Arc::clone(slot), keys: BTreeMap::default() });
+        let new = value.map(<[u8]>::to_vec);
+        if let Some(own) = of.keys.get_mut(key) {
+            self.bytes -= Self::cost(key, own.value.as_deref());
+            own.value = new;
+        } else {
+            of.keys.insert(key.to_vec(), Own { value: new, since: self.count });
+        }
+        self.bytes += Self::cost(key, value);
+        self.count += 1;
+    }
+}
+
+impl Reads {
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The keyspaces that were read.
+    pub fn slots(&self) -> impl Iterator<Item = &Arc<Slot>> {
+        self.of.values().map(|of| &of.slot)
+    }
+
+    fn part(&mut self, slot: &Arc<Slot>) -> &mut ReadsOf {
+        self.of.entry(slot.id).or_insert_with(|| ReadsOf {
+            slot: Arc::clone(slot),
+            points: BTreeSet::default(),
+            spans: Vec::new(),
+        })
+    }
+
+    pub fn has_point(&self, id: KeyspaceId, key: &[u8]) -> bool {
+        self.of.get(&id).is_some_and(|of| of.points.contains(key))
+    }
+
+    /// What a point takes.
+    pub const fn point_cost(key: &[u8]) -> u64 {
+        (key.len() + ENTRY_BYTES) as u64
+    }
+
+    /// Adds a key that is not there.
+    pub fn add_point(&mut self, slot: &Arc<Slot>, key: &[u8]) {
+        self.bytes += Self::point_cost(key);
+        self.part(slot).points.insert(key.to_vec());
+    }
+
+    /// Adds a span. Answers its place, for [`narrow`](Self::narrow).
+    pub fn add_span(&mut self, slot: &Arc<Slot>, span: Span) -> usize {
+        self.bytes += span.bytes();
+        let spans = &mut self.part(slot).spans;
+        spans.push(span);
+        spans.len() - 1
+    }
+
+    /// Of a span only the keys up to `front` and those from `back` on were read.
+    pub fn narrow(
+        &mut self,
+        id: KeyspaceId,
+        place: usize,
+        front: Option<&[u8]>,
+        back: Option<&[u8]>,
+    ) {
+        let Some(of) = self.of.get_mut(&id) else { return };
+        let Some(span) = of.spans.get_mut(place) else { return };
+        let before = span.bytes();
+        let Span { lower, upper, at } = std::mem::replace(span, Span::nothing(span.at));
+        let low = front.map(|key| Span { lower, upper: Some(successor(key)), at });
+        let high = back.map(|key| Span { lower: key.to_vec(), upper, at });
+        let (first, second) = if low.is_some() { (low, high) } else { (high, None) };
+        if let Some(first) = first {
+            *span = first;
+        }
+        self.bytes = self.bytes.saturating_sub(before) + span.bytes();
+        if let Some(second) = second {
+            self.bytes += second.bytes();
+            of.spans.push(second);
+        }
+    }
+
+    pub fn settle<'a>(&'a self, writes: &'a Writes) -> Settled<'a> {
+        let settled = |(id, reads): (&KeyspaceId, &'a ReadsOf)| {
+            let covered = covered(&reads.spans);
+            (*id, SettledOf { reads, own: writes.of(*id), covered })
+        };
+        Settled { of: self.of.iter().map(settled).collect() }
+    }
+}
+
+/// The keys of all spans, ascending, without overlaps.
+fn covered(spans: &[Span]) -> Vec<(&[u8], Option<&[u8]>)> {
+    let keys = |span: &Span| span.upper.as_ref().is_none_or(|upper| span.lower < *upper);
+    let mut sorted: Vec<&Span> = spans.iter().filter(|span| keys(span)).collect();
+    sorted.sort_by(|a, b| a.lower.cmp(&b.lower));
+    let mut covered: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
+    for span in sorted {
+        let upper = span.upper.as_deref();
+        match covered.last_mut() {
+            Some((_, None)) => break,
+            Some((_, end @ Some(_))) if end.is_some_and(|end| span.lower.as_slice() <= end) => {
+                *end = if upper.is_none() { None } else { (*end).max(upper) };
+            }
+            _ => covered.push((&span.lower, upper)),
+        }
+    }
+    covered
+}
+
+impl SettledOf<'_> {
+    fn is_covered(&self, key: &[u8]) -> bool {
+        let after = self.covered.partition_point(|(lower, _)| *lower <= key);
+        let last = after.checked_sub(1).and_then(|at| self.covered.get(at));
+        last.is_some_and(|span| is_within(*span, key))
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        if self.reads.points.contains(key) {
+            return true;
+        }
+        if !self.is_covered(key) || planted::is(Race::RangesUnchecked) {
+            return false;
+        }
+        let Some(own) = self.own.and_then(|own| own.keys.get(key)) else { return true };
+        self.reads.spans.iter().any(|span| span.at <= own.since && span.has(key))
+    }
+}
+
+impl Settled<'_> {
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+}
+
+impl Footprint for Settled<'_> {
+    fn has(&self, keyspace: KeyspaceId, key: &[u8]) -> bool {
+        self.of.get(&keyspace).is_some_and(|of| of.has(key))
+    }
+}

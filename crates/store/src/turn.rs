@@ -1,0 +1,94 @@
+//! The writers' turn: one transaction at a time, in the order in which they asked.
+//!
+//! Thread safety: everything may be called from any thread.
+//!
+//! Invariant U1: `served` is the number of the turn that is held, or of the one that is given out
+//! next; whoever waits has a number above it, and each number is held once.
+//! Invariant U2: whoever waits is woken when a turn ends, and when the store closes.
+
+use std::sync::Arc;
+
+use esker_substrate::sync::{Condvar, Mutex, ThreadId, thread_id};
+
+use crate::error::{Error, Result};
+use crate::shared::Shared;
+
+/// Whose turn it is, and who waits.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    asked: u64,
+    served: u64,
+    /// The thread that was given the turn, while it is held.
+    holder: Option<ThreadId>,
+    closed: bool,
+}
+
+/// The turn, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    shared: Arc<Shared>,
+}
+
+/// What becomes of asking for the turn.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// It is given.
+    Given(Turn),
+    /// Somebody has it.
+    Taken,
+    /// This very thread was given it, and would wait for itself.
+    TakenHere,
+}
+
+impl Turns {
+    /// Whoever waits, and asks from now on, is told that the store is closed.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.ended.notify_all();
+    }
+}
+
+impl Turn {
+    /// Asks for the turn, and waits for it if `wait`.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn ask(shared: &Arc<Shared>, wait: bool) -> Result<Asked> {
+        let turns = &shared.turns;
+        let mut state = turns.state.lock();
+        if state.holder == Some(thread_id()) {
+            return Ok(Asked::TakenHere);
+        }
+        if !wait && state.asked != state.served {
+            return Ok(Asked::Taken);
+        }
+        let number = state.asked;
+        state.asked += 1;
+        while state.served != number && !state.closed {
+            turns.ended.wait(&mut state);
+        }
+        if state.closed {
+            return Err(Error::Closed);
+        }
+        state.holder = Some(thread_id());
+        drop(state);
+        Ok(Asked::Given(Self { shared: Arc::clone(shared) }))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let turns = &self.shared.turns;
+        let mut state = turns.state.lock();
+        state.holder = None;
+        state.served += 1;
+        drop(state);
+        turns.ended.notify_all();
+    }
+}

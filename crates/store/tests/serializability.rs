@@ -1,0 +1,72 @@
+//! Transactions of many threads are as if each had happened alone, judged by who read and wrote
+//! what, while merges and spills run in threads of their own.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use esker::Db;
+use esker_device::memory::MemoryDevice;
+use esker_substrate::planted::Race;
+use esker_testkit::counts::{Counts, budget, settle};
+use esker_testkit::linear::Key;
+use esker_testkit::linear::drive::{Shared, small};
+use esker_testkit::serializable::{self, drive};
+use esker_testkit::verify;
+use esker_testkit::violation::{Oracle, Verdict};
+
+const THREADS: u32 = 8;
+const TRANSACTIONS: u64 = 150;
+
+/// One run of threads on a store in memory.
+fn threads(keys: Key, seed: u64, mistake: Option<Race>, counts: &mut Counts) -> Verdict {
+    let db = small(Db::builder_on(Arc::new(MemoryDevice::new()))).open().unwrap();
+    let plan = drive::Plan { threads: THREADS, keys, transactions: TRANSACTIONS, seed, mistake };
+    let done = drive::run(&db, &plan, &Shared::default())?;
+    let committed = done.history.iter().filter(|transaction| transaction.number.is_some()).count();
+    counts.add("transactions", done.history.len() as u64);
+    counts.add("commits", committed as u64);
+    counts.add("conflicts and rollbacks", done.conflicts);
+    counts.add("scans", done.scans);
+    counts.add("constraints", serializable::check(&done.history)?);
+    let stats = db.stats().unwrap();
+    assert_eq!(stats.transactions.live, 0);
+    counts.add("merges", stats.keyspaces.iter().map(|keyspace| keyspace.merges).sum());
+    verify::check(&db).map(drop)
+}
+
+fn runs(case: &str, keys: Key) -> Verdict<Counts> {
+    let mut counts = Counts::new("serializability", case);
+    for seed in 0..3 * budget() {
+        threads(keys, seed, None, &mut counts)
+            .map_err(|violation| violation.at(format!("{case}, seed {seed}")))?;
+    }
+    assert!(counts.get("conflicts and rollbacks") > 0 && counts.get("merges") > 0);
+    Ok(counts)
+}
+
+#[test]
+fn transactions_on_very_few_keys_have_an_order() {
+    settle(runs("very few keys", 3));
+}
+
+#[test]
+fn transactions_on_few_keys_have_an_order() {
+    settle(runs("few keys", 12));
+}
+
+#[test]
+fn transactions_on_many_keys_have_an_order() {
+    settle(runs("many keys", 300));
+}
+
+/// With scans unchecked there is soon a circle.
+#[test]
+fn finds_ranges_that_are_not_checked() {
+    let mut counts = Counts::new("serializability", "RangesUnchecked");
+    let found =
+        (0..20).find_map(|seed| threads(12, seed, Some(Race::RangesUnchecked), &mut counts).err());
+    let violation = found.unwrap();
+    println!("{violation}");
+    assert_eq!(violation.oracle, Oracle::Serializable);
+    counts.record().unwrap();
+}
