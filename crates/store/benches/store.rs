@@ -42,6 +42,52 @@ fn put(criterion: &mut Criterion) {
     drop(db);
 }
 
+/// Ten puts at once: what a transaction costs beyond a batch. Put again, so that no merge grows.
+fn ten_puts(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().unwrap();
+    let (db, keyspace) = store(folder.path());
+    let mut group = criterion.benchmark_group("ten puts");
+    group.throughput(Throughput::Elements(10));
+    let mut number = 0;
+    let mut ten = || {
+        number = (number + 10) % 20_000;
+        number..number + 10
+    };
+    for durability in [Durability::Buffered, Durability::Synced] {
+        group.bench_function(format!("batch, {durability:?}"), |bencher| {
+            bencher.iter(|| {
+                let mut batch = db.batch();
+                ten().for_each(|number| batch.insert(&keyspace, key(number), [number as u8; 100]));
+                batch.commit_with(durability).unwrap()
+            });
+        });
+        for reads in [false, true] {
+            let name = if reads { "transaction that reads them" } else { "transaction" };
+            group.bench_function(format!("{name}, {durability:?}"), |bencher| {
+                bencher.iter(|| {
+                    let mut tx = db.transaction().unwrap();
+                    for number in ten() {
+                        if reads {
+                            tx.get(&keyspace, key(number)).unwrap();
+                        }
+                        tx.insert(&keyspace, key(number), [number as u8; 100]).unwrap();
+                    }
+                    tx.commit_with(durability).unwrap()
+                });
+            });
+        }
+    }
+    let _live = db.transaction().unwrap();
+    group.bench_function("batch beside a transaction, Buffered", |bencher| {
+        bencher.iter(|| {
+            let mut batch = db.batch();
+            ten().for_each(|number| batch.insert(&keyspace, key(number), [number as u8; 100]));
+            batch.commit().unwrap()
+        });
+    });
+    group.finish();
+}
+
 fn read(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let (db, keyspace) = store(folder.path());
@@ -75,5 +121,5 @@ fn read(criterion: &mut Criterion) {
     drop(db);
 }
 
-criterion_group!(benches, put, read);
+criterion_group!(benches, put, ten_puts, read);
 criterion_main!(benches);

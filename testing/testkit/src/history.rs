@@ -18,15 +18,14 @@ use crate::random::Random;
 /// One public operation.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Changes that become visible together. One change without [`Op::Commit::batch`] goes
-    /// through `insert` or `remove`.
+    /// Changes that become visible together.
     Commit {
         /// The changes, in order; a later one of the same key wins.
         changes: Vec<Change>,
         /// What the commit waits for; `None` leaves it to the store's default.
         durability: Option<Durability>,
-        /// Whether to go through a batch even for one change.
-        batch: bool,
+        /// The way they take.
+        by: By,
     },
     /// Everything acknowledged becomes durable.
     Persist,
@@ -62,8 +61,8 @@ pub enum Op {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Commit { changes, durability, batch } => {
-                write!(f, "commit ({durability:?}, batch: {batch})")?;
+            Self::Commit { changes, durability, by } => {
+                write!(f, "commit ({durability:?}, {by:?})")?;
                 for Change { keyspace, key, value } in changes {
                     write!(f, " {keyspace}/\"{}\"", key.escape_ascii())?;
                     match value {
@@ -76,6 +75,18 @@ impl fmt::Display for Op {
             other => write!(f, "{other:?}"),
         }
     }
+}
+
+/// Which operation of the store makes a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// `insert` or `remove`, of one change; a batch, of several.
+    Single,
+    /// A batch.
+    Batch,
+    /// A transaction that reads what it writes. Another one, which reads the same before and
+    /// writes other things after, is refused.
+    Transaction,
 }
 
 /// How often each kind of operation occurs, relative to the others.
@@ -213,9 +224,9 @@ impl<'a> Generator<'a> {
     fn op(&mut self) -> Op {
         let w = &self.profile.weights;
         let kinds: [(u32, MakeOp<'a>); 10] = [
-            (w.insert, |g| g.commit(1..=1, 0, false)),
-            (w.remove, |g| g.commit(1..=1, 100, false)),
-            (w.batch, |g| g.commit(g.profile.batch_changes.clone(), 20, true)),
+            (w.insert, |g| g.commit(1..=1, 0, By::Single)),
+            (w.remove, |g| g.commit(1..=1, 100, By::Single)),
+            (w.batch, |g| g.commit(g.profile.batch_changes.clone(), 20, By::Batch)),
             (w.read, Self::read),
             (w.persist, |_| Op::Persist),
             (w.flush, |_| Op::Flush),
@@ -251,7 +262,7 @@ impl<'a> Generator<'a> {
         self.random.pick(&self.alive).cloned().unwrap_or_else(|| keyspace_name(0))
     }
 
-    fn commit(&mut self, count: RangeInclusive<usize>, remove_percent: u32, batch: bool) -> Op {
+    fn commit(&mut self, count: RangeInclusive<usize>, remove_percent: u32, by: By) -> Op {
         let count = self.random.within(&count);
         let changes = (0..count).map(|_| self.change(remove_percent)).collect();
         let durability = match self.random.percent(self.profile.synced_percent) {
@@ -259,7 +270,7 @@ impl<'a> Generator<'a> {
             false if self.random.percent(50) => Some(Durability::Buffered),
             false => None,
         };
-        Op::Commit { changes, durability, batch }
+        Op::Commit { changes, durability, by }
     }
 
     fn change(&mut self, remove_percent: u32) -> Change {

@@ -5,7 +5,7 @@
 
 use esker::{Durability, Scheme};
 
-use crate::history::{self, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
+use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
 use crate::model::Change;
 use crate::random::Random;
 use crate::session::Config;
@@ -39,7 +39,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 14] = [
+pub const CRASH_TRACES: [Make; 15] = [
     creation,
     load,
     appends,
@@ -53,6 +53,7 @@ pub const CRASH_TRACES: [Make; 14] = [
     closing,
     large_values,
     full_device,
+    transactions,
     mixed,
 ];
 
@@ -71,6 +72,7 @@ pub fn fault_workloads() -> Vec<Scenario> {
         part(deletes, "delete and underflow merge", 300),
         part(snapshots, "snapshot and merge", 240),
         part(keyspaces, "create and drop keyspaces", 160),
+        part(transactions, "transactions", 120),
     ]
 }
 
@@ -272,7 +274,7 @@ pub fn full_device(seed: u64) -> Scenario {
     ops.extend((0..400).map(|number| {
         let (keyspace, key) = (keyspace_name(0), history::key(number));
         let changes = vec![Change { keyspace, key, value: None }];
-        Op::Commit { changes, durability: None, batch: false }
+        Op::Commit { changes, durability: None, by: By::Single }
     }));
     ops.push(Op::Compact);
     ops.extend(filled(40, 18 + seed));
@@ -284,6 +286,29 @@ pub fn full_device(seed: u64) -> Scenario {
 /// Room for the files of an empty store, for its next manifest, and for some of what [`load`]
 /// writes.
 const FULL_DEVICE_BYTES: u64 = 645 << 10;
+
+/// Transactions over several keyspaces, most of them small, each beside one that is refused.
+#[must_use]
+pub fn transactions(seed: u64) -> Scenario {
+    let weights =
+        Weights { insert: 4, batch: 20, keyspace: 2, flush: 1, persist: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 180,
+        keys: 60,
+        keyspaces: 3,
+        batch_changes: 1..=6,
+        synced_percent: 20,
+        weights,
+        ..Profile::default()
+    };
+    let mut ops = generate(&profile, 23 + seed);
+    for op in &mut ops {
+        if let Op::Commit { by: by @ By::Batch, .. } = op {
+            *by = By::Transaction;
+        }
+    }
+    Scenario::new("transactions", filled(60, 24 + seed), ops)
+}
 
 /// Everything at once.
 #[must_use]
@@ -360,5 +385,5 @@ fn filled(keys: u64, seed: u64) -> Vec<Op> {
 pub fn synced(key: &[u8], value: &[u8]) -> Op {
     let (keyspace, key) = (keyspace_name(0), key.to_vec());
     let changes = vec![Change { keyspace, key, value: Some(value.into()) }];
-    Op::Commit { changes, durability: Some(Durability::Synced), batch: false }
+    Op::Commit { changes, durability: Some(Durability::Synced), by: By::Single }
 }

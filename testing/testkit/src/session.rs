@@ -14,7 +14,7 @@ use esker::{Db, DbBuilder, Durability, Error, Keyspace, KeyspaceOptions, Scheme,
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
 
-use crate::history::Op;
+use crate::history::{By, Op};
 use crate::model::{Change, Model};
 use crate::recovery::Point;
 use crate::verify;
@@ -229,7 +229,9 @@ impl Session {
             return Ok(Outcome::Skipped);
         }
         Ok(match op {
-            Op::Commit { changes, durability, batch } => self.commit(changes, *durability, *batch),
+            Op::Commit { changes, durability, by } => {
+                return self.commit(changes, *durability, *by);
+            }
             Op::Persist => self.durably(Db::persist),
             Op::Flush => self.durably(Db::flush),
             Op::Compact => self.durably(Db::compact),
@@ -283,16 +285,24 @@ impl Session {
         Ok(())
     }
 
-    fn commit(&mut self, changes: &[Change], durability: Option<Durability>, b: bool) -> Outcome {
-        let Some(db) = &self.db else { return Outcome::Skipped };
+    fn commit(
+        &mut self,
+        changes: &[Change],
+        durability: Option<Durability>,
+        by: By,
+    ) -> Verdict<Outcome> {
+        let Some(db) = &self.db else { return Ok(Outcome::Skipped) };
         if changes.iter().any(|change| !self.handles.contains_key(&change.keyspace)) {
-            return Outcome::Skipped;
+            return Ok(Outcome::Skipped);
         }
-        let result = match changes {
-            [one] if !b => single(&self.handles, one, durability).map(|()| db.visible_seq()),
-            many => batch(db, &self.handles, many, durability),
+        let result = match (changes, by) {
+            ([one], By::Single) => {
+                single(&self.handles, one, durability).map(|()| db.visible_seq())
+            }
+            (many, By::Single | By::Batch) => batch(db, &self.handles, many, durability),
+            (many, By::Transaction) => self.transaction(db, many, durability)?,
         };
-        match result {
+        Ok(match result {
             Ok(_) if changes.is_empty() => Outcome::Done,
             Ok(seq) => {
                 self.model.commit(seq, changes);
@@ -302,7 +312,69 @@ impl Session {
                 Outcome::Done
             }
             Err(error) => Outcome::Failed(error),
+        })
+    }
+
+    /// Commits the changes by a transaction, and then another one that must be refused.
+    fn transaction(
+        &self,
+        db: &Db,
+        changes: &[Change],
+        durability: Option<Durability>,
+    ) -> Verdict<esker::Result<u64>> {
+        let mut rival = match self.reading(db, changes)? {
+            Ok(rival) => rival,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut tx = match self.reading(db, changes)? {
+            Ok(tx) => tx,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut write = || {
+            for Change { keyspace, key, value } in changes {
+                let Some(keyspace) = self.handles.get(keyspace) else { continue };
+                match value {
+                    Some(value) => tx.insert(keyspace, key, value)?,
+                    None => tx.remove(keyspace, key)?,
+                }
+                rival.insert(keyspace, b"never there", b"")?;
+            }
+            Ok(())
+        };
+        let written = write();
+        let committed = written.and_then(|()| match durability {
+            Some(durability) => tx.commit_with(durability),
+            None => tx.commit(),
+        });
+        if committed.is_ok() && !changes.is_empty() {
+            let late = rival.commit();
+            ensure(late.is_err(), Oracle::Serializable, || {
+                "a transaction was committed over what it had read".into()
+            })?;
         }
+        Ok(committed)
+    }
+
+    /// A transaction that has read what is there before the changes.
+    fn reading(&self, db: &Db, changes: &[Change]) -> Verdict<esker::Result<esker::Transaction>> {
+        let tx = match db.transaction() {
+            Ok(tx) => tx,
+            Err(error) => return Ok(Err(error)),
+        };
+        let seq = self.model.last_commit();
+        for Change { keyspace: name, key, .. } in changes {
+            let Some(keyspace) = self.handles.get(name) else { continue };
+            let found = match tx.get(keyspace, key) {
+                Ok(found) => found,
+                Err(error) => return Ok(Err(error)),
+            };
+            let expected = self.model.living(name).and_then(|(_, life)| life.get(key, seq));
+            let same = found.as_deref() == expected.map(|value| &**value);
+            ensure(same || self.doubt.is_some(), Oracle::ContentMatches, || {
+                format!("a transaction reads something else in {name}")
+            })?;
+        }
+        Ok(Ok(tx))
     }
 
     fn durably(&mut self, operation: fn(&Db) -> esker::Result<()>) -> Outcome {

@@ -34,6 +34,7 @@ traces! {
     closing_survives_power_cuts: closing,
     large_values_survive_power_cuts: large_values,
     a_full_device_survives_power_cuts: full_device,
+    transactions_survive_power_cuts: transactions,
     everything_at_once_survives_power_cuts: mixed,
 }
 

@@ -36,6 +36,11 @@ fn keyspaces_that_come_and_go_survive_every_failing_operation() {
 }
 
 #[test]
+fn transactions_survive_every_failing_operation() {
+    survives(5);
+}
+
+#[test]
 fn every_scheme_survives_failing_operations() {
     for scheme in &Scheme::ALL[1..] {
         for mut workload in scenario::fault_workloads() {
@@ -48,7 +53,7 @@ fn every_scheme_survives_failing_operations() {
 
 #[test]
 fn every_workload_has_its_test() {
-    assert_eq!(scenario::fault_workloads().len(), 5);
+    assert_eq!(scenario::fault_workloads().len(), 6);
 }
 
 #[test]
