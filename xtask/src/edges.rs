@@ -70,6 +70,13 @@ pub const ARROWS: &[Arrow] = &[
         tests_may_use: TESTKIT,
     },
     Arrow {
+        package: "esker-c",
+        folder: "bindings/c",
+        may_use: &["esker"],
+        // Itself, as another crate would.
+        tests_may_use: &["esker-c"],
+    },
+    Arrow {
         package: "esker-sqlite",
         folder: "bindings/sqlite",
         may_use: &["esker-flash"],

@@ -1,0 +1,411 @@
+// Esker: an embedded, ordered key-value store for devices whose random reads are cheap and whose
+// writes are dear. Written by cbindgen from bindings/c/src; do not edit.
+//
+// Every function that can fail returns an esker_code. Where `error` is not null and the code is not
+// ESKER_OK, *error is an object with the code and a line that says what went wrong; it is to be
+// given up with esker_error_free. Results are written where the code is ESKER_OK and nowhere else.
+// A store must not be used by both sides of a fork: open it after the fork.
+
+#ifndef ESKER_H
+#define ESKER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// What became of a call.
+typedef enum esker_code {
+  // It did what it says.
+  ESKER_OK = 0,
+  // An argument is outside its bounds, or a pointer is not what it should be.
+  ESKER_INVALID = 1,
+  // Bytes on the device are not what was written there.
+  ESKER_DAMAGED = 2,
+  // Another process or handle has the store open.
+  ESKER_LOCKED = 3,
+  // The device refused an operation.
+  ESKER_IO = 4,
+  // No room left on the device.
+  ESKER_FULL = 5,
+  // An earlier write failed: writes are refused until the store is opened again.
+  ESKER_POISONED = 6,
+  // The folder is there and holds no store.
+  ESKER_NOT_A_STORE = 7,
+  // The store was written by a newer version.
+  ESKER_TOO_NEW = 8,
+  // There is no store, and none was to be made.
+  ESKER_NO_STORE = 9,
+  // There is no such keyspace, or it was dropped.
+  ESKER_NO_KEYSPACE = 10,
+  // The store has been closed.
+  ESKER_CLOSED = 11,
+  // A mistake of this library: please report it. The store stays usable.
+  ESKER_PANIC = 12,
+  // Something that this version of the header has no code for.
+  ESKER_OTHER = 13,
+} esker_code;
+
+// When a write returns.
+typedef enum esker_durability {
+  // As the store was opened; for `esker_open` the same as `ESKER_BUFFERED`.
+  ESKER_DEFAULT = 0,
+  // When it survives a killed process, and not a power cut.
+  ESKER_BUFFERED = 1,
+  // When it is on the device. One sync serves all who wait.
+  ESKER_SYNCED = 2,
+} esker_durability;
+
+// Collected writes. One thread at a time may use it. Given up with `esker_batch_commit` or
+// `esker_batch_free`.
+typedef struct esker_batch esker_batch;
+
+// An open store. Any number of threads may use it. Closed with `esker_close`.
+typedef struct esker_db esker_db;
+
+// Why a call failed. Given up with `esker_error_free`.
+typedef struct esker_error esker_error;
+
+// A keyspace of a store: an ordered map from bytes to bytes. Any number of threads may use it.
+// Given up with `esker_keyspace_free`.
+typedef struct esker_keyspace esker_keyspace;
+
+// The entries of a keyspace between two keys, as of the moment it was made. One thread at a
+// time may use it. Given up with `esker_range_free`.
+typedef struct esker_range esker_range;
+
+// All keyspaces of a store as of one moment. Any number of threads may use it. It keeps the
+// versions that it may see: give it up with `esker_snapshot_free`.
+typedef struct esker_snapshot esker_snapshot;
+
+// Bytes that the library has allocated for the caller. Given up with `esker_bytes_free`.
+typedef struct esker_bytes {
+  // The first one; null for none.
+  uint8_t *data;
+  // How many.
+  size_t len;
+} esker_bytes;
+
+// How a store is opened. All zeros are the defaults.
+typedef struct esker_options {
+  // Memory for memtables, fences, filters and cached blocks, in bytes: 256 KiB to 16 TiB;
+  // 0 for 64 MiB.
+  uint64_t memory_budget;
+  // Length of new log segments, in bytes: 16 KiB to 1 GiB; 0 for 4 MiB.
+  uint64_t log_segment_bytes;
+  // An `esker_durability`: that of writes which do not name their own.
+  int32_t durability;
+  // Not 0: the store must be there, none is created.
+  int32_t must_exist;
+  // For what is to come: zeros.
+  uint64_t reserved[4];
+} esker_options;
+
+// Counters of a store.
+typedef struct esker_stats {
+  // Keyspaces.
+  uint64_t keyspaces;
+  // Entries in all of them, estimated.
+  uint64_t entries_estimate;
+  // Key and value bytes of accepted writes since the store was opened.
+  uint64_t user_bytes_written;
+  // Bytes written to the device since then.
+  uint64_t device_bytes_written;
+  // Bytes read from the device since then.
+  uint64_t device_bytes_read;
+  // Length of all files, in bytes.
+  uint64_t file_bytes;
+  // Memory for memtables, fences and cached blocks, in bytes.
+  uint64_t memory_bytes;
+  // Snapshots that are held, those of ranges included.
+  uint64_t snapshots;
+  // Blocks found in the cache.
+  uint64_t cache_hits;
+  // Blocks read from the device.
+  uint64_t cache_misses;
+  // For what is to come.
+  uint64_t reserved[6];
+} esker_stats;
+
+// An entry of a range. Its bytes are the range's, and are there until the next call with it.
+typedef struct esker_entry {
+  // The key.
+  const uint8_t *key;
+  // Its length.
+  size_t key_len;
+  // The value.
+  const uint8_t *value;
+  // Its length.
+  size_t value_len;
+} esker_entry;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// A new, empty batch.
+//
+// # Safety
+// `db` is a store; the others are null or can be written to.
+enum esker_code esker_batch_new(const struct esker_db *db,
+                                struct esker_batch **batch,
+                                struct esker_error **error);
+
+// Adds that `key` gets `value`. A key or value out of bounds, or a keyspace of another store, is
+// said by `esker_batch_commit`.
+//
+// # Safety
+// The handle are what they are called, `key` and `value` are as long as is said; `error` is null
+// or can be written to.
+enum esker_code esker_batch_put(struct esker_batch *batch,
+                                const struct esker_keyspace *keyspace,
+                                const uint8_t *key,
+                                size_t key_len,
+                                const uint8_t *value,
+                                size_t value_len,
+                                struct esker_error **error);
+
+// Adds that `key` is removed.
+//
+// # Safety
+// As for `esker_batch_put`.
+enum esker_code esker_batch_delete(struct esker_batch *batch,
+                                   const struct esker_keyspace *keyspace,
+                                   const uint8_t *key,
+                                   size_t key_len,
+                                   struct esker_error **error);
+
+// Applies a batch, all of it or nothing, and gives it up, whatever the code. `durability` is an
+// `esker_durability`. One record in the log.
+//
+// # Safety
+// `batch` is a batch that nobody uses any more; `error` is null or can be written to.
+enum esker_code esker_batch_commit(struct esker_batch *batch,
+                                   int32_t durability,
+                                   struct esker_error **error);
+
+// Gives a batch up without applying it. Null is nothing.
+//
+// # Safety
+// `batch` is null or a batch that nobody uses any more.
+void esker_batch_free(struct esker_batch *batch);
+
+// Gives bytes up, and makes them none, so that doing it twice does no harm. Null is nothing.
+//
+// # Safety
+// `bytes` is null, or as the library has filled it in.
+void esker_bytes_free(struct esker_bytes *bytes);
+
+// Opens the store in the folder `path`, creating it where there is none. `options` may be null.
+//
+// # Safety
+// `path` ends with a null byte; the other pointers are null or valid.
+enum esker_code esker_open(const char *path,
+                           const struct esker_options *options,
+                           struct esker_db **db,
+                           struct esker_error **error);
+
+// Makes everything durable, closes the store and gives the handle up, whatever the code. Other
+// handle of the store answer `ESKER_CLOSED` from then on, and are still to be given up.
+//
+// # Safety
+// `db` is a store that nobody uses any more; `error` is null or can be written to.
+enum esker_code esker_close(struct esker_db *db, struct esker_error **error);
+
+// Makes all writes so far durable: one sync.
+//
+// # Safety
+// `db` is a store; `error` is null or can be written to.
+enum esker_code esker_persist(const struct esker_db *db, struct esker_error **error);
+
+// Merges every keyspace whole and gives free space back. Takes as long as reading and writing all
+// data does; reads and writes go on meanwhile.
+//
+// # Safety
+// `db` is a store; `error` is null or can be written to.
+enum esker_code esker_compact(const struct esker_db *db, struct esker_error **error);
+
+// The names of all keyspaces, each followed by a null byte.
+//
+// # Safety
+// `db` is a store; the other pointers are null or can be written to.
+enum esker_code esker_keyspaces(const struct esker_db *db,
+                                struct esker_bytes *names,
+                                struct esker_error **error);
+
+// Drops the keyspace `name` with all that is in it: one durable record. `dropped`, which may be
+// null, says whether it was there.
+//
+// # Safety
+// `db` is a store; `name` ends with a null byte; the others are null or can be written to.
+enum esker_code esker_drop_keyspace(const struct esker_db *db,
+                                    const char *name,
+                                    bool *dropped,
+                                    struct esker_error **error);
+
+// Counters of a store, as they are now.
+//
+// # Safety
+// `db` is a store; the other pointers are null or can be written to.
+enum esker_code esker_get_stats(const struct esker_db *db,
+                                struct esker_stats *stats,
+                                struct esker_error **error);
+
+// Gives a store up without closing it: it closes when its last handle of any kind is given up.
+// Null is nothing.
+//
+// # Safety
+// `db` is null or a store that nobody uses any more.
+void esker_db_free(struct esker_db *db);
+
+// The code of an error; `ESKER_INVALID` for what is no error.
+//
+// # Safety
+// `error` is an error that has not been given up.
+enum esker_code esker_error_code(const struct esker_error *error);
+
+// One line that says what went wrong, where, and what to do. It is the error's, and lives as long.
+//
+// # Safety
+// `error` is an error that has not been given up.
+const char *esker_error_message(const struct esker_error *error);
+
+// Gives an error up. Null is nothing.
+//
+// # Safety
+// `error` is null or an error that has not been given up.
+void esker_error_free(struct esker_error *error);
+
+// Opens the keyspace `name`, creating it where it is not there: one durable record then. A name
+// is 1 to 255 bytes of UTF-8 without control characters.
+//
+// # Safety
+// `db` is a store; `name` ends with a null byte; the others are null or can be written to.
+enum esker_code esker_open_keyspace(const struct esker_db *db,
+                                    const char *name,
+                                    struct esker_keyspace **keyspace,
+                                    struct esker_error **error);
+
+// Sets the value of `key`: at most 65,536 bytes of key and 262,144 of value. Either may be empty.
+// `durability` is an `esker_durability`.
+//
+// # Safety
+// `keyspace` is a keyspace, `key` and `value` are as long as is said; `error` is null or can be
+// written to.
+enum esker_code esker_put(const struct esker_keyspace *keyspace,
+                          const uint8_t *key,
+                          size_t key_len,
+                          const uint8_t *value,
+                          size_t value_len,
+                          int32_t durability,
+                          struct esker_error **error);
+
+// Removes `key`, if it is there. `durability` is an `esker_durability`.
+//
+// # Safety
+// `keyspace` is a keyspace, `key` is as long as is said; `error` is null or can be written to.
+enum esker_code esker_delete(const struct esker_keyspace *keyspace,
+                             const uint8_t *key,
+                             size_t key_len,
+                             int32_t durability,
+                             struct esker_error **error);
+
+// The value of `key`, to be given up with `esker_bytes_free`; `found` says whether there is one.
+// From the cache, or at most one read of a block for each level.
+//
+// # Safety
+// `keyspace` is a keyspace, `key` is as long as is said; the others are null or can be written to.
+enum esker_code esker_get(const struct esker_keyspace *keyspace,
+                          const uint8_t *key,
+                          size_t key_len,
+                          struct esker_bytes *value,
+                          bool *found,
+                          struct esker_error **error);
+
+// Gives a keyspace's handle up; the keyspace stays. Null is nothing.
+//
+// # Safety
+// `keyspace` is null or a keyspace that nobody uses any more.
+void esker_keyspace_free(struct esker_keyspace *keyspace);
+
+// Entries with `start` <= key < `end`. A null `start` or `end` is no bound. `snapshot` may be
+// null: then it is of now.
+//
+// # Safety
+// The handle are what they are called or null, `start` and `end` are as long as is said; the
+// others are null or can be written to.
+enum esker_code esker_range_new(const struct esker_keyspace *keyspace,
+                                const struct esker_snapshot *snapshot,
+                                const uint8_t *start,
+                                size_t start_len,
+                                const uint8_t *end,
+                                size_t end_len,
+                                struct esker_range **range,
+                                struct esker_error **error);
+
+// Entries whose keys begin with `prefix`; the rest as for `esker_range_new`.
+//
+// # Safety
+// As for `esker_range_new`.
+enum esker_code esker_range_prefix(const struct esker_keyspace *keyspace,
+                                   const struct esker_snapshot *snapshot,
+                                   const uint8_t *prefix,
+                                   size_t prefix_len,
+                                   struct esker_range **range,
+                                   struct esker_error **error);
+
+// The next entry from the front; `found` says whether there was one more.
+//
+// # Safety
+// `range` is a range; the others are null or can be written to.
+enum esker_code esker_range_next(struct esker_range *range,
+                                 struct esker_entry *entry,
+                                 bool *found,
+                                 struct esker_error **error);
+
+// The next entry from the back; `found` says whether there was one more.
+//
+// # Safety
+// `range` is a range; the others are null or can be written to.
+enum esker_code esker_range_prev(struct esker_range *range,
+                                 struct esker_entry *entry,
+                                 bool *found,
+                                 struct esker_error **error);
+
+// Gives a range up. Null is nothing.
+//
+// # Safety
+// `range` is null or a range that nobody uses any more.
+void esker_range_free(struct esker_range *range);
+
+// The store as it is now.
+//
+// # Safety
+// `db` is a store; the others are null or can be written to.
+enum esker_code esker_snapshot_new(const struct esker_db *db,
+                                   struct esker_snapshot **snapshot,
+                                   struct esker_error **error);
+
+// As `esker_get`, as of the snapshot.
+//
+// # Safety
+// The handle are what they are called, `key` is as long as is said; the others are null or can be
+// written to.
+enum esker_code esker_snapshot_get(const struct esker_snapshot *snapshot,
+                                   const struct esker_keyspace *keyspace,
+                                   const uint8_t *key,
+                                   size_t key_len,
+                                   struct esker_bytes *value,
+                                   bool *found,
+                                   struct esker_error **error);
+
+// Gives a snapshot up. Null is nothing.
+//
+// # Safety
+// `snapshot` is null or a snapshot that nobody uses any more.
+void esker_snapshot_free(struct esker_snapshot *snapshot);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ESKER_H */

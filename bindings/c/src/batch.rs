@@ -1,0 +1,123 @@
+//! Batches: writes to one or several keyspaces that are there together or not at all.
+
+use esker::Batch;
+
+use crate::bytes::{needed, slice};
+use crate::db::{durability, esker_db};
+use crate::error::{esker_code, esker_error, guard, release};
+use crate::handle::{get, get_mut, give, handle, take};
+use crate::keyspace::esker_keyspace;
+
+/// Collected writes. One thread at a time may use it. Given up with `esker_batch_commit` or
+/// `esker_batch_free`.
+pub struct esker_batch {
+    _opaque: [u8; 0],
+}
+
+handle!(esker_batch(Batch) = b"ESK-btch");
+
+/// A new, empty batch.
+///
+/// # Safety
+/// `db` is a store; the others are null or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_batch_new(
+    db: *const esker_db,
+    batch: *mut *mut esker_batch,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        let batch = needed(batch, "batch")?;
+        // SAFETY: by the caller's promise.
+        unsafe { batch.put(give(get(db)?.batch())) };
+        Ok(())
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}
+
+/// Adds that `key` gets `value`. A key or value out of bounds, or a keyspace of another store, is
+/// said by `esker_batch_commit`.
+///
+/// # Safety
+/// The handle are what they are called, `key` and `value` are as long as is said; `error` is null
+/// or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_batch_put(
+    batch: *mut esker_batch,
+    keyspace: *const esker_keyspace,
+    key: *const u8,
+    key_len: usize,
+    value: *const u8,
+    value_len: usize,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let (batch, keyspace) = unsafe { (get_mut(batch)?, get(keyspace)?) };
+        // SAFETY: by the caller's promise.
+        let (key, value) =
+            unsafe { (slice(key, key_len, "key")?, slice(value, value_len, "value")?) };
+        batch.insert(keyspace, key, value);
+        Ok(())
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}
+
+/// Adds that `key` is removed.
+///
+/// # Safety
+/// As for `esker_batch_put`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_batch_delete(
+    batch: *mut esker_batch,
+    keyspace: *const esker_keyspace,
+    key: *const u8,
+    key_len: usize,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let (batch, keyspace) = unsafe { (get_mut(batch)?, get(keyspace)?) };
+        // SAFETY: by the caller's promise.
+        batch.remove(keyspace, unsafe { slice(key, key_len, "key") }?);
+        Ok(())
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}
+
+/// Applies a batch, all of it or nothing, and gives it up, whatever the code. `durability` is an
+/// `esker_durability`. One record in the log.
+///
+/// # Safety
+/// `batch` is a batch that nobody uses any more; `error` is null or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_batch_commit(
+    batch: *mut esker_batch,
+    durability: i32,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let batch = unsafe { take(batch) }?;
+        match self::durability(durability)? {
+            None => batch.commit()?,
+            Some(durability) => batch.commit_with(durability)?,
+        };
+        Ok(())
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}
+
+/// Gives a batch up without applying it. Null is nothing.
+///
+/// # Safety
+/// `batch` is null or a batch that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_batch_free(batch: *mut esker_batch) {
+    // SAFETY: by the caller's promise.
+    unsafe { release(batch) }
+}

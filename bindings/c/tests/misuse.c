@@ -1,0 +1,139 @@
+// What C programs get wrong: each is a code and a message, and the store goes on.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "esker.h"
+
+static int line_of_failure;
+
+#define CHECK(what) do { if (!(what)) { line_of_failure = __LINE__; goto out; } } while (0)
+
+// Whether a call was refused with `code` and a message of one line. Gives the error up.
+static bool refused(esker_code found, esker_code code, esker_error **error) {
+    const char *said = esker_error_message(*error);
+    bool is_so = found == code && esker_error_code(*error) == code && strlen(said) > 0
+        && strchr(said, '\n') == NULL;
+    if (!is_so) fprintf(stderr, "code %d, %s\n", (int)found, said);
+    esker_error_free(*error);
+    *error = NULL;
+    return is_so;
+}
+
+int main(int count, char **arguments) {
+    esker_error *error = NULL;
+    esker_db *db = NULL, *second = NULL;
+    esker_keyspace *keys = NULL;
+    esker_batch *batch = NULL;
+    esker_range *range = NULL;
+    esker_snapshot *snapshot = NULL;
+    esker_bytes value = {NULL, 0};
+    esker_entry entry;
+    esker_stats stats;
+    bool found = true;
+    esker_options options;
+    const uint8_t key[] = "key";
+    static uint8_t large[262145];
+    if (count != 2) return 2;
+
+    // Opening.
+    memset(&options, 0, sizeof options);
+    options.must_exist = 1;
+    CHECK(refused(esker_open(arguments[1], &options, &db, &error), ESKER_NO_STORE, &error));
+    options.must_exist = 0;
+    options.durability = 7;
+    CHECK(refused(esker_open(arguments[1], &options, &db, &error), ESKER_INVALID, &error));
+    options.durability = ESKER_SYNCED;
+    options.memory_budget = 1;
+    CHECK(refused(esker_open(arguments[1], &options, &db, &error), ESKER_INVALID, &error));
+    options.memory_budget = 1 << 20;
+    options.reserved[3] = 1;
+    CHECK(refused(esker_open(arguments[1], &options, &db, &error), ESKER_INVALID, &error));
+    options.reserved[3] = 0;
+    CHECK(refused(esker_open(NULL, NULL, &db, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_open(arguments[1], NULL, NULL, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_open("/dev/null/no", NULL, &db, &error), ESKER_NOT_A_STORE, &error));
+    CHECK(db == NULL);
+    CHECK(esker_open(arguments[1], &options, &db, &error) == ESKER_OK && error == NULL);
+    CHECK(refused(esker_open(arguments[1], NULL, &second, &error), ESKER_LOCKED, &error));
+
+    // Handles that are null, or something else.
+    CHECK(refused(esker_open_keyspace(NULL, "k", &keys, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_open_keyspace(db, NULL, &keys, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_open_keyspace(db, "", &keys, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_open_keyspace(db, "\xff", &keys, &error), ESKER_INVALID, &error));
+    CHECK(esker_open_keyspace(db, "k", &keys, &error) == ESKER_OK);
+    CHECK(refused(esker_persist((esker_db *)keys, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_persist((esker_db *)((char *)db + 1), &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_put((esker_keyspace *)db, key, 3, key, 3, 0, &error), ESKER_INVALID,
+        &error));
+    // A keyspace that is no batch stays a keyspace.
+    esker_batch_free((esker_batch *)keys);
+    esker_range_free(NULL);
+    esker_bytes_free(NULL);
+    CHECK(esker_put(keys, key, 3, key, 3, ESKER_DEFAULT, NULL) == ESKER_OK);
+
+    // Keys, values and places.
+    CHECK(refused(esker_put(keys, NULL, 3, key, 3, 0, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_put(keys, key, SIZE_MAX, key, 3, 0, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_put(keys, large, 65537, key, 3, 0, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_put(keys, key, 3, large, 262145, 0, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_put(keys, key, 3, key, 3, 9, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_get(keys, key, 3, NULL, &found, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_get(keys, key, 3, &value, NULL, &error), ESKER_INVALID, &error));
+    CHECK(esker_get(keys, NULL, 3, &value, &found, NULL) == ESKER_INVALID);
+    CHECK(esker_put(keys, NULL, 0, NULL, 0, 0, &error) == ESKER_OK);
+    CHECK(esker_get(keys, NULL, 0, &value, &found, &error) == ESKER_OK && found && value.len == 0);
+    CHECK(esker_delete(keys, NULL, 0, ESKER_SYNCED, &error) == ESKER_OK);
+    CHECK(esker_get(keys, NULL, 0, &value, &found, &error) == ESKER_OK && !found);
+    CHECK(esker_get(keys, key, 3, &value, &found, &error) == ESKER_OK && found && value.len == 3);
+    esker_bytes_free(&value);
+    esker_bytes_free(&value);
+
+    // A batch says at its end what was wrong, and is gone then.
+    CHECK(esker_batch_new(db, &batch, &error) == ESKER_OK);
+    CHECK(esker_batch_put(batch, keys, key, 1, key, 1, &error) == ESKER_OK);
+    CHECK(esker_batch_put(batch, keys, large, 65537, key, 1, &error) == ESKER_OK);
+    CHECK(refused(esker_batch_commit(batch, ESKER_DEFAULT, &error), ESKER_INVALID, &error));
+    CHECK(esker_get(keys, key, 1, &value, &found, &error) == ESKER_OK && !found);
+    CHECK(esker_batch_new(db, &batch, &error) == ESKER_OK);
+    esker_batch_free(batch);
+
+    // Ranges of nothing.
+    CHECK(esker_snapshot_new(db, &snapshot, &error) == ESKER_OK);
+    CHECK(esker_range_new(keys, snapshot, key, 3, key, 3, &range, &error) == ESKER_OK);
+    CHECK(esker_range_next(range, &entry, &found, &error) == ESKER_OK && !found);
+    CHECK(esker_range_prev(range, &entry, &found, &error) == ESKER_OK && !found);
+    CHECK(refused(esker_range_next(range, NULL, &found, &error), ESKER_INVALID, &error));
+    esker_range_free(range);
+    CHECK(refused(esker_range_new((esker_keyspace *)snapshot, NULL, NULL, 0, NULL, 0, &range,
+        &error), ESKER_INVALID, &error));
+
+    CHECK(esker_get_stats(db, &stats, &error) == ESKER_OK && stats.keyspaces == 1);
+    CHECK(stats.snapshots == 1 && stats.user_bytes_written > 0 && stats.file_bytes > 0);
+    CHECK(esker_keyspaces(db, &value, &error) == ESKER_OK);
+    CHECK(value.len == 2 && memcmp(value.data, "k", 2) == 0);
+    esker_bytes_free(&value);
+    CHECK(esker_compact(db, &error) == ESKER_OK && esker_persist(db, &error) == ESKER_OK);
+
+    // A dropped keyspace, and a closed store: what is left over says so and can be given up.
+    CHECK(esker_open_keyspace(db, "gone", (esker_keyspace **)&second, &error) == ESKER_OK);
+    CHECK(esker_drop_keyspace(db, "gone", &found, &error) == ESKER_OK && found);
+    CHECK(refused(esker_put((esker_keyspace *)second, key, 3, key, 3, 0, &error),
+        ESKER_NO_KEYSPACE, &error));
+    esker_keyspace_free((esker_keyspace *)second);
+    CHECK(esker_drop_keyspace(db, "gone", NULL, &error) == ESKER_OK);
+    CHECK(esker_close(db, &error) == ESKER_OK);
+    CHECK(refused(esker_put(keys, key, 3, key, 3, 0, &error), ESKER_CLOSED, &error));
+    CHECK(refused(esker_snapshot_get(snapshot, keys, key, 3, &value, &found, &error),
+        ESKER_CLOSED, &error));
+    esker_snapshot_free(snapshot);
+    esker_keyspace_free(keys);
+    puts("all refused");
+out:
+    if (line_of_failure) {
+        fprintf(stderr, "line %d: %s\n", line_of_failure, error ? esker_error_message(error) : "");
+    }
+    return line_of_failure != 0;
+}
