@@ -208,7 +208,8 @@ fn judge_source(arrow: &Arrow, file: &File) -> Result<Vec<Finding>> {
     for path in &source.paths {
         let used = path.first.replace('_', "-");
         let itself = used == arrow.package;
-        if is_ours(&used) && !itself && !allowed(arrow, &used, only_for_tests) {
+        let is_package = ARROWS.iter().any(|arrow| arrow.package == used);
+        if is_package && !itself && !allowed(arrow, &used, only_for_tests) {
             findings.push(Finding {
                 file: file.path.clone(),
                 line: path.line,

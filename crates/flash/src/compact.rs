@@ -277,8 +277,8 @@ impl PageStore {
     /// told after each step how many pages were moved and how many are left, and may end it: what
     /// was done until then is kept.
     ///
-    /// Costs one read and one write for each page that moves, in steps of 1 MiB: those behind the new
-    /// end, and those in front that leave segments half empty; and two checkpoints for each of at
+    /// Costs one read and one write for each page that moves, in steps of 1 MiB: those behind the
+    /// new end, and those in front that leave segments half empty; and two checkpoints for each of at
     /// most eight passes, usually two or three; with [`crate::Allocation::Segment`] also a read and
     /// a write for each page in a segment of which more than a sixteenth is dead. Memory: 12 bytes
     /// for each page that is moved.

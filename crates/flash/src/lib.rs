@@ -11,8 +11,8 @@
 //! when one is let go), `space` (what of the file is in use), `delta` (pages that changed little);
 //! `record`, `log`, `node`, `superblock` (the bytes); `checkpoint`, `beside` (one that commits
 //! hardly notice), `recovery`, `reading` (opened to be read, and written later), `thread` (what is
-//! done beside commits); [`media`], `row`, `append`, `together`, `relocate`, `collect` (allocation by
-//! segments, and its garbage collection); [`compact`] (a file that becomes shorter); `engine` (what
+//! done beside commits); [`media`], `row`, `append`, `together`, `relocate`, `collect` (allocation
+//! by segments, and its garbage collection); [`compact`] (a file that becomes shorter); `engine` (what
 //! all of them share); [`versioned`] (the store as a trait); [`stats`] and [`check`];
 //! [`planted`] (bugs that the tests must find).
 //!

@@ -54,8 +54,8 @@ impl Space {
         needed.sum()
     }
 
-    /// What is to be emptied so that the file may have `count` segments, as [`Space::fitting`] says:
-    /// those behind, and of each size of slots those in front that are more than it needs. Other
+    /// What is to be emptied so that the file may have `count` segments, as [`Space::fitting`]
+    /// says: those behind, and of each size of slots those in front that are more than it needs. Other
     /// sizes use these then, and so does the log.
     pub(crate) fn surplus(&self, count: u32) -> BTreeSet<u32> {
         let mut needed = [0; CLASSES];

@@ -153,6 +153,15 @@ impl Session {
             Op::Unpin(_) => {}
             Op::PinNamed(n) => self.pin_named(*n)?,
             Op::UnpinNamed(n) => self.unpin_named(*n)?,
+            Op::Reopen => self.reopen()?,
+            upkeep => self.keep_up(upkeep)?,
+        }
+        Ok(())
+    }
+
+    /// What makes the store durable, or its file shorter, and changes no contents.
+    fn keep_up(&mut self, op: &Op) -> Result<()> {
+        match op {
             Op::Sync => {
                 self.store().sync()?;
                 self.durable = self.newest();
@@ -203,7 +212,7 @@ impl Session {
                     self.durable = self.newest();
                 }
             }
-            Op::Reopen => self.reopen()?,
+            _ => unreachable!("{op:?} changes the contents"),
         }
         Ok(())
     }

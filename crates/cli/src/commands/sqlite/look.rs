@@ -4,7 +4,7 @@ use esker_flash::{Error, Report, Stats, Version};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
-use super::{Look, open, open_read_only};
+use super::{Look, open_read_only};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::table::Table;
