@@ -278,10 +278,10 @@ impl PageStore {
     /// was done until then is kept.
     ///
     /// Costs one read and one write for each page that moves, in steps of 1 MiB: those behind the
-    /// new end, and those in front that leave segments half empty; and two checkpoints for each of at
-    /// most eight passes, usually two or three; with [`crate::Allocation::Segment`] also a read and
-    /// a write for each page in a segment of which more than a sixteenth is dead. Memory: 12 bytes
-    /// for each page that is moved.
+    /// new end, and those in front that leave segments half empty; and two checkpoints for each of
+    /// at most eight passes, usually two or three; with [`crate::Allocation::Segment`] also a read
+    /// and a write for each page in a segment of which more than a sixteenth is dead. Memory: 12
+    /// bytes for each page that is moved.
     ///
     /// Afterwards the file has what lives (the database, named versions, maps with their deltas),
     /// the log and a few segments that are not full; the next commit lets it grow by what a

@@ -12,8 +12,8 @@
 //! `record`, `log`, `node`, `superblock` (the bytes); `checkpoint`, `beside` (one that commits
 //! hardly notice), `recovery`, `reading` (opened to be read, and written later), `thread` (what is
 //! done beside commits); [`media`], `row`, `append`, `together`, `relocate`, `collect` (allocation
-//! by segments, and its garbage collection); [`compact`] (a file that becomes shorter); `engine` (what
-//! all of them share); [`versioned`] (the store as a trait); [`stats`] and [`check`];
+//! by segments, and its garbage collection); [`compact`] (a file that becomes shorter); `engine`
+//! (what all of them share); [`versioned`] (the store as a trait); [`stats`] and [`check`];
 //! [`planted`] (bugs that the tests must find).
 //!
 //! One file; one process at a time to write it, or several to read it. The allocation is by single

@@ -5,11 +5,11 @@
 //! [`verify`] (store against model), [`session`] (both side by side), [`recovery`] (what may be
 //! there after a crash), [`minimise`] (a failing history made short); then the suites: [`crash`]
 //! (every legal state after a power cut) and [`concurrent`] (with several writers), [`faults`]
-//! (every device operation failing), [`linear`] (reads and writes of many
-//! threads, each at one moment), [`serializable`] (an order for transactions), [`full`] (no room
-//! left), [`lies`] (a device that says what is not), [`flips`] (every byte damaged, over [`image`]), [`planted`] (bugs that the suites must
-//! find), [`kill`] (a real process killed), [`fuzz`] (every decoder); and [`counts`] (what was
-//! done, for the page generated from it).
+//! (every device operation failing), [`linear`] (reads and writes of many threads, each at one
+//! moment), [`serializable`] (an order for transactions), [`full`] (no room left), [`lies`] (a
+//! device that says what is not), [`flips`] (every byte damaged, over [`image`]), [`planted`] (bugs
+//! that the suites must find), [`kill`] (a real process killed), [`fuzz`] (every decoder); and
+//! [`counts`] (what was done, for the page generated from it).
 //!
 //! Nothing here knows how the store works: it sees public operations and a device.
 

@@ -55,8 +55,8 @@ impl Space {
     }
 
     /// What is to be emptied so that the file may have `count` segments, as [`Space::fitting`]
-    /// says: those behind, and of each size of slots those in front that are more than it needs. Other
-    /// sizes use these then, and so does the log.
+    /// says: those behind, and of each size of slots those in front that are more than it needs.
+    /// Other sizes use these then, and so does the log.
     pub(crate) fn surplus(&self, count: u32) -> BTreeSet<u32> {
         let mut needed = [0; CLASSES];
         for is in &self.segments {
