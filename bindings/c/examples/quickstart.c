@@ -1,4 +1,4 @@
-// A store in a folder: puts, a batch, a snapshot, a range, and what errors look like.
+// A store in a folder: puts, a batch, a snapshot, a range, a transaction, and what errors look like.
 //
 //   cc quickstart.c -I bindings/c/include -L target/release -l esker_c -o quickstart
 //   LD_LIBRARY_PATH=target/release ./quickstart FOLDER
@@ -72,7 +72,20 @@ int main(int count, char **arguments) {
     esker_range_free(range);
     esker_snapshot_free(before);
 
-    esker_code code = esker_put(users, bytes(""), 0, NULL, 300000, ESKER_DEFAULT, &error);
+    // Read, decide, write: again from the beginning when somebody else was in between.
+    esker_code code;
+    do {
+        esker_transaction *visit;
+        TRY(esker_transaction_begin(db, &visit, &error));
+        TRY(esker_transaction_get(visit, users, bytes("visits"), 6, &value, &found, &error));
+        uint8_t visits = found ? value.data[0] + 1 : 1;
+        esker_bytes_free(&value);
+        TRY(esker_transaction_put(visit, users, bytes("visits"), 6, &visits, 1, &error));
+        code = esker_transaction_commit(visit, ESKER_SYNCED, NULL);
+    } while (code == ESKER_CONFLICT);
+    printf("counted: %s\n", code == ESKER_OK ? "yes" : "no");
+
+    code = esker_put(users, bytes(""), 0, NULL, 300000, ESKER_DEFAULT, &error);
     printf("code %d: %s\n", (int)code, esker_error_message(error));
     esker_error_free(error);
 

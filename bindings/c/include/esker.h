@@ -39,10 +39,12 @@ typedef enum esker_code {
   ESKER_NO_KEYSPACE = 10,
   // The store has been closed.
   ESKER_CLOSED = 11,
+  // Somebody else has written what the transaction has read: nothing was applied, run it again.
+  ESKER_CONFLICT = 12,
   // A mistake of this library: please report it. The store stays usable.
-  ESKER_PANIC = 12,
+  ESKER_PANIC = 13,
   // Something that this version of the header has no code for.
-  ESKER_OTHER = 13,
+  ESKER_OTHER = 14,
 } esker_code;
 
 // When a write returns.
@@ -76,6 +78,12 @@ typedef struct esker_range esker_range;
 // All keyspaces of a store as of one moment. Any number of threads may use it. It keeps the
 // versions that it may see: give it up with `esker_snapshot_free`.
 typedef struct esker_snapshot esker_snapshot;
+
+// Reads and writes of any keyspaces of one store that happen at one moment, or not at all. It
+// reads the store as it was when it began, and its own writes, which nobody else sees before it is
+// committed. One thread at a time may use it. Given up with `esker_transaction_commit` or
+// `esker_transaction_free`.
+typedef struct esker_transaction esker_transaction;
 
 // Bytes that the library has allocated for the caller. Given up with `esker_bytes_free`.
 typedef struct esker_bytes {
@@ -126,7 +134,8 @@ typedef struct esker_stats {
   uint64_t reserved[6];
 } esker_stats;
 
-// An entry of a range. Its bytes are the range's, and are there until the next call with it.
+// An entry. Its bytes are those of the range or transaction that it came from, and are there until
+// the next call with that.
 typedef struct esker_entry {
   // The key.
   const uint8_t *key;
@@ -403,6 +412,94 @@ enum esker_code esker_snapshot_get(const struct esker_snapshot *snapshot,
 // # Safety
 // `snapshot` is null or a snapshot that nobody uses any more.
 void esker_snapshot_free(struct esker_snapshot *snapshot);
+
+// Begins a transaction, which waits for nobody.
+//
+// # Safety
+// `db` is a store; the others are null or can be written to.
+enum esker_code esker_transaction_begin(const struct esker_db *db,
+                                        struct esker_transaction **transaction,
+                                        struct esker_error **error);
+
+// Begins a transaction that has the writers' turn: waits until no other one has it, and reads what
+// those have written. Where all that is written is written in turns, none ever conflicts.
+//
+// # Safety
+// As for `esker_transaction_begin`.
+enum esker_code esker_transaction_begin_write(const struct esker_db *db,
+                                              struct esker_transaction **transaction,
+                                              struct esker_error **error);
+
+// As `esker_get`, as of the moment at which the transaction began, and under its own writes.
+//
+// # Safety
+// The handle are what they are called, `key` is as long as is said; the others are null or can be
+// written to.
+enum esker_code esker_transaction_get(const struct esker_transaction *transaction,
+                                      const struct esker_keyspace *keyspace,
+                                      const uint8_t *key,
+                                      size_t key_len,
+                                      struct esker_bytes *value,
+                                      bool *found,
+                                      struct esker_error **error);
+
+// The entry with the smallest key in `start` <= key < `end`, or with `from_back` the largest;
+// `found` says whether there is one. A null `start` or `end` is no bound. The entries of a range
+// come one after the other when `start` is each time the last key and a zero byte; that nobody
+// else has written between the keys that were passed is part of what a commit checks.
+//
+// # Safety
+// The handle are what they are called, `start` and `end` are as long as is said; the others are
+// null or can be written to.
+enum esker_code esker_transaction_seek(struct esker_transaction *transaction,
+                                       const struct esker_keyspace *keyspace,
+                                       const uint8_t *start,
+                                       size_t start_len,
+                                       const uint8_t *end,
+                                       size_t end_len,
+                                       bool from_back,
+                                       struct esker_entry *entry,
+                                       bool *found,
+                                       struct esker_error **error);
+
+// Writes `value` at `key`, when the transaction is committed.
+//
+// # Safety
+// The handle are what they are called, `key` and `value` are as long as is said; `error` is null
+// or can be written to.
+enum esker_code esker_transaction_put(struct esker_transaction *transaction,
+                                      const struct esker_keyspace *keyspace,
+                                      const uint8_t *key,
+                                      size_t key_len,
+                                      const uint8_t *value,
+                                      size_t value_len,
+                                      struct esker_error **error);
+
+// Removes `key`, when the transaction is committed.
+//
+// # Safety
+// As for `esker_transaction_put`.
+enum esker_code esker_transaction_delete(struct esker_transaction *transaction,
+                                         const struct esker_keyspace *keyspace,
+                                         const uint8_t *key,
+                                         size_t key_len,
+                                         struct esker_error **error);
+
+// Applies the writes of a transaction if nothing that it has read has been written since by
+// anybody else, and gives it up, whatever the code. `durability` is an `esker_durability`.
+// `ESKER_CONFLICT`: nothing was applied, run it again from its beginning.
+//
+// # Safety
+// `transaction` is a transaction that nobody uses any more; `error` is null or can be written to.
+enum esker_code esker_transaction_commit(struct esker_transaction *transaction,
+                                         int32_t durability,
+                                         struct esker_error **error);
+
+// Gives a transaction up without applying it. Null is nothing.
+//
+// # Safety
+// `transaction` is null or a transaction that nobody uses any more.
+void esker_transaction_free(struct esker_transaction *transaction);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -36,14 +36,16 @@ pub enum esker_code {
     ESKER_NO_KEYSPACE = 10,
     /// The store has been closed.
     ESKER_CLOSED = 11,
+    /// Somebody else has written what the transaction has read: nothing was applied, run it again.
+    ESKER_CONFLICT = 12,
     /// A mistake of this library: please report it. The store stays usable.
-    ESKER_PANIC = 12,
+    ESKER_PANIC = 13,
     /// Something that this version of the header has no code for.
-    ESKER_OTHER = 13,
+    ESKER_OTHER = 14,
 }
 
 use esker_code::{
-    ESKER_CLOSED, ESKER_DAMAGED, ESKER_FULL, ESKER_INVALID, ESKER_IO, ESKER_LOCKED,
+    ESKER_CLOSED, ESKER_CONFLICT, ESKER_DAMAGED, ESKER_FULL, ESKER_INVALID, ESKER_IO, ESKER_LOCKED,
     ESKER_NO_KEYSPACE, ESKER_NO_STORE, ESKER_NOT_A_STORE, ESKER_OK, ESKER_OTHER, ESKER_PANIC,
     ESKER_POISONED, ESKER_TOO_NEW,
 };
@@ -99,6 +101,7 @@ impl From<Error> for Failure {
             Error::NoStore { .. } => ESKER_NO_STORE,
             Error::NoKeyspace { .. } => ESKER_NO_KEYSPACE,
             Error::Closed => ESKER_CLOSED,
+            Error::Conflict { .. } => ESKER_CONFLICT,
             _ => ESKER_OTHER,
         };
         Self::new(code, &error.to_string())

@@ -25,7 +25,8 @@ pub struct esker_range {
 
 handle!(esker_range(Cursor) = b"ESK-rnge");
 
-/// An entry of a range. Its bytes are the range's, and are there until the next call with it.
+/// An entry. Its bytes are those of the range or transaction that it came from, and are there until
+/// the next call with that.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct esker_entry {
@@ -37,6 +38,18 @@ pub struct esker_entry {
     pub value: *const u8,
     /// Its length.
     pub value_len: usize,
+}
+
+/// Keeps `entry` in `current`, and shows it.
+pub(crate) fn show(current: &mut Entry, entry: Option<Entry>) -> esker_entry {
+    *current = entry.unwrap_or_default();
+    let (key, value) = current;
+    esker_entry {
+        key: key.as_ptr(),
+        key_len: key.len(),
+        value: value.as_ptr(),
+        value_len: value.len(),
+    }
 }
 
 /// Entries with `start` <= key < `end`. A null `start` or `end` is no bound. `snapshot` may be
@@ -83,7 +96,7 @@ pub unsafe extern "C" fn esker_range_new(
 ///
 /// # Safety
 /// As [`slice`].
-unsafe fn bound<'a>(
+pub(crate) unsafe fn bound<'a>(
     key: *const u8,
     len: usize,
     name: &str,
@@ -171,19 +184,10 @@ unsafe fn step(
     // SAFETY: by the caller's promise.
     let cursor = unsafe { get_mut(range) }?;
     let next = advance(&mut cursor.range).transpose()?;
-    let is_found = next.is_some();
-    cursor.current = next.unwrap_or_default();
-    let (key, value) = &cursor.current;
-    let shown = esker_entry {
-        key: key.as_ptr(),
-        key_len: key.len(),
-        value: value.as_ptr(),
-        value_len: value.len(),
-    };
     // SAFETY: by the caller's promise.
     unsafe {
-        entry.put(shown);
-        found.put(is_found);
+        found.put(next.is_some());
+        entry.put(show(&mut cursor.current, next));
     }
     Ok(())
 }

@@ -28,6 +28,7 @@ int main(int count, char **arguments) {
     esker_batch *batch = NULL;
     esker_range *range = NULL;
     esker_snapshot *snapshot = NULL;
+    esker_transaction *one = NULL, *other = NULL;
     esker_bytes value = {NULL, 0};
     esker_entry entry;
     esker_stats stats;
@@ -109,6 +110,33 @@ int main(int count, char **arguments) {
     esker_range_free(range);
     CHECK(refused(esker_range_new((esker_keyspace *)snapshot, NULL, NULL, 0, NULL, 0, &range,
         &error), ESKER_INVALID, &error));
+
+    // Transactions: of two that read what both write one is refused, whole; one turn at a time.
+    CHECK(refused(esker_transaction_begin(db, NULL, &error), ESKER_INVALID, &error));
+    CHECK(esker_transaction_begin(db, &one, &error) == ESKER_OK);
+    CHECK(esker_transaction_begin_write(db, &other, &error) == ESKER_OK);
+    CHECK(esker_transaction_get(one, keys, key, 3, &value, &found, &error) == ESKER_OK && found);
+    esker_bytes_free(&value);
+    CHECK(esker_transaction_put(one, keys, key, 2, key, 1, &error) == ESKER_OK);
+    CHECK(esker_transaction_seek(other, keys, key, 3, NULL, 0, false, &entry, &found, &error)
+        == ESKER_OK && found && entry.key_len == 3 && memcmp(entry.key, key, 3) == 0);
+    CHECK(esker_transaction_delete(other, keys, key, 3, &error) == ESKER_OK);
+    CHECK(esker_transaction_seek(other, keys, key, 3, NULL, 0, true, &entry, &found, &error)
+        == ESKER_OK && !found && entry.key_len == 0);
+    CHECK(refused(esker_transaction_put(other, keys, large, 65537, key, 1, &error), ESKER_INVALID,
+        &error));
+    CHECK(refused(esker_transaction_begin_write(db, (esker_transaction **)&second, &error),
+        ESKER_INVALID, &error));
+    CHECK(esker_transaction_commit(other, ESKER_SYNCED, &error) == ESKER_OK);
+    CHECK(refused(esker_transaction_commit(one, ESKER_DEFAULT, &error), ESKER_CONFLICT, &error));
+    CHECK(esker_get(keys, key, 2, &value, &found, &error) == ESKER_OK && !found);
+    CHECK(esker_transaction_begin(db, &one, &error) == ESKER_OK);
+    CHECK(refused(esker_transaction_commit(one, 9, &error), ESKER_INVALID, &error));
+    CHECK(esker_transaction_begin_write(db, &other, &error) == ESKER_OK);
+    esker_transaction_free(other);
+    esker_transaction_free(NULL);
+    CHECK(refused(esker_transaction_commit(NULL, 0, &error), ESKER_INVALID, &error));
+    CHECK(esker_put(keys, key, 3, key, 3, ESKER_DEFAULT, &error) == ESKER_OK);
 
     CHECK(esker_get_stats(db, &stats, &error) == ESKER_OK && stats.keyspaces == 1);
     CHECK(stats.snapshots == 1 && stats.user_bytes_written > 0 && stats.file_bytes > 0);

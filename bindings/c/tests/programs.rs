@@ -48,7 +48,7 @@ fn the_example_runs() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(&["cc", "-std=c11"], "examples/quickstart.c", folder.path());
     let output = run(&program, folder.path());
-    let expected = "ada: 1815\nnow: ada\nnow: grace\nbefore: alan\nbefore: ada\n\
+    let expected = "ada: 1815\nnow: ada\nnow: grace\nbefore: alan\nbefore: ada\ncounted: yes\n\
                     code 1: value is no run of 300000 bytes\n";
     assert_eq!(said(&output), expected);
     assert!(output.status.success());
