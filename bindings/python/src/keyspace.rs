@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::batch::Batch;
 use crate::buffer::Buffer;
-use crate::reads::Reads;
+use crate::reads::{At, Reads};
 use crate::store::{Store, TurnSet, Turns, apart, durability};
 
 /// Keys that are removed at once when a keyspace is cleared.
@@ -38,7 +38,7 @@ impl Keyspace {
                 _ => db.keyspace(name, options),
             }
         });
-        let reads = Reads::new(store.open(), found?, None);
+        let reads = Reads::new(store.open(), found?, At::Now);
         Ok(PyClassInitializer::from(reads).add_subclass(Self))
     }
 

@@ -9,7 +9,8 @@
 //! | `buffer` | keys and values as Python gives them |
 //! | `fork` | what a child by `fork` has to leave alone |
 //! | `store` | an open store, what its objects share, turns of keys, the end of the interpreter |
-//! | `reads`, `keyspace`, `batch`, `snapshot` | mappings, and what is made from a store |
+//! | `reads`, `keyspace` | mappings |
+//! | `batch`, `snapshot`, `transaction` | what is made from a store |
 //! | `range` | iterators, in runs |
 //! | `stats` | figures |
 //! | `job` | rearranging |
@@ -26,6 +27,7 @@ mod reads;
 mod snapshot;
 mod stats;
 mod store;
+mod transaction;
 
 use pyo3::prelude::*;
 
@@ -38,6 +40,8 @@ fn _esker(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<snapshot::Snapshot>()?;
     module.add_class::<snapshot::KeyspaceView>()?;
     module.add_class::<batch::Batch>()?;
+    module.add_class::<transaction::Transaction>()?;
+    module.add_class::<transaction::TransactionKeyspace>()?;
     module.add_class::<range::Range>()?;
     module.add_class::<job::Job>()?;
     module.add_function(wrap_pyfunction!(store::close_all, module)?)?;

@@ -30,6 +30,7 @@ pub(crate) fn of_store(py: Python<'_>, error: &esker::Error) -> PyErr {
     let text = error.to_string();
     match error {
         Error::Invalid { .. } => made(py, "ArgumentError", (text,)),
+        Error::Conflict { .. } => made(py, "ConflictError", (text,)),
         Error::Closed => made(py, "ClosedError", (text,)),
         Error::NoKeyspace { .. } => made(py, "NoKeyspaceError", (text,)),
         Error::Poisoned { .. } => made(py, "PoisonedError", (text,)),

@@ -13,8 +13,11 @@ use pyo3::types::PyBytes;
 
 use crate::fork::Kept;
 use crate::store::{Open, apart};
+use crate::transaction::Rest;
 
-/// The first run is that of the store; later ones grow.
+/// The first run is that of the store; later ones grow. What a transaction reads is compared with
+/// what others write: there the first run is one entry, so that what is fetched is never twice what
+/// was asked for.
 const RUN_ENTRIES_FIRST: usize = 128;
 const RUN_ENTRIES_MAX: usize = 1024;
 const RUN_BYTES_MAX: usize = 256 << 10;
@@ -37,9 +40,40 @@ pub(crate) struct Range {
     open: Arc<Open>,
 }
 
+/// Where entries come from.
+pub(crate) enum Source {
+    Range(esker::Range),
+    Rest(Rest),
+}
+
+impl Source {
+    /// Takes entries for as long as `take` wants more; whether it had enough, so that there may be
+    /// more.
+    pub(crate) fn run(
+        &mut self,
+        py: Python<'_>,
+        reverse: bool,
+        mut take: impl FnMut(Entry) -> bool + Send,
+    ) -> PyResult<bool> {
+        let range = match self {
+            Self::Range(range) => range,
+            Self::Rest(rest) => return rest.run(py, reverse, take),
+        };
+        apart(py, || {
+            loop {
+                let next = if reverse { range.next_back() } else { range.next() };
+                let Some(entry) = next.transpose()? else { return Ok(false) };
+                if !take(entry) {
+                    return Ok(true);
+                }
+            }
+        })
+    }
+}
+
 struct Walk {
     /// `None` when nothing is left to fetch.
-    range: Option<esker::Range>,
+    source: Option<Source>,
     run: std::vec::IntoIter<Entry>,
     run_entries: usize,
     reverse: bool,
@@ -49,12 +83,16 @@ impl Range {
     pub(crate) fn new(
         open: &Arc<Open>,
         name: &str,
-        range: esker::Range,
+        source: Source,
         part: Part,
         reverse: bool,
     ) -> Self {
-        let (range, run) = (Some(range), Vec::new().into_iter());
-        let walk = Walk { range, run, run_entries: RUN_ENTRIES_FIRST, reverse };
+        let run_entries = match source {
+            Source::Range(_) => RUN_ENTRIES_FIRST,
+            Source::Rest(_) => 1,
+        };
+        let (source, run) = (Some(source), Vec::new().into_iter());
+        let walk = Walk { source, run, run_entries, reverse };
         let walk = Kept::new(Mutex::new(walk));
         Self { walk, part, name: name.to_owned(), open: Arc::clone(open) }
     }
@@ -62,26 +100,15 @@ impl Range {
 
 impl Walk {
     /// Fetches the next run. After an error nothing is left.
-    fn fetch(&mut self) -> esker::Result<()> {
-        let mut run = Vec::new();
-        let mut bytes = 0;
-        while let Some(range) = &mut self.range {
-            let next = if self.reverse { range.next_back() } else { range.next() };
-            match next {
-                Some(Ok((key, value))) => {
-                    bytes += key.len() + value.len();
-                    run.push((key, value));
-                }
-                None => self.range = None,
-                Some(Err(error)) => {
-                    self.range = None;
-                    return Err(error);
-                }
-            }
-            if run.len() >= self.run_entries || bytes >= RUN_BYTES_MAX {
-                break;
-            }
-        }
+    fn fetch(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some(mut source) = self.source.take() else { return Ok(()) };
+        let (mut run, mut bytes, entries) = (Vec::new(), 0, self.run_entries);
+        let is_more = source.run(py, self.reverse, |(key, value)| {
+            bytes += key.len() + value.len();
+            run.push((key, value));
+            run.len() < entries && bytes < RUN_BYTES_MAX
+        })?;
+        self.source = is_more.then_some(source);
         self.run_entries = (self.run_entries * 2).min(RUN_ENTRIES_MAX);
         self.run = run.into_iter();
         Ok(())
@@ -99,9 +126,9 @@ impl Range {
         self.open.check(py)?;
         let mut walk = walk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         let walk = &mut *walk;
-        if walk.run.len() == 0 && walk.range.is_some() {
+        if walk.run.len() == 0 && walk.source.is_some() {
             py.check_signals()?;
-            apart(py, || walk.fetch())?;
+            walk.fetch(py)?;
         }
         let Some((key, value)) = walk.run.next() else { return Ok(None) };
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
@@ -121,7 +148,7 @@ impl Range {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let walk = self.walk.get(py)?;
         let mut walk = walk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        walk.range = None;
+        walk.source = None;
         walk.run = Vec::new().into_iter();
         Ok(())
     }

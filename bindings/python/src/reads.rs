@@ -3,80 +3,118 @@
 use std::ops::Bound as End;
 use std::sync::Arc;
 
-use esker::{Keyspace, Snapshot};
+use esker::{Entry, Keyspace, Snapshot};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::buffer::Buffer;
 use crate::fork::Kept;
-use crate::range::{Part, Range};
+use crate::range::{Part, Range, Source};
 use crate::snapshot::Moment;
 use crate::store::{Open, apart};
+use crate::transaction::{Ongoing, Rest};
 
 /// Entries that are counted before Python is asked whether a signal came.
 const COUNTED_MAX: usize = 1 << 16;
 
-/// A keyspace at a moment, or always now.
+/// As of when a keyspace is read.
 #[derive(Clone)]
-pub(crate) enum View {
-    Now(Keyspace),
-    Then(Snapshot, Keyspace),
+pub(crate) enum At {
+    Now,
+    Then(Arc<Moment>),
+    In(Arc<Ongoing>),
 }
 
+/// A keyspace as of then.
+enum View {
+    Now(Keyspace),
+    Then(Snapshot, Keyspace),
+    In(Arc<Ongoing>, Keyspace),
+}
+
+/// What lies between two keys.
+type Bounds<'a> = (End<&'a [u8]>, End<&'a [u8]>);
+
 impl View {
-    fn get(&self, key: &[u8]) -> esker::Result<Option<Vec<u8>>> {
+    fn get(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Vec<u8>>> {
         match self {
-            Self::Now(keyspace) => keyspace.get(key),
-            Self::Then(snapshot, keyspace) => snapshot.get(keyspace, key),
+            Self::Now(keyspace) => apart(py, || keyspace.get(key)),
+            Self::Then(snapshot, keyspace) => apart(py, || snapshot.get(keyspace, key)),
+            Self::In(ongoing, keyspace) => {
+                ongoing.with(py, |work| work.transaction.get(keyspace, key))
+            }
         }
     }
 
-    fn multi_get(&self, keys: &[&[u8]]) -> esker::Result<Vec<Option<Vec<u8>>>> {
+    fn multi_get(&self, py: Python<'_>, keys: &[&[u8]]) -> PyResult<Vec<Option<Vec<u8>>>> {
         match self {
-            Self::Now(keyspace) => keyspace.multi_get(keys),
-            Self::Then(snapshot, keyspace) => snapshot.multi_get(keyspace, keys),
+            Self::Now(keyspace) => apart(py, || keyspace.multi_get(keys)),
+            Self::Then(snapshot, keyspace) => apart(py, || snapshot.multi_get(keyspace, keys)),
+            Self::In(ongoing, keyspace) => {
+                ongoing.with(py, |work| work.transaction.multi_get(keyspace, keys))
+            }
         }
     }
 
-    fn end(&self, is_last: bool) -> esker::Result<Option<esker::Entry>> {
-        match (self, is_last) {
-            (Self::Now(keyspace), false) => keyspace.first(),
-            (Self::Now(keyspace), true) => keyspace.last(),
-            (Self::Then(snapshot, keyspace), false) => snapshot.first(keyspace),
-            (Self::Then(snapshot, keyspace), true) => snapshot.last(keyspace),
+    fn end(&self, py: Python<'_>, is_last: bool) -> PyResult<Option<Entry>> {
+        match self {
+            Self::Now(of) => apart(py, || if is_last { of.last() } else { of.first() }),
+            Self::Then(at, of) => apart(py, || if is_last { at.last(of) } else { at.first(of) }),
+            Self::In(ongoing, of) => ongoing.with(py, |work| {
+                let at = &work.transaction;
+                if is_last { at.last(of) } else { at.first(of) }
+            }),
         }
     }
 
-    fn range(&self, bounds: (End<&[u8]>, End<&[u8]>)) -> esker::Result<esker::Range> {
-        match self {
-            Self::Now(keyspace) => keyspace.range::<&[u8]>(bounds),
-            Self::Then(snapshot, keyspace) => snapshot.range::<&[u8]>(keyspace, bounds),
-        }
+    fn range(self, py: Python<'_>, (start, end): Bounds<'_>) -> PyResult<Source> {
+        let range = match self {
+            Self::Now(keyspace) => apart(py, || keyspace.range::<&[u8]>((start, end))),
+            Self::Then(at, of) => apart(py, || at.range::<&[u8]>(&of, (start, end))),
+            Self::In(ongoing, keyspace) => {
+                let (start, end) = (start.map(<[u8]>::to_vec), end.map(<[u8]>::to_vec));
+                return Ok(Source::Rest(Rest { ongoing, keyspace, start, end }));
+            }
+        };
+        range.map(Source::Range)
     }
 
-    fn prefix(&self, prefix: &[u8]) -> esker::Result<esker::Range> {
-        match self {
-            Self::Now(keyspace) => keyspace.prefix(prefix),
-            Self::Then(snapshot, keyspace) => snapshot.prefix(keyspace, prefix),
-        }
+    fn prefix(self, py: Python<'_>, prefix: &[u8]) -> PyResult<Source> {
+        let range = match &self {
+            Self::Now(keyspace) => apart(py, || keyspace.prefix(prefix)),
+            Self::Then(snapshot, keyspace) => apart(py, || snapshot.prefix(keyspace, prefix)),
+            Self::In(..) => {
+                let end = after(prefix);
+                let end = end.as_deref().map_or(End::Unbounded, End::Excluded);
+                return self.range(py, (End::Included(prefix), end));
+            }
+        };
+        range.map(Source::Range)
     }
+}
+
+/// The smallest key above all that begin with `prefix`, if there is one.
+fn after(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut after = prefix.get(..=last)?.to_vec();
+    *after.last_mut()? += 1;
+    Some(after)
 }
 
 /// The reading half of a mapping.
 #[pyclass(frozen, subclass, module = "esker._esker")]
 pub(crate) struct Reads {
     keyspace: Kept<Keyspace>,
-    /// Without one, it is read as it is now.
-    moment: Option<Arc<Moment>>,
+    at: At,
     name: String,
     open: Arc<Open>,
 }
 
 impl Reads {
-    pub(crate) fn new(open: &Arc<Open>, keyspace: Keyspace, moment: Option<Arc<Moment>>) -> Self {
+    pub(crate) fn new(open: &Arc<Open>, keyspace: Keyspace, at: At) -> Self {
         let name = keyspace.name().to_owned();
-        Self { keyspace: Kept::new(keyspace), moment, name, open: Arc::clone(open) }
+        Self { keyspace: Kept::new(keyspace), at, name, open: Arc::clone(open) }
     }
 
     pub(crate) const fn open(&self) -> &Arc<Open> {
@@ -94,17 +132,17 @@ impl Reads {
 
     fn view(&self, py: Python<'_>) -> PyResult<View> {
         let keyspace = self.keyspace(py)?.clone();
-        match &self.moment {
-            None => Ok(View::Now(keyspace)),
-            Some(moment) => Ok(View::Then(moment.snapshot(py)?, keyspace)),
-        }
+        Ok(match &self.at {
+            At::Now => View::Now(keyspace),
+            At::Then(moment) => View::Then(moment.snapshot(py)?, keyspace),
+            At::In(ongoing) => View::In(Arc::clone(ongoing), keyspace),
+        })
     }
 
     #[inline]
     pub(crate) fn found(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Vec<u8>>> {
-        if self.moment.is_some() {
-            let view = self.view(py)?;
-            return apart(py, || view.get(key));
+        if !matches!(self.at, At::Now) {
+            return self.view(py)?.get(py, key);
         }
         let keyspace = self.keyspace(py)?;
         apart(py, || keyspace.get(key))
@@ -115,12 +153,11 @@ impl Reads {
         py: Python<'py>,
         is_last: bool,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
-        let view = self.view(py)?;
-        let entry = apart(py, || view.end(is_last))?;
+        let entry = self.view(py)?.end(py, is_last)?;
         Ok(entry.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value))))
     }
 
-    fn walk(&self, range: esker::Range, part: Part, reverse: bool) -> Range {
+    fn walk(&self, range: Source, part: Part, reverse: bool) -> Range {
         Range::new(&self.open, &self.name, range, part, reverse)
     }
 }
@@ -173,8 +210,7 @@ impl Reads {
         let keys = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
         let keys = keys.iter().map(Buffer::key).collect::<PyResult<Vec<_>>>()?;
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        let view = self.view(py)?;
-        let values = apart(py, || view.multi_get(&keys))?;
+        let values = self.view(py)?.multi_get(py, &keys)?;
         let values = values.iter().map(|value| value.as_ref().map(|value| PyBytes::new(py, value)));
         PyList::new(py, values.collect::<Vec<_>>())
     }
@@ -185,19 +221,16 @@ impl Reads {
 
     /// Counts by reading all entries.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        let view = self.view(py)?;
-        let mut range = apart(py, || view.range((End::Unbounded, End::Unbounded)))?;
-        let mut all = 0;
-        loop {
-            let some = range.by_ref().take(COUNTED_MAX);
-            let count =
-                apart(py, || some.map(|entry| entry.map(|_| 1)).sum::<esker::Result<usize>>())?;
-            all += count;
-            if count < COUNTED_MAX {
-                return Ok(all);
-            }
+        let mut range = self.view(py)?.range(py, (End::Unbounded, End::Unbounded))?;
+        let (mut all, mut most) = (0, COUNTED_MAX);
+        while range.run(py, false, |_| {
+            all += 1;
+            all < most
+        })? {
             py.check_signals()?;
+            most += COUNTED_MAX;
         }
+        Ok(all)
     }
 
     /// Whether there is any entry.
@@ -221,8 +254,7 @@ impl Reads {
             "values" => Part::Value,
             _ => Part::Both,
         };
-        let view = self.view(py)?;
-        let range = apart(py, || view.range((End::Unbounded, End::Unbounded)))?;
+        let range = self.view(py)?.range(py, (End::Unbounded, End::Unbounded))?;
         Ok(self.walk(range, part, reverse))
     }
 
@@ -240,8 +272,7 @@ impl Reads {
         let (start, end) = (start.map(Buffer::key).transpose()?, end.map(Buffer::key).transpose()?);
         let start = start.as_ref().map_or(End::Unbounded, |key| End::Included(key.as_ref()));
         let end = end.as_ref().map_or(End::Unbounded, |key| End::Excluded(key.as_ref()));
-        let view = self.view(py)?;
-        let range = apart(py, || view.range((start, end)))?;
+        let range = self.view(py)?.range(py, (start, end))?;
         Ok(self.walk(range, Part::Both, reverse))
     }
 
@@ -249,8 +280,7 @@ impl Reads {
     #[pyo3(signature = (prefix, *, reverse=false))]
     fn prefix(&self, py: Python<'_>, prefix: &Bound<'_, PyAny>, reverse: bool) -> PyResult<Range> {
         let prefix = Buffer::key(prefix)?;
-        let (view, prefix) = (self.view(py)?, prefix.as_ref());
-        let range = apart(py, || view.prefix(prefix))?;
+        let range = self.view(py)?.prefix(py, prefix.as_ref())?;
         Ok(self.walk(range, Part::Both, reverse))
     }
 

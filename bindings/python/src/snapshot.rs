@@ -8,7 +8,7 @@ use pyo3::sync::MutexExt;
 use crate::fork::Kept;
 use crate::keyspace::Keyspace;
 use crate::raised;
-use crate::reads::Reads;
+use crate::reads::{At, Reads};
 use crate::store::{Open, Store, apart};
 
 /// A snapshot that may be closed, as its views share it.
@@ -87,38 +87,45 @@ impl KeyspaceView {
     ) -> PyResult<PyClassInitializer<Self>> {
         // It was closed, or is of another process.
         snapshot.moment.snapshot(py)?;
-        let keyspace = match keyspace {
-            Named::Itself(keyspace) => ours(py, snapshot, &keyspace)?,
-            Named::Name(name) => by_name(py, snapshot, &name)?,
-        };
-        let reads = Reads::new(&snapshot.open, keyspace, Some(Arc::clone(&snapshot.moment)));
+        let keyspace = keyspace.of(py, &snapshot.open)?;
+        let reads = Reads::new(&snapshot.open, keyspace, At::Then(Arc::clone(&snapshot.moment)));
         Ok(PyClassInitializer::from(reads).add_subclass(Self))
     }
 }
 
 /// How a keyspace is named.
 #[derive(FromPyObject)]
-enum Named<'py> {
+pub(crate) enum Named<'py> {
     Itself(PyRef<'py, Keyspace>),
     Name(String),
 }
 
+impl Named<'_> {
+    /// The keyspace of the store `open` that is named so.
+    pub(crate) fn of(&self, py: Python<'_>, open: &Arc<Open>) -> PyResult<esker::Keyspace> {
+        match self {
+            Self::Itself(keyspace) => ours(py, open, keyspace),
+            Self::Name(name) => by_name(py, open, name),
+        }
+    }
+}
+
 fn ours(
     py: Python<'_>,
-    snapshot: &Snapshot,
+    open: &Arc<Open>,
     keyspace: &PyRef<'_, Keyspace>,
 ) -> PyResult<esker::Keyspace> {
     let reads = keyspace.as_super();
     let keyspace = reads.keyspace(py)?;
-    if Arc::ptr_eq(reads.open(), &snapshot.open) {
+    if Arc::ptr_eq(reads.open(), open) {
         return Ok(keyspace.clone());
     }
     let text = format!("keyspace {} belongs to another store", keyspace.name());
     Err(raised::argument(py, &text))
 }
 
-fn by_name(py: Python<'_>, snapshot: &Snapshot, name: &str) -> PyResult<esker::Keyspace> {
-    let db = snapshot.open.db(py)?;
+fn by_name(py: Python<'_>, open: &Arc<Open>, name: &str) -> PyResult<esker::Keyspace> {
+    let db = open.db(py)?;
     let found = apart(py, || db.open_keyspace(name))?;
     let gone = || esker::Error::NoKeyspace { name: name.to_owned() };
     found.ok_or_else(|| raised::of_store(py, &gone()))

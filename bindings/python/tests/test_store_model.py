@@ -180,6 +180,43 @@ class Machine(RuleBasedStateMachine):
         except Boom:
             pass
 
+    @rule(
+        writes=writes,
+        start=bounds,
+        reverse=st.booleans(),
+        turn=st.booleans(),
+        end=st.sampled_from(["commit", "raise", "conflict"]),
+    )
+    def transaction(self, writes, start, reverse, turn, end):
+        changed = {name: dict(model) for name, model in self.models.items()}
+        try:
+            with self.db.transaction(write=turn) as transaction:
+                spaces = {name: transaction.keyspace(name) for name in NAMES}
+                for name, key, value in writes:
+                    space, model = spaces[name], changed[name]
+                    assert space.get(key) == model.get(key)
+                    if value is None:
+                        assert space.pop(key, 7) == model.pop(key, 7)
+                    else:
+                        space[key] = model[key] = value
+                for name in NAMES:
+                    expected = within(changed[name], start, None)
+                    found = list(spaces[name].range(start, reverse=reverse))
+                    assert found == (expected[::-1] if reverse else expected)
+                if end == "raise":
+                    raise Boom
+                if end == "conflict":
+                    # A key that was absent when the range was read.
+                    spaces["a"].insert(b"mine", b"")
+                    self.spaces["a"][b"\xff\xff\xff"] = b"yours"
+            assert end == "commit"
+            self.models = changed
+        except Boom:
+            pass
+        except esker.ConflictError:
+            assert end == "conflict"
+            self.models["a"][b"\xff\xff\xff"] = b"yours"
+
     @rule(target=snapshots)
     def snapshot(self):
         models = {name: dict(model) for name, model in self.models.items()}

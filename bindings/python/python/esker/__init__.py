@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ._errors import (
     ArgumentError,
     ClosedError,
+    ConflictError,
     DamagedError,
     Error,
     FileError,
@@ -35,7 +36,15 @@ from ._stats import (
     SpaceStats,
     Stats,
 )
-from ._store import Db, Keyspace, KeyspaceView, Snapshot, open
+from ._store import (
+    Db,
+    Keyspace,
+    KeyspaceView,
+    Snapshot,
+    Transaction,
+    TransactionKeyspace,
+    open,
+)
 
 if TYPE_CHECKING:
     from ._rearrange import Pass, Plan, plan, rearrange
@@ -45,6 +54,7 @@ __all__ = [
     "Batch",
     "CheckReport",
     "ClosedError",
+    "ConflictError",
     "DamagedError",
     "Db",
     "Error",
@@ -72,6 +82,8 @@ __all__ = [
     "Snapshot",
     "SpaceStats",
     "Stats",
+    "Transaction",
+    "TransactionKeyspace",
     "open",
     "plan",
     "rearrange",

@@ -50,8 +50,14 @@ class PoisonedError(Error, RuntimeError):
     """A write or sync failed before: the store is read-only until it is opened again."""
 
 
+class ConflictError(Error, RuntimeError):
+    """Somebody else has written what the transaction has read. Nothing was applied: run it again
+    from its beginning, as `Db.transact` does."""
+
+
 class ClosedError(Error, ValueError):
-    """The store, snapshot or batch has been closed (a file says the same with `ValueError`)."""
+    """The store, snapshot, batch or transaction has been closed (a file says the same with
+    `ValueError`)."""
 
 
 class ForkError(Error, RuntimeError):
@@ -73,6 +79,7 @@ for _class in [
     FormatError,
     DamagedError,
     PoisonedError,
+    ConflictError,
     ClosedError,
     ForkError,
     NoKeyspaceError,

@@ -5,10 +5,19 @@ from __future__ import annotations
 import atexit
 import operator
 import os
-from collections.abc import ItemsView, Iterable, KeysView, Mapping, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterable,
+    KeysView,
+    Mapping,
+    MutableMapping,
+    ValuesView,
+)
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _esker
+from ._errors import ConflictError
 from ._esker import Batch
 from ._stats import CheckReport, Problem, Stats, stats_of
 
@@ -24,6 +33,11 @@ if TYPE_CHECKING:
 atexit.register(_esker.close_all)
 os.register_at_fork(after_in_child=_esker.forked)
 
+_T = TypeVar("_T")
+
+#: `transact` takes the writers' turn after so many conflicts, and gives up after so many.
+_CONFLICTS_BEFORE_TURN = 3
+_CONFLICTS_MAX = 100
 #: `update` writes so many bytes, or entries, at once.
 _UPDATE_BYTES = 256 << 10
 _UPDATE_ENTRIES = 1024
@@ -114,6 +128,46 @@ class Db:
         """All keyspaces as they are now, for a `with` block. It holds old versions, and keeps
         nobody from writing."""
         return Snapshot(self._store)
+
+    def transaction(
+        self, *, write: bool = False, durability: Durability | None = None
+    ) -> Transaction:
+        """Reads and writes that happen at one moment, or not at all::
+
+            with db.transaction() as transaction:
+                accounts = transaction.keyspace("accounts")
+                accounts[b"ada"] = b"%d" % (int(accounts[b"ada"]) - 10)
+                accounts[b"alan"] = b"%d" % (int(accounts[b"alan"]) + 10)
+
+        It is committed at the end of the block, and rolled back if that raises. The commit raises
+        `ConflictError`, and applies nothing, when anybody has written since what was read here:
+        `transact` runs it again then.
+
+        With `write` it waits for its turn: one transaction at a time has it. Where all that is
+        written is written in turns, none ever conflicts.
+        """
+        return Transaction(self._store, write, durability)
+
+    def transact(
+        self, body: Callable[[Transaction], _T], *, durability: Durability | None = None
+    ) -> _T:
+        """Calls `body` with a transaction, commits that and answers what `body` did; all of it again
+        when the commit conflicts, from the fourth time on with the writers' turn, and at most a
+        hundred times. What `body` does beside the transaction should bear that."""
+        conflicts = 0
+        while True:
+            turn = conflicts >= _CONFLICTS_BEFORE_TURN
+            transaction = self.transaction(write=turn, durability=durability)
+            try:
+                answer = body(transaction)
+                transaction.commit()
+                return answer
+            except ConflictError:
+                conflicts += 1
+                if not transaction.closed or conflicts > _CONFLICTS_MAX:
+                    raise
+            finally:
+                transaction.rollback()
 
     def persist(self) -> None:
         """Makes durable what has been written: one sync, or none if there is nothing to do."""
@@ -273,6 +327,46 @@ class Snapshot(_esker.Snapshot):
 
     def __repr__(self) -> str:
         return f"<esker.Snapshot of {os.fsdecode(self.path)!r} at {self.seq}>"
+
+
+class Transaction(_esker.Transaction):
+    """Reads and writes of any keyspaces of one store that happen at one moment, or not at all, made
+    by `Db.transaction`. It sees the store as it was when it began, and its own writes, which nobody
+    else sees before the commit."""
+
+    def keyspace(self, keyspace: str | Keyspace) -> TransactionKeyspace:
+        """A keyspace, itself or by its name, in this transaction; there has to be one."""
+        return TransactionKeyspace(self, keyspace)
+
+    def __enter__(self) -> Self:
+        self._check()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.rollback()
+        elif not self.closed:
+            self.commit()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a transaction cannot be pickled: it is a part of an open store")
+
+    def __repr__(self) -> str:
+        return f"<esker.Transaction of {os.fsdecode(self.path)!r} at {self.seq}>"
+
+
+class TransactionKeyspace(_Views, _esker.TransactionKeyspace, MutableMapping[bytes, bytes]):
+    """A keyspace in a transaction: what is read counts when it is committed, and what is written
+    waits until then. `insert` and `remove` read nothing; what iterators have not come to has not
+    been read (nor more entries beyond than they have come past)."""
+
+    def __repr__(self) -> str:
+        return f"<esker.TransactionKeyspace {self.name!r} of {os.fsdecode(self.path)!r}>"
 
 
 class KeyspaceView(_Views, _esker.KeyspaceView, Mapping[bytes, bytes]):

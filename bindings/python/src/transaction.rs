@@ -1,0 +1,235 @@
+//! Reads and writes that happen at one moment, or not at all.
+
+use std::ops::Bound as End;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use esker::{Durability, Entry};
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+
+use crate::buffer::Buffer;
+use crate::fork::Kept;
+use crate::raised;
+use crate::reads::{At, Reads};
+use crate::snapshot::Named;
+use crate::store::{Open, Store, TurnSet, apart, durability};
+
+/// A transaction that may be over, as its views share it.
+pub(crate) struct Ongoing(Kept<Mutex<Option<Work>>>);
+
+/// What a transaction has done so far.
+pub(crate) struct Work {
+    pub(crate) transaction: esker::Transaction,
+    turns: TurnSet,
+}
+
+impl Ongoing {
+    /// Runs something in it, while other threads of Python run; one at a time.
+    ///
+    /// # Errors
+    /// `ClosedError` when it is over, `ForkError` in a child.
+    pub(crate) fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        run: impl FnOnce(&mut Work) -> esker::Result<T> + Send,
+    ) -> PyResult<T> {
+        let work = self.0.get(py)?;
+        let done = apart(py, || {
+            let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+            work.as_mut().map(run).transpose()
+        })?;
+        done.ok_or_else(|| over(py))
+    }
+
+    fn take(&self, py: Python<'_>) -> PyResult<Option<Work>> {
+        let work = self.0.get(py)?;
+        apart(py, || Ok(work.lock().unwrap_or_else(PoisonError::into_inner).take()))
+    }
+}
+
+#[cold]
+fn over(py: Python<'_>) -> PyErr {
+    raised::closed(py, "the transaction was committed or rolled back")
+}
+
+/// The transaction below `esker.Transaction`.
+#[pyclass(frozen, subclass, module = "esker._esker")]
+pub(crate) struct Transaction {
+    ongoing: Arc<Ongoing>,
+    durability: Durability,
+    seq: u64,
+    open: Arc<Open>,
+}
+
+#[pymethods]
+impl Transaction {
+    #[new]
+    fn new(py: Python<'_>, store: &Store, write: bool, durability: Option<&str>) -> PyResult<Self> {
+        let open = Arc::clone(store.open());
+        let (db, durability) = (open.db(py)?, self::durability(py, &open, durability)?);
+        let transaction =
+            apart(py, || if write { db.write_transaction() } else { db.transaction() })?;
+        let (seq, turns) = (transaction.seq(), TurnSet::default());
+        let work = Mutex::new(Some(Work { transaction, turns }));
+        let ongoing = Arc::new(Ongoing(Kept::new(work)));
+        Ok(Self { ongoing, durability, seq, open })
+    }
+
+    /// The number of the newest write that is seen.
+    #[getter]
+    const fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The folder of the store.
+    #[getter]
+    fn path(&self) -> &std::path::Path {
+        self.open.path()
+    }
+
+    /// Whether it is over.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        let work = self.ongoing.0.get(py)?;
+        apart(py, || Ok(work.lock().unwrap_or_else(PoisonError::into_inner).is_none()))
+    }
+
+    /// Fails when it cannot be used.
+    fn _check(&self, py: Python<'_>) -> PyResult<()> {
+        self.open.check(py)?;
+        self.ongoing.with(py, |_| Ok(()))
+    }
+
+    /// Applies the writes, if nothing that was read has been written since by anybody else. If
+    /// something has, nothing is applied, and `ConflictError` asks to run it all again.
+    fn commit(&self, py: Python<'_>) -> PyResult<()> {
+        let work = self.ongoing.take(py)?.ok_or_else(|| over(py))?;
+        let turns = self.open.turns();
+        apart(py, || {
+            let _turns = turns.take_all(work.turns);
+            work.transaction.commit_with(self.durability).map(drop)
+        })
+    }
+
+    /// Drops the writes. Once more is fine, also after a commit.
+    fn rollback(&self, py: Python<'_>) -> PyResult<()> {
+        let work = self.ongoing.take(py)?;
+        apart(py, || {
+            drop(work);
+            Ok(())
+        })
+    }
+
+    /// How many keys it will write.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.ongoing.with(py, |work| Ok(work.transaction.len()))
+    }
+
+    /// Always: one that writes nothing is one, too.
+    const fn __bool__(&self) -> bool {
+        true
+    }
+}
+
+/// The mapping below `esker.TransactionKeyspace`.
+#[pyclass(frozen, subclass, extends = Reads, module = "esker._esker")]
+pub(crate) struct TransactionKeyspace {
+    ongoing: Arc<Ongoing>,
+}
+
+#[pymethods]
+impl TransactionKeyspace {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        transaction: &Transaction,
+        keyspace: Named<'_>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        transaction._check(py)?;
+        let keyspace = keyspace.of(py, &transaction.open)?;
+        let ongoing = Arc::clone(&transaction.ongoing);
+        let reads = Reads::new(&transaction.open, keyspace, At::In(Arc::clone(&ongoing)));
+        Ok(PyClassInitializer::from(reads).add_subclass(Self { ongoing }))
+    }
+
+    fn __setitem__(
+        this: PyRef<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Self::insert(this, key, value)
+    }
+
+    fn __delitem__(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let found = this.as_super().found(this.py(), Buffer::key(key)?.as_ref())?;
+        match found {
+            Some(_) => Self::remove(this, key),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    /// Sets the value of `key` when the transaction is committed. Reads nothing.
+    fn insert(
+        this: PyRef<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
+        write(&this, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Removes `key` when the transaction is committed; it need not be there. Reads nothing, unlike
+    /// `del keyspace[key]`.
+    fn remove(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        write(&this, Buffer::key(key)?.as_ref(), None)
+    }
+}
+
+fn write(this: &PyRef<'_, TransactionKeyspace>, key: &[u8], value: Option<&[u8]>) -> PyResult<()> {
+    let (py, reads) = (this.py(), this.as_super());
+    reads.open().check(py)?;
+    let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
+    this.ongoing.with(py, |work| {
+        match value {
+            Some(value) => work.transaction.insert(keyspace, key, value)?,
+            None => work.transaction.remove(keyspace, key)?,
+        }
+        work.turns = turns.with(work.turns, key);
+        Ok(())
+    })
+}
+
+/// A part of a keyspace in a transaction, of which entries are taken a run at a time: what has not
+/// been taken has not been read, and does not count when the transaction is committed.
+pub(crate) struct Rest {
+    pub(crate) ongoing: Arc<Ongoing>,
+    pub(crate) keyspace: esker::Keyspace,
+    pub(crate) start: End<Vec<u8>>,
+    pub(crate) end: End<Vec<u8>>,
+}
+
+impl Rest {
+    /// Takes entries for as long as `take` wants more; whether it had enough.
+    pub(crate) fn run(
+        &mut self,
+        py: Python<'_>,
+        reverse: bool,
+        mut take: impl FnMut(Entry) -> bool + Send,
+    ) -> PyResult<bool> {
+        let Self { ongoing, keyspace, start, end } = self;
+        ongoing.with(py, |work| {
+            let bounds = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
+            let mut range = work.transaction.range::<&[u8]>(keyspace, bounds)?;
+            loop {
+                let next = if reverse { range.next_back() } else { range.next() };
+                let Some(entry) = next.transpose()? else { return Ok(false) };
+                let key = entry.0.clone();
+                if !take(entry) {
+                    let passed = if reverse { end } else { start };
+                    *passed = End::Excluded(key);
+                    return Ok(true);
+                }
+            }
+        })
+    }
+}
