@@ -1,7 +1,9 @@
 //! What is written to a keyspace.
 
+use std::time::Duration;
+
 use esker::{Db, KeyspaceOptions};
-use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -75,6 +77,28 @@ impl Keyspace {
         apart(py, || {
             let _turn = turns.take(key);
             keyspace.insert_with(key, value, durability)
+        })
+    }
+
+    /// Sets the value of `key` for so many seconds, a part of one too; then it is gone, as if it
+    /// had been removed. A later write takes its place, and its end. An iterator and a snapshot
+    /// keep to the moment at which they were made.
+    fn insert_with_ttl(
+        this: PyRef<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        seconds: f64,
+    ) -> PyResult<()> {
+        let (py, reads) = (this.py(), this.as_super());
+        let ttl = Duration::try_from_secs_f64(seconds).map_err(|error| {
+            PyValueError::new_err(format!("{seconds} seconds to live: {error}"))
+        })?;
+        let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
+        apart(py, || {
+            let _turn = turns.take(key);
+            keyspace.insert_with_ttl(key, value, ttl)
         })
     }
 

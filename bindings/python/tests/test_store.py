@@ -10,6 +10,7 @@ import errno
 import itertools
 import os
 import pickle
+import time
 
 import esker
 import numpy as np
@@ -25,6 +26,17 @@ def db(tmp_path):
 @pytest.fixture
 def ks(db):
     return db.keyspace("things")
+
+
+def test_a_value_with_a_time_to_live_is_there_and_then_gone(ks):
+    ks.insert_with_ttl(b"long", b"1", 3600)
+    ks.insert_with_ttl(b"short", b"2", 0.001)
+    time.sleep(0.01)
+    assert ks.get(b"short") is None and list(ks.range()) == [(b"long", b"1")]
+    for seconds in (0, -1.0, float("nan"), float("inf"), 1e300):
+        with pytest.raises(ValueError):
+            ks.insert_with_ttl(b"never", b"", seconds)
+    assert b"never" not in ks
 
 
 def test_a_keyspace_is_a_mapping(ks):

@@ -1,13 +1,14 @@
 //! Entries: what a level holds.
 
+use crate::KEY_BYTES_MAX;
 use crate::bytes::{Reader, put_varint};
+use crate::data::{CONTENT_BYTES_MAX, Data};
 use crate::error::Result;
 use crate::fence::Fence;
-use crate::ids::Seq;
-use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::ids::{Moment, Seq};
 
 /// What an entry is. The numbers are on the device and frozen; those without a variant are
-/// reserved: 3 value reference, 4 range tombstone, 5 expiry, 6 merge operand.
+/// reserved: 3 value reference, 4 range tombstone, 6 merge operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -17,6 +18,8 @@ pub enum Kind {
     Put = 1,
     /// The way to a block of a lower level.
     Fence = 2,
+    /// The key has a value until a moment.
+    PutUntil = 5,
 }
 
 impl Kind {
@@ -27,8 +30,15 @@ impl Kind {
             0 => Some(Self::Delete),
             1 => Some(Self::Put),
             2 => Some(Self::Fence),
+            5 => Some(Self::PutUntil),
             _ => None,
         }
+    }
+
+    /// Whether entries of this kind have a content, whose length stands in front of the key.
+    #[must_use]
+    pub const fn has_content(self) -> bool {
+        matches!(self, Self::Put | Self::PutUntil)
     }
 }
 
@@ -39,17 +49,31 @@ pub enum Payload<'a> {
     Delete,
     /// A value.
     Put(&'a [u8]),
+    /// A value that is there until a moment.
+    PutUntil(Moment, &'a [u8]),
     /// A fence.
     Fence(Fence<'a>),
 }
 
 impl<'a> Payload<'a> {
-    /// The payload of a data operation: a value, or none for a delete.
+    /// The payload that says `data`.
     #[must_use]
-    pub const fn of(value: Option<&'a [u8]>) -> Self {
-        match value {
-            Some(value) => Self::Put(value),
-            None => Self::Delete,
+    pub const fn of(data: Data<'a>) -> Self {
+        match data {
+            Data::Delete => Self::Delete,
+            Data::Put(value) => Self::Put(value),
+            Data::PutUntil(until, value) => Self::PutUntil(until, value),
+        }
+    }
+
+    /// What is said of the key; `None` for a fence.
+    #[must_use]
+    pub const fn data(&self) -> Option<Data<'a>> {
+        match self {
+            Self::Delete => Some(Data::Delete),
+            Self::Put(value) => Some(Data::Put(value)),
+            Self::PutUntil(until, value) => Some(Data::PutUntil(*until, value)),
+            Self::Fence(_) => None,
         }
     }
 
@@ -59,6 +83,7 @@ impl<'a> Payload<'a> {
         match self {
             Self::Delete => Kind::Delete,
             Self::Put(_) => Kind::Put,
+            Self::PutUntil(..) => Kind::PutUntil,
             Self::Fence(_) => Kind::Fence,
         }
     }
@@ -87,21 +112,20 @@ impl<'a> Entry<'a> {
         out.push(self.payload.kind() as u8);
         put_varint(out, self.suffix.len() as u64);
         match &self.payload {
-            Payload::Delete => {
-                put_varint(out, self.seq.0.saturating_sub(base.0));
-                out.extend_from_slice(self.suffix);
-            }
-            Payload::Put(value) => {
-                put_varint(out, self.seq.0.saturating_sub(base.0));
-                put_varint(out, value.len() as u64);
-                out.extend_from_slice(self.suffix);
-                out.extend_from_slice(value);
-            }
             Payload::Fence(fence) => {
                 // ∞ is by far the commonest number of a fence: it becomes 0.
                 put_varint(out, self.seq.0.wrapping_add(1));
                 out.extend_from_slice(self.suffix);
                 fence.encode(out);
+            }
+            Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) => {
+                let data = self.payload.data().unwrap_or(Data::Delete);
+                put_varint(out, self.seq.0.saturating_sub(base.0));
+                if let Some(len) = data.content_len() {
+                    put_varint(out, len as u64);
+                }
+                out.extend_from_slice(self.suffix);
+                data.put_content(out);
             }
         }
     }
@@ -120,11 +144,13 @@ impl<'a> Entry<'a> {
         }
         let seq = base.0.checked_add(number).map(Seq);
         let seq = seq.ok_or_else(|| reader.error("sequence number overflows"))?;
-        let payload_len =
-            if kind == Kind::Put { Some(reader.length(VALUE_BYTES_MAX)?) } else { None };
+        let len = if kind.has_content() { Some(reader.length(CONTENT_BYTES_MAX)?) } else { None };
         let suffix = reader.take(suffix_len)?;
-        let value = payload_len.map(|len| reader.take(len)).transpose()?;
-        Ok(Self { suffix, seq, payload: Payload::of(value) })
+        let data = match len {
+            Some(len) => Data::decode(kind, reader, len)?,
+            None => Data::Delete,
+        };
+        Ok(Self { suffix, seq, payload: Payload::of(data) })
     }
 
     /// Reads only what a search compares: kind, suffix, number.
@@ -135,9 +161,9 @@ impl<'a> Entry<'a> {
         let number = reader.varint()?;
         let seq = match kind {
             Kind::Fence => number.wrapping_sub(1),
-            Kind::Put | Kind::Delete => base.0.saturating_add(number),
+            Kind::Put | Kind::Delete | Kind::PutUntil => base.0.saturating_add(number),
         };
-        if kind == Kind::Put {
+        if kind.has_content() {
             reader.varint()?;
         }
         Ok((kind, reader.take(suffix_len)?, Seq(seq)))

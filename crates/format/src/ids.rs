@@ -38,6 +38,10 @@ number! {
     /// One writing of the manifest from scratch; the superblock names the current one.
     Epoch(u64)
 }
+number! {
+    /// A moment of the wall clock: milliseconds since the beginning of 1970, UTC.
+    Moment(u64)
+}
 
 impl Seq {
     /// Above every number that a store can reach: "the newest version".

@@ -1,7 +1,7 @@
 //! The bytes of an Esker store and nothing else: no I/O, no clock, no threads, no `unsafe`.
 //!
-//! Reading order: [`ids`] and [`ptr`] (the numbers), [`key`] and [`entry`] (what a level holds),
-//! [`filter`] and [`fence`] (how a block is found), [`block`] (how entries are packed),
+//! Reading order: [`ids`] and [`ptr`] (the numbers), [`key`], [`data`] and [`entry`] (what a level
+//! holds), [`filter`] and [`fence`] (how a block is found), [`block`] (how entries are packed),
 //! [`meta`] (what the manifest says of a keyspace), [`frame`], [`log_record`], [`manifest_edit`]
 //! and [`superblock`] (what makes them durable), [`value_ref`] (values outside their block).
 //!
@@ -14,6 +14,7 @@
 
 pub mod block;
 pub mod bytes;
+pub mod data;
 pub mod entry;
 pub mod error;
 pub mod fence;

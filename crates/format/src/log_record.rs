@@ -18,14 +18,16 @@
 //! is the number up to which the log was known durable. The body is the operations:
 //!
 //! ```text
-//! varint keyspace · u8 kind · varint length, key · (puts only) varint length, value
+//! varint keyspace · u8 kind · varint length, key · (deletes not) varint length, content
 //! ```
 
 use crate::bytes::{Reader, put_byte_string, put_varint};
+use crate::data::{CONTENT_BYTES_MAX, Data};
+use crate::entry::Kind;
 use crate::error::{DecodeError, Result};
 use crate::frame::{FRAME_BODY_BYTES_MAX, FrameHeader, Seal, pad_body};
 use crate::ids::{KeyspaceId, SegmentId, Seq, StoreId};
-use crate::{FORMAT_VERSION, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::{FORMAT_VERSION, KEY_BYTES_MAX};
 
 /// Length of a segment's header, in bytes: a page of its own, so that appending never rewrites
 /// it.
@@ -34,12 +36,6 @@ pub const SEGMENT_HEADER_BYTES: usize = 4096;
 pub const LOG_GRAIN_BYTES: u64 = 8;
 
 const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"EskL");
-
-/// Kinds of operations; the numbers are those of the entry kinds, and those that the log does
-/// not use yet (2 fence, 3 value reference, 4 range tombstone, 5 expiry, 6 merge operand) are
-/// reserved here as there.
-const KIND_DELETE: u8 = 0;
-const KIND_PUT: u8 = 1;
 
 /// Which use of a segment file this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +97,8 @@ pub struct LogOp<'a> {
     pub keyspace: KeyspaceId,
     /// The key, at most [`KEY_BYTES_MAX`] long.
     pub key: &'a [u8],
-    /// The value of a put, at most [`VALUE_BYTES_MAX`] long; `None` deletes the key.
-    pub value: Option<&'a [u8]>,
+    /// What is said of it.
+    pub data: Data<'a>,
 }
 
 /// Collects the operations of a batch as they will be logged.
@@ -135,19 +131,23 @@ pub struct EncodedBatch {
 impl BatchBuilder {
     /// Appends a put.
     pub fn put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) {
-        self.push(keyspace, KIND_PUT, key);
-        put_byte_string(&mut self.body, value);
+        self.push(keyspace, key, &Data::Put(value));
     }
 
     /// Appends a delete.
     pub fn delete(&mut self, keyspace: KeyspaceId, key: &[u8]) {
-        self.push(keyspace, KIND_DELETE, key);
+        self.push(keyspace, key, &Data::Delete);
     }
 
-    fn push(&mut self, keyspace: KeyspaceId, kind: u8, key: &[u8]) {
+    /// Appends what `data` says of `key`.
+    pub fn push(&mut self, keyspace: KeyspaceId, key: &[u8], data: &Data<'_>) {
         put_varint(&mut self.body, keyspace.0.into());
-        self.body.push(kind);
+        self.body.push(data.kind() as u8);
         put_byte_string(&mut self.body, key);
+        if let Some(len) = data.content_len() {
+            put_varint(&mut self.body, len as u64);
+            data.put_content(&mut self.body);
+        }
         let op = LastOp { keyspace, index: self.ops };
         match self.last_ops.last_mut() {
             Some(last) if last.keyspace == keyspace => *last = op,
@@ -251,14 +251,17 @@ impl<'a> DecodeOps<'a> {
     fn decode_one(&mut self) -> Result<LogOp<'a>> {
         let keyspace = KeyspaceId(self.reader.varint_u32()?);
         let at_kind = self.reader.clone();
-        let kind = self.reader.u8()?;
+        // The numbers are those of entries; there are no fences in the log.
+        let kind = Kind::from_number(self.reader.u8()?).filter(|kind| *kind != Kind::Fence);
+        let kind = kind.ok_or_else(|| at_kind.error("operation has an unknown kind"))?;
         let key = self.reader.byte_string(KEY_BYTES_MAX)?;
-        let value = match kind {
-            KIND_DELETE => None,
-            KIND_PUT => Some(self.reader.byte_string(VALUE_BYTES_MAX)?),
-            _ => return Err(at_kind.error("operation has an unknown kind")),
+        let data = if kind.has_content() {
+            let len = self.reader.length(CONTENT_BYTES_MAX)?;
+            Data::decode(kind, &mut self.reader, len)?
+        } else {
+            Data::Delete
         };
-        Ok(LogOp { keyspace, key, value })
+        Ok(LogOp { keyspace, key, data })
     }
 
     fn next_op(&mut self) -> Result<Option<LogOp<'a>>> {

@@ -43,8 +43,10 @@ pub const REGION_BYTES_MAX: u64 = 1 << 31;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"EskS");
 const CHECKSUM_OFFSET: usize = SLOT_BYTES - 4;
-/// Required features that this build knows: none yet.
-const KNOWN_FEATURES: u32 = 0;
+/// Required feature: there may be puts with expiry. Bit *k* stands for entries of kind *k*.
+pub const FEATURE_EXPIRY: u32 = 1 << 5;
+/// Required features that this build knows.
+const KNOWN_FEATURES: u32 = FEATURE_EXPIRY;
 
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct Superblock {
     pub epoch: Epoch,
     /// Length of each of the manifest's two regions, in bytes.
     pub region_bytes: u64,
+    /// Required features: a reader must know all of them.
+    pub features: u32,
 }
 
 /// Why a slot does not hold a usable superblock.
@@ -82,7 +86,7 @@ impl Superblock {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(SLOT_BYTES);
-        let (required, optional, cipher, zero) = (0, 0, 0, 0);
+        let (required, optional, cipher, zero) = (self.features, 0, 0, 0);
         for field in [MAGIC, FORMAT_VERSION, required, optional, cipher, zero] {
             out.extend_from_slice(&u32::to_le_bytes(field));
         }
@@ -118,14 +122,15 @@ impl Superblock {
         if unknown != 0 || head.cipher != 0 {
             return Err(SlotError::UnknownFeatures(unknown));
         }
-        Self::decode_body(reader).map_err(SlotError::Damaged)
+        Self::decode_body(reader, head.required).map_err(SlotError::Damaged)
     }
 
-    fn decode_body(mut reader: Reader<'_>) -> Result<Self> {
+    fn decode_body(mut reader: Reader<'_>, features: u32) -> Result<Self> {
         let superblock = Self {
             store: StoreId(reader.u64()?),
             epoch: Epoch(reader.u64()?),
             region_bytes: reader.u64()?,
+            features,
         };
         let region = superblock.region_bytes;
         if superblock.epoch.0 == 0
@@ -173,8 +178,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SAMPLE: Superblock =
-        Superblock { store: StoreId(0x1234_5678_9abc_def0), epoch: Epoch(5), region_bytes: 65536 };
+    const SAMPLE: Superblock = Superblock {
+        store: StoreId(0x1234_5678_9abc_def0),
+        epoch: Epoch(5),
+        region_bytes: 65536,
+        features: 0,
+    };
 
     fn with_checksum(mut slot: Vec<u8>) -> Vec<u8> {
         let crc = crc32c::crc32c(&slot[..CHECKSUM_OFFSET]);
@@ -184,10 +193,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn superblocks_round_trip(store: u64, epoch in 1u64.., grains in 8u64..1 << 22) {
+        fn superblocks_round_trip(
+            store: u64, epoch in 1u64.., grains in 8u64..1 << 22, known: u32,
+        ) {
+            let features = known & KNOWN_FEATURES;
             let region = grains * MANIFEST_GRAIN_BYTES;
-            let superblock =
-                Superblock { store: StoreId(store), epoch: Epoch(epoch), region_bytes: region };
+            let (store, epoch) = (StoreId(store), Epoch(epoch));
+            let superblock = Superblock { store, epoch, region_bytes: region, features };
             let slot = superblock.encode();
             prop_assert_eq!(slot.len(), SLOT_BYTES);
             prop_assert_eq!(Superblock::decode(&slot), Ok(superblock));

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use esker_format::block::{BlockBuilder, BlockIdentity, BlockLayout, BlockView};
 use esker_format::bytes::{Reader, put_varint};
+use esker_format::data::Data;
 use esker_format::entry::{Entry, Payload};
 use esker_format::fence::Fence;
 use esker_format::filter;
 use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal, encode_frame};
-use esker_format::ids::{Epoch, Generation, KeyspaceId, SegmentId, Seq, StoreId};
+use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, StoreId};
 use esker_format::log_record::{BatchBuilder, LogOp, SegmentHeader, decode_ops};
 use esker_format::manifest_edit::{Edit, MANIFEST_GRAIN_BYTES, RecordBody, SegmentRef};
 use esker_format::meta::{
@@ -84,6 +85,9 @@ fn bloom_filter() {
     assert_eq!(filter::hash(b"ada"), HASH_OF_ADA);
 }
 
+/// The beginning of 2030, UTC.
+const UNTIL: Moment = Moment(1_893_456_000_000);
+
 /// Written in the page's text.
 const HASH_OF_ADA: u64 = 0x691d_4463_952c_802f;
 
@@ -92,8 +96,10 @@ fn entries() {
     let mut filter = Vec::new();
     filter::build(&[filter::hash(b"ada")], &mut filter);
     let fence = Fence { ptr: pointer(), puts: 1, tombstones: 0, filter: &filter };
+    let until = Payload::PutUntil(UNTIL, b"1815");
     let cases = [
         ("put", Entry { suffix: b"ada", seq: Seq(1007), payload: Payload::Put(b"1815") }),
+        ("put until", Entry { suffix: b"ada", seq: Seq(1007), payload: until }),
         ("delete", Entry { suffix: b"bob", seq: Seq(1000), payload: Payload::Delete }),
         ("fence", Entry { suffix: b"a", seq: Seq::MAX, payload: Payload::Fence(fence) }),
     ];
@@ -289,8 +295,8 @@ fn log_record() {
     let body = &bytes[FRAME_HEADER_BYTES..];
     header.check_body(body).unwrap();
     let ops: Vec<_> = decode_ops(&header, body).collect::<Result<_, _>>().unwrap();
-    let op = |key, value| LogOp { keyspace: KeyspaceId(3), key, value };
-    assert_eq!(ops, [op(&b"ada"[..], Some(&b"1815"[..])), op(&b"bob"[..], None)]);
+    let op = |key, data| LogOp { keyspace: KeyspaceId(3), key, data };
+    assert_eq!(ops, [op(&b"ada"[..], Data::Put(b"1815")), op(&b"bob"[..], Data::Delete)]);
 }
 
 fn edits() -> Vec<Edit> {
@@ -332,7 +338,8 @@ fn manifest_record() {
 
 #[test]
 fn superblock() {
-    let superblock = Superblock { store: STORE, epoch: Epoch(2), region_bytes: 65_536 };
+    let superblock =
+        Superblock { store: STORE, epoch: Epoch(2), region_bytes: 65_536, features: 0 };
     let bytes = superblock.encode();
     assert_is_example("superblock", &bytes);
     assert_eq!(Superblock::decode(&bytes).unwrap(), superblock);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
+use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_index::fdtree::{Env, FdTree, Options, Scheme, Sizes, Work};
@@ -45,7 +46,7 @@ fn tree() -> FdTree {
 
 fn insert(tree: &FdTree, numbers: std::ops::Range<u64>, seq: u64) {
     for number in numbers {
-        tree.insert(&key(number), Seq(seq + number + 1), Some(&[number as u8; 100]));
+        tree.insert(&key(number), Seq(seq + number + 1), Data::Put(&[number as u8; 100]));
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
+use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_index::fdtree::{Env, FdTree, Options, Scheme, Sizes, Work};
@@ -57,7 +58,7 @@ fn insert(tree: &FdTree, numbers: Range<u64>, seq: u64) {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
         key[8..].copy_from_slice(&number.to_be_bytes());
-        tree.insert(&key, Seq(seq + number + 1), Some(&[number as u8; 100]));
+        tree.insert(&key, Seq(seq + number + 1), Data::Put(&[number as u8; 100]));
     }
 }
 

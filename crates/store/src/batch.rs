@@ -6,6 +6,9 @@
 //! a batch that will be refused does not grow.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use esker_format::data::{Data, DataBuf};
 
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
@@ -30,7 +33,7 @@ pub struct Batch {
 struct Owned {
     slot: Arc<Slot>,
     key: Vec<u8>,
-    value: Option<Vec<u8>>,
+    data: DataBuf,
 }
 
 impl Batch {
@@ -42,12 +45,28 @@ impl Batch {
     /// another store, makes [`commit`](Self::commit) answer
     /// [`Invalid`](crate::Error::Invalid).
     pub fn insert(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.add(keyspace, key.as_ref(), Some(value.as_ref()));
+        self.add(keyspace, key.as_ref(), Data::Put(value.as_ref()));
+    }
+
+    /// Sets the value of `key` in `keyspace` for as long as `ttl`, counted from now on and not from
+    /// the commit: see [`Keyspace::insert_with_ttl`]. A `ttl` out of bounds makes
+    /// [`commit`](Self::commit) answer [`Invalid`](crate::Error::Invalid).
+    pub fn insert_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) {
+        match write::expiry(&self.shared, ttl) {
+            Ok(until) => self.add(keyspace, key.as_ref(), Data::PutUntil(until, value.as_ref())),
+            Err(error) => self.refuse(error),
+        }
     }
 
     /// Removes `key` from `keyspace`.
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) {
-        self.add(keyspace, key.as_ref(), None);
+        self.add(keyspace, key.as_ref(), Data::Delete);
     }
 
     /// How many writes have been collected, repeats included.
@@ -94,27 +113,30 @@ impl Batch {
         write::commit(&self.shared, &writes, durability).map(|seq| seq.0)
     }
 
-    fn add(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) {
+    fn refuse(&mut self, error: Error) {
+        self.refused.get_or_insert(error);
+        self.writes = Vec::new();
+    }
+
+    fn add(&mut self, keyspace: &Keyspace, key: &[u8], data: Data<'_>) {
         if self.refused.is_some() {
             return;
         }
-        if let Err(error) = self.admit(keyspace, key, value) {
-            self.refused = Some(error);
-            self.writes = Vec::new();
-            return;
+        if let Err(error) = self.admit(keyspace, key, &data) {
+            return self.refuse(error);
         }
         self.writes.push(Owned {
             slot: Arc::clone(&keyspace.slot),
             key: key.to_vec(),
-            value: value.map(<[u8]>::to_vec),
+            data: data.into(),
         });
     }
 
-    fn admit(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    fn admit(&mut self, keyspace: &Keyspace, key: &[u8], data: &Data<'_>) -> Result<()> {
         keyspace.must_be_of(&self.shared)?;
-        write::validate(key, value)?;
+        write::validate(key, data)?;
         // A small charge for each write keeps a batch of empty keys bounded too.
-        let bytes = key.len() + value.map_or(0, <[u8]>::len) + size_of::<Owned>();
+        let bytes = key.len() + data.value().map_or(0, <[u8]>::len) + size_of::<Owned>();
         self.bytes = self.bytes.saturating_add(bytes as u64);
         let most = self.shared.limits.batch_bytes;
         if self.bytes > most {
@@ -128,7 +150,7 @@ impl Batch {
 fn last_of_each_key(writes: &[Owned]) -> Vec<Write<'_>> {
     let mut writes: Vec<_> = writes
         .iter()
-        .map(|write| Write { slot: &write.slot, key: &write.key, value: write.value.as_deref() })
+        .map(|write| Write { slot: &write.slot, key: &write.key, data: write.data.as_data() })
         .collect();
     // The sort is stable: among writes to one key the order of the calls remains, and reversing
     // makes the last one the first of its run, which is the one that deduplication keeps.

@@ -68,7 +68,8 @@ impl DbBuilder {
         self
     }
 
-    /// The source of time and randomness; the system's by default. Simulations give their own.
+    /// The source of time and randomness; the system's by default. Simulations give their own, and
+    /// so do tests that want to see values expire: [`SimRuntime`](crate::SimRuntime).
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
         self.runtime = Some(runtime);
         self
@@ -113,6 +114,6 @@ impl DbBuilder {
             Place::Device(device) => device,
             Place::Folder(path) => open::folder(&path, self.settings.create)?,
         };
-        open::open(device, &self.settings, runtime.as_ref()).map(Db::new)
+        open::open(device, &self.settings, &runtime).map(Db::new)
     }
 }

@@ -2,6 +2,9 @@
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::time::Duration;
+
+use esker_format::data::Data;
 
 use crate::error::{Error, Result};
 use crate::maintenance;
@@ -65,7 +68,50 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<()> {
-        self.write(key.as_ref(), Some(value.as_ref()), durability)
+        self.write(key.as_ref(), Data::Put(value.as_ref()), durability)
+    }
+
+    /// Sets the value of `key` for as long as `ttl`, in steps of a millisecond, with the store's
+    /// default durability; from then on `key` has no value, as if it had been removed. A later
+    /// write of `key` takes this one's place, expiry included.
+    ///
+    /// Time is that of the wall clock, of which the store never sees it go back while it is open;
+    /// what is kept is the moment of expiry. Reads answer what has not expired when they begin. A
+    /// [`Snapshot`](crate::Snapshot), a [`Range`] or a [`Transaction`](crate::Transaction) keeps
+    /// to the moment at which it began: in it nothing expires.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # use std::time::Duration;
+    /// # let folder = std::env::temp_dir().join(format!("esker-doc-ttl-{}", std::process::id()));
+    /// # let db = esker::Db::open(&folder)?;
+    /// let sessions = db.keyspace("sessions", Default::default())?;
+    /// sessions.insert_with_ttl("ada", "token", Duration::from_secs(1800))?;
+    /// sessions.insert_with_ttl("alan", "token", Duration::from_millis(1))?;
+    /// std::thread::sleep(Duration::from_millis(5));
+    /// assert!(sessions.contains("ada")? && !sessions.contains("alan")?);
+    /// # db.close()?;
+    /// # let _ = std::fs::remove_dir_all(&folder);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Costs what [`insert`](Self::insert) costs and 6 bytes; the first one of a store's life makes
+    /// a new manifest besides, so that versions which do not know of expiry refuse the store. The
+    /// space comes back with the merges that meet the entry.
+    ///
+    /// # Errors
+    /// Those of [`insert`](Self::insert); [`Invalid`](crate::Error::Invalid) when `ttl` is zero, or
+    /// ends later than the clock can show.
+    pub fn insert_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let until = write::expiry(&self.shared, ttl)?;
+        let data = Data::PutUntil(until, value.as_ref());
+        self.write(key.as_ref(), data, self.shared.durability)
     }
 
     /// Removes `key`; removing what is not there is fine and costs the same.
@@ -82,12 +128,12 @@ impl Keyspace {
     /// # Errors
     /// Those of [`remove`](Self::remove).
     pub fn remove_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
-        self.write(key.as_ref(), None, durability)
+        self.write(key.as_ref(), Data::Delete, durability)
     }
 
-    fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability) -> Result<()> {
-        write::validate(key, value)?;
-        write::commit(&self.shared, &[Write { slot: &self.slot, key, value }], durability)?;
+    fn write(&self, key: &[u8], data: Data<'_>, durability: Durability) -> Result<()> {
+        write::validate(key, &data)?;
+        write::commit(&self.shared, &[Write { slot: &self.slot, key, data }], durability)?;
         Ok(())
     }
 

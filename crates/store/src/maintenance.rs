@@ -16,6 +16,7 @@ use std::sync::Arc;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_format::meta::IndexMeta;
+use esker_format::superblock::FEATURE_EXPIRY;
 use esker_index::fdtree::{FdTree, Step, Which, Work};
 use esker_substrate::planted::{self, Bug, Race};
 use esker_substrate::sync;
@@ -90,7 +91,7 @@ fn largest(candidates: &[Candidate], limit_bytes: u64) -> Option<KeyspaceId> {
 /// # Errors
 /// What stopped a keyspace's merge, when its memtable or the log is too full for more.
 pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
-    let deletes_only = writes.iter().all(|write| write.value.is_none());
+    let deletes_only = writes.iter().all(|write| write.data.is_delete());
     for group in writes.chunk_by(|a, b| a.slot.id == b.slot.id) {
         if let Some(write) = group.first() {
             wait_for_room(shared, write.slot)?;
@@ -471,7 +472,7 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         let tree = slot.tree()?;
         shared.poison.check()?;
         complete(shared, slot)?;
-        if tree.is_tight() {
+        if tree.is_tight(shared.manifest.requires(FEATURE_EXPIRY)) {
             return Ok(());
         }
         let has_new = tree.memtable_entries() > 0;

@@ -19,11 +19,13 @@ use std::sync::Arc;
 use esker_device::count::CountingDevice;
 use esker_device::file::FileDevice;
 use esker_device::{Device, DeviceLock};
+use esker_format::data::Data;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_index::fdtree::{Env, FdTree, Options};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::{Budget, Part};
+use esker_substrate::clock::Clock;
 use esker_substrate::fault::FaultPoints;
 use esker_substrate::log::{Log, LogOptions};
 use esker_substrate::manifest::{
@@ -63,7 +65,7 @@ pub(crate) fn folder(path: &Path, create: bool) -> Result<Arc<dyn Device>> {
 pub(crate) fn open(
     device: Arc<dyn Device>,
     settings: &Settings,
-    runtime: &dyn Runtime,
+    runtime: &Arc<dyn Runtime>,
 ) -> Result<Arc<Shared>> {
     let counting = Arc::new(CountingDevice::new(device));
     let device: Arc<dyn Device> = Arc::clone(&counting) as _;
@@ -74,13 +76,15 @@ pub(crate) fn open(
     let base = Base::new(device, settings);
     let (manifest, blocks) = match require_store(&base.device, settings)? {
         Presence::Store => base.open()?,
-        Presence::Empty => base.create(runtime)?,
+        Presence::Empty => base.create(runtime.as_ref())?,
         Presence::Unfinished(files) => {
             base.remove(&files)?;
-            base.create(runtime)?
+            base.create(runtime.as_ref())?
         }
     };
-    let shared = Arc::new(base.assemble(counting, lock, manifest, blocks, settings)?);
+    let clock = Clock::new(Arc::clone(runtime));
+    let shared = base.assemble(counting, lock, (manifest, blocks, clock), settings)?;
+    let shared = Arc::new(shared);
     replay(&shared)?;
     maintenance::resume(&shared);
     *shared.gate.write() = Phase::Open;
@@ -157,8 +161,7 @@ impl Base {
         self,
         device: Arc<CountingDevice>,
         lock: DeviceLock,
-        manifest: Arc<Manifest>,
-        blocks: BlockStore,
+        (manifest, blocks, clock): (Arc<Manifest>, BlockStore, Clock),
         settings: &Settings,
     ) -> Result<Core> {
         let limits = Limits::new(settings.memory_budget_bytes, settings.log_segment_bytes);
@@ -168,7 +171,7 @@ impl Base {
         let budget = Arc::clone(&self.budget);
         let env = Arc::new(Env {
             blocks: Arc::new(blocks),
-            snapshots: Arc::new(Snapshots::default()),
+            snapshots: Arc::new(Snapshots::new(clock)),
             faults: self.faults,
             budget: self.budget,
             poison: Arc::clone(&self.poison),
@@ -220,8 +223,8 @@ fn replay(shared: &Core) -> Result<()> {
     let slots: BTreeMap<KeyspaceId, Arc<Slot>> =
         shared.slots().into_iter().map(|slot| (slot.id, slot)).collect();
     let next_keyspace = shared.manifest.state().next_keyspace;
-    shared.log.replay(&mut |seq, id, key, value| match slots.get(&id) {
-        Some(slot) => replay_one(shared, slot, seq, key, value),
+    shared.log.replay(&mut |seq, id, key, data| match slots.get(&id) {
+        Some(slot) => replay_one(shared, slot, seq, key, data),
         None if id < next_keyspace => Ok(()),
         None => Err(esker_substrate::Error::Corrupt {
             file: "log".into(),
@@ -240,10 +243,10 @@ fn replay_one(
     slot: &Arc<Slot>,
     seq: Seq,
     key: &[u8],
-    value: Option<&[u8]>,
+    data: Data<'_>,
 ) -> esker_substrate::Result<()> {
     if let Ok(tree) = slot.tree() {
-        tree.replay(key, seq, value);
+        tree.replay(key, seq, data);
     }
     shared.snapshots().publish(seq);
     maintenance::run_due(shared, slot);

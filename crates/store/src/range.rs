@@ -217,7 +217,7 @@ impl Range {
     fn read_batch(&self, rest: &Interval, reverse: bool) -> Result<ScanBatch> {
         let _open = self.shared.enter()?;
         let request = ScanRequest {
-            seq: self.snapshot.seq(),
+            at: self.snapshot.at(),
             lower: as_slice(&rest.lower),
             upper: as_slice(&rest.upper),
             reverse,

@@ -22,8 +22,11 @@ pub(crate) fn get(
 ) -> Result<Option<Vec<u8>>> {
     validate_key(key)?;
     let _open = shared.enter()?;
-    let seq = || snapshot.map_or_else(|| shared.snapshots().visible(), SnapshotGuard::seq);
-    Ok(slot.read(|tree| tree.get(key, seq))??)
+    let visible = || shared.snapshots().visible();
+    Ok(match snapshot {
+        Some(snapshot) => slot.read(|tree| tree.get_at(key, snapshot.at()))??,
+        None => slot.read(|tree| tree.get(key, visible))??,
+    })
 }
 
 /// The values of `keys` as of `snapshot`.
@@ -38,7 +41,7 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
     let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
     keys.iter().try_for_each(|key| validate_key(key))?;
     let _open = shared.enter()?;
-    let values = slot.read(|tree| tree.multi_get(&keys, snapshot.seq()))?;
+    let values = slot.read(|tree| tree.multi_get(&keys, snapshot.at()))?;
     values.into_iter().map(|value| value.map_err(Error::from)).collect()
 }
 

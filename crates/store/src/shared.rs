@@ -160,10 +160,21 @@ impl Core {
 
     /// Makes `edits` durable, with the positions that every manifest record carries.
     pub fn commit_edits(&self, edits: &[Edit]) -> esker_substrate::Result<()> {
-        let commit = || {
+        self.with_room(|| {
             let (durable, next) = (self.log.durable_seq(), self.env.blocks.next_generation());
             self.manifest.commit(edits, durable, next)
-        };
+        })
+    }
+
+    /// From now on readers of the store must know `features`.
+    pub fn require(&self, features: u32) -> Result<()> {
+        Ok(self.with_room(|| self.manifest.require(features))?)
+    }
+
+    fn with_room(
+        &self,
+        commit: impl Fn() -> esker_substrate::Result<()>,
+    ) -> esker_substrate::Result<()> {
         match commit() {
             // What the data file does not use may be just the room that the manifest lacks, and
             // the way out of a full device (merging, dropping a keyspace) leads through here.

@@ -6,7 +6,9 @@ mod reads;
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::time::Duration;
 
+use esker_format::data::Data;
 use esker_format::ids::Seq;
 use esker_substrate::sync::Mutex;
 
@@ -33,6 +35,9 @@ use crate::write::{self, Condition};
 /// that was scanned, and a value that was written again as it was, count too. All transactions
 /// together, and all other reads and writes, are therefore as if each had happened alone, at one
 /// moment between its beginning and its end (they are *strictly serializable*).
+///
+/// Time stands still in it: what expires ([`Keyspace::insert_with_ttl`]) while it runs is there for
+/// it to the end, and that something expires is no conflict; that somebody wrote in its place is.
 ///
 /// What is not read does not matter: transactions that only write never conflict. Nor do those
 /// that only read: they belong to the moment at which they began. Dropping a transaction rolls it
@@ -137,7 +142,7 @@ impl Transaction {
         let found = read::multi_get(self.shared(), &keyspace.slot, asked, snapshot)?;
         let mut found = found.into_iter();
         let value = |key: &K| match own(key) {
-            Some(own) => own.value.clone(),
+            Some(own) => own.value(),
             None => found.next().flatten(),
         };
         Ok(keys.iter().map(value).collect())
@@ -204,7 +209,24 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write(keyspace, key.as_ref(), Some(value.as_ref()))
+        self.write(keyspace, key.as_ref(), Data::Put(value.as_ref()))
+    }
+
+    /// Sets the value of `key` in `keyspace` for as long as `ttl`, counted from now on, when the
+    /// transaction is committed: see [`Keyspace::insert_with_ttl`]. The transaction itself sees the
+    /// value as long as it lasts.
+    ///
+    /// # Errors
+    /// Those of [`insert`](Self::insert) and of [`Keyspace::insert_with_ttl`].
+    pub fn insert_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let until = write::expiry(self.shared(), ttl)?;
+        self.write(keyspace, key.as_ref(), Data::PutUntil(until, value.as_ref()))
     }
 
     /// Removes `key` from `keyspace`, when the transaction is committed.
@@ -212,7 +234,7 @@ impl Transaction {
     /// # Errors
     /// Those of [`insert`](Self::insert).
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(keyspace, key.as_ref(), None)
+        self.write(keyspace, key.as_ref(), Data::Delete)
     }
 
     /// Applies the writes, with the store's default durability, if nothing that was read has been
@@ -287,7 +309,7 @@ impl Transaction {
     fn read(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         if let Some(own) = self.writes.get(keyspace.slot.id, key) {
             self.must_be_open(keyspace)?;
-            return Ok(own.value.clone());
+            return Ok(own.value());
         }
         keyspace.must_be_of(self.shared())?;
         read::validate_key(key)?;
@@ -319,11 +341,11 @@ impl Transaction {
         Ok(TransactionRange::new(base, own, scanned))
     }
 
-    fn write(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    fn write(&mut self, keyspace: &Keyspace, key: &[u8], data: Data<'_>) -> Result<()> {
         self.must_be_open(keyspace)?;
-        write::validate(key, value)?;
-        self.must_have_room(&self.reads.lock(), Writes::cost(key, value))?;
-        self.writes.put(&keyspace.slot, key, value);
+        write::validate(key, &data)?;
+        self.must_have_room(&self.reads.lock(), Writes::cost(key, &data))?;
+        self.writes.put(&keyspace.slot, key, data);
         Ok(())
     }
 }

@@ -12,10 +12,13 @@
 
 use esker_substrate::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_format::VALUE_BYTES_MAX;
-use esker_format::ids::Seq;
+use esker_format::data::Data;
+use esker_format::ids::{Moment, Seq};
 use esker_format::log_record::{BatchBuilder, EncodedBatch};
+use esker_format::superblock::FEATURE_EXPIRY;
 use esker_index::fdtree::FdTree;
 use esker_substrate::log::Ticket;
 use esker_substrate::planted::{self, Race};
@@ -26,12 +29,12 @@ use crate::options::Durability;
 use crate::read::validate_key;
 use crate::shared::{Core, Slot};
 
-/// One write: a put, or a delete where there is no value.
+/// One write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write<'a> {
     pub slot: &'a Arc<Slot>,
     pub key: &'a [u8],
-    pub value: Option<&'a [u8]>,
+    pub data: Data<'a>,
 }
 
 /// The writes to one keyspace, and the tree that takes them.
@@ -48,13 +51,29 @@ impl Group<'_> {
 }
 
 /// Fails for a key or value that no store can hold.
-pub(crate) fn validate(key: &[u8], value: Option<&[u8]>) -> Result<()> {
+pub(crate) fn validate(key: &[u8], data: &Data<'_>) -> Result<()> {
     validate_key(key)?;
-    let len = value.map_or(0, <[u8]>::len);
+    let len = data.value().map_or(0, <[u8]>::len);
     if len <= VALUE_BYTES_MAX {
         return Ok(());
     }
     Err(Error::invalid(format!("a value is at most {VALUE_BYTES_MAX} bytes long, and not {len}")))
+}
+
+/// The moment at which what is written now with this time to live expires.
+pub(crate) fn expiry(shared: &Core, ttl: Duration) -> Result<Moment> {
+    if ttl.is_zero() {
+        return Err(Error::invalid("a time to live must be longer than nothing"));
+    }
+    // What is asked for is there at least so long.
+    let millis = ttl.as_nanos().div_ceil(1_000_000);
+    let until = u64::try_from(millis).ok().and_then(|millis| {
+        let now: Moment = shared.snapshots().now();
+        now.0.checked_add(millis)
+    });
+    until.map(Moment).ok_or_else(|| {
+        Error::invalid("a time to live must end before the clock does, in 584 million years")
+    })
 }
 
 /// Applies `writes`, which are valid, ascend by keyspace id and key, and repeat no key. Answers
@@ -111,6 +130,7 @@ pub(crate) fn order<'a>(
     condition: &impl Condition,
 ) -> Result<Ordered<'a>> {
     maintenance::admit(shared, writes)?;
+    require_features(shared, writes)?;
     let batch = encode(writes)?;
     apply(shared, writes, &batch, condition)
 }
@@ -125,13 +145,17 @@ pub(crate) fn settle(shared: &Core, ordered: &Ordered<'_>, durability: Durabilit
     Ok(ordered.ticket.last_seq)
 }
 
+/// Sees to it that versions which do not know what is written refuse the store.
+fn require_features(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
+    let expires = writes.iter().any(|write| write.data.until().is_some());
+    let features = if expires { FEATURE_EXPIRY } else { 0 };
+    if shared.manifest.requires(features) { Ok(()) } else { shared.require(features) }
+}
+
 fn encode(writes: &[Write<'_>]) -> Result<EncodedBatch> {
     let mut batch = BatchBuilder::default();
     for write in writes {
-        match write.value {
-            Some(value) => batch.put(write.slot.id, write.key, value),
-            None => batch.delete(write.slot.id, write.key),
-        }
+        batch.push(write.slot.id, write.key, &write.data);
     }
     batch.finish().map_err(|error| Error::invalid(format!("the batch cannot be logged: {error}")))
 }
@@ -160,7 +184,7 @@ fn apply<'a, C: Condition>(
         let mut seq = first;
         for group in &groups {
             for write in group.writes {
-                group.tree.insert(write.key, seq, write.value);
+                group.tree.insert(write.key, seq, write.data);
                 seq = seq.next();
             }
         }
@@ -185,6 +209,6 @@ fn groups<'a>(writes: &'a [Write<'a>]) -> Result<Vec<Group<'a>>> {
 }
 
 fn user_bytes(writes: &[Write<'_>]) -> u64 {
-    let bytes = |write: &Write<'_>| write.key.len() + write.value.map_or(0, <[u8]>::len);
+    let bytes = |write: &Write<'_>| write.key.len() + write.data.value().map_or(0, <[u8]>::len);
     writes.iter().map(|write| bytes(write) as u64).sum()
 }

@@ -5,6 +5,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use crossbeam_skiplist::SkipSet;
+use esker_format::data::Data;
 use esker_format::ids::Seq;
 use esker_format::key::{compare, long_head};
 use esker_substrate::memtable::Memtable;
@@ -74,7 +75,7 @@ const LOADS: [(&str, Load); 5] = [
 fn filled(load: Load) -> Memtable {
     let memtable = Memtable::default();
     for number in 0..ENTRIES {
-        memtable.insert(&load(number), Seq(number + 1), Some(&VALUE));
+        memtable.insert(&load(number), Seq(number + 1), Data::Put(&VALUE));
     }
     memtable
 }

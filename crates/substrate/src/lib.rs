@@ -3,13 +3,14 @@
 //! Reading order: [`error`], [`runtime`] (clock and randomness, injected), [`sync`], [`poison`] and
 //! [`fault`] (how failures spread and how tests provoke them), [`budget`], [`space`] (extents),
 //! [`cache`] and [`blocks`] (the data file, block by block), [`manifest`], [`log`], [`memtable`],
-//! [`snapshots`] (which versions may be seen).
+//! [`clock`] and [`snapshots`] (when values expire, and which versions may be seen).
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod blocks;
 pub mod budget;
 pub mod cache;
+pub mod clock;
 pub mod error;
 pub mod fault;
 pub mod log;

@@ -44,13 +44,17 @@ pub enum Bug {
     QuarantineIgnored,
     /// What a merge keeps of the old bottom is given up with the rest of it.
     KeptGivenUp,
+    /// A merge takes values for expired that a snapshot of an earlier moment still sees.
+    ExpiredForSnapshots,
+    /// A merge leaves expired values out, and with them what hides older ones of their keys.
+    ExpiredHideNothing,
     /// A lookup reads the visible number before it loads its view.
     NumberBeforeView,
 }
 
 impl Bug {
     /// Those that crashes, damage and failing operations find.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::NoBarrierBeforeSuperblock,
         Self::ReclaimBeforeCommit,
         Self::LogWithoutChecksum,
@@ -68,6 +72,8 @@ impl Bug {
         Self::CommitBeforeLog,
         Self::ReclaimBeforeRecord,
         Self::KeptGivenUp,
+        Self::ExpiredForSnapshots,
+        Self::ExpiredHideNothing,
     ];
 
     /// Those that only several threads find.

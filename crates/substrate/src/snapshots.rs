@@ -3,6 +3,9 @@
 //! Thread safety: everything may be called from any thread.
 //! Invariant S1: a live snapshot's number was visible when it was taken, and stays in the
 //! registry until the last guard is dropped.
+//! Invariant S3: the moment of a snapshot was the clock's when it was taken. Numbers and moments
+//! are taken under one lock and neither goes back, so that the oldest number comes with the
+//! earliest moment.
 //! Invariant S2: `live()` is read under the lock that registers, so a merge that has read it
 //! misses only snapshots taken later, whose numbers are at least the visible number it read.
 
@@ -11,23 +14,57 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::sync::Mutex;
-use esker_format::ids::Seq;
+use esker_format::ids::{Moment, Seq};
+
+use crate::clock::Clock;
+use crate::planted::{self, Bug};
 
 /// The registry.
 #[derive(Debug, Default)]
 pub struct Snapshots {
     visible: AtomicU64,
-    live: Mutex<BTreeMap<Seq, usize>>,
+    live: Mutex<BTreeMap<(Seq, Moment), usize>>,
+    clock: Clock,
+}
+
+/// What a read sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The newest number.
+    pub seq: Seq,
+    /// Values that had expired by this moment are not there.
+    pub now: Moment,
+}
+
+/// What must stay readable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Points {
+    /// Every live snapshot's number and the visible one, newest first, without repeats.
+    pub numbers: Vec<Seq>,
+    /// Everybody reads as of this moment or later.
+    pub horizon: Moment,
 }
 
 /// A registered number; its versions are kept until this is dropped.
 #[derive(Debug)]
 pub struct SnapshotGuard {
     registry: Arc<Snapshots>,
-    seq: Seq,
+    at: At,
 }
 
 impl Snapshots {
+    /// An empty registry, whose snapshots see what has not expired by `clock`.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
+    /// The clock's moment. To be asked by whoever reads without a snapshot, after it has loaded
+    /// what it reads.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     /// The newest number that readers may see.
     pub fn visible(&self) -> Seq {
         Seq(self.visible.load(Ordering::Acquire))
@@ -41,24 +78,26 @@ impl Snapshots {
     /// Registers the visible number.
     pub fn register(self: &Arc<Self>) -> SnapshotGuard {
         let mut live = self.live.lock();
-        let seq = self.visible();
-        *live.entry(seq).or_insert(0) += 1;
-        SnapshotGuard { registry: Arc::clone(self), seq }
+        let at = At { seq: self.visible(), now: self.now() };
+        *live.entry((at.seq, at.now)).or_insert(0) += 1;
+        SnapshotGuard { registry: Arc::clone(self), at }
     }
 
-    /// The numbers whose views must survive a merge that begins now: every live snapshot and the
-    /// visible number, newest first, without repeats.
-    pub fn live(&self) -> Vec<Seq> {
+    /// What must survive a merge that begins now: the views of every live snapshot and of the
+    /// visible number.
+    pub fn live(&self) -> Points {
         let live = self.live.lock();
-        let visible = self.visible();
-        let mut numbers = vec![visible];
-        numbers.extend(live.keys().rev().copied().filter(|seq| *seq != visible));
-        numbers
+        let mut numbers = vec![self.visible()];
+        numbers.extend(live.keys().rev().map(|(seq, _)| *seq));
+        numbers.dedup();
+        let earliest = live.keys().next().map(|(_, moment)| *moment);
+        let earliest = earliest.filter(|_| !planted::is(Bug::ExpiredForSnapshots));
+        Points { numbers, horizon: earliest.unwrap_or_else(|| self.now()) }
     }
 
     /// The oldest live snapshot.
     pub fn oldest(&self) -> Option<Seq> {
-        self.live.lock().keys().next().copied()
+        self.live.lock().keys().next().map(|(seq, _)| *seq)
     }
 
     /// How many snapshots are registered.
@@ -71,24 +110,32 @@ impl SnapshotGuard {
     /// The registered number.
     #[must_use]
     pub const fn seq(&self) -> Seq {
-        self.seq
+        self.at.seq
+    }
+
+    /// What it sees: the registered number, as of the moment at which it was registered.
+    #[must_use]
+    pub const fn at(&self) -> At {
+        self.at
     }
 }
 
 impl Clone for SnapshotGuard {
     fn clone(&self) -> Self {
-        *self.registry.live.lock().entry(self.seq).or_insert(0) += 1;
-        Self { registry: Arc::clone(&self.registry), seq: self.seq }
+        let at = self.at;
+        *self.registry.live.lock().entry((at.seq, at.now)).or_insert(0) += 1;
+        Self { registry: Arc::clone(&self.registry), at }
     }
 }
 
 impl Drop for SnapshotGuard {
     fn drop(&mut self) {
         let mut live = self.registry.live.lock();
-        if let Some(count) = live.get_mut(&self.seq) {
+        let key = (self.at.seq, self.at.now);
+        if let Some(count) = live.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
-                live.remove(&self.seq);
+                live.remove(&key);
             }
         }
     }
@@ -96,7 +143,10 @@ impl Drop for SnapshotGuard {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::runtime::SimRuntime;
 
     #[test]
     fn live_numbers_are_newest_first_and_leave_with_their_guards() {
@@ -107,12 +157,31 @@ mod tests {
         let seven = registry.register();
         let again = three.clone();
         registry.publish(Seq(9));
-        assert_eq!(registry.live(), [Seq(9), Seq(7), Seq(3)]);
+        assert_eq!(registry.live().numbers, [Seq(9), Seq(7), Seq(3)]);
         drop(three);
         assert_eq!(registry.oldest(), Some(Seq(3)));
         drop(again);
         drop(seven);
-        assert_eq!(registry.live(), [Seq(9)]);
+        assert_eq!(registry.live().numbers, [Seq(9)]);
         assert_eq!(registry.count(), 0);
+    }
+
+    #[test]
+    fn the_horizon_is_the_earliest_moment_that_anybody_reads_at() {
+        let runtime = Arc::new(SimRuntime::new(0));
+        let tick = || runtime.advance(Duration::from_millis(5));
+        let registry = Arc::new(Snapshots::new(Clock::new(Arc::clone(&runtime) as _)));
+        let start = registry.now().0;
+        let first = registry.register();
+        tick();
+        let second = registry.register();
+        assert_eq!((first.at().now, second.at().now), (Moment(start), Moment(start + 5)));
+        tick();
+        assert_eq!(registry.live().horizon, Moment(start));
+        assert_eq!(registry.live().numbers, [Seq(0)], "one number at two moments");
+        drop(first);
+        assert_eq!(registry.live().horizon, Moment(start + 5));
+        drop(second);
+        assert_eq!(registry.live().horizon, Moment(start + 10));
     }
 }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::crash::{Recording, Shape};
 use crate::history::{key, keyspace_name, value};
-use crate::model::{Change, Model};
+use crate::model::{Change, Model, Write};
 use crate::random::Random;
 use crate::recovery::Point;
 use crate::session::Config;
@@ -98,7 +98,8 @@ fn write_on(
                 None => batch.remove(keyspace, &key),
             }
             let keyspace = keyspace.name().to_owned();
-            changes.push(Change { keyspace, key, value: new.map(Into::into) });
+            let write = new.map_or(Write::Delete, |value| Write::Put(value.into()));
+            changes.push(Change { keyspace, key, write });
         }
         let synced = random.percent(40);
         let durability = if synced { Durability::Synced } else { Durability::Buffered };

@@ -169,10 +169,7 @@ pub fn log_record(input: &[u8]) {
     assert_eq!(ops.len(), header.count as usize);
     let mut batch = BatchBuilder::default();
     for op in &ops {
-        match op.value {
-            Some(value) => batch.put(op.keyspace, op.key, value),
-            None => batch.delete(op.keyspace, op.key),
-        }
+        batch.push(op.keyspace, op.key, &op.data);
     }
     assert_eq!(batch.body_bytes(), header.body_bytes as usize);
 }

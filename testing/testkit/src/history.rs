@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use esker::Durability;
 
-use crate::model::Change;
+use crate::model::{Change, Write};
 use crate::random::Random;
 
 /// One public operation.
@@ -56,6 +56,8 @@ pub enum Op {
     },
     /// Compares every keyspace whole.
     Compare,
+    /// So many milliseconds pass.
+    Pass(u64),
 }
 
 impl fmt::Display for Op {
@@ -63,11 +65,14 @@ impl fmt::Display for Op {
         match self {
             Self::Commit { changes, durability, by } => {
                 write!(f, "commit ({durability:?}, {by:?})")?;
-                for Change { keyspace, key, value } in changes {
+                for Change { keyspace, key, write } in changes {
                     write!(f, " {keyspace}/\"{}\"", key.escape_ascii())?;
-                    match value {
-                        Some(value) => write!(f, " = {} bytes,", value.len())?,
-                        None => write!(f, " deleted,")?,
+                    match write {
+                        Write::Put(value) => write!(f, " = {} bytes,", value.len())?,
+                        Write::PutFor(value, millis) => {
+                            write!(f, " = {} bytes for {millis} ms,", value.len())?;
+                        }
+                        Write::Delete => write!(f, " deleted,")?,
                     }
                 }
                 Ok(())
@@ -112,6 +117,8 @@ pub struct Weights {
     pub keyspace: u32,
     /// Reopening, cleanly or not.
     pub reopen: u32,
+    /// Time passing, an eighth of the longest time to live at most.
+    pub pass: u32,
 }
 
 /// In which order keys are drawn.
@@ -140,6 +147,8 @@ pub struct Profile {
     pub batch_changes: RangeInclusive<usize>,
     /// Number of keyspaces that may be alive at once.
     pub keyspaces: usize,
+    /// Puts with a time to live, in percent of all, and the longest, in milliseconds.
+    pub expiring: (u32, u64),
     /// Commits that wait for the device, in percent.
     pub synced_percent: u32,
     /// How often each kind occurs.
@@ -155,6 +164,7 @@ impl Default for Profile {
             value_bytes: 8..=120,
             batch_changes: 1..=12,
             keyspaces: 1,
+            expiring: (0, 100),
             synced_percent: 10,
             weights: Weights { insert: 10, ..Weights::default() },
         }
@@ -223,7 +233,7 @@ struct Generator<'a> {
 impl<'a> Generator<'a> {
     fn op(&mut self) -> Op {
         let w = &self.profile.weights;
-        let kinds: [(u32, MakeOp<'a>); 10] = [
+        let kinds: [(u32, MakeOp<'a>); 11] = [
             (w.insert, |g| g.commit(1..=1, 0, By::Single)),
             (w.remove, |g| g.commit(1..=1, 100, By::Single)),
             (w.batch, |g| g.commit(g.profile.batch_changes.clone(), 20, By::Batch)),
@@ -234,6 +244,7 @@ impl<'a> Generator<'a> {
             (w.snapshot, Self::snapshot),
             (w.keyspace, Self::keyspace),
             (w.reopen, Self::reopen),
+            (w.pass, |g| Op::Pass(1 + g.random.below(g.profile.expiring.1.div_ceil(8)))),
         ];
         let total: u32 = kinds.iter().map(|(weight, _)| weight).sum();
         let mut left = self.random.below(u64::from(total)) as u32;
@@ -277,11 +288,18 @@ impl<'a> Generator<'a> {
         let keyspace = self.name();
         let key = self.key();
         if self.random.percent(remove_percent) {
-            return Change { keyspace, key, value: None };
+            return Change { keyspace, key, write: Write::Delete };
         }
         self.values += 1;
         let len = self.random.within(&self.profile.value_bytes);
-        Change { keyspace, key, value: Some(Arc::from(value(self.values, len))) }
+        let value = Arc::from(value(self.values, len));
+        let (percent, longest) = self.profile.expiring;
+        let write = if percent > 0 && self.random.percent(percent) {
+            Write::PutFor(value, 1 + self.random.below(longest))
+        } else {
+            Write::Put(value)
+        };
+        Change { keyspace, key, write }
     }
 
     fn read(&mut self) -> Op {
@@ -339,8 +357,9 @@ mod tests {
             snapshot: 2,
             keyspace: 1,
             reopen: 1,
+            pass: 1,
         };
-        Profile { ops: 2_000, keyspaces: 3, weights, ..Profile::default() }
+        Profile { ops: 2_000, keyspaces: 3, expiring: (20, 400), weights, ..Profile::default() }
     }
 
     #[test]
@@ -354,12 +373,18 @@ mod tests {
     fn values_are_unique_and_every_kind_occurs() {
         let ops = generate(&mixed(), 1);
         let kinds: HashSet<_> = ops.iter().map(std::mem::discriminant).collect();
-        assert_eq!(kinds.len(), 12, "all but Compare");
+        assert_eq!(kinds.len(), 13, "all but Compare");
         let changes = ops.iter().filter_map(|op| match op {
             Op::Commit { changes, .. } => Some(changes),
             _ => None,
         });
-        let values: Vec<_> = changes.flatten().filter_map(|change| change.value.clone()).collect();
+        let values: Vec<_> = changes
+            .flatten()
+            .filter_map(|change| match &change.write {
+                Write::Put(value) | Write::PutFor(value, _) => Some(value.clone()),
+                Write::Delete => None,
+            })
+            .collect();
         let distinct: HashSet<_> = values.iter().map(|value| value[..4].to_vec()).collect();
         assert_eq!(distinct.len(), values.len());
     }

@@ -35,3 +35,4 @@ pub mod serializable;
 pub mod session;
 pub mod verify;
 pub mod violation;
+mod writing;

@@ -12,42 +12,71 @@ use std::sync::Arc;
 /// A value, shared between the model's copies.
 pub type Value = Arc<[u8]>;
 
-/// One change of a commit: a put, or a delete where there is no value.
+/// One change of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The keyspace's name.
     pub keyspace: String,
     /// The key.
     pub key: Vec<u8>,
-    /// The new value; `None` deletes.
-    pub value: Option<Value>,
+    /// What is written to it.
+    pub write: Write,
+}
+
+/// What is written to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// A value.
+    Put(Value),
+    /// A value for so many milliseconds.
+    PutFor(Value, u64),
+    /// It is deleted.
+    Delete,
+}
+
+/// What a read sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The last commit.
+    pub seq: u64,
+    /// The time, in milliseconds.
+    pub now: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Version {
+    commit: u64,
+    value: Option<Value>,
+    /// When the value expires.
+    until: Option<u64>,
 }
 
 /// A keyspace from its creation to its drop.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
-    versions: BTreeMap<Vec<u8>, Vec<(u64, Option<Value>)>>,
+    versions: BTreeMap<Vec<u8>, Vec<Version>>,
 }
 
 /// The whole store.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
+    now: u64,
     commits: Vec<u64>,
     lives: BTreeMap<String, Vec<(bool, Life)>>,
 }
 
 impl Life {
-    /// The value of `key` at commit `seq`.
+    /// The value of `key`.
     #[must_use]
-    pub fn get(&self, key: &[u8], seq: u64) -> Option<&Value> {
-        visible(self.versions.get(key)?, seq)
+    pub fn get(&self, key: &[u8], at: At) -> Option<&Value> {
+        visible(self.versions.get(key)?, at)
     }
 
-    /// All entries at commit `seq`, in key order.
-    pub fn entries(&self, seq: u64) -> impl DoubleEndedIterator<Item = (&[u8], &Value)> {
+    /// All entries, in key order.
+    pub fn entries(&self, at: At) -> impl DoubleEndedIterator<Item = (&[u8], &Value)> {
         self.versions
             .iter()
-            .filter_map(move |(key, versions)| Some((key.as_slice(), visible(versions, seq)?)))
+            .filter_map(move |(key, versions)| Some((key.as_slice(), visible(versions, at)?)))
     }
 
     /// Every key that was ever written.
@@ -68,12 +97,36 @@ impl Life {
     }
 }
 
-fn visible(versions: &[(u64, Option<Value>)], seq: u64) -> Option<&Value> {
-    let newer = versions.partition_point(|(commit, _)| *commit <= seq);
-    versions.get(newer.checked_sub(1)?)?.1.as_ref()
+fn visible(versions: &[Version], at: At) -> Option<&Value> {
+    let newer = versions.partition_point(|version| version.commit <= at.seq);
+    let newest = versions.get(newer.checked_sub(1)?)?;
+    newest.value.as_ref().filter(|_| newest.until.is_none_or(|until| at.now < until))
 }
 
 impl Model {
+    /// The time, in milliseconds.
+    #[must_use]
+    pub const fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Time passes.
+    pub const fn pass(&mut self, millis: u64) {
+        self.now = self.now.saturating_add(millis);
+    }
+
+    /// What a read of commit `seq` sees now.
+    #[must_use]
+    pub const fn at(&self, seq: u64) -> At {
+        At { seq, now: self.now }
+    }
+
+    /// What a read sees now.
+    #[must_use]
+    pub fn last(&self) -> At {
+        self.at(self.last_commit())
+    }
+
     /// A keyspace is created; nothing happens when it is alive.
     pub fn create(&mut self, name: &str) {
         let lives = self.lives.entry(name.to_owned()).or_default();
@@ -98,8 +151,13 @@ impl Model {
             let Some((true, life)) = last else { continue };
             let versions = life.versions.entry(change.key.clone()).or_default();
             // The last change of a key in a batch wins.
-            versions.retain(|(commit, _)| *commit != seq);
-            versions.push((seq, change.value.clone()));
+            versions.retain(|version| version.commit != seq);
+            let (value, until) = match &change.write {
+                Write::Put(value) => (Some(value.clone()), None),
+                Write::PutFor(value, millis) => (Some(value.clone()), Some(self.now + millis)),
+                Write::Delete => (None, None),
+            };
+            versions.push(Version { commit: seq, value, until });
         }
     }
 
@@ -159,13 +217,13 @@ impl Model {
             let Some(life) = self.life(name, *place) else { continue };
             let mut life = life.clone();
             life.versions.retain(|_, versions| {
-                versions.retain(|(commit, _)| *commit <= seq);
+                versions.retain(|version| version.commit <= seq);
                 !versions.is_empty()
             });
             lives.insert(name.clone(), vec![(true, life)]);
         }
         let commits = self.commits.iter().copied().filter(|commit| *commit <= seq).collect();
-        Self { commits, lives }
+        Self { now: self.now, commits, lives }
     }
 }
 
@@ -174,13 +232,13 @@ mod tests {
     use super::*;
 
     fn change(key: &str, value: Option<&str>) -> Change {
-        let value = value.map(|value| value.as_bytes().into());
-        Change { keyspace: "a".into(), key: key.into(), value }
+        let write = value.map_or(Write::Delete, |value| Write::Put(value.as_bytes().into()));
+        Change { keyspace: "a".into(), key: key.into(), write }
     }
 
     fn at(model: &Model, seq: u64) -> Vec<(&[u8], &[u8])> {
         let (_, life) = model.living("a").unwrap();
-        life.entries(seq).map(|(key, value)| (key, &**value)).collect()
+        life.entries(model.at(seq)).map(|(key, value)| (key, &**value)).collect()
     }
 
     #[test]
@@ -207,7 +265,21 @@ mod tests {
         assert!(model.living("a").is_none() && model.names().is_empty());
         model.create("a");
         assert_eq!(at(&model, 1), []);
-        assert_eq!(model.life("a", 0).unwrap().get(b"x", 1).unwrap()[..], *b"1");
+        assert_eq!(model.life("a", 0).unwrap().get(b"x", model.at(1)).unwrap()[..], *b"1");
+    }
+
+    #[test]
+    fn a_value_ends_with_its_time_and_hides_what_was_before() {
+        let mut model = Model::default();
+        model.create("a");
+        model.commit(1, &[change("x", Some("old"))]);
+        let write = Write::PutFor(b"new"[..].into(), 10);
+        model.commit(2, &[Change { write, ..change("x", None) }]);
+        model.pass(9);
+        assert_eq!(at(&model, 2), [(&b"x"[..], &b"new"[..])]);
+        model.pass(1);
+        assert_eq!(at(&model, 2), []);
+        assert_eq!(at(&model, 1), [(&b"x"[..], &b"old"[..])]);
     }
 
     #[test]

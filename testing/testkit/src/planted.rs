@@ -76,6 +76,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
             Crash(scenario::deletes),
         ],
         Bug::KeptGivenUp => vec![Crash(scenario::appends)],
+        Bug::ExpiredForSnapshots | Bug::ExpiredHideNothing => vec![Crash(scenario::expiry)],
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
     }

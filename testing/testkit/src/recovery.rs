@@ -74,7 +74,11 @@ pub fn judge(
 ) -> Verdict<Recovered> {
     let opens = |error: esker::Error| Violation::new(Oracle::Opens, error.to_string());
     let existed = expectation.now.exists;
-    let db = config.builder(device).create(!existed).open().map_err(opens)?;
+    let db = config
+        .builder_at(device, expectation.model.now())
+        .create(!existed)
+        .open()
+        .map_err(opens)?;
     let mut recovered = examine(&db, expectation, depth)?;
     recovered.existed = existed;
     verify::check(&db)?;
@@ -82,7 +86,8 @@ pub fn judge(
         return Ok(recovered);
     }
     db.close().map_err(|error| Violation::new(Oracle::WorksOn, format!("close: {error}")))?;
-    let db = config.open(device).map_err(|error| opens(error).at("after closing"))?;
+    let db = config.builder_at(device, recovered.model.now()).open();
+    let db = db.map_err(|error| opens(error).at("after closing"))?;
     let again = Point {
         durable: recovered.seq,
         visible: recovered.seq,
@@ -121,11 +126,12 @@ pub fn examine(db: &Db, expectation: &Expectation<'_>, depth: Depth) -> Verdict<
             let detail = format!("{name} is listed and cannot be opened: {found:?}");
             return Err(Violation::new(Oracle::KeyspacesExist, detail));
         };
-        verify::content(&keyspace, life, seq)?;
+        verify::content(&keyspace, life, model.at(seq))?;
         if depth == Depth::Thorough {
-            verify::content_backwards(&keyspace, life, seq)?;
+            verify::content_backwards(&keyspace, life, model.at(seq))?;
             let step = (life.len() / 16).max(1);
-            verify::points(&keyspace, life, seq, life.keys().step_by(step))?.map_err(|error| {
+            let points = verify::points(&keyspace, life, model.at(seq), life.keys().step_by(step))?;
+            points.map_err(|error| {
                 Violation::new(Oracle::ContentMatches, format!("a point read answered {error}"))
             })?;
         }

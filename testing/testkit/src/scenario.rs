@@ -6,7 +6,7 @@
 use esker::{Durability, Scheme};
 
 use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
-use crate::model::Change;
+use crate::model::{Change, Write};
 use crate::random::Random;
 use crate::session::Config;
 
@@ -39,7 +39,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 15] = [
+pub const CRASH_TRACES: [Make; 16] = [
     creation,
     load,
     appends,
@@ -54,6 +54,7 @@ pub const CRASH_TRACES: [Make; 15] = [
     large_values,
     full_device,
     transactions,
+    expiry,
     mixed,
 ];
 
@@ -73,6 +74,7 @@ pub fn fault_workloads() -> Vec<Scenario> {
         part(snapshots, "snapshot and merge", 240),
         part(keyspaces, "create and drop keyspaces", 160),
         part(transactions, "transactions", 120),
+        part(expiry, "expiry", 240),
     ]
 }
 
@@ -273,7 +275,7 @@ pub fn full_device(seed: u64) -> Scenario {
     let mut ops = load(seed).ops;
     ops.extend((0..400).map(|number| {
         let (keyspace, key) = (keyspace_name(0), history::key(number));
-        let changes = vec![Change { keyspace, key, value: None }];
+        let changes = vec![Change { keyspace, key, write: Write::Delete }];
         Op::Commit { changes, durability: None, by: By::Single }
     }));
     ops.push(Op::Compact);
@@ -310,6 +312,32 @@ pub fn transactions(seed: u64) -> Scenario {
     Scenario::new("transactions", filled(60, 24 + seed), ops)
 }
 
+/// Values with a time to live over older ones, snapshots from before it ended, and merges that meet
+/// what has expired.
+#[must_use]
+pub fn expiry(seed: u64) -> Scenario {
+    let weights = Weights {
+        insert: 40,
+        remove: 3,
+        batch: 2,
+        pass: 12,
+        snapshot: 2,
+        compact: 1,
+        flush: 2,
+        persist: 1,
+        ..Weights::default()
+    };
+    let profile = Profile {
+        ops: 420,
+        keys: 100,
+        expiring: (50, 120),
+        synced_percent: 4,
+        weights,
+        ..Profile::default()
+    };
+    Scenario::new("expiry", filled(100, 25 + seed), generate(&profile, 26 + seed))
+}
+
 /// Everything at once.
 #[must_use]
 pub fn mixed(seed: u64) -> Scenario {
@@ -330,6 +358,7 @@ pub fn mixed_profile(ops: usize) -> Profile {
         snapshot: 4,
         keyspace: 2,
         reopen: 1,
+        ..Weights::default()
     };
     Profile { ops, keys: 150, keyspaces: 3, synced_percent: 8, weights, ..Profile::default() }
 }
@@ -351,6 +380,11 @@ pub fn random(seed: u64) -> Scenario {
     weights.compact = [0, 1, 4][random.index(3) % 3];
     weights.keyspace = [0, 2, 8][random.index(3) % 3];
     weights.reopen = [0, 1, 3][random.index(3) % 3];
+    // The first thousand are histories that once failed.
+    if seed >= 1000 {
+        weights.pass = [0, 4, 12][random.index(3) % 3];
+        profile.expiring = ([0, 10, 60][random.index(3) % 3], 150);
+    }
     let keys = [0, 100, 300][random.index(3) % 3];
     let prepare = if keys > 0 { filled(keys, seed) } else { Vec::new() };
     let mut ops = generate(&profile, seed);
@@ -359,7 +393,6 @@ pub fn random(seed: u64) -> Scenario {
     scenario.config.memtable_bytes = 1 << random.within(&(10..=13));
     scenario.config.log_segment_bytes = 1 << random.within(&(14..=16));
     scenario.config.seed = seed;
-    // The first thousand are histories that once failed.
     if seed >= 1000 {
         scenario.config.scheme = random.pick(&Scheme::ALL).copied().unwrap_or_default();
     }
@@ -384,6 +417,6 @@ fn filled(keys: u64, seed: u64) -> Vec<Op> {
 #[must_use]
 pub fn synced(key: &[u8], value: &[u8]) -> Op {
     let (keyspace, key) = (keyspace_name(0), key.to_vec());
-    let changes = vec![Change { keyspace, key, value: Some(value.into()) }];
+    let changes = vec![Change { keyspace, key, write: Write::Put(value.into()) }];
     Op::Commit { changes, durability: Some(Durability::Synced), by: By::Single }
 }

@@ -9,16 +9,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker::{Db, DbBuilder, Durability, Error, Keyspace, KeyspaceOptions, Scheme, Snapshot};
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
 
 use crate::history::{By, Op};
-use crate::model::{Change, Model};
+use crate::model::{Change, Model, Write};
 use crate::recovery::Point;
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
+use crate::writing::{batch, single};
 
 /// How the store under test is opened: small, so that merges of all depths happen soon.
 #[derive(Clone, Debug)]
@@ -52,12 +54,27 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The builder of the store on `device`.
+    /// The builder of the store on `device`, at the time 0.
     pub fn builder(&self, device: &Arc<dyn Device>) -> DbBuilder {
+        self.builder_at(device, 0)
+    }
+
+    /// The builder of the store on `device`, for which it is always `now`.
+    pub fn builder_at(&self, device: &Arc<dyn Device>, now: u64) -> DbBuilder {
+        self.builder_with(device, &self.runtime(now))
+    }
+
+    fn runtime(&self, now: u64) -> Arc<SimRuntime> {
+        let runtime = SimRuntime::new(self.seed);
+        runtime.set_unix_time(Duration::from_millis(now));
+        Arc::new(runtime)
+    }
+
+    fn builder_with(&self, device: &Arc<dyn Device>, runtime: &Arc<SimRuntime>) -> DbBuilder {
         Db::builder_on(Arc::clone(device))
             .memory_budget(self.memory_budget_bytes)
             .log_segment_bytes(self.log_segment_bytes)
-            .runtime(Arc::new(SimRuntime::new(self.seed)))
+            .runtime(Arc::clone(runtime) as _)
             .inline_merges(self.merge_steps)
             .scheme(self.scheme)
     }
@@ -127,7 +144,9 @@ pub struct Session {
     device: Arc<dyn Device>,
     db: Option<Db>,
     handles: BTreeMap<String, Keyspace>,
-    snapshots: VecDeque<Snapshot>,
+    /// With the times at which they were taken.
+    snapshots: VecDeque<(Snapshot, u64)>,
+    runtime: Arc<SimRuntime>,
     model: Model,
     durable: u64,
     doubt: Option<Doubt>,
@@ -139,8 +158,10 @@ impl Session {
     /// # Errors
     /// What the store answers.
     pub fn open(config: &Config, device: Arc<dyn Device>, model: Model) -> esker::Result<Self> {
-        let db = config.open(&device)?;
+        let runtime = config.runtime(model.now());
+        let db = config.builder_with(&device, &runtime).open()?;
         let mut session = Self {
+            runtime,
             config: config.clone(),
             device,
             db: Some(db),
@@ -223,7 +244,8 @@ impl Session {
     }
 
     fn dispatch(&mut self, op: &Op) -> Verdict<Outcome> {
-        let reads_now = matches!(op, Op::Read { .. } | Op::Compare | Op::OpenSnapshot);
+        let reads_now =
+            matches!(op, Op::Read { .. } | Op::Compare | Op::OpenSnapshot | Op::Pass(_));
         if reads_now && self.doubt.is_some() {
             // What is in doubt may be seen or not; `recovery::examine` knows how to judge that.
             return Ok(Outcome::Skipped);
@@ -247,6 +269,11 @@ impl Session {
             Op::Abandon => self.reopen(false),
             Op::Read { keyspace, keys } => return self.read(keyspace, keys),
             Op::Compare => return self.compare().map(|()| Outcome::Done),
+            Op::Pass(millis) => {
+                self.runtime.advance(Duration::from_millis(*millis));
+                self.model.pass(*millis);
+                Outcome::Done
+            }
         })
     }
 
@@ -256,13 +283,13 @@ impl Session {
     /// The first difference.
     pub fn compare(&self) -> Verdict {
         self.runs_on()?;
-        let seq = self.model.last_commit();
+        let at = self.model.last();
         for (name, keyspace) in &self.handles {
             if let Some((_, life)) = self.model.living(name) {
-                verify::content(keyspace, life, seq)?;
-                verify::content_backwards(keyspace, life, seq)?;
+                verify::content(keyspace, life, at)?;
+                verify::content_backwards(keyspace, life, at)?;
                 let step = (life.len() / 32).max(1);
-                verify::points(keyspace, life, seq, life.keys().step_by(step))?.map_err(
+                verify::points(keyspace, life, at, life.keys().step_by(step))?.map_err(
                     |error| Violation::new(Oracle::ContentMatches, format!("{name}: {error}")),
                 )?;
             }
@@ -297,7 +324,7 @@ impl Session {
         }
         let result = match (changes, by) {
             ([one], By::Single) => {
-                single(&self.handles, one, durability).map(|()| db.visible_seq())
+                single(db, &self.handles, one, durability).map(|()| db.visible_seq())
             }
             (many, By::Single | By::Batch) => batch(db, &self.handles, many, durability),
             (many, By::Transaction) => self.transaction(db, many, durability)?,
@@ -331,11 +358,15 @@ impl Session {
             Err(error) => return Ok(Err(error)),
         };
         let mut write = || {
-            for Change { keyspace, key, value } in changes {
+            for Change { keyspace, key, write } in changes {
                 let Some(keyspace) = self.handles.get(keyspace) else { continue };
-                match value {
-                    Some(value) => tx.insert(keyspace, key, value)?,
-                    None => tx.remove(keyspace, key)?,
+                match write {
+                    Write::Put(value) => tx.insert(keyspace, key, value)?,
+                    Write::PutFor(value, millis) => {
+                        let ttl = Duration::from_millis(*millis);
+                        tx.insert_with_ttl(keyspace, key, value, ttl)?;
+                    }
+                    Write::Delete => tx.remove(keyspace, key)?,
                 }
                 rival.insert(keyspace, b"never there", b"")?;
             }
@@ -361,14 +392,14 @@ impl Session {
             Ok(tx) => tx,
             Err(error) => return Ok(Err(error)),
         };
-        let seq = self.model.last_commit();
+        let at = self.model.last();
         for Change { keyspace: name, key, .. } in changes {
             let Some(keyspace) = self.handles.get(name) else { continue };
             let found = match tx.get(keyspace, key) {
                 Ok(found) => found,
                 Err(error) => return Ok(Err(error)),
             };
-            let expected = self.model.living(name).and_then(|(_, life)| life.get(key, seq));
+            let expected = self.model.living(name).and_then(|(_, life)| life.get(key, at));
             let same = found.as_deref() == expected.map(|value| &**value);
             ensure(same || self.doubt.is_some(), Oracle::ContentMatches, || {
                 format!("a transaction reads something else in {name}")
@@ -389,7 +420,7 @@ impl Session {
     fn open_snapshot(&mut self) -> Outcome {
         match self.db.as_ref().map(Db::snapshot) {
             Some(Ok(snapshot)) => {
-                self.snapshots.push_back(snapshot);
+                self.snapshots.push_back((snapshot, self.model.now()));
                 Outcome::Done
             }
             Some(Err(error)) => Outcome::Failed(error),
@@ -398,10 +429,12 @@ impl Session {
     }
 
     fn close_snapshot(&mut self) -> Verdict<Outcome> {
-        let Some(snapshot) = self.snapshots.pop_front() else { return Ok(Outcome::Skipped) };
+        let Some((snapshot, now)) = self.snapshots.pop_front() else {
+            return Ok(Outcome::Skipped);
+        };
         for (name, keyspace) in &self.handles {
             if let Some((_, life)) = self.model.living(name) {
-                match verify::snapshot(&snapshot, keyspace, life)? {
+                match verify::snapshot(&snapshot, keyspace, life, now)? {
                     Ok(()) => {}
                     Err(error) => return Ok(Outcome::Failed(error)),
                 }
@@ -439,7 +472,7 @@ impl Session {
         let living = self.handles.get(name).zip(self.model.living(name));
         let Some((keyspace, (_, life))) = living else { return Ok(Outcome::Skipped) };
         let keys = keys.iter().map(Vec::as_slice);
-        let result = verify::points(keyspace, life, self.model.last_commit(), keys)?;
+        let result = verify::points(keyspace, life, self.model.last(), keys)?;
         Ok(result.map_or_else(Outcome::Failed, |()| Outcome::Done))
     }
 
@@ -463,7 +496,7 @@ impl Session {
             self.db = None;
         }
         self.config = self.config.another();
-        match self.config.open(&self.device) {
+        match self.config.builder_with(&self.device, &self.runtime).open() {
             Ok(db) => {
                 self.db = Some(db);
                 outcome(self.attach())
@@ -525,39 +558,4 @@ impl Session {
 
 fn outcome(result: esker::Result<()>) -> Outcome {
     result.map_or_else(Outcome::Failed, |()| Outcome::Done)
-}
-
-fn single(
-    handles: &BTreeMap<String, Keyspace>,
-    change: &Change,
-    durability: Option<Durability>,
-) -> esker::Result<()> {
-    let Some(keyspace) = handles.get(&change.keyspace) else { return Ok(()) };
-    let key = &change.key;
-    match (&change.value, durability) {
-        (Some(value), Some(durability)) => keyspace.insert_with(key, value, durability),
-        (Some(value), None) => keyspace.insert(key, value),
-        (None, Some(durability)) => keyspace.remove_with(key, durability),
-        (None, None) => keyspace.remove(key),
-    }
-}
-
-fn batch(
-    db: &Db,
-    handles: &BTreeMap<String, Keyspace>,
-    changes: &[Change],
-    durability: Option<Durability>,
-) -> esker::Result<u64> {
-    let mut batch = db.batch();
-    for change in changes {
-        let Some(keyspace) = handles.get(&change.keyspace) else { continue };
-        match &change.value {
-            Some(value) => batch.insert(keyspace, &change.key, value),
-            None => batch.remove(keyspace, &change.key),
-        }
-    }
-    match durability {
-        Some(durability) => batch.commit_with(durability),
-        None => batch.commit(),
-    }
 }

@@ -5,64 +5,64 @@
 
 use esker::{CheckReport, Db, Entry, Keyspace, Snapshot};
 
-use crate::model::{Life, Value};
+use crate::model::{At, Life, Value};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
 /// What the store answered, where the answer was right.
 pub type Answered = Verdict<esker::Result<()>>;
 
-/// Compares a keyspace whole with its model at `seq`, forwards; an error is a broken promise.
+/// Compares a keyspace whole with its model, forwards; an error is a broken promise.
 ///
 /// # Errors
 /// The first difference, or the store's error.
-pub fn content(keyspace: &Keyspace, life: &Life, seq: u64) -> Verdict {
+pub fn content(keyspace: &Keyspace, life: &Life, at: At) -> Verdict {
     let name = keyspace.name();
     let result = match keyspace.iter() {
-        Ok(range) => same(range, life.entries(seq), Oracle::ContentMatches),
+        Ok(range) => same(range, life.entries(at), Oracle::ContentMatches),
         Err(error) => Ok(Err(error)),
     };
-    let answered = result.map_err(|violation| violation.at(format!("{name} at {seq}")))?;
-    answered.map_err(|error| unexpected(&error).at(format!("{name} at {seq}")))
+    let answered = result.map_err(|violation| violation.at(format!("{name} at {at:?}")))?;
+    answered.map_err(|error| unexpected(&error).at(format!("{name} at {at:?}")))
 }
 
-/// Compares a keyspace whole with its model at `seq`, backwards.
+/// Compares a keyspace whole with its model, backwards.
 ///
 /// # Errors
 /// The first difference, or the store's error.
-pub fn content_backwards(keyspace: &Keyspace, life: &Life, seq: u64) -> Verdict {
+pub fn content_backwards(keyspace: &Keyspace, life: &Life, at: At) -> Verdict {
     let range = keyspace.iter().map_err(|error| unexpected(&error))?;
-    let answered = same(range.rev(), life.entries(seq).rev(), Oracle::ContentMatches)
-        .map_err(|violation| violation.at(format!("{} backwards at {seq}", keyspace.name())))?;
+    let answered = same(range.rev(), life.entries(at).rev(), Oracle::ContentMatches)
+        .map_err(|violation| violation.at(format!("{} backwards at {at:?}", keyspace.name())))?;
     answered.map_err(|error| unexpected(&error))
 }
 
-/// Compares a keyspace as a snapshot sees it.
+/// Compares a keyspace as a snapshot sees it that was taken at the time `now`.
 ///
 /// # Errors
 /// The first difference.
-pub fn snapshot(snapshot: &Snapshot, keyspace: &Keyspace, life: &Life) -> Answered {
-    let seq = snapshot.seq();
+pub fn snapshot(snapshot: &Snapshot, keyspace: &Keyspace, life: &Life, now: u64) -> Answered {
+    let at = At { seq: snapshot.seq(), now };
     match snapshot.iter(keyspace) {
-        Ok(range) => same(range, life.entries(seq), Oracle::SnapshotsStand)
-            .map_err(|violation| violation.at(format!("snapshot {seq} of {}", keyspace.name()))),
+        Ok(range) => same(range, life.entries(at), Oracle::SnapshotsStand)
+            .map_err(|violation| violation.at(format!("snapshot {at:?} of {}", keyspace.name()))),
         Err(error) => Ok(Err(error)),
     }
 }
 
-/// Compares point reads with the model at `seq`, one by one and together.
+/// Compares point reads with the model, one by one and together.
 ///
 /// # Errors
 /// The first difference.
 pub fn points<'a>(
     keyspace: &Keyspace,
     life: &Life,
-    seq: u64,
+    at: At,
     keys: impl Iterator<Item = &'a [u8]>,
 ) -> Answered {
     let keys: Vec<&[u8]> = keys.collect();
     for key in &keys {
         match keyspace.get(key) {
-            Ok(found) => point(key, found.as_deref(), life.get(key, seq))?,
+            Ok(found) => point(key, found.as_deref(), life.get(key, at))?,
             Err(error) => return Ok(Err(error)),
         }
     }
@@ -74,7 +74,7 @@ pub fn points<'a>(
         format!("{} answers to {} keys", together.len(), keys.len())
     })?;
     for (key, found) in keys.iter().zip(&together) {
-        point(key, found.as_deref(), life.get(key, seq))?;
+        point(key, found.as_deref(), life.get(key, at))?;
     }
     Ok(Ok(()))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
 use esker_testkit::history::{Op, keyspace_name};
-use esker_testkit::model::{Change, Model};
+use esker_testkit::model::{Change, Model, Write};
 use esker_testkit::recovery::{Depth, Expectation, Point, judge};
 use esker_testkit::scenario::synced;
 use esker_testkit::session::{Config, Outcome, Session};
@@ -38,7 +38,7 @@ fn verdict(sample: &Sample) -> Verdict {
 }
 
 fn change(key: &[u8], value: &[u8]) -> Change {
-    Change { keyspace: keyspace_name(0), key: key.into(), value: Some(value.into()) }
+    Change { keyspace: keyspace_name(0), key: key.into(), write: Write::Put(value.into()) }
 }
 
 #[track_caller]

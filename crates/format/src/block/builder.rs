@@ -5,6 +5,7 @@ use super::{
     ROW_SUFFIX_BYTES_MAX, Rows, TRAILER_BYTES,
 };
 use crate::bytes::varint_len;
+use crate::data::Data;
 use crate::entry::{Kind, Payload, SLOT_BYTES};
 use crate::fence::Fence;
 use crate::ids::Seq;
@@ -59,7 +60,7 @@ impl Measure {
     fn with(&self, prefix_len: usize, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Self {
         let row = match payload {
             Payload::Put(value) => Some((key.len(), value.len())),
-            Payload::Delete | Payload::Fence(_) => None,
+            Payload::Delete | Payload::PutUntil(..) | Payload::Fence(_) => None,
         };
         let is_data = !matches!(payload, Payload::Fence(_));
         Self {
@@ -103,16 +104,18 @@ const fn bytes_of(number: u64) -> usize {
 const fn seq_bytes(kind: Kind, seq: Seq) -> usize {
     match kind {
         Kind::Fence => varint_len(seq.0.wrapping_add(1)),
-        Kind::Put | Kind::Delete => varint_len(seq.0),
+        Kind::Put | Kind::Delete | Kind::PutUntil => varint_len(seq.0),
     }
 }
 
 /// The length of a slotted entry and its slot with an unshared key.
 fn unshared_len(key: &[u8], seq: Seq, payload: &Payload<'_>) -> usize {
     let (length_field, payload_len) = match payload {
-        Payload::Delete => (0, 0),
-        Payload::Put(value) => (varint_len(value.len() as u64), value.len()),
         Payload::Fence(fence) => (0, fence.encoded_len()),
+        Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) => {
+            let len = payload.data().and_then(|data| data.content_len());
+            len.map_or((0, 0), |len| (varint_len(len as u64), len))
+        }
     };
     SLOT_BYTES
         + 1
@@ -238,6 +241,10 @@ impl BlockBuilder {
             Payload::Put(value) => {
                 self.puts += 1;
                 self.arena.extend_from_slice(value);
+            }
+            Payload::PutUntil(until, value) => {
+                self.puts += 1;
+                Data::PutUntil(*until, value).put_content(&mut self.arena);
             }
             Payload::Fence(fence) => fence.encode(&mut self.arena),
         }
@@ -424,9 +431,11 @@ impl<'a> Scratch<'a> {
         self.varint(suffix.len() as u64);
         match item.kind {
             Kind::Fence => self.varint(item.seq.0.wrapping_add(1)),
-            Kind::Put | Kind::Delete => self.varint(item.seq.0.saturating_sub(base.0)),
+            Kind::Put | Kind::Delete | Kind::PutUntil => {
+                self.varint(item.seq.0.saturating_sub(base.0));
+            }
         }
-        if item.kind == Kind::Put {
+        if item.kind.has_content() {
             self.varint(payload.len() as u64);
         }
         self.put(suffix);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::entry::Payload;
 use crate::fence::Fence;
-use crate::ids::Seq;
+use crate::ids::{Moment, Seq};
 use crate::ptr::BlockPtr;
 
 #[derive(Clone, Debug)]
@@ -17,6 +17,7 @@ struct Item {
 enum Owned {
     Delete,
     Put(Vec<u8>),
+    PutUntil(u64, Vec<u8>),
     Fence(Vec<u8>),
 }
 
@@ -37,6 +38,7 @@ fn payload(owned: &Owned) -> Payload<'_> {
     match owned {
         Owned::Delete => Payload::Delete,
         Owned::Put(value) => Payload::Put(value),
+        Owned::PutUntil(until, value) => Payload::PutUntil(Moment(*until), value),
         Owned::Fence(filter) => {
             Payload::Fence(Fence { ptr: ptr(), puts: 3, tombstones: 1, filter })
         }
@@ -60,6 +62,8 @@ fn items() -> impl Strategy<Value = Vec<Item>> {
     let payload = prop_oneof![
         Just(Owned::Delete),
         proptest::collection::vec(any::<u8>(), 0..300).prop_map(Owned::Put),
+        (any::<u64>(), proptest::collection::vec(any::<u8>(), 0..300))
+            .prop_map(|(until, value)| Owned::PutUntil(until, value)),
         proptest::collection::vec(any::<u8>(), 60_000..70_000).prop_map(Owned::Put),
         proptest::collection::vec(any::<u8>(), 0..60).prop_map(Owned::Fence),
     ];

@@ -3,8 +3,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::frame::{FRAME_HEADER_BYTES, FrameKind};
+use crate::ids::Moment;
 
-type Op = (u32, Vec<u8>, Option<Vec<u8>>);
+type Op = (u32, Vec<u8>, Option<u64>, Option<Vec<u8>>);
 
 const STORE: StoreId = StoreId(0xfeed);
 
@@ -14,11 +15,13 @@ fn seal() -> Seal {
 
 fn frame(ops: &[Op], first: u64) -> Vec<u8> {
     let mut builder = BatchBuilder::default();
-    for (keyspace, key, value) in ops {
-        match value {
-            Some(value) => builder.put(KeyspaceId(*keyspace), key, value),
-            None => builder.delete(KeyspaceId(*keyspace), key),
-        }
+    for (keyspace, key, until, value) in ops {
+        let data = match (until, value) {
+            (Some(until), Some(value)) => Data::PutUntil(Moment(*until), value),
+            (None, Some(value)) => Data::Put(value),
+            (_, None) => Data::Delete,
+        };
+        builder.push(KeyspaceId(*keyspace), key, &data);
     }
     assert_eq!(builder.len(), ops.len());
     let batch = builder.finish().unwrap();
@@ -34,13 +37,22 @@ fn decode(frame: &[u8]) -> Result<Vec<Op>> {
     let padded = &frame[FRAME_HEADER_BYTES..];
     header.check_body(padded)?;
     decode_ops(&header, padded)
-        .map(|op| op.map(|op| (op.keyspace.0, op.key.to_vec(), op.value.map(<[u8]>::to_vec))))
+        .map(|op| {
+            let LogOp { keyspace, key, data } = op?;
+            let until = data.until().map(|until| until.0);
+            Ok((keyspace.0, key.to_vec(), until, data.value().map(<[u8]>::to_vec)))
+        })
         .collect()
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let bytes = || vec(any::<u8>(), 0..40);
-    vec((any::<u32>(), bytes(), proptest::option::of(bytes())), 1..12)
+    let value = proptest::option::of((proptest::option::of(any::<u64>()), bytes()));
+    let op = (any::<u32>(), bytes(), value).prop_map(|(keyspace, key, value)| match value {
+        Some((until, value)) => (keyspace, key, until, Some(value)),
+        None => (keyspace, key, None, None),
+    });
+    vec(op, 1..12)
 }
 
 proptest! {
@@ -77,7 +89,8 @@ proptest! {
 
 #[test]
 fn every_flipped_byte_of_a_batch_is_noticed() {
-    let good = frame(&[(1, b"key".into(), Some(b"value".into())), (2, b"gone".into(), None)], 7);
+    let put = |until| (1, b"key".to_vec(), until, Some(b"value".to_vec()));
+    let good = frame(&[put(None), put(Some(9)), (2, b"gone".into(), None, None)], 7);
     decode(&good).unwrap();
     for at in 0..good.len() {
         for mask in [0x01, 0x80, 0xff] {

@@ -391,7 +391,7 @@ fn check_entries(
                     walked.children = digest(walked.children, &child.ptr);
                 }
             }
-            Payload::Put(_) => puts += 1,
+            Payload::Put(_) | Payload::PutUntil(..) => puts += 1,
             Payload::Delete => tombstones += 1,
         }
         if !is_fence {

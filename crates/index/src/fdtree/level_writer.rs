@@ -175,7 +175,7 @@ impl LevelWriter {
                     let _not_counted = open.push(&keyed);
                 }
             }
-            Payload::Put(value) => {
+            Payload::Put(value) | Payload::PutUntil(_, value) => {
                 self.counts.puts += 1;
                 self.counts.put_bytes += bytes + value.len() as u64;
             }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use esker_format::entry::Payload;
+use esker_format::data::DataBuf;
 use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::ptr::BlockPtr;
@@ -36,8 +36,8 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// A version found: a value, or a tombstone.
-pub type Found = Option<Vec<u8>>;
+/// A version found.
+pub type Found = DataBuf;
 
 /// How far the descent has come: the block of the level above, read if it had to be.
 struct Above {
@@ -57,10 +57,9 @@ impl Tree {
             let block = if maybe { Some(reader.read(&ptr)?) } else { None };
             if let Some(block) = &block {
                 let found = block.view().find(probe.key, probe.seq);
-                match found.map_err(|error| reader.damage(&ptr, &error))?.map(|e| e.payload) {
-                    Some(Payload::Put(value)) => return Ok(Some(Some(value.to_vec()))),
-                    Some(_) => return Ok(Some(None)),
-                    None => {}
+                let found = found.map_err(|error| reader.damage(&ptr, &error))?;
+                if let Some(data) = found.and_then(|entry| entry.payload.data()) {
+                    return Ok(Some(data.into()));
                 }
             }
             above = Some(Above { ptr, block });

@@ -17,8 +17,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use esker_format::KEY_BYTES_MAX;
+use esker_format::data::Data;
 use esker_format::entry::Payload;
-use esker_format::ids::Seq;
+use esker_format::ids::{Moment, Seq};
 use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, Shape, TreeMeta};
 use esker_format::ptr::Extent;
 use esker_substrate::blocks::{DATA_FILE, Reservation};
@@ -86,6 +87,8 @@ pub(super) struct Inputs {
 /// The group being moved.
 struct Group {
     keep: Keep,
+    /// Everybody reads as of this moment or later.
+    horizon: Moment,
     key: Option<Vec<u8>>,
     /// Number of the group's last item, and whether that was a fence.
     last: (Seq, bool),
@@ -191,9 +194,10 @@ impl Merge {
             if std::mem::take(&mut self.between_groups) {
                 let mut points = tree.env.snapshots.live();
                 if planted::is(Bug::SnapshotBlocksReused) {
-                    points.truncate(1);
+                    points.numbers.truncate(1);
                 }
-                self.group.keep = Keep::new(points);
+                self.group.keep = Keep::new(points.numbers);
+                self.group.horizon = points.horizon;
             }
             if self.move_groups(tree)? {
                 self.publish(tree)?;
@@ -446,6 +450,7 @@ impl Group {
     const fn none() -> Self {
         Self {
             keep: Keep::new(Vec::new()),
+            horizon: Moment(0),
             key: None,
             last: (Seq::MAX, true),
             fate: None,
@@ -488,18 +493,25 @@ impl Group {
             self.last = (seq, true);
             return Ok(());
         }
+        // What has expired for everybody is a tombstone: it hides older versions still.
+        let data = payload.data().unwrap_or(Data::Delete).as_of(self.horizon);
+        let has_expired = data.is_delete() && *payload != Payload::Delete;
         let fate = *self.fate.get_or_insert_with(|| self.keep.fate(seq));
         match fate {
             Fate::Drop => {}
-            fate if full && *payload == Payload::Delete => self.pending.push_back((seq, fate)),
+            _ if has_expired && planted::is(Bug::ExpiredHideNothing) => {}
+            fate if full && data.is_delete() => self.pending.push_back((seq, fate)),
             fate => {
                 while let Some((seq, fate)) = self.pending.front().copied() {
                     insert.add_data(key, seq, &Payload::Delete, fate)?;
                     self.pending.pop_front();
                 }
-                let settled = full && fate == Fate::Newest && self.keep.all_see_the_same();
+                // Blocks whose numbers are settled may stay as they are for ever: what expires must
+                // not be in one.
+                let lasts = data.until().is_none();
+                let settled = full && lasts && fate == Fate::Newest && self.keep.all_see_the_same();
                 let number = if settled { Seq::SETTLED } else { seq };
-                insert.add_data(key, number, payload, fate)?;
+                insert.add_data(key, number, &Payload::of(data), fate)?;
             }
         }
         self.fate = None;

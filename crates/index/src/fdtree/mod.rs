@@ -2,9 +2,9 @@
 //!
 //! Reading order: [`shape`] (level sizes), [`fence_index`] and [`tree`] (what is on the device and
 //! how it is entered), [`lookup`], [`cursor`] and [`scan`] (reading one tree), [`view`] (what
-//! readers see while merges run), then the merge in the paper's steps: [`scheme`], [`prepare`],
-//! [`start`] (freezing, and going on after a crash), [`stage`] (with [`window`]
-//! and [`preserve`]), [`insert`] (with
+//! readers see while merges run) and `read` (what they call), then the merge in the paper's
+//! steps: [`scheme`], [`prepare`], [`start`] (freezing, and going on after a crash), [`stage`]
+//! (with [`window`] and [`preserve`]), [`insert`] (with
 //! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
 //! records), [`delete`], [`finalize`]; [`two_level`] (how the older FD-tree differs), [`versions`]
 //! (what a merge keeps), and [`invariants`] (the walker that checks I1 to I6 and I8). `due` says
@@ -36,6 +36,7 @@ pub mod merge;
 mod paused;
 pub mod prepare;
 pub mod preserve;
+mod read;
 pub mod scan;
 pub mod scheme;
 pub mod shape;
@@ -56,6 +57,7 @@ mod tests;
 use std::sync::Arc;
 
 use esker_device::Purpose;
+use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::meta::IndexMeta;
 use esker_substrate::blocks::BlockStore;
@@ -79,7 +81,6 @@ pub use stats::{LevelStats, MergeStats, TreeStats};
 pub use view::Which;
 
 use lead::Lead;
-use lookup::Probe;
 use merge::Merge;
 use prepare::Balance;
 use tree::{BlockReader, Tree};
@@ -238,13 +239,12 @@ impl FdTree {
         }
     }
 
-    /// Adds a version to the memtable: a value, or with `None` a tombstone. No I/O. One thread at
-    /// a time.
-    pub fn insert(&self, key: &[u8], seq: Seq, value: Option<&[u8]>) {
+    /// Adds a version to the memtable. No I/O. One thread at a time.
+    pub fn insert(&self, key: &[u8], seq: Seq, data: Data<'_>) {
         let _shared = self.share();
         let memtable = Arc::clone(&self.views.load().memtable);
         let before = memtable.memory_bytes();
-        memtable.insert(key, seq, value);
+        memtable.insert(key, seq, data);
         self.newest_seq.fetch_max(seq.0, Ordering::Relaxed);
         let after = memtable.memory_bytes();
         let added = after.saturating_sub(before);
@@ -257,17 +257,17 @@ impl FdTree {
 
     /// Takes an operation that the log holds: into the memtable, into what the merge under way
     /// still has to move, or nowhere if it is on the device already.
-    pub fn replay(&self, key: &[u8], seq: Seq, value: Option<&[u8]>) {
+    pub fn replay(&self, key: &[u8], seq: Seq, data: Data<'_>) {
         let durable = self.meta();
         if let Some(merge) = &durable.merge
             && merge.frozen.0 < seq
             && seq <= merge.frozen.1
         {
             if key > merge.wavefront.as_slice() && self.awaits_resume() {
-                self.recovered.lock().get_or_insert_default().insert(key, seq, value);
+                self.recovered.lock().get_or_insert_default().insert(key, seq, data);
             }
         } else if seq > durable.flushed_seq {
-            self.insert(key, seq, value);
+            self.insert(key, seq, data);
         }
     }
 
@@ -293,61 +293,6 @@ impl FdTree {
         let room = budget.limit_bytes(MemoryPart::Cache).saturating_sub(buffers);
         let least = budget.share_bytes(MemoryPart::Cache) / 4;
         self.env.blocks.cache().set_bytes_max(room.max(least));
-    }
-
-    /// The value of `key` as of `seq`, or as of what `visible` answers, which is asked after the
-    /// view has been loaded: a number that is older than the view may need a version that a merge
-    /// has dropped. With express fences in memory, one read for a hit and none for a miss, less
-    /// what is cached; else at most one read a level.
-    ///
-    /// # Errors
-    /// When a block that could hold the key cannot be read.
-    pub fn get(&self, key: &[u8], visible: impl FnOnce() -> Seq) -> Result<Option<Vec<u8>>> {
-        let _shared = self.share();
-        let early = planted::is(Bug::NumberBeforeView);
-        let (view, seq);
-        if early {
-            seq = visible();
-            view = self.views.load();
-        } else {
-            view = self.views.load();
-            seq = visible();
-        }
-        view.get(&self.reader, &Probe::new(key, seq))
-    }
-
-    /// The values of `keys` as of `seq`, which is registered, in order, with several reads in
-    /// flight.
-    pub fn multi_get(&self, keys: &[&[u8]], seq: Seq) -> Vec<Result<Option<Vec<u8>>>> {
-        let _shared = self.share();
-        let view = self.views.load();
-        let probes: Vec<_> = keys.iter().map(|key| Probe::new(key, seq)).collect();
-        let mut wanted = Vec::new();
-        for probe in probes.iter().filter(|probe| view.memtable.get(probe.key, seq).is_none()) {
-            view.candidates(probe, &mut wanted);
-        }
-        wanted.sort_unstable_by_key(|ptr| ptr.sector);
-        wanted.dedup();
-        if wanted.len() > 1 {
-            // More than the cache can take would push out what was just read.
-            let room = self.env.budget.limit_bytes(MemoryPart::Cache) / 2;
-            let mut bytes = 0;
-            wanted.retain(|ptr| {
-                bytes += ptr.bytes() as u64;
-                bytes <= room
-            });
-            self.reader.blocks.prefetch(self.reader.keyspace, &wanted, Purpose::User);
-        }
-        probes.iter().map(|probe| view.get(&self.reader, probe)).collect()
-    }
-
-    /// One batch of a scan, whose number is registered.
-    ///
-    /// # Errors
-    /// When a block within the bounds cannot be read, unless the request skips damage.
-    pub fn scan(&self, request: &ScanRequest<'_>) -> Result<ScanBatch> {
-        let _shared = self.share();
-        self.views.load().scan(&self.reader, request)
     }
 
     /// Estimated memory of the memtable and of what is frozen, in bytes.
@@ -461,8 +406,9 @@ impl FdTree {
         if self.begin(work, gate)? { self.complete(commit) } else { Ok(()) }
     }
 
-    /// Whether a full merge would find nothing to do.
-    pub fn is_tight(&self) -> bool {
+    /// Whether a full merge would find nothing to do. `may_expire`: there may be values with an
+    /// expiry, which are in levels that are not settled.
+    pub fn is_tight(&self, may_expire: bool) -> bool {
         if self.is_merging() || self.is_spilling() || self.memtable_entries() > 0 {
             return false;
         }
@@ -470,7 +416,10 @@ impl FdTree {
         let data = durable.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
         let counts = || data.clone().map(|level| level.counts);
         let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
-        durable.spills.is_empty() && counts().count() <= 1 && garbage.sum::<u64>() == 0
+        durable.spills.is_empty()
+            && counts().count() <= 1
+            && garbage.sum::<u64>() == 0
+            && (!may_expire || data.clone().all(preserve::is_settled))
     }
 
     /// Makes new blocks durable, then the record that names them.

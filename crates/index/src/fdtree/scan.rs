@@ -9,13 +9,14 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use esker_format::entry::Payload;
+use esker_format::data::Data;
 use esker_format::ids::Seq;
 use esker_format::key;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::memtable::{Leaves, Place};
 use esker_substrate::planted::{self, Race};
+use esker_substrate::snapshots::At;
 
 use super::cursor::{CursorResult, DataCursor, Target, Unreadable};
 use super::tree::{BlockReader, Tree};
@@ -24,8 +25,8 @@ use super::view::{Part, View, Which};
 /// What to scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanRequest<'a> {
-    /// The newest number that may be seen.
-    pub seq: Seq,
+    /// What is seen; its number is registered.
+    pub at: At,
     /// Where the keys begin.
     pub lower: Bound<&'a [u8]>,
     /// Where the keys end.
@@ -78,8 +79,8 @@ pub struct Source<'a> {
     head: u64,
 }
 
-/// Number and value; a tombstone has no value.
-type Version<'v> = (Seq, Option<&'v [u8]>);
+/// Number, and what is said.
+type Version<'v> = (Seq, Data<'v>);
 
 enum Run<'a> {
     Memory { leaves: &'a Leaves, at: Option<Place<'a>> },
@@ -172,17 +173,13 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Number and value of the current version.
+    /// The current version.
     fn version(&self) -> CursorResult<Option<Version<'_>>> {
         Ok(match &self.run {
-            Run::Memory { at, .. } => at.as_ref().map(|at| (at.seq(), at.put())),
-            Run::Level(cursor) => cursor.current()?.map(|(_, entry)| {
-                let value = match entry.payload {
-                    Payload::Put(value) => Some(value),
-                    Payload::Delete | Payload::Fence(_) => None,
-                };
-                (entry.seq, value)
-            }),
+            Run::Memory { at, .. } => at.as_ref().map(|at| (at.seq(), at.data())),
+            Run::Level(cursor) => cursor
+                .current()?
+                .map(|(_, entry)| (entry.seq, entry.payload.data().unwrap_or(Data::Delete))),
         })
     }
 }
@@ -428,15 +425,15 @@ impl Scan<'_, '_> {
             let mut here: Option<Option<Vec<u8>>> = None;
             while self.sources.get(index).is_some_and(|source| source.stands_on(head, key)) {
                 self.versions += 1;
-                let (seq, reverse) = (self.request.seq, self.request.reverse);
+                let (At { seq, now }, reverse) = (self.request.at, self.request.reverse);
                 self.attempt(index, |source| {
-                    if let Some((found, value)) = source.version()?
+                    if let Some((found, data)) = source.version()?
                         && found <= seq
                         && answer.is_none()
                         // Backwards, versions come oldest first: the last one seen is the newest.
                         && (here.is_none() || reverse)
                     {
-                        here = Some(value.map(<[u8]>::to_vec));
+                        here = Some(data.as_of(now).value().map(<[u8]>::to_vec));
                     }
                     source.step(reverse)
                 })?;

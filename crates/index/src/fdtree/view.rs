@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use esker_device::Purpose;
+use esker_format::data::Data;
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::error::Result;
@@ -102,7 +103,7 @@ impl Moving {
             }
         }
         if let Some(version) = frozen.and_then(|frozen| frozen.get(probe.key, probe.seq)) {
-            return Ok(Some(version.put().map(<[u8]>::to_vec)));
+            return Ok(Some(version.data().into()));
         }
         for input in &self.inputs {
             if let Some(found) = input.get(reader, probe)? {
@@ -140,7 +141,7 @@ impl View {
     /// The newest version that `probe` may see.
     pub(super) fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Found> {
         if let Some(version) = self.memtable.get(probe.key, probe.seq) {
-            return Ok(version.put().map(<[u8]>::to_vec));
+            return Ok(version.data().into());
         }
         for part in &self.parts {
             let found = match part {
@@ -151,7 +152,7 @@ impl View {
                 return Ok(found);
             }
         }
-        Ok(None)
+        Ok(Data::Delete.into())
     }
 
     /// The blocks that a lookup of `probe` would read as far as fences in memory tell.

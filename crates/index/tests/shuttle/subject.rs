@@ -13,7 +13,7 @@ use esker_format::meta::IndexMeta;
 use esker_index::fdtree::{Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
-use esker_substrate::snapshots::Snapshots;
+use esker_substrate::snapshots::{At, Snapshots};
 use esker_substrate::sync::atomic::{AtomicBool, Ordering};
 use esker_substrate::sync::{Mutex, Thread, spawn};
 use shuttle::rand::Rng as _;
@@ -149,7 +149,7 @@ impl Subject {
             order.push((key, put));
             let seq = order.len() as u64;
             let value = put.then(|| value(seq, self.value_bytes));
-            self.tree.insert(&[key], Seq(seq), value.as_deref());
+            self.tree.insert(&[key], Seq(seq), value.as_deref().into());
             self.snapshots().publish(Seq(seq));
             put.then_some(seq)
         });
@@ -206,7 +206,7 @@ impl Subject {
         let (mut lower, mut upper) = (Bound::Unbounded, Bound::Unbounded);
         loop {
             let request = ScanRequest {
-                seq,
+                at: At { seq, now: self.snapshots().now() },
                 lower: lower.as_ref().map(Vec::as_slice),
                 upper: upper.as_ref().map(Vec::as_slice),
                 reverse,

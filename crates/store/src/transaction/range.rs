@@ -130,9 +130,9 @@ impl<'tx> TransactionRange<'tx> {
             if let Some(own) = &mut self.own {
                 own.take(back);
             }
-            if let Some((key, Own { value: Some(value), .. })) = own {
+            if let Some((key, value)) = own.and_then(|(key, own)| Some((key, own.value()?))) {
                 self.scanned.note(key, back);
-                return Some(Ok((key.clone(), value.clone())));
+                return Some(Ok((key.clone(), value)));
             }
         }
     }

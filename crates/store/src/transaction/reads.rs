@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use esker_format::data::{Data, DataBuf};
 use esker_format::ids::KeyspaceId;
 use esker_substrate::planted::{self, Race};
 
@@ -40,7 +41,7 @@ pub(super) struct WritesOf {
 /// The last write to a key.
 #[derive(Debug)]
 pub(super) struct Own {
-    pub value: Option<Vec<u8>>,
+    pub data: DataBuf,
     /// How many writes there were before the first one to this key.
     since: u64,
 }
@@ -124,13 +125,17 @@ fn is_within((lower, upper): (&[u8], Option<&[u8]>), key: &[u8]) -> bool {
     lower <= key && upper.is_none_or(|upper| key < upper)
 }
 
+impl Own {
+    /// The value; its time is not over for the transaction, whose moment is before the write.
+    pub fn value(&self) -> Option<Vec<u8>> {
+        self.data.as_data().value().map(<[u8]>::to_vec)
+    }
+}
+
 impl WritesOf {
     /// The writes, by key.
     pub fn list(&self) -> impl Iterator<Item = Write<'_>> {
-        self.keys.iter().map(|(key, own)| {
-            let value = own.value.as_deref();
-            Write { slot: &self.slot, key, value }
-        })
+        self.keys.iter().map(|(key, own)| Write { slot: &self.slot, key, data: own.data.as_data() })
     }
 
     /// Those to keys of an interval that is not empty.
@@ -169,22 +174,22 @@ impl Writes {
     }
 
     /// What a write takes.
-    pub fn cost(key: &[u8], value: Option<&[u8]>) -> u64 {
-        (key.len() + value.map_or(0, <[u8]>::len) + ENTRY_BYTES) as u64
+    pub fn cost(key: &[u8], data: &Data<'_>) -> u64 {
+        (key.len() + data.value().map_or(0, <[u8]>::len) + ENTRY_BYTES) as u64
     }
 
-    pub fn put(&mut self, slot: &Arc<Slot>, key: &[u8], value: Option<&[u8]>) {
+    pub fn put(&mut self, slot: &Arc<Slot>, key: &[u8], data: Data<'_>) {
         let entry = self.of.entry(slot.id);
         let of =
             entry.or_insert_with(|| WritesOf { slot: Arc::clone(slot), keys: BTreeMap::default() });
-        let new = value.map(<[u8]>::to_vec);
+        let new = DataBuf::from(data);
         if let Some(own) = of.keys.get_mut(key) {
-            self.bytes -= Self::cost(key, own.value.as_deref());
-            own.value = new;
+            self.bytes -= Self::cost(key, &own.data.as_data());
+            own.data = new;
         } else {
-            of.keys.insert(key.to_vec(), Own { value: new, since: self.count });
+            of.keys.insert(key.to_vec(), Own { data: new, since: self.count });
         }
-        self.bytes += Self::cost(key, value);
+        self.bytes += Self::cost(key, &data);
         self.count += 1;
     }
 }

@@ -35,6 +35,7 @@ traces! {
     large_values_survive_power_cuts: large_values,
     a_full_device_survives_power_cuts: full_device,
     transactions_survive_power_cuts: transactions,
+    values_that_expire_survive_power_cuts: expiry,
     everything_at_once_survives_power_cuts: mixed,
 }
 

@@ -36,6 +36,11 @@ fn keyspaces_that_come_and_go_survive_every_failing_operation() {
 }
 
 #[test]
+fn values_that_expire_survive_every_failing_operation() {
+    survives(6);
+}
+
+#[test]
 fn transactions_survive_every_failing_operation() {
     survives(5);
 }

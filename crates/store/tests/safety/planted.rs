@@ -42,4 +42,6 @@ bugs! {
     finds_a_commit_before_its_log: CommitBeforeLog,
     finds_space_reused_before_its_record: ReclaimBeforeRecord,
     finds_kept_blocks_given_up: KeptGivenUp,
+    finds_what_expired_for_a_snapshot: ExpiredForSnapshots,
+    finds_what_expired_and_hid_nothing: ExpiredHideNothing,
 }

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use esker_device::{Device, Purpose};
+use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, SegmentId, Seq};
 use esker_format::log_record::{EncodedBatch, LogOp};
 use esker_format::ptr::UNIT_BYTES;
@@ -69,8 +70,8 @@ pub struct Ticket {
     pub last_seq: Seq,
 }
 
-/// Takes one operation: its number, keyspace and key, and its value unless it is a delete.
-pub type Apply<'a> = dyn FnMut(Seq, KeyspaceId, &[u8], Option<&[u8]>) -> Result<()> + 'a;
+/// Takes one operation: its number, keyspace and key, and what it says of that.
+pub type Apply<'a> = dyn FnMut(Seq, KeyspaceId, &[u8], Data<'_>) -> Result<()> + 'a;
 
 /// The log of an open store.
 #[derive(Debug)]
@@ -290,7 +291,7 @@ fn replay_segment(mut segment: Segment, last_seq: Seq, apply: &mut Apply<'_>) ->
     let mut highest = BTreeMap::new();
     let mut visit = |seq: Seq, op: LogOp<'_>| {
         highest.insert(op.keyspace, seq);
-        apply(seq, op.keyspace, op.key, op.value)
+        apply(seq, op.keyspace, op.key, op.data)
     };
     let name = segment.file.name();
     segment.end =

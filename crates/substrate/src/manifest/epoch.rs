@@ -95,12 +95,18 @@ pub(super) fn write_epoch(
     if !planted::is(Bug::NoBarrierBeforeSuperblock) {
         file.sync(Purpose::Manifest)?;
     }
-    Ok((file, Superblock { store, epoch, region_bytes }, frame.len() as u64))
+    Ok((file, Superblock { store, epoch, region_bytes, features: 0 }, frame.len() as u64))
 }
 
 impl Manifest {
-    /// Begins the next epoch with the present state, in which a record of `record_bytes` fits.
-    pub(super) fn begin_epoch(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
+    /// Begins the next epoch with the present state, in which a record of `record_bytes` fits, and
+    /// which asks its readers for `features`.
+    pub(super) fn begin_epoch(
+        &self,
+        writer: &mut Writer,
+        record_bytes: u64,
+        features: u32,
+    ) -> Result<()> {
         let next = writer.superblock.epoch.0.checked_add(1).map(Epoch);
         let epoch = next.ok_or_else(|| Error::Invalid {
             what: "the manifest epochs are used up".to_string(),
@@ -124,6 +130,7 @@ impl Manifest {
             self.poison.on_error(device.sync_dir().map_err(Error::from))?;
         }
         let old = writer.superblock.epoch;
+        let superblock = Superblock { features, ..superblock };
         *writer = Writer {
             superblocks: Arc::clone(&writer.superblocks),
             superblock,

@@ -30,6 +30,7 @@ mod superblocks;
 
 use std::sync::Arc;
 
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, RwLock};
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
 use esker_format::frame::Seal;
@@ -97,6 +98,8 @@ pub struct Manifest {
     store: StoreId,
     /// As of the last successful commit.
     state: RwLock<Arc<ManifestState>>,
+    /// Those of the current superblock.
+    features: AtomicU32,
     writer: Mutex<Writer>,
 }
 
@@ -258,6 +261,7 @@ impl Manifest {
             options,
             store: writer.superblock.store,
             state: RwLock::new(Arc::new(state)),
+            features: writer.superblock.features.into(),
             writer: Mutex::new(writer),
         })
     }
@@ -331,7 +335,7 @@ impl Manifest {
         let share = if is_reserved { region_bytes / RESERVE_SHARE } else { 0 };
         if frame_bytes.saturating_add(2 * share) > room {
             let fits = frame_bytes.saturating_add(shares_left_alone(edits) * share) <= room;
-            match self.begin_epoch(writer, frame_bytes) {
+            match self.begin_epoch(writer, frame_bytes, writer.superblock.features) {
                 Err(Error::Full { .. }) if fits => {}
                 begun => {
                     begun?;
@@ -352,6 +356,33 @@ impl Manifest {
         }
         writer.next_number += 1;
         writer.tail += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Whether readers of the store must know all of `features`.
+    #[must_use]
+    pub fn requires(&self, features: u32) -> bool {
+        self.features.load(Ordering::Acquire) & features == features
+    }
+
+    /// From now on readers of the store must know `features`: a version that does not refuses it.
+    /// To be called before anything is written that needs them.
+    ///
+    /// Cost: nothing when it is known already; else a new epoch, about ten writes and four syncs.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there is no room: nothing has changed. Every other failure poisons the
+    /// store.
+    pub fn require(&self, features: u32) -> Result<()> {
+        if self.requires(features) {
+            return Ok(());
+        }
+        let mut writer = self.writer.lock();
+        self.poison.check()?;
+        self.poison.on_error(self.settle_writer(&mut writer))?;
+        let all = writer.superblock.features | features;
+        self.begin_epoch(&mut writer, 0, all)?;
+        self.features.store(all, Ordering::Release);
         Ok(())
     }
 

@@ -47,6 +47,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use esker_format::data::Data;
 use esker_format::entry::PUT_OVERHEAD_BYTES;
 use esker_format::ids::Seq;
 
@@ -113,13 +114,13 @@ impl Memtable {
         }
     }
 
-    /// Adds a version: a value, or a tombstone. Only one thread at a time may do so.
+    /// Adds a version. Only one thread at a time may do so.
     ///
     /// Costs a search of the list and of a few versions; once in about a hundred times a leaf has
     /// no room, and its versions are spread over new ones.
-    pub fn insert(&self, key: &[u8], seq: Seq, value: Option<&[u8]>) {
+    pub fn insert(&self, key: &[u8], seq: Seq, data: Data<'_>) {
         debug_assert!(!self.writing.swap(true, Ordering::Acquire), "two writers in one memtable");
-        let version = Version::new(key, seq, value);
+        let version = Version::new(key, seq, data);
         self.count(&version);
         let leaves = self.leaves.load();
         let inserted = match leaves.locate(version.position()) {
@@ -136,9 +137,10 @@ impl Memtable {
     }
 
     fn count(&self, version: &Version) {
-        let (count, bytes) = match version.put() {
-            Some(_) => (&self.puts, &self.put_bytes),
-            None => (&self.tombstones, &self.tombstone_bytes),
+        let (count, bytes) = if version.data().is_delete() {
+            (&self.tombstones, &self.tombstone_bytes)
+        } else {
+            (&self.puts, &self.put_bytes)
         };
         add(count, 1);
         add(bytes, version.payload_bytes() + PUT_OVERHEAD_BYTES as u64);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use esker_format::data::Data;
 use esker_format::ids::Seq;
 use proptest::prelude::*;
 
@@ -20,14 +21,14 @@ fn filled(leaf_entries: usize, ops: &[(Vec<u8>, bool)]) -> (Memtable, Model) {
     let mut model = Model::new();
     for (seq, (key, put)) in (1u64..).zip(ops) {
         let value = put.then(|| seq.to_le_bytes().to_vec());
-        memtable.insert(key, Seq(seq), value.as_deref());
+        memtable.insert(key, Seq(seq), value.as_deref().into());
         model.insert((key.clone(), Reverse(seq)), value);
     }
     (memtable, model)
 }
 
 fn found(version: &super::Version) -> Found {
-    (version.key().to_vec(), version.seq().0, version.put().map(<[u8]>::to_vec))
+    (version.key().to_vec(), version.seq().0, version.data().value().map(<[u8]>::to_vec))
 }
 
 fn modelled(entry: (&ModelKey, &Option<Vec<u8>>)) -> Found {
@@ -160,7 +161,7 @@ proptest! {
         let (memtable, model) = filled(leaf_entries, &ops);
         let old = memtable.leaves_arc();
         for (seq, (key, _)) in (1000u64..).zip(&more) {
-            memtable.insert(key, Seq(seq), Some(b"later"));
+            memtable.insert(key, Seq(seq), Data::Put(b"later"));
         }
         let kept: Vec<_> =
             forwards(old.first()).into_iter().filter(|(_, seq, _)| *seq < 1000).collect();
@@ -182,7 +183,7 @@ fn an_empty_list_answers_nothing() {
 fn ascending_keys_leave_full_leaves() {
     let memtable = Memtable::with_leaf_entries(10);
     for number in 0..10_000u32 {
-        memtable.insert(&number.to_be_bytes(), Seq(u64::from(number)), Some(b"value"));
+        memtable.insert(&number.to_be_bytes(), Seq(u64::from(number)), Data::Put(b"value"));
     }
     assert_eq!(memtable.leaves().len(), 1000);
     assert!(memtable.leaves().leaves().all(|leaf| leaf.len() == 10));
@@ -191,15 +192,18 @@ fn ascending_keys_leave_full_leaves() {
 #[test]
 fn ten_thousand_versions_of_one_key_span_leaves() {
     let memtable = Memtable::default();
-    memtable.insert(b"j", Seq(1), Some(b"before"));
-    memtable.insert(b"l", Seq(2), Some(b"after"));
+    memtable.insert(b"j", Seq(1), Data::Put(b"before"));
+    memtable.insert(b"l", Seq(2), Data::Put(b"after"));
     for seq in 3..10_003u64 {
-        memtable.insert(b"k", Seq(seq), Some(&seq.to_le_bytes()));
+        memtable.insert(b"k", Seq(seq), Data::Put(&seq.to_le_bytes()));
     }
     let leaves = memtable.leaves();
     assert!((20..=400).contains(&leaves.len()), "{leaves:?}");
     for seq in 3..10_003u64 {
-        assert_eq!(leaves.get(b"k", Seq(seq)).unwrap().put(), Some(&seq.to_le_bytes()[..]));
+        assert_eq!(
+            leaves.get(b"k", Seq(seq)).unwrap().data().value(),
+            Some(&seq.to_le_bytes()[..])
+        );
     }
     assert!(leaves.get(b"k", Seq(2)).is_none());
     assert_eq!(leaves.lower_bound(b"k", Seq(2)).unwrap().key(), b"l");
@@ -207,7 +211,7 @@ fn ten_thousand_versions_of_one_key_span_leaves() {
     assert_eq!(leaves.behind(b"j").first().unwrap().key(), b"j", "its leaf has later keys");
     // The leaf of the oldest versions has the later key as well, and stays whole.
     assert_eq!(leaves.behind(b"k").len(), 1);
-    assert_eq!(leaves.behind(b"k").get(b"l", Seq(2)).unwrap().put(), Some(&b"after"[..]));
+    assert_eq!(leaves.behind(b"k").get(b"l", Seq(2)).unwrap().data().value(), Some(&b"after"[..]));
     assert!(leaves.behind(b"l").is_empty());
 }
 
@@ -218,14 +222,14 @@ fn large_values_do_not_make_small_leaves_of_their_neighbours() {
     for order in 0..4u32 {
         let memtable = Memtable::default();
         for (seq, key) in [(1, [0u8, 128]), (2, [1, 128])] {
-            memtable.insert(&key, Seq(seq), Some(&large));
+            memtable.insert(&key, Seq(seq), Data::Put(&large));
         }
         for number in 0..6000u32 {
             let number = if order & 1 == 0 { number } else { 5999 - number };
             let lead = if order & 2 == 0 { number % 3 } else { number / 2000 } as u8;
             let [.., high, low] = (number / 3).to_be_bytes();
             let key = [lead.min(1), if lead == 1 { 0 } else { 200 }, high, low];
-            memtable.insert(&key, Seq(u64::from(number) + 10), Some(b"small"));
+            memtable.insert(&key, Seq(u64::from(number) + 10), Data::Put(b"small"));
         }
         let leaves = memtable.leaves();
 
@@ -240,7 +244,7 @@ fn the_leaves_stay_within_their_memory() {
     let memtable = Memtable::default();
     for number in 0..20_000u64 {
         let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-        memtable.insert(&key, Seq(number), Some(&vec![1; (number % 3000) as usize]));
+        memtable.insert(&key, Seq(number), Data::Put(&vec![1; (number % 3000) as usize]));
     }
     let leaves = memtable.leaves();
     assert!(leaves.leaves().all(|leaf| leaf.memory_bytes() <= 64 << 10));
@@ -252,7 +256,7 @@ fn memory_goes_when_leaves_are_left_behind() {
     let memtable = Memtable::default();
     for number in 0..200_000u32 {
         let key = number.wrapping_mul(0x9e37_79b9).to_be_bytes();
-        memtable.insert(&key, Seq(u64::from(number)), Some(&[0; 100]));
+        memtable.insert(&key, Seq(u64::from(number)), Data::Put(&[0; 100]));
     }
     let mut rest = memtable.leaves_arc();
     let all = handles(&rest);
@@ -273,11 +277,11 @@ fn memory_goes_when_leaves_are_left_behind() {
 fn a_parted_leaf_goes_when_its_last_reader_does() {
     let memtable = Memtable::with_leaf_entries(4);
     for number in [1u8, 3, 5, 7] {
-        memtable.insert(&[number], Seq(1), None);
+        memtable.insert(&[number], Seq(1), Data::Delete);
     }
     let reader = memtable.leaves_arc();
     let old = handles(&reader);
-    memtable.insert(&[4], Seq(2), None);
+    memtable.insert(&[4], Seq(2), Data::Delete);
     assert_eq!(living(&old), 1);
     assert!(memtable.leaves().leaves().all(|leaf| !Weak::ptr_eq(&Arc::downgrade(leaf), &old[0])));
     drop(reader);
@@ -287,7 +291,7 @@ fn a_parted_leaf_goes_when_its_last_reader_does() {
 #[test]
 fn debug_output_has_no_contents() {
     let memtable = Memtable::with_leaf_entries(1);
-    memtable.insert(b"aaaa", Seq(1), Some(b"aaaa"));
+    memtable.insert(b"aaaa", Seq(1), Data::Put(b"aaaa"));
     let leaves = memtable.leaves();
     let place = leaves.first();
     let leaf = leaves.leaves().next().unwrap();
@@ -306,7 +310,7 @@ fn look_up(memtable: &Memtable, at: u64, step: &mut u64) {
         *step = step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let seq = at - if back < 32 { back } else { (*step >> 33) % at };
         let version = leaves.get(&scattered(seq), Seq(seq)).unwrap();
-        assert_eq!(version.put(), Some(&seq.to_le_bytes()[..]));
+        assert_eq!(version.data().value(), Some(&seq.to_le_bytes()[..]));
     }
 }
 
@@ -347,7 +351,7 @@ fn readers_find_what_was_inserted_before_their_number() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for seq in 1..=LAST {
-                    memtable.insert(&scattered(seq), Seq(seq), Some(&seq.to_le_bytes()));
+                    memtable.insert(&scattered(seq), Seq(seq), Data::Put(&seq.to_le_bytes()));
                     visible.store(seq, Ordering::Release);
                 }
             });

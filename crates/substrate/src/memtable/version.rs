@@ -4,8 +4,9 @@ use std::fmt;
 use std::iter::repeat_n;
 use std::sync::Arc;
 
+use esker_format::data::Data;
 use esker_format::entry::Payload;
-use esker_format::ids::Seq;
+use esker_format::ids::{Moment, Seq};
 
 use super::position::Position;
 
@@ -18,19 +19,31 @@ const VERSION_BYTES: u64 = 32;
 pub struct Version {
     seq: Seq,
     key_len: u32,
-    is_put: bool,
-    /// Key, then value.
+    what: What,
+    /// Key, then the moment of a value that has one, then the value.
     bytes: Arc<[u8]>,
 }
 
+/// What is said of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Delete,
+    Put,
+    PutUntil,
+}
+
+const MOMENT_BYTES: usize = size_of::<u64>();
+
 impl Version {
-    pub(super) fn new(key: &[u8], seq: Seq, value: Option<&[u8]>) -> Self {
-        Self {
-            seq,
-            key_len: key.len() as u32,
-            is_put: value.is_some(),
-            bytes: concatenated(key, value.unwrap_or_default()),
-        }
+    pub(super) fn new(key: &[u8], seq: Seq, data: Data<'_>) -> Self {
+        let (what, bytes) = match data {
+            Data::Delete => (What::Delete, concatenated([key, &[], &[]])),
+            Data::Put(value) => (What::Put, concatenated([key, &[], value])),
+            Data::PutUntil(until, value) => {
+                (What::PutUntil, concatenated([key, &until.0.to_le_bytes(), value]))
+            }
+        };
+        Self { seq, key_len: key.len() as u32, what, bytes }
     }
 
     /// The user key.
@@ -45,19 +58,28 @@ impl Version {
         self.seq
     }
 
-    /// The value that was put; `None` for a tombstone.
+    /// What is said of the key.
     #[must_use]
-    pub fn put(&self) -> Option<&[u8]> {
-        if self.is_put { self.bytes.get(self.key_len as usize..) } else { None }
+    pub fn data(&self) -> Data<'_> {
+        let content = self.bytes.get(self.key_len as usize..).unwrap_or_default();
+        match self.what {
+            What::Delete => Data::Delete,
+            What::Put => Data::Put(content),
+            What::PutUntil => {
+                let (until, value) = content.split_first_chunk::<MOMENT_BYTES>().unzip();
+                let until = until.map_or(0, |until| u64::from_le_bytes(*until));
+                Data::PutUntil(Moment(until), value.unwrap_or_default())
+            }
+        }
     }
 
-    /// The value as the payload of a block entry.
+    /// The same as the payload of a block entry.
     #[must_use]
     pub fn payload(&self) -> Payload<'_> {
-        Payload::of(self.put())
+        Payload::of(self.data())
     }
 
-    /// Bytes of key and value.
+    /// Bytes of key, value and moment.
     pub(super) fn payload_bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -77,19 +99,19 @@ impl fmt::Debug for Version {
         f.debug_struct("Version")
             .field("key_len", &self.key_len)
             .field("seq", &self.seq)
-            .field("put_len", &self.put().map(<[u8]>::len))
+            .field("what", &self.what)
             .finish_non_exhaustive()
     }
 }
 
-/// Both in one allocation. Collecting into `Vec` first would make it two.
-fn concatenated(key: &[u8], value: &[u8]) -> Arc<[u8]> {
-    let mut bytes: Arc<[u8]> = repeat_n(0, key.len() + value.len()).collect();
-    if let Some((keys, values)) =
-        Arc::get_mut(&mut bytes).and_then(|bytes| bytes.split_at_mut_checked(key.len()))
-    {
-        keys.copy_from_slice(key);
-        values.copy_from_slice(value);
+/// All in one allocation. Collecting into `Vec` first would make it two.
+fn concatenated(parts: [&[u8]; 3]) -> Arc<[u8]> {
+    let mut bytes: Arc<[u8]> = repeat_n(0, parts.iter().map(|part| part.len()).sum()).collect();
+    let mut rest = Arc::get_mut(&mut bytes).unwrap_or_default();
+    for part in parts {
+        let Some((here, behind)) = rest.split_at_mut_checked(part.len()) else { break };
+        here.copy_from_slice(part);
+        rest = behind;
     }
     bytes
 }

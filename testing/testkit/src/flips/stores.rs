@@ -153,6 +153,7 @@ fn profile(ops: usize) -> Profile {
         ops,
         keys: 120,
         value_bytes: 8..=60,
+        expiring: (10, 1000),
         synced_percent: 5,
         weights,
         ..Profile::default()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker::{DamagedRange, Db, Entry, Error, Keyspace, Range};
 
 use crate::image::ImageDevice;
-use crate::model::{Life, Model};
+use crate::model::{At, Life, Model};
 use crate::recovery::Point;
 use crate::session::Config;
 use crate::verify::{point, text};
@@ -70,7 +70,7 @@ pub struct Held<'a> {
 /// # Errors
 /// A wrong answer, an older state, or damage that nothing names.
 pub fn look(held: &Held<'_>, device: ImageDevice) -> Verdict<Look> {
-    let db = match held.config.open(&(Arc::new(device) as _)) {
+    let db = match held.config.builder_at(&(Arc::new(device) as _), held.model.now()).open() {
         Ok(db) => db,
         Err(error) => {
             named(&error)?;
@@ -95,7 +95,7 @@ pub fn look(held: &Held<'_>, device: ImageDevice) -> Verdict<Look> {
     for (name, place) in &expected.alive {
         let Some(life) = held.model.life(name, *place) else { continue };
         match db.open_keyspace(name) {
-            Ok(Some(keyspace)) => unreadable.read(&keyspace, life, seq)?,
+            Ok(Some(keyspace)) => unreadable.read(&keyspace, life, held.model.at(seq))?,
             other => {
                 let detail = format!("keyspace {name}: {other:?}");
                 return Err(Violation::new(Oracle::DamageIsNotData, detail));
@@ -148,10 +148,10 @@ struct Unreadable {
 impl Unreadable {
     /// Reads a keyspace by scanning both ways and by key. Whatever is answered must be right, and
     /// whatever is missing from a scan must lie in a range that is said to be damaged.
-    fn read(&mut self, keyspace: &Keyspace, life: &Life, seq: u64) -> Verdict {
-        let Some(found) = self.scan(keyspace, life, seq, Range::next)? else { return Ok(()) };
-        self.scan(keyspace, life, seq, Range::next_back).map_err(|v| v.at("backwards"))?;
-        for (key, value) in life.entries(seq) {
+    fn read(&mut self, keyspace: &Keyspace, life: &Life, at: At) -> Verdict {
+        let Some(found) = self.scan(keyspace, life, at, Range::next)? else { return Ok(()) };
+        self.scan(keyspace, life, at, Range::next_back).map_err(|v| v.at("backwards"))?;
+        for (key, value) in life.entries(at) {
             match keyspace.get(key) {
                 Ok(answer) => as_data(point(key, answer.as_deref(), Some(value)))?,
                 Err(error) => {
@@ -171,7 +171,7 @@ impl Unreadable {
         &mut self,
         keyspace: &Keyspace,
         life: &Life,
-        seq: u64,
+        at: At,
         step: fn(&mut Range) -> Option<esker::Result<Entry>>,
     ) -> Verdict<Option<BTreeSet<Vec<u8>>>> {
         let refused = |this: &mut Self, error: &Error| {
@@ -186,7 +186,7 @@ impl Unreadable {
         while let Some(entry) = step(&mut range) {
             match entry {
                 Ok((key, value)) => {
-                    as_data(point(&key, Some(&value), life.get(&key, seq)))?;
+                    as_data(point(&key, Some(&value), life.get(&key, at)))?;
                     found.insert(key);
                 }
                 Err(error) => return refused(self, &error),
@@ -194,7 +194,7 @@ impl Unreadable {
         }
         let damaged = range.damaged();
         self.any |= !damaged.is_empty();
-        for (key, _) in life.entries(seq) {
+        for (key, _) in life.entries(at) {
             let is_right = found.contains(key) || is_in(damaged, key);
             ensure(is_right, Oracle::DamageIsNotData, || {
                 let ranges: Vec<String> = damaged.iter().map(shown).collect();

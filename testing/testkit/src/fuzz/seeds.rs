@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use esker_format::block::{BlockBuilder, BlockIdentity};
+use esker_format::data::Data;
 use esker_format::entry::{Entry, Payload};
 use esker_format::fence::Fence;
 use esker_format::frame::{FrameKind, Seal, encode_frame};
-use esker_format::ids::{Epoch, Generation, KeyspaceId, SegmentId, Seq, StoreId};
+use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, StoreId};
 use esker_format::log_record::{BatchBuilder, SegmentHeader};
 use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef};
 use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, TreeMeta};
@@ -49,6 +50,7 @@ fn entries() -> Vec<Vec<u8>> {
     let payloads = [
         (Payload::Delete, Seq(9)),
         (Payload::Put(b"value"), Seq(70)),
+        (Payload::PutUntil(Moment(1 << 41), b"value"), Seq(71)),
         (Payload::Fence(fence(&[0x55; 16])), Seq::MAX),
     ];
     let mut seeds: Vec<Vec<u8>> = payloads
@@ -128,6 +130,7 @@ fn index_meta(levels: u64) -> Vec<u8> {
 fn batches() -> Vec<Vec<u8>> {
     let mut batch = BatchBuilder::default();
     batch.put(KeyspaceId(1), b"key", b"value");
+    batch.push(KeyspaceId(1), b"key", &Data::PutUntil(Moment(1 << 41), b"value"));
     batch.delete(KeyspaceId(300), b"");
     batch.put(KeyspaceId(1), b"", &[7; 200]);
     let count = (batch.len() as u16).to_le_bytes();
@@ -168,7 +171,7 @@ fn records() -> Vec<Vec<u8>> {
 }
 
 fn superblocks() -> Vec<Vec<u8>> {
-    let superblock = Superblock { store: STORE, epoch: Epoch(5), region_bytes: 65536 };
+    let superblock = Superblock { store: STORE, epoch: Epoch(5), region_bytes: 65536, features: 0 };
     vec![superblock.encode(), vec![0; 4096]]
 }
 

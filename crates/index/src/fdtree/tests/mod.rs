@@ -17,7 +17,7 @@ use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
-use esker_substrate::snapshots::{SnapshotGuard, Snapshots};
+use esker_substrate::snapshots::{At, SnapshotGuard, Snapshots};
 
 use super::{CheckSink, Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
 
@@ -120,7 +120,7 @@ impl Subject {
     fn write(&mut self, key: &[u8], value: Option<&[u8]>) {
         let seq = self.next_seq;
         self.next_seq += 1;
-        self.tree.insert(key, Seq(seq), value);
+        self.tree.insert(key, Seq(seq), value.into());
         self.history.insert((key.to_vec(), Reverse(seq)), value.map(<[u8]>::to_vec));
         self.snapshots().publish(Seq(seq));
     }
@@ -196,7 +196,7 @@ impl Subject {
         let mut log: Vec<_> = self.history.iter().collect();
         log.sort_by_key(|((_, seq), _)| seq.0);
         for ((key, seq), value) in log {
-            self.tree.replay(key, Seq(seq.0), value.as_deref());
+            self.tree.replay(key, Seq(seq.0), value.as_deref().into());
         }
         self.snapshots().publish(Seq(self.next_seq - 1));
         let _retried_later = self.tree.resume();
@@ -233,7 +233,7 @@ impl Subject {
         let (mut all, mut ranges) = (Vec::new(), Vec::new());
         loop {
             let request = ScanRequest {
-                seq: Seq(seq),
+                at: self.at(seq),
                 lower: lower.as_ref().map(Vec::as_slice),
                 upper: upper.as_ref().map(Vec::as_slice),
                 reverse,
@@ -255,6 +255,10 @@ impl Subject {
         }
         ranges.dedup();
         (all, ranges)
+    }
+
+    fn at(&self, seq: u64) -> At {
+        At { seq: Seq(seq), now: self.snapshots().now() }
     }
 
     fn visible(&self) -> u64 {
@@ -292,9 +296,9 @@ impl Subject {
     fn verify_all(&self) {
         let keys: Vec<&[u8]> = self.history.keys().map(|(key, _)| key.as_slice()).collect();
         keys.iter().for_each(|key| self.verify_get(key));
-        let visible = Seq(self.visible());
-        for (key, found) in keys.iter().zip(self.tree.multi_get(&keys, visible)) {
-            assert_eq!(found.unwrap(), self.expected(key, visible.0));
+        let visible = self.visible();
+        for (key, found) in keys.iter().zip(self.tree.multi_get(&keys, self.at(visible))) {
+            assert_eq!(found.unwrap(), self.expected(key, visible));
         }
         for seq in self.snapshots.iter().map(|s| s.seq().0).chain([self.visible()]) {
             let all = self.expected_all(seq);
@@ -316,7 +320,7 @@ impl Subject {
         let mut all = Vec::new();
         loop {
             let request = ScanRequest {
-                seq: Seq(seq),
+                at: self.at(seq),
                 lower: lower.as_ref().map(Vec::as_slice),
                 upper: upper.as_ref().map(Vec::as_slice),
                 reverse,

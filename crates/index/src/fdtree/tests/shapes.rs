@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 
 use esker_device::Purpose;
+use esker_format::data::Data;
 use esker_format::ids::Seq;
 
 use super::{Ask, Options, Scheme, Sizes, Subject, options};
@@ -248,7 +249,11 @@ fn what_writers_add_while_a_merge_is_planned_fits_too() {
         let next = Cell::new(4_001);
         let gate = |body: &mut dyn FnMut()| {
             for number in next.get()..(next.get() / 2 * 3).min(9_000) {
-                subject.tree.insert(&numbered(number), Seq(u64::from(number) + 1), Some(&[0; 100]));
+                subject.tree.insert(
+                    &numbered(number),
+                    Seq(u64::from(number) + 1),
+                    Data::Put(&[0; 100]),
+                );
                 next.set(number + 1);
             }
             body();

@@ -1,0 +1,140 @@
+//! What an operation says of a key: the same in the log, in memtables and in blocks.
+//!
+//! Every kind but a delete has a **content**, which stands behind the key as a byte string: the
+//! value, and in front of it what the kind needs besides.
+
+use crate::VALUE_BYTES_MAX;
+use crate::bytes::{Reader, put_varint, varint_len};
+use crate::entry::Kind;
+use crate::error::Result;
+use crate::ids::Moment;
+
+/// The longest content: a value with a moment in front of it.
+pub const CONTENT_BYTES_MAX: usize = VALUE_BYTES_MAX + 10;
+
+/// What is said of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data<'a> {
+    /// It has no value.
+    Delete,
+    /// It has this value.
+    Put(&'a [u8]),
+    /// It has this value until this moment, and none from then on.
+    PutUntil(Moment, &'a [u8]),
+}
+
+impl<'a> Data<'a> {
+    /// The kind of entry that says it.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Delete => Kind::Delete,
+            Self::Put(_) => Kind::Put,
+            Self::PutUntil(..) => Kind::PutUntil,
+        }
+    }
+
+    /// Whether it deletes, at every moment.
+    #[must_use]
+    pub const fn is_delete(&self) -> bool {
+        matches!(self, Self::Delete)
+    }
+
+    /// The value, whether its time is over or not.
+    #[must_use]
+    pub const fn value(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Delete => None,
+            Self::Put(value) | Self::PutUntil(_, value) => Some(value),
+        }
+    }
+
+    /// The moment from which on there is no value.
+    #[must_use]
+    pub const fn until(&self) -> Option<Moment> {
+        match self {
+            Self::PutUntil(until, _) => Some(*until),
+            Self::Delete | Self::Put(_) => None,
+        }
+    }
+
+    /// The same as everybody sees it from `now` on.
+    #[must_use]
+    pub fn as_of(self, now: Moment) -> Self {
+        if self.until().is_some_and(|until| until <= now) { Self::Delete } else { self }
+    }
+
+    /// Length of the content, in bytes; none for what has no content.
+    #[must_use]
+    pub const fn content_len(&self) -> Option<usize> {
+        match self {
+            Self::Delete => None,
+            Self::Put(value) => Some(value.len()),
+            Self::PutUntil(until, value) => Some(varint_len(until.0) + value.len()),
+        }
+    }
+
+    /// Appends the content without its length.
+    pub fn put_content(&self, out: &mut Vec<u8>) {
+        if let Self::PutUntil(until, _) = self {
+            put_varint(out, until.0);
+        }
+        out.extend_from_slice(self.value().unwrap_or_default());
+    }
+
+    /// Reads a content of `len` bytes.
+    pub(crate) fn decode(kind: Kind, reader: &mut Reader<'a>, len: usize) -> Result<Self> {
+        let at = reader.clone();
+        match kind {
+            Kind::Put if len <= VALUE_BYTES_MAX => Ok(Self::Put(reader.take(len)?)),
+            Kind::PutUntil => {
+                let start = reader.offset();
+                let until = Moment(reader.varint()?);
+                let rest = len.checked_sub(reader.offset().saturating_sub(start));
+                let rest = rest.filter(|rest| *rest <= VALUE_BYTES_MAX);
+                let rest = rest.ok_or_else(|| at.error("value has a wrong length"))?;
+                Ok(Self::PutUntil(until, reader.take(rest)?))
+            }
+            Kind::Put | Kind::Delete | Kind::Fence => Err(at.error("value has a wrong length")),
+        }
+    }
+}
+
+/// [`Data`] with bytes of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataBuf {
+    value: Option<Vec<u8>>,
+    until: Option<Moment>,
+}
+
+impl DataBuf {
+    /// What it says.
+    #[must_use]
+    pub fn as_data(&self) -> Data<'_> {
+        match (&self.value, self.until) {
+            (None, _) => Data::Delete,
+            (Some(value), None) => Data::Put(value),
+            (Some(value), Some(until)) => Data::PutUntil(until, value),
+        }
+    }
+
+    /// The value as everybody sees it at the moment that `now` answers, which is asked only where
+    /// that matters.
+    pub fn into_value(self, now: impl FnOnce() -> Moment) -> Option<Vec<u8>> {
+        let is_over = self.until.is_some_and(|until| until <= now());
+        self.value.filter(|_| !is_over)
+    }
+}
+
+impl From<Data<'_>> for DataBuf {
+    fn from(data: Data<'_>) -> Self {
+        Self { value: data.value().map(<[u8]>::to_vec), until: data.until() }
+    }
+}
+
+impl<'a> From<Option<&'a [u8]>> for Data<'a> {
+    /// A value, or none.
+    fn from(value: Option<&'a [u8]>) -> Self {
+        value.map_or(Self::Delete, Self::Put)
+    }
+}
