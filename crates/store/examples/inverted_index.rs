@@ -73,7 +73,7 @@ impl Index {
         Ok(found)
     }
 
-    /// The words that begin with `start`: one step in the keys for each, however many texts have it.
+    /// The words that begin with `start`: a step in the keys for each, however many texts have it.
     fn complete(&self, start: &str) -> Result<BTreeSet<String>> {
         let (mut words, mut from) = (BTreeSet::new(), start.as_bytes().to_vec());
         while let Some((key, _)) = self.postings.range(from..)?.next().transpose()? {
