@@ -78,10 +78,18 @@ pub(crate) enum Command {
     Keyspaces(Keyspaces),
     /// Print what the store holds and does
     Stats(Stats),
-    /// Read everything and print what is damaged, a line each: file@offset: what
+    /// Read everything of a store or a backup and print what is damaged: file@offset: what
     Check(Check),
     /// Merge every level into one and give free space back to the file system
     Compact(Compact),
+    /// Copy the store to a folder: all of it, or what has changed since the last time
+    #[command(long_about = crate::commands::backup::BACKUP_HELP)]
+    #[command(after_help = crate::commands::backup::BACKUP_EXAMPLES)]
+    Backup(Backup),
+    /// Make a store of a backup
+    #[command(long_about = crate::commands::backup::RESTORE_HELP)]
+    #[command(after_help = crate::commands::backup::RESTORE_EXAMPLES)]
+    Restore(Restore),
     /// Index every file below a folder into a fresh store, check every answer, print figures
     Demo(Demo),
     /// Rearrange an array larger than memory: transpose, reorder axes, cut into tiles
@@ -242,8 +250,9 @@ pub(crate) struct Stats {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    #[command(flatten)]
-    pub(crate) store: Store,
+    /// Folder of the store, or of a backup
+    #[arg(value_name = "DB")]
+    pub(crate) path: PathBuf,
     /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -256,6 +265,29 @@ pub(crate) struct Compact {
     /// Only this keyspace, without giving space back [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) keyspace: Option<String>,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// Folder of the backup
+    pub(crate) dest: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// Folder of the backup
+    #[arg(value_name = "SRC")]
+    pub(crate) source: PathBuf,
+    /// Folder of the new store
+    pub(crate) dest: PathBuf,
     /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -227,6 +227,10 @@ impl Device for FileDevice {
     fn location(&self) -> String {
         self.shared.path.to_string_lossy().into_owned()
     }
+
+    fn folder(&self) -> Option<PathBuf> {
+        std::fs::canonicalize(&self.shared.path).ok()
+    }
 }
 
 impl FileFile {

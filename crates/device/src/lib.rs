@@ -27,6 +27,7 @@ pub mod wrap;
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use buffer::AlignedBuf;
@@ -52,11 +53,13 @@ pub enum Purpose {
     Recovery = 6,
     /// `check`.
     Check = 7,
+    /// Backups, and restoring them.
+    Backup = 8,
 }
 
 impl Purpose {
     /// All purposes, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::User,
         Self::Log,
         Self::Merge,
@@ -65,6 +68,7 @@ impl Purpose {
         Self::Manifest,
         Self::Recovery,
         Self::Check,
+        Self::Backup,
     ];
 }
 
@@ -116,6 +120,11 @@ pub trait Device: Send + Sync + Debug {
 
     /// Where the device is, for error messages: a path, or a name such as `memory`.
     fn location(&self) -> String;
+
+    /// The folder, without links on the way, if it is one of the file system.
+    fn folder(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// Holds the one-process lock of a [`Device`] until dropped.

@@ -1,6 +1,7 @@
 //! Devices around devices: the forwarding that counting, delaying and throttling share.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::{Caching, Device, DeviceFile, DeviceLock, Open, Purpose, ReadRequest, Result};
@@ -119,6 +120,10 @@ impl<H: Hook + 'static> Device for Wrapped<H> {
 
     fn location(&self) -> String {
         self.inner.location()
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        self.inner.folder()
     }
 }
 

@@ -122,7 +122,18 @@ impl FrameHeader {
 
     /// Checks a body with its padding against the header.
     pub fn check_body(&self, padded: &[u8]) -> Result<()> {
-        if crc32c::crc32c(padded) == self.body_crc {
+        self.check_body_crc(crc32c::crc32c(padded))
+    }
+
+    /// The checksum of a body that goes on with `bytes`; that of no bytes is 0.
+    #[must_use]
+    pub fn continue_body(crc: u32, bytes: &[u8]) -> u32 {
+        crc32c::crc32c_append(crc, bytes)
+    }
+
+    /// Checks the checksum of a body with its padding against the header.
+    pub fn check_body_crc(&self, crc: u32) -> Result<()> {
+        if crc == self.body_crc {
             Ok(())
         } else {
             Err(DecodeError::new(FRAME_HEADER_BYTES, "record body does not match its checksum"))

@@ -3,7 +3,8 @@
 //! Reading order: [`ids`] and [`ptr`] (the numbers), [`key`], [`data`] and [`entry`] (what a level
 //! holds), [`filter`] and [`fence`] (how a block is found), [`block`] (how entries are packed),
 //! [`meta`] (what the manifest says of a keyspace), [`frame`], [`log_record`], [`manifest_edit`]
-//! and [`superblock`] (what makes them durable), [`value_ref`] (values outside their block).
+//! and [`superblock`] (what makes them durable), [`backup`] (a copy of all of it), [`value_ref`]
+//! (values outside their block).
 //!
 //! Every decoder takes untrusted bytes: it never panics, never allocates more than its input
 //! could hold, and names the offset at which the input stopped making sense.
@@ -12,6 +13,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod backup;
 pub mod block;
 pub mod bytes;
 pub mod data;

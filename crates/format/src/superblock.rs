@@ -46,7 +46,7 @@ const CHECKSUM_OFFSET: usize = SLOT_BYTES - 4;
 /// Required feature: there may be puts with expiry. Bit *k* stands for entries of kind *k*.
 pub const FEATURE_EXPIRY: u32 = 1 << 5;
 /// Required features that this build knows.
-const KNOWN_FEATURES: u32 = FEATURE_EXPIRY;
+pub(crate) const KNOWN_FEATURES: u32 = FEATURE_EXPIRY;
 
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

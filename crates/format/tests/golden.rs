@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use esker_format::backup::{Catalog, LogChunk, Piece};
 use esker_format::block::{BlockBuilder, BlockIdentity, BlockLayout, BlockView};
 use esker_format::bytes::{Reader, put_varint};
 use esker_format::data::Data;
@@ -19,7 +20,7 @@ use esker_format::meta::{
     IndexMeta, InputProgress, LevelCounts, LevelMeta, MergeProgress, Shape, TailFence, TreeMeta,
 };
 use esker_format::ptr::{BlockPtr, Extent};
-use esker_format::superblock::Superblock;
+use esker_format::superblock::{FEATURE_EXPIRY, Superblock};
 use esker_format::value_ref::ValueRef;
 
 const PAGE: &str = include_str!("../../../docs/format.md");
@@ -343,6 +344,28 @@ fn superblock() {
     let bytes = superblock.encode();
     assert_is_example("superblock", &bytes);
     assert_eq!(Superblock::decode(&bytes).unwrap(), superblock);
+}
+
+#[test]
+fn backup() {
+    let piece = Piece { sector: 4096, sectors: 16, generation: Generation(300), place: 24 };
+    let segment = SegmentId(7);
+    let chunk = LogChunk { segment, offset: 0, bytes: 4152, crc: 0xa1b2_c3d4, place: 5 };
+    let edits = vec![Edit::NextKeyspace { id: KeyspaceId(4) }];
+    let catalog = Catalog {
+        store: STORE,
+        features: FEATURE_EXPIRY,
+        run: 3,
+        seq: Seq(1001),
+        record: RecordBody { next_generation: Generation(301), edits },
+        pieces: vec![piece],
+        chunks: vec![chunk],
+    };
+    let bytes = catalog.encode();
+    let (half, again) = bytes.split_at(bytes.len() / 2);
+    assert_is_example("backup", half);
+    assert_eq!(half, again);
+    assert_eq!(Catalog::decode(half).unwrap(), catalog);
 }
 
 #[test]

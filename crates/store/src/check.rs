@@ -47,7 +47,7 @@ impl CheckReport {
 }
 
 impl Problem {
-    fn new(file: impl Into<String>, offset: u64, what: impl Into<String>) -> Self {
+    pub(crate) fn new(file: impl Into<String>, offset: u64, what: impl Into<String>) -> Self {
         Self { file: file.into(), offset, what: what.into() }
     }
 }

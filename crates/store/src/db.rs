@@ -1,5 +1,6 @@
 //! The handle of an open store.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use esker_format::KEYSPACE_NAME_BYTES_MAX;
 use esker_format::manifest_edit::{Edit, keyspace_name_is_valid};
 use esker_index::fdtree::{FdTree, Options};
 
+use crate::backup::{self, BackupProgress, BackupReport};
 use crate::batch::Batch;
 use crate::builder::DbBuilder;
 use crate::check::{self, CheckReport};
@@ -225,6 +227,50 @@ impl Db {
     pub fn check(&self) -> Result<CheckReport> {
         let _open = self.shared.enter()?;
         check::check(&self.shared)
+    }
+
+    /// Copies the store as it is now to the folder `path`, which is new or empty or has an older
+    /// backup of this store: then only what has changed since is read and written, and the older
+    /// backup is there until the new one is complete and durable. Writes, reads and merges go on
+    /// meanwhile; space that merges give up is not used again before the end.
+    ///
+    /// What is copied is checked against its checksums. What the older backup has already is not
+    /// read again: [`Backup::check`](crate::Backup::check) does that.
+    ///
+    /// Cost: reads and writes each block that is new once, the log up to now, and one block for
+    /// each merge of which older blocks stay.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a folder within the store's, of another store, or of something else;
+    /// [`Error::Damaged`] when a block of the store or the older backup's catalog is damaged;
+    /// [`Error::Full`], [`Error::Io`], [`Error::Locked`], [`Error::Poisoned`], [`Error::Closed`].
+    /// The store and the older backup are as before then.
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
+        self.backup_with(path, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// [`backup`](Self::backup), told now and then how far it is; `Break` ends it.
+    ///
+    /// # Errors
+    /// Those of [`backup`](Self::backup), and [`Error::Invalid`] when it was ended.
+    pub fn backup_with(
+        &self,
+        path: impl AsRef<Path>,
+        progress: &mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
+    ) -> Result<BackupReport> {
+        backup::backup(&self.shared, path.as_ref(), progress)
+    }
+
+    /// [`backup_with`](Self::backup_with) on a device.
+    ///
+    /// # Errors
+    /// Those of [`backup_with`](Self::backup_with).
+    pub fn backup_on(
+        &self,
+        device: Arc<dyn Device>,
+        progress: &mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
+    ) -> Result<BackupReport> {
+        backup::backup_on(&self.shared, device, progress)
     }
 
     /// What the store has done and what it holds.

@@ -32,6 +32,7 @@
 //! | `recent`, `turn` | what transactions are checked against, and the writers' turn |
 //! | `maintenance` | when spills and merges begin, and what happens when one cannot go on |
 //! | `background` | the threads that run them |
+//! | `backup` | copies of the whole store, and stores made of them |
 //! | `check`, `stats`, `error` | what a user learns |
 //!
 //! What is not here: a second process on one store, and bytes on the device, which are the concern
@@ -40,6 +41,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod background;
+mod backup;
 mod batch;
 mod builder;
 mod check;
@@ -60,6 +62,7 @@ mod transaction;
 mod turn;
 mod write;
 
+pub use backup::{Backup, BackupProgress, BackupReport};
 pub use batch::Batch;
 pub use builder::DbBuilder;
 pub use check::{CheckReport, Problem};

@@ -272,6 +272,11 @@ impl Slot {
         self.tree().map(|_| found)
     }
 
+    /// Lets go of what was pinned of the index, also when the keyspace has been dropped since.
+    pub fn unpin(&self, number: u64) -> esker_substrate::Result<()> {
+        self.tree.unpin(number)
+    }
+
     /// From now on, or not any more after all, the keyspace is dropped.
     pub fn set_gone(&self, gone: bool) {
         self.gone.store(gone, Ordering::Release);

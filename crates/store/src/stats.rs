@@ -122,7 +122,7 @@ pub struct ShapeStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IoStats {
-    /// `user`, `log`, `merge`, `spill`, `gc`, `manifest`, `recovery` or `check`.
+    /// `user`, `log`, `merge`, `spill`, `gc`, `manifest`, `recovery`, `check` or `backup`.
     pub purpose: &'static str,
     /// Read operations.
     pub reads: u64,
@@ -278,6 +278,7 @@ const fn purpose_name(purpose: Purpose) -> &'static str {
         Purpose::Manifest => "manifest",
         Purpose::Recovery => "recovery",
         Purpose::Check => "check",
+        Purpose::Backup => "backup",
     }
 }
 

@@ -50,6 +50,14 @@ pub enum Bug {
     ExpiredHideNothing,
     /// A lookup reads the visible number before it loads its view.
     NumberBeforeView,
+    /// A backup's catalog is put in place before the blocks that it names are durable.
+    CatalogBeforeBlocks,
+    /// A backup writes to space of the backup that it is to replace.
+    BackupOverwritten,
+    /// What a backup has still to copy may be reused meanwhile.
+    BackupNotPinned,
+    /// A restored store is there before its data is durable.
+    RestoredBeforeData,
 }
 
 impl Bug {
@@ -74,6 +82,14 @@ impl Bug {
         Self::KeptGivenUp,
         Self::ExpiredForSnapshots,
         Self::ExpiredHideNothing,
+    ];
+
+    /// Those of backups.
+    pub const OF_BACKUPS: [Self; 4] = [
+        Self::CatalogBeforeBlocks,
+        Self::BackupOverwritten,
+        Self::BackupNotPinned,
+        Self::RestoredBeforeData,
     ];
 
     /// Those that only several threads find.

@@ -8,11 +8,13 @@
 //! (every device operation failing), [`linear`] (reads and writes of many threads, each at one
 //! moment), [`serializable`] (an order for transactions), [`full`] (no room left), [`lies`] (a
 //! device that says what is not), [`flips`] (every byte damaged, over [`image`]), [`planted`] (bugs
-//! that the suites must find), [`kill`] (a real process killed), [`fuzz`] (every decoder); and
-//! [`counts`] (what was done, for the page generated from it).
+//! that the suites must find), [`backups`] (copies of a store, under all of that), [`kill`] (a real
+//! process killed), [`fuzz`] (every decoder); and [`counts`] (what was done, for the page generated
+//! from it).
 //!
 //! Nothing here knows how the store works: it sees public operations and a device.
 
+pub mod backups;
 pub mod concurrent;
 pub mod counts;
 pub mod crash;

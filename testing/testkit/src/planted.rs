@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use esker_substrate::planted::{Bug, with};
 
+use crate::backups;
 use crate::counts::Counts;
 use crate::crash::{self, Effort};
 use crate::faults;
@@ -26,6 +27,8 @@ pub enum Attempt {
     Flips(fn() -> Verdict<Specimen>, fn(&str) -> bool),
     /// Failing operations of a workload.
     Faults(Make),
+    /// A suite of backups.
+    Backups(fn(&mut Counts) -> Verdict),
 }
 
 /// How a bug was found.
@@ -42,7 +45,7 @@ pub struct Finding {
 /// Where to look for a bug.
 #[must_use]
 pub fn attempts(bug: Bug) -> Vec<Attempt> {
-    use Attempt::{Crash, Faults, Flips};
+    use Attempt::{Backups, Crash, Faults, Flips};
     match bug {
         Bug::NoBarrierBeforeSuperblock => vec![Crash(scenario::manifest_roll)],
         Bug::ReclaimBeforeCommit => vec![Crash(scenario::overwrite), Crash(scenario::mixed)],
@@ -77,6 +80,11 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         ],
         Bug::KeptGivenUp => vec![Crash(scenario::appends)],
         Bug::ExpiredForSnapshots | Bug::ExpiredHideNothing => vec![Crash(scenario::expiry)],
+        Bug::CatalogBeforeBlocks | Bug::BackupOverwritten => {
+            vec![Backups(backups::crash::of_backups)]
+        }
+        Bug::BackupNotPinned => vec![Backups(backups::histories)],
+        Bug::RestoredBeforeData => vec![Backups(backups::crash::of_restoring)],
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
     }
@@ -109,7 +117,7 @@ impl Attempt {
     fn specimen(self) -> Verdict<Option<Specimen>> {
         match self {
             Self::Flips(make, _) => make().map(Some),
-            Self::Crash(_) | Self::Faults(_) => Ok(None),
+            Self::Crash(_) | Self::Faults(_) | Self::Backups(_) => Ok(None),
         }
     }
 
@@ -121,6 +129,7 @@ impl Attempt {
                 crash::run_once(&scenario, effort, &mut HashSet::new(), counts)
             }
             Self::Faults(scenario) => faults::run(&scenario(0)).map(drop),
+            Self::Backups(suite) => suite(counts),
             Self::Flips(_, wanted) => match specimen {
                 Some(store) => flips::bytes_of(store, wanted, 1).map(drop),
                 None => Ok(()),

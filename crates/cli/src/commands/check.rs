@@ -1,6 +1,8 @@
-//! `check`: everything is read and compared with what it should be.
+//! `check`: everything of a store or of a backup is read and compared with what it should be.
 
-use esker::{CheckReport, Error};
+use std::path::Path;
+
+use esker::{Backup, CheckReport, Error};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
 
@@ -17,7 +19,7 @@ struct Finding {
 }
 
 pub(super) fn run(args: &Check) -> Result<(), Failure> {
-    let (report, findings) = match open(&args.store.path).and_then(|db| Ok(db.check()?)) {
+    let (report, findings) = match check(&args.path) {
         Ok(report) => {
             let findings = findings(&report);
             (report, findings)
@@ -50,6 +52,10 @@ pub(super) fn run(args: &Check) -> Result<(), Failure> {
         1 => Err(Failure::Damaged("1 problem found".to_owned())),
         count => Err(Failure::Damaged(format!("{count} problems found"))),
     }
+}
+
+fn check(path: &Path) -> Result<CheckReport, Failure> {
+    if Backup::exists(path)? { Ok(Backup::open(path)?.check()?) } else { Ok(open(path)?.check()?) }
 }
 
 fn findings(report: &CheckReport) -> Vec<Finding> {

@@ -1,5 +1,6 @@
 //! One file a subcommand.
 
+pub(crate) mod backup;
 #[cfg(feature = "lab")]
 pub(crate) mod bench;
 mod check;
@@ -41,6 +42,8 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Stats(args)) => stats::run(&args),
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Compact(args)) => compact::run(&args),
+        Some(Command::Backup(args)) => backup::backup(&args),
+        Some(Command::Restore(args)) => backup::restore(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Permute(args)) => permute::run(&args),
         Some(Command::Sqlite(args)) => sqlite::run(&args.command),

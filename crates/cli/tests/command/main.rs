@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod backup;
 #[cfg(feature = "lab")]
 mod bench;
 mod damage;

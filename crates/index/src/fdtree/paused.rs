@@ -1,4 +1,4 @@
-//! An index that stands still: to be checked, or to be given up.
+//! An index that stands still: to be checked, to be given up, or to be pinned for a copy.
 
 use std::sync::Arc;
 
@@ -37,6 +37,12 @@ impl Paused<'_> {
         extents
     }
 
+    /// Keeps everything that the durable state names in its place, whatever merges give up when
+    /// they go on, until [`FdTree::unpin`] is called with the answer.
+    pub fn pin(&self) -> u64 {
+        self.tree.views.pin()
+    }
+
     /// Gives all extents of a dropped keyspace back. Call when the manifest that dropped it is
     /// durable and nobody writes it; what is still read comes back by [`FdTree::collect`].
     ///
@@ -61,5 +67,16 @@ impl Paused<'_> {
         tree.views.publish(|_| View::new(Arc::default(), vec![main]));
         tree.durable.swap(Arc::default());
         tree.count_memory();
+    }
+}
+
+impl FdTree {
+    /// Lets go of what [`Paused::pin`] kept, and frees what nothing else keeps.
+    ///
+    /// # Errors
+    /// When an extent was free already.
+    pub fn unpin(&self, number: u64) -> Result<()> {
+        self.views.unpin(number);
+        self.collect()
     }
 }

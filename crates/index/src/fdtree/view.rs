@@ -13,7 +13,7 @@
 //! Invariant V3: a view with a greater number never leads to what an extent tagged with a smaller
 //! or equal number held.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use esker_device::Purpose;
@@ -225,11 +225,19 @@ struct Past {
     views: VecDeque<Arc<View>>,
     /// Space that may be reused when every view with a number below the tag is gone; tags ascend.
     quarantine: VecDeque<(u64, Vec<Extent>)>,
+    /// Views whose space is kept although nobody reads them, and how often each was asked for.
+    pins: BTreeMap<u64, usize>,
 }
 
 impl Past {
-    /// Lets go of views that nobody reads; the number of the oldest that is left.
+    /// The number of the oldest view whose space is kept.
     fn oldest(&mut self) -> u64 {
+        let read = self.oldest_read();
+        self.pins.keys().next().map_or(read, |pinned| read.min(*pinned))
+    }
+
+    /// Lets go of views that nobody reads; the number of the oldest that is left.
+    fn oldest_read(&mut self) -> u64 {
         while self.views.front().is_some_and(|view| Arc::strong_count(view) == 1) {
             self.views.pop_front();
         }
@@ -284,9 +292,34 @@ impl Views {
         Ok(())
     }
 
-    /// Whether replaced views are still read, or space waits for them.
+    /// Keeps the space that the current view leads to, without the view; answers its number. What a
+    /// record named when the view was published is kept with it: it is given up by a later record,
+    /// which a later view precedes.
+    pub(super) fn pin(&self) -> u64 {
+        let mut past = self.past.lock();
+        let number = past.number;
+        if !planted::is(Bug::BackupNotPinned) {
+            *past.pins.entry(number).or_insert(0) += 1;
+        }
+        number
+    }
+
+    /// Lets go of what [`Views::pin`] kept.
+    pub(super) fn unpin(&self, number: u64) {
+        let mut past = self.past.lock();
+        if let Some(count) = past.pins.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                past.pins.remove(&number);
+            }
+        }
+    }
+
+    /// Whether no replaced view is read any more, and no space waits for one. What is pinned waits
+    /// for whoever pinned it.
     pub(super) fn is_settled(&self) -> bool {
         let mut past = self.past.lock();
-        past.oldest() == past.number && past.quarantine.is_empty()
+        let is_free = past.quarantine.is_empty() || !past.pins.is_empty();
+        past.oldest_read() == past.number && is_free
     }
 }

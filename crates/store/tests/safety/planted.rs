@@ -24,6 +24,24 @@ macro_rules! bugs {
     };
 }
 
+macro_rules! bugs_of_backups {
+    ($($name:ident: $bug:ident,)*) => {
+        $(#[test] fn $name() { is_found(Bug::$bug); })*
+
+        #[test]
+        fn every_bug_of_backups_has_its_test() {
+            assert_eq!([$(Bug::$bug),*], Bug::OF_BACKUPS);
+        }
+    };
+}
+
+bugs_of_backups! {
+    finds_a_catalog_before_its_blocks: CatalogBeforeBlocks,
+    finds_a_backup_that_is_overwritten: BackupOverwritten,
+    finds_blocks_reused_before_they_are_copied: BackupNotPinned,
+    finds_a_restored_store_before_its_data: RestoredBeforeData,
+}
+
 bugs! {
     finds_a_missing_barrier_before_the_superblock: NoBarrierBeforeSuperblock,
     finds_blocks_reused_before_the_commit: ReclaimBeforeCommit,

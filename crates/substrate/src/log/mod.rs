@@ -2,8 +2,8 @@
 //!
 //! Reading order: `segment` (files), `replay` (where the log ends and what is in it),
 //! `group_commit` (pending batches, writing, syncing), `switch` (taking the next segment into
-//! use), `ahead` (what is done before that), `retire` (giving old ones up), then this module:
-//! opening, replaying, appending.
+//! use), `ahead` (what is done before that), `retire` (giving old ones up), `hold` and `passing`
+//! (keeping them for a copy, and checking that), then this module: opening, replaying, appending.
 //!
 //! Batches go to the newest segment, one frame each. When one does not fit, the segment is
 //! synced, a spare or new file becomes the next segment, and the manifest records both facts.
@@ -20,6 +20,8 @@
 
 mod ahead;
 mod group_commit;
+mod hold;
+mod passing;
 mod replay;
 mod retire;
 mod segment;
@@ -44,7 +46,10 @@ use crate::poison::Poison;
 use group_commit::{PENDING_BYTES_MAX, Queue, Unsettled};
 use segment::{Segment, Spares, open_live};
 
+pub use hold::SegmentPart;
+pub use passing::PartCheck;
 pub use retire::Retired;
+pub use segment::segment_name;
 pub(crate) use segment::segment_number;
 
 /// How the log is laid out.
@@ -90,6 +95,8 @@ pub struct Log {
     /// Appends have come to where work ahead is due.
     ahead_is_due: AtomicBool,
     closed: Mutex<BTreeMap<SegmentId, Segment>>,
+    /// Locked before `spares`.
+    held: Mutex<hold::Held>,
     spares: Mutex<Spares>,
 }
 
@@ -154,6 +161,7 @@ impl Log {
             changed: Condvar::new(),
             ahead_is_due: AtomicBool::new(false),
             closed: Mutex::new(closed),
+            held: Mutex::default(),
             spares: Mutex::new(spares),
         })
     }

@@ -70,6 +70,7 @@ impl Log {
         let mut result = self.faults.hit(fault::LOG_RECYCLE);
         for id in &retired.segments {
             let segment = self.closed.lock().remove(id);
+            let segment = segment.and_then(|segment| self.unless_held(segment));
             result = result.and(segment.map_or(Ok(()), |segment| self.give_up(&segment)));
         }
         result

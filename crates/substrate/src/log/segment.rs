@@ -22,7 +22,8 @@ use crate::planted::{self, Bug};
 pub(super) const RECORDS_OFFSET: u64 = SEGMENT_HEADER_BYTES as u64;
 
 /// The name of a segment file.
-pub(super) fn segment_name(file: u32) -> String {
+#[must_use]
+pub fn segment_name(file: u32) -> String {
     format!("log-{file:08x}")
 }
 
@@ -118,7 +119,7 @@ pub(super) fn check_header(
     Ok(())
 }
 
-fn corrupt(file: &str, offset: u64, what: &str) -> Error {
+pub(super) fn corrupt(file: &str, offset: u64, what: &str) -> Error {
     Error::Corrupt { file: file.to_string(), offset, what: what.to_string() }
 }
 

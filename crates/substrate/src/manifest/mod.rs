@@ -88,6 +88,15 @@ impl Default for ManifestOptions {
     }
 }
 
+/// What a store begins with.
+#[derive(Clone, Debug, Default)]
+pub struct Beginning {
+    /// Its state.
+    pub state: ManifestState,
+    /// What its readers must know.
+    pub features: u32,
+}
+
 /// The manifest of an open store.
 #[derive(Debug)]
 pub struct Manifest {
@@ -197,11 +206,29 @@ impl Manifest {
         poison: &Arc<Poison>,
         faults: &Arc<FaultPoints>,
     ) -> Result<Arc<Self>> {
-        let state = ManifestState::default();
+        let nothing = Beginning::default();
+        Self::create_with(device, store, options, nothing, poison, faults)
+    }
+
+    /// [`Manifest::create`] for a store that begins with a state: whatever that names is to be
+    /// durable before.
+    ///
+    /// # Errors
+    /// Those of [`Manifest::create`].
+    pub fn create_with(
+        device: &Arc<dyn Device>,
+        store: StoreId,
+        options: ManifestOptions,
+        beginning: Beginning,
+        poison: &Arc<Poison>,
+        faults: &Arc<FaultPoints>,
+    ) -> Result<Arc<Self>> {
+        let Beginning { state, features } = beginning;
         let epoch = Epoch(1);
         let (file, superblock, tail) =
             write_epoch(device.as_ref(), store, epoch, options, &state, 0, faults)
                 .map_err(|error| full_or(error, "a new store"))?;
+        let superblock = Superblock { features, ..superblock };
         let superblocks = put_superblocks(device.as_ref(), &superblock)
             .map_err(|error| full_or(error, "a new store"))?;
         let writer = Writer { superblocks, superblock, file, next_number: 2, tail, doubt: None };
@@ -357,6 +384,12 @@ impl Manifest {
         writer.next_number += 1;
         writer.tail += frame.len() as u64;
         Ok(())
+    }
+
+    /// What readers of the store must know.
+    #[must_use]
+    pub fn features(&self) -> u32 {
+        self.features.load(Ordering::Acquire)
     }
 
     /// Whether readers of the store must know all of `features`.

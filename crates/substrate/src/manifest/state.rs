@@ -67,6 +67,15 @@ impl ManifestState {
         flushed.chain(closed).fold(self.durable_seq.max(clean), Seq::max)
     }
 
+    /// The state that one record makes of an empty one.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn of_record(record: &RecordBody, durable_seq: Seq) -> Result<Self, &'static str> {
+        let mut state = Self::default();
+        state.apply_record(record, durable_seq).map(|()| state)
+    }
+
     /// The state after one record. On an error the state is half changed and of no use.
     pub(super) fn apply_record(
         &mut self,

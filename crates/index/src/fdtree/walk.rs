@@ -1,0 +1,209 @@
+//! Every block that a durable state leads to: for copies of it.
+//!
+//! A block's fence carries its address, generation and checksum, and is itself in a block with a
+//! fence. So whoever has a block with the same address and generation has everything below it too,
+//! and the walk leaves it out: it reads what is new and nothing else. Parents come before their
+//! children; children that are adjacent in the file are read together.
+//!
+//! Of a merge under way both sides are walked. In a tree that a merge consumes, fences may lead to
+//! what has been given up: what lies outside the extents of its level is not there.
+
+use esker_format::block::BlockView;
+use esker_format::entry::Payload;
+use esker_format::ids::KeyspaceId;
+use esker_format::meta::{IndexMeta, MergeProgress, TailFence, TreeMeta};
+use esker_format::ptr::{BlockPtr, Extent};
+use esker_substrate::blocks::{BlockStore, DATA_FILE};
+use esker_substrate::error::{Error, Result};
+
+/// Adjacent blocks are read together up to this many bytes.
+const READ_BYTES: usize = 256 * 1024;
+
+/// Who goes along.
+pub trait Visitor {
+    /// Whether the block, and with it everything that it leads to, is known already.
+    ///
+    /// # Errors
+    /// Those of the visitor; the walk ends with them.
+    fn knows(&mut self, ptr: &BlockPtr) -> Result<bool>;
+
+    /// Fills `buf` from the data file.
+    ///
+    /// # Errors
+    /// As for [`Visitor::knows`].
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// Takes a block, which is what its fence says. From now on it is known.
+    ///
+    /// # Errors
+    /// As for [`Visitor::knows`].
+    fn take(&mut self, ptr: &BlockPtr, bytes: &[u8]) -> Result<()>;
+}
+
+/// Shows `visitor` every block of `keyspace` that `meta` leads to and that it does not know. The
+/// blocks must not be reused meanwhile ([`Paused::pin`](super::Paused::pin)).
+///
+/// Cost: reads each of them once.
+///
+/// # Errors
+/// `Corrupt` when a block is not what its fence says; those of the visitor.
+pub fn walk(
+    blocks: &BlockStore,
+    keyspace: KeyspaceId,
+    meta: &IndexMeta,
+    visitor: &mut dyn Visitor,
+) -> Result<()> {
+    let mut walk = Walk { blocks, keyspace, visitor };
+    for tree in meta.spills.iter().chain([&meta.main]) {
+        walk.tree(&Levels::of(tree), &tree.top)?;
+    }
+    match &meta.merge {
+        Some(merge) => walk.merge(&meta.main, merge),
+        None => Ok(()),
+    }
+}
+
+/// Where the blocks of a tree may be: those of the top fences, then level by level, each sorted.
+struct Levels(Vec<Vec<Extent>>);
+
+impl Levels {
+    fn of(tree: &TreeMeta) -> Self {
+        let levels = tree.levels.iter().map(|level| &level.extents);
+        Self([&tree.top_extents].into_iter().chain(levels).map(|extents| sorted(extents)).collect())
+    }
+
+    fn holds(&self, level: usize, ptr: &BlockPtr) -> bool {
+        let extents = self.0.get(level).map_or(&[][..], Vec::as_slice);
+        let next = extents.partition_point(|extent| extent.offset() <= ptr.offset());
+        let extent = next.checked_sub(1).and_then(|at| extents.get(at));
+        let end = ptr.offset().saturating_add(ptr.bytes() as u64);
+        extent.is_some_and(|extent| end <= extent.offset().saturating_add(extent.bytes()))
+    }
+
+    /// Whether blocks of this level lead to others.
+    fn leads_on(&self, level: usize) -> bool {
+        level + 1 < self.0.len()
+    }
+}
+
+/// In the order of the file, neighbours joined.
+fn sorted(extents: &[Extent]) -> Vec<Extent> {
+    let mut extents = extents.to_vec();
+    extents.sort_unstable();
+    extents.dedup_by(|next, last| {
+        let joins = last.end() == next.start;
+        if joins {
+            last.units += next.units;
+        }
+        joins
+    });
+    extents
+}
+
+struct Walk<'a> {
+    blocks: &'a BlockStore,
+    keyspace: KeyspaceId,
+    visitor: &'a mut dyn Visitor,
+}
+
+impl Walk<'_> {
+    /// A tree under its top fences.
+    fn tree(&mut self, levels: &Levels, top: &[BlockPtr]) -> Result<()> {
+        self.level(levels, 0, top)
+    }
+
+    /// The new side of a merge: its levels, on top of those below the merge.
+    fn merge(&mut self, main: &TreeMeta, merge: &MergeProgress) -> Result<()> {
+        let mut new = merge.new.clone();
+        let below = main.levels.get(usize::from(merge.levels)..).unwrap_or_default();
+        new.levels.extend_from_slice(below);
+        let levels = Levels::of(&new);
+        self.tree(&levels, &new.top)?;
+        // Fences that are in no block yet.
+        let ptrs = |tail: &[TailFence]| tail.iter().map(|fence| fence.ptr).collect::<Vec<_>>();
+        for (level, tail) in merge.tails.iter().enumerate() {
+            self.level(&levels, level + 1, &ptrs(tail))?;
+        }
+        let below = merge.new.levels.len() + 1;
+        self.level(&levels, below, &ptrs(merge.plast.as_slice()))
+    }
+
+    /// Blocks of one level, named one after the other, with all that they lead to.
+    fn level(&mut self, levels: &Levels, level: usize, ptrs: &[BlockPtr]) -> Result<()> {
+        let mut wanted: Vec<BlockPtr> = Vec::new();
+        for ptr in ptrs {
+            // A block may be named twice in succession (I2).
+            let again = wanted.last() == Some(ptr);
+            if again || !levels.holds(level, ptr) || self.visitor.knows(ptr)? {
+                continue;
+            }
+            if !wanted.last().is_none_or(|last| follows(&wanted, last, ptr)) {
+                self.run(levels, level, &std::mem::take(&mut wanted))?;
+            }
+            wanted.push(*ptr);
+        }
+        self.run(levels, level, &wanted)
+    }
+
+    /// Adjacent blocks, in one read.
+    fn run(&mut self, levels: &Levels, level: usize, ptrs: &[BlockPtr]) -> Result<()> {
+        let Some(first) = ptrs.first() else { return Ok(()) };
+        let mut bytes = vec![0; ptrs.iter().map(BlockPtr::bytes).sum()];
+        self.visitor.read(first.offset(), &mut bytes)?;
+        let mut children = Vec::new();
+        let mut rest = bytes.as_slice();
+        for ptr in ptrs {
+            let (block, behind) = rest.split_at_checked(ptr.bytes()).unwrap_or_default();
+            rest = behind;
+            let layout = self.blocks.verify(self.keyspace, ptr, block)?;
+            self.visitor.take(ptr, block)?;
+            if levels.leads_on(level) {
+                fences(ptr, BlockView::new(block, layout), &mut children)?;
+            }
+        }
+        drop(bytes);
+        self.level(levels, level + 1, &children)
+    }
+}
+
+/// Whether `ptr` may be read together with `wanted`, the last of which is `last`.
+fn follows(wanted: &[BlockPtr], last: &BlockPtr, ptr: &BlockPtr) -> bool {
+    let bytes: usize = wanted.iter().map(BlockPtr::bytes).sum();
+    let is_next = last.offset() + last.bytes() as u64 == ptr.offset();
+    is_next && bytes + ptr.bytes() <= READ_BYTES
+}
+
+/// Adds what the fences of a block lead to.
+fn fences(ptr: &BlockPtr, view: BlockView<'_>, out: &mut Vec<BlockPtr>) -> Result<()> {
+    for index in 0..view.len() {
+        let entry = view.entry(index);
+        let entry = entry.map_err(|error| Error::corrupt(DATA_FILE, ptr.offset(), &error))?;
+        if let Payload::Fence(fence) = entry.payload {
+            out.push(fence.ptr);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_format::ids::Generation;
+    use esker_format::ptr::SECTOR_BYTES;
+
+    #[test]
+    fn blocks_outside_their_level_are_not_there() {
+        let extent = |start, units| Extent { start, units };
+        let ptr = |offset: u64, sectors| BlockPtr {
+            sector: offset / SECTOR_BYTES,
+            sectors,
+            crc: 0,
+            generation: Generation(1),
+        };
+        let levels = Levels(vec![sorted(&[extent(4, 2), extent(6, 1), extent(1, 1)])]);
+        let held = |unit: u64, sectors| levels.holds(0, &ptr(unit * 4096, sectors));
+        assert!(held(1, 8) && held(4, 24) && held(6, 1));
+        assert!(!held(0, 1) && !held(1, 9) && !held(2, 1) && !held(5, 24) && !held(7, 1));
+        assert!(!levels.holds(1, &ptr(4096, 1)));
+    }
+}

@@ -1,0 +1,111 @@
+//! The moment that a backup is of: a state of the manifest, the log that belongs to it, and the
+//! promise that neither is reused while it is copied.
+//!
+//! It is what a crash at this moment would leave if the log ended there. For as long as the locks
+//! are held that keyspaces, merges and writers need, nothing moves; that is microseconds and the
+//! rest of the steps of merges under way.
+
+use std::sync::Arc;
+
+use esker_format::backup::Catalog;
+use esker_format::ids::Seq;
+use esker_format::manifest_edit::RecordBody;
+use esker_format::ptr::Extent;
+use esker_substrate::log::SegmentPart;
+use esker_substrate::manifest::ManifestState;
+
+use crate::error::Result;
+use crate::shared::{Core, Slot};
+
+/// What is copied.
+pub(super) struct Captured<'a> {
+    shared: &'a Core,
+    /// Every operation up to here is in it, and none after.
+    pub seq: Seq,
+    /// What the restored store's manifest says.
+    pub state: ManifestState,
+    /// What its readers must know.
+    features: u32,
+    /// The log, oldest segment first.
+    pub log: Vec<SegmentPart>,
+    pins: Vec<(Arc<Slot>, u64)>,
+}
+
+impl<'a> Captured<'a> {
+    /// Takes it, and makes the log durable that is part of it.
+    pub fn now(shared: &'a Core) -> Result<Self> {
+        let captured = Self::stop_and_look(shared)?;
+        captured.within_store(|| Ok(shared.log.sync_to(captured.seq)?))?;
+        Ok(captured)
+    }
+
+    fn stop_and_look(shared: &'a Core) -> Result<Self> {
+        let _open = shared.enter()?;
+        shared.poison.check()?;
+        // What was read when the store was opened must not be lost behind the backup's back.
+        shared.manifest.settle()?;
+        shared.log.hold();
+        // No keyspace comes or goes.
+        let registry = shared.keyspaces.read();
+        let mut slots: Vec<_> = registry.values().cloned().collect();
+        slots.sort_by_key(|slot| slot.id);
+        // No merge gives anything up.
+        let paused = slots.iter().filter_map(|slot| Some((slot, slot.tree().ok()?.pause())));
+        let paused: Vec<_> = paused.collect();
+        // Nothing is written.
+        let order = shared.write.lock();
+        let mut state = ManifestState::clone(&shared.manifest.state());
+        let (seq, log) = shared.log.parts();
+        let features = shared.manifest.features();
+        let pins = paused.iter().map(|(slot, paused)| (Arc::clone(slot), paused.pin()));
+        let pins = pins.collect();
+        drop((order, paused, registry));
+        state.segments = log.iter().map(|part| (part.reference.id, part.reference)).collect();
+        state.durable_seq = seq;
+        state.clean_close = Some(seq);
+        Ok(Self { shared, seq, state, features, log, pins })
+    }
+
+    /// Does something while the store is open.
+    ///
+    /// # Errors
+    /// [`Error::Closed`](crate::Error::Closed) when it has been closed.
+    pub fn within_store<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _open = self.shared.enter()?;
+        body()
+    }
+
+    /// Everything in the data file that is part of it.
+    pub fn extents(&self) -> impl Iterator<Item = Extent> {
+        let indexes = self.state.keyspaces.values().map(|keyspace| keyspace.index.as_ref());
+        indexes.flat_map(|index| index.extents()).copied()
+    }
+
+    /// The catalog of a backup of it, but for where things are.
+    pub fn catalog(&self, run: u64) -> Catalog {
+        Catalog {
+            store: self.shared.env.blocks.store(),
+            features: self.features,
+            run,
+            seq: self.seq,
+            record: RecordBody {
+                next_generation: self.state.next_generation,
+                edits: self.state.to_edits(),
+            },
+            pieces: Vec::new(),
+            chunks: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Captured<'_> {
+    fn drop(&mut self) {
+        // Of a store that has been closed nothing is held any more.
+        let Ok(_open) = self.shared.enter() else { return };
+        let unheld = self.shared.log.unhold();
+        let unpinned = self.pins.iter().try_for_each(|(slot, number)| slot.unpin(*number));
+        if let Err(error) = unheld.and(unpinned) {
+            tracing::warn!(%error, "what a backup had held could not be given up");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The folder that a backup is in: a catalog, and one file with all that the catalog names.
+//!
+//! A new backup is written to units of that file that the last one does not use, and synced; then
+//! its catalog takes the place of the last one's, in one renaming. So at every moment one of the
+//! two is there, whole.
+//!
+//! Invariant F1: what the catalog in place names is durable, and is never written to.
+//! Invariant F2: before the first write of a run the catalog in place is durable: the renaming that
+//! put it there may have been the last thing that a process did.
+
+use std::sync::Arc;
+
+use esker_device::{AlignedBuf, Caching, Device, DeviceFile, DeviceLock, Open, Purpose};
+use esker_format::FORMAT_VERSION;
+use esker_format::backup::{Catalog, HalfError};
+use esker_format::ptr::{Extent, UNIT_BYTES};
+use esker_substrate::manifest::files::{LOCK, SUPERBLOCK};
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::space::{Overlap, Space};
+
+use super::pieces::places;
+use crate::check::Problem;
+use crate::error::{Error, Result};
+
+const CATALOG: &str = "backup";
+const CATALOG_NEW: &str = "backup.new";
+/// The file of blocks and log.
+pub(super) const BLOCKS: &str = "blocks";
+/// A catalog is not longer than this: it names pieces of a store of some hundred terabytes.
+const CATALOG_BYTES_MAX: u64 = 1 << 32;
+
+/// A backup's folder, locked.
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub device: Arc<dyn Device>,
+    _lock: DeviceLock,
+    pub blocks: Arc<dyn DeviceFile>,
+    /// The backup that is in it.
+    pub catalog: Option<Catalog>,
+    /// Copies of the catalog that are damaged, while the other is good.
+    pub problems: Vec<Problem>,
+    /// The catalog's bytes until it is known to be durable.
+    doubt: Option<Vec<u8>>,
+    /// A catalog is being put in place: which one counts is not known before the next opening.
+    committing: bool,
+    space: Space,
+}
+
+/// Whether the names of a folder's files are those of a backup.
+pub(super) fn is_backup(device: &dyn Device) -> Result<bool> {
+    Ok(device.list()?.iter().any(|name| name == CATALOG))
+}
+
+impl Folder {
+    /// Opens the folder of a backup that must exist.
+    pub fn existing(device: Arc<dyn Device>) -> Result<Self> {
+        refuse_foreign(device.as_ref())?;
+        let folder = Self::open(device)?;
+        match folder.catalog {
+            Some(_) => Ok(folder),
+            None => Err(no_backup(folder.device.as_ref())),
+        }
+    }
+
+    /// Opens a folder to make a backup in it: empty, or with a backup, or with one that was never
+    /// finished.
+    pub fn open(device: Arc<dyn Device>) -> Result<Self> {
+        refuse_foreign(device.as_ref())?;
+        let lock = device.try_lock()?;
+        let lock = lock.ok_or_else(|| Error::Locked { location: device.location() })?;
+        let names = device.list()?;
+        let has = |name: &str| names.iter().any(|found| found == name);
+        let mut problems = Vec::new();
+        let mut found = None;
+        if has(CATALOG) {
+            found = Some(read_catalog(device.as_ref(), &mut problems)?);
+        } else if has(BLOCKS) {
+            // Of a backup that was never finished.
+            device.remove(BLOCKS)?;
+        }
+        let blocks = match found {
+            Some(_) => open_blocks(device.as_ref())?,
+            None => device.open(BLOCKS, Open::CreateNew, Caching::Direct)?,
+        };
+        let (catalog, doubt) = found.unzip();
+        let space = space_of(blocks.len()? / UNIT_BYTES, catalog.as_ref())?;
+        Ok(Self { device, _lock: lock, blocks, catalog, problems, doubt, committing: false, space })
+    }
+
+    /// The backup.
+    pub fn backup(&self) -> Result<&Catalog> {
+        self.catalog.as_ref().ok_or_else(|| no_backup(self.device.as_ref()))
+    }
+
+    /// Writes whole units to where the last backup has nothing. Not durable.
+    pub fn write(&mut self, bytes: &AlignedBuf) -> Result<Extent> {
+        self.settle()?;
+        let units = bytes.len() as u64 / UNIT_BYTES;
+        let extent = match self.space.allocate(units) {
+            Some(extent) => extent,
+            None => {
+                // Free units at the end are part of what is needed.
+                self.space.grow(units.saturating_sub(self.space.tail_units()));
+                let found = self.space.allocate(units);
+                found.ok_or_else(|| Error::invalid("the backup's file has no end"))?
+            }
+        };
+        self.blocks.write_at(extent.offset(), bytes, Purpose::Backup)?;
+        Ok(extent)
+    }
+
+    /// Makes `catalog` the one that counts, when everything that it names is durable.
+    pub fn commit(&mut self, catalog: Catalog) -> Result<u64> {
+        if !planted::is(Bug::CatalogBeforeBlocks) {
+            self.blocks.sync(Purpose::Backup)?;
+        }
+        let bytes = catalog.encode();
+        self.committing = true;
+        put_catalog(self.device.as_ref(), &bytes)?;
+        if planted::is(Bug::CatalogBeforeBlocks) {
+            self.blocks.sync(Purpose::Backup)?;
+        }
+        // What lies behind the last unit is nobody's now.
+        self.space = space_of(self.space.end(), Some(&catalog))?;
+        let tail = self.space.tail_units();
+        if tail > 0 {
+            self.blocks.truncate((self.space.end() - tail) * UNIT_BYTES)?;
+            self.space.trim_end(tail);
+        }
+        self.catalog = Some(catalog);
+        Ok(bytes.len() as u64)
+    }
+
+    /// Gives back what a run took that failed: only to be tidy, because no catalog names it.
+    pub fn abandon(&self) {
+        if self.committing {
+            return;
+        }
+        let used = self.catalog.iter().flat_map(extents).map(|extent| extent.end()).max();
+        let bytes = used.unwrap_or(0).saturating_mul(UNIT_BYTES);
+        if self.blocks.len().is_ok_and(|len| len > bytes) {
+            let _stays_behind = self.blocks.truncate(bytes);
+        }
+    }
+
+    /// Makes the catalog in place durable, once (F2). What it names was before it was put there.
+    fn settle(&mut self) -> Result<()> {
+        match self.doubt.take() {
+            Some(bytes) => put_catalog(self.device.as_ref(), &bytes),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Fails for a folder that holds a store or anything else than a backup. Touches nothing.
+fn refuse_foreign(device: &dyn Device) -> Result<()> {
+    let names = device.list()?;
+    let location = device.location();
+    if names.iter().any(|name| name == SUPERBLOCK) {
+        return Err(Error::invalid(format!(
+            "{location} is a store and not a backup: a backup has a folder of its own"
+        )));
+    }
+    let ours = [CATALOG, CATALOG_NEW, BLOCKS, LOCK];
+    match names.iter().find(|name| !ours.contains(&name.as_str())) {
+        Some(foreign) => Err(Error::invalid(format!(
+            "{location} is not a backup: it holds {foreign:?}; choose a folder that is empty or new"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn no_backup(device: &dyn Device) -> Error {
+    Error::invalid(format!("there is no backup at {}", device.location()))
+}
+
+fn open_blocks(device: &dyn Device) -> Result<Arc<dyn DeviceFile>> {
+    device.open(BLOCKS, Open::Existing, Caching::Direct).map_err(|error| {
+        match error.source.kind() {
+            std::io::ErrorKind::NotFound => damaged(BLOCKS, 0, "the file is missing"),
+            _ => error.into(),
+        }
+    })
+}
+
+/// The free space of a backup's file of `units`.
+fn space_of(units: u64, catalog: Option<&Catalog>) -> Result<Space> {
+    if planted::is(Bug::BackupOverwritten) {
+        return Ok(Space::of(units, []).unwrap_or_default());
+    }
+    Space::of(units, catalog.into_iter().flat_map(extents)).map_err(|Overlap(extent)| {
+        damaged(BLOCKS, extent.offset(), "the catalog names it twice, or the file ends before it")
+    })
+}
+
+/// The units of a backup's file that its catalog names.
+fn extents(catalog: &Catalog) -> impl Iterator<Item = Extent> {
+    let chunks = catalog.chunks.iter();
+    let chunks = chunks.map(|chunk| Extent { start: chunk.place, units: chunk.units() });
+    places(&catalog.pieces).chain(chunks)
+}
+
+pub(super) fn damaged(file: &str, offset: u64, what: &str) -> Error {
+    Error::Damaged { file: file.to_string(), offset, what: what.to_string() }
+}
+
+/// Reads the catalog: either half will do.
+fn read_catalog(device: &dyn Device, problems: &mut Vec<Problem>) -> Result<(Catalog, Vec<u8>)> {
+    let file = device.open(CATALOG, Open::Existing, Caching::Buffered)?;
+    let len = file.len()?;
+    let halves_are_whole = len > 0 && len.is_multiple_of(2 * UNIT_BYTES);
+    if !halves_are_whole || len > CATALOG_BYTES_MAX {
+        return Err(damaged(CATALOG, len, "the catalog has not the length of one"));
+    }
+    let half_bytes = len / 2;
+    let mut found: Option<(Catalog, Vec<u8>)> = None;
+    let mut errors = Vec::new();
+    for offset in [0, half_bytes] {
+        let mut half = vec![0; half_bytes as usize];
+        let read = file.read_at(offset, &mut half, Purpose::Recovery);
+        let decoded = match read {
+            Ok(()) => Catalog::decode(&half).map_err(|error| refused(&error, offset)),
+            Err(error) => Err(error.into()),
+        };
+        match decoded {
+            Ok(_) if found.is_some() => {}
+            Ok(catalog) => found = Some((catalog, half)),
+            Err(error @ (Error::TooNew { .. } | Error::Invalid { .. })) => return Err(error),
+            Err(error) => errors.push((offset, error)),
+        }
+    }
+    let problem = |(offset, error): &(u64, Error)| {
+        Problem::new(CATALOG, *offset, format!("one of two copies is damaged: {error}"))
+    };
+    problems.extend(errors.iter().map(problem));
+    let bad = errors.into_iter().next().map(|(_, error)| error);
+    let none = || bad.unwrap_or_else(|| damaged(CATALOG, 0, "there is no catalog"));
+    found.map(|(catalog, half)| (catalog, half.repeat(2))).ok_or_else(none)
+}
+
+fn refused(error: &HalfError, offset: u64) -> Error {
+    match error {
+        HalfError::TooNew(found) => {
+            let file = CATALOG.to_string();
+            Error::TooNew { file, found: *found, supported: FORMAT_VERSION }
+        }
+        HalfError::UnknownFeatures(features) => Error::invalid(format!(
+            "{CATALOG} needs features that this build does not know ({features:#x}): \
+             use a newer esker"
+        )),
+        HalfError::Damaged(error) => {
+            damaged(CATALOG, offset.saturating_add(error.offset as u64), error.what)
+        }
+    }
+}
+
+/// Puts a catalog in place, durably. The names of all files that were made before are durable
+/// before it is.
+fn put_catalog(device: &dyn Device, bytes: &[u8]) -> Result<()> {
+    let _may_be_missing = device.remove(CATALOG_NEW);
+    let file = device.open(CATALOG_NEW, Open::CreateNew, Caching::Buffered)?;
+    file.write_at(0, bytes, Purpose::Backup)?;
+    file.sync(Purpose::Backup)?;
+    device.sync_dir()?;
+    device.rename(CATALOG_NEW, CATALOG)?;
+    Ok(device.sync_dir()?)
+}

@@ -1,0 +1,331 @@
+//! One backup: walks what the store leads to, copies what the last one has not, puts the new
+//! catalog in place.
+//!
+//! What the last backup has is known by address and generation, which no two blocks of a store
+//! share. Two stores with one identity, one of them restored or copied, could: so of each
+//! generation that is kept, one block is read and compared with the store's fence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use esker_device::{AlignedBuf, Purpose};
+use esker_format::backup::{LOG_CHUNK_BYTES, LogChunk, Piece, checksum};
+use esker_format::block::{BlockIdentity, BlockLayout};
+use esker_format::ids::{Generation, SegmentId};
+use esker_format::ptr::{BlockPtr, SECTOR_BYTES, UNIT_BYTES};
+use esker_index::fdtree::walk::{self, Visitor};
+use esker_substrate::Error as Inner;
+use esker_substrate::log::{PartCheck, SegmentPart};
+
+use super::capture::Captured;
+use super::folder::{BLOCKS, Folder, damaged};
+use super::pieces::{Pieces, UNIT_SECTORS};
+use super::{BackupProgress, BackupReport, Progress};
+use crate::error::{Error, Result};
+use crate::shared::Core;
+
+/// Adjacent blocks are written together up to this many bytes, and one block at least.
+const WRITE_BYTES: usize = 256 * 1024;
+
+type Walked<T> = esker_substrate::error::Result<T>;
+
+/// Makes a backup of the store in `folder`.
+pub(super) fn run(
+    shared: &Core,
+    mut folder: Folder,
+    progress: &mut Progress<'_>,
+) -> Result<BackupReport> {
+    refuse_other_store(shared, &folder)?;
+    let captured = Captured::now(shared)?;
+    let mut run = Run::new(shared, &captured, &mut folder, progress);
+    let copied = run.copy();
+    let failure = run.failure.take();
+    let report = match copied {
+        Ok(chunks) => run.finish(chunks),
+        Err(error) => Err(failure.unwrap_or(error)),
+    };
+    if report.is_err() {
+        folder.abandon();
+    }
+    report
+}
+
+fn refuse_other_store(shared: &Core, folder: &Folder) -> Result<()> {
+    let store = shared.env.blocks.store();
+    match &folder.catalog {
+        Some(catalog) if catalog.store != store => Err(Error::invalid(format!(
+            "{} is a backup of another store: choose a folder that is empty or new",
+            folder.device.location()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+struct Run<'r, 'p> {
+    shared: &'r Core,
+    captured: &'r Captured<'r>,
+    folder: &'r mut Folder,
+    old: Pieces,
+    old_chunks: BTreeMap<(SegmentId, u64), LogChunk>,
+    new: Pieces,
+    /// Generations of which a block has been compared.
+    compared: BTreeSet<Generation>,
+    /// Blocks that are not written yet.
+    pending: Pending,
+    progress: &'r mut Progress<'p>,
+    so_far: BackupProgress,
+    report: BackupReport,
+    /// Why the walk was stopped, where the walk has no name for it.
+    failure: Option<Error>,
+}
+
+/// Adjacent blocks of one generation, at their distance from the start of a unit.
+#[derive(Default)]
+struct Pending {
+    buffer: AlignedBuf,
+    /// Sector and generation of the first one.
+    first: (u64, Generation),
+    /// Where they begin and end in the buffer.
+    from: usize,
+    to: usize,
+}
+
+impl Pending {
+    const fn is_empty(&self) -> bool {
+        self.from == self.to
+    }
+
+    const fn sectors(&self) -> u64 {
+        (self.to - self.from) as u64 / SECTOR_BYTES
+    }
+
+    fn takes(&self, ptr: &BlockPtr) -> bool {
+        let (sector, generation) = self.first;
+        let fits = self.to + ptr.bytes() <= WRITE_BYTES;
+        fits && sector + self.sectors() == ptr.sector && generation == ptr.generation
+    }
+
+    fn holds(&self, ptr: &BlockPtr) -> bool {
+        let (sector, generation) = self.first;
+        let end = ptr.sector.saturating_add(u64::from(ptr.sectors));
+        ptr.generation == generation && sector <= ptr.sector && end <= sector + self.sectors()
+    }
+
+    fn begin(&mut self, ptr: &BlockPtr) {
+        self.first = (ptr.sector, ptr.generation);
+        self.from = (ptr.sector % UNIT_SECTORS * SECTOR_BYTES) as usize;
+        self.to = self.from;
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let end = self.to + bytes.len();
+        if self.buffer.len() < end {
+            let mut longer = AlignedBuf::zeroed(end.next_multiple_of(UNIT_BYTES as usize));
+            let held = self.buffer.len();
+            if let Some(part) = longer.get_mut(..held) {
+                part.copy_from_slice(&self.buffer);
+            }
+            self.buffer = longer;
+        }
+        if let Some(place) = self.buffer.get_mut(self.to..end) {
+            place.copy_from_slice(bytes);
+        }
+        self.to = end;
+    }
+
+    /// What was added, in whole units; zeros around it.
+    fn take(&mut self) -> AlignedBuf {
+        let units = self.to.next_multiple_of(UNIT_BYTES as usize);
+        let mut whole = AlignedBuf::zeroed(units);
+        let held = self.buffer.get(self.from..self.to).unwrap_or_default();
+        if let Some(place) = whole.get_mut(self.from..self.to) {
+            place.copy_from_slice(held);
+        }
+        self.to = self.from;
+        whole
+    }
+}
+
+impl<'r, 'p> Run<'r, 'p> {
+    fn new(
+        shared: &'r Core,
+        captured: &'r Captured<'r>,
+        folder: &'r mut Folder,
+        progress: &'r mut Progress<'p>,
+    ) -> Self {
+        let pieces = folder.catalog.as_ref().map_or(&[][..], |catalog| &catalog.pieces);
+        let chunks = folder.catalog.iter().flat_map(|catalog| &catalog.chunks);
+        let data_bytes: u64 = captured.extents().map(|extent| extent.bytes()).sum();
+        let log_bytes: u64 = captured.log.iter().map(|part| part.end).sum();
+        Self {
+            shared,
+            captured,
+            old: Pieces::new(pieces),
+            old_chunks: chunks.map(|chunk| ((chunk.segment, chunk.offset), *chunk)).collect(),
+            folder,
+            new: Pieces::default(),
+            compared: BTreeSet::new(),
+            pending: Pending::default(),
+            progress,
+            so_far: BackupProgress { bytes_copied: 0, bytes_at_most: data_bytes + log_bytes },
+            report: BackupReport { seq: captured.seq.0, ..BackupReport::default() },
+            failure: None,
+        }
+    }
+
+    /// Copies what is new, and answers where the log is.
+    fn copy(&mut self) -> Result<Vec<LogChunk>> {
+        self.tell()?;
+        let state = &self.captured.state;
+        for (id, keyspace) in &state.keyspaces {
+            walk::walk(&self.shared.env.blocks, *id, &keyspace.index, self)?;
+        }
+        self.flush()?;
+        let mut chunks = Vec::new();
+        for part in &self.captured.log {
+            self.copy_segment(part, &mut chunks)?;
+        }
+        Ok(chunks)
+    }
+
+    /// Puts the catalog in place, if it is another one than before.
+    fn finish(mut self, chunks: Vec<LogChunk>) -> Result<BackupReport> {
+        let before = self.folder.catalog.as_ref();
+        let run = before.map_or(0, |catalog| catalog.run);
+        let mut catalog = self.captured.catalog(run);
+        catalog.pieces = self.old.updated(&self.new, self.captured.extents());
+        catalog.chunks = chunks;
+        let total = Pieces::new(&catalog.pieces).bytes();
+        let log = catalog.chunks.iter().map(|chunk| chunk.bytes).sum::<u64>();
+        self.report.bytes_total = total + log;
+        self.report.bytes_reused = self.report.bytes_total - self.so_far.bytes_copied;
+        if before != Some(&catalog) {
+            catalog.run += 1;
+            self.report.bytes_written += self.folder.commit(catalog)?;
+        }
+        self.report.run = self.folder.backup()?.run;
+        Ok(self.report)
+    }
+
+    fn copy_segment(&mut self, part: &SegmentPart, chunks: &mut Vec<LogChunk>) -> Result<()> {
+        let mut check = PartCheck::new(self.shared.env.blocks.store(), part);
+        let mut offset = 0;
+        while offset < part.end {
+            let bytes = (part.end - offset).min(LOG_CHUNK_BYTES);
+            let mut buffer = AlignedBuf::zeroed(bytes.next_multiple_of(UNIT_BYTES) as usize);
+            let content = buffer.get_mut(..bytes as usize).unwrap_or_default();
+            self.captured
+                .within_store(|| Ok(part.file.read_at(offset, content, Purpose::Backup)?))?;
+            check.pass(content)?;
+            let crc = checksum(content);
+            self.report.bytes_read += bytes;
+            let known = self.old_chunks.get(&(part.reference.id, offset));
+            let same = known.filter(|known| known.bytes == bytes && known.crc == crc);
+            let place = match same {
+                Some(same) => same.place,
+                None => {
+                    let place = self.folder.write(&buffer)?.start;
+                    self.report.bytes_written += buffer.len() as u64;
+                    self.so_far.bytes_copied += bytes;
+                    place
+                }
+            };
+            chunks.push(LogChunk { segment: part.reference.id, offset, bytes, crc, place });
+            self.tell()?;
+            offset += bytes;
+        }
+        Ok(check.finish(self.captured.seq)?)
+    }
+
+    /// Writes the pending blocks.
+    fn flush(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let ((sector, generation), sectors) = (self.pending.first, self.pending.sectors());
+        let units = self.pending.take();
+        let extent = self.folder.write(&units)?;
+        let place = extent.start * UNIT_SECTORS + sector % UNIT_SECTORS;
+        self.new.insert(Piece { sector, sectors, generation, place });
+        self.report.bytes_written += units.len() as u64;
+        Ok(())
+    }
+
+    /// Compares a block that the last backup has with the store's fence: are they of one history?
+    fn compare(&mut self, ptr: &BlockPtr, place: u64) -> Result<()> {
+        let mut bytes = vec![0; ptr.bytes()];
+        self.folder.blocks.read_at(place, &mut bytes, Purpose::Backup)?;
+        let found = BlockLayout::parse(&bytes).map_err(|error| {
+            damaged(BLOCKS, place.saturating_add(error.offset as u64), error.what)
+        })?;
+        let identity = BlockIdentity {
+            store: self.shared.env.blocks.store(),
+            keyspace: found.identity.keyspace,
+            sector: ptr.sector,
+            generation: ptr.generation,
+        };
+        BlockLayout::verify(&bytes, identity, ptr.crc).map(drop).map_err(|_| {
+            let location = self.folder.device.location();
+            Error::invalid(format!(
+                "{location} is a backup of another copy of this store, which has gone its own way: \
+                 choose a folder that is empty or new"
+            ))
+        })
+    }
+
+    fn tell(&mut self) -> Result<()> {
+        match (self.progress)(&self.so_far) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::invalid("the backup was stopped")),
+        }
+    }
+
+    /// Ends the walk with an error that is kept aside.
+    fn stop<T>(&mut self, result: Result<T>) -> Walked<T> {
+        result.map_err(|error| {
+            let what = error.to_string();
+            self.failure = Some(error);
+            Inner::Invalid { what }
+        })
+    }
+
+    fn take_block(&mut self, ptr: &BlockPtr, bytes: &[u8]) -> Result<()> {
+        if !self.pending.takes(ptr) {
+            self.flush()?;
+            self.pending.begin(ptr);
+        }
+        self.pending.add(bytes);
+        self.so_far.bytes_copied += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+impl Visitor for Run<'_, '_> {
+    fn knows(&mut self, ptr: &BlockPtr) -> Walked<bool> {
+        if self.pending.holds(ptr) || self.new.find(ptr).is_some() {
+            return Ok(true);
+        }
+        let Some(place) = self.old.find(ptr) else { return Ok(false) };
+        if self.compared.insert(ptr.generation) {
+            let compared = self.compare(ptr, place);
+            self.stop(compared)?;
+        }
+        Ok(true)
+    }
+
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> Walked<()> {
+        let told = self.tell();
+        self.stop(told)?;
+        let blocks = &self.shared.env.blocks;
+        let read =
+            self.captured.within_store(|| Ok(blocks.read_raw(offset, buf, Purpose::Backup)?));
+        self.stop(read)?;
+        self.report.bytes_read += buf.len() as u64;
+        Ok(())
+    }
+
+    fn take(&mut self, ptr: &BlockPtr, bytes: &[u8]) -> Walked<()> {
+        let taken = self.take_block(ptr, bytes);
+        self.stop(taken)
+    }
+}

@@ -1,0 +1,45 @@
+//! What is restored is what was backed up, whatever happens meanwhile.
+
+use esker_testkit::backups;
+use esker_testkit::counts::{Counts, settle};
+use esker_testkit::violation::Verdict;
+
+fn suite(case: &str, run: impl FnOnce(&mut Counts) -> Verdict) {
+    let mut counts = Counts::new("backups", case);
+    settle(run(&mut counts).map(|()| counts));
+}
+
+#[test]
+fn random_histories_are_restored_as_they_were() {
+    suite("random histories", backups::histories);
+}
+
+#[test]
+fn backups_survive_power_cuts() {
+    suite("power cuts during backups", backups::crash::of_backups);
+}
+
+#[test]
+fn restoring_survives_power_cuts() {
+    suite("power cuts during a restoring", backups::crash::of_restoring);
+}
+
+#[test]
+fn backups_survive_failing_operations_of_their_device() {
+    suite("failing operations of the backup", backups::faults::of_the_backup);
+}
+
+#[test]
+fn backups_survive_failing_operations_of_the_store() {
+    suite("failing operations of the store", backups::faults::of_the_source);
+}
+
+#[test]
+fn restoring_survives_failing_operations() {
+    suite("failing operations of a restoring", backups::faults::of_restoring);
+}
+
+#[test]
+fn damage_to_a_backup_is_named() {
+    suite("flipped bytes", backups::flips::bytes);
+}

@@ -1,0 +1,79 @@
+//! Keeping the files of segments for whoever copies the log.
+//!
+//! While the log is held, a segment that nobody needs any more leaves the manifest as ever, but its
+//! file is neither reused nor removed. If the process dies meanwhile, the file is one of those that
+//! the next opening removes.
+
+use std::sync::Arc;
+
+use esker_device::DeviceFile;
+use esker_format::ids::Seq;
+use esker_format::manifest_edit::SegmentRef;
+
+use super::Log;
+use super::segment::Segment;
+use crate::error::Result;
+
+/// Segments whose files are kept although they are given up.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    count: usize,
+    segments: Vec<Segment>,
+}
+
+/// A live segment as it was at one moment.
+#[derive(Clone, Debug)]
+pub struct SegmentPart {
+    /// What the manifest says of it.
+    pub reference: SegmentRef,
+    /// Its file.
+    pub file: Arc<dyn DeviceFile>,
+    /// Where its records end, in bytes. The last ones may not be written yet.
+    pub end: u64,
+}
+
+impl Log {
+    /// Keeps the files of all segments that are live now, until [`Log::unhold`] is called.
+    pub fn hold(&self) {
+        self.held.lock().count += 1;
+    }
+
+    /// Undoes one [`Log::hold`].
+    ///
+    /// # Errors
+    /// When a file cannot be removed that was kept. The log is as good as before then.
+    pub fn unhold(&self) -> Result<()> {
+        let mut held = self.held.lock();
+        held.count = held.count.saturating_sub(1);
+        if held.count > 0 {
+            return Ok(());
+        }
+        let segments = std::mem::take(&mut held.segments);
+        drop(held);
+        segments.iter().try_for_each(|segment| self.give_up(segment))
+    }
+
+    /// The live segments, oldest first, and the last number that was handed out. To be called when
+    /// nothing is appended.
+    #[must_use]
+    pub fn parts(&self) -> (Seq, Vec<SegmentPart>) {
+        let queue = self.queue.lock();
+        let closed = self.closed.lock();
+        let part = |segment: &Segment| SegmentPart {
+            reference: segment.reference,
+            file: Arc::clone(&segment.file),
+            end: segment.end,
+        };
+        (queue.last, closed.values().chain(queue.current.as_ref()).map(part).collect())
+    }
+
+    /// The segment, unless its file is to be kept.
+    pub(super) fn unless_held(&self, segment: Segment) -> Option<Segment> {
+        let mut held = self.held.lock();
+        if held.count == 0 {
+            return Some(segment);
+        }
+        held.segments.push(segment);
+        None
+    }
+}
