@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PAGES: [&str; 6] = ["model", "store", "durability", "tuning", "operating", "recovery"];
+const PAGES: [&str; 7] =
+    ["model", "store", "durability", "tuning", "operating", "backup", "recovery"];
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

@@ -48,7 +48,10 @@ pub(super) struct Folder {
 
 /// Whether the names of a folder's files are those of a backup.
 pub(super) fn is_backup(device: &dyn Device) -> Result<bool> {
-    Ok(device.list()?.iter().any(|name| name == CATALOG))
+    let names = device.list()?;
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    // A store may have files that are not its own.
+    Ok(has(CATALOG) && !has(SUPERBLOCK))
 }
 
 impl Folder {

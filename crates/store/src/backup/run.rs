@@ -198,7 +198,8 @@ impl<'r, 'p> Run<'r, 'p> {
         let total = Pieces::new(&catalog.pieces).bytes();
         let log = catalog.chunks.iter().map(|chunk| chunk.bytes).sum::<u64>();
         self.report.bytes_total = total + log;
-        self.report.bytes_reused = self.report.bytes_total - self.so_far.bytes_copied;
+        let copied = self.so_far.bytes_copied;
+        self.report.bytes_reused = self.report.bytes_total.saturating_sub(copied);
         if before != Some(&catalog) {
             catalog.run += 1;
             self.report.bytes_written += self.folder.commit(catalog)?;
