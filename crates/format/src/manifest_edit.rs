@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use crate::block::Codec;
 use crate::bytes::{Reader, put_byte_string, put_varint};
 use crate::error::{DecodeError, Result};
 use crate::ids::{Generation, KeyspaceId, SegmentId, Seq};
@@ -34,6 +35,7 @@ const TAG_SEGMENT_CLOSE: u8 = 5;
 const TAG_SEGMENT_REMOVE: u8 = 6;
 const TAG_CLEAN_CLOSE: u8 = 7;
 const TAG_NEXT_KEYSPACE: u8 = 8;
+const TAG_KEYSPACE_CODEC: u8 = 9;
 
 /// A log segment in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,14 @@ pub enum Edit {
         name: String,
         /// Payload bytes of its memtable, where not the default.
         memtable_bytes: Option<u64>,
+    },
+    /// A keyspace's data blocks are written with this codec from now on; before the first such
+    /// edit with none.
+    KeyspaceCodec {
+        /// The keyspace.
+        id: KeyspaceId,
+        /// The codec.
+        codec: Codec,
     },
     /// A keyspace ends.
     KeyspaceDrop {
@@ -160,6 +170,11 @@ impl Edit {
                 put_varint(out, id.0.into());
                 TAG_KEYSPACE_DROP
             }
+            Self::KeyspaceCodec { id, codec } => {
+                put_varint(out, id.0.into());
+                out.push(*codec as u8);
+                TAG_KEYSPACE_CODEC
+            }
             Self::Index { id, index } => {
                 put_varint(out, id.0.into());
                 index.encode(out);
@@ -194,6 +209,9 @@ impl Edit {
         Ok(Some(match tag {
             TAG_KEYSPACE_CREATE => Self::decode_keyspace(reader)?,
             TAG_KEYSPACE_DROP => Self::KeyspaceDrop { id: keyspace_id(reader)? },
+            TAG_KEYSPACE_CODEC => {
+                Self::KeyspaceCodec { id: keyspace_id(reader)?, codec: codec(reader)? }
+            }
             TAG_INDEX => {
                 let id = keyspace_id(reader)?;
                 Self::Index { id, index: Arc::new(IndexMeta::decode(reader)?) }
@@ -272,6 +290,12 @@ fn decode_edit(reader: &mut Reader<'_>) -> Result<Option<Edit>> {
 
 fn keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId> {
     reader.varint_u32().map(KeyspaceId)
+}
+
+fn codec(reader: &mut Reader<'_>) -> Result<Codec> {
+    let at = reader.clone();
+    let unknown = || at.error("codec is unknown to this version: use a newer esker");
+    Codec::from_number(reader.u8()?).ok_or_else(unknown)
 }
 
 #[cfg(test)]

@@ -43,10 +43,12 @@ pub const REGION_BYTES_MAX: u64 = 1 << 31;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"EskS");
 const CHECKSUM_OFFSET: usize = SLOT_BYTES - 4;
+/// Required feature: there may be blocks with a codec.
+pub const FEATURE_COMPRESSION: u32 = 1;
 /// Required feature: there may be puts with expiry. Bit *k* stands for entries of kind *k*.
 pub const FEATURE_EXPIRY: u32 = 1 << 5;
 /// Required features that this build knows.
-pub(crate) const KNOWN_FEATURES: u32 = FEATURE_EXPIRY;
+pub(crate) const KNOWN_FEATURES: u32 = FEATURE_EXPIRY | FEATURE_COMPRESSION;
 
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

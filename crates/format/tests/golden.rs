@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use esker_format::backup::{Catalog, LogChunk, Piece};
-use esker_format::block::{BlockBuilder, BlockIdentity, BlockLayout, BlockView};
+use esker_format::block::{
+    BlockBuilder, BlockIdentity, BlockLayout, BlockView, Codec, Packer, Unpacker,
+};
 use esker_format::bytes::{Reader, put_varint};
 use esker_format::data::Data;
 use esker_format::entry::{Entry, Payload};
@@ -20,7 +22,7 @@ use esker_format::meta::{
     IndexMeta, InputProgress, LevelCounts, LevelMeta, MergeProgress, Shape, TailFence, TreeMeta,
 };
 use esker_format::ptr::{BlockPtr, Extent};
-use esker_format::superblock::{FEATURE_EXPIRY, Superblock};
+use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_EXPIRY, Superblock};
 use esker_format::value_ref::ValueRef;
 
 const PAGE: &str = include_str!("../../../docs/format.md");
@@ -152,6 +154,29 @@ fn block_of_rows() {
     let view = BlockView::new(&bytes, layout);
     let found = view.find(b"user/ada", Seq::MAX).unwrap().unwrap();
     assert_eq!((found.seq, found.payload), (Seq(1007), Payload::Put(b"1815")));
+}
+
+#[test]
+fn compressed_block() {
+    let identity = BlockIdentity {
+        store: STORE,
+        keyspace: KeyspaceId(3),
+        sector: 4096,
+        generation: Generation(300),
+    };
+    let mut builder = BlockBuilder::new(4096);
+    builder.push(b"user/ada", Seq(1007), &Payload::Put(&[b'1'; 500]));
+    builder.push(b"user/eve", Seq(1000), &Payload::Put(&[b'2'; 500]));
+    let mut packer = Packer::new(Codec::Lz4);
+    let mut bytes = vec![0xee; builder.pack(&mut packer)];
+    let finished = builder.finish_packed(identity, &packer, &mut bytes);
+    assert_is_example("compressed block", &bytes);
+    let layout = BlockLayout::verify(&bytes, identity, finished.crc).unwrap();
+    let mut plain = Vec::new();
+    layout.unpack(&bytes, &mut Unpacker::default(), &mut plain).unwrap();
+    let view = BlockView::new(&plain, layout);
+    let found = view.find(b"user/eve", Seq::MAX).unwrap().unwrap();
+    assert_eq!((found.seq, found.payload), (Seq(1000), Payload::Put(&[b'2'; 500])));
 }
 
 fn index_meta() -> IndexMeta {
@@ -318,6 +343,7 @@ fn edits() -> Vec<Edit> {
         Edit::SegmentRemove { id: SegmentId(5) },
         Edit::CleanClose { seq: Seq(1001) },
         Edit::NextKeyspace { id: KeyspaceId(4) },
+        Edit::KeyspaceCodec { id, codec: Codec::Lz4 },
     ]
 }
 
@@ -339,8 +365,12 @@ fn manifest_record() {
 
 #[test]
 fn superblock() {
-    let superblock =
-        Superblock { store: STORE, epoch: Epoch(2), region_bytes: 65_536, features: 0 };
+    let superblock = Superblock {
+        store: STORE,
+        epoch: Epoch(2),
+        region_bytes: 65_536,
+        features: FEATURE_COMPRESSION,
+    };
     let bytes = superblock.encode();
     assert_is_example("superblock", &bytes);
     assert_eq!(Superblock::decode(&bytes).unwrap(), superblock);

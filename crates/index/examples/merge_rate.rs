@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
+use esker_format::block::Codec;
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
@@ -24,8 +25,12 @@ use esker_substrate::budget::Budget;
 const BELOW: u64 = 1_000_000;
 const ABOVE: u64 = 100_000;
 
-const OPTIONS: Options =
-    Options { memtable_bytes_max: 1 << 30, scheme: Scheme::Fc, sizes: Sizes::Cost };
+const OPTIONS: Options = Options {
+    memtable_bytes_max: 1 << 30,
+    scheme: Scheme::Fc,
+    sizes: Sizes::Cost,
+    codec: Codec::None,
+};
 /// Memtable, runs and levels, to the end.
 const FULL: Work = Work::Merge { full: true, with_memtable: true };
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use esker_device::Device;
 use esker_format::KEYSPACE_NAME_BYTES_MAX;
+use esker_format::block::Codec;
 use esker_format::manifest_edit::{Edit, keyspace_name_is_valid};
+use esker_format::superblock::FEATURE_COMPRESSION;
 use esker_index::fdtree::{FdTree, Options};
 
 use crate::backup::{self, BackupProgress, BackupReport};
@@ -16,8 +18,8 @@ use crate::check::{self, CheckReport};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::maintenance;
-use crate::options::KeyspaceOptions;
-use crate::shared::{IndexOptions, Shared, Slot};
+use crate::options::{Compression, KeyspaceOptions};
+use crate::shared::{Core, IndexOptions, Shared, Slot};
 use crate::snapshot::Snapshot;
 use crate::spare;
 use crate::stats::{self, Stats};
@@ -62,8 +64,9 @@ impl Db {
         DbBuilder::on_device(device)
     }
 
-    /// Opens the keyspace `name`, creating it where it does not exist: one durable manifest
-    /// record. `name` is 1 to 255 bytes without control characters.
+    /// Opens the keyspace `name`, creating it where it does not exist, or changing its compression
+    /// where another one is asked for: one durable manifest record. `name` is 1 to 255 bytes
+    /// without control characters.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name or option out of bounds; those of a write.
@@ -75,6 +78,7 @@ impl Db {
             if let Some(bytes) = options.memtable_bytes {
                 slot.tree()?.set_memtable_bytes_max(bytes);
             }
+            self.choose_compression(&slot, options.compression)?;
             return Ok(self.handle(slot));
         }
         self.create_keyspace(name, &options).map(|slot| self.handle(slot))
@@ -344,6 +348,23 @@ impl Db {
         Keyspace::new(Arc::clone(&self.shared), slot)
     }
 
+    fn choose_compression(&self, slot: &Slot, asked: Option<Compression>) -> Result<()> {
+        let is_news = |codec: &Codec| slot.tree().map(|tree| tree.codec() != *codec);
+        let Some(codec) = asked.map(Compression::codec) else { return Ok(()) };
+        if !is_news(&codec)? {
+            return Ok(());
+        }
+        // One after the other, so that what the tree has is what the manifest says.
+        let _registry = self.shared.keyspaces.write();
+        if is_news(&codec)? {
+            self.shared.poison.check()?;
+            require_compression(&self.shared, codec)?;
+            self.shared.commit_edits(&[Edit::KeyspaceCodec { id: slot.id, codec }])?;
+            slot.tree()?.set_codec(codec);
+        }
+        Ok(())
+    }
+
     fn create_keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Slot>> {
         let shared = &self.shared;
         let mut registry = shared.keyspaces.write();
@@ -354,16 +375,28 @@ impl Db {
         let id = shared.manifest.state().next_keyspace;
         let memtable_bytes = options.memtable_bytes;
         let name = name.to_string();
-        shared.commit_edits(&[Edit::KeyspaceCreate { id, name: name.clone(), memtable_bytes }])?;
+        let codec = options.compression.unwrap_or_default().codec();
+        let mut edits = vec![Edit::KeyspaceCreate { id, name: name.clone(), memtable_bytes }];
+        if codec != Codec::None {
+            require_compression(shared, codec)?;
+            edits.push(Edit::KeyspaceCodec { id, codec });
+        }
+        shared.commit_edits(&edits)?;
         let memtable_bytes_max = memtable_bytes.unwrap_or(shared.limits.memtables_bytes);
         let env = Arc::clone(&shared.env);
         let IndexOptions { scheme, sizes } = shared.options;
-        let options = Options { memtable_bytes_max, scheme, sizes };
+        let options = Options { memtable_bytes_max, scheme, sizes, codec };
         let tree = FdTree::open(env, id, Default::default(), options);
         let slot = Arc::new(Slot::new(id, name.clone(), tree));
         registry.insert(name, Arc::clone(&slot));
         Ok(slot)
     }
+}
+
+/// Older versions are refused before there is anything to refuse them for.
+fn require_compression(shared: &Core, codec: Codec) -> Result<()> {
+    let features = if codec == Codec::None { 0 } else { FEATURE_COMPRESSION };
+    if shared.manifest.requires(features) { Ok(()) } else { shared.require(features) }
 }
 
 fn validate_name(name: &str) -> Result<()> {

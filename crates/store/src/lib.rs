@@ -75,7 +75,9 @@ pub use esker_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use esker_index::fdtree::Scheme;
 pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
 pub use keyspace::Keyspace;
-pub use options::{Durability, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT, MEMORY_BUDGET_DEFAULT};
+pub use options::{
+    Compression, Durability, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT, MEMORY_BUDGET_DEFAULT,
+};
 pub use range::{DamagedRange, Range};
 pub use read::Entry;
 pub use snapshot::Snapshot;

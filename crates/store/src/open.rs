@@ -209,6 +209,7 @@ fn open_trees(
             memtable_bytes_max: keyspace.memtable_bytes.unwrap_or(limits.memtables_bytes),
             scheme: settings.scheme,
             sizes: settings.sizes,
+            codec: keyspace.codec,
         };
         let meta = keyspace.index.as_ref().clone();
         let tree = FdTree::open(Arc::clone(env), id, meta, options);

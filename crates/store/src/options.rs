@@ -1,6 +1,10 @@
 //! Everything that can be chosen, with defaults and checked ranges. Nothing else configures a
 //! store: no globals, no environment.
 
+use std::fmt;
+use std::str::FromStr;
+
+use esker_format::block::Codec;
 use esker_index::fdtree::{Scheme, Sizes};
 
 use crate::background::Mode;
@@ -18,10 +22,75 @@ pub enum Durability {
     Synced,
 }
 
+/// What a keyspace's data blocks are compressed with.
+///
+/// A block that does not get shorter is stored as it is, and where several in a row did not, the
+/// next ones are not tried: data that does not compress costs little time and no space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Nothing.
+    #[default]
+    None,
+    /// LZ4: takes little time to write and hardly any to read.
+    Lz4,
+    /// Zstandard: shorter than LZ4, at several times its cost.
+    Zstd,
+}
+
+impl Compression {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::None, Self::Lz4, Self::Zstd];
+
+    /// `none`, `lz4` or `zstd`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    pub(crate) const fn codec(self) -> Codec {
+        match self {
+            Self::None => Codec::None,
+            Self::Lz4 => Codec::Lz4,
+            Self::Zstd => Codec::Zstd,
+        }
+    }
+
+    pub(crate) const fn of(codec: Codec) -> Self {
+        match codec {
+            Codec::None => Self::None,
+            Codec::Lz4 => Self::Lz4,
+            Codec::Zstd => Self::Zstd,
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Compression {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| {
+            Error::invalid(format!("compression is none, lz4 or zstd, and not {name:?}"))
+        })
+    }
+}
+
 /// Choices for one keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceOptions {
     pub(crate) memtable_bytes: Option<u64>,
+    pub(crate) compression: Option<Compression>,
 }
 
 impl KeyspaceOptions {
@@ -31,6 +100,18 @@ impl KeyspaceOptions {
     #[must_use]
     pub const fn memtable_bytes(mut self, bytes: Option<u64>) -> Self {
         self.memtable_bytes = bytes;
+        self
+    }
+
+    /// What data blocks are compressed with; nothing unless chosen. Kept, also when it is given for
+    /// a keyspace that exists: then it holds for blocks that are written from then on. Those that
+    /// are there stay as they are, and readable, until a merge writes them anew. Where it is not
+    /// given, nothing changes.
+    ///
+    /// A store that has had a compressed keyspace is refused by versions that know no compression.
+    #[must_use]
+    pub const fn compression(mut self, compression: Compression) -> Self {
+        self.compression = Some(compression);
         self
     }
 
@@ -94,6 +175,16 @@ fn in_range(what: &str, value: u64, (least, most): (u64, u64)) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn compressions_have_names() {
+        for one in Compression::ALL {
+            assert_eq!(one.to_string().parse::<Compression>().unwrap(), one);
+            assert_eq!(Compression::of(one.codec()), one);
+        }
+        let error = "snappy".parse::<Compression>().unwrap_err().to_string();
+        assert!(error.contains("none, lz4 or zstd"), "{error}");
+    }
 
     #[test]
     fn ranges_are_inclusive_and_enforced() {

@@ -9,6 +9,7 @@ use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::budget::Part;
 
 use crate::error::Result;
+use crate::options::Compression;
 use crate::shared::{Core, Slot};
 
 /// A moment's figures of the whole store. Counters start at zero when the store is opened.
@@ -47,8 +48,12 @@ pub struct KeyspaceStats {
     pub name: String,
     /// Entries, estimated: puts less tombstones, versions and overwritten entries included.
     pub entries_estimate: u64,
-    /// Bytes of encoded entries on the device.
+    /// What its data blocks are compressed with.
+    pub compression: Compression,
+    /// Bytes of encoded entries on the device, before compression.
     pub data_bytes: u64,
+    /// Bytes of the blocks that hold them and of the fences to these: what they take on the device.
+    pub stored_bytes: u64,
     /// Levels of the main tree, top down.
     pub levels: Vec<LevelStats>,
     /// Standing spill runs.
@@ -216,7 +221,9 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
     Some(KeyspaceStats {
         name: slot.name.clone(),
         entries_estimate: puts.saturating_sub(tombstones).saturating_add(memtable_entries),
+        compression: Compression::of(tree.codec()),
         data_bytes: counts().map(|counts| counts.data_bytes()).sum(),
+        stored_bytes: counts().map(|counts| counts.sectors.saturating_mul(SECTOR_BYTES)).sum(),
         levels: meta.main.levels.iter().map(level).collect(),
         spills: meta.spills.len() as u64,
         memtable_bytes: tree.memtable_memory_bytes(),

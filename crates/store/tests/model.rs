@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use common::{Model, assert_sound, contents, copy, threaded, tiny};
-use esker::{Db, Keyspace, Scheme, Snapshot};
+use esker::{Compression, Db, Keyspace, KeyspaceOptions, Scheme, Snapshot};
 use esker_device::memory::MemoryDevice;
 use proptest::prelude::*;
 
@@ -44,6 +44,7 @@ enum Op {
     Compact(usize),
     Persist,
     Recreate(usize),
+    Compress(usize, Compression),
     Reopen,
     Kill,
 }
@@ -101,9 +102,14 @@ fn op() -> impl Strategy<Value = Op> {
         1 => which().prop_map(Op::Compact),
         1 => Just(Op::Persist),
         1 => which().prop_map(Op::Recreate),
+        1 => (which(), compression()).prop_map(|(k, compression)| Op::Compress(k, compression)),
         2 => Just(Op::Reopen),
         2 => Just(Op::Kill),
     ]
+}
+
+fn compression() -> impl Strategy<Value = Compression> {
+    prop::sample::select(Compression::ALL.as_slice())
 }
 
 /// How merges run: the scheme of each opening in turn, and how many steps follow each write, all
@@ -112,6 +118,8 @@ fn op() -> impl Strategy<Value = Op> {
 struct Manner {
     schemes: Vec<Scheme>,
     steps: u32,
+    /// What the keyspaces begin with.
+    compression: Compression,
 }
 
 fn manner() -> impl Strategy<Value = Manner> {
@@ -123,7 +131,11 @@ fn manner() -> impl Strategy<Value = Manner> {
         scheme.prop_map(|scheme| vec![scheme]),
         prop::collection::vec(tight, 2..5),
     ];
-    (schemes, 0u32..4).prop_map(|(schemes, steps)| Manner { schemes, steps })
+    (schemes, 0u32..4, compression()).prop_map(|(schemes, steps, compression)| Manner {
+        schemes,
+        steps,
+        compression,
+    })
 }
 
 /// A store and what it should hold. Snapshots keep what they should see.
@@ -133,6 +145,7 @@ struct World {
     db: Db,
     keyspaces: [Keyspace; 2],
     models: [Model; 2],
+    compressions: [Compression; 2],
     snapshots: Vec<(Snapshot, [Model; 2])>,
 }
 
@@ -142,14 +155,22 @@ impl Manner {
         let builder = threaded(device).inline_merges(self.steps).scheme(self.schemes[0]);
         builder.create(create).open().unwrap()
     }
+
+    fn keyspace(&self, db: &Db, name: &str) -> Keyspace {
+        drop(tiny(db, name));
+        let options = KeyspaceOptions::default().compression(self.compression);
+        db.keyspace(name, options).unwrap()
+    }
 }
 
 impl World {
     fn new(mut manner: Manner) -> Self {
         let device = MemoryDevice::new();
         let db = manner.open(&device, true);
-        let keyspaces = NAMES.map(|name| tiny(&db, name));
-        Self { manner, device, db, keyspaces, models: Default::default(), snapshots: Vec::new() }
+        let keyspaces = NAMES.map(|name| manner.keyspace(&db, name));
+        let compressions = [manner.compression; 2];
+        let (models, snapshots) = (Default::default(), Vec::new());
+        Self { manner, device, db, keyspaces, models, compressions, snapshots }
     }
 
     /// Opens what `device` holds, in place of the present store.
@@ -157,8 +178,10 @@ impl World {
         self.db = self.manner.open(&device, false);
         self.device = device;
         self.keyspaces = NAMES.map(|name| self.db.open_keyspace(name).unwrap().unwrap());
+        let stats = self.db.stats().unwrap();
         for k in 0..2 {
             assert_eq!(contents(&self.keyspaces[k]), self.models[k]);
+            assert_eq!(stats.keyspaces[k].compression, self.compressions[k]);
         }
         assert_sound(&self.db);
     }
@@ -183,6 +206,11 @@ impl World {
             Op::Clear(k, from, len) => {
                 (from..from + len).for_each(|number| self.apply(Op::Remove(k, numbered(number))));
             }
+            Op::Compress(k, compression) => {
+                let options = KeyspaceOptions::default().compression(compression);
+                self.keyspaces[k] = self.db.keyspace(NAMES[k], options).unwrap();
+                self.compressions[k] = compression;
+            }
             Op::TakeSnapshot if self.snapshots.len() < 4 => {
                 self.snapshots.push((self.db.snapshot().unwrap(), self.models.clone()));
             }
@@ -197,8 +225,9 @@ impl World {
             }
             Op::Recreate(k) => {
                 assert!(self.db.drop_keyspace(NAMES[k]).unwrap());
-                self.keyspaces[k] = tiny(&self.db, NAMES[k]);
+                self.keyspaces[k] = self.manner.keyspace(&self.db, NAMES[k]);
                 self.models[k].clear();
+                self.compressions[k] = self.manner.compression;
                 self.snapshots.iter_mut().for_each(|(_, models)| models[k].clear());
             }
             Op::Reopen => {

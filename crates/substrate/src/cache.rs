@@ -8,8 +8,8 @@ use std::sync::Arc;
 use esker_format::block::{BlockLayout, BlockView};
 use esker_format::ptr::BlockPtr;
 
-/// A verified block in memory. Its bytes are not aligned for direct I/O: an allocation of 4 KiB at
-/// a multiple of 4 KiB takes twice its length.
+/// A verified block in memory, decompressed. Its bytes are not aligned for direct I/O: an
+/// allocation of 4 KiB at a multiple of 4 KiB takes twice its length.
 #[derive(Debug)]
 pub struct CachedBlock {
     bytes: Box<[u8]>,
@@ -17,7 +17,7 @@ pub struct CachedBlock {
 }
 
 impl CachedBlock {
-    /// A block whose `layout` was verified against `bytes`.
+    /// A block whose `layout` was verified against `bytes`, unpacked where it was packed.
     #[must_use]
     pub const fn new(bytes: Box<[u8]>, layout: BlockLayout) -> Self {
         Self { bytes, layout }
@@ -42,7 +42,7 @@ impl quick_cache::Weighter<(u64, u64), Arc<CachedBlock>> for ByLength {
     }
 }
 
-/// Verified blocks within a number of bytes.
+/// Verified blocks within a number of bytes: as long as they are in memory, not as they are stored.
 #[derive(Debug)]
 pub struct BlockCache {
     blocks: quick_cache::sync::Cache<(u64, u64), Arc<CachedBlock>, ByLength>,

@@ -48,6 +48,8 @@ pub enum Bug {
     ExpiredForSnapshots,
     /// A merge leaves expired values out, and with them what hides older ones of their keys.
     ExpiredHideNothing,
+    /// Blocks are decompressed and read whatever their checksums say.
+    BlockWithoutChecksum,
     /// A lookup reads the visible number before it loads its view.
     NumberBeforeView,
     /// A backup's catalog is put in place before the blocks that it names are durable.
@@ -62,7 +64,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those that crashes, damage and failing operations find.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::NoBarrierBeforeSuperblock,
         Self::ReclaimBeforeCommit,
         Self::LogWithoutChecksum,
@@ -82,6 +84,7 @@ impl Bug {
         Self::KeptGivenUp,
         Self::ExpiredForSnapshots,
         Self::ExpiredHideNothing,
+        Self::BlockWithoutChecksum,
     ];
 
     /// Those of backups.

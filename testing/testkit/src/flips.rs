@@ -13,7 +13,7 @@ pub mod verdict;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use esker_format::block::{BlockKind, BlockLayout, BlockView, MAGIC};
+use esker_format::block::{BlockKind, BlockLayout, BlockView, Unpacker};
 
 use crate::counts::{Counts, budget};
 use crate::image::{Image, ImageDevice};
@@ -27,8 +27,11 @@ use verdict::{Class, Held};
 /// The patterns.
 const MASKS: [u8; 3] = [0x01, 0x80, 0xff];
 const UNIT_BYTES: usize = 4096;
+const SECTOR_BYTES: usize = 512;
 /// Zeros on both sides that make a zero part of a long run.
 const RUN_BYTES: usize = 32;
+/// Damage that is in no one block.
+const ELSEWHERE: Range<usize> = usize::MAX..usize::MAX;
 /// One byte in this many of a long run of zeros is flipped at budget 1.
 const RUN_STRIDE: usize = 16;
 
@@ -67,7 +70,7 @@ pub fn bytes_of(specimen: &Specimen, wanted: fn(&str) -> bool, stride: usize) ->
                 let mut image = specimen.image.clone();
                 image.flip(&file, offset, *mask);
                 let place = format!("{} {file}@{offset} ^ {mask:#04x}", specimen.name);
-                tally.add(&specimen.held(), &image, (&file, offset), &place)?;
+                tally.add(&specimen.held(), &image, (&file, offset..offset + 1), &place)?;
             }
         }
     }
@@ -111,19 +114,20 @@ pub fn units_and_lengths(specimen: &Specimen) -> Verdict<Counts> {
                 let mut image = specimen.image.clone();
                 image.overwrite(&file, unit * UNIT_BYTES, replacement.unwrap_or_default());
                 let place = format!("{} {file} unit {unit} became {what}", specimen.name);
-                tally.add(&specimen.held(), &image, (&file, unit * UNIT_BYTES), &place)?;
+                let damaged = unit * UNIT_BYTES..(unit + 1) * UNIT_BYTES;
+                tally.add(&specimen.held(), &image, (&file, damaged), &place)?;
             }
         }
         for cut in cuts(len) {
             let mut image = specimen.image.clone();
             image.truncate(&file, cut);
             let place = format!("{} {file} cut from {len} to {cut}", specimen.name);
-            tally.add(&specimen.held(), &image, (&file, usize::MAX), &place)?;
+            tally.add(&specimen.held(), &image, (&file, ELSEWHERE), &place)?;
         }
         let mut image = specimen.image.clone();
         image.remove(&file);
         let place = format!("{} {file} removed", specimen.name);
-        tally.add(&specimen.held(), &image, (&file, usize::MAX), &place)?;
+        tally.add(&specimen.held(), &image, (&file, ELSEWHERE), &place)?;
     }
     tally.finish(specimen, counts)
 }
@@ -157,7 +161,7 @@ pub fn foreign_files(specimen: &Specimen, other: &Specimen) -> Verdict<Counts> {
                 }
                 let place = format!("{} with {replaced:?} of {source}", specimen.name);
                 counts.add("mixtures", 1);
-                tally.add(&held, &image, (name, usize::MAX), &place)?;
+                tally.add(&held, &image, (name, ELSEWHERE), &place)?;
             }
         }
     }
@@ -206,17 +210,19 @@ impl Tally {
         &mut self,
         held: &Held<'_>,
         image: &Image,
-        (file, offset): (&str, usize),
+        (file, damaged): (&str, Range<usize>),
         place: &str,
     ) -> Verdict {
         let look = without_panic(|| verdict::look(held, ImageDevice::new(image)));
         let look = look.map_err(|violation| violation.at(place))?;
         *self.classes.entry(look.class.name()).or_default() += 1;
-        let block = self.data_blocks.iter().find(|block| block.place.contains(&offset));
-        if let Some(block) = block.filter(|_| file == "data" && look.class != Class::SameAnswer) {
+        let is_hit =
+            |block: &&DataBlock| block.place.start < damaged.end && damaged.start < block.place.end;
+        let hit: Vec<_> = self.data_blocks.iter().filter(is_hit).collect();
+        if !hit.is_empty() && file == "data" && look.class != Class::SameAnswer {
             self.damaged_data += 1;
-            self.damaged_data_alone += u64::from(look.blocks_lost <= 1);
-            let reach = self.reach(block);
+            self.damaged_data_alone += u64::from(look.blocks_lost <= hit.len());
+            let reach = self.reach(hit);
             if look.blocks_lost > reach {
                 let lost = look.blocks_lost;
                 let far = format!("{place} took {lost} blocks with it, and leads to {reach}");
@@ -226,10 +232,9 @@ impl Tally {
         Ok(())
     }
 
-    /// How many blocks are found through `block`, itself and those further down included.
-    fn reach(&self, block: &DataBlock) -> usize {
-        let mut found = BTreeSet::from([block.place.start]);
-        let mut next = vec![block];
+    /// How many blocks are found through these, themselves and those further down included.
+    fn reach<'a>(&'a self, mut next: Vec<&'a DataBlock>) -> usize {
+        let mut found: BTreeSet<_> = next.iter().map(|block| block.place.start).collect();
         while let Some(block) = next.pop() {
             let below = self.data_blocks.iter().filter(|b| block.below.contains(&b.place.start));
             next.extend(below.filter(|below| found.insert(below.place.start)));
@@ -264,22 +269,32 @@ struct DataBlock {
 
 /// The blocks that hold data entries, live ones and stale ones.
 fn data_blocks(data: &[u8]) -> Vec<DataBlock> {
-    let mut blocks = Vec::new();
+    let (mut blocks, mut unpacker) = (Vec::new(), Unpacker::default());
     let mut at = 0;
     while let Some(rest) = data.get(at..).filter(|rest| !rest.is_empty()) {
         let len = rest.get(20..24).and_then(|len| len.first_chunk::<4>().copied());
         let len = len.map_or(0, u32::from_le_bytes) as usize;
         let block = rest.get(..len).unwrap_or_default();
-        match BlockLayout::parse(block) {
+        let parsed = BlockLayout::parse(block);
+        // What was overwritten is not a block, and may reach into one that is.
+        let step = if parsed.is_ok() { len } else { SECTOR_BYTES };
+        match parsed {
             Ok(layout) if layout.kind == BlockKind::Data => {
-                let view = BlockView::new(block, layout);
+                let mut unpacked = Vec::new();
+                let plain = if layout.is_packed() {
+                    let _shorter = layout.unpack(block, &mut unpacker, &mut unpacked);
+                    unpacked.as_slice()
+                } else {
+                    block
+                };
+                let view = BlockView::new(plain, layout);
                 let fences = (0..view.len()).filter_map(|index| view.fence(index).ok());
                 let below = fences.filter_map(|fence| fence.ptr.offset().try_into().ok());
                 blocks.push(DataBlock { place: at..at + len, below: below.collect() });
             }
             _ => {}
         }
-        at += if block.starts_with(&MAGIC) { len } else { UNIT_BYTES };
+        at += step;
     }
     blocks
 }

@@ -13,7 +13,7 @@ pub use seeds::seeds;
 
 use std::path::Path;
 
-use esker_format::block::{BlockLayout, BlockView};
+use esker_format::block::{BlockLayout, BlockView, Unpacker};
 use esker_format::bytes::Reader;
 use esker_format::entry::Entry;
 use esker_format::fence::Fence;
@@ -23,6 +23,7 @@ use esker_format::ids::Seq;
 use esker_format::log_record::{BatchBuilder, SegmentHeader, decode_ops};
 use esker_format::manifest_edit::RecordBody;
 use esker_format::meta::IndexMeta;
+use esker_format::ptr::BLOCK_BYTES_MAX;
 use esker_format::superblock::{SLOT_BYTES, Superblock};
 use esker_format::value_ref::ValueRef;
 
@@ -53,6 +54,17 @@ pub fn block(input: &[u8]) {
     bytes.resize(512 * usize::from((*sectors).max(1)), 0);
     fix_block(&mut bytes);
     let Ok(layout) = BlockLayout::parse(&bytes) else { return };
+    // Whatever was read, a block of another identity is refused or verifies without a panic.
+    let _either = BlockLayout::verify(&bytes, layout.identity, 0);
+    if layout.is_packed() {
+        let mut plain = Vec::new();
+        let unpacked = layout.unpack(&bytes, &mut Unpacker::default(), &mut plain);
+        assert!(plain.capacity() <= BLOCK_BYTES_MAX, "{} bytes", plain.capacity());
+        if unpacked.is_err() {
+            return;
+        }
+        bytes = plain;
+    }
     let view = BlockView::new(&bytes, layout);
     let mut key = Vec::new();
     for index in 0..view.len().min(bytes.len()) {
@@ -65,8 +77,6 @@ pub fn block(input: &[u8]) {
     for key in [&[][..], &[0], &[0xff; 9], rest.get(..4).unwrap_or_default()] {
         let _any = (view.find(key, Seq(1)), view.fence_index(key, Seq::MAX));
     }
-    // Whatever was read, a block of another identity is refused or verifies without a panic.
-    let _either = BlockLayout::verify(&bytes, layout.identity, 0);
 }
 
 /// Makes a block's checksum and length fit its bytes.

@@ -193,10 +193,16 @@ pub fn key(number: u64) -> Vec<u8> {
     }
 }
 
-/// A value of `len` bytes (at least 4) that carries `number`.
+/// A value of `len` bytes (at least 4) that carries `number`. Every other one shrinks when it is
+/// compressed.
 #[must_use]
 pub fn value(number: u32, len: usize) -> Vec<u8> {
+    let is_text = number.is_multiple_of(2);
     let number = number.to_le_bytes();
+    if is_text {
+        let text = b"a river, and a road beside it; ".iter().copied().cycle();
+        return number.into_iter().chain(text).take(len.max(4)).collect();
+    }
     let filler = number.iter().cycle().enumerate();
     let filler = filler.map(|(at, byte)| byte.wrapping_mul(31).wrapping_add(at as u8));
     number.into_iter().chain(filler).take(len.max(4)).collect()

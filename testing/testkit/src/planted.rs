@@ -24,7 +24,8 @@ pub enum Attempt {
     /// Crashes of a trace.
     Crash(Make),
     /// Damage to every byte of some files of a store that was made without the bug.
-    Flips(fn() -> Verdict<Specimen>, fn(&str) -> bool),
+    /// One byte in so many.
+    Flips(fn() -> Verdict<Specimen>, fn(&str) -> bool, usize),
     /// Failing operations of a workload.
     Faults(Make),
     /// A suite of backups.
@@ -55,7 +56,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         }
         Bug::AcknowledgedBeforeSync => vec![Crash(scenario::load)],
         Bug::SuperblockWithoutChecksum => {
-            vec![Flips(stores::clean, |file| file == "superblock")]
+            vec![Flips(stores::clean, |file| file == "superblock", 1)]
         }
         Bug::NoDirectorySync => vec![Crash(scenario::creation), Crash(scenario::log_recycling)],
         Bug::LengthNotSynced => vec![Crash(scenario::creation), Crash(scenario::log_recycling)],
@@ -85,6 +86,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         }
         Bug::BackupNotPinned => vec![Backups(backups::histories)],
         Bug::RestoredBeforeData => vec![Backups(backups::crash::of_restoring)],
+        Bug::BlockWithoutChecksum => vec![Flips(stores::compressed, |file| file == "data", 53)],
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
     }
@@ -116,7 +118,7 @@ pub fn hunt(bug: Bug) -> Verdict<Finding> {
 impl Attempt {
     fn specimen(self) -> Verdict<Option<Specimen>> {
         match self {
-            Self::Flips(make, _) => make().map(Some),
+            Self::Flips(make, ..) => make().map(Some),
             Self::Crash(_) | Self::Faults(_) | Self::Backups(_) => Ok(None),
         }
     }
@@ -130,8 +132,8 @@ impl Attempt {
             }
             Self::Faults(scenario) => faults::run(&scenario(0)).map(drop),
             Self::Backups(suite) => suite(counts),
-            Self::Flips(_, wanted) => match specimen {
-                Some(store) => flips::bytes_of(store, wanted, 1).map(drop),
+            Self::Flips(_, wanted, stride) => match specimen {
+                Some(store) => flips::bytes_of(store, wanted, stride).map(drop),
                 None => Ok(()),
             },
         }

@@ -3,7 +3,7 @@
 //! A scenario has a part before the interesting one (`prepare`, which is not examined) and the
 //! part that is examined. Both are plain operations, so that a scenario is the same everywhere.
 
-use esker::{Durability, Scheme};
+use esker::{Compression, Durability, Scheme};
 
 use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
 use crate::model::{Change, Write};
@@ -39,7 +39,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 16] = [
+pub const CRASH_TRACES: [Make; 18] = [
     creation,
     load,
     appends,
@@ -55,6 +55,8 @@ pub const CRASH_TRACES: [Make; 16] = [
     full_device,
     transactions,
     expiry,
+    compressed,
+    compressed_appends,
     mixed,
 ];
 
@@ -64,6 +66,8 @@ pub fn fault_workloads() -> Vec<Scenario> {
     let part = |make: Make, name, ops| {
         let mut scenario = make(0);
         scenario.name = name;
+        // Opened again, a store that was poisoned is not.
+        scenario.ops.retain(|op| !matches!(op, Op::Reopen | Op::Abandon));
         scenario.ops.truncate(ops);
         scenario
     };
@@ -75,6 +79,7 @@ pub fn fault_workloads() -> Vec<Scenario> {
         part(keyspaces, "create and drop keyspaces", 160),
         part(transactions, "transactions", 120),
         part(expiry, "expiry", 240),
+        part(compressed, "compressed blocks", 240),
     ]
 }
 
@@ -344,6 +349,45 @@ pub fn mixed(seed: u64) -> Scenario {
     Scenario::new("mixed", Vec::new(), generate(&mixed_profile(260), 19 + seed))
 }
 
+/// Blocks with a codec, overwritten and deleted, in merges of every depth; opened again with the
+/// other codec.
+#[must_use]
+pub fn compressed(seed: u64) -> Scenario {
+    let weights = Weights {
+        insert: 30,
+        remove: 6,
+        batch: 4,
+        persist: 1,
+        compact: 1,
+        reopen: 1,
+        ..Weights::default()
+    };
+    let profile = Profile {
+        ops: 320,
+        keys: 250,
+        value_bytes: 8..=600,
+        synced_percent: 4,
+        weights,
+        ..Profile::default()
+    };
+    let ops = generate(&profile, 50 + seed);
+    with_codec(Scenario::new("compressed blocks", filled(120, 51 + seed), ops), seed)
+}
+
+/// [`appends`], where the blocks that full merges keep have a codec.
+#[must_use]
+pub fn compressed_appends(seed: u64) -> Scenario {
+    let scenario = Scenario { name: "compressed appends", ..appends(1 + seed) };
+    with_codec(scenario, seed)
+}
+
+/// The scenario with data blocks that are compressed, by turns of the seed.
+fn with_codec(mut scenario: Scenario, seed: u64) -> Scenario {
+    let is_even = (seed / SEED_STEP).is_multiple_of(2);
+    scenario.config.compression = if is_even { Compression::Lz4 } else { Compression::Zstd };
+    scenario
+}
+
 /// A profile in which every kind of operation occurs.
 #[must_use]
 pub fn mixed_profile(ops: usize) -> Profile {
@@ -395,6 +439,7 @@ pub fn random(seed: u64) -> Scenario {
     scenario.config.seed = seed;
     if seed >= 1000 {
         scenario.config.scheme = random.pick(&Scheme::ALL).copied().unwrap_or_default();
+        scenario.config.compression = random.pick(&Compression::ALL).copied().unwrap_or_default();
     }
     scenario
 }

@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::{Db, DbBuilder, Durability, Error, Keyspace, KeyspaceOptions, Scheme, Snapshot};
+use esker::{
+    Compression, Db, DbBuilder, Durability, Error, Keyspace, KeyspaceOptions, Scheme, Snapshot,
+};
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
 
@@ -38,6 +40,9 @@ pub struct Config {
     pub merge_steps: u32,
     /// How merges run beside reads and writes. What is on the device is the same kind of store.
     pub scheme: Scheme,
+    /// What the data blocks of every keyspace are compressed with: it changes with every opening,
+    /// unless it is nothing.
+    pub compression: Compression,
 }
 
 impl Default for Config {
@@ -49,6 +54,7 @@ impl Default for Config {
             seed: 1,
             merge_steps: 1,
             scheme: Scheme::Fc,
+            compression: Compression::None,
         }
     }
 }
@@ -90,7 +96,9 @@ impl Config {
     /// Other sizes for the same store: nothing on the device may depend on them.
     #[must_use]
     fn another(&self) -> Self {
-        let other = Self { scheme: another_scheme(self.scheme), ..self.clone() };
+        let scheme = another_scheme(self.scheme);
+        let compression = another_compression(self.compression);
+        let other = Self { scheme, compression, ..self.clone() };
         match self.log_segment_bytes {
             0x4000 => Self { log_segment_bytes: 0xa000, memory_budget_bytes: 512 << 10, ..other },
             _ => Self { log_segment_bytes: 0x4000, memory_budget_bytes: 256 << 10, ..other },
@@ -100,7 +108,20 @@ impl Config {
     /// The options of every keyspace.
     #[must_use]
     pub fn keyspace_options(&self) -> KeyspaceOptions {
-        KeyspaceOptions::default().memtable_bytes(Some(self.memtable_bytes))
+        let options = KeyspaceOptions::default().memtable_bytes(Some(self.memtable_bytes));
+        match self.compression {
+            Compression::None => options,
+            compression => options.compression(compression),
+        }
+    }
+}
+
+/// What the next blocks of a store are compressed with.
+const fn another_compression(compression: Compression) -> Compression {
+    match compression {
+        Compression::Lz4 => Compression::Zstd,
+        Compression::Zstd => Compression::Lz4,
+        other => other,
     }
 }
 

@@ -1,8 +1,9 @@
 //! Packing entries into a block.
 
+use super::codec::{Form, whole_sectors};
 use super::{
-    BYTE_OFFSETS_MAX, BlockIdentity, BlockKind, HEADER_BYTES, LONG_SHIFT, MAGIC,
-    ROW_SUFFIX_BYTES_MAX, Rows, TRAILER_BYTES,
+    BYTE_OFFSETS_MAX, BlockIdentity, BlockKind, COMPRESSED_AT, Codec, HEADER_BYTES, LONG_SHIFT,
+    MAGIC, Packer, ROW_SUFFIX_BYTES_MAX, Rows, TRAILER_BYTES,
 };
 use crate::bytes::varint_len;
 use crate::data::Data;
@@ -265,50 +266,114 @@ impl BlockBuilder {
     /// The length that [`BlockBuilder::finish`] will give the block: whole units.
     #[must_use]
     pub fn block_bytes(&self) -> usize {
+        self.bytes_at_most().next_multiple_of(UNIT_BYTES as usize).min(BLOCK_BYTES_MAX)
+    }
+
+    /// The length of the block without padding, or more.
+    fn bytes_at_most(&self) -> usize {
         let used = self.measure.total_bytes();
         // Slotted entries of long blocks start at multiples of 16.
-        let aligned = if used > BYTE_OFFSETS_MAX && self.measure.rows().is_none() {
-            used + (self.items.len() << LONG_SHIFT)
-        } else {
-            used
-        };
-        aligned.next_multiple_of(UNIT_BYTES as usize).min(BLOCK_BYTES_MAX)
+        if self.is_long() { used + (self.items.len() << LONG_SHIFT) } else { used }
+    }
+
+    /// Entries are too far apart for offsets in bytes.
+    fn is_long(&self) -> bool {
+        self.measure.total_bytes() > BYTE_OFFSETS_MAX && self.measure.rows().is_none()
+    }
+
+    /// Compresses the block, if that is worth it, and answers the length that
+    /// [`BlockBuilder::finish_packed`] will give it: whole sectors, or whole units where the packer
+    /// has no codec. Until then nothing may be added.
+    pub fn pack(&self, packer: &mut Packer) -> usize {
+        packer.form = Form::Direct;
+        if packer.codec() == Codec::None {
+            return self.block_bytes();
+        }
+        if !packer.tries() {
+            return whole_sectors(self.bytes_at_most());
+        }
+        let most = self.bytes_at_most().min(BLOCK_BYTES_MAX);
+        packer.plain.resize(most.max(packer.plain.len()), 0);
+        let mut scratch = Scratch::new(&mut packer.plain);
+        scratch.skip(HEADER_BYTES);
+        self.put_body(&mut scratch);
+        let used = scratch.at;
+        packer.pack(HEADER_BYTES, used)
     }
 
     /// Writes the block into `out`, whose length must be [`BlockBuilder::block_bytes`], and
     /// empties the builder.
     pub fn finish(&mut self, identity: BlockIdentity, out: &mut [u8]) -> Finished {
-        let data = self.puts + self.tombstones;
-        let kind = if data > 0 { BlockKind::Data } else { BlockKind::Fences };
-        let base = if data > 0 { self.measure.seq_min } else { Seq(0) };
-        let rows = self.measure.rows();
-        let is_long = out.len() > BYTE_OFFSETS_MAX && rows.is_none();
-        let shift = if is_long { LONG_SHIFT } else { 0 };
-        let prefix_len = self.measure.prefix_len;
+        self.finish_packed(identity, &Packer::default(), out)
+    }
+
+    /// Writes the block into `out`, whose length must be what [`BlockBuilder::pack`] answered for
+    /// this packer, and empties the builder.
+    pub fn finish_packed(
+        &mut self,
+        identity: BlockIdentity,
+        packer: &Packer,
+        out: &mut [u8],
+    ) -> Finished {
         let mut scratch = Scratch::new(out);
         scratch.skip(HEADER_BYTES);
-        scratch.put(self.first_key().get(..prefix_len).unwrap_or_default());
-        match &rows {
-            Some(rows) => self.put_rows(&mut scratch, rows, base),
-            None => self.put_slotted(&mut scratch, shift, base),
-        }
-        let header = Header {
-            kind,
-            identity,
-            length: scratch.out.len() as u32,
-            base,
-            count: self.items.len() as u32,
-            prefix_len: prefix_len as u32,
-            used: scratch.at as u32,
-            shift,
-            rows,
+        let (codec, used) = match packer.form {
+            Form::Direct => {
+                self.put_body(&mut scratch);
+                (Codec::None, scratch.at)
+            }
+            Form::Plain { used } => {
+                scratch.put(packer.plain.get(HEADER_BYTES..used).unwrap_or_default());
+                (Codec::None, used)
+            }
+            Form::Compressed { used, len } => {
+                scratch.put(&(len as u32).to_le_bytes());
+                debug_assert_eq!(scratch.at, COMPRESSED_AT);
+                scratch.put(packer.compressed.get(..len).unwrap_or_default());
+                (packer.codec(), used)
+            }
         };
+        let header = self.header(identity, codec, scratch.out.len(), used);
         scratch.patch(0, &header.encode());
         scratch.zero_rest();
         let crc = scratch.seal();
         let finished = Finished { crc, puts: self.puts, tombstones: self.tombstones };
         self.clear();
         finished
+    }
+
+    fn header(&self, identity: BlockIdentity, codec: Codec, length: usize, used: usize) -> Header {
+        let data = self.puts + self.tombstones;
+        Header {
+            kind: if data > 0 { BlockKind::Data } else { BlockKind::Fences },
+            codec,
+            identity,
+            length: length as u32,
+            base: self.base(),
+            count: self.items.len() as u32,
+            prefix_len: self.measure.prefix_len as u32,
+            used: used as u32,
+            shift: self.shift(),
+            rows: self.measure.rows(),
+        }
+    }
+
+    /// The smallest number of a data entry.
+    const fn base(&self) -> Seq {
+        if self.puts + self.tombstones > 0 { self.measure.seq_min } else { Seq(0) }
+    }
+
+    fn shift(&self) -> u8 {
+        if self.is_long() { LONG_SHIFT } else { 0 }
+    }
+
+    /// Common prefix, slots and entries, or rows.
+    fn put_body(&self, scratch: &mut Scratch<'_>) {
+        scratch.put(self.first_key().get(..self.measure.prefix_len).unwrap_or_default());
+        match &self.measure.rows() {
+            Some(rows) => self.put_rows(scratch, rows, self.base()),
+            None => self.put_slotted(scratch, self.shift(), self.base()),
+        }
     }
 
     fn put_rows(&self, scratch: &mut Scratch<'_>, rows: &Rows, base: Seq) {
@@ -344,6 +409,7 @@ impl BlockBuilder {
 
 struct Header {
     kind: BlockKind,
+    codec: Codec,
     identity: BlockIdentity,
     length: u32,
     base: Seq,
@@ -358,8 +424,8 @@ impl Header {
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.extend_from_slice(&MAGIC);
-        // Version of the block layout, kind, codec (none), cipher (none).
-        out.extend_from_slice(&[1, self.kind as u8, 0, 0]);
+        // Version of the block layout, kind, codec, cipher (none).
+        out.extend_from_slice(&[1, self.kind as u8, self.codec as u8, 0]);
         out.extend_from_slice(&self.identity.store.0.to_le_bytes());
         out.extend_from_slice(&self.identity.keyspace.0.to_le_bytes());
         out.extend_from_slice(&self.length.to_le_bytes());

@@ -21,20 +21,32 @@
 //! the entry, so that a binary search touches a cache line or two before it compares full keys.
 //! Offsets are 16 bits, in units of 1 byte in blocks up to 64 KiB and of 16 bytes above.
 //!
+//! Where a codec makes it a sector shorter or more, all between header and padding is compressed:
+//!
+//! ```text
+//! ┌──────────┬─────────┬───────────────────────────────────┬─────────┬─────┐
+//! │ header   │ length  │ common prefix, slots and entries, │ zeros   │ CRC │
+//! │ 80 bytes │ 4 bytes │ or rows, compressed               │         │  4  │
+//! └──────────┴─────────┴───────────────────────────────────┴─────────┴─────┘
+//! ```
+//!
 //! The header says which store, keyspace, address and generation the block was written for; the
 //! CRC-32C covers all of it and the padding. It has no level number: levels are renumbered
 //! without being rewritten.
 
 mod builder;
+mod codec;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
 pub use builder::{BlockBuilder, Finished};
+pub use codec::{Codec, Packer, Unpacker};
 pub use view::{BlockLayout, BlockView};
 
 use crate::ids::{Generation, KeyspaceId, StoreId};
+use crate::ptr::BLOCK_BYTES_MAX;
 
 /// First bytes of a block.
 pub const MAGIC: [u8; 4] = *b"ESBK";
@@ -42,6 +54,11 @@ pub const MAGIC: [u8; 4] = *b"ESBK";
 pub const HEADER_BYTES: usize = 80;
 /// Length of the CRC behind the padding, in bytes.
 pub const TRAILER_BYTES: usize = 4;
+
+/// Where compressed bytes begin, behind their length.
+const COMPRESSED_AT: usize = HEADER_BYTES + 4;
+/// The most bytes between header and padding.
+const BODY_BYTES_MAX: usize = BLOCK_BYTES_MAX - HEADER_BYTES - TRAILER_BYTES;
 
 /// What a block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

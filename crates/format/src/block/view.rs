@@ -2,7 +2,10 @@
 
 use core::cmp::Ordering;
 
-use super::{BlockIdentity, BlockKind, HEADER_BYTES, LONG_SHIFT, MAGIC, Rows, TRAILER_BYTES};
+use super::{
+    BODY_BYTES_MAX, BlockIdentity, BlockKind, COMPRESSED_AT, Codec, HEADER_BYTES, LONG_SHIFT,
+    MAGIC, Rows, TRAILER_BYTES, Unpacker,
+};
 use crate::bytes::Reader;
 use crate::entry::{Entry, Kind, Payload, SLOT_BYTES};
 use crate::error::{DecodeError, Result};
@@ -19,6 +22,10 @@ pub struct BlockLayout {
     pub kind: BlockKind,
     /// Where the block says it belongs.
     pub identity: BlockIdentity,
+    /// How its entries are stored. A view needs them unpacked.
+    pub codec: Codec,
+    /// Bytes that they are compressed to.
+    compressed_len: usize,
     base: Seq,
     count: usize,
     prefix_len: usize,
@@ -57,24 +64,73 @@ impl BlockLayout {
 
     /// Verifies checksum and structure, without knowing where the block should belong.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let body = bytes.get(..bytes.len().saturating_sub(TRAILER_BYTES)).unwrap_or_default();
-        if bytes.len() < HEADER_BYTES + TRAILER_BYTES || bytes.len() > BLOCK_BYTES_MAX {
+        if bytes.len() > BLOCK_BYTES_MAX {
             return Err(DecodeError::new(0, "block length is out of bounds"));
         }
-        if stored_crc(bytes)? != crc32c::crc32c(body) {
+        if stored_crc(bytes)? != crc32c::crc32c(body_of(bytes)) {
             return Err(DecodeError::new(0, "block checksum does not fit its content"));
+        }
+        Self::parse_unchecked(bytes)
+    }
+
+    /// Verifies the structure alone.
+    pub fn parse_unchecked(bytes: &[u8]) -> Result<Self> {
+        let body = body_of(bytes);
+        if bytes.len() < HEADER_BYTES + TRAILER_BYTES || bytes.len() > BLOCK_BYTES_MAX {
+            return Err(DecodeError::new(0, "block length is out of bounds"));
         }
         let layout = Self::header(bytes)?;
         // Rows end where `used` says, by their form.
         let slots = if layout.rows.is_some() { 0 } else { layout.count.saturating_mul(SLOT_BYTES) };
         let slots_end = layout.entries_at().checked_add(slots);
-        if slots_end.is_none_or(|end| end > layout.used) || layout.used > body.len() {
+        let used_max = match layout.codec {
+            Codec::None => body.len(),
+            Codec::Lz4 | Codec::Zstd => HEADER_BYTES + BODY_BYTES_MAX,
+        };
+        if slots_end.is_none_or(|end| end > layout.used) || layout.used > used_max {
             return Err(DecodeError::new(64, "block parts overlap"));
         }
-        if body.get(layout.used..).unwrap_or_default().iter().any(|byte| *byte != 0) {
-            return Err(DecodeError::new(layout.used, "block padding is not zero"));
+        let stored_end = layout.stored_end();
+        if stored_end > body.len() {
+            return Err(DecodeError::new(HEADER_BYTES, "compressed bytes end behind their block"));
+        }
+        if body.get(stored_end..).unwrap_or_default().iter().any(|byte| *byte != 0) {
+            return Err(DecodeError::new(stored_end, "block padding is not zero"));
         }
         Ok(layout)
+    }
+
+    /// The first byte of the padding.
+    const fn stored_end(&self) -> usize {
+        match self.codec {
+            Codec::None => self.used,
+            Codec::Lz4 | Codec::Zstd => COMPRESSED_AT.saturating_add(self.compressed_len),
+        }
+    }
+
+    /// Whether the entries are compressed.
+    #[must_use]
+    pub const fn is_packed(&self) -> bool {
+        !matches!(self.codec, Codec::None)
+    }
+
+    /// Bytes of the block in memory, without padding.
+    #[must_use]
+    pub const fn plain_bytes(&self) -> usize {
+        self.used
+    }
+
+    /// Makes of the verified block `bytes` one that a view can read, in `out`: its header, which is
+    /// as it is stored, and its entries decompressed. At most as long as the longest block.
+    pub fn unpack(&self, bytes: &[u8], unpacker: &mut Unpacker, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        // What a view must not read it does not find.
+        let header = bytes.get(..HEADER_BYTES).unwrap_or_default();
+        let from = bytes.get(COMPRESSED_AT..self.stored_end()).unwrap_or_default();
+        out.extend_from_slice(header);
+        out.resize(self.used.max(HEADER_BYTES), 0);
+        let to = out.get_mut(HEADER_BYTES..).unwrap_or_default();
+        unpacker.unpack(self.codec, from, to).inspect_err(|_| out.clear())
     }
 
     fn header(bytes: &[u8]) -> Result<Self> {
@@ -90,8 +146,10 @@ impl BlockLayout {
             2 => BlockKind::Fences,
             _ => return Err(DecodeError::new(5, "block kind is unknown to this version")),
         };
-        if reader.u16()? != 0 {
-            return Err(DecodeError::new(6, "block codec or cipher is unknown to this version"));
+        let codec = Codec::from_number(reader.u8()?)
+            .ok_or_else(|| DecodeError::new(6, "block codec is unknown to this version"))?;
+        if reader.u8()? != 0 {
+            return Err(DecodeError::new(7, "block cipher is unknown to this version"));
         }
         let store = StoreId(reader.u64()?);
         let keyspace = KeyspaceId(reader.u32()?);
@@ -115,7 +173,19 @@ impl BlockLayout {
         }
         let form = [reader.u8()?, reader.u8()?, reader.u8()?];
         let identity = BlockIdentity { store, keyspace, sector, generation };
-        let slotted = Self { kind, identity, base, count, prefix_len, used, shift, rows: None };
+        let compressed_len = if codec == Codec::None { 0 } else { reader.u32()? as usize };
+        let slotted = Self {
+            kind,
+            identity,
+            codec,
+            compressed_len,
+            base,
+            count,
+            prefix_len,
+            used,
+            shift,
+            rows: None,
+        };
         match form {
             [0, 0, 0] => Ok(slotted),
             [1, number_len, suffix_len] => slotted.with_rows(number_len.into(), suffix_len.into()),
@@ -146,6 +216,11 @@ impl BlockLayout {
     }
 }
 
+/// All that the checksum covers.
+fn body_of(bytes: &[u8]) -> &[u8] {
+    bytes.get(..bytes.len().saturating_sub(TRAILER_BYTES)).unwrap_or_default()
+}
+
 fn stored_crc(bytes: &[u8]) -> Result<u32> {
     let at = bytes.len().saturating_sub(TRAILER_BYTES);
     Reader::new(bytes.get(at..).unwrap_or_default()).u32()
@@ -159,8 +234,9 @@ pub struct BlockView<'a> {
 }
 
 impl<'a> BlockView<'a> {
-    /// A view of `bytes`, whose layout has been verified. With another block's layout the answers
-    /// are errors or nonsense, never a panic.
+    /// A view of `bytes`, whose layout has been verified, and which have been
+    /// [unpacked](BlockLayout::unpack) where they were packed. With another block's layout the
+    /// answers are errors or nonsense, never a panic.
     #[must_use]
     pub const fn new(bytes: &'a [u8], layout: BlockLayout) -> Self {
         Self { bytes, layout }

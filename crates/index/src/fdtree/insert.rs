@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use esker_device::Purpose;
+use esker_format::block::Codec;
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
 use esker_format::ids::{Generation, Seq};
@@ -37,6 +38,9 @@ pub struct Plan {
     pub below: bool,
     /// Most memory that top fences may take.
     pub top_bytes_max: u64,
+    /// What data blocks are compressed with. Blocks of nothing but fences are not: checksums and
+    /// filters, which most of them is, do not shrink.
+    pub codec: Codec,
 }
 
 /// Writes the new levels of a merge or spill.
@@ -413,5 +417,11 @@ fn level_start(
         0 => Account::required(&reader.budget),
         _ => Account::required_until(&reader.budget, plan.top_bytes_max),
     };
-    LevelStart { rank, below: is_data && plan.below, fences_only: !is_data, account: Some(account) }
+    LevelStart {
+        rank,
+        below: is_data && plan.below,
+        fences_only: !is_data,
+        account: Some(account),
+        codec: if is_data { plan.codec } else { Codec::None },
+    }
 }

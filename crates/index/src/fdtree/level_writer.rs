@@ -12,14 +12,14 @@
 //! Invariant W1: a block that was closed stays `owed` until the level above has its fence. An
 //! operation that fails leaves the level as it was, so that it can be tried again.
 
-use esker_format::block::BlockBuilder;
+use esker_format::block::{BlockBuilder, Codec};
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
 use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::key;
 use esker_format::meta::{LevelCounts, LevelMeta, TailFence};
-use esker_format::ptr::{Extent, UNIT_BYTES};
+use esker_format::ptr::Extent;
 use esker_substrate::error::Result;
 
 use super::fence_index::{Account, FenceIndex, KeyedFence};
@@ -62,6 +62,8 @@ pub struct LevelStart {
     pub fences_only: bool,
     /// Its fences are counted here, if they are collected.
     pub account: Option<Account>,
+    /// What its blocks are compressed with.
+    pub codec: Codec,
 }
 
 /// A fence as a block has it.
@@ -96,8 +98,8 @@ impl LevelWriter {
     pub(super) fn new(start: LevelStart, out: ExtentWriter) -> Self {
         Self {
             rank: start.rank,
-            builder: BlockBuilder::new(UNIT_BYTES as usize),
-            out,
+            builder: BlockBuilder::new(start.codec.target_bytes()),
+            out: out.compressing(start.codec),
             counts: LevelCounts::default(),
             seqs: None,
             fence_key: Vec::new(),

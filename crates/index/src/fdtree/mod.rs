@@ -6,10 +6,10 @@
 //! steps: [`scheme`], [`prepare`], [`start`] (freezing, and going on after a crash), [`stage`]
 //! (with [`window`] and [`preserve`]), [`insert`] (with
 //! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
-//! records), [`delete`], [`finalize`]; [`two_level`] (how the older FD-tree differs), [`versions`]
-//! (what a merge keeps), and [`invariants`] (the walker that checks I1 to I6 and I8). `due` says
-//! what should begin, `paused` makes everything stand still, [`walk`] goes through
-//! all that a durable state leads to.
+//! records), [`delete`], [`finalize`]; [`compression`] (codecs, and the room that merges need for
+//! them), [`two_level`] (how the older FD-tree differs), [`versions`] (what a merge keeps), and
+//! [`invariants`] (the walker that checks I1 to I6 and I8). `due` says what should begin, `paused`
+//! makes everything stand still, [`walk`] goes through all that a durable state leads to.
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
 //! lead to the blocks of the next. New entries collect in the memtable; when it is full it becomes
@@ -21,6 +21,7 @@
 //! makes the [`IndexMeta`] durable that a step hands to it).
 
 mod buffer;
+pub mod compression;
 pub mod cursor;
 pub mod delete;
 mod due;
@@ -59,6 +60,7 @@ mod tests;
 use std::sync::Arc;
 
 use esker_device::Purpose;
+use esker_format::block::Codec;
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::meta::IndexMeta;
@@ -70,7 +72,7 @@ use esker_substrate::memtable::Memtable;
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::Snapshots;
-use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_substrate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
 pub use invariants::{CheckSink, Problem};
@@ -119,6 +121,8 @@ pub struct Options {
     pub scheme: Scheme,
     /// Where level sizes come from.
     pub sizes: Sizes,
+    /// What data blocks are compressed with.
+    pub codec: Codec,
 }
 
 /// Work that is due.
@@ -149,6 +153,8 @@ pub struct FdTree {
     reader: BlockReader,
     scheme: Scheme,
     sizes: Sizes,
+    /// The number of the codec.
+    codec: AtomicU8,
     memtable_bytes_max: AtomicU64,
     views: Views,
     newest_seq: AtomicU64,
@@ -216,6 +222,7 @@ impl FdTree {
             reader,
             scheme: options.scheme,
             sizes: options.scheme.sizes(options.sizes),
+            codec: (options.codec as u8).into(),
             memtable_bytes_max: options.memtable_bytes_max.into(),
             views: Views::new(View::new(Arc::default(), parts)),
             newest_seq: frozen_until.0.into(),

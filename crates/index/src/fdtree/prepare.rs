@@ -4,6 +4,7 @@
 //! fit into (Eq. 4.1 and 4.2, in bytes). Û of a full merge takes no deletes off: blind deletes of
 //! absent keys would make N∆ - N∇ no upper bound; tightening corrects it afterwards.
 
+use esker_format::block::Codec;
 use esker_format::meta::{LevelCounts, LevelMeta, Shape};
 
 use super::insert::Plan;
@@ -36,6 +37,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// The same, with data blocks that `codec` compresses.
+    pub(super) fn with_codec(mut self, codec: Codec) -> Self {
+        self.plan.codec = codec;
+        self
+    }
+
     /// What readers are told of the merge when it begins.
     pub(super) fn stats(&self) -> MergeStats {
         MergeStats {
@@ -48,7 +55,8 @@ impl Prepared {
 }
 
 /// Decides a merge. `full` asks for a full one; `kappa0_bytes` is the payload of the memtable
-/// when it is full.
+/// when it is full. The
+/// blocks that `codec` compresses are filled further.
 #[must_use]
 pub fn prepare(
     shape: &Shape,
@@ -57,6 +65,7 @@ pub fn prepare(
     full: bool,
     kappa0_bytes: u64,
     sizes: Sizes,
+    codec: Codec,
 ) -> Prepared {
     let rank = if full { None } else { least_rank(shape, levels, incoming.data_bytes) };
     let replaced = |rank: u8| levels.iter().take_while(|level| level.rank <= rank).count();
@@ -73,7 +82,7 @@ pub fn prepare(
     };
     let below = levels.get(count).map(|level| level.counts);
     let top_bytes_max = top_bytes_max(kappa0_bytes);
-    let plan = plan(&shape, data_rank, data_bytes, entries, below, top_bytes_max);
+    let plan = plan(&shape, data_rank, data_bytes, entries, below, top_bytes_max, codec);
     Prepared { levels: count, full, shape, plan }
 }
 
@@ -112,13 +121,15 @@ fn plan(
     entries: u64,
     below: Option<LevelCounts>,
     top_bytes_max: u64,
+    codec: Codec,
 ) -> Plan {
     let unit = esker_format::ptr::UNIT_BYTES;
+    let target = codec.target_bytes() as u64;
     let entry_bytes = data_bytes / entries.max(1);
-    let entries_per_block = (unit / entry_bytes.max(1)).max(1);
+    let entries_per_block = (target / entry_bytes.max(1)).max(1);
     let filter_bytes = entries_per_block * esker_format::filter::BITS_PER_KEY as u64 / 8;
     let below_fence_bytes = below.map_or(0, |counts| counts.blocks * (FENCE_BYTES + filter_bytes));
-    let block_bytes = unit.max(entry_bytes);
+    let block_bytes = target.max(entry_bytes);
     let mut level_bytes = data_bytes + below_fence_bytes;
     let mut blocks = level_bytes.div_ceil(block_bytes);
     let mut fence_bytes = FENCE_BYTES + filter_bytes;
@@ -139,6 +150,7 @@ fn plan(
         data_bytes: data_bytes + below_fence_bytes,
         below: below.is_some(),
         top_bytes_max,
+        codec,
     }
 }
 
@@ -206,7 +218,7 @@ mod tests {
         let shape = shape(12, 2, 0);
         let bottom = level(3, 9_000_000);
         let go = |levels: &[LevelMeta]| {
-            prepare(&shape, levels, incoming(100_000), false, 100_000, Sizes::Cost)
+            prepare(&shape, levels, incoming(100_000), false, 100_000, Sizes::Cost, Codec::None)
         };
         let first = go(std::slice::from_ref(&bottom));
         assert_eq!((first.levels, first.full, first.plan.data_rank), (0, false, 1));
@@ -228,14 +240,15 @@ mod tests {
         let (shape, bottom) = (shape(8, 7, 0), level(8, 900_000_000));
         let one = incoming(100_000);
         let levels = [bottom];
-        let prepared = prepare(&shape, &levels, one, false, 100_000, Sizes::Cost);
+        let prepared = prepare(&shape, &levels, one, false, 100_000, Sizes::Cost, Codec::None);
         assert_eq!((prepared.full, prepared.plan.data_rank), (false, 6));
         assert!(may_lead_to(&shape, 6, &levels[0]) && !may_lead_to(&shape, 5, &levels[0]));
     }
 
     #[test]
     fn an_empty_tree_gets_one_level() {
-        let prepared = prepare(&shape(8, 0, 0), &[], incoming(1000), false, 100_000, Sizes::Cost);
+        let prepared =
+            prepare(&shape(8, 0, 0), &[], incoming(1000), false, 100_000, Sizes::Cost, Codec::None);
         assert!(prepared.full);
         assert_eq!(prepared.plan.data_rank, 1);
         assert!(prepared.plan.fence_ranks.is_empty());
@@ -243,8 +256,15 @@ mod tests {
 
     #[test]
     fn top_fences_that_would_not_fit_become_a_level() {
-        let prepared =
-            prepare(&shape(8, 0, 0), &[], incoming(50_000_000), true, 100_000, Sizes::Cost);
+        let prepared = prepare(
+            &shape(8, 0, 0),
+            &[],
+            incoming(50_000_000),
+            true,
+            100_000,
+            Sizes::Cost,
+            Codec::None,
+        );
         assert!(!prepared.plan.fence_ranks.is_empty());
     }
 
@@ -272,7 +292,7 @@ mod tests {
             let mut levels: Vec<_> = ranked.map(|(size, rank)| level(rank, *size)).collect();
             levels.truncate(usize::from(k) + 1);
             let new = incoming(new_bytes);
-            let prepared = prepare(&shape, &levels, new, full, 100_000, Sizes::Cost);
+            let prepared = prepare(&shape, &levels, new, full, 100_000, Sizes::Cost, Codec::None);
             let merged = &levels[..prepared.levels];
             let bytes = merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + new_bytes;
             prop_assert_eq!(prepared.full, prepared.levels == levels.len());

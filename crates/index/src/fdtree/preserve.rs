@@ -72,6 +72,8 @@ pub struct Keeper {
     density: (u64, u64),
     /// Fewest blocks of a run.
     blocks_min: usize,
+    /// What a block of the level has, if it is not longer than a unit: compressed ones are shorter.
+    usual_bytes: u64,
     /// Kept and wasted so far.
     size: Size,
     /// The run being kept.
@@ -117,8 +119,9 @@ const fn is_apart(block: &BlockPtr, next: &BlockPtr) -> bool {
     unit(block.offset() + block.bytes() as u64 - 1) != unit(next.offset())
 }
 
-/// What stays when `block` does, with what is unused of its last unit unless `next` begins there.
-const fn size_of(block: &BlockPtr, next: Option<&BlockPtr>) -> Size {
+/// What stays when `block` does, with what is unused of its last unit unless `next` begins there,
+/// in a level whose blocks have `usual_bytes`.
+const fn size_of(block: &BlockPtr, next: Option<&BlockPtr>, usual_bytes: u64) -> Size {
     let bytes = block.bytes() as u64;
     let end = block.offset() + bytes;
     let gap = match next {
@@ -126,7 +129,7 @@ const fn size_of(block: &BlockPtr, next: Option<&BlockPtr>) -> Size {
         _ => end.next_multiple_of(UNIT_BYTES) - end,
     };
     // A block of large entries is not full and yet not short.
-    let short = if bytes * 2 < UNIT_BYTES { UNIT_BYTES - bytes } else { 0 };
+    let short = if bytes * 2 < usual_bytes { usual_bytes - bytes } else { 0 };
     Size { kept_bytes: bytes + gap, wasted_bytes: gap + short }
 }
 
@@ -142,13 +145,14 @@ fn longest_run(
     blocks: &[(Seq, BlockPtr)],
     ends_level: bool,
     blocks_min: usize,
+    usual_bytes: u64,
     before: Size,
 ) -> Option<(usize, Size)> {
     let border = Size { kept_bytes: 0, wasted_bytes: BORDER_BYTES };
     let (mut size, mut longest) = (before.plus(border), None);
     for (index, (_, block)) in blocks.iter().enumerate() {
         let next = blocks.get(index + 1);
-        size = size.plus(size_of(block, next.map(|(_, next)| next)));
+        size = size.plus(size_of(block, next.map(|(_, next)| next), usual_bytes));
         // A fence with a number is within a user key.
         let may_end = match next {
             Some((seq, next)) => *seq == Seq::MAX && is_apart(block, next),
@@ -166,10 +170,14 @@ impl Keeper {
     #[must_use]
     pub fn new(level: &LevelMeta) -> Self {
         let extent_units = writer::extent_units(level.counts.sectors * SECTOR_BYTES);
-        let shortest_units = usize::try_from(extent_units / writer::PIECES).unwrap_or(usize::MAX);
+        let shortest_bytes = extent_units / writer::PIECES * UNIT_BYTES;
+        let mean_bytes = level.counts.sectors * SECTOR_BYTES / level.counts.blocks.max(1);
+        let usual_bytes = mean_bytes.clamp(SECTOR_BYTES, UNIT_BYTES);
+        let blocks_min = usize::try_from(shortest_bytes / usual_bytes).unwrap_or(usize::MAX);
         Self {
             density: (level.counts.data_bytes(), level.counts.sectors),
-            blocks_min: shortest_units.max(RUN_BLOCKS_MIN),
+            blocks_min: blocks_min.max(RUN_BLOCKS_MIN),
+            usual_bytes,
             size: Size::default(),
             run: None,
             refused_until: None,
@@ -222,7 +230,8 @@ impl Keeper {
             .filter_map(|place| fences.get(place))
             .map(|fence| (fence.seq, fence.fence.ptr))
             .collect();
-        let run = longest_run(&blocks, to_end && limit == last, self.blocks_min, self.size);
+        let ends = to_end && limit == last;
+        let run = longest_run(&blocks, ends, self.blocks_min, self.usual_bytes, self.size);
         run.map(|(count, size)| Found { end: place.ahead(count), size })
     }
 
@@ -259,7 +268,7 @@ mod tests {
     }
 
     fn length(blocks: &[(Seq, BlockPtr)]) -> usize {
-        longest_run(blocks, false, 8, Size::default()).map_or(0, |(count, _)| count)
+        longest_run(blocks, false, 8, UNIT_BYTES, Size::default()).map_or(0, |(count, _)| count)
     }
 
     /// By hand: a border of two units is a tenth of twenty.
@@ -268,10 +277,11 @@ mod tests {
         assert_eq!(length(&whole(20)), 0);
         assert_eq!(length(&whole(21)), 20);
         assert_eq!(length(&whole(100)), 99);
-        let to_end = longest_run(&whole(20), true, 8, Size::default());
+        let to_end = longest_run(&whole(20), true, 8, UNIT_BYTES, Size::default());
         assert_eq!(to_end.map(|(count, _)| count), Some(20));
         let rich = Size { kept_bytes: 200 * UNIT_BYTES, wasted_bytes: 0 };
-        let run = |count| longest_run(&whole(count), false, 8, rich).map(|(count, _)| count);
+        let run =
+            |count| longest_run(&whole(count), false, 8, UNIT_BYTES, rich).map(|(count, _)| count);
         assert_eq!((run(8), run(9)), (None, Some(8)));
     }
 
@@ -297,6 +307,7 @@ mod tests {
         fn every_run_keeps_its_bounds(
             extents in proptest::collection::vec(
                 proptest::collection::vec((1u16..12, 0u8..12), 1..40), 1..6),
+            usual in SECTOR_BYTES..=UNIT_BYTES,
         ) {
             let (mut blocks, mut sector) = (Vec::new(), 0);
             for extent in extents {
@@ -310,7 +321,7 @@ mod tests {
             let starts = |at: &usize| may_begin(blocks[*at].0, &blocks[*at].1);
             for from in (0..blocks.len()).filter(starts) {
                 let ends = from % 2 == 0;
-                let longest = longest_run(&blocks[from..], ends, 8, Size::default());
+                let longest = longest_run(&blocks[from..], ends, 8, usual, Size::default());
                 let Some((count, size)) = longest else { continue };
                 let (run, rest) = blocks[from..].split_at(count);
                 prop_assert!(rest.first().is_none_or(|(seq, _)| *seq == Seq::MAX));

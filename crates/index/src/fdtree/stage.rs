@@ -138,7 +138,7 @@ enum Children {
 impl LevelSource {
     fn view(&self) -> Option<BlockView<'_>> {
         let (ptr, layout) = self.block.as_ref()?;
-        Some(BlockView::new(self.window.bytes(ptr), *layout))
+        Some(self.window.view(ptr, *layout))
     }
 
     fn next_child(&mut self, from: Disk<'_>) -> Result<Option<BlockPtr>> {
@@ -173,9 +173,8 @@ impl LevelSource {
             return Err(too_many_blocks(&ptr));
         }
         self.window.load(from.reader, &ptr, from.purpose)?;
-        let bytes = self.window.bytes(&ptr);
-        let layout = from.reader.blocks.verify(from.reader.keyspace, &ptr, bytes)?;
-        let view = BlockView::new(bytes, layout);
+        let layout = self.window.verify(from.reader, &ptr)?;
+        let view = self.window.view(&ptr, layout);
         let names = fence_names(view, self.after.as_deref(), self.outbox.is_some());
         let names = names.map_err(|error| from.reader.damage(&ptr, &error))?;
         let first = view.entry_key(0).map_err(|error| from.reader.damage(&ptr, &error))?;

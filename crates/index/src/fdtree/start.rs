@@ -15,6 +15,7 @@ use esker_substrate::memtable::{Leaves, Memtable};
 use esker_substrate::planted::{self, Race};
 use esker_substrate::sync::atomic::Ordering;
 
+use super::compression;
 use super::fence_index::FenceIndex;
 use super::insert::{Insert, Plan};
 use super::merge::{Inputs, Merge, Start};
@@ -82,6 +83,7 @@ impl FdTree {
             data_bytes: counts.data_bytes(),
             below: false,
             top_bytes_max: prepare::top_bytes_max(kappa0),
+            codec: self.codec(),
         };
         let mut moving = Moving {
             which: Which::Spill,
@@ -231,7 +233,7 @@ impl FdTree {
         }
         let memtable_bytes_max = incoming.data_bytes;
         let prepared = self.prepare(durable, full, incoming);
-        let room = self.make_room(&prepared, margin_bytes.is_some())?;
+        let room = self.make_room(durable, &prepared, margin_bytes.is_some())?;
         let oldest_snapshot = self.env.snapshots.oldest();
         let moving = Moving {
             which: Which::Merge,
@@ -329,19 +331,27 @@ impl FdTree {
         }
         let (shape, levels) = (&durable.shape, &durable.main.levels);
         if !self.scheme.tightens() {
-            return two_level::first(shape, levels, incoming);
+            return two_level::first(shape, levels, incoming).with_codec(self.codec());
         }
-        prepare::prepare(shape, levels, incoming, full, self.kappa0_bytes(), self.sizes)
+        let (kappa0, codec) = (self.kappa0_bytes(), self.codec());
+        prepare::prepare(shape, levels, incoming, full, kappa0, self.sizes, codec)
     }
 
     /// Makes sure that there is room for a merge to begin and to go on: the space between two
     /// records, what is new, and something for extents that are not full. With little room
     /// records are made more often.
-    fn make_room(&self, prepared: &Prepared, with_memtable: bool) -> Result<(Pace, Reservation)> {
+    fn make_room(
+        &self,
+        durable: &IndexMeta,
+        prepared: &Prepared,
+        with_memtable: bool,
+    ) -> Result<(Pace, Reservation)> {
         let new_bytes = if with_memtable { self.kappa0_bytes() } else { 0 };
         let pace = Pace::of(self.kappa0_bytes(), prepared.plan.data_bytes);
         let levels = prepared.plan.fence_ranks.len() as u64 + 2;
-        let slack = new_bytes + 2 * levels * EXTENT_BYTES_LEAST + prepared.plan.data_bytes / 256;
+        let growth = compression::growth_bytes(durable, prepared.levels, prepared.plan.codec);
+        let extents = 2 * levels * EXTENT_BYTES_LEAST;
+        let slack = new_bytes + extents + prepared.plan.data_bytes / 256 + growth;
         let frugal = Pace { record_bytes: 2 * pace.publish_bytes, ..pace };
         let blocks = &self.env.blocks;
         let units = |pace: &Pace| (pace.record_bytes + slack).div_ceil(UNIT_BYTES);
@@ -410,6 +420,7 @@ impl FdTree {
             data_bytes: merged_bytes,
             below: !below.is_empty(),
             top_bytes_max: prepare::top_bytes_max(kappa0_bytes),
+            codec: self.codec(),
         };
         let insert = Insert::resume(&plan, &self.reader, progress)?;
         let inputs = Inputs {

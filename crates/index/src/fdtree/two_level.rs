@@ -14,6 +14,7 @@
 //! Invariant F2: nothing but the last pass's result is recorded. I3 holds in every manifest, and
 //! a crash between two passes leaves what was there before the merge.
 
+use esker_format::block::Codec;
 use esker_format::meta::{LevelMeta, Shape};
 
 use super::insert::Plan;
@@ -58,6 +59,7 @@ pub fn pass(shape: &Shape, levels: &[LevelMeta], incoming: Incoming, rank: u8) -
         below: !below.is_empty(),
         // No level is left out for top fences.
         top_bytes_max: 0,
+        codec: Codec::None,
     };
     Prepared { levels: count, full: below.is_empty(), shape: *shape, plan }
 }

@@ -158,7 +158,12 @@ impl Walk<'_> {
             let layout = self.blocks.verify(self.keyspace, ptr, block)?;
             self.visitor.take(ptr, block)?;
             if levels.leads_on(level) {
-                fences(ptr, BlockView::new(block, layout), &mut children)?;
+                let mut unpacked = Vec::new();
+                if layout.is_packed() {
+                    self.blocks.unpack(ptr, block, &layout, &mut unpacked)?;
+                }
+                let plain = if layout.is_packed() { unpacked.as_slice() } else { block };
+                fences(ptr, BlockView::new(plain, layout), &mut children)?;
             }
         }
         drop(bytes);

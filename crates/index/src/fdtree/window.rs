@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use esker_device::Purpose;
+use esker_format::block::{BlockLayout, BlockView};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::error::Result;
 use esker_substrate::planted::{self, Race};
@@ -19,13 +20,15 @@ pub struct Window {
     buffer: CountedBuf,
     offset: u64,
     length: usize,
+    /// The block verified last, decompressed, where it was compressed.
+    unpacked: Vec<u8>,
 }
 
 impl Window {
     pub(super) fn new(extents: &[Extent]) -> Self {
         let mut extents = extents.to_vec();
         extents.sort_unstable();
-        Self { extents, buffer: CountedBuf::new(), offset: 0, length: 0 }
+        Self { extents, buffer: CountedBuf::new(), offset: 0, length: 0, unpacked: Vec::new() }
     }
 
     fn range_of(&self, ptr: &BlockPtr) -> Option<std::ops::Range<usize>> {
@@ -60,8 +63,26 @@ impl Window {
         Ok(())
     }
 
-    pub(super) fn bytes(&self, ptr: &BlockPtr) -> &[u8] {
+    fn bytes(&self, ptr: &BlockPtr) -> &[u8] {
         self.range_of(ptr).and_then(|range| self.buffer.get(range)).unwrap_or_default()
+    }
+
+    /// Checks that what was read of the block is the block, and decompresses it.
+    pub(super) fn verify(&mut self, reader: &BlockReader, ptr: &BlockPtr) -> Result<BlockLayout> {
+        let layout = reader.blocks.verify(reader.keyspace, ptr, self.bytes(ptr))?;
+        if layout.is_packed() {
+            let mut unpacked = std::mem::take(&mut self.unpacked);
+            reader.blocks.unpack(ptr, self.bytes(ptr), &layout, &mut unpacked)?;
+            self.unpacked = unpacked;
+        }
+        Ok(layout)
+    }
+
+    /// The block that was verified last.
+    pub(super) fn view(&self, ptr: &BlockPtr, layout: BlockLayout) -> BlockView<'_> {
+        let is_packed = layout.is_packed();
+        let bytes = if is_packed { self.unpacked.as_slice() } else { self.bytes(ptr) };
+        BlockView::new(bytes, layout)
     }
 }
 

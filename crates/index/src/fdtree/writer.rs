@@ -1,7 +1,7 @@
 //! Writing a level's blocks into extents, a write unit at a time.
 
 use esker_device::Purpose;
-use esker_format::block::{BlockBuilder, BlockIdentity, Finished};
+use esker_format::block::{BlockBuilder, BlockIdentity, Codec, Finished, Packer};
 use esker_format::ids::Generation;
 use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::{Error, Result};
@@ -28,7 +28,8 @@ pub fn extent_units(bytes: u64) -> u64 {
 /// Appends blocks to extents that it allocates.
 ///
 /// Invariant: `buffer[..filled]` belongs at `written` in the current extent; what lies before it
-/// is written, what lies behind it is unused.
+/// is written, what lies behind it is unused. The buffer's length, and `written`, are whole units;
+/// compressed blocks, and so `filled`, are not.
 pub struct ExtentWriter {
     reader: BlockReader,
     purpose: Purpose,
@@ -41,6 +42,7 @@ pub struct ExtentWriter {
     written: u64,
     buffer: CountedBuf,
     filled: usize,
+    packer: Packer,
 }
 
 /// Space that belongs to the level.
@@ -70,12 +72,19 @@ impl ExtentWriter {
             written: 0,
             buffer: CountedBuf::new(),
             filled: 0,
+            packer: Packer::default(),
         }
+    }
+
+    /// The same, for blocks that `codec` compresses.
+    pub(super) fn compressing(mut self, codec: Codec) -> Self {
+        self.packer = Packer::new(codec);
+        self
     }
 
     /// Finishes the builder's block and appends it.
     pub(super) fn append(&mut self, builder: &mut BlockBuilder) -> Result<(BlockPtr, Finished)> {
-        let bytes = builder.block_bytes();
+        let bytes = builder.pack(&mut self.packer);
         self.make_room(bytes)?;
         let start = self.current.map_or(0, |extent| extent.offset());
         let sector = (start + self.written + self.filled as u64) / SECTOR_BYTES;
@@ -86,7 +95,7 @@ impl ExtentWriter {
             generation: self.generation,
         };
         let place = self.buffer.get_mut(self.filled..self.filled + bytes).unwrap_or_default();
-        let finished = builder.finish(identity, place);
+        let finished = builder.finish_packed(identity, &self.packer, place);
         self.filled += bytes;
         let sectors = (bytes as u64 / SECTOR_BYTES) as u16;
         let ptr = BlockPtr { sector, sectors, crc: finished.crc, generation: self.generation };
@@ -94,20 +103,21 @@ impl ExtentWriter {
     }
 
     fn make_room(&mut self, bytes: usize) -> Result<()> {
+        if self.filled + bytes > self.buffer.len() {
+            self.flush()?;
+            if bytes > self.buffer.len() {
+                let extent_bytes = self.units.saturating_mul(UNIT_BYTES) as usize;
+                let unit = WRITE_UNIT_BYTES.min(extent_bytes);
+                let whole = bytes.next_multiple_of(UNIT_BYTES as usize);
+                self.buffer.grow(&self.reader.budget, unit.max(whole));
+            }
+        }
         let used = self.written + self.filled as u64;
         let fits = self.current.is_some_and(|extent| used + bytes as u64 <= extent.bytes());
         if !fits {
             self.close_extent()?;
             let units = self.units.max((bytes as u64).div_ceil(UNIT_BYTES));
             self.current = Some(self.allocate(units, (bytes as u64).div_ceil(UNIT_BYTES))?);
-        }
-        if self.filled + bytes > self.buffer.len() {
-            self.flush()?;
-            if bytes > self.buffer.len() {
-                let extent_bytes = self.units.saturating_mul(UNIT_BYTES) as usize;
-                let unit = WRITE_UNIT_BYTES.min(extent_bytes);
-                self.buffer.grow(&self.reader.budget, unit.max(bytes));
-            }
         }
         Ok(())
     }
@@ -124,14 +134,17 @@ impl ExtentWriter {
         }
     }
 
-    /// Writes what is buffered: readers can have it then. Not durable.
+    /// Writes what is buffered, as whole units: readers can have it then, and no unit is written
+    /// twice. Not durable.
     pub(super) fn flush(&mut self) -> Result<()> {
         if let Some(extent) = self.current
             && self.filled > 0
         {
-            let bytes = self.buffer.get(..self.filled).unwrap_or_default();
+            let whole = self.filled.next_multiple_of(UNIT_BYTES as usize);
+            self.buffer.get_mut(self.filled..whole).unwrap_or_default().fill(0);
+            let bytes = self.buffer.get(..whole).unwrap_or_default();
             self.reader.blocks.write_raw(extent.offset() + self.written, bytes, self.purpose)?;
-            self.written += self.filled as u64;
+            self.written += whole as u64;
             self.filled = 0;
         }
         Ok(())

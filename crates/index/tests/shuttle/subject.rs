@@ -8,6 +8,7 @@ use std::sync::Arc;
 use esker_device::memory::MemoryDevice;
 use esker_device::wrap::{Hook, Step as DeviceStep, StepKind, Wrapped};
 use esker_device::{Device, Purpose};
+use esker_format::block::Codec;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_index::fdtree::{Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
@@ -118,8 +119,12 @@ impl Subject {
     }
 
     fn open(env: &Arc<Env>, meta: IndexMeta) -> FdTree {
-        let options =
-            Options { memtable_bytes_max: 8 << 10, scheme: Scheme::Fc, sizes: Sizes::Cost };
+        let options = Options {
+            memtable_bytes_max: 8 << 10,
+            scheme: Scheme::Fc,
+            sizes: Sizes::Cost,
+            codec: Codec::None,
+        };
         FdTree::open(Arc::clone(env), KeyspaceId(1), meta, options)
     }
 

@@ -46,6 +46,11 @@ fn transactions_survive_every_failing_operation() {
 }
 
 #[test]
+fn compressed_blocks_survive_every_failing_operation() {
+    survives(6);
+}
+
+#[test]
 fn every_scheme_survives_failing_operations() {
     for scheme in &Scheme::ALL[1..] {
         for mut workload in scenario::fault_workloads() {

@@ -62,4 +62,5 @@ bugs! {
     finds_kept_blocks_given_up: KeptGivenUp,
     finds_what_expired_for_a_snapshot: ExpiredForSnapshots,
     finds_what_expired_and_hid_nothing: ExpiredHideNothing,
+    finds_blocks_without_checksums: BlockWithoutChecksum,
 }

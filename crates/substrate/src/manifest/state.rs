@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use esker_format::block::Codec;
 use esker_format::ids::{Generation, KeyspaceId, SegmentId, Seq};
 use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef, keyspace_name_is_valid};
 use esker_format::meta::IndexMeta;
@@ -20,6 +21,8 @@ pub struct KeyspaceState {
     pub name: String,
     /// Payload bytes of its memtable, where not the default.
     pub memtable_bytes: Option<u64>,
+    /// What its data blocks are written with.
+    pub codec: Codec,
     /// Its index.
     pub index: Arc<IndexMeta>,
 }
@@ -97,6 +100,13 @@ impl ManifestState {
             Edit::KeyspaceCreate { id, name, memtable_bytes } => {
                 self.create_keyspace(*id, name, *memtable_bytes)
             }
+            Edit::KeyspaceCodec { id, codec } => match self.keyspaces.get_mut(id) {
+                Some(keyspace) => {
+                    keyspace.codec = *codec;
+                    Ok(())
+                }
+                None => Err("chooses a codec for a keyspace that does not exist"),
+            },
             Edit::KeyspaceDrop { id } => match self.keyspaces.remove(id) {
                 Some(_) => Ok(()),
                 None => Err("drops a keyspace that does not exist"),
@@ -138,7 +148,8 @@ impl ManifestState {
         let next = id.0.checked_add(1).ok_or("creates a keyspace when no id is left")?;
         self.next_keyspace = KeyspaceId(next);
         let index = Arc::new(IndexMeta::default());
-        let keyspace = KeyspaceState { name: name.to_string(), memtable_bytes, index };
+        let (name, codec) = (name.to_string(), Codec::None);
+        let keyspace = KeyspaceState { name, memtable_bytes, codec, index };
         self.keyspaces.insert(id, keyspace);
         Ok(())
     }
@@ -197,6 +208,9 @@ impl ManifestState {
                 name: keyspace.name.clone(),
                 memtable_bytes: keyspace.memtable_bytes,
             });
+            if keyspace.codec != Codec::None {
+                edits.push(Edit::KeyspaceCodec { id: *id, codec: keyspace.codec });
+            }
             edits.push(Edit::Index { id: *id, index: Arc::clone(&keyspace.index) });
         }
         edits.push(Edit::NextKeyspace { id: self.next_keyspace });
@@ -237,6 +251,10 @@ mod tests {
         prop_oneof![
             (1u32..20, "[ab]{1,2}").prop_map(|(id, name)| create(id, &name)),
             (1u32..20).prop_map(|id| Edit::KeyspaceDrop { id: KeyspaceId(id) }),
+            (1u32..20, 0u8..3).prop_map(|(id, codec)| Edit::KeyspaceCodec {
+                id: KeyspaceId(id),
+                codec: Codec::from_number(codec).unwrap(),
+            }),
             (1u32..20, 0u64..9).prop_map(move |(id, flushed)| Edit::Index {
                 id: KeyspaceId(id),
                 index: Arc::new(index(flushed))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker::{Db, Scheme};
+use esker::{Compression, Db, Scheme};
 use esker_device::Device;
 
 use super::verdict::Held;
@@ -43,7 +43,7 @@ impl Specimen {
 /// # Errors
 /// When one cannot be made.
 pub fn all() -> Verdict<Vec<Specimen>> {
-    Ok(vec![clean()?, dirty_log()?, versions()?, levels()?, spills()?])
+    Ok(vec![clean()?, dirty_log()?, versions()?, levels()?, spills()?, compressed()?, packed()?])
 }
 
 /// Loaded, merged and closed.
@@ -122,6 +122,31 @@ pub fn spills() -> Verdict<Specimen> {
     make("spills", &ops, &[], true)
 }
 
+/// Loaded and merged with LZ4, closed.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn compressed() -> Verdict<Specimen> {
+    with_codec("compressed", Compression::Lz4)
+}
+
+/// The same with Zstandard.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn packed() -> Verdict<Specimen> {
+    with_codec("packed", Compression::Zstd)
+}
+
+fn with_codec(name: &'static str, compression: Compression) -> Verdict<Specimen> {
+    let profile = Profile { value_bytes: 8..=240, ..profile(150) };
+    let mut ops = generate(&profile, 41);
+    ops.push(Op::Compact);
+    ops.extend(generate(&Profile { ops: 20, ..profile }, 42));
+    let config = Config { compression, ..config(name) };
+    make_with(name, config, &ops, &[], true)
+}
+
 /// Killed within a full merge, behind a record of its progress.
 ///
 /// # Errors
@@ -162,7 +187,16 @@ fn profile(ops: usize) -> Profile {
 
 /// Runs `ops`, then `tail`, of which nothing need survive, and takes the files.
 fn make(name: &'static str, ops: &[Op], tail: &[Op], close: bool) -> Verdict<Specimen> {
-    let config = config(name);
+    make_with(name, config(name), ops, tail, close)
+}
+
+fn make_with(
+    name: &'static str,
+    config: Config,
+    ops: &[Op],
+    tail: &[Op],
+    close: bool,
+) -> Verdict<Specimen> {
     let device = ImageDevice::new(&Image::default());
     let harness = |error: esker::Error| Violation::new(Oracle::Harness, error.to_string()).at(name);
     let session = Session::open(&config, Arc::new(device.clone()), Model::default());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use esker::{DamagedRange, Db, Entry, Error, Keyspace, Range};
+use esker::{Compression, DamagedRange, Db, Entry, Error, Keyspace, Range};
 
 use crate::image::ImageDevice;
 use crate::model::{At, Life, Model};
@@ -36,6 +36,8 @@ pub struct Look {
 
 /// Payload that fits a block, generously: keys are shortened in blocks.
 const BLOCK_PAYLOAD_BYTES: usize = 6 << 10;
+/// The same of a block that is compressed: it is filled to twice the length before.
+const COMPRESSED_PAYLOAD_BYTES: usize = 12 << 10;
 
 impl Class {
     /// All classes.
@@ -111,7 +113,11 @@ pub fn look(held: &Held<'_>, device: ImageDevice) -> Verdict<Look> {
     ensure(is_checked || class != Class::SomeKeysUnreadable, Oracle::DamageIsNamed, || {
         "reads fail, and check finds nothing".into()
     })?;
-    Ok(Look { class, blocks_lost: unreadable.payload_bytes.div_ceil(BLOCK_PAYLOAD_BYTES) })
+    let block_bytes = match held.config.compression {
+        Compression::None => BLOCK_PAYLOAD_BYTES,
+        _ => COMPRESSED_PAYLOAD_BYTES,
+    };
+    Ok(Look { class, blocks_lost: unreadable.payload_bytes.div_ceil(block_bytes) })
 }
 
 /// Whether `check` names something; it must name a file and an offset.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker_format::block::{BlockBuilder, BlockIdentity};
+use esker_format::block::{BlockBuilder, BlockIdentity, Codec, Packer};
 use esker_format::data::Data;
 use esker_format::entry::{Entry, Payload};
 use esker_format::fence::Fence;
@@ -89,7 +89,18 @@ fn blocks() -> Vec<Vec<u8>> {
     let mut bytes = vec![0; builder.block_bytes()];
     builder.finish(identity, &mut bytes);
     let sectors = (bytes.len() / 512) as u8;
-    vec![[&[sectors][..], &bytes].concat(), vec![1]]
+    let mut seeds = vec![[&[sectors][..], &bytes].concat(), vec![1]];
+    for codec in [Codec::Lz4, Codec::Zstd] {
+        for (at, key) in keys.iter().enumerate() {
+            let payload = Payload::Put(b"a river, and a road beside it");
+            builder.push(key, Seq(at as u64 + 1), &payload);
+        }
+        let mut packer = Packer::new(codec);
+        let mut bytes = vec![0; builder.pack(&mut packer)];
+        builder.finish_packed(identity, &packer, &mut bytes);
+        seeds.push([&[(bytes.len() / 512) as u8][..], &bytes].concat());
+    }
+    seeds
 }
 
 fn frames() -> Vec<Vec<u8>> {
@@ -152,6 +163,7 @@ fn records() -> Vec<Vec<u8>> {
     let id = KeyspaceId(1);
     let edits = vec![
         Edit::KeyspaceCreate { id, name: "events".into(), memtable_bytes: Some(4096) },
+        Edit::KeyspaceCodec { id, codec: Codec::Zstd },
         Edit::Index { id, index: Arc::new(index(2)) },
         Edit::SegmentAdd(segment),
         Edit::SegmentClose { id: SegmentId(4), end_seq: Seq(99) },

@@ -26,7 +26,8 @@ impl Merge {
             return false;
         };
         let entries = data.counts.data_entries();
-        let pass = two_level::pass(shape, below, Incoming { data_bytes: bytes, entries }, rank);
+        let pass = two_level::pass(shape, below, Incoming { data_bytes: bytes, entries }, rank)
+            .with_codec(self.plan.codec);
         let (mut upper, mut fences) = self.insert.take_written();
         // Only this merge leads to it.
         self.leftover.extend(upper.extents().copied());

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use esker_device::Device;
 use esker_device::count::CountingDevice;
 use esker_device::memory::MemoryDevice;
+use esker_format::block::Codec;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_substrate::blocks::BlockStore;
@@ -59,7 +60,7 @@ impl Ask {
 }
 
 fn options(memtable_bytes_max: u64) -> Options {
-    Options { memtable_bytes_max, scheme: Scheme::Fc, sizes: Sizes::Cost }
+    Options { memtable_bytes_max, scheme: Scheme::Fc, sizes: Sizes::Cost, codec: Codec::None }
 }
 
 /// Nobody else gives numbers out in these tests.

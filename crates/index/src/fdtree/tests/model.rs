@@ -4,6 +4,8 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 
+use esker_format::block::Codec;
+
 use super::{Ask, Options, Scheme, Sizes, Subject, Which, options};
 
 #[derive(Clone, Debug)]
@@ -21,6 +23,11 @@ enum Op {
     Reopen,
     VerifyAll,
     Scan(u16, u16, bool),
+    Compress(Codec),
+}
+
+fn codec() -> impl Strategy<Value = Codec> {
+    proptest::sample::select(Codec::ALL.as_slice())
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -39,6 +46,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(which, steps)| Op::Step(which, steps)),
         1 => Just(Op::Reopen),
         1 => Just(Op::VerifyAll),
+        1 => codec().prop_map(Op::Compress),
         2 => (any::<u16>(), any::<u16>(), any::<bool>()).prop_map(|(a, b, r)| Op::Scan(a, b, r)),
     ]
 }
@@ -91,6 +99,7 @@ fn apply(subject: &mut Subject, op: &Op) {
         }
         Op::Reopen => subject.reopen(),
         Op::VerifyAll => subject.verify_all(),
+        Op::Compress(codec) => subject.tree.set_codec(*codec),
         Op::Scan(a, b, reverse) => {
             let (a, b) = (key(*a), key(*b));
             let bounds = (Bound::Included(a.as_slice()), Bound::Excluded(b.as_slice()));
@@ -135,18 +144,30 @@ proptest! {
     #![proptest_config(config(60))]
 
     #[test]
-    fn with_express_fences(ops in proptest::collection::vec(op(), 1..120), pace in 0u8..4) {
-        history(&ops, options(24 * 1024), 1 << 24, pace);
+    fn with_express_fences(
+        ops in proptest::collection::vec(op(), 1..120),
+        pace in 0u8..4,
+        codec in codec(),
+    ) {
+        history(&ops, Options { codec, ..options(24 * 1024) }, 1 << 24, pace);
     }
 
     #[test]
-    fn through_the_levels(ops in proptest::collection::vec(op(), 1..120), pace in 0u8..4) {
-        history(&ops, options(24 * 1024), 1024, pace);
+    fn through_the_levels(
+        ops in proptest::collection::vec(op(), 1..120),
+        pace in 0u8..4,
+        codec in codec(),
+    ) {
+        history(&ops, Options { codec, ..options(24 * 1024) }, 1024, pace);
     }
 
     #[test]
-    fn with_a_tiny_memtable(ops in proptest::collection::vec(op(), 1..60), pace in 0u8..4) {
-        history(&ops, options(2 * 1024), 1024, pace);
+    fn with_a_tiny_memtable(
+        ops in proptest::collection::vec(op(), 1..60),
+        pace in 0u8..4,
+        codec in codec(),
+    ) {
+        history(&ops, Options { codec, ..options(2 * 1024) }, 1024, pace);
     }
 
     #[test]
@@ -155,9 +176,10 @@ proptest! {
         pace in 0u8..3,
         scheme in 0..Scheme::ALL.len(),
         fixed: bool,
+        codec in codec(),
     ) {
         let sizes = if fixed { Sizes::Fixed { growth: 3 } } else { Sizes::Cost };
         let scheme = Scheme::ALL[scheme];
-        history(&ops, Options { scheme, sizes, ..options(12 * 1024) }, 1 << 22, pace);
+        history(&ops, Options { scheme, sizes, codec, ..options(12 * 1024) }, 1 << 22, pace);
     }
 }
