@@ -47,7 +47,7 @@ fn transactions_survive_every_failing_operation() {
 
 #[test]
 fn compressed_blocks_survive_every_failing_operation() {
-    survives(6);
+    survives(7);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn every_scheme_survives_failing_operations() {
 
 #[test]
 fn every_workload_has_its_test() {
-    assert_eq!(scenario::fault_workloads().len(), 6);
+    assert_eq!(scenario::fault_workloads().len(), 8);
 }
 
 #[test]
