@@ -44,22 +44,23 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the first job, until `now` and `patience`: then somebody else may have it.
+    /// Takes the first job, until `now` and `patience`: then somebody else may have it. Again when
+    /// somebody else took it, or said that one was done, at the same time.
     fn take(&self, now: Duration, patience: Duration) -> Result<Option<Job>> {
-        let mut tx = self.db.write_transaction()?;
-        let overdue = tx.first(&self.taken)?.filter(|(lease, _)| *lease < key(now, &[]));
-        let (number, what) = if let Some((lease, what)) = overdue {
-            tx.remove(&self.taken, &lease)?;
-            (lease.get(8..).unwrap_or_default().to_vec(), what)
-        } else {
-            let Some((number, what)) = tx.first(&self.waiting)? else { return Ok(None) };
-            tx.remove(&self.waiting, &number)?;
-            (number, what)
-        };
-        let lease = key(now + patience, &number);
-        tx.insert(&self.taken, &lease, &what)?;
-        tx.commit()?;
-        Ok(Some(Job { number, lease, what }))
+        self.db.transact(|tx| {
+            let overdue = tx.first(&self.taken)?.filter(|(lease, _)| *lease < key(now, &[]));
+            let (number, what) = if let Some((lease, what)) = overdue {
+                tx.remove(&self.taken, &lease)?;
+                (lease.get(8..).unwrap_or_default().to_vec(), what)
+            } else {
+                let Some((number, what)) = tx.first(&self.waiting)? else { return Ok(None) };
+                tx.remove(&self.waiting, &number)?;
+                (number, what)
+            };
+            let lease = key(now + patience, &number);
+            tx.insert(&self.taken, &lease, &what)?;
+            Ok(Some(Job { number, lease, what }))
+        })
     }
 
     /// Says that a job is done; whether it was still one's own.
