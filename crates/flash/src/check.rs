@@ -104,7 +104,7 @@ impl Engine {
     /// lives, whose pages nobody else knows, or a checkpoint is on its way.
     fn account(&self) -> Result<bool> {
         let core = self.core.lock();
-        if self.has_writer.load(Ordering::Acquire) || core.is_saving || core.is_collecting {
+        if self.has_writer.load(Ordering::Acquire) || core.is_saving || core.mover.is_any() {
             return Ok(false);
         }
         let versions = self.versions.lock();

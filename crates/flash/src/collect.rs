@@ -24,6 +24,27 @@ use crate::row::{Heat, RECORD};
 use crate::space::{Candidate, Class, Sector};
 use crate::store::PageStore;
 
+/// Who moves pages beside commits, one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mover {
+    Nobody,
+    /// Garbage collection, which copies what lives in this row just now.
+    Collector(Option<u32>),
+    /// The file is being made shorter.
+    Squeeze,
+}
+
+impl Mover {
+    pub(crate) fn is_any(self) -> bool {
+        self != Self::Nobody
+    }
+
+    /// The row that is being emptied.
+    fn row(self) -> Option<u32> {
+        if let Self::Collector(row) = self { row } else { None }
+    }
+}
+
 /// Places that pages were moved from.
 #[derive(Debug)]
 pub(crate) struct Retired {
@@ -61,6 +82,8 @@ struct Pass {
 
 /// Live pages on their way.
 pub(crate) struct Load {
+    /// The row that they stand in, if they are all of it.
+    pub(crate) row: Option<u32>,
     pub(crate) class: Class,
     pub(crate) moves: Vec<Move>,
 }
@@ -112,6 +135,11 @@ impl Engine {
             if next.live_bytes > pass.goal.live_bytes_max {
                 return None;
             }
+            // Others may have emptied it since, or filled it again.
+            let is_busy = core.mover.row() == Some(next.segment);
+            let Some(next) = core.space.candidate(next.segment).filter(|_| !is_busy) else {
+                continue;
+            };
             let load = self.load_of(core, next.segment)?;
             let is_all = load.moves.len() as u64 * load.class.bytes() == next.live_bytes;
             pass.emptied += u32::from(is_all);
@@ -124,7 +152,7 @@ impl Engine {
     fn load_of(&self, core: &mut Core, segment: u32) -> Option<Load> {
         let (class, places) = core.space.row(segment)?;
         let pages = places.into_iter().filter(|(_, page)| *page != RECORD);
-        let mut load = self.live_of(class, pages);
+        let mut load = Load { row: Some(segment), ..self.live_of(class, pages) };
         let count = load.moves.len() as u64;
         let room = u64::from(core.space.row_room(Heat::Cold, class));
         let per_row = u64::from(core.space.row_slots(class)).max(1);
@@ -149,7 +177,7 @@ impl Engine {
             let crc = versions.entry_at(page, from)?.crc;
             Some(Move { page, from, to: Sector::NONE, crc })
         });
-        Load { class, moves: moves.collect() }
+        Load { row: None, class, moves: moves.collect() }
     }
 
     /// Copies pages, and says of each whether it was. One that cannot be read stays where it is: it
@@ -208,12 +236,16 @@ impl Engine {
         }
     }
 
-    /// Empties rows without letting go of `core`. Does nothing where that is being done already.
+    /// Empties rows without letting go of `core`. The row that is being emptied beside commits is
+    /// left alone, and so is the one that its pages go to, because a row is written in order. Does
+    /// nothing while the file is made shorter.
     pub(crate) fn collect_core(&self, core: &mut Core, needed: u32) -> Result<u32> {
-        if !core.space.is_in_order() || core.is_collecting {
+        if !core.space.is_in_order() || core.mover == Mover::Squeeze {
             return Ok(0);
         }
-        core.is_collecting = true;
+        if core.mover.row().is_some() {
+            core.space.close_rows_of(Heat::Cold);
+        }
         let mut pass = self.begin_pass(core, needed);
         let mut outcome = Ok(());
         while outcome.is_ok()
@@ -223,13 +255,13 @@ impl Engine {
             self.settle_load(core, load, &copied);
             outcome = self.emptied(copied);
         }
-        core.is_collecting = false;
         outcome.map(|()| pass.emptied)
     }
 
-    /// Frees segments now: what is dead, and what can be made so.
+    /// Frees segments now: what is dead, and what can be made so. Whatever is being collected beside
+    /// commits has come too late: the file would grow for as long as that takes.
     pub(crate) fn collect_now(&self, core: &mut Core, needed: u32) -> Result<()> {
-        if core.is_collecting {
+        if core.mover == Mover::Squeeze {
             return Ok(());
         }
         self.checkpoint_core(core)?;
@@ -243,10 +275,10 @@ impl Engine {
     pub(crate) fn collect_beside(&self) -> Result<()> {
         let pass = {
             let mut core = self.core.lock();
-            if !core.space.is_in_order() || core.is_collecting {
+            if !core.space.is_in_order() || core.mover.is_any() {
                 return Ok(());
             }
-            core.is_collecting = true;
+            core.mover = Mover::Collector(None);
             self.begin_pass(&core, 0)
         };
         self.collect_by(pass).map(drop)
@@ -257,10 +289,10 @@ impl Engine {
     pub(crate) fn collect_dense(&self) -> Result<u32> {
         let pass = {
             let mut core = self.core.lock();
-            if !core.space.is_in_order() || core.is_collecting {
+            if !core.space.is_in_order() || core.mover.is_any() {
                 return Ok(0);
             }
-            core.is_collecting = true;
+            core.mover = Mover::Collector(None);
             let dense = core.space.segment_bytes() / DENSE * (DENSE - 1);
             let goal = Goal { free: u32::MAX, live_bytes_max: dense };
             Pass { goal, candidates: core.space.candidates().into_iter(), emptied: 0 }
@@ -268,7 +300,7 @@ impl Engine {
         self.collect_by(pass)
     }
 
-    /// Empties rows in steps; `is_collecting` says so already.
+    /// Empties rows in steps; `mover` says so already.
     fn collect_by(&self, mut pass: Pass) -> Result<u32> {
         let mut outcome = Ok(());
         loop {
@@ -277,12 +309,15 @@ impl Engine {
                 break;
             }
             let Some(load) = self.next_load(&mut core, &mut pass) else { break };
+            core.mover = Mover::Collector(load.row);
             drop(core);
             let copied = self.copy(&load, true);
-            self.settle_load(&mut self.core.lock(), load, &copied);
+            let mut core = self.core.lock();
+            core.mover = Mover::Collector(None);
+            self.settle_load(&mut core, load, &copied);
             outcome = self.emptied(copied);
         }
-        self.core.lock().is_collecting = false;
+        self.core.lock().mover = Mover::Nobody;
         self.wake.notify_all();
         outcome.map(|()| pass.emptied)
     }

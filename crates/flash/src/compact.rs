@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use crate::collect::Retired;
+use crate::collect::{Mover, Retired};
 use crate::engine::{Core, Engine};
 use crate::error::{Error, Result};
 use crate::map::Root;
@@ -111,7 +111,7 @@ impl Squeeze {
         let engine = Arc::clone(store.engine());
         let mut core = engine.idle();
         engine.checkpoint_core(&mut core)?;
-        core.is_collecting = true;
+        core.mover = Mover::Squeeze;
         let count = core.space.fitting();
         let segments = core.space.surplus(count);
         core.space.close_all(&segments);
@@ -189,7 +189,7 @@ impl Drop for Squeeze {
     fn drop(&mut self) {
         let mut core = self.engine.core.lock();
         core.space.open_all();
-        core.is_collecting = false;
+        core.mover = Mover::Nobody;
         self.engine.wake.notify_all();
     }
 }
@@ -226,7 +226,7 @@ impl Engine {
     /// The core, when neither garbage is collected nor a checkpoint on its way.
     fn idle(&self) -> MutexGuard<'_, Core> {
         let mut core = self.core.lock();
-        while core.is_collecting || core.is_saving {
+        while core.mover.is_any() || core.is_saving {
             self.wake.wait(&mut core);
         }
         core

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::beside::Beside;
 use crate::checkpoint::{NODE_BYTES_MAX, NODE_BYTES_MIN};
-use crate::collect::Retired;
+use crate::collect::{Mover, Retired};
 use crate::error::{Error, Result, corrupt, damaged};
 use crate::log::Log;
 use crate::map::{LEAF, Mapping, NodeRef, Releases, Root};
@@ -80,8 +80,8 @@ pub(crate) struct Core {
     pub(crate) dead: Vec<Sector>,
     /// Places that pages were moved from.
     pub(crate) retired: Vec<Retired>,
-    /// Whether garbage is being collected, or the file made shorter.
-    pub(crate) is_collecting: bool,
+    /// Who moves pages beside commits.
+    pub(crate) mover: Mover,
     pub(crate) roots: Vec<Arc<Root>>,
     pub(crate) roots_at: NodeRef,
     pub(crate) named: BTreeMap<Arc<str>, u64>,
@@ -225,7 +225,7 @@ impl Engine {
         if count > most {
             return Err(Error::Full { reason: "the file would pass 2 TiB".to_owned() });
         }
-        let is_exact = core.has_thread || core.space.is_in_order() || core.is_collecting;
+        let is_exact = core.has_thread || core.space.is_in_order() || core.mover.is_any();
         let ahead = if is_exact { 0 } else { self.spare_segments(core) };
         for added in 0..count.max(ahead).min(most) {
             match self.add_segment(core) {
@@ -267,7 +267,7 @@ impl Engine {
     pub(crate) fn grow_soon(&self, core: &mut Core) {
         let is_little = self.room(core) < self.spare_segments(core) / 2;
         let is_asked = core.is_growth_wanted || core.is_growth_in_vain;
-        let is_for_it = core.has_thread && !core.space.is_in_order() && !core.is_collecting;
+        let is_for_it = core.has_thread && !core.space.is_in_order() && !core.mover.is_any();
         if is_for_it && is_little && !is_asked {
             core.is_growth_wanted = true;
             self.wake.notify_all();
@@ -280,7 +280,7 @@ impl Engine {
             {
                 let mut core = self.core.lock();
                 let is_enough = self.room(&core) >= self.spare_segments(&core);
-                if is_enough || core.is_collecting || core.is_closed {
+                if is_enough || core.mover.is_any() || core.is_closed {
                     return Ok(());
                 }
                 self.add_segment(&mut core)?;

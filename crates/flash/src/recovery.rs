@@ -19,6 +19,7 @@ use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::{EPOCHS_TRIED_MAX, node_class};
+use crate::collect::Mover;
 use crate::engine::{Core, Engine, Prepared};
 use crate::error::{Error, Result, corrupt, damaged, invalid};
 use crate::log::{self, Log, Scan};
@@ -146,7 +147,7 @@ fn core_of(space: Space, log: Log, next_epoch: u64) -> Core {
         unsynced_bytes: 0,
         dead: Vec::new(),
         retired: Vec::new(),
-        is_collecting: false,
+        mover: Mover::Nobody,
         roots: Vec::new(),
         roots_at: NodeRef::default(),
         named: Default::default(),

@@ -74,7 +74,7 @@ fn checkpoint(engine: &Arc<Engine>) -> Result<()> {
     {
         // The file is being made shorter, which takes one anyway.
         let mut core = engine.core.lock();
-        if core.is_collecting {
+        if core.mover.is_any() {
             core.is_checkpoint_wanted = false;
             return Ok(());
         }

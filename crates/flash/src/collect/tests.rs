@@ -7,6 +7,7 @@ use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
 use parking_lot::Mutex;
 
+use super::{Goal, Mover, Pass};
 use crate::media::{FileMedia, Geometry, Media};
 use crate::recovery;
 use crate::store::PageStore;
@@ -172,4 +173,42 @@ fn a_damaged_page_is_not_moved() {
     let mut page = [0; 512];
     now.read(6, 0, &mut page).unwrap();
     assert_eq!(page, [7; 512]);
+}
+
+/// Commits that outrun the collection beside them collect for themselves, and neither disturbs the
+/// other.
+#[test]
+fn the_file_is_bounded_while_the_collection_beside_is_slow() {
+    let store = store();
+    let engine = store.engine();
+    commit(&store, 0..300, 1);
+    let mut model = vec![1; 300];
+    let mut most = 0;
+    for round in 0..20_u32 {
+        let load = {
+            let mut core = engine.core.lock();
+            core.mover = Mover::Collector(None);
+            let goal = Goal { free: u32::MAX, live_bytes_max: u64::MAX };
+            let candidates = core.space.candidates().into_iter();
+            let mut pass = Pass { goal, candidates, emptied: 0 };
+            let load = engine.next_load(&mut core, &mut pass);
+            core.mover = Mover::Collector(load.as_ref().and_then(|load| load.row));
+            load
+        };
+        for step in 0..300 {
+            let page = (round * 37 + step * step * 7) % 300;
+            commit(&store, std::iter::once(page), step as u8);
+            model[page as usize] = step as u8;
+            most = most.max(store.stats().file_bytes);
+        }
+        if let Some(load) = load {
+            let copied = engine.copy(&load, true);
+            engine.settle_load(&mut engine.core.lock(), load, &copied);
+        }
+        engine.core.lock().mover = Mover::Nobody;
+    }
+    assert!(is_all(&store.pin(), |page| model[page as usize]));
+    assert!(store.check().unwrap().accounted);
+    // What lives, a quarter more by default, and some segments.
+    assert!(most < 300 * 512 * 5 / 4 + 30 * u64::from(SEGMENT), "{most}");
 }

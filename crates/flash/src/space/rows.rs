@@ -70,6 +70,14 @@ impl Space {
         }
     }
 
+    /// Leaves the open rows of this kind: the next page goes to another row.
+    pub(crate) fn close_rows_of(&mut self, heat: Heat) {
+        let of_kind = self.rows.extract_if(.., |(kind, _), _| *kind == heat);
+        for (_, segment) in of_kind.collect::<Vec<_>>() {
+            self.close(segment);
+        }
+    }
+
     pub(super) fn close(&mut self, segment: u32) {
         let Some(Use::Row(row)) = self.segments.get_mut(segment as usize) else { return };
         row.is_open = false;
@@ -134,16 +142,21 @@ impl Space {
 
     /// The rows with something dead in them, those with the least that lives first.
     pub(crate) fn candidates(&self) -> Vec<Candidate> {
-        let rows = (0..).zip(&self.segments).filter_map(|(segment, is)| match is {
+        let segments = 0..self.segment_count();
+        let mut rows: Vec<_> = segments.filter_map(|segment| self.candidate(segment)).collect();
+        rows.sort_unstable();
+        rows
+    }
+
+    /// A segment as a candidate, if it is one.
+    pub(crate) fn candidate(&self, segment: u32) -> Option<Candidate> {
+        match self.segments.get(segment as usize)? {
             Use::Row(row) if !row.is_open && row.live_count() < row.slots() => {
                 let live_bytes = u64::from(row.live_count()) * row.class.bytes();
                 Some(Candidate { live_bytes, segment })
             }
             _ => None,
-        });
-        let mut rows: Vec<_> = rows.collect();
-        rows.sort_unstable();
-        rows
+        }
     }
 
     /// The class of a row and the places in use in it, each with its page.
