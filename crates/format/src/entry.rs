@@ -8,7 +8,7 @@ use crate::fence::Fence;
 use crate::ids::{Moment, Seq};
 
 /// What an entry is. The numbers are on the device and frozen; those without a variant are
-/// reserved: 3 value reference, 4 range tombstone, 6 merge operand.
+/// reserved: 3 value reference, 6 merge operand; 4 is in the log alone ([`crate::action`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {

@@ -1,7 +1,7 @@
 //! The bytes of an Esker store and nothing else: no I/O, no clock, no threads, no `unsafe`.
 //!
-//! Reading order: [`ids`] and [`ptr`] (the numbers), [`key`], [`data`] and [`entry`] (what a level
-//! holds), [`filter`] and [`fence`] (how a block is found), [`block`] (how entries are packed),
+//! Reading order: [`ids`] and [`ptr`] (the numbers), [`key`], [`data`], [`action`] and [`entry`]
+//! (what is said, and what a level holds), [`filter`] and [`fence`] (how a block is found), [`block`] (how entries are packed),
 //! [`meta`] (what the manifest says of a keyspace), [`frame`], [`log_record`], [`manifest_edit`]
 //! and [`superblock`] (what makes them durable), [`backup`] (a copy of all of it), [`value_ref`]
 //! (values outside their block).
@@ -13,6 +13,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod action;
 pub mod backup;
 pub mod block;
 pub mod bytes;

@@ -20,7 +20,11 @@
 //! ```text
 //! varint keyspace · u8 kind · varint length, key · (deletes not) varint length, content
 //! ```
+//!
+//! The removal of a range has its first key as the key, and the key behind its last one as the
+//! content, which is empty where the range has no end.
 
+use crate::action::{Action, KIND_REMOVE_RANGE, KeyRange};
 use crate::bytes::{Reader, put_byte_string, put_varint};
 use crate::data::{CONTENT_BYTES_MAX, Data};
 use crate::entry::Kind;
@@ -95,10 +99,8 @@ impl SegmentHeader {
 pub struct LogOp<'a> {
     /// Where.
     pub keyspace: KeyspaceId,
-    /// The key, at most [`KEY_BYTES_MAX`] long.
-    pub key: &'a [u8],
-    /// What is said of it.
-    pub data: Data<'a>,
+    /// What; its keys are at most [`KEY_BYTES_MAX`] long.
+    pub action: Action<'a>,
 }
 
 /// Collects the operations of a batch as they will be logged.
@@ -131,22 +133,30 @@ pub struct EncodedBatch {
 impl BatchBuilder {
     /// Appends a put.
     pub fn put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) {
-        self.push(keyspace, key, &Data::Put(value));
+        self.push(keyspace, &Action::Say(key, Data::Put(value)));
     }
 
     /// Appends a delete.
     pub fn delete(&mut self, keyspace: KeyspaceId, key: &[u8]) {
-        self.push(keyspace, key, &Data::Delete);
+        self.push(keyspace, &Action::Say(key, Data::Delete));
     }
 
-    /// Appends what `data` says of `key`.
-    pub fn push(&mut self, keyspace: KeyspaceId, key: &[u8], data: &Data<'_>) {
+    /// Appends an operation.
+    pub fn push(&mut self, keyspace: KeyspaceId, action: &Action<'_>) {
         put_varint(&mut self.body, keyspace.0.into());
-        self.body.push(data.kind() as u8);
-        put_byte_string(&mut self.body, key);
-        if let Some(len) = data.content_len() {
-            put_varint(&mut self.body, len as u64);
-            data.put_content(&mut self.body);
+        match action {
+            Action::Say(key, data) => {
+                self.body.push(data.kind() as u8);
+                put_byte_string(&mut self.body, key);
+                if let Some(len) = data.content_len() {
+                    put_varint(&mut self.body, len as u64);
+                    data.put_content(&mut self.body);
+                }
+            }
+            Action::RemoveRange(range) => {
+                self.body.push(KIND_REMOVE_RANGE);
+                range.encode(&mut self.body);
+            }
         }
         let op = LastOp { keyspace, index: self.ops };
         match self.last_ops.last_mut() {
@@ -251,8 +261,13 @@ impl<'a> DecodeOps<'a> {
     fn decode_one(&mut self) -> Result<LogOp<'a>> {
         let keyspace = KeyspaceId(self.reader.varint_u32()?);
         let at_kind = self.reader.clone();
-        // The numbers are those of entries; there are no fences in the log.
-        let kind = Kind::from_number(self.reader.u8()?).filter(|kind| *kind != Kind::Fence);
+        let number = self.reader.u8()?;
+        if number == KIND_REMOVE_RANGE {
+            let action = Action::RemoveRange(KeyRange::decode(&mut self.reader)?);
+            return Ok(LogOp { keyspace, action });
+        }
+        // The other numbers are those of entries; there are no fences in the log.
+        let kind = Kind::from_number(number).filter(|kind| *kind != Kind::Fence);
         let kind = kind.ok_or_else(|| at_kind.error("operation has an unknown kind"))?;
         let key = self.reader.byte_string(KEY_BYTES_MAX)?;
         let data = if kind.has_content() {
@@ -261,7 +276,7 @@ impl<'a> DecodeOps<'a> {
         } else {
             Data::Delete
         };
-        Ok(LogOp { keyspace, key, data })
+        Ok(LogOp { keyspace, action: Action::Say(key, data) })
     }
 
     fn next_op(&mut self) -> Result<Option<LogOp<'a>>> {

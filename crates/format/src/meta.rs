@@ -1,6 +1,9 @@
 //! What the manifest says of a keyspace: its trees, level by level, and the merge under way.
 
 mod progress;
+mod removed;
+
+use std::sync::Arc;
 
 use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
@@ -8,6 +11,7 @@ use crate::ids::Seq;
 use crate::ptr::{BlockPtr, Extent, decode_extents, encode_extents};
 
 pub use progress::{InputProgress, MergeProgress, TailFence};
+pub use removed::RemovedRange;
 
 /// What a level holds, in exact counts. Byte counts are of encoded entries, slots included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +91,9 @@ pub struct IndexMeta {
     /// The merge under way, if there is one. The levels and runs that it replaces are still in
     /// `main` and `spills`.
     pub merge: Option<Box<MergeProgress>>,
+    /// The removed ranges with numbers up to [`IndexMeta::log_unneeded_seq`], those aside that hide
+    /// nothing any more: the log has the rest.
+    pub removed: Arc<[RemovedRange]>,
 }
 
 impl Default for Shape {
@@ -104,9 +111,14 @@ impl Default for IndexMeta {
             spills: Vec::new(),
             merges: 0,
             merge: None,
+            removed: Arc::default(),
         }
     }
 }
+
+/// What an index may have behind its spill runs.
+const HAS_MERGE: u8 = 1;
+const HAS_REMOVED: u8 = 2;
 
 /// No tree has more levels than this.
 pub const LEVELS_MAX: usize = 32;
@@ -303,7 +315,12 @@ impl IndexMeta {
         for spill in &self.spills {
             spill.encode(out);
         }
-        encode_flag(out, self.merge.is_some());
+        let parts = u8::from(self.merge.is_some()) * HAS_MERGE
+            + u8::from(!self.removed.is_empty()) * HAS_REMOVED;
+        out.push(parts);
+        if !self.removed.is_empty() {
+            removed::encode(&self.removed, out);
+        }
         if let Some(merge) = &self.merge {
             merge.encode(out);
         }
@@ -319,8 +336,15 @@ impl IndexMeta {
         for _ in 0..reader.length(SPILLS_MAX)? {
             spills.push(TreeMeta::decode(reader)?);
         }
-        let mut index = Self { flushed_seq, shape, main, spills, merges, merge: None };
-        if flag(reader)? {
+        let at = reader.clone();
+        let parts = reader.u8()?;
+        if parts & !(HAS_MERGE | HAS_REMOVED) != 0 {
+            return Err(at.error("an index has parts that are unknown to this version"));
+        }
+        let has_removed = parts & HAS_REMOVED != 0;
+        let removed = if has_removed { removed::decode(reader)? } else { Arc::default() };
+        let mut index = Self { flushed_seq, shape, main, spills, merges, merge: None, removed };
+        if parts & HAS_MERGE != 0 {
             index.merge = Some(Box::new(MergeProgress::decode(reader, &index)?));
         }
         Ok(index)

@@ -47,8 +47,11 @@ const CHECKSUM_OFFSET: usize = SLOT_BYTES - 4;
 pub const FEATURE_COMPRESSION: u32 = 1;
 /// Required feature: there may be puts with expiry. Bit *k* stands for entries of kind *k*.
 pub const FEATURE_EXPIRY: u32 = 1 << 5;
+/// Required feature: ranges may have been removed, in the log and in the manifest.
+pub const FEATURE_REMOVED_RANGES: u32 = 1 << 4;
 /// Required features that this build knows.
-pub(crate) const KNOWN_FEATURES: u32 = FEATURE_EXPIRY | FEATURE_COMPRESSION;
+pub(crate) const KNOWN_FEATURES: u32 =
+    FEATURE_EXPIRY | FEATURE_REMOVED_RANGES | FEATURE_COMPRESSION;
 
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

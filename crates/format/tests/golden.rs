@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use esker_format::action::{Action, KeyRange};
 use esker_format::backup::{Catalog, LogChunk, Piece};
 use esker_format::block::{
     BlockBuilder, BlockIdentity, BlockLayout, BlockView, Codec, Packer, Unpacker,
@@ -19,7 +20,8 @@ use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, S
 use esker_format::log_record::{BatchBuilder, LogOp, SegmentHeader, decode_ops};
 use esker_format::manifest_edit::{Edit, MANIFEST_GRAIN_BYTES, RecordBody, SegmentRef};
 use esker_format::meta::{
-    IndexMeta, InputProgress, LevelCounts, LevelMeta, MergeProgress, Shape, TailFence, TreeMeta,
+    IndexMeta, InputProgress, LevelCounts, LevelMeta, MergeProgress, RemovedRange, Shape,
+    TailFence, TreeMeta,
 };
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_EXPIRY, Superblock};
@@ -211,6 +213,7 @@ fn index_meta() -> IndexMeta {
         spills: Vec::new(),
         merges: 1,
         merge: None,
+        removed: Arc::default(),
     }
 }
 
@@ -321,8 +324,41 @@ fn log_record() {
     let body = &bytes[FRAME_HEADER_BYTES..];
     header.check_body(body).unwrap();
     let ops: Vec<_> = decode_ops(&header, body).collect::<Result<_, _>>().unwrap();
-    let op = |key, data| LogOp { keyspace: KeyspaceId(3), key, data };
+    let op = |key, data| LogOp { keyspace: KeyspaceId(3), action: Action::Say(key, data) };
     assert_eq!(ops, [op(&b"ada"[..], Data::Put(b"1815")), op(&b"bob"[..], Data::Delete)]);
+}
+
+#[test]
+fn removal_of_a_range() {
+    let action = Action::RemoveRange(KeyRange { begin: b"ada", end: Some(b"bob") });
+    let mut batch = BatchBuilder::default();
+    batch.push(KeyspaceId(3), &action);
+    let seal = Seal::new(STORE, FrameKind::Log, 7);
+    let mut bytes = Vec::new();
+    batch.finish().unwrap().write_frame(&mut bytes, seal, Seq(1000), Seq(990));
+    let header = FrameHeader::decode(&bytes, seal).unwrap();
+    let body = &bytes[FRAME_HEADER_BYTES..];
+    assert_is_example("remove range", &body[..header.body_bytes as usize]);
+    let ops: Vec<_> = decode_ops(&header, body).collect::<Result<_, _>>().unwrap();
+    assert_eq!(ops, [LogOp { keyspace: KeyspaceId(3), action }]);
+}
+
+/// What `with_removed` adds to the end of an index.
+#[test]
+fn removed_ranges() {
+    let range = |begin: &[u8], end: Option<&[u8]>, seqs: &[u64]| RemovedRange {
+        begin: begin.into(),
+        end: end.map(Arc::from),
+        seqs: seqs.iter().copied().map(Seq).collect(),
+    };
+    let removed = [range(b"ada", Some(b"bob"), &[50, 12]), range(b"eve", None, &[12])];
+    let index = IndexMeta { removed: removed.into(), ..index_meta() };
+    let (mut plain, mut bytes) = (Vec::new(), Vec::new());
+    index_meta().encode(&mut plain);
+    index.encode(&mut bytes);
+    assert_eq!(bytes[..plain.len() - 1], plain[..plain.len() - 1]);
+    assert_is_example("removed ranges", &bytes[plain.len() - 1..]);
+    assert_eq!(IndexMeta::decode(&mut Reader::new(&bytes)).unwrap(), index);
 }
 
 fn edits() -> Vec<Edit> {

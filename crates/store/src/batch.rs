@@ -1,18 +1,22 @@
 //! Writes that are applied all or not at all.
 //!
 //! Invariant B1: `writes` is in the order of the calls; of several writes to one key the last
-//! counts, and only it is logged.
+//! counts, and only it is logged; a removed range counts for what was written before it.
 //! Invariant B2: the first bad argument is kept in `refused`; nothing is collected after it, so
 //! a batch that will be refused does not grow.
 
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
+use esker_format::action::{Action, KeyRangeBuf};
 use esker_format::data::{Data, DataBuf};
 
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::options::Durability;
+use crate::range::Interval;
+use crate::removal;
 use crate::shared::{Shared, Slot};
 use crate::write::{self, Write};
 
@@ -32,8 +36,13 @@ pub struct Batch {
 #[derive(Debug)]
 struct Owned {
     slot: Arc<Slot>,
-    key: Vec<u8>,
-    data: DataBuf,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Say(Vec<u8>, DataBuf),
+    Remove(KeyRangeBuf),
 }
 
 impl Batch {
@@ -45,7 +54,7 @@ impl Batch {
     /// another store, makes [`commit`](Self::commit) answer
     /// [`Invalid`](crate::Error::Invalid).
     pub fn insert(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.add(keyspace, key.as_ref(), Data::Put(value.as_ref()));
+        self.add(keyspace, Action::Say(key.as_ref(), Data::Put(value.as_ref())));
     }
 
     /// Sets the value of `key` in `keyspace` for as long as `ttl`, counted from now on and not from
@@ -59,14 +68,30 @@ impl Batch {
         ttl: Duration,
     ) {
         match write::expiry(&self.shared, ttl) {
-            Ok(until) => self.add(keyspace, key.as_ref(), Data::PutUntil(until, value.as_ref())),
+            Ok(until) => {
+                let data = Data::PutUntil(until, value.as_ref());
+                self.add(keyspace, Action::Say(key.as_ref(), data));
+            }
             Err(error) => self.refuse(error),
         }
     }
 
     /// Removes `key` from `keyspace`.
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) {
-        self.add(keyspace, key.as_ref(), Data::Delete);
+        self.add(keyspace, Action::Say(key.as_ref(), Data::Delete));
+    }
+
+    /// Removes all keys of `keyspace` within `bounds` that are there when the batch is committed, and
+    /// those that the batch has written before: see [`Keyspace::remove_range`].
+    pub fn remove_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        bounds: impl RangeBounds<K>,
+    ) {
+        let interval = Interval::new(&bounds);
+        if let Some(keys) = interval.keys() {
+            self.add(keyspace, Action::RemoveRange(keys.as_range()));
+        }
     }
 
     /// How many writes have been collected, repeats included.
@@ -109,7 +134,7 @@ impl Batch {
         if let Some(error) = self.refused {
             return Err(error);
         }
-        let writes = last_of_each_key(&self.writes);
+        let writes = removal::settled(self.writes.iter().map(Owned::as_write));
         write::commit(&self.shared, &writes, durability).map(|seq| seq.0)
     }
 
@@ -118,25 +143,25 @@ impl Batch {
         self.writes = Vec::new();
     }
 
-    fn add(&mut self, keyspace: &Keyspace, key: &[u8], data: Data<'_>) {
+    fn add(&mut self, keyspace: &Keyspace, action: Action<'_>) {
         if self.refused.is_some() {
             return;
         }
-        if let Err(error) = self.admit(keyspace, key, &data) {
+        if let Err(error) = self.admit(keyspace, &action) {
             return self.refuse(error);
         }
-        self.writes.push(Owned {
-            slot: Arc::clone(&keyspace.slot),
-            key: key.to_vec(),
-            data: data.into(),
-        });
+        let what = match action {
+            Action::Say(key, data) => What::Say(key.to_vec(), data.into()),
+            Action::RemoveRange(keys) => What::Remove(keys.into()),
+        };
+        self.writes.push(Owned { slot: Arc::clone(&keyspace.slot), what });
     }
 
-    fn admit(&mut self, keyspace: &Keyspace, key: &[u8], data: &Data<'_>) -> Result<()> {
+    fn admit(&mut self, keyspace: &Keyspace, action: &Action<'_>) -> Result<()> {
         keyspace.must_be_of(&self.shared)?;
-        write::validate(key, data)?;
+        write::validate(action)?;
         // A small charge for each write keeps a batch of empty keys bounded too.
-        let bytes = key.len() + data.value().map_or(0, <[u8]>::len) + size_of::<Owned>();
+        let bytes = action.user_bytes() + size_of::<Owned>();
         self.bytes = self.bytes.saturating_add(bytes as u64);
         let most = self.shared.limits.batch_bytes;
         if self.bytes > most {
@@ -146,16 +171,12 @@ impl Batch {
     }
 }
 
-/// The writes that count, by keyspace id and key.
-fn last_of_each_key(writes: &[Owned]) -> Vec<Write<'_>> {
-    let mut writes: Vec<_> = writes
-        .iter()
-        .map(|write| Write { slot: &write.slot, key: &write.key, data: write.data.as_data() })
-        .collect();
-    // The sort is stable: among writes to one key the order of the calls remains, and reversing
-    // makes the last one the first of its run, which is the one that deduplication keeps.
-    writes.reverse();
-    writes.sort_by(|a, b| (a.slot.id, a.key).cmp(&(b.slot.id, b.key)));
-    writes.dedup_by(|later, kept| later.slot.id == kept.slot.id && later.key == kept.key);
-    writes
+impl Owned {
+    fn as_write(&self) -> Write<'_> {
+        let action = match &self.what {
+            What::Say(key, data) => Action::Say(key, data.as_data()),
+            What::Remove(keys) => Action::RemoveRange(keys.as_range()),
+        };
+        Write { slot: &self.slot, action }
+    }
 }

@@ -4,6 +4,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
+use esker_format::action::Action;
 use esker_format::data::Data;
 
 use crate::error::{Error, Result};
@@ -131,9 +132,70 @@ impl Keyspace {
         self.write(key.as_ref(), Data::Delete, durability)
     }
 
+    /// Removes all keys within `bounds`, however many there are: one log write, and no read.
+    /// Whoever looks from then on finds none of them that was not written again; a snapshot taken
+    /// before sees them still. Reversed or empty bounds remove nothing.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let folder = std::env::temp_dir().join(format!("esker-doc-rr-{}", std::process::id()));
+    /// # let db = esker::Db::open(&folder)?;
+    /// # let readings = db.keyspace("readings", Default::default())?;
+    /// for day in ["2026-11-01", "2026-11-02", "2026-11-03"] {
+    ///     readings.insert(day, "7.5")?;
+    /// }
+    /// readings.remove_range(.."2026-11-03")?;
+    /// assert_eq!(readings.iter()?.count(), 1);
+    /// # db.close()?;
+    /// # let _ = std::fs::remove_dir_all(&folder);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The space comes back with the merges that meet the keys; [`compact`](Self::compact) does it
+    /// at once. Until a full merge has done so the keyspace remembers the range in memory, where
+    /// ranges that touch and that nobody can tell apart become one. Thousands that do not make a
+    /// full merge due, and the next one waits for it.
+    ///
+    /// # Errors
+    /// Those of [`remove`](Self::remove); [`Full`](crate::Error::Full) also when the keyspace
+    /// remembers 4096 removals because of live snapshots.
+    pub fn remove_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
+        self.remove_range_with(bounds, self.shared.durability)
+    }
+
+    /// [`remove_range`](Self::remove_range) with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`remove_range`](Self::remove_range).
+    pub fn remove_range_with<K: AsRef<[u8]>>(
+        &self,
+        bounds: impl RangeBounds<K>,
+        durability: Durability,
+    ) -> Result<()> {
+        let interval = Interval::new(&bounds);
+        match interval.keys() {
+            Some(keys) => self.commit(Action::RemoveRange(keys.as_range()), durability),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes all keys that begin with `prefix`: see [`remove_range`](Self::remove_range).
+    ///
+    /// # Errors
+    /// Those of [`remove_range`](Self::remove_range).
+    pub fn remove_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        let keys = Interval::prefix(prefix.as_ref());
+        self.remove_range::<&[u8]>((keys.lower(), keys.upper()))
+    }
+
     fn write(&self, key: &[u8], data: Data<'_>, durability: Durability) -> Result<()> {
-        write::validate(key, &data)?;
-        write::commit(&self.shared, &[Write { slot: &self.slot, key, data }], durability)?;
+        self.commit(Action::Say(key, data), durability)
+    }
+
+    fn commit(&self, action: Action<'_>, durability: Durability) -> Result<()> {
+        write::validate(&action)?;
+        write::commit(&self.shared, &[Write { slot: &self.slot, action }], durability)?;
         Ok(())
     }
 

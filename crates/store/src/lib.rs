@@ -27,7 +27,7 @@
 //! | `keyspace`, `batch`, `snapshot`, `transaction` | the handles made from it |
 //! | `shared` | what all handles share, the order of locks, closing |
 //! | `open` | creation, recovery |
-//! | `write` | the write path |
+//! | `write`, `removal` | the write path; what it takes to remove a range |
 //! | `read`, `range` | the read paths |
 //! | `recent`, `turn` | what transactions are checked against, and the writers' turn |
 //! | `maintenance` | when spills and merges begin, and what happens when one cannot go on |
@@ -54,6 +54,7 @@ mod options;
 mod range;
 mod read;
 mod recent;
+mod removal;
 mod shared;
 mod snapshot;
 mod spare;

@@ -91,7 +91,7 @@ fn largest(candidates: &[Candidate], limit_bytes: u64) -> Option<KeyspaceId> {
 /// # Errors
 /// What stopped a keyspace's merge, when its memtable or the log is too full for more.
 pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
-    let deletes_only = writes.iter().all(|write| write.data.is_delete());
+    let deletes_only = writes.iter().all(|write| write.action.only_deletes());
     for group in writes.chunk_by(|a, b| a.slot.id == b.slot.id) {
         if let Some(write) = group.first() {
             wait_for_room(shared, write.slot)?;
@@ -191,7 +191,7 @@ fn is_worth_a_try(slot: &Slot) -> bool {
 }
 
 /// Begins what is due in one keyspace, or has a thread begin it; what has stopped goes on.
-fn begin_due(shared: &Core, slot: &Arc<Slot>) {
+pub(crate) fn begin_due(shared: &Core, slot: &Arc<Slot>) {
     let Ok(tree) = slot.tree() else { return };
     if slot.stall().is_some() {
         let under_way = [(Which::Spill, tree.is_spilling()), (Which::Merge, tree.is_merging())];
@@ -246,7 +246,7 @@ fn begin_quietly(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
 }
 
 /// Does one step.
-fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
+pub(crate) fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
     let tree = slot.tree()?;
     let stepped = spare::retry_with_room(shared, || {
         let stepped = tree.step(which, &mut |meta| commit_index(shared, slot.id, meta));

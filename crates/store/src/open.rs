@@ -19,7 +19,7 @@ use std::sync::Arc;
 use esker_device::count::CountingDevice;
 use esker_device::file::FileDevice;
 use esker_device::{Device, DeviceLock};
-use esker_format::data::Data;
+use esker_format::action::Action;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_index::fdtree::{Env, FdTree, Options};
@@ -224,8 +224,8 @@ fn replay(shared: &Core) -> Result<()> {
     let slots: BTreeMap<KeyspaceId, Arc<Slot>> =
         shared.slots().into_iter().map(|slot| (slot.id, slot)).collect();
     let next_keyspace = shared.manifest.state().next_keyspace;
-    shared.log.replay(&mut |seq, id, key, data| match slots.get(&id) {
-        Some(slot) => replay_one(shared, slot, seq, key, data),
+    shared.log.replay(&mut |seq, id, action| match slots.get(&id) {
+        Some(slot) => replay_one(shared, slot, seq, action),
         None if id < next_keyspace => Ok(()),
         None => Err(esker_substrate::Error::Corrupt {
             file: "log".into(),
@@ -243,11 +243,13 @@ fn replay_one(
     shared: &Core,
     slot: &Arc<Slot>,
     seq: Seq,
-    key: &[u8],
-    data: Data<'_>,
+    action: Action<'_>,
 ) -> esker_substrate::Result<()> {
     if let Ok(tree) = slot.tree() {
-        tree.replay(key, seq, data);
+        match action {
+            Action::Say(key, data) => tree.replay(key, seq, data),
+            Action::RemoveRange(keys) => tree.replay_removal(keys, seq),
+        }
     }
     shared.snapshots().publish(seq);
     maintenance::run_due(shared, slot);

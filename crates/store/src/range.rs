@@ -14,6 +14,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use esker_format::KEY_BYTES_MAX;
+use esker_format::action::KeyRangeBuf;
 use esker_index::fdtree::{ScanBatch, ScanRequest};
 use esker_substrate::snapshots::SnapshotGuard;
 
@@ -91,6 +92,22 @@ impl Interval {
         as_slice(&self.upper)
     }
 
+    /// The keys from a first one up to one that is not among them; `None` when there are none.
+    pub fn keys(&self) -> Option<KeyRangeBuf> {
+        let begin = match &self.lower {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.clone(),
+            Bound::Excluded(key) => next_key(key)?,
+        };
+        let end = match &self.upper {
+            Bound::Unbounded => None,
+            Bound::Included(key) => next_key(key),
+            Bound::Excluded(key) => Some(key.clone()),
+        };
+        let keys = KeyRangeBuf { begin, end };
+        keys.end.as_ref().is_none_or(|end| keys.begin < *end).then_some(keys)
+    }
+
     pub fn is_empty(&self) -> bool {
         use Bound::{Excluded, Included, Unbounded};
         match (&self.lower, &self.upper) {
@@ -128,6 +145,17 @@ fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
         }
     }
     Bound::Unbounded
+}
+
+/// The least key above `key`.
+fn next_key(key: &[u8]) -> Option<Vec<u8>> {
+    if key.len() < KEY_BYTES_MAX {
+        return Some([key, &[0]].concat());
+    }
+    match after_prefix(key) {
+        Bound::Excluded(next) | Bound::Included(next) => Some(next),
+        Bound::Unbounded => None,
+    }
 }
 
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
@@ -324,6 +352,30 @@ mod tests {
         assert!(!interval(Included("a"), Included("a")).is_empty());
         assert!(!interval(Excluded("a"), Excluded("b")).is_empty());
         assert!(!interval(Unbounded, Unbounded).is_empty());
+    }
+
+    #[test]
+    fn ranges_to_remove_begin_with_a_key_and_end_before_one() {
+        let keys = |lower, upper| interval(lower, upper).keys();
+        let some = |begin: &str, end: Option<&str>| {
+            Some(KeyRangeBuf { begin: begin.into(), end: end.map(Into::into) })
+        };
+        let (included, excluded) = (Bound::Included, Bound::Excluded);
+        assert_eq!(keys(included("a"), included("b")), some("a", Some("b\0")));
+        assert_eq!(keys(excluded("a"), excluded("b")), some("a\0", Some("b")));
+        assert_eq!(keys(Bound::Unbounded, Bound::Unbounded), some("", None));
+        assert_eq!(keys(included("b"), excluded("b")), None);
+        assert_eq!(keys(excluded("a"), excluded("a\0")), None);
+        assert_eq!(keys(Bound::Unbounded, excluded("")), None);
+        assert_eq!(keys(Bound::Unbounded, included("")), some("", Some("\0")));
+        let (long, last) = ([b'x'; KEY_BYTES_MAX], [0xff; KEY_BYTES_MAX]);
+        let from =
+            |lower: &[u8]| Interval::new::<&[u8]>(&(Bound::Excluded(&lower), Bound::Unbounded));
+        let behind = from(&long).keys().unwrap().begin;
+        assert!(
+            behind.as_slice() > &long && behind.len() == KEY_BYTES_MAX && behind.ends_with(b"xy")
+        );
+        assert_eq!(from(&last).keys(), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What was written lately: what transactions compare their reads with.
 //!
-//! While a transaction is live, every write leaves its keys here in the order of its numbers. A
+//! While a transaction is live, every write leaves its keys, or the range that it removes, here in the order of its numbers. A
 //! transaction that commits looks through those since its snapshot for one that it had read: most
 //! of them before it takes the write mutex, the rest under it.
 //!
@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use esker_format::action::{Action, KeyRange};
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_substrate::budget::{Budget, Lease, Part};
 use esker_substrate::planted::{self, Race};
@@ -72,6 +73,8 @@ struct Entry {
     keyspace: KeyspaceId,
     /// Where the key ends in `keys`; it begins where the one before ends.
     end: u32,
+    /// Of a removed range: where its begin ends. What follows is its end; nothing if it has none.
+    range: Option<u32>,
 }
 
 /// Why a transaction cannot be committed.
@@ -83,10 +86,17 @@ pub(crate) enum Stale {
     Forgotten,
 }
 
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written<'a> {
+    Key(&'a [u8]),
+    Range(KeyRange<'a>),
+}
+
 /// What a transaction has read.
 pub(crate) trait Footprint {
-    /// Whether a write of `key` changes what was read.
-    fn has(&self, keyspace: KeyspaceId, key: &[u8]) -> bool;
+    /// Whether a write of `keys` changes what was read.
+    fn has(&self, keyspace: KeyspaceId, keys: Written<'_>) -> bool;
 }
 
 /// A transaction that may ask for what was written since its snapshot.
@@ -104,29 +114,52 @@ impl Segment {
         (self.keys.len() + self.entries.len() * size_of::<Entry>()) as u64
     }
 
-    fn push(&mut self, keyspace: KeyspaceId, key: &[u8]) {
-        self.keys.extend_from_slice(key);
+    fn push(&mut self, keyspace: KeyspaceId, action: &Action<'_>) {
+        let range = match action {
+            Action::Say(key, _) => {
+                self.keys.extend_from_slice(key);
+                None
+            }
+            Action::RemoveRange(keys) => {
+                self.keys.extend_from_slice(keys.begin);
+                let middle = self.end();
+                self.keys.extend_from_slice(keys.end.unwrap_or_default());
+                Some(middle)
+            }
+        };
+        let end = self.end();
+        self.entries.push(Entry { keyspace, end, range });
+    }
+
+    fn end(&self) -> u32 {
         // A segment is sealed long before.
-        let end = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
-        self.entries.push(Entry { keyspace, end });
+        u32::try_from(self.keys.len()).unwrap_or(u32::MAX)
     }
 
     /// The writes above `seq`.
-    fn above(&self, seq: Seq) -> impl Iterator<Item = (KeyspaceId, &[u8])> {
+    fn above(&self, seq: Seq) -> impl Iterator<Item = (KeyspaceId, Written<'_>)> {
         let skipped = usize::try_from(seq.0.saturating_sub(self.after.0)).unwrap_or(usize::MAX);
         let entries = self.entries.get(skipped..).unwrap_or_default();
         let before = skipped.checked_sub(1).and_then(|at| self.entries.get(at));
         let mut begin = before.map_or(0, |entry| entry.end as usize);
         entries.iter().map(move |entry| {
-            let key = self.keys.get(begin..entry.end as usize).unwrap_or_default();
-            begin = entry.end as usize;
-            (entry.keyspace, key)
+            let (from, to) = (begin, entry.end as usize);
+            let bytes = |from: usize, to: usize| self.keys.get(from..to).unwrap_or_default();
+            begin = to;
+            let written = match entry.range.map(|middle| middle as usize) {
+                None => Written::Key(bytes(from, to)),
+                Some(middle) => {
+                    let end = Some(bytes(middle, to)).filter(|end| !end.is_empty());
+                    Written::Range(KeyRange { begin: bytes(from, middle), end })
+                }
+            };
+            (entry.keyspace, written)
         })
     }
 
     fn check(&self, above: Seq, reads: &impl Footprint) -> Result<(), Stale> {
         let mut writes = self.above(above);
-        let met = writes.find(|(keyspace, key)| reads.has(*keyspace, key));
+        let met = writes.find(|(keyspace, written)| reads.has(*keyspace, *written));
         met.map_or(Ok(()), |(keyspace, _)| Err(Stale::Written(keyspace)))
     }
 }
@@ -239,7 +272,7 @@ impl Recent {
         snapshots: &Snapshots,
         first: Seq,
         own: bool,
-        writes: impl Iterator<Item = (KeyspaceId, &'a [u8])>,
+        writes: impl Iterator<Item = (KeyspaceId, Action<'a>)>,
     ) {
         if !self.recording.load(Ordering::Relaxed) {
             return;
@@ -252,8 +285,8 @@ impl Recent {
         }
         window.go_on_at(first, &self.budget);
         let segment_bytes = (self.bytes_max / 8).clamp(SEGMENT_BYTES.0, SEGMENT_BYTES.1);
-        for (keyspace, key) in writes {
-            window.open.push(keyspace, key);
+        for (keyspace, action) in writes {
+            window.open.push(keyspace, &action);
             if window.open.bytes() >= segment_bytes {
                 window.seal(&self.budget);
                 let oldest = window.oldest(snapshots);

@@ -8,6 +8,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
+use esker_format::action::Action;
 use esker_format::data::Data;
 use esker_format::ids::Seq;
 use esker_substrate::sync::Mutex;
@@ -91,7 +92,7 @@ impl Transaction {
         self.live.snapshot().seq().0
     }
 
-    /// How many keys it will write.
+    /// How many keys it will write, and ranges it will remove.
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
@@ -142,7 +143,7 @@ impl Transaction {
         let found = read::multi_get(self.shared(), &keyspace.slot, asked, snapshot)?;
         let mut found = found.into_iter();
         let value = |key: &K| match own(key) {
-            Some(own) => own.value(),
+            Some(own) => own,
             None => found.next().flatten(),
         };
         Ok(keys.iter().map(value).collect())
@@ -237,6 +238,25 @@ impl Transaction {
         self.write(keyspace, key.as_ref(), Data::Delete)
     }
 
+    /// Removes all keys of `keyspace` within `bounds`, when the transaction is committed, those that
+    /// others have written by then included: see [`Keyspace::remove_range`]. It reads none of them.
+    /// For itself they are gone at once.
+    ///
+    /// # Errors
+    /// Those of [`insert`](Self::insert).
+    pub fn remove_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        bounds: impl RangeBounds<K>,
+    ) -> Result<()> {
+        self.must_be_open(keyspace)?;
+        let Some(keys) = Interval::new(&bounds).keys() else { return Ok(()) };
+        let keys = keys.as_range();
+        self.must_have_room(&self.reads.lock(), Writes::cost_of_range(keys))?;
+        self.writes.remove_range(&keyspace.slot, keys);
+        Ok(())
+    }
+
     /// Applies the writes, with the store's default durability, if nothing that was read has been
     /// written since. Answers the sequence number of the last write: the state at that number is
     /// the state right after this transaction. One that writes nothing answers [`seq`](Self::seq).
@@ -309,7 +329,7 @@ impl Transaction {
     fn read(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         if let Some(own) = self.writes.get(keyspace.slot.id, key) {
             self.must_be_open(keyspace)?;
-            return Ok(own.value());
+            return Ok(own);
         }
         keyspace.must_be_of(self.shared())?;
         read::validate_key(key)?;
@@ -330,7 +350,7 @@ impl Transaction {
         if interval.is_empty() {
             return Ok(TransactionRange::new(base, None, Scanned::new(&self.reads, None)));
         }
-        let own = self.writes.of(keyspace.slot.id).map(|of| of.within(interval));
+        let own = self.writes.of(keyspace.slot.id);
         let span = Span::new(interval, self.writes.count());
         let place = {
             let mut reads = self.reads.lock();
@@ -338,12 +358,12 @@ impl Transaction {
             reads.add_span(&keyspace.slot, span)
         };
         let scanned = Scanned::new(&self.reads, Some((keyspace.slot.id, place)));
-        Ok(TransactionRange::new(base, own, scanned))
+        Ok(TransactionRange::new(base, own.map(|own| (own, interval)), scanned))
     }
 
     fn write(&mut self, keyspace: &Keyspace, key: &[u8], data: Data<'_>) -> Result<()> {
         self.must_be_open(keyspace)?;
-        write::validate(key, &data)?;
+        write::validate(&Action::Say(key, data))?;
         self.must_have_room(&self.reads.lock(), Writes::cost(key, &data))?;
         self.writes.put(&keyspace.slot, key, data);
         Ok(())

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_format::VALUE_BYTES_MAX;
-use esker_format::data::Data;
+use esker_format::action::Action;
 use esker_format::ids::{Moment, Seq};
 use esker_format::log_record::{BatchBuilder, EncodedBatch};
-use esker_format::superblock::FEATURE_EXPIRY;
+use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_REMOVED_RANGES};
 use esker_index::fdtree::FdTree;
 use esker_substrate::log::Ticket;
 use esker_substrate::planted::{self, Race};
@@ -27,14 +27,14 @@ use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::options::Durability;
 use crate::read::validate_key;
+use crate::removal;
 use crate::shared::{Core, Slot};
 
 /// One write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write<'a> {
     pub slot: &'a Arc<Slot>,
-    pub key: &'a [u8],
-    pub data: Data<'a>,
+    pub action: Action<'a>,
 }
 
 /// The writes to one keyspace, and the tree that takes them.
@@ -48,10 +48,29 @@ impl Group<'_> {
     fn check(&self) -> Result<()> {
         self.writes.first().map_or(Ok(()), |write| write.slot.tree().map(drop))
     }
+
+    /// Gives the writes their numbers, from `seq` on, and the tree the writes. Answers the number
+    /// behind the last one.
+    fn insert(&self, mut seq: Seq) -> Seq {
+        let mut removals = Vec::new();
+        for write in self.writes {
+            match write.action {
+                Action::Say(key, data) => self.tree.insert(key, seq, data),
+                Action::RemoveRange(keys) => removals.push((keys, seq)),
+            }
+            seq = seq.next();
+        }
+        if !removals.is_empty() {
+            self.tree.remove_ranges(&removals);
+        }
+        seq
+    }
 }
 
 /// Fails for a key or value that no store can hold.
-pub(crate) fn validate(key: &[u8], data: &Data<'_>) -> Result<()> {
+pub(crate) fn validate(action: &Action<'_>) -> Result<()> {
+    // Bounds of ranges were made to fit.
+    let Action::Say(key, data) = action else { return Ok(()) };
     validate_key(key)?;
     let len = data.value().map_or(0, <[u8]>::len);
     if len <= VALUE_BYTES_MAX {
@@ -76,8 +95,9 @@ pub(crate) fn expiry(shared: &Core, ttl: Duration) -> Result<Moment> {
     })
 }
 
-/// Applies `writes`, which are valid, ascend by keyspace id and key, and repeat no key. Answers
-/// the number of the last one.
+/// Applies `writes`, which are valid and ascend by keyspace id: of each keyspace removals of ranges,
+/// which share no key, then what is said of keys, which ascend and repeat none. Answers the number
+/// of the last one.
 pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability) -> Result<Seq> {
     let _open = shared.enter()?;
     if writes.is_empty() {
@@ -130,6 +150,7 @@ pub(crate) fn order<'a>(
     condition: &impl Condition,
 ) -> Result<Ordered<'a>> {
     maintenance::admit(shared, writes)?;
+    removal::admit(shared, writes)?;
     require_features(shared, writes)?;
     let batch = encode(writes)?;
     apply(shared, writes, &batch, condition)
@@ -147,15 +168,19 @@ pub(crate) fn settle(shared: &Core, ordered: &Ordered<'_>, durability: Durabilit
 
 /// Sees to it that versions which do not know what is written refuse the store.
 fn require_features(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
-    let expires = writes.iter().any(|write| write.data.until().is_some());
-    let features = if expires { FEATURE_EXPIRY } else { 0 };
+    let feature = |write: &Write<'_>| match write.action {
+        Action::RemoveRange(_) => FEATURE_REMOVED_RANGES,
+        Action::Say(_, data) if data.until().is_some() => FEATURE_EXPIRY,
+        Action::Say(..) => 0,
+    };
+    let features = writes.iter().map(feature).fold(0, |all, feature| all | feature);
     if shared.manifest.requires(features) { Ok(()) } else { shared.require(features) }
 }
 
 fn encode(writes: &[Write<'_>]) -> Result<EncodedBatch> {
     let mut batch = BatchBuilder::default();
     for write in writes {
-        batch.push(write.slot.id, write.key, &write.data);
+        batch.push(write.slot.id, &write.action);
     }
     batch.finish().map_err(|error| Error::invalid(format!("the batch cannot be logged: {error}")))
 }
@@ -176,17 +201,14 @@ fn apply<'a, C: Condition>(
         groups.iter().try_for_each(Group::check)?;
         condition.check(checked)?;
         let (first, ticket) = shared.log.append(batch)?;
-        let keys = writes.iter().map(|write| (write.slot.id, write.key));
-        shared.recent.note(shared.snapshots(), first, C::IS_TRANSACTION, keys);
+        let noted = writes.iter().map(|write| (write.slot.id, write.action));
+        shared.recent.note(shared.snapshots(), first, C::IS_TRANSACTION, noted);
         if planted::is(Race::VisibleBeforeInserted) {
             shared.snapshots().publish(ticket.last_seq);
         }
         let mut seq = first;
         for group in &groups {
-            for write in group.writes {
-                group.tree.insert(write.key, seq, write.data);
-                seq = seq.next();
-            }
+            seq = group.insert(seq);
         }
         shared.snapshots().publish(ticket.last_seq);
         ticket
@@ -209,6 +231,5 @@ fn groups<'a>(writes: &'a [Write<'a>]) -> Result<Vec<Group<'a>>> {
 }
 
 fn user_bytes(writes: &[Write<'_>]) -> u64 {
-    let bytes = |write: &Write<'_>| write.key.len() + write.data.value().map_or(0, <[u8]>::len);
-    writes.iter().map(|write| bytes(write) as u64).sum()
+    writes.iter().map(|write| write.action.user_bytes() as u64).sum()
 }

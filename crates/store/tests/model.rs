@@ -29,7 +29,9 @@ impl std::fmt::Debug for Bytes {
 enum Op {
     Insert(usize, Bytes, Bytes),
     Remove(usize, Bytes),
-    Batch(Vec<(usize, Bytes, Option<Bytes>)>),
+    Batch(Vec<(usize, Change)>),
+    RemoveRange(usize, Bound<Bytes>, Bound<Bytes>),
+    Transaction(Vec<(usize, Change)>),
     Fill(usize, u16, u16),
     Clear(usize, u16, u16),
     Get(usize, Bytes),
@@ -47,6 +49,26 @@ enum Op {
     Compress(usize, Compression),
     Reopen,
     Kill,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Insert(Bytes, Bytes),
+    Remove(Bytes),
+    RemoveRange(Bound<Bytes>, Bound<Bytes>),
+}
+
+impl Change {
+    fn make(self, model: &mut Model) {
+        match self {
+            Self::Insert(key, value) => drop(model.insert(key.0, value.0)),
+            Self::Remove(key) => drop(model.remove(&key.0)),
+            Self::RemoveRange(lower, upper) => {
+                let gone = within(model, &plain(&lower), &plain(&upper));
+                model.retain(|key, _| !gone.contains_key(key));
+            }
+        }
+    }
 }
 
 fn key() -> impl Strategy<Value = Bytes> {
@@ -79,13 +101,23 @@ fn bound() -> impl Strategy<Value = Bound<Bytes>> {
     ]
 }
 
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        14 => (key(), value()).prop_map(|(key, value)| Change::Insert(key, value)),
+        5 => key().prop_map(Change::Remove),
+        1 => (bound(), bound()).prop_map(|(lower, upper)| Change::RemoveRange(lower, upper)),
+    ]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let which = || 0usize..2;
-    let write = (which(), key(), prop::option::weighted(0.7, value()));
+    let changes = || prop::collection::vec((which(), change()), 0..30);
     prop_oneof![
         20 => (which(), key(), value()).prop_map(|(k, key, value)| Op::Insert(k, key, value)),
         10 => (which(), key()).prop_map(|(k, key)| Op::Remove(k, key)),
-        8 => prop::collection::vec(write, 0..30).prop_map(Op::Batch),
+        8 => changes().prop_map(Op::Batch),
+        6 => (which(), bound(), bound()).prop_map(|(k, l, u)| Op::RemoveRange(k, l, u)),
+        3 => changes().prop_map(Op::Transaction),
         4 => (which(), 0u16..300, 1u16..120).prop_map(|(k, from, len)| Op::Fill(k, from, len)),
         3 => (which(), 0u16..300, 1u16..200).prop_map(|(k, from, len)| Op::Clear(k, from, len)),
         10 => (which(), key()).prop_map(|(k, key)| Op::Get(k, key)),
@@ -196,7 +228,12 @@ impl World {
                 self.keyspaces[k].remove(&key.0).unwrap();
                 self.models[k].remove(&key.0);
             }
-            Op::Batch(writes) => self.batch(writes),
+            Op::Batch(changes) => self.batch(changes),
+            Op::Transaction(changes) => self.transaction(changes),
+            Op::RemoveRange(k, lower, upper) => {
+                self.keyspaces[k].remove_range((plain(&lower), plain(&upper))).unwrap();
+                Change::RemoveRange(lower, upper).make(&mut self.models[k]);
+            }
             Op::Fill(k, from, len) => {
                 for number in from..from + len {
                     let value = Bytes(vec![number as u8; 60 + usize::from(len)]);
@@ -243,23 +280,47 @@ impl World {
         }
     }
 
-    fn batch(&mut self, writes: Vec<(usize, Bytes, Option<Bytes>)>) {
+    fn batch(&mut self, changes: Vec<(usize, Change)>) {
         let mut batch = self.db.batch();
-        for (k, key, value) in &writes {
-            match value {
-                Some(value) => batch.insert(&self.keyspaces[*k], &key.0, &value.0),
-                None => batch.remove(&self.keyspaces[*k], &key.0),
+        for (k, change) in &changes {
+            let keyspace = &self.keyspaces[*k];
+            match change {
+                Change::Insert(key, value) => batch.insert(keyspace, &key.0, &value.0),
+                Change::Remove(key) => batch.remove(keyspace, &key.0),
+                Change::RemoveRange(lower, upper) => {
+                    batch.remove_range(keyspace, (plain(lower), plain(upper)));
+                }
             }
         }
-        assert_eq!(batch.len(), writes.len());
         let seq = batch.commit().unwrap();
         assert_eq!(seq, self.db.visible_seq());
-        for (k, key, value) in writes {
-            match value {
-                Some(value) => drop(self.models[k].insert(key.0, value.0)),
-                None => drop(self.models[k].remove(&key.0)),
+        changes.into_iter().for_each(|(k, change)| change.make(&mut self.models[k]));
+    }
+
+    /// As a batch; what it reads on its way is what it will be.
+    fn transaction(&mut self, changes: Vec<(usize, Change)>) {
+        let mut tx = self.db.transaction().unwrap();
+        for (k, change) in changes {
+            let keyspace = &self.keyspaces[k];
+            match &change {
+                Change::Insert(key, value) => tx.insert(keyspace, &key.0, &value.0).unwrap(),
+                Change::Remove(key) => tx.remove(keyspace, &key.0).unwrap(),
+                Change::RemoveRange(lower, upper) => {
+                    tx.remove_range(keyspace, (plain(lower), plain(upper))).unwrap();
+                }
+            }
+            let is_range = matches!(change, Change::RemoveRange(..));
+            change.make(&mut self.models[k]);
+            if is_range {
+                let found: Result<Model, _> = tx.iter(keyspace).unwrap().collect();
+                assert_eq!(found.unwrap(), self.models[k]);
+                let found: Result<Model, _> = tx.iter(keyspace).unwrap().rev().collect();
+                assert_eq!(found.unwrap(), self.models[k]);
+                let key = numbered(200).0;
+                assert_eq!(tx.get(keyspace, &key).unwrap().as_ref(), self.models[k].get(&key));
             }
         }
+        tx.commit().unwrap();
     }
 
     /// Compares an answer of the store as it is, and of every snapshot.
@@ -301,7 +362,6 @@ fn compare(op: &Op, keyspace: &Keyspace, model: &Model, snapshot: Option<&Snapsh
             assert_eq!(got.unwrap(), expected);
         }
         Op::Range(_, lower, upper, ends) => {
-            let plain = |bound: &Bound<Bytes>| bound.clone().map(|bytes| bytes.0);
             let bounds = (plain(lower), plain(upper));
             let range = match snapshot {
                 None => keyspace.range(bounds.clone()),
@@ -333,6 +393,10 @@ fn compare(op: &Op, keyspace: &Keyspace, model: &Model, snapshot: Option<&Snapsh
         }
         _ => unreachable!("not a read"),
     }
+}
+
+fn plain(bound: &Bound<Bytes>) -> Bound<Vec<u8>> {
+    bound.clone().map(|bytes| bytes.0)
 }
 
 /// The model's entries between bounds, which may be reversed.

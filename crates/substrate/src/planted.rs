@@ -48,6 +48,14 @@ pub enum Bug {
     ExpiredForSnapshots,
     /// A merge leaves expired values out, and with them what hides older ones of their keys.
     ExpiredHideNothing,
+    /// Removals of ranges are left out of the record of the merge whose log they were in.
+    RemovalsNotRecorded,
+    /// A full merge retires removals although it keeps for snapshots what they hide.
+    RetiredForSnapshots,
+    /// A merge of the upper levels retires removals.
+    RetiredByHalf,
+    /// A full merge gives what was written after a removal of its key a number below that.
+    SettledUnderRemoval,
     /// Blocks are decompressed and read whatever their checksums say.
     BlockWithoutChecksum,
     /// A lookup reads the visible number before it loads its view.
@@ -64,7 +72,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those that crashes, damage and failing operations find.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 24] = [
         Self::NoBarrierBeforeSuperblock,
         Self::ReclaimBeforeCommit,
         Self::LogWithoutChecksum,
@@ -84,6 +92,10 @@ impl Bug {
         Self::KeptGivenUp,
         Self::ExpiredForSnapshots,
         Self::ExpiredHideNothing,
+        Self::RemovalsNotRecorded,
+        Self::RetiredForSnapshots,
+        Self::RetiredByHalf,
+        Self::SettledUnderRemoval,
         Self::BlockWithoutChecksum,
     ];
 
@@ -132,6 +144,8 @@ pub enum Race {
     BegunBesideWrite,
     /// A transaction is committed although a key was written within a range that it had scanned.
     RangesUnchecked,
+    /// A transaction is committed although a range was removed of which it had read.
+    RemovalsUnchecked,
 }
 
 impl Race {

@@ -179,7 +179,7 @@ pub fn log_record(input: &[u8]) {
     assert_eq!(ops.len(), header.count as usize);
     let mut batch = BatchBuilder::default();
     for op in &ops {
-        batch.push(op.keyspace, op.key, &op.data);
+        batch.push(op.keyspace, &op.action);
     }
     assert_eq!(batch.body_bytes(), header.body_bytes as usize);
 }

@@ -73,6 +73,10 @@ impl fmt::Display for Op {
                             write!(f, " = {} bytes for {millis} ms,", value.len())?;
                         }
                         Write::Delete => write!(f, " deleted,")?,
+                        Write::DeleteUpTo(None) => write!(f, " and all behind deleted,")?,
+                        Write::DeleteUpTo(Some(end)) => {
+                            write!(f, " deleted up to \"{}\",", end.escape_ascii())?;
+                        }
                     }
                 }
                 Ok(())
@@ -103,6 +107,8 @@ pub struct Weights {
     pub remove: u32,
     /// Batches.
     pub batch: u32,
+    /// Ranges removed, by themselves or among other changes.
+    pub remove_range: u32,
     /// Point reads.
     pub read: u32,
     /// Syncs of the log.
@@ -239,10 +245,11 @@ struct Generator<'a> {
 impl<'a> Generator<'a> {
     fn op(&mut self) -> Op {
         let w = &self.profile.weights;
-        let kinds: [(u32, MakeOp<'a>); 11] = [
+        let kinds: [(u32, MakeOp<'a>); 12] = [
             (w.insert, |g| g.commit(1..=1, 0, By::Single)),
             (w.remove, |g| g.commit(1..=1, 100, By::Single)),
             (w.batch, |g| g.commit(g.profile.batch_changes.clone(), 20, By::Batch)),
+            (w.remove_range, Self::remove_range),
             (w.read, Self::read),
             (w.persist, |_| Op::Persist),
             (w.flush, |_| Op::Flush),
@@ -308,6 +315,34 @@ impl<'a> Generator<'a> {
         Change { keyspace, key, write }
     }
 
+    /// The removal of a range, mostly of few keys, among changes of which some are within it.
+    fn remove_range(&mut self) -> Op {
+        let keys = self.profile.keys.max(1);
+        let begin = self.random.below(keys);
+        let len =
+            1 + self.random.below(if self.random.percent(80) { keys.div_ceil(16) } else { keys });
+        let name = |number: u64| format!("user{number:06}").into_bytes();
+        let (key, end) = match self.random.below(20) {
+            0 => (Vec::new(), Some(name(begin))),
+            1 => (name(begin), None),
+            _ => (name(begin), Some(name(begin + len))),
+        };
+        let keyspace = self.name();
+        // Up to the empty key there is nothing.
+        let write = Write::DeleteUpTo(end.filter(|end| *end > key));
+        let mut changes = vec![Change { keyspace, key, write }];
+        if self.random.percent(40) {
+            changes.insert(0, self.change(20));
+            changes.push(self.change(20));
+        }
+        let by = match changes.len() {
+            1 if self.random.percent(70) => By::Single,
+            _ if self.random.percent(70) => By::Batch,
+            _ => By::Transaction,
+        };
+        Op::Commit { changes, durability: None, by }
+    }
+
     fn read(&mut self) -> Op {
         let keyspace = self.name();
         let keys = (0..self.random.within(&(1..=4))).map(|_| self.key()).collect();
@@ -356,6 +391,7 @@ mod tests {
             insert: 10,
             remove: 3,
             batch: 3,
+            remove_range: 2,
             read: 2,
             persist: 1,
             flush: 1,
@@ -388,7 +424,7 @@ mod tests {
             .flatten()
             .filter_map(|change| match &change.write {
                 Write::Put(value) | Write::PutFor(value, _) => Some(value.clone()),
-                Write::Delete => None,
+                Write::Delete | Write::DeleteUpTo(_) => None,
             })
             .collect();
         let distinct: HashSet<_> = values.iter().map(|value| value[..4].to_vec()).collect();

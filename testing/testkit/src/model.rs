@@ -7,6 +7,7 @@
 //! * A name's lives do not overlap; only the last one can be alive.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// A value, shared between the model's copies.
@@ -32,6 +33,8 @@ pub enum Write {
     PutFor(Value, u64),
     /// It is deleted.
     Delete,
+    /// It and all keys behind it are deleted, up to and without this one; `None`: to the end.
+    DeleteUpTo(Option<Vec<u8>>),
 }
 
 /// What a read sees.
@@ -84,6 +87,14 @@ impl Life {
         self.versions.keys().map(Vec::as_slice)
     }
 
+    fn delete_range(&mut self, begin: &[u8], end: Option<&[u8]>, commit: u64) {
+        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.versions.range_mut::<[u8], _>((Bound::Included(begin), end));
+        for (_, versions) in range {
+            push(versions, Version { commit, value: None, until: None });
+        }
+    }
+
     /// How many keys were ever written.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -95,6 +106,12 @@ impl Life {
     pub fn is_empty(&self) -> bool {
         self.versions.is_empty()
     }
+}
+
+/// The last change of a key in a batch wins.
+fn push(versions: &mut Vec<Version>, version: Version) {
+    versions.retain(|other| other.commit != version.commit);
+    versions.push(version);
 }
 
 fn visible(versions: &[Version], at: At) -> Option<&Value> {
@@ -149,15 +166,17 @@ impl Model {
         for change in changes {
             let last = self.lives.get_mut(&change.keyspace).and_then(|lives| lives.last_mut());
             let Some((true, life)) = last else { continue };
-            let versions = life.versions.entry(change.key.clone()).or_default();
-            // The last change of a key in a batch wins.
-            versions.retain(|version| version.commit != seq);
+            if let Write::DeleteUpTo(end) = &change.write {
+                life.delete_range(&change.key, end.as_deref(), seq);
+                continue;
+            }
             let (value, until) = match &change.write {
                 Write::Put(value) => (Some(value.clone()), None),
                 Write::PutFor(value, millis) => (Some(value.clone()), Some(self.now + millis)),
-                Write::Delete => (None, None),
+                Write::Delete | Write::DeleteUpTo(_) => (None, None),
             };
-            versions.push(Version { commit: seq, value, until });
+            let versions = life.versions.entry(change.key.clone()).or_default();
+            push(versions, Version { commit: seq, value, until });
         }
     }
 
@@ -280,6 +299,19 @@ mod tests {
         model.pass(1);
         assert_eq!(at(&model, 2), []);
         assert_eq!(at(&model, 1), [(&b"x"[..], &b"old"[..])]);
+    }
+
+    #[test]
+    fn a_range_that_is_deleted_leaves_what_comes_after() {
+        let mut model = Model::default();
+        model.create("a");
+        model.commit(2, &[change("x", Some("1")), change("y", Some("1"))]);
+        let range = Change { write: Write::DeleteUpTo(Some(b"y".into())), ..change("w", None) };
+        model.commit(4, &[range.clone(), change("x", Some("2"))]);
+        assert_eq!(at(&model, 4), [(&b"x"[..], &b"2"[..]), (b"y", b"1")]);
+        model.commit(6, &[change("x", Some("3")), range]);
+        assert_eq!(at(&model, 6), [(&b"y"[..], &b"1"[..])]);
+        assert_eq!(at(&model, 5), [(&b"x"[..], &b"2"[..]), (b"y", b"1")]);
     }
 
     #[test]

@@ -81,6 +81,10 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         ],
         Bug::KeptGivenUp => vec![Crash(scenario::appends)],
         Bug::ExpiredForSnapshots | Bug::ExpiredHideNothing => vec![Crash(scenario::expiry)],
+        Bug::RemovalsNotRecorded
+        | Bug::RetiredForSnapshots
+        | Bug::RetiredByHalf
+        | Bug::SettledUnderRemoval => vec![Crash(scenario::ranges)],
         Bug::CatalogBeforeBlocks | Bug::BackupOverwritten => {
             vec![Backups(backups::crash::of_backups)]
         }

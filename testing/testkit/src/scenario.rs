@@ -39,7 +39,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 18] = [
+pub const CRASH_TRACES: [Make; 19] = [
     creation,
     load,
     appends,
@@ -55,6 +55,7 @@ pub const CRASH_TRACES: [Make; 18] = [
     full_device,
     transactions,
     expiry,
+    ranges,
     compressed,
     compressed_appends,
     mixed,
@@ -79,6 +80,7 @@ pub fn fault_workloads() -> Vec<Scenario> {
         part(keyspaces, "create and drop keyspaces", 160),
         part(transactions, "transactions", 120),
         part(expiry, "expiry", 240),
+        part(ranges, "removed ranges", 240),
         part(compressed, "compressed blocks", 240),
     ]
 }
@@ -343,6 +345,34 @@ pub fn expiry(seed: u64) -> Scenario {
     Scenario::new("expiry", filled(100, 25 + seed), generate(&profile, 26 + seed))
 }
 
+/// Ranges are removed, from among keys that everybody sees and from under snapshots, and written
+/// again; merges of every depth pass over them, and some retire them.
+#[must_use]
+pub fn ranges(seed: u64) -> Scenario {
+    let weights = Weights {
+        insert: 36,
+        remove: 3,
+        batch: 2,
+        remove_range: 8,
+        read: 2,
+        snapshot: 3,
+        compact: 1,
+        flush: 2,
+        persist: 1,
+        reopen: 1,
+        ..Weights::default()
+    };
+    let profile = Profile {
+        ops: 360,
+        keys: 160,
+        expiring: (5, 1000),
+        synced_percent: 4,
+        weights,
+        ..Profile::default()
+    };
+    Scenario::new("removed ranges", filled(160, 60 + seed), generate(&profile, 61 + seed))
+}
+
 /// Everything at once.
 #[must_use]
 pub fn mixed(seed: u64) -> Scenario {
@@ -426,6 +456,7 @@ pub fn random(seed: u64) -> Scenario {
     weights.reopen = [0, 1, 3][random.index(3) % 3];
     // The first thousand are histories that once failed.
     if seed >= 1000 {
+        weights.remove_range = [0, 0, 2, 12][Random::new(!seed).index(4) % 4];
         weights.pass = [0, 4, 12][random.index(3) % 3];
         profile.expiring = ([0, 10, 60][random.index(3) % 3], 150);
     }

@@ -22,7 +22,7 @@ use crate::model::{Change, Model, Write};
 use crate::recovery::Point;
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
-use crate::writing::{batch, single};
+use crate::writing::{batch, bounds, single};
 
 /// How the store under test is opened: small, so that merges of all depths happen soon.
 #[derive(Clone, Debug)]
@@ -388,6 +388,7 @@ impl Session {
                         tx.insert_with_ttl(keyspace, key, value, ttl)?;
                     }
                     Write::Delete => tx.remove(keyspace, key)?,
+                    Write::DeleteUpTo(end) => tx.remove_range(keyspace, bounds(key, end))?,
                 }
                 rival.insert(keyspace, b"never there", b"")?;
             }

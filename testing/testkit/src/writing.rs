@@ -1,6 +1,7 @@
 //! Changes of the model, made to a store.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::Duration;
 
 use esker::{Db, Durability, Keyspace};
@@ -27,7 +28,16 @@ pub(crate) fn single(
         }
         (Write::Delete, Some(durability)) => keyspace.remove_with(key, durability),
         (Write::Delete, None) => keyspace.remove(key),
+        (Write::DeleteUpTo(end), Some(durability)) => {
+            keyspace.remove_range_with(bounds(key, end), durability)
+        }
+        (Write::DeleteUpTo(end), None) => keyspace.remove_range(bounds(key, end)),
     }
+}
+
+/// The keys of a range that is deleted.
+pub(crate) fn bounds(begin: &[u8], end: &Option<Vec<u8>>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    (Bound::Included(begin.to_vec()), end.clone().map_or(Bound::Unbounded, Bound::Excluded))
 }
 
 /// Makes changes together.
@@ -47,6 +57,7 @@ pub(crate) fn batch(
                 batch.insert_with_ttl(keyspace, &change.key, value, ttl);
             }
             Write::Delete => batch.remove(keyspace, &change.key),
+            Write::DeleteUpTo(end) => batch.remove_range(keyspace, bounds(&change.key, end)),
         }
     }
     match durability {

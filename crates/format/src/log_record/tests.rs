@@ -21,7 +21,7 @@ fn frame(ops: &[Op], first: u64) -> Vec<u8> {
             (None, Some(value)) => Data::Put(value),
             (_, None) => Data::Delete,
         };
-        builder.push(KeyspaceId(*keyspace), key, &data);
+        builder.push(KeyspaceId(*keyspace), &Action::Say(key, data));
     }
     assert_eq!(builder.len(), ops.len());
     let batch = builder.finish().unwrap();
@@ -38,7 +38,8 @@ fn decode(frame: &[u8]) -> Result<Vec<Op>> {
     header.check_body(padded)?;
     decode_ops(&header, padded)
         .map(|op| {
-            let LogOp { keyspace, key, data } = op?;
+            let LogOp { keyspace, action } = op?;
+            let (key, data) = (action.key().unwrap(), action.data().unwrap());
             let until = data.until().map(|until| until.0);
             Ok((keyspace.0, key.to_vec(), until, data.value().map(<[u8]>::to_vec)))
         })
@@ -110,13 +111,32 @@ fn padding_must_be_zero_even_when_the_checksum_fits() {
 
 #[test]
 fn reserved_kinds_and_missing_operations_are_refused() {
-    for kind in 2..=255 {
+    // A range without begin and end is everything.
+    for kind in (2..=255).filter(|kind| *kind != KIND_REMOVE_RANGE) {
         let body = [1, kind, 0, 0];
         let header = FrameHeader { body_crc: 0, body_bytes: 4, count: 1, number: 1, mark: 0 };
         assert!(decode_ops(&header, &body).any(|op| op.is_err()), "kind {kind}");
     }
     let header = FrameHeader { body_crc: 0, body_bytes: 3, count: 2, number: 1, mark: 0 };
     assert!(decode_ops(&header, &[1, 0, 0]).any(|op| op.is_err()));
+}
+
+#[test]
+fn removed_ranges_round_trip_and_reversed_ones_are_refused() {
+    let ranges = [(&b"a"[..], Some(&b"c"[..])), (b"", None), (b"x", None)];
+    let ops = ranges.map(|(begin, end)| Action::RemoveRange(KeyRange { begin, end }));
+    let mut builder = BatchBuilder::default();
+    ops.iter().for_each(|op| builder.push(KeyspaceId(3), op));
+    let batch = builder.finish().unwrap();
+    let mut bytes = Vec::new();
+    batch.write_frame(&mut bytes, seal(), Seq(7), Seq(6));
+    let header = FrameHeader::decode(&bytes, seal()).unwrap();
+    let found = decode_ops(&header, &bytes[FRAME_HEADER_BYTES..]);
+    let found: Vec<_> = found.map(|op| op.unwrap().action).collect();
+    assert_eq!(found, ops);
+    let body = [1, KIND_REMOVE_RANGE, 1, b'b', 1, b'a'];
+    let header = FrameHeader { body_crc: 0, body_bytes: 6, count: 1, number: 1, mark: 0 };
+    assert!(decode_ops(&header, &body).any(|op| op.is_err()));
 }
 
 #[test]

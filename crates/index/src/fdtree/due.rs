@@ -4,6 +4,7 @@ use esker_format::meta::{IndexMeta, LevelMeta};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::prepare::{self, Balance};
+use super::removed;
 use super::shape::{self, Sizes};
 use super::{FdTree, Work};
 
@@ -40,14 +41,19 @@ impl FdTree {
         if spills_are_due(&durable) {
             return Some(Work::Merge { full: false, with_memtable: false });
         }
+        // What was kept for a snapshot can go when the snapshot has gone.
+        let kept = *self.kept.lock();
+        let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
+        let (kept, kept_removals) =
+            if still_kept { (kept.count, kept.removals) } else { Default::default() };
+        if self.removals() >= kept_removals + removed::MERGE_REMOVALS {
+            let with_memtable = self.memtable_entries() > 0 && !self.spills_first();
+            return Some(Work::Merge { full: true, with_memtable });
+        }
         if !self.scheme.tightens() {
             // I6 is not kept.
             return None;
         }
-        // Tombstones kept for a snapshot can go when the snapshot has gone.
-        let kept = *self.kept.lock();
-        let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
-        let kept = if still_kept { kept.count } else { 0 };
         let underflows = |balance| prepare::underflows(&balance, self.kappa0_bytes(), kept);
         // The memtable's tombstones count where it takes part; else they wait until they are
         // written out.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use esker_format::data::DataBuf;
+use esker_format::data::{Data, DataBuf};
 use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::ptr::BlockPtr;
@@ -26,13 +26,25 @@ pub struct Probe<'a> {
     pub hash: u64,
     /// The newest number that may be seen.
     pub seq: Seq,
+    /// The key was removed by the range at this number: older versions are not there.
+    removed: Seq,
 }
 
 impl<'a> Probe<'a> {
     /// A probe for `key` as of `seq`.
     #[must_use]
     pub fn new(key: &'a [u8], seq: Seq) -> Self {
-        Self { key, hash: filter::hash(key), seq }
+        Self { key, hash: filter::hash(key), seq, removed: Seq(0) }
+    }
+
+    /// The same for a key that was removed by the range at number `removed`; 0 if it was not.
+    pub(super) const fn behind(&self, removed: Seq) -> Self {
+        Self { removed, ..*self }
+    }
+
+    /// What the newest version that may be seen says.
+    pub(super) fn found(&self, seq: Seq, data: Data<'_>) -> Found {
+        if seq < self.removed { Data::Delete.into() } else { data.into() }
     }
 }
 
@@ -58,8 +70,9 @@ impl Tree {
             if let Some(block) = &block {
                 let found = block.view().find(probe.key, probe.seq);
                 let found = found.map_err(|error| reader.damage(&ptr, &error))?;
-                if let Some(data) = found.and_then(|entry| entry.payload.data()) {
-                    return Ok(Some(data.into()));
+                let version = found.and_then(|entry| Some((entry.seq, entry.payload.data()?)));
+                if let Some((seq, data)) = version {
+                    return Ok(Some(probe.found(seq, data)));
                 }
             }
             above = Some(Above { ptr, block });

@@ -11,31 +11,29 @@
 //! Invariant L2: between steps the merge stands between two groups or is complete.
 
 mod descend;
+mod group;
 
-use std::cmp;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use esker_format::KEY_BYTES_MAX;
-use esker_format::data::Data;
-use esker_format::entry::Payload;
-use esker_format::ids::{Moment, Seq};
+use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, Shape, TreeMeta};
 use esker_format::ptr::Extent;
-use esker_substrate::blocks::{DATA_FILE, Reservation};
+use esker_substrate::blocks::Reservation;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug, Race};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::fence_index::FenceIndex;
 use super::insert::{Insert, Plan};
+use super::removed::Removed;
 use super::scheme::{Pace, Scheme};
 use super::shape::{self, Sizes};
 use super::stage::{Next, Stage};
 use super::tree::{LevelFences, Tree};
-use super::versions::{Fate, Keep};
+use super::versions::Keep;
 use super::view::{Moving, Which};
 use super::{Commit, FdTree, delete, fault, finalize};
+use group::{Group, out_of_order};
 
 /// A spill or merge under way.
 pub struct Merge {
@@ -61,6 +59,10 @@ pub struct Merge {
     leftover: Vec<Extent>,
     /// The oldest snapshot when it began: the tombstones that stay are kept for it.
     oldest_snapshot: Option<Seq>,
+    /// Ranges of keys that were removed by then.
+    removed: Removed,
+    /// Removals up to this number hide nothing any more when it is done.
+    retired: Seq,
     /// Room that nobody else may take.
     _reservation: Option<Reservation>,
 }
@@ -82,20 +84,6 @@ pub(super) struct Inputs {
     /// sides need all of them.
     pub below: Vec<LevelMeta>,
     pub below_fences: Vec<Option<Arc<FenceIndex>>>,
-}
-
-/// The group being moved.
-struct Group {
-    keep: Keep,
-    /// Everybody reads as of this moment or later.
-    horizon: Moment,
-    key: Option<Vec<u8>>,
-    /// Number of the group's last item, and whether that was a fence.
-    last: (Seq, bool),
-    /// What becomes of the current item, once decided.
-    fate: Option<Fate>,
-    /// Tombstones that go unless an older version stays.
-    pending: VecDeque<(Seq, Fate)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +119,8 @@ pub(super) struct Start {
     pub to_bottom: bool,
     pub moving: Moving,
     pub oldest_snapshot: Option<Seq>,
+    pub removed: Removed,
+    pub retired: Seq,
     pub reservation: Option<Reservation>,
 }
 
@@ -159,6 +149,8 @@ impl Merge {
             recorded_bytes,
             leftover: Vec::new(),
             oldest_snapshot: start.oldest_snapshot,
+            removed: start.removed,
+            retired: start.retired,
             _reservation: start.reservation,
         }
     }
@@ -237,7 +229,7 @@ impl Merge {
                 if full && self.moving.wavefront.as_deref() != self.group.key.as_deref() {
                     return Ok(true);
                 }
-                self.group.begin(item.key);
+                self.group.begin(item.key, &self.removed);
                 if self.scheme == Scheme::FcTuple {
                     let moving = self.moving.clone();
                     tree.views.publish(|view| view.with_moving(moving));
@@ -258,7 +250,7 @@ impl Merge {
         self.insert.keep(&block)?;
         let is_end = block.run_end.is_some();
         if let Some(last_key) = block.run_end {
-            self.group.begin(last_key);
+            self.group.begin(last_key, &self.removed);
             self.group.last = (Seq::SETTLED, false);
         }
         self.stage.leave_kept();
@@ -353,6 +345,7 @@ impl Merge {
         let recording = tree.recording.lock();
         let mut meta = IndexMeta::clone(&tree.meta());
         meta.merge = Some(Box::new(progress));
+        meta.removed = tree.removed_for_record(&meta, Seq(0));
         let needed: Vec<_> = positions.iter().map(|position| position.needed_from).collect();
         let passed = give_up_passed(&mut meta, &self.inputs, &needed, &self.insert.kept());
         if !planted::is(Bug::ReclaimBeforeRecord) {
@@ -371,10 +364,12 @@ impl Merge {
     fn commit(&mut self, tree: &FdTree, commit: &mut Commit<'_>) -> Result<()> {
         let recording = tree.recording.lock();
         let durable = tree.meta();
-        let meta = match self.which {
+        let mut meta = match self.which {
             Which::Spill => self.spilled_meta(&durable),
             Which::Merge => self.merged_meta(&durable, tree.sizes),
         };
+        let retired = self.retired;
+        meta.removed = tree.removed_for_record(&meta, retired);
         let mut replaced = replaced(&durable, &meta);
         if planted::is(Bug::ReclaimBeforeCommit) {
             tree.views.quarantine(&tree.env.blocks, std::mem::take(&mut replaced))?;
@@ -395,7 +390,7 @@ impl Merge {
         let (written, fences) = self.insert.take_written();
         let run = self.result(written, fences, &meta);
         let which = self.which;
-        tree.views.publish(|view| view.with_result(which, run));
+        tree.views.publish(|view| view.with_result(which, run, retired));
         tree.note_result(&meta, self.which, self.inputs.full, self.oldest_snapshot);
         drop(recording);
         let leftover = std::mem::take(&mut self.leftover);
@@ -445,81 +440,6 @@ impl Merge {
     }
 }
 
-impl Group {
-    /// Before the first one.
-    const fn none() -> Self {
-        Self {
-            keep: Keep::new(Vec::new()),
-            horizon: Moment(0),
-            key: None,
-            last: (Seq::MAX, true),
-            fate: None,
-            pending: VecDeque::new(),
-        }
-    }
-
-    /// Whether the item belongs to another group. Refuses disorder: what is merged is written
-    /// under new checksums.
-    fn ends_before(&self, key: &[u8], seq: Seq) -> Result<bool> {
-        let order = self.key.as_deref().map_or(cmp::Ordering::Less, |group| group.cmp(key));
-        // A fence may be followed by its own duplicate (I2) or by data, at the same key.
-        let older = seq < self.last.0 || (seq == self.last.0 && self.last.1);
-        if order.is_gt() || (order.is_eq() && !older) || key.len() > KEY_BYTES_MAX {
-            return Err(out_of_order());
-        }
-        Ok(order.is_lt())
-    }
-
-    fn begin(&mut self, key: &[u8]) {
-        let group = self.key.get_or_insert_default();
-        group.clear();
-        group.extend_from_slice(key);
-        self.last = (Seq::MAX, true);
-        self.keep.next_key();
-        self.pending.clear();
-    }
-
-    /// Writes the item, if it stays. After an error the call may be repeated.
-    fn place(
-        &mut self,
-        insert: &mut Insert,
-        key: &[u8],
-        seq: Seq,
-        payload: &Payload<'_>,
-        full: bool,
-    ) -> Result<()> {
-        if let Payload::Fence(fence) = payload {
-            insert.add_fence(key, seq, fence)?;
-            self.last = (seq, true);
-            return Ok(());
-        }
-        // What has expired for everybody is a tombstone: it hides older versions still.
-        let data = payload.data().unwrap_or(Data::Delete).as_of(self.horizon);
-        let has_expired = data.is_delete() && *payload != Payload::Delete;
-        let fate = *self.fate.get_or_insert_with(|| self.keep.fate(seq));
-        match fate {
-            Fate::Drop => {}
-            _ if has_expired && planted::is(Bug::ExpiredHideNothing) => {}
-            fate if full && data.is_delete() => self.pending.push_back((seq, fate)),
-            fate => {
-                while let Some((seq, fate)) = self.pending.front().copied() {
-                    insert.add_data(key, seq, &Payload::Delete, fate)?;
-                    self.pending.pop_front();
-                }
-                // Blocks whose numbers are settled may stay as they are for ever: what expires must
-                // not be in one.
-                let lasts = data.until().is_none();
-                let settled = full && lasts && fate == Fate::Newest && self.keep.all_see_the_same();
-                let number = if settled { Seq::SETTLED } else { seq };
-                insert.add_data(key, number, &Payload::of(data), fate)?;
-            }
-        }
-        self.fate = None;
-        self.last = (seq, false);
-        Ok(())
-    }
-}
-
 /// Takes from `meta` the extents of the merged levels that the merge has passed, and those that the
 /// new side keeps; answers the former.
 fn give_up_passed(
@@ -564,15 +484,6 @@ fn replaced(old: &IndexMeta, new: &IndexMeta) -> Vec<Extent> {
     let spills = old.spills.iter().flat_map(TreeMeta::extents);
     let old: Vec<_> = old.main.extents().chain(spills).copied().collect();
     delete::without(&old, &new.extents().copied().collect::<Vec<_>>())
-}
-
-/// What is merged is written under new checksums: disorder must not be carried over.
-fn out_of_order() -> Error {
-    Error::Corrupt {
-        file: DATA_FILE.into(),
-        offset: 0,
-        what: "entries to merge are out of order: run check to find the block".into(),
-    }
 }
 
 fn lost_place() -> Error {

@@ -7,8 +7,8 @@
 //! (with [`window`] and [`preserve`]), [`insert`] (with
 //! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
 //! records), [`delete`], [`finalize`]; [`compression`] (codecs, and the room that merges need for
-//! them), [`two_level`] (how the older FD-tree differs), [`versions`] (what a merge keeps), and
-//! [`invariants`] (the walker that checks I1 to I6 and I8). `due` says what should begin, `paused`
+//! them), [`two_level`] (how the older FD-tree differs), [`versions`] (what a merge keeps),
+//! [`removed`] (ranges of keys), and [`invariants`] (the walker that checks I1 to I6 and I8). `due` says what should begin, `paused`
 //! makes everything stand still, [`walk`] goes through all that a durable state leads to.
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
@@ -39,6 +39,7 @@ mod paused;
 pub mod prepare;
 pub mod preserve;
 mod read;
+pub mod removed;
 pub mod scan;
 pub mod scheme;
 pub mod shape;
@@ -87,6 +88,7 @@ pub use view::Which;
 use lead::Lead;
 use merge::Merge;
 use prepare::Balance;
+use removed::Removed;
 use tree::{BlockReader, Tree};
 use view::{Part, View, Views};
 
@@ -173,6 +175,8 @@ pub struct FdTree {
     /// The merge under way moves a frozen memtable and has no record yet: a spill recorded now
     /// would claim that older operations are on the device too.
     moves_unrecorded: AtomicBool,
+    /// The merge under way retires removals of ranges.
+    retiring: AtomicBool,
     /// Spill runs that the merge under way consumes.
     consumed_spills: AtomicU64,
     /// Bytes of payload in so much memory of a memtable (see `due`); 0 while none has shown it.
@@ -194,6 +198,8 @@ pub struct FdTree {
 #[derive(Clone, Copy, Debug, Default)]
 struct KeptTombstones {
     count: u64,
+    /// Removals of ranges that it could not retire.
+    removals: usize,
     oldest_snapshot: Option<Seq>,
 }
 
@@ -213,6 +219,7 @@ impl FdTree {
             budget: Arc::clone(&env.budget),
         };
         let meta = Arc::new(meta);
+        let removed = Removed::new(Arc::clone(&meta.removed)).into();
         let parts = open_parts(&reader, &meta);
         let frozen = meta.merge.as_ref().map_or(Seq(0), |merge| merge.frozen.1);
         let frozen_until = meta.flushed_seq.max(frozen);
@@ -224,7 +231,7 @@ impl FdTree {
             sizes: options.scheme.sizes(options.sizes),
             codec: (options.codec as u8).into(),
             memtable_bytes_max: options.memtable_bytes_max.into(),
-            views: Views::new(View::new(Arc::default(), parts)),
+            views: Views::new(View::new(Arc::default(), parts, removed)),
             newest_seq: frozen_until.0.into(),
             frozen_until: frozen_until.0.into(),
             flushed: Mutex::new(flushed_balance(&meta)),
@@ -236,6 +243,7 @@ impl FdTree {
             merging: is_merging.into(),
             spilling: false.into(),
             moves_unrecorded: false.into(),
+            retiring: false.into(),
             consumed_spills: u64::from(consumed).into(),
             payload_share: 0.into(),
             lead: Lead::default(),
@@ -387,6 +395,7 @@ impl FdTree {
                 Which::Merge => {
                     self.consumed_spills.store(0, Ordering::Relaxed);
                     self.moves_unrecorded.store(false, Ordering::Release);
+                    self.retiring.store(false, Ordering::Release);
                     self.merging.store(false, Ordering::Release);
                 }
             }
@@ -425,7 +434,9 @@ impl FdTree {
         let data = durable.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
         let counts = || data.clone().map(|level| level.counts);
         let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
+        let hidden = durable.main.levels.is_empty() || self.removals() == 0;
         durable.spills.is_empty()
+            && hidden
             && counts().count() <= 1
             && garbage.sum::<u64>() == 0
             && (!may_expire || data.clone().all(preserve::is_settled))
@@ -502,7 +513,9 @@ impl FdTree {
         if which == Which::Merge && full {
             // Those of spills made meanwhile are kept for nobody.
             let count = meta.main.levels.iter().map(|level| level.counts.tombstones).sum();
-            *self.kept.lock() = KeptTombstones { count, oldest_snapshot: oldest };
+            let removals = Removed::new(Arc::clone(&meta.removed)).len();
+            let kept = KeptTombstones { count, removals, oldest_snapshot: oldest };
+            *self.kept.lock() = kept;
         }
     }
 

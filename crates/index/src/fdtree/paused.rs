@@ -64,7 +64,7 @@ impl Paused<'_> {
         let tree = self.tree;
         tree.awaits_resume.store(false, Ordering::Release);
         let main = Part::Run(Arc::new(Tree::default()));
-        tree.views.publish(|_| View::new(Arc::default(), vec![main]));
+        tree.views.publish(|_| View::new(Arc::default(), vec![main], Arc::default()));
         tree.durable.swap(Arc::default());
         tree.count_memory();
     }

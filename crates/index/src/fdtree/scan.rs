@@ -19,6 +19,7 @@ use esker_substrate::planted::{self, Race};
 use esker_substrate::snapshots::At;
 
 use super::cursor::{CursorResult, DataCursor, Target, Unreadable};
+use super::removed::Removed;
 use super::tree::{BlockReader, Tree};
 use super::view::{Part, View, Which};
 
@@ -272,7 +273,7 @@ impl View {
                 }
             }
         }
-        let mut batch = scan(&request, sources)?;
+        let mut batch = scan(&request, sources, &self.removed)?;
         if batch.resume.is_none() {
             batch.resume = rest.map(|bound| bound.map(<[u8]>::to_vec));
         }
@@ -297,6 +298,8 @@ fn add_levels<'a>(
 struct Scan<'r, 's> {
     request: &'r ScanRequest<'r>,
     sources: Vec<Source<'s>>,
+    /// Ranges of keys that were removed.
+    removed: &'r Removed,
     batch: ScanBatch,
     bytes: usize,
     versions: usize,
@@ -306,9 +309,13 @@ struct Scan<'r, 's> {
 ///
 /// # Errors
 /// The first unreadable block, unless damage is to be skipped.
-pub fn scan(request: &ScanRequest<'_>, sources: Vec<Source<'_>>) -> Result<ScanBatch> {
+pub fn scan(
+    request: &ScanRequest<'_>,
+    sources: Vec<Source<'_>>,
+    removed: &Removed,
+) -> Result<ScanBatch> {
     let batch = ScanBatch::default();
-    let mut scan = Scan { request, sources, batch, bytes: 0, versions: 0 };
+    let mut scan = Scan { request, sources, removed, batch, bytes: 0, versions: 0 };
     scan.announce();
     for index in 0..scan.sources.len() {
         scan.attempt(index, |source| start(source, request))?;
@@ -421,6 +428,11 @@ impl Scan<'_, '_> {
     /// of which that with number `first` is the first.
     fn take_group(&mut self, first: usize, head: u64, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut answer: Option<Option<Vec<u8>>> = None;
+        let removed = if self.removed.is_empty() {
+            Seq(0)
+        } else {
+            self.removed.newest(key, self.request.at.seq)
+        };
         for index in first..self.sources.len() {
             let mut here: Option<Option<Vec<u8>>> = None;
             while self.sources.get(index).is_some_and(|source| source.stands_on(head, key)) {
@@ -433,7 +445,8 @@ impl Scan<'_, '_> {
                         // Backwards, versions come oldest first: the last one seen is the newest.
                         && (here.is_none() || reverse)
                     {
-                        here = Some(data.as_of(now).value().map(<[u8]>::to_vec));
+                        let value = data.as_of(now).value().filter(|_| found >= removed);
+                        here = Some(value.map(<[u8]>::to_vec));
                     }
                     source.step(reverse)
                 })?;

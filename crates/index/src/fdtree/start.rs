@@ -104,6 +104,7 @@ impl FdTree {
         let purpose = Which::Spill.purpose();
         let mut stage = Stage::new(self.reader.clone(), purpose);
         stage.add_memtable(&frozen.leaves);
+        let (removed, _) = self.removed_for_merge(frozen.numbers.1, false);
         *slot = Some(Merge::new(Start {
             which: Which::Spill,
             scheme: self.scheme,
@@ -115,6 +116,8 @@ impl FdTree {
             plan,
             moving,
             oldest_snapshot: None,
+            removed,
+            retired: Seq(0),
             reservation: None,
         }));
         self.spilling.store(true, Ordering::Release);
@@ -163,6 +166,10 @@ impl FdTree {
             below_fences: below_fences(&moving, prepared.levels),
         };
         let insert = Insert::new(&prepared.plan, &self.reader, Which::Merge.purpose());
+        // A block that stays may hold what was removed since it was found that nothing was.
+        let retires = prepared.full && !stage.may_keep_blocks();
+        let (removed, retired) = self.removed_for_merge(range.1, retires);
+        self.retiring.store(retired > Seq(0) && !removed.is_empty(), Ordering::Release);
         *slot = Some(Merge::new(Start {
             which: Which::Merge,
             scheme: self.scheme,
@@ -174,6 +181,8 @@ impl FdTree {
             to_bottom: full,
             moving,
             oldest_snapshot,
+            removed,
+            retired,
             reservation: Some(reservation),
         }));
         self.lead.begin(self.views.load().memtable.counts().data_bytes());
@@ -200,7 +209,9 @@ impl FdTree {
             let mut planned = self.plan_merge(durable, runs, full, incoming)?;
             if !with_memtable {
                 let part = Part::Moving(Arc::new(planned.moving.clone()));
-                self.views.publish(|view| View::new(Arc::clone(&view.memtable), vec![part]));
+                self.views.publish(|view| {
+                    View::new(Arc::clone(&view.memtable), vec![part], Arc::clone(&view.removed))
+                });
                 return Ok((planned, None));
             }
             let moving = &mut planned.moving;
@@ -271,7 +282,8 @@ impl FdTree {
         if levels > 0 {
             stage.add_tree(main, levels, input, done)?;
             // The papers' settings rewrite everything.
-            if full && self.scheme == Scheme::Fc && self.sizes == Sizes::Cost {
+            let may_keep = full && self.views.load().removed.is_empty();
+            if may_keep && self.scheme == Scheme::Fc && self.sizes == Sizes::Cost {
                 main.meta.levels.last().into_iter().for_each(|bottom| stage.keep_blocks(bottom));
             }
         } else {
@@ -303,7 +315,7 @@ impl FdTree {
                 let mut parts = view.parts.clone();
                 change(&leaves, &mut parts);
                 frozen = Some(Frozen { leaves, numbers });
-                View::new(Arc::default(), parts)
+                View::new(Arc::default(), parts, Arc::clone(&view.removed))
             });
         });
         frozen
@@ -423,6 +435,8 @@ impl FdTree {
             codec: self.codec(),
         };
         let insert = Insert::resume(&plan, &self.reader, progress)?;
+        // What it left for snapshots before the crash is not known: it retires nothing.
+        let (removed, _) = self.removed_for_merge(progress.frozen.1, false);
         let inputs = Inputs {
             levels,
             spills: usize::from(progress.spills),
@@ -443,6 +457,8 @@ impl FdTree {
             to_bottom: false,
             moving,
             oldest_snapshot: self.env.snapshots.oldest(),
+            removed,
+            retired: Seq(0),
             reservation: None,
         }));
         self.lead.begin(self.views.load().memtable.counts().data_bytes());

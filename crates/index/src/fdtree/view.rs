@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use esker_device::Purpose;
 use esker_format::data::Data;
+use esker_format::ids::Seq;
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::error::Result;
@@ -26,6 +27,7 @@ use esker_substrate::planted::{self, Bug, Race};
 use esker_substrate::sync::{Loaded, Mutex, Swap};
 
 use super::lookup::{Found, Probe};
+use super::removed::Removed;
 use super::stats::MergeStats;
 use super::tree::{BlockReader, Tree};
 
@@ -37,6 +39,8 @@ pub struct View {
     pub(super) memtable: Arc<Memtable>,
     /// Newest first. The last one is the main tree, perhaps empty, or the merge that replaces it.
     pub(super) parts: Vec<Part>,
+    /// Ranges of keys that were removed.
+    pub(super) removed: Arc<Removed>,
 }
 
 /// A part of a view.
@@ -103,7 +107,7 @@ impl Moving {
             }
         }
         if let Some(version) = frozen.and_then(|frozen| frozen.get(probe.key, probe.seq)) {
-            return Ok(Some(version.data().into()));
+            return Ok(Some(probe.found(version.seq(), version.data())));
         }
         for input in &self.inputs {
             if let Some(found) = input.get(reader, probe)? {
@@ -134,14 +138,30 @@ impl Moving {
 
 impl View {
     /// A state without a number: that is given when it is published.
-    pub(super) const fn new(memtable: Arc<Memtable>, parts: Vec<Part>) -> Self {
-        Self { number: 0, memtable, parts }
+    pub(super) const fn new(
+        memtable: Arc<Memtable>,
+        parts: Vec<Part>,
+        removed: Arc<Removed>,
+    ) -> Self {
+        Self { number: 0, memtable, parts, removed }
+    }
+
+    /// The same with other removed ranges.
+    pub(super) fn with_removed(&self, removed: Removed) -> Self {
+        Self::new(Arc::clone(&self.memtable), self.parts.clone(), Arc::new(removed))
+    }
+
+    /// The newest removal of `key` that `seq` sees: older versions are not there. 0 if there is
+    /// none.
+    pub(super) fn removal(&self, key: &[u8], seq: Seq) -> Seq {
+        if self.removed.is_empty() { Seq(0) } else { self.removed.newest(key, seq) }
     }
 
     /// The newest version that `probe` may see.
     pub(super) fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Found> {
+        let probe = &probe.behind(self.removal(probe.key, probe.seq));
         if let Some(version) = self.memtable.get(probe.key, probe.seq) {
-            return Ok(version.data().into());
+            return Ok(probe.found(version.seq(), version.data()));
         }
         for part in &self.parts {
             let found = match part {
@@ -195,18 +215,22 @@ impl View {
         if let Some(place) = place {
             *place = Part::Moving(Arc::new(moving));
         }
-        Self::new(Arc::clone(&self.memtable), parts)
+        Self::new(Arc::clone(&self.memtable), parts, Arc::clone(&self.removed))
     }
 
-    /// The same with the part that `which` moved replaced by what came of it.
-    pub(super) fn with_result(&self, which: Which, tree: Tree) -> Self {
+    /// The same with the part that `which` moved replaced by what came of it, and without the
+    /// removals that are retired by it.
+    pub(super) fn with_result(&self, which: Which, tree: Tree, retired: Seq) -> Self {
         let mut parts = self.parts.clone();
         let part = self.moving(which).map(|(index, _)| index);
         let place = part.and_then(|index| parts.get_mut(index));
         if let Some(place) = place {
             *place = Part::Run(Arc::new(tree));
         }
-        Self::new(Arc::clone(&self.memtable), parts)
+        let retires = retired > Seq(0) && !self.removed.is_empty();
+        let removed =
+            if retires { self.removed.above(retired).into() } else { Arc::clone(&self.removed) };
+        Self::new(Arc::clone(&self.memtable), parts, removed)
     }
 }
 

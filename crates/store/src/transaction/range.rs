@@ -11,9 +11,9 @@ use std::fmt;
 use esker_format::ids::KeyspaceId;
 use esker_substrate::sync::Mutex;
 
-use super::reads::{Own, Reads};
+use super::reads::{Own, Reads, WritesOf};
 use crate::error::Result;
-use crate::range::Range;
+use crate::range::{Interval, Range};
 use crate::read::Entry;
 
 /// The entries of a keyspace, or of a part of it, as a transaction sees them: an iterator from
@@ -22,6 +22,9 @@ use crate::read::Entry;
 pub struct TransactionRange<'tx> {
     base: Ends<Range>,
     own: Option<Ends<btree_map::Range<'tx, Vec<u8>, Own>>>,
+    /// What the transaction has written, if it has removed ranges: what the snapshot has of them is
+    /// passed over.
+    removed: Option<&'tx WritesOf>,
     scanned: Scanned<'tx>,
 }
 
@@ -90,14 +93,28 @@ impl Drop for Scanned<'_> {
 impl<'tx> TransactionRange<'tx> {
     pub(super) fn new(
         base: Range,
-        own: Option<btree_map::Range<'tx, Vec<u8>, Own>>,
+        own: Option<(&'tx WritesOf, &Interval)>,
         scanned: Scanned<'tx>,
     ) -> Self {
-        Self { base: Ends::new(base), own: own.map(Ends::new), scanned }
+        let removed = own.map(|(of, _)| of).filter(|of| of.has_ranges());
+        let own = own.map(|(of, interval)| Ends::new(of.within(interval)));
+        Self { base: Ends::new(base), own, removed, scanned }
+    }
+
+    /// Passes over what the snapshot has of removed ranges: own writes, which are no reads.
+    fn pass_removed(&mut self, back: bool) {
+        let Some(removed) = self.removed else { return };
+        while let Some(Ok((key, _))) = self.base.peek(back) {
+            if !removed.has_removed(key) {
+                return;
+            }
+            self.base.take(back);
+        }
     }
 
     fn step(&mut self, back: bool) -> Option<Result<Entry>> {
         loop {
+            self.pass_removed(back);
             let own = self.own.as_mut().and_then(|own| own.peek(back)).copied();
             let (from_base, from_own) = match (self.base.peek(back), own) {
                 (None, None) => {

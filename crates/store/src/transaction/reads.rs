@@ -10,12 +10,14 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use esker_format::action::{Action, KeyRange, KeyRangeBuf};
 use esker_format::data::{Data, DataBuf};
 use esker_format::ids::KeyspaceId;
 use esker_substrate::planted::{self, Race};
 
 use crate::range::Interval;
-use crate::recent::Footprint;
+use crate::recent::{Footprint, Written};
+use crate::removal;
 use crate::shared::Slot;
 use crate::write::Write;
 
@@ -36,6 +38,9 @@ pub(super) struct Writes {
 pub(super) struct WritesOf {
     slot: Arc<Slot>,
     keys: BTreeMap<Vec<u8>, Own>,
+    /// Removed ranges: what the snapshot has of them is not there; what `keys` has was written
+    /// after.
+    ranges: Vec<OwnRange>,
 }
 
 /// The last write to a key.
@@ -43,6 +48,14 @@ pub(super) struct WritesOf {
 pub(super) struct Own {
     pub data: DataBuf,
     /// How many writes there were before the first one to this key.
+    since: u64,
+}
+
+/// A removed range.
+#[derive(Debug)]
+struct OwnRange {
+    keys: KeyRangeBuf,
+    /// How many writes there were before.
     since: u64,
 }
 
@@ -134,8 +147,28 @@ impl Own {
 
 impl WritesOf {
     /// The writes, by key.
-    pub fn list(&self) -> impl Iterator<Item = Write<'_>> {
-        self.keys.iter().map(|(key, own)| Write { slot: &self.slot, key, data: own.data.as_data() })
+    pub fn list(&self) -> Vec<Write<'_>> {
+        let ranges = self.ranges.iter().map(|own| Action::RemoveRange(own.keys.as_range()));
+        let keys = self.keys.iter().map(|(key, own)| Action::Say(key, own.data.as_data()));
+        let actions = ranges.chain(keys);
+        removal::settled(actions.map(|action| Write { slot: &self.slot, action }))
+    }
+
+    /// Whether ranges are removed.
+    pub fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    /// Whether the snapshot's `key` is in a removed range.
+    pub fn has_removed(&self, key: &[u8]) -> bool {
+        self.ranges.iter().any(|own| own.keys.as_range().has(key))
+    }
+
+    /// How many writes there were before the first one of which `key` is part.
+    fn since(&self, key: &[u8]) -> Option<u64> {
+        let own = self.keys.get(key).map(|own| own.since);
+        let ranges = self.ranges.iter().filter(|own| own.keys.as_range().has(key));
+        own.into_iter().chain(ranges.map(|own| own.since)).min()
     }
 
     /// Those to keys of an interval that is not empty.
@@ -158,7 +191,7 @@ impl Writes {
     }
 
     pub fn len(&self) -> usize {
-        self.of.values().map(|of| of.keys.len()).sum()
+        self.of.values().map(|of| of.keys.len() + of.ranges.len()).sum()
     }
 
     pub fn parts(&self) -> impl Iterator<Item = &WritesOf> {
@@ -169,8 +202,11 @@ impl Writes {
         self.of.get(&keyspace)
     }
 
-    pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<&Own> {
-        self.of.get(&keyspace)?.keys.get(key)
+    /// The value that `key` has by these writes, if they say anything of it.
+    pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        let of = self.of.get(&keyspace)?;
+        let own = of.keys.get(key).map(Own::value);
+        own.or_else(|| of.has_removed(key).then_some(None))
     }
 
     /// What a write takes.
@@ -179,9 +215,7 @@ impl Writes {
     }
 
     pub fn put(&mut self, slot: &Arc<Slot>, key: &[u8], data: Data<'_>) {
-        let entry = self.of.entry(slot.id);
-        let of =
-            entry.or_insert_with(|| WritesOf { slot: Arc::clone(slot), keys: BTreeMap::default() });
+        let of = Self::part(&mut self.of, slot);
         let new = DataBuf::from(data);
         if let Some(own) = of.keys.get_mut(key) {
             self.bytes -= Self::cost(key, &own.data.as_data());
@@ -191,6 +225,36 @@ impl Writes {
         }
         self.bytes += Self::cost(key, &data);
         self.count += 1;
+    }
+
+    /// What the removal of a range takes.
+    pub fn cost_of_range(keys: KeyRange<'_>) -> u64 {
+        (Action::RemoveRange(keys).user_bytes() + ENTRY_BYTES) as u64
+    }
+
+    pub fn remove_range(&mut self, slot: &Arc<Slot>, keys: KeyRange<'_>) {
+        let of = Self::part(&mut self.of, slot);
+        let mut freed = 0;
+        let keys_before = std::mem::take(&mut of.keys);
+        of.keys = keys_before
+            .into_iter()
+            .filter(|(key, own)| {
+                let is_gone = keys.has(key);
+                freed += if is_gone { Self::cost(key, &own.data.as_data()) } else { 0 };
+                !is_gone
+            })
+            .collect();
+        of.ranges.push(OwnRange { keys: keys.into(), since: self.count });
+        self.bytes = self.bytes.saturating_sub(freed) + Self::cost_of_range(keys);
+        self.count += 1;
+    }
+
+    fn part<'a>(of: &'a mut BTreeMap<KeyspaceId, WritesOf>, slot: &Arc<Slot>) -> &'a mut WritesOf {
+        of.entry(slot.id).or_insert_with(|| WritesOf {
+            slot: Arc::clone(slot),
+            keys: BTreeMap::default(),
+            ranges: Vec::new(),
+        })
     }
 }
 
@@ -302,8 +366,21 @@ impl SettledOf<'_> {
         if !self.is_covered(key) || planted::is(Race::RangesUnchecked) {
             return false;
         }
-        let Some(own) = self.own.and_then(|own| own.keys.get(key)) else { return true };
-        self.reads.spans.iter().any(|span| span.at <= own.since && span.has(key))
+        let Some(since) = self.own.and_then(|own| own.since(key)) else { return true };
+        self.reads.spans.iter().any(|span| span.at <= since && span.has(key))
+    }
+
+    /// Whether a key of the range was read, or may have been: of spans it is not asked which of
+    /// their keys the transaction had written before.
+    fn meets(&self, keys: KeyRange<'_>) -> bool {
+        if planted::is(Race::RemovalsUnchecked) {
+            return false;
+        }
+        let end = keys.end.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut points = self.reads.points.range::<[u8], _>((Bound::Included(keys.begin), end));
+        let span =
+            |(begin, end): &(&[u8], Option<&[u8]>)| keys.meets(&KeyRange { begin, end: *end });
+        points.next().is_some() || self.covered.iter().any(span)
     }
 }
 
@@ -315,7 +392,10 @@ impl Settled<'_> {
 }
 
 impl Footprint for Settled<'_> {
-    fn has(&self, keyspace: KeyspaceId, key: &[u8]) -> bool {
-        self.of.get(&keyspace).is_some_and(|of| of.has(key))
+    fn has(&self, keyspace: KeyspaceId, written: Written<'_>) -> bool {
+        self.of.get(&keyspace).is_some_and(|of| match written {
+            Written::Key(key) => of.has(key),
+            Written::Range(keys) => of.meets(keys),
+        })
     }
 }

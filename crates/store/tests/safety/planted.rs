@@ -62,5 +62,9 @@ bugs! {
     finds_kept_blocks_given_up: KeptGivenUp,
     finds_what_expired_for_a_snapshot: ExpiredForSnapshots,
     finds_what_expired_and_hid_nothing: ExpiredHideNothing,
+    finds_removals_that_were_not_recorded: RemovalsNotRecorded,
+    finds_removals_retired_before_a_snapshot_ends: RetiredForSnapshots,
+    finds_removals_retired_by_half_a_merge: RetiredByHalf,
+    finds_what_was_settled_under_a_removal: SettledUnderRemoval,
     finds_blocks_without_checksums: BlockWithoutChecksum,
 }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use esker_device::{Device, Purpose};
-use esker_format::data::Data;
+use esker_format::action::Action;
 use esker_format::ids::{KeyspaceId, SegmentId, Seq};
 use esker_format::log_record::{EncodedBatch, LogOp};
 use esker_format::ptr::UNIT_BYTES;
@@ -75,8 +75,8 @@ pub struct Ticket {
     pub last_seq: Seq,
 }
 
-/// Takes one operation: its number, keyspace and key, and what it says of that.
-pub type Apply<'a> = dyn FnMut(Seq, KeyspaceId, &[u8], Data<'_>) -> Result<()> + 'a;
+/// Takes one operation: its number, its keyspace, and what it does.
+pub type Apply<'a> = dyn FnMut(Seq, KeyspaceId, Action<'_>) -> Result<()> + 'a;
 
 /// The log of an open store.
 #[derive(Debug)]
@@ -166,8 +166,7 @@ impl Log {
         })
     }
 
-    /// Passes every operation in the log on, in order: number, keyspace, key and value (`None`
-    /// for a delete), those that are flushed long since too. To be called once, before the first
+    /// Passes every operation in the log on, in order, those that are flushed long since too. To be called once, before the first
     /// append. `apply` may use the log and the manifest; segments that are not replayed to their
     /// end are not retired meanwhile.
     ///
@@ -299,7 +298,7 @@ fn replay_segment(mut segment: Segment, last_seq: Seq, apply: &mut Apply<'_>) ->
     let mut highest = BTreeMap::new();
     let mut visit = |seq: Seq, op: LogOp<'_>| {
         highest.insert(op.keyspace, seq);
-        apply(seq, op.keyspace, op.key, op.data)
+        apply(seq, op.keyspace, op.action)
     };
     let name = segment.file.name();
     segment.end =

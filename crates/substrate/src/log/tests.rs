@@ -135,8 +135,9 @@ impl Rig {
         let state = self.manifest.state();
         let mut seen = BTreeSet::new();
         let mut last = Seq(0);
-        self.log.replay(&mut |seq, keyspace, key, data| {
-            let found = (keyspace.0, key.to_vec(), data.value().map(<[u8]>::to_vec));
+        self.log.replay(&mut |seq, keyspace, action| {
+            let value = action.data().and_then(|data| data.value().map(<[u8]>::to_vec));
+            let found = (keyspace.0, action.key().unwrap_or_default().to_vec(), value);
             let len = found.2.as_ref().map_or(0, Vec::len);
             let wanted = batch_of(seq.0, 1, len).remove(0);
             let wrong = |what: &str| Error::Invalid { what: format!("operation {seq}: {what}") };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use esker_format::action::{Action, KeyRange};
 use esker_format::block::{BlockBuilder, BlockIdentity, Codec, Packer};
 use esker_format::data::Data;
 use esker_format::entry::{Entry, Payload};
@@ -10,7 +11,7 @@ use esker_format::frame::{FrameKind, Seal, encode_frame};
 use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, StoreId};
 use esker_format::log_record::{BatchBuilder, SegmentHeader};
 use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef};
-use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, TreeMeta};
+use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, RemovedRange, TreeMeta};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::superblock::Superblock;
 use esker_format::value_ref::ValueRef;
@@ -125,7 +126,20 @@ fn index(levels: u64) -> IndexMeta {
         levels: (1..=levels).map(level).collect(),
     };
     let spills = vec![tree.clone(); levels as usize];
-    IndexMeta { flushed_seq: Seq(90), main: tree, spills, merges: 4, ..IndexMeta::default() }
+    let removed = |begin: &[u8], end: &[u8], seqs: &[u64]| RemovedRange {
+        begin: begin.into(),
+        end: Some(end).filter(|end| !end.is_empty()).map(Arc::from),
+        seqs: seqs.iter().copied().map(Seq).collect(),
+    };
+    let removed = [removed(b"a", b"b", &[80, 70]), removed(b"b", b"", &[80])];
+    IndexMeta {
+        flushed_seq: Seq(90),
+        main: tree,
+        spills,
+        merges: 4,
+        removed: removed.into(),
+        ..IndexMeta::default()
+    }
 }
 
 fn index_meta(levels: u64) -> Vec<u8> {
@@ -141,7 +155,11 @@ fn index_meta(levels: u64) -> Vec<u8> {
 fn batches() -> Vec<Vec<u8>> {
     let mut batch = BatchBuilder::default();
     batch.put(KeyspaceId(1), b"key", b"value");
-    batch.push(KeyspaceId(1), b"key", &Data::PutUntil(Moment(1 << 41), b"value"));
+    let until = Data::PutUntil(Moment(1 << 41), b"value");
+    batch.push(KeyspaceId(1), &Action::Say(b"key", until));
+    let range = KeyRange { begin: b"from", end: Some(b"to") };
+    batch.push(KeyspaceId(1), &Action::RemoveRange(range));
+    batch.push(KeyspaceId(1), &Action::RemoveRange(KeyRange { end: None, ..range }));
     batch.delete(KeyspaceId(300), b"");
     batch.put(KeyspaceId(1), b"", &[7; 200]);
     let count = (batch.len() as u16).to_le_bytes();

@@ -257,7 +257,11 @@ impl Thread<'_> {
     }
 
     fn write(&mut self) -> Verdict {
-        if self.number == 0 { self.single() } else { self.batch() }
+        match self.number {
+            0 => self.single(),
+            _ if self.random.percent(12) => self.remove_range(),
+            _ => self.batch(),
+        }
     }
 
     fn single(&mut self) -> Verdict {
@@ -275,6 +279,7 @@ impl Thread<'_> {
             number: None,
             synced,
             writes: vec![(key, version)],
+            is_range: false,
         });
         Ok(())
     }
@@ -292,7 +297,21 @@ impl Thread<'_> {
         let (span, number) = self.shared.clock.during(|| batch.commit_with(durability));
         let number = Some(number.map_err(failed)?);
         let synced = durability == Durability::Synced;
-        self.history.commits.push(Commit { span, number, synced, writes });
+        self.history.commits.push(Commit { span, number, synced, writes, is_range: false });
+        Ok(())
+    }
+
+    fn remove_range(&mut self) -> Verdict {
+        let (at, range) = self.part();
+        let Some(keyspace) = self.keyspaces.get(at) else { return Ok(()) };
+        let mut batch = self.db.batch();
+        batch.remove_range(keyspace, self.bounds(&range));
+        let durability = self.durability();
+        let (span, number) = self.shared.clock.during(|| batch.commit_with(durability));
+        let number = Some(number.map_err(failed)?);
+        let synced = durability == Durability::Synced;
+        let writes = range.map(|key| (key, ABSENT)).collect();
+        self.history.commits.push(Commit { span, number, synced, writes, is_range: true });
         Ok(())
     }
 

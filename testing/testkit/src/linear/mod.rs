@@ -86,6 +86,8 @@ pub struct Commit {
     pub synced: bool,
     /// What it wrote; [`ABSENT`] deletes.
     pub writes: Vec<(Key, Version)>,
+    /// The keys are those of one range that was removed: that takes one number.
+    pub is_range: bool,
 }
 
 /// Which keys a read asked for.
@@ -129,6 +131,14 @@ pub struct Base {
     pub number: u64,
     /// The values.
     pub state: BTreeMap<Key, Version>,
+}
+
+impl Commit {
+    /// How many sequence numbers it takes.
+    #[must_use]
+    pub const fn numbers(&self) -> u64 {
+        if self.is_range { 1 } else { self.writes.len() as u64 }
+    }
 }
 
 impl Read {

@@ -267,12 +267,12 @@ fn numbered(base: u64, commits: &[Commit]) -> Verdict<Vec<(u64, &Commit)>> {
     let mut all = Vec::with_capacity(commits.len());
     let mut last = base;
     for (number, commit) in known {
-        let first = number.saturating_sub(commit.writes.len() as u64) + 1;
+        let first = number.saturating_sub(commit.numbers()) + 1;
         // A hole is for the next of those that were not told theirs.
         while last + 1 < first
             && let Some(other) = unknown.next()
         {
-            last += other.writes.len() as u64;
+            last += other.numbers();
             all.push((last, other));
         }
         ensure(last + 1 == first, Oracle::CommitsAreWhole, || {
@@ -282,7 +282,7 @@ fn numbered(base: u64, commits: &[Commit]) -> Verdict<Vec<(u64, &Commit)>> {
         all.push((number, commit));
     }
     for other in unknown {
-        last += other.writes.len() as u64;
+        last += other.numbers();
         all.push((last, other));
     }
     Ok(all)

@@ -164,7 +164,13 @@ impl Store {
                 self.puts.extend(writes.iter().map(|(key, version)| (*key, *version, span)));
                 self.floor = self.floor.max(at);
                 let number = number.filter(|_| !single);
-                self.history.commits.push(Commit { span, number, synced: false, writes });
+                self.history.commits.push(Commit {
+                    span,
+                    number,
+                    synced: false,
+                    writes,
+                    is_range: false,
+                });
             }
             Call::Read { invoked, read, .. } => {
                 let mut read = read.unwrap();
@@ -298,7 +304,8 @@ const fn at(invoked: u64, returned: u64) -> Span {
 }
 
 fn commit(span: Span, number: u64, writes: &[(Key, Version)]) -> Commit {
-    Commit { span, number: Some(number), synced: true, writes: writes.to_vec() }
+    let writes = writes.to_vec();
+    Commit { span, number: Some(number), synced: true, writes, is_range: false }
 }
 
 fn scan(span: Span, seen: &[(Key, Version)]) -> Read {

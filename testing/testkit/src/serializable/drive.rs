@@ -218,7 +218,8 @@ impl Attempt<'_> {
         match self.thread.random.below(100) {
             0..30 => self.get(),
             30..36 => self.edge(),
-            36..60 => self.scan(),
+            36..58 => self.scan(),
+            58..64 => self.remove_range(),
             _ => self.write(),
         }
     }
@@ -252,6 +253,18 @@ impl Attempt<'_> {
             self.tx.insert(keyspace, bytes, value_bytes(write.version)).map_err(failed)?;
         }
         self.own.insert(key, write);
+        Ok(())
+    }
+
+    fn remove_range(&mut self) -> Verdict {
+        let (at, range) = self.thread.part();
+        let Some(keyspace) = self.thread.keyspaces.get(at) else { return Ok(()) };
+        let bounds = self.thread.bounds(&range);
+        self.tx.remove_range(keyspace, bounds).map_err(failed)?;
+        for key in range {
+            let write = self.thread.write(key);
+            self.own.insert(key, Write { is_delete: true, ..write });
+        }
         Ok(())
     }
 

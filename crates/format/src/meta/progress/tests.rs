@@ -1,9 +1,12 @@
-use proptest::collection::vec;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
 use super::*;
 use crate::ids::Generation;
-use crate::meta::{LevelCounts, LevelMeta};
+use crate::meta::{LevelCounts, LevelMeta, RemovedRange};
 use crate::ptr::Extent;
 
 const COUNTS: core::ops::Range<u64> = 0..1 << 50;
@@ -139,16 +142,34 @@ fn progress(levels: u8, spills: u8, inputs: usize) -> impl Strategy<Value = Merg
     )
 }
 
+/// Any list of removed ranges.
+fn removed() -> impl Strategy<Value = Arc<[RemovedRange]>> {
+    let seqs = || btree_set(1u64.., 1..4);
+    let keys = btree_set(vec(any::<u8>(), 0..9), 0..7);
+    (keys, vec(seqs(), 4), any::<bool>()).prop_map(|(keys, seqs, is_open)| {
+        let keys: Vec<Vec<u8>> = keys.into_iter().collect();
+        let pairs = keys.chunks(2).filter(|pair| pair.len() == 2 || is_open);
+        let range = |(pair, seqs): (&[Vec<u8>], &BTreeSet<u64>)| RemovedRange {
+            begin: pair[0].as_slice().into(),
+            end: pair.get(1).map(|end| end.as_slice().into()),
+            seqs: seqs.iter().rev().copied().map(Seq).collect(),
+        };
+        pairs.zip(&seqs).map(range).collect()
+    })
+}
+
 /// Any index with a merge under way.
 fn index() -> impl Strategy<Value = IndexMeta> {
-    let bare = (any::<u64>(), shape(), COUNTS, tree(0..4, 1), vec(tree(1..4, 1), 0..4)).prop_map(
-        |(flushed, shape, merges, main, spills)| IndexMeta {
+    let runs = vec(tree(1..4, 1), 0..4);
+    let bare = (any::<u64>(), shape(), COUNTS, tree(0..4, 1), runs, removed()).prop_map(
+        |(flushed, shape, merges, main, spills, removed)| IndexMeta {
             flushed_seq: Seq(flushed),
             shape,
             main,
             spills,
             merges,
             merge: None,
+            removed,
         },
     );
     let merged = |index: IndexMeta| {

@@ -98,6 +98,11 @@ impl Stage {
         }
     }
 
+    /// Whether blocks may stay as they are.
+    pub(in crate::fdtree) const fn may_keep_blocks(&self) -> bool {
+        self.bottom.is_some()
+    }
+
     /// The block that stays, after [`Next::Block`].
     pub(in crate::fdtree) fn kept(&self) -> Option<Kept<'_>> {
         match self.sources.get(self.bottom?) {

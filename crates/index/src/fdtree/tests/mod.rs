@@ -3,16 +3,18 @@
 mod damage;
 mod model;
 mod preserve;
+mod removals;
 mod shapes;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use esker_device::Device;
 use esker_device::count::CountingDevice;
 use esker_device::memory::MemoryDevice;
+use esker_format::action::KeyRange;
 use esker_format::block::Codec;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
@@ -35,6 +37,9 @@ struct Subject {
     tree: FdTree,
     next_seq: u64,
     history: BTreeMap<Version, Option<Vec<u8>>>,
+    /// Ranges that were removed, and when. The history has a delete of every key of them that was
+    /// there before.
+    removals: BTreeMap<u64, Range>,
     snapshots: Vec<SnapshotGuard>,
     options: Options,
 }
@@ -109,6 +114,7 @@ impl Subject {
             tree,
             next_seq: 1,
             history: BTreeMap::new(),
+            removals: BTreeMap::new(),
             snapshots: Vec::new(),
             options,
         }
@@ -123,6 +129,18 @@ impl Subject {
         self.next_seq += 1;
         self.tree.insert(key, Seq(seq), value.into());
         self.history.insert((key.to_vec(), Reverse(seq)), value.map(<[u8]>::to_vec));
+        self.snapshots().publish(Seq(seq));
+    }
+
+    fn remove_range(&mut self, begin: &[u8], end: Option<&[u8]>) {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        let keys = KeyRange { begin, end };
+        self.tree.remove_ranges(&[(keys, Seq(seq))]);
+        let within = self.history.keys().map(|(key, _)| key.clone()).filter(|key| keys.has(key));
+        let gone: BTreeSet<_> = within.collect();
+        self.history.extend(gone.into_iter().map(|key| ((key, Reverse(seq)), None)));
+        self.removals.insert(seq, (begin.to_vec(), end.map(<[u8]>::to_vec)));
         self.snapshots().publish(Seq(seq));
     }
 
@@ -194,10 +212,19 @@ impl Subject {
         let floor = self.env.blocks.next_generation();
         self.env = env(&self.device, Some((&meta, floor)), budget);
         self.tree = FdTree::open(Arc::clone(&self.env), ID, (*meta).clone(), self.options);
-        let mut log: Vec<_> = self.history.iter().collect();
+        let written = |seq: &u64| !self.removals.contains_key(seq);
+        let mut log: Vec<_> = self.history.iter().filter(|((_, seq), _)| written(&seq.0)).collect();
         log.sort_by_key(|((_, seq), _)| seq.0);
+        let mut removals = self.removals.iter().peekable();
         for ((key, seq), value) in log {
+            while let Some((removal, (begin, end))) = removals.next_if(|(at, _)| **at < seq.0) {
+                let keys = KeyRange { begin, end: end.as_deref() };
+                self.tree.replay_removal(keys, Seq(*removal));
+            }
             self.tree.replay(key, Seq(seq.0), value.as_deref().into());
+        }
+        for (removal, (begin, end)) in removals {
+            self.tree.replay_removal(KeyRange { begin, end: end.as_deref() }, Seq(*removal));
         }
         self.snapshots().publish(Seq(self.next_seq - 1));
         let _retried_later = self.tree.resume();
@@ -221,6 +248,7 @@ impl Subject {
             ),
             next_seq: other.next_seq,
             history: other.history.clone(),
+            removals: other.removals.clone(),
             snapshots: Vec::new(),
             options: other.options,
         };

@@ -12,6 +12,8 @@ use super::{Ask, Options, Scheme, Sizes, Subject, Which, options};
 enum Op {
     Put(u16, u16),
     Delete(u16),
+    RemoveRange(u16, u16),
+    RemoveRest(u16),
     PutMany(u16, u8),
     Snapshot,
     Release(u8),
@@ -34,6 +36,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => (any::<u16>(), 0u16..900).prop_map(|(key, len)| Op::Put(key, len)),
         5 => any::<u16>().prop_map(Op::Delete),
+        4 => (any::<u16>(), any::<u16>()).prop_map(|(a, b)| Op::RemoveRange(a, b)),
+        1 => any::<u16>().prop_map(Op::RemoveRest),
         6 => (any::<u16>(), any::<u8>()).prop_map(|(key, count)| Op::PutMany(key, count)),
         1 => Just(Op::Snapshot),
         1 => any::<u8>().prop_map(Op::Release),
@@ -72,6 +76,14 @@ fn apply(subject: &mut Subject, op: &Op) {
             subject.write(&key(*number), Some(&value));
         }
         Op::Delete(number) => subject.write(&key(*number), None),
+        Op::RemoveRange(a, b) => {
+            let (a, b) = (key(*a), key(*b));
+            let (begin, end) = if a < b { (a, b) } else { (b, a) };
+            if begin < end {
+                subject.remove_range(&begin, Some(&end));
+            }
+        }
+        Op::RemoveRest(begin) => subject.remove_range(&key(*begin), None),
         Op::PutMany(first, count) => {
             for number in 0..u16::from(*count) {
                 let value = vec![*count; usize::from(number % 200)];

@@ -162,7 +162,7 @@ fn replay_may_flush_and_retire() {
     let before = again.manifest.state().segments.len();
     let mut seen = Seq(0);
     let log = &again.log;
-    log.replay(&mut |seq, _, _, _| {
+    log.replay(&mut |seq, _, _| {
         assert_eq!(seq, seen.next());
         seen = seq;
         if seq.0 % 50 == 0 {

@@ -1,0 +1,164 @@
+//! What one operation does: it says something of a key, or removes a range of keys.
+//!
+//! A removed range is in the log and, later, in the manifest ([`crate::meta::RemovedRange`]); it
+//! is in no block.
+
+use crate::KEY_BYTES_MAX;
+use crate::bytes::{Reader, put_byte_string};
+use crate::data::Data;
+use crate::error::Result;
+
+/// The kind under which the log has the removal of a range: no entry of a block has it.
+pub const KIND_REMOVE_RANGE: u8 = 4;
+
+/// Keys from `begin` up to, and without, `end`. Both are at most [`KEY_BYTES_MAX`] long, and
+/// `begin` is less than `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange<'a> {
+    /// The first key.
+    pub begin: &'a [u8],
+    /// The key behind the last one; `None`: there is no end.
+    pub end: Option<&'a [u8]>,
+}
+
+/// [`KeyRange`] with bytes of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRangeBuf {
+    /// The first key.
+    pub begin: Vec<u8>,
+    /// The key behind the last one; `None`: there is no end.
+    pub end: Option<Vec<u8>>,
+}
+
+impl KeyRangeBuf {
+    /// The range.
+    #[must_use]
+    pub fn as_range(&self) -> KeyRange<'_> {
+        KeyRange { begin: &self.begin, end: self.end.as_deref() }
+    }
+}
+
+impl From<KeyRange<'_>> for KeyRangeBuf {
+    fn from(keys: KeyRange<'_>) -> Self {
+        Self { begin: keys.begin.to_vec(), end: keys.end.map(<[u8]>::to_vec) }
+    }
+}
+
+/// One operation on a keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// Something is said of a key.
+    Say(&'a [u8], Data<'a>),
+    /// Keys have no values any more, whether they had any or not.
+    RemoveRange(KeyRange<'a>),
+}
+
+impl<'a> KeyRange<'a> {
+    /// Whether `key` is in the range.
+    #[must_use]
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.begin <= key && self.end.is_none_or(|end| key < end)
+    }
+
+    /// Whether there are keys in both.
+    #[must_use]
+    pub fn meets(&self, other: &KeyRange<'_>) -> bool {
+        other.end.is_none_or(|end| self.begin < end) && self.end.is_none_or(|end| other.begin < end)
+    }
+
+    /// Appends the range: `begin`, then `end`, which is empty where there is none.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_byte_string(out, self.begin);
+        put_byte_string(out, self.end.unwrap_or_default());
+    }
+
+    /// Reads a range.
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Self> {
+        let at = reader.clone();
+        let begin = reader.byte_string(KEY_BYTES_MAX)?;
+        let end = Some(reader.byte_string(KEY_BYTES_MAX)?).filter(|end| !end.is_empty());
+        if end.is_some_and(|end| end <= begin) {
+            return Err(at.error("a range of keys ends before it begins"));
+        }
+        Ok(Self { begin, end })
+    }
+}
+
+impl<'a> Action<'a> {
+    /// The key of which something is said.
+    #[must_use]
+    pub const fn key(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Say(key, _) => Some(key),
+            Self::RemoveRange(_) => None,
+        }
+    }
+
+    /// What is said of a key.
+    #[must_use]
+    pub const fn data(&self) -> Option<Data<'a>> {
+        match self {
+            Self::Say(_, data) => Some(*data),
+            Self::RemoveRange(_) => None,
+        }
+    }
+
+    /// The range that is removed.
+    #[must_use]
+    pub const fn removed(&self) -> Option<KeyRange<'a>> {
+        match self {
+            Self::Say(..) => None,
+            Self::RemoveRange(range) => Some(*range),
+        }
+    }
+
+    /// Whether nothing is there afterwards that was not there before.
+    #[must_use]
+    pub const fn only_deletes(&self) -> bool {
+        match self {
+            Self::Say(_, data) => data.is_delete(),
+            Self::RemoveRange(_) => true,
+        }
+    }
+
+    /// Bytes of keys and value.
+    #[must_use]
+    pub fn user_bytes(&self) -> usize {
+        match self {
+            Self::Say(key, data) => key.len() + data.value().map_or(0, <[u8]>::len),
+            Self::RemoveRange(range) => range.begin.len() + range.end.map_or(0, <[u8]>::len),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range<'a>(begin: &'a str, end: Option<&'a str>) -> KeyRange<'a> {
+        KeyRange { begin: begin.as_bytes(), end: end.map(str::as_bytes) }
+    }
+
+    #[test]
+    fn a_range_has_its_begin_and_not_its_end() {
+        let some = range("b", Some("d"));
+        assert!(some.has(b"b") && some.has(b"c\xff") && !some.has(b"d") && !some.has(b"a"));
+        assert!(range("b", None).has(&[0xff; 9]));
+    }
+
+    #[test]
+    fn ranges_meet_where_they_share_a_key() {
+        let some = range("b", Some("d"));
+        assert!(some.meets(&range("c", None)) && some.meets(&range("", Some("b\0"))));
+        assert!(!some.meets(&range("", Some("b"))) && !some.meets(&range("d", None)));
+    }
+
+    #[test]
+    fn reversed_and_empty_ranges_are_refused() {
+        for bytes in [&b"\x01b\x01a"[..], b"\x01b\x01b"] {
+            assert!(KeyRange::decode(&mut Reader::new(bytes)).is_err());
+        }
+        let open = KeyRange::decode(&mut Reader::new(b"\x01b\0")).unwrap();
+        assert_eq!(open, range("b", None));
+    }
+}

@@ -1,0 +1,123 @@
+//! Ranges of keys that are removed: when a removal is forgotten, and what stays until then.
+
+use super::{Ask, Subject};
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key{number:06}").into_bytes()
+}
+
+/// A tree of so many keys, settled.
+fn filled(keys: u32) -> Subject {
+    let mut subject = Subject::new(32 * 1024, 1 << 24);
+    for number in 0..keys {
+        subject.write(&key(number), Some(&[7; 100]));
+        subject.maintain();
+    }
+    subject.run(Ask::Full);
+    subject
+}
+
+fn entries(subject: &Subject) -> u64 {
+    let meta = subject.tree.meta();
+    let trees = meta.spills.iter().chain([&meta.main]);
+    trees.flat_map(|tree| &tree.levels).map(|level| level.counts.data_entries()).sum()
+}
+
+#[test]
+fn a_full_merge_leaves_nothing_of_what_was_removed() {
+    let mut subject = filled(2000);
+    subject.remove_range(&key(100), Some(&key(1900)));
+    subject.verify_all();
+    assert_eq!(subject.tree.removals(), 1);
+    subject.run(Ask::Full);
+    assert_eq!((subject.tree.removals(), entries(&subject)), (0, 200));
+    assert!(subject.tree.meta().removed.is_empty());
+    subject.verify_all();
+}
+
+#[test]
+fn a_snapshot_keeps_a_removal_until_it_ends() {
+    let mut subject = filled(600);
+    let snapshot = subject.snapshots().register();
+    subject.snapshots.push(snapshot);
+    subject.remove_range(&key(0), None);
+    subject.write(&key(5), Some(b"again"));
+    subject.run(Ask::Full);
+    // The first key of the range has a tombstone, over what the snapshot sees.
+    assert_eq!((subject.tree.removals(), entries(&subject)), (1, 602));
+    subject.verify_all();
+    subject.reopen();
+    subject.verify_all();
+    subject.run(Ask::Full);
+    assert_eq!((subject.tree.removals(), entries(&subject)), (0, 1));
+    subject.verify_all();
+}
+
+#[test]
+fn a_removal_of_which_the_memtable_has_older_versions_is_not_forgotten() {
+    let mut subject = filled(600);
+    subject.write(&key(7), Some(b"in the memtable"));
+    subject.remove_range(&key(0), Some(&key(50)));
+    let alone = super::Work::Merge { full: true, with_memtable: false };
+    subject.tree.run(alone, &super::gate, &mut |_| Ok(())).unwrap();
+    assert_eq!(subject.tree.removals(), 1);
+    subject.verify_all();
+    subject.run(Ask::Full);
+    assert_eq!((subject.tree.removals(), entries(&subject)), (0, 550));
+    subject.verify_all();
+}
+
+#[test]
+fn what_is_removed_during_a_merge_stays_removed_after_it() {
+    let mut subject = filled(2000);
+    (0..50).for_each(|number| subject.write(&key(number), Some(b"new")));
+    subject.begin(Ask::Full);
+    subject.step(super::Which::Merge);
+    subject.remove_range(&key(10), Some(&key(1500)));
+    subject.write(&key(20), Some(b"newer"));
+    subject.verify_all();
+    subject.complete();
+    assert_eq!(subject.tree.removals(), 1);
+    subject.verify_all();
+    subject.run(Ask::Full);
+    assert_eq!((subject.tree.removals(), entries(&subject)), (0, 511));
+    subject.verify_all();
+}
+
+#[test]
+fn a_merge_cut_off_by_a_crash_leaves_the_removal_to_the_next() {
+    let mut subject = filled(4000);
+    subject.remove_range(&key(1000), Some(&key(3000)));
+    subject.begin(Ask::Full);
+    for _ in 0..3 {
+        subject.step(super::Which::Merge);
+    }
+    subject.reopen();
+    subject.verify_all();
+    subject.complete();
+    subject.verify_all();
+    subject.run(Ask::Full);
+    assert_eq!((subject.tree.removals(), entries(&subject)), (0, 2000));
+    subject.verify_all();
+}
+
+#[test]
+fn many_removals_make_a_full_merge_due_and_only_once_for_a_snapshot() {
+    let mut subject = filled(3000);
+    let snapshot = subject.snapshots().register();
+    subject.snapshots.push(snapshot);
+    let remove = |subject: &mut Subject, from: u32| {
+        for number in (from..from + 2100).step_by(2) {
+            subject.remove_range(&key(number), Some(&key(number + 1)));
+        }
+    };
+    remove(&mut subject, 0);
+    assert!(subject.tree.due().is_some());
+    subject.maintain();
+    assert_eq!(subject.tree.removals(), 1050);
+    assert_eq!(subject.tree.due(), None);
+    subject.snapshots.clear();
+    subject.maintain();
+    assert_eq!(subject.tree.removals(), 0);
+    subject.verify_all();
+}

@@ -1,0 +1,115 @@
+//! Removals of ranges: what a batch of writes comes down to, and how many ranges a keyspace takes.
+//!
+//! A keyspace remembers its removed ranges until full merges have retired them. Beyond a number of
+//! them one is due; beyond four times that a removal waits for it, and is refused when it did not
+//! help: then a snapshot holds what was removed.
+
+use std::sync::Arc;
+
+use esker_format::action::{Action, KeyRange};
+use esker_format::ids::KeyspaceId;
+use esker_index::fdtree::Which;
+
+use crate::background::Mode;
+use crate::error::{Error, Result};
+use crate::maintenance;
+use crate::shared::{Core, Slot};
+use crate::write::Write;
+
+/// Merges that a removal waits for at most: one under way, the one that is due, and one that
+/// another thread has begun in between.
+const MERGES_MAX: u64 = 3;
+
+/// Waits until the keyspaces can remember the ranges that `writes` remove.
+///
+/// # Errors
+/// [`Error::Full`] when there is no hope of that.
+pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
+    let is_removal = |write: &&Write<'_>| matches!(write.action, Action::RemoveRange(_));
+    for group in writes.chunk_by(|a, b| a.slot.id == b.slot.id) {
+        // They come first.
+        let more = group.iter().take_while(is_removal).count();
+        if let Some(write) = group.first().filter(|_| more > 0) {
+            admit_to(shared, write.slot, more)?;
+        }
+    }
+    Ok(())
+}
+
+fn admit_to(shared: &Core, slot: &Arc<Slot>, more: usize) -> Result<()> {
+    let merges = slot.tree()?.meta().merges;
+    loop {
+        let seen = shared.background.ticks();
+        let tree = slot.tree()?;
+        shared.poison.check()?;
+        if !tree.is_full_of_removals(more) {
+            return Ok(());
+        }
+        let is_due = tree.due().is_some() || tree.is_merging() || tree.is_spilling();
+        let in_vain = tree.meta().merges.saturating_sub(merges) >= MERGES_MAX;
+        if !is_due || in_vain || slot.stall().is_some() {
+            return Err(Error::Full { what: too_many(&slot.name) });
+        }
+        maintenance::begin_due(shared, slot);
+        match shared.background.mode {
+            Mode::Threads if !shared.background.wait(seen) => return Err(Error::Closed),
+            Mode::Threads => {}
+            Mode::Inline(_) => {
+                let which = if tree.is_spilling() { Which::Spill } else { Which::Merge };
+                maintenance::step(shared, slot, which)?;
+            }
+        }
+    }
+}
+
+fn too_many(name: &str) -> String {
+    format!(
+        "keyspace {name} remembers as many removed ranges as it can: end snapshots that still see \
+         what was removed, and compact it"
+    )
+}
+
+/// What calls in their order come down to: of each keyspace the ranges that were removed, joined
+/// where they meet, and the last thing said of each key that was not removed after it.
+pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> Vec<Write<'a>> {
+    let mut writes: Vec<Write<'a>> = Vec::new();
+    let mut removed: Vec<(KeyspaceId, KeyRange<'a>)> = Vec::new();
+    // The last call on a key is the first to be met.
+    for write in calls.rev() {
+        match write.action {
+            Action::RemoveRange(keys) => removed.push((write.slot.id, keys)),
+            Action::Say(key, _) => {
+                let has =
+                    |(id, keys): &(KeyspaceId, KeyRange<'_>)| *id == write.slot.id && keys.has(key);
+                if removed.iter().any(has) {
+                    continue;
+                }
+            }
+        }
+        writes.push(write);
+    }
+    writes.sort_by(|a, b| place(a).cmp(&place(b)));
+    let mut settled: Vec<Write<'a>> = Vec::with_capacity(writes.len());
+    for write in writes {
+        let last = settled.last_mut().filter(|last| last.slot.id == write.slot.id);
+        match (last.map(|last| &mut last.action), write.action) {
+            (Some(Action::Say(last, _)), Action::Say(key, _)) if *last == key => {}
+            (Some(Action::RemoveRange(last)), Action::RemoveRange(keys))
+                if last.end.is_none_or(|end| keys.begin <= end) =>
+            {
+                last.end = last.end.zip(keys.end).map(|(a, b)| a.max(b));
+            }
+            _ => settled.push(write),
+        }
+    }
+    settled
+}
+
+/// Ranges in front of keys; the sort is stable, so that of several calls on a key the last one
+/// comes first.
+fn place<'a>(write: &Write<'a>) -> (KeyspaceId, bool, &'a [u8]) {
+    match write.action {
+        Action::RemoveRange(keys) => (write.slot.id, false, keys.begin),
+        Action::Say(key, _) => (write.slot.id, true, key),
+    }
+}
