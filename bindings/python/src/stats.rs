@@ -37,7 +37,7 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
 
 fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, PyDict>> {
     let dict = dict!(py, stats, entries_estimate data_bytes spills memtable_bytes memtable_entries
-        merges stalled merges_stopped spilling);
+        merges stalled merges_stopped spilling removed_ranges);
     let levels = stats.levels.iter();
     let levels = levels.map(|of| Ok(dict!(py, of, rank blocks bytes puts tombstones)));
     dict.set_item("levels", levels.collect::<PyResult<Vec<_>>>()?)?;

@@ -74,6 +74,8 @@ pub struct KeyspaceStats {
     pub merge: Option<MergeStats>,
     /// Whether the memtable is being written out.
     pub spilling: bool,
+    /// Removals of ranges that are remembered until full merges have passed over what they hide.
+    pub removed_ranges: u64,
 }
 
 /// A merge under way.
@@ -240,6 +242,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
             wavefront: merge.wavefront,
         }),
         spilling: state.spilling,
+        removed_ranges: tree.removals() as u64,
     })
 }
 

@@ -59,14 +59,22 @@ fn transactions_on_many_keys_have_an_order() {
     settle(runs("many keys", 300));
 }
 
-/// With scans unchecked there is soon a circle.
-#[test]
-fn finds_ranges_that_are_not_checked() {
-    let mut counts = Counts::new("serializability", "RangesUnchecked");
-    let found =
-        (0..20).find_map(|seed| threads(12, seed, Some(Race::RangesUnchecked), &mut counts).err());
+/// Without a check there is soon a circle.
+fn finds(race: Race) {
+    let mut counts = Counts::new("serializability", format!("{race:?}"));
+    let found = (0..20).find_map(|seed| threads(12, seed, Some(race), &mut counts).err());
     let violation = found.unwrap();
     println!("{violation}");
     assert_eq!(violation.oracle, Oracle::Serializable);
     counts.record().unwrap();
+}
+
+#[test]
+fn finds_ranges_that_are_not_checked() {
+    finds(Race::RangesUnchecked);
+}
+
+#[test]
+fn finds_removals_that_are_not_checked() {
+    finds(Race::RemovalsUnchecked);
 }

@@ -104,6 +104,8 @@ class KeyspaceStats:
     merge: MergeStats | None
     #: Whether the memtable is being written out.
     spilling: bool
+    #: Removals of ranges that are remembered until full merges have passed over what they hide.
+    removed_ranges: int
 
 
 @dataclass(frozen=True)

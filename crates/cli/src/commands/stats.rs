@@ -177,5 +177,6 @@ fn keyspace_as_json(keyspace: &KeyspaceStats) -> Value {
         },
         "merges": keyspace.merges,
         "stalled": keyspace.stalled,
+        "removed_ranges": keyspace.removed_ranges,
     })
 }

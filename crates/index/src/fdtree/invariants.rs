@@ -9,6 +9,7 @@
 //! - I5: a level that leads past missing levels leads to few enough blocks that its fences would
 //!   fit the next level.
 //! - I6: N∆ and N∇ are what is there, so that the trigger against underflow can be believed.
+//! - X1: removed ranges are in order and do not overlap, and those of the log are not recorded.
 //! - I8: the sequence ranges of runs are disjoint and descending.
 //! - What fences promise: filters, counts and fence keys agree with the blocks.
 
@@ -18,7 +19,7 @@ use esker_format::entry::Payload;
 use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::key;
-use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta};
+use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, RemovedRange};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::Error;
@@ -151,6 +152,19 @@ impl FdTree {
             }
         }
         check_order_of_runs(&meta, sink);
+        self.check_removed(&meta, sink);
+    }
+
+    /// X1, and that the index's record has only removals of which the log is not needed.
+    fn check_removed(&self, meta: &IndexMeta, sink: &mut CheckSink) {
+        let removed = &self.views.load().removed;
+        removed.disorder().into_iter().for_each(|what| sink.report(0, what));
+        let too_new = |range: &RemovedRange| {
+            range.seqs.first().is_none_or(|newest| *newest > meta.log_unneeded_seq())
+        };
+        if meta.removed.iter().any(too_new) {
+            sink.report(0, "a removed range is recorded that the log must have");
+        }
     }
 
     fn check_tree(&self, tree: &Tree, reach: Reach<'_>, sink: &mut CheckSink) {

@@ -77,6 +77,24 @@ impl Removed {
         self.numbers
     }
 
+    /// What breaks X1, if anything does.
+    pub(super) fn disorder(&self) -> Option<&'static str> {
+        let follows = |pair: &[RemovedRange]| match pair {
+            [left, right] => left.end.as_deref().is_some_and(|end| end <= &*right.begin),
+            _ => true,
+        };
+        let falls = |range: &RemovedRange| {
+            !range.seqs.is_empty() && range.seqs.is_sorted_by(|newer, older| newer > older)
+        };
+        if !self.ranges.windows(2).all(follows) {
+            Some("removed ranges overlap or are out of order")
+        } else if !self.ranges.iter().all(falls) {
+            Some("numbers of a removed range do not fall")
+        } else {
+            None
+        }
+    }
+
     /// How full the set is: 1 when it takes no more.
     fn fullness(&self) -> f64 {
         let numbers = self.numbers as f64 / REMOVALS_MAX as f64;

@@ -36,6 +36,7 @@ traces! {
     a_full_device_survives_power_cuts: full_device,
     transactions_survive_power_cuts: transactions,
     values_that_expire_survive_power_cuts: expiry,
+    ranges_that_are_removed_survive_power_cuts: ranges,
     compressed_blocks_survive_power_cuts: compressed,
     compressed_blocks_that_stay_survive_power_cuts: compressed_appends,
     everything_at_once_survives_power_cuts: mixed,

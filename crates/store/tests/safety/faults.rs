@@ -46,8 +46,13 @@ fn transactions_survive_every_failing_operation() {
 }
 
 #[test]
-fn compressed_blocks_survive_every_failing_operation() {
+fn ranges_that_are_removed_survive_every_failing_operation() {
     survives(7);
+}
+
+#[test]
+fn compressed_blocks_survive_every_failing_operation() {
+    survives(8);
 }
 
 #[test]
@@ -63,7 +68,7 @@ fn every_scheme_survives_failing_operations() {
 
 #[test]
 fn every_workload_has_its_test() {
-    assert_eq!(scenario::fault_workloads().len(), 8);
+    assert_eq!(scenario::fault_workloads().len(), 9);
 }
 
 #[test]
