@@ -1,7 +1,8 @@
 //! The bytes of an Esker store and nothing else: no I/O, no clock, no threads, no `unsafe`.
 //!
 //! Reading order: [`ids`] and [`ptr`] (the numbers), [`key`], [`data`], [`action`] and [`entry`]
-//! (what is said, and what a level holds), [`filter`] and [`fence`] (how a block is found), [`block`] (how entries are packed),
+//! (what is said, and what a level holds), [`filter`] and [`fence`] (how a block is found),
+//! [`block`] (how entries are packed),
 //! [`meta`] (what the manifest says of a keyspace), [`frame`], [`log_record`], [`manifest_edit`]
 //! and [`superblock`] (what makes them durable), [`backup`] (a copy of all of it), [`value_ref`]
 //! (values outside their block).

@@ -81,8 +81,8 @@ impl Batch {
         self.add(keyspace, Action::Say(key.as_ref(), Data::Delete));
     }
 
-    /// Removes all keys of `keyspace` within `bounds` that are there when the batch is committed, and
-    /// those that the batch has written before: see [`Keyspace::remove_range`].
+    /// Removes all keys of `keyspace` within `bounds` that are there when the batch is committed,
+    /// and those that the batch has written before: see [`Keyspace::remove_range`].
     pub fn remove_range<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,

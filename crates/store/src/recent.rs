@@ -1,8 +1,8 @@
 //! What was written lately: what transactions compare their reads with.
 //!
-//! While a transaction is live, every write leaves its keys, or the range that it removes, here in the order of its numbers. A
-//! transaction that commits looks through those since its snapshot for one that it had read: most
-//! of them before it takes the write mutex, the rest under it.
+//! While a transaction is live, every write leaves its keys here, or the range that it removes, in
+//! the order of its numbers. A transaction that commits looks through those since its snapshot for
+//! one that it had read: most of them before it takes the write mutex, the rest under it.
 //!
 //! Thread safety: everything may be called from any thread; [`Recent::note`] and
 //! [`Recent::check_rest`] are called under the write mutex.

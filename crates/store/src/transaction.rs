@@ -238,9 +238,9 @@ impl Transaction {
         self.write(keyspace, key.as_ref(), Data::Delete)
     }
 
-    /// Removes all keys of `keyspace` within `bounds`, when the transaction is committed, those that
-    /// others have written by then included: see [`Keyspace::remove_range`]. It reads none of them.
-    /// For itself they are gone at once.
+    /// Removes all keys of `keyspace` within `bounds`, when the transaction is committed, those
+    /// that others have written by then included: see [`Keyspace::remove_range`]. It reads none of
+    /// them. For itself they are gone at once.
     ///
     /// # Errors
     /// Those of [`insert`](Self::insert).

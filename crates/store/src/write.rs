@@ -95,9 +95,9 @@ pub(crate) fn expiry(shared: &Core, ttl: Duration) -> Result<Moment> {
     })
 }
 
-/// Applies `writes`, which are valid and ascend by keyspace id: of each keyspace removals of ranges,
-/// which share no key, then what is said of keys, which ascend and repeat none. Answers the number
-/// of the last one.
+/// Applies `writes`, which are valid and ascend by keyspace id: of each keyspace removals of
+/// ranges, which share no key, then what is said of keys, which ascend and repeat none. Answers the
+/// number of the last one.
 pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability) -> Result<Seq> {
     let _open = shared.enter()?;
     if writes.is_empty() {

@@ -1,8 +1,8 @@
 //! Keys that were removed by the range and may still be in blocks.
 //!
 //! What is always true of the list: its ranges ascend and share no key; the numbers of each are
-//! those of its removals, newest first, at least one and none twice. There is no list of nothing. The reader refuses anything
-//! else.
+//! those of its removals, newest first, at least one and none twice; there is no list of nothing.
+//! The reader refuses anything else.
 
 use std::sync::Arc;
 

@@ -8,8 +8,9 @@
 //! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
 //! records), [`delete`], [`finalize`]; [`compression`] (codecs, and the room that merges need for
 //! them), [`two_level`] (how the older FD-tree differs), [`versions`] (what a merge keeps),
-//! [`removed`] (ranges of keys), and [`invariants`] (the walker that checks I1 to I6 and I8). `due` says what should begin, `paused`
-//! makes everything stand still, [`walk`] goes through all that a durable state leads to.
+//! [`removed`] (ranges of keys), and [`invariants`] (the walker that checks I1 to I6 and I8). `due`
+//! says what should begin, `paused` makes everything stand still, [`walk`] goes through all that a
+//! durable state leads to.
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
 //! lead to the blocks of the next. New entries collect in the memtable; when it is full it becomes

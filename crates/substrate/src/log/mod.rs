@@ -166,9 +166,9 @@ impl Log {
         })
     }
 
-    /// Passes every operation in the log on, in order, those that are flushed long since too. To be called once, before the first
-    /// append. `apply` may use the log and the manifest; segments that are not replayed to their
-    /// end are not retired meanwhile.
+    /// Passes every operation in the log on, in order, those that are flushed long since too. To
+    /// be called once, before the first append. `apply` may use the log and the manifest; segments
+    /// that are not replayed to their end are not retired meanwhile.
     ///
     /// Cost: reads every live segment once, with one window or the largest batch in memory.
     ///

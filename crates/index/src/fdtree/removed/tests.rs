@@ -54,7 +54,8 @@ proptest! {
             if removal.held {
                 held.push(visible);
             }
-            let points: Vec<Seq> = [visible].into_iter().chain(held.iter().rev().copied()).collect();
+            let live = held.iter().rev().copied();
+            let points: Vec<Seq> = [visible].into_iter().chain(live).collect();
             let (begin, end) = (key(removal.begin), removal.end.map(key));
             let keys = KeyRange { begin: &begin, end: end.as_deref() };
             removed = removed.with(keys, seq, &points);
