@@ -183,6 +183,19 @@ enum esker_code esker_batch_delete(struct esker_batch *batch,
                                    size_t key_len,
                                    struct esker_error **error);
 
+// Adds that all keys from `start` up to, and without, `end` are removed, those that the batch has
+// put before included. A null `start` or `end` is no bound.
+//
+// # Safety
+// As for `esker_batch_put`.
+enum esker_code esker_batch_delete_range(struct esker_batch *batch,
+                                         const struct esker_keyspace *keyspace,
+                                         const uint8_t *start,
+                                         size_t start_len,
+                                         const uint8_t *end,
+                                         size_t end_len,
+                                         struct esker_error **error);
+
 // Applies a batch, all of it or nothing, and gives it up, whatever the code. `durability` is an
 // `esker_durability`. One record in the log.
 //
@@ -317,6 +330,21 @@ enum esker_code esker_delete(const struct esker_keyspace *keyspace,
                              size_t key_len,
                              int32_t durability,
                              struct esker_error **error);
+
+// Removes all keys from `start` up to, and without, `end`, however many there are: one record in
+// the log. A null `start` or `end` is no bound. `durability` is an
+// `esker_durability`.
+//
+// # Safety
+// `keyspace` is a keyspace, `start` and `end` are as long as is said; `error` is null or can be
+// written to.
+enum esker_code esker_delete_range(const struct esker_keyspace *keyspace,
+                                   const uint8_t *start,
+                                   size_t start_len,
+                                   const uint8_t *end,
+                                   size_t end_len,
+                                   int32_t durability,
+                                   struct esker_error **error);
 
 // The value of `key`, to be given up with `esker_bytes_free`; `found` says whether there is one.
 // From the cache, or at most one read of a block for each level.
@@ -484,6 +512,19 @@ enum esker_code esker_transaction_delete(struct esker_transaction *transaction,
                                          const uint8_t *key,
                                          size_t key_len,
                                          struct esker_error **error);
+
+// Removes all keys from `start` up to, and without, `end`, when the transaction is committed. That
+// reads none of them. A null `start` or `end` is no bound.
+//
+// # Safety
+// As for `esker_transaction_put`.
+enum esker_code esker_transaction_delete_range(struct esker_transaction *transaction,
+                                               const struct esker_keyspace *keyspace,
+                                               const uint8_t *start,
+                                               size_t start_len,
+                                               const uint8_t *end,
+                                               size_t end_len,
+                                               struct esker_error **error);
 
 // Applies the writes of a transaction if nothing that it has read has been written since by
 // anybody else, and gives it up, whatever the code. `durability` is an `esker_durability`.

@@ -7,6 +7,7 @@ use crate::db::{durability, esker_db};
 use crate::error::{esker_code, esker_error, guard, release};
 use crate::handle::{get, get_mut, give, handle, take};
 use crate::keyspace::esker_keyspace;
+use crate::range::bounds;
 
 /// Collected writes. One thread at a time may use it. Given up with `esker_batch_commit` or
 /// `esker_batch_free`.
@@ -82,6 +83,33 @@ pub unsafe extern "C" fn esker_batch_delete(
         let (batch, keyspace) = unsafe { (get_mut(batch)?, get(keyspace)?) };
         // SAFETY: by the caller's promise.
         batch.remove(keyspace, unsafe { slice(key, key_len, "key") }?);
+        Ok(())
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}
+
+/// Adds that all keys from `start` up to, and without, `end` are removed, those that the batch has
+/// put before included. A null `start` or `end` is no bound.
+///
+/// # Safety
+/// As for `esker_batch_put`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_batch_delete_range(
+    batch: *mut esker_batch,
+    keyspace: *const esker_keyspace,
+    start: *const u8,
+    start_len: usize,
+    end: *const u8,
+    end_len: usize,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let (batch, keyspace) = unsafe { (get_mut(batch)?, get(keyspace)?) };
+        // SAFETY: by the caller's promise.
+        let keys = unsafe { bounds(start, start_len, end, end_len) }?;
+        batch.remove_range::<&[u8]>(keyspace, keys);
         Ok(())
     };
     // SAFETY: by the caller's promise.

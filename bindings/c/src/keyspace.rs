@@ -1,6 +1,7 @@
 //! Keyspaces: reading and writing single keys.
 
 use std::ffi::c_char;
+use std::ops::Bound;
 
 use esker::{Keyspace, KeyspaceOptions};
 
@@ -8,6 +9,7 @@ use crate::bytes::{esker_bytes, needed, slice, text};
 use crate::db::{durability, esker_db};
 use crate::error::{Result, esker_code, esker_error, guard, release};
 use crate::handle::{get, give, handle};
+use crate::range::bounds;
 
 /// A keyspace of a store: an ordered map from bytes to bytes. Any number of threads may use it.
 /// Given up with `esker_keyspace_free`.
@@ -97,6 +99,42 @@ pub unsafe extern "C" fn esker_delete(
     };
     // SAFETY: by the caller's promise.
     unsafe { guard(error, body) }
+}
+
+/// Removes all keys from `start` up to, and without, `end`, however many there are: one record in
+/// the log. A null `start` or `end` is no bound. `durability` is an
+/// `esker_durability`.
+///
+/// # Safety
+/// `keyspace` is a keyspace, `start` and `end` are as long as is said; `error` is null or can be
+/// written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_delete_range(
+    keyspace: *const esker_keyspace,
+    start: *const u8,
+    start_len: usize,
+    end: *const u8,
+    end_len: usize,
+    durability: i32,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let keyspace = unsafe { get(keyspace) }?;
+        // SAFETY: by the caller's promise.
+        let keys = unsafe { bounds(start, start_len, end, end_len) }?;
+        delete_range(keyspace, keys, durability)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}
+
+fn delete_range(keyspace: &Keyspace, keys: (Bound<&[u8]>, Bound<&[u8]>), number: i32) -> Result {
+    match durability(number)? {
+        None => keyspace.remove_range::<&[u8]>(keys)?,
+        Some(durability) => keyspace.remove_range_with::<&[u8]>(keys, durability)?,
+    }
+    Ok(())
 }
 
 fn delete(keyspace: &Keyspace, key: &[u8], number: i32) -> Result {

@@ -72,10 +72,7 @@ pub unsafe extern "C" fn esker_range_new(
     let body = || {
         let range = needed(range, "range")?;
         // SAFETY: by the caller's promise.
-        let bounds = unsafe {
-            let start = bound(start, start_len, "start", Bound::Included)?;
-            (start, bound(end, end_len, "end", Bound::Excluded)?)
-        };
+        let bounds = unsafe { bounds(start, start_len, end, end_len) }?;
         // SAFETY: by the caller's promise.
         let keyspace = unsafe { get(keyspace) }?;
         let made = if snapshot.is_null() {
@@ -90,6 +87,23 @@ pub unsafe extern "C" fn esker_range_new(
     };
     // SAFETY: by the caller's promise.
     unsafe { guard(error, body) }
+}
+
+/// Keys from `start` up to, and without, `end`. Null is no bound.
+///
+/// # Safety
+/// As [`slice`].
+pub(crate) unsafe fn bounds<'a>(
+    start: *const u8,
+    start_len: usize,
+    end: *const u8,
+    end_len: usize,
+) -> Result<(Bound<&'a [u8]>, Bound<&'a [u8]>)> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let start = bound(start, start_len, "start", Bound::Included)?;
+        Ok((start, bound(end, end_len, "end", Bound::Excluded)?))
+    }
 }
 
 /// A bound, where there is one.

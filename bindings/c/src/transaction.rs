@@ -7,7 +7,7 @@ use crate::db::{durability, esker_db};
 use crate::error::{Result, esker_code, esker_error, guard, release};
 use crate::handle::{get, get_mut, give, handle, take};
 use crate::keyspace::{answer, esker_keyspace};
-use crate::range::{bound, esker_entry, show};
+use crate::range::{bound, bounds, esker_entry, show};
 
 use std::ops::Bound;
 
@@ -188,6 +188,32 @@ pub unsafe extern "C" fn esker_transaction_delete(
         let (open, keyspace) = unsafe { (get_mut(transaction)?, get(keyspace)?) };
         // SAFETY: by the caller's promise.
         Ok(open.transaction.remove(keyspace, unsafe { slice(key, key_len, "key") }?)?)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}
+
+/// Removes all keys from `start` up to, and without, `end`, when the transaction is committed. That
+/// reads none of them. A null `start` or `end` is no bound.
+///
+/// # Safety
+/// As for `esker_transaction_put`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_transaction_delete_range(
+    transaction: *mut esker_transaction,
+    keyspace: *const esker_keyspace,
+    start: *const u8,
+    start_len: usize,
+    end: *const u8,
+    end_len: usize,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let (open, keyspace) = unsafe { (get_mut(transaction)?, get(keyspace)?) };
+        // SAFETY: by the caller's promise.
+        let keys = unsafe { bounds(start, start_len, end, end_len) }?;
+        Ok(open.transaction.remove_range::<&[u8]>(keyspace, keys)?)
     };
     // SAFETY: by the caller's promise.
     unsafe { guard(error, body) }

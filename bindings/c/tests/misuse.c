@@ -111,6 +111,30 @@ int main(int count, char **arguments) {
     CHECK(refused(esker_range_new((esker_keyspace *)snapshot, NULL, NULL, 0, NULL, 0, &range,
         &error), ESKER_INVALID, &error));
 
+    // Ranges that are removed: alone, in a batch, in a transaction; reversed ones remove nothing.
+    const uint8_t *a = (const uint8_t *)"a", *c = (const uint8_t *)"c";
+    CHECK(esker_put(keys, c, 1, key, 1, ESKER_DEFAULT, &error) == ESKER_OK);
+    CHECK(esker_delete_range(keys, c, 1, a, 1, ESKER_DEFAULT, &error) == ESKER_OK);
+    CHECK(esker_get(keys, c, 1, &value, &found, &error) == ESKER_OK && found);
+    esker_bytes_free(&value);
+    CHECK(esker_delete_range(keys, a, 1, key, 3, ESKER_SYNCED, &error) == ESKER_OK);
+    CHECK(esker_get(keys, c, 1, &value, &found, &error) == ESKER_OK && !found);
+    CHECK(esker_get(keys, key, 3, &value, &found, &error) == ESKER_OK && found);
+    esker_bytes_free(&value);
+    CHECK(refused(esker_delete_range(NULL, a, 1, c, 1, 0, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_delete_range(keys, NULL, 1, c, 1, 0, &error), ESKER_INVALID, &error));
+    CHECK(esker_batch_new(db, &batch, &error) == ESKER_OK);
+    CHECK(esker_batch_put(batch, keys, a, 1, key, 1, &error) == ESKER_OK);
+    CHECK(esker_batch_delete_range(batch, keys, NULL, 0, key, 3, &error) == ESKER_OK);
+    CHECK(esker_batch_put(batch, keys, c, 1, key, 1, &error) == ESKER_OK);
+    CHECK(esker_batch_commit(batch, ESKER_DEFAULT, &error) == ESKER_OK);
+    CHECK(esker_get(keys, a, 1, &value, &found, &error) == ESKER_OK && !found);
+    CHECK(esker_transaction_begin(db, &one, &error) == ESKER_OK);
+    CHECK(esker_transaction_delete_range(one, keys, a, 1, key, 3, &error) == ESKER_OK);
+    CHECK(esker_transaction_get(one, keys, c, 1, &value, &found, &error) == ESKER_OK && !found);
+    CHECK(esker_transaction_commit(one, ESKER_DEFAULT, &error) == ESKER_OK);
+    CHECK(esker_get(keys, c, 1, &value, &found, &error) == ESKER_OK && !found);
+
     // Transactions: of two that read what both write one is refused, whole; one turn at a time.
     CHECK(refused(esker_transaction_begin(db, NULL, &error), ESKER_INVALID, &error));
     CHECK(esker_transaction_begin(db, &one, &error) == ESKER_OK);

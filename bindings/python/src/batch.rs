@@ -10,7 +10,8 @@ use crate::buffer::Buffer;
 use crate::fork::Kept;
 use crate::keyspace::Keyspace;
 use crate::raised;
-use crate::store::{Open, Store, TurnSet, apart, durability};
+use crate::reads::between;
+use crate::store::{Open, Store, TurnSet, Turns, apart, durability};
 
 /// Writes to keyspaces of one store that are applied all or not at all, as a context manager at a
 /// clean exit. An exception in its block drops them. Nothing is written, or seen, before.
@@ -88,6 +89,30 @@ impl Batch {
     /// Removes `key` from `keyspace`; it need not be there.
     fn remove(&self, keyspace: &Bound<'_, Keyspace>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         self.add(keyspace, Buffer::key(key)?.as_ref(), None)
+    }
+
+    /// Removes all keys of `keyspace` from `start` up to, and without, `end`, those that the batch
+    /// has written before included. Without `start` from the first, without `end` to the last.
+    #[pyo3(signature = (keyspace, start=None, end=None))]
+    fn remove_range(
+        &self,
+        keyspace: &Bound<'_, Keyspace>,
+        start: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let py = keyspace.py();
+        let (start, end) = (start.map(Buffer::key).transpose()?, end.map(Buffer::key).transpose()?);
+        let keyspace = keyspace.borrow();
+        let keyspace = keyspace.as_super().keyspace(py)?;
+        self.open.check(py)?;
+        self.with(py, |writes| {
+            writes.turns = Turns::all();
+            let len =
+                |key: &Option<Buffer<'_, '_>>| key.as_ref().map_or(0, |key| key.as_ref().len());
+            writes.bytes += (len(&start) + len(&end)) as u64;
+            writes.batch.remove_range::<&[u8]>(keyspace, between(&start, &end));
+            writes.batch.refused().map_or(Ok(()), |error| Err(raised::of_store(py, error)))
+        })
     }
 
     /// Applies the writes now. At most 1 GiB, and no more than the memory of the store (4 MiB are

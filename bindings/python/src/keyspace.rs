@@ -2,20 +2,15 @@
 
 use std::time::Duration;
 
-use esker::{Db, KeyspaceOptions};
+use esker::KeyspaceOptions;
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::batch::Batch;
 use crate::buffer::Buffer;
-use crate::reads::{At, Reads};
-use crate::store::{Store, TurnSet, Turns, apart, durability};
-
-/// Keys that are removed at once when a keyspace is cleared.
-const CLEARED_MAX: usize = 1024;
-/// And their bytes: a batch may have some mebibytes.
-const CLEARED_BYTES_MAX: usize = 256 << 10;
+use crate::reads::{At, Reads, between};
+use crate::store::{Store, Turns, apart, durability};
 
 /// The mapping below `esker.Keyspace`.
 #[pyclass(frozen, subclass, extends = Reads, module = "esker._esker")]
@@ -120,6 +115,39 @@ impl Keyspace {
         })
     }
 
+    /// Removes all keys from `start` up to, and without, `end`, however many there are: no read, and
+    /// one write to the log. Without `start` from the first, without `end` to the last. Whoever
+    /// iterates already, and a snapshot, see them still.
+    #[pyo3(signature = (start=None, end=None, *, durability=None))]
+    fn remove_range(
+        this: PyRef<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+        durability: Option<&str>,
+    ) -> PyResult<()> {
+        let (py, reads) = (this.py(), this.as_super());
+        let durability = self::durability(py, reads.open(), durability)?;
+        let (start, end) = (start.map(Buffer::key).transpose()?, end.map(Buffer::key).transpose()?);
+        let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
+        let bounds = between(&start, &end);
+        apart(py, || {
+            let _turns = turns.take_all(Turns::all());
+            keyspace.remove_range_with::<&[u8]>(bounds, durability)
+        })
+    }
+
+    /// Removes all keys that begin with `prefix`, as `remove_range` does.
+    fn remove_prefix(this: PyRef<'_, Self>, prefix: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, reads) = (this.py(), this.as_super());
+        let prefix = Buffer::key(prefix)?;
+        let (prefix, keyspace) = (prefix.as_ref(), reads.keyspace(py)?);
+        let turns = reads.open().turns();
+        apart(py, || {
+            let _turns = turns.take_all(Turns::all());
+            keyspace.remove_prefix(prefix)
+        })
+    }
+
     /// Removes `key` and answers its value; `default`, if given, where there is none. Of several
     /// threads one gets it.
     #[pyo3(signature = (key, *default), text_signature = "($self, key, default=..., /)")]
@@ -189,16 +217,14 @@ impl Keyspace {
         Batch::empty(py, open, durability(py, open, None)?)
     }
 
-    /// Removes every entry that is there now, in batches: what is written meanwhile stays.
+    /// Removes every entry, however many there are: one step, and one write to the log.
     fn clear(this: PyRef<'_, Self>) -> PyResult<()> {
         let (py, reads) = (this.py(), this.as_super());
-        let (db, keyspace, turns) =
-            (reads.open().db(py)?, reads.keyspace(py)?, reads.open().turns());
-        let mut range = apart(py, || keyspace.iter())?;
-        while apart(py, || clear_some(db, keyspace, turns, &mut range))? {
-            py.check_signals()?;
-        }
-        Ok(())
+        let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
+        apart(py, || {
+            let _turns = turns.take_all(Turns::all());
+            keyspace.remove_range::<&[u8]>(..)
+        })
     }
 
     /// Writes what of the keyspace is in memory alone (and in the log) to the data file.
@@ -212,26 +238,6 @@ impl Keyspace {
         let keyspace = this.as_super().keyspace(this.py())?;
         apart(this.py(), || keyspace.compact())
     }
-}
-
-/// Removes the next entries of a range; whether there may be more.
-fn clear_some(
-    db: &Db,
-    keyspace: &esker::Keyspace,
-    turns: &Turns,
-    range: &mut esker::Range,
-) -> esker::Result<bool> {
-    let (mut batch, mut set, mut bytes) = (db.batch(), TurnSet::default(), 0);
-    while batch.len() < CLEARED_MAX && bytes < CLEARED_BYTES_MAX {
-        let Some(entry) = range.next() else { break };
-        let (key, _) = entry?;
-        set = turns.with(set, &key);
-        bytes += key.len();
-        batch.remove(keyspace, key);
-    }
-    let count = batch.len();
-    let _turns = turns.take_all(set);
-    batch.commit().map(|_| count > 0)
 }
 
 /// The value of a key, and the key is gone.

@@ -94,6 +94,16 @@ impl View {
     }
 }
 
+/// The keys from `start` up to, and without, `end`, as far as these are given.
+pub(crate) fn between<'a>(
+    start: &'a Option<Buffer<'_, '_>>,
+    end: &'a Option<Buffer<'_, '_>>,
+) -> Bounds<'a> {
+    let start = start.as_ref().map_or(End::Unbounded, |key| End::Included(key.as_ref()));
+    let end = end.as_ref().map_or(End::Unbounded, |key| End::Excluded(key.as_ref()));
+    (start, end)
+}
+
 /// The smallest key above all that begin with `prefix`, if there is one.
 fn after(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
@@ -270,9 +280,7 @@ impl Reads {
         reverse: bool,
     ) -> PyResult<Range> {
         let (start, end) = (start.map(Buffer::key).transpose()?, end.map(Buffer::key).transpose()?);
-        let start = start.as_ref().map_or(End::Unbounded, |key| End::Included(key.as_ref()));
-        let end = end.as_ref().map_or(End::Unbounded, |key| End::Excluded(key.as_ref()));
-        let range = self.view(py)?.range(py, (start, end))?;
+        let range = self.view(py)?.range(py, between(&start, &end))?;
         Ok(self.walk(range, Part::Both, reverse))
     }
 

@@ -92,6 +92,11 @@ impl Turns {
         TurnSet(set.0 | 1 << self.index(key))
     }
 
+    /// The turns of all keys there may be.
+    pub(crate) const fn all() -> TurnSet {
+        TurnSet(u64::MAX)
+    }
+
     /// Waits for the turn of one key. Not while attached to the interpreter.
     pub(crate) fn take(&self, key: &[u8]) -> MutexGuard<'_, ()> {
         let [first, ..] = &self.turns;

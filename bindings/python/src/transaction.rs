@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use crate::buffer::Buffer;
 use crate::fork::Kept;
 use crate::raised;
-use crate::reads::{At, Reads};
+use crate::reads::{At, Reads, between};
 use crate::snapshot::Named;
-use crate::store::{Open, Store, TurnSet, apart, durability};
+use crate::store::{Open, Store, TurnSet, Turns, apart, durability};
 
 /// A transaction that may be over, as its views share it.
 pub(crate) struct Ongoing(Kept<Mutex<Option<Work>>>);
@@ -182,6 +182,25 @@ impl TransactionKeyspace {
     /// `del keyspace[key]`.
     fn remove(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         write(&this, Buffer::key(key)?.as_ref(), None)
+    }
+
+    /// Removes all keys from `start` up to, and without, `end`, when the transaction is committed:
+    /// also those that others have written by then. Reads none of them.
+    #[pyo3(signature = (start=None, end=None))]
+    fn remove_range(
+        this: PyRef<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let (py, reads) = (this.py(), this.as_super());
+        let (start, end) = (start.map(Buffer::key).transpose()?, end.map(Buffer::key).transpose()?);
+        reads.open().check(py)?;
+        let keyspace = reads.keyspace(py)?;
+        this.ongoing.with(py, |work| {
+            work.transaction.remove_range::<&[u8]>(keyspace, between(&start, &end))?;
+            work.turns = Turns::all();
+            Ok(())
+        })
     }
 }
 

@@ -101,6 +101,33 @@ def test_what_takes_out_and_puts_in(ks):
     assert not ks
 
 
+def test_ranges_are_removed_at_once(db, ks):
+    ks.update((b"%03d" % n, b"") for n in range(100))
+    snapshot = db.snapshot()
+    ks.remove_range(b"010", b"020")
+    ks.remove_range(bytearray(b"090"))
+    ks.remove_range(end=b"005", durability="synced")
+    ks.remove_range(b"7", b"6")
+    ks.remove_prefix(b"05")
+    assert len(ks) == 100 - 10 - 10 - 5 - 10
+    with db.batch() as batch:
+        batch.insert(ks, b"060", b"before")
+        batch.remove_range(ks, b"050", b"070")
+        batch.insert(ks, b"061", b"after")
+        assert batch.nbytes == 6 + 6 + 6 + 5 + 3
+    assert [key for key, _ in ks.range(b"04", b"08")][10:12] == [b"061", b"070"]
+    assert len(snapshot.keyspace(ks)) == 100
+    assert 0 < db.stats().keyspaces["things"].removed_ranges < 10
+    snapshot.close()
+    ks.compact()
+    assert db.stats().keyspaces["things"].removed_ranges == 0
+    for call in (ks.remove_range, ks.remove_prefix):
+        with pytest.raises(TypeError):
+            call("text")
+    ks.remove_range()
+    assert not ks
+
+
 def test_an_update_that_fails_keeps_what_came_before(ks):
     def pairs():
         for n in range(1500):
@@ -460,6 +487,8 @@ def test_after_it_was_closed(tmp_path):
         lambda: ks.setdefault(b"a", b""),
         lambda: ks.update({b"a": b"b"}),
         lambda: ks.clear(),
+        lambda: ks.remove_range(),
+        lambda: ks.remove_prefix(b"a"),
         lambda: ks.range(),
         lambda: ks.prefix(b""),
         lambda: ks.first(),

@@ -150,6 +150,18 @@ class Machine(RuleBasedStateMachine):
         self.spaces[name].clear()
         self.models[name].clear()
 
+    @rule(name=names, start=bounds, end=bounds, durability=durabilities)
+    def remove_range(self, name, start, end, durability):
+        self.spaces[name].remove_range(start, end, durability=durability)
+        for key, _ in within(self.models[name], start, end):
+            del self.models[name][key]
+
+    @rule(name=names, prefix=keys)
+    def remove_prefix(self, name, prefix):
+        self.spaces[name].remove_prefix(prefix)
+        model = self.models[name]
+        self.models[name] = {k: v for k, v in model.items() if not k.startswith(prefix)}
+
     @rule(name=names, start=bounds, end=bounds, reverse=st.booleans())
     def range(self, name, start, end, reverse):
         expected = within(self.models[name], start, end)

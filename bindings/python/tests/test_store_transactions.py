@@ -116,6 +116,21 @@ def test_what_an_iterator_did_not_come_to_does_not_count(db, ks):
     assert b"x" in ks
 
 
+def test_a_range_that_is_removed_is_no_read_and_conflicts_with_readers(db, ks):
+    ks.update((b"%d" % n, b"") for n in range(10))
+    with db.transaction() as transaction:
+        inside = transaction.keyspace(ks)
+        inside.remove_range(b"2", b"8")
+        assert b"3" not in inside and inside.get(b"4") is None
+        ks[b"33"] = b"removed with the others"
+    assert list(ks) == [b"0", b"1", b"8", b"9"]
+    with pytest.raises(esker.ConflictError), db.transaction() as transaction:
+        inside = transaction.keyspace(ks)
+        inside[b"new"] = inside[b"8"]
+        ks.remove_range(b"5")
+    assert b"new" not in ks
+
+
 def test_writes_alone_never_conflict(db, ks):
     first, second = db.transaction(), db.transaction()
     first.keyspace(ks)[b"a"] = b"1"

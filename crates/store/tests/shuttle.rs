@@ -65,6 +65,14 @@ impl Subject {
         });
     }
 
+    /// Removes a key as a range of its own.
+    fn remove_range(&self, key: u8) {
+        self.history.write(key, || {
+            self.keys.remove_range([key]..=[key]).unwrap();
+            None
+        });
+    }
+
     fn get(&self, key: u8) -> Option<u64> {
         self.history.read(key, || self.keys.get([key]).unwrap().as_deref().map(number))
     }
@@ -239,6 +247,36 @@ fn batches_beside_snapshots() {
     subject.close();
 }
 
+/// Keys are removed by the range and written again while all is merged, by merges that retire
+/// removals and by ones that come too early for it.
+fn removals_beside_merges() {
+    let subject = Subject::new();
+    (0..4).for_each(|key| subject.put(key, u64::from(key)));
+    let writer = beside(&subject, |subject| {
+        for number in 10..14 {
+            subject.remove_range((number % 4) as u8);
+            subject.put(((number + 1) % 4) as u8, number);
+        }
+    });
+    let merger = beside(&subject, |subject| subject.keys.compact().unwrap());
+    for key in [1, 2, 3, 2] {
+        subject.get(key);
+    }
+    let snapshot = subject.db.snapshot().unwrap();
+    let all = || -> Vec<_> { snapshot.iter(&subject.keys).unwrap().map(Result::unwrap).collect() };
+    let seen = all();
+    writer.join().unwrap();
+    merger.join().unwrap();
+    subject.keys.compact().unwrap();
+    assert_eq!(all(), seen, "and stays");
+    drop(snapshot);
+    subject.keys.compact().unwrap();
+    assert_eq!(subject.db.stats().unwrap().keyspaces[0].removed_ranges, 0);
+    (0..4).for_each(|key| drop(subject.get(key)));
+    subject.history.assert_linearizable();
+    subject.close();
+}
+
 /// Transactions that add one to a number, beside each other: none is lost.
 fn transactions_add_up() {
     let subject = Subject::new();
@@ -329,6 +367,11 @@ fn what_a_group_commits_is_durable() {
 #[test]
 fn batches_are_whole_for_snapshots() {
     schedules("batches beside snapshots", 6_000, batches_beside_snapshots);
+}
+
+#[test]
+fn removals_are_whole_beside_merges() {
+    schedules("removals beside merges", 5_000, removals_beside_merges);
 }
 
 #[test]

@@ -273,8 +273,8 @@ class Keyspace(_Views, _esker.Keyspace, MutableMapping[bytes, bytes]):
 
     What a `dict` does, on the device: keys and values are `bytes`, or whatever has the buffer
     protocol; what comes back is `bytes`. Keys are in the order of their bytes. Each operation is
-    one step for all threads, but for `update` and `clear`, which are steps for some hundred
-    entries each; a `batch` of any size is one.
+    one step for all threads, but for `update`, which is a step for some hundred entries each; a
+    `batch` of any size is one.
 
     An iterator sees the keyspace as it was when it was made, whatever is written meanwhile, by the
     body of its loop too. `len` counts by reading everything, and so do `list(keyspace)` and
