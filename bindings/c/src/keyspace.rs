@@ -1,7 +1,6 @@
 //! Keyspaces: reading and writing single keys.
 
 use std::ffi::c_char;
-use std::ops::Bound;
 
 use esker::{Keyspace, KeyspaceOptions};
 
@@ -9,7 +8,7 @@ use crate::bytes::{esker_bytes, needed, slice, text};
 use crate::db::{durability, esker_db};
 use crate::error::{Result, esker_code, esker_error, guard, release};
 use crate::handle::{get, give, handle};
-use crate::range::bounds;
+use crate::range::{Keys, bounds};
 
 /// A keyspace of a store: an ordered map from bytes to bytes. Any number of threads may use it.
 /// Given up with `esker_keyspace_free`.
@@ -129,7 +128,7 @@ pub unsafe extern "C" fn esker_delete_range(
     unsafe { guard(error, body) }
 }
 
-fn delete_range(keyspace: &Keyspace, keys: (Bound<&[u8]>, Bound<&[u8]>), number: i32) -> Result {
+fn delete_range(keyspace: &Keyspace, keys: Keys<'_>, number: i32) -> Result {
     match durability(number)? {
         None => keyspace.remove_range::<&[u8]>(keys)?,
         Some(durability) => keyspace.remove_range_with::<&[u8]>(keys, durability)?,

@@ -89,6 +89,9 @@ pub unsafe extern "C" fn esker_range_new(
     unsafe { guard(error, body) }
 }
 
+/// Bounds of keys.
+pub(crate) type Keys<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// Keys from `start` up to, and without, `end`. Null is no bound.
 ///
 /// # Safety
@@ -98,7 +101,7 @@ pub(crate) unsafe fn bounds<'a>(
     start_len: usize,
     end: *const u8,
     end_len: usize,
-) -> Result<(Bound<&'a [u8]>, Bound<&'a [u8]>)> {
+) -> Result<Keys<'a>> {
     // SAFETY: by the caller's promise.
     unsafe {
         let start = bound(start, start_len, "start", Bound::Included)?;
@@ -110,7 +113,7 @@ pub(crate) unsafe fn bounds<'a>(
 ///
 /// # Safety
 /// As [`slice`].
-pub(crate) unsafe fn bound<'a>(
+unsafe fn bound<'a>(
     key: *const u8,
     len: usize,
     name: &str,

@@ -7,9 +7,7 @@ use crate::db::{durability, esker_db};
 use crate::error::{Result, esker_code, esker_error, guard, release};
 use crate::handle::{get, get_mut, give, handle, take};
 use crate::keyspace::{answer, esker_keyspace};
-use crate::range::{bound, bounds, esker_entry, show};
-
-use std::ops::Bound;
+use crate::range::{bounds, esker_entry, show};
 
 /// A transaction, and the entry that the caller looks at.
 #[derive(Debug)]
@@ -124,10 +122,7 @@ pub unsafe extern "C" fn esker_transaction_seek(
     let body = || {
         let (entry, found) = (needed(entry, "entry")?, needed(found, "found")?);
         // SAFETY: by the caller's promise.
-        let bounds = unsafe {
-            let start = bound(start, start_len, "start", Bound::Included)?;
-            (start, bound(end, end_len, "end", Bound::Excluded)?)
-        };
+        let bounds = unsafe { bounds(start, start_len, end, end_len) }?;
         // SAFETY: by the caller's promise.
         let (open, keyspace) = unsafe { (get_mut(transaction)?, get(keyspace)?) };
         let mut range = open.transaction.range::<&[u8]>(keyspace, bounds)?;
