@@ -195,9 +195,9 @@ impl TransactionKeyspace {
         let (py, reads) = (this.py(), this.as_super());
         let (start, end) = (start.map(Buffer::key).transpose()?, end.map(Buffer::key).transpose()?);
         reads.open().check(py)?;
-        let keyspace = reads.keyspace(py)?;
+        let (keyspace, keys) = (reads.keyspace(py)?, between(&start, &end));
         this.ongoing.with(py, |work| {
-            work.transaction.remove_range::<&[u8]>(keyspace, between(&start, &end))?;
+            work.transaction.remove_range::<&[u8]>(keyspace, keys)?;
             work.turns = Turns::all();
             Ok(())
         })
