@@ -115,8 +115,8 @@ impl Keyspace {
         })
     }
 
-    /// Removes all keys from `start` up to, and without, `end`, however many there are: no read, and
-    /// one write to the log. Without `start` from the first, without `end` to the last. Whoever
+    /// Removes all keys from `start` up to, and without, `end`, however many there are: no read,
+    /// and one write to the log. Without `start` from the first, without `end` to the last. Whoever
     /// iterates already, and a snapshot, see them still.
     #[pyo3(signature = (start=None, end=None, *, durability=None))]
     fn remove_range(
