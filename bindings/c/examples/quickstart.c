@@ -31,7 +31,7 @@ int main(int count, char **arguments) {
     esker_db *db;
     esker_keyspace *users;
     TRY(esker_open(arguments[1], NULL, &db, &error));
-    TRY(esker_open_keyspace(db, "users", &users, &error));
+    TRY(esker_open_keyspace(db, "users", NULL, &users, &error));
 
     TRY(esker_put(users, bytes("ada"), 3, bytes("1815"), 4, ESKER_SYNCED, &error));
     TRY(esker_put(users, bytes("alan"), 4, bytes("1912"), 4, ESKER_DEFAULT, &error));

@@ -57,6 +57,18 @@ typedef enum esker_durability {
   ESKER_SYNCED = 2,
 } esker_durability;
 
+// What blocks are compressed with.
+typedef enum esker_compression {
+  // As the keyspace has it; nothing where it is created.
+  ESKER_AS_IT_IS = 0,
+  // Nothing.
+  ESKER_UNCOMPRESSED = 1,
+  // Little time.
+  ESKER_LZ4 = 2,
+  // Less space.
+  ESKER_ZSTD = 3,
+} esker_compression;
+
 // Collected writes. One thread at a time may use it. Given up with `esker_batch_commit` or
 // `esker_batch_free`.
 typedef struct esker_batch esker_batch;
@@ -84,6 +96,22 @@ typedef struct esker_snapshot esker_snapshot;
 // committed. One thread at a time may use it. Given up with `esker_transaction_commit` or
 // `esker_transaction_free`.
 typedef struct esker_transaction esker_transaction;
+
+// What a backup did.
+typedef struct esker_backup_report {
+  // The number up to which operations are in the backup.
+  uint64_t seq;
+  // Which backup into this folder it is, from 1. The same as before if nothing had changed.
+  uint64_t run;
+  // Bytes read from the store: blocks that are new, and the log.
+  uint64_t bytes_read;
+  // Bytes written to the backup.
+  uint64_t bytes_written;
+  // Bytes that the last backup had already.
+  uint64_t bytes_reused;
+  // Bytes of the store that the backup holds.
+  uint64_t bytes_total;
+} esker_backup_report;
 
 // Bytes that the library has allocated for the caller. Given up with `esker_bytes_free`.
 typedef struct esker_bytes {
@@ -134,6 +162,19 @@ typedef struct esker_stats {
   uint64_t reserved[6];
 } esker_stats;
 
+// How a keyspace is opened. All zeros are the defaults.
+typedef struct esker_keyspace_options {
+  // Memory after which what was written goes to the data file, in bytes: 1 KiB to 1 TiB; 0 for
+  // half of the store's.
+  uint64_t memtable_bytes;
+  // An `esker_compression`, for blocks that are written from now on; it is kept.
+  int32_t compression;
+  // Not 0: the keyspace must be there, none is created.
+  int32_t must_exist;
+  // For what is to come: zeros.
+  uint64_t reserved[4];
+} esker_keyspace_options;
+
 // An entry. Its bytes are those of the range or transaction that it came from, and are there until
 // the next call with that.
 typedef struct esker_entry {
@@ -150,6 +191,39 @@ typedef struct esker_entry {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Copies the store, as it is at this moment, into the folder `to`, while others read and write.
+// The folder is new or empty, or has a backup of this store: then only what has changed since is
+// read and written, and the older backup is there until the new one is complete and durable.
+// `report` may be null.
+//
+// # Safety
+// `db` is a store; `to` ends with a null byte; the others are null or can be written to.
+enum esker_code esker_backup(const struct esker_db *db,
+                             const char *to,
+                             struct esker_backup_report *report,
+                             struct esker_error **error);
+
+// Makes a store of the backup in the folder `backup`, in the folder `to`, which is new or empty.
+// All of it is checked on the way; where it is damaged there is no store then.
+//
+// # Safety
+// `backup` and `to` end with a null byte; `error` is null or can be written to.
+enum esker_code esker_restore(const char *backup, const char *to, struct esker_error **error);
+
+// Reads all of the backup in the folder `backup` and compares it with what it should be:
+// `ESKER_DAMAGED` and the first place where it is not.
+//
+// # Safety
+// `backup` ends with a null byte; `error` is null or can be written to.
+enum esker_code esker_check_backup(const char *backup, struct esker_error **error);
+
+// Reads all of the store and compares it with what it should be: `ESKER_DAMAGED` and the first
+// place where it is not. Writes wait meanwhile.
+//
+// # Safety
+// `db` is a store; `error` is null or can be written to.
+enum esker_code esker_check(const struct esker_db *db, struct esker_error **error);
 
 // A new, empty batch.
 //
@@ -239,6 +313,12 @@ enum esker_code esker_close(struct esker_db *db, struct esker_error **error);
 // `db` is a store; `error` is null or can be written to.
 enum esker_code esker_persist(const struct esker_db *db, struct esker_error **error);
 
+// Writes what is in memory alone, and in the log, to the data file.
+//
+// # Safety
+// `db` is a store; `error` is null or can be written to.
+enum esker_code esker_flush(const struct esker_db *db, struct esker_error **error);
+
 // Merges every keyspace whole and gives free space back. Takes as long as reading and writing all
 // data does; reads and writes go on meanwhile.
 //
@@ -298,12 +378,13 @@ const char *esker_error_message(const struct esker_error *error);
 void esker_error_free(struct esker_error *error);
 
 // Opens the keyspace `name`, creating it where it is not there: one durable record then. A name
-// is 1 to 255 bytes of UTF-8 without control characters.
+// is 1 to 255 bytes of UTF-8 without control characters. `options` may be null.
 //
 // # Safety
 // `db` is a store; `name` ends with a null byte; the others are null or can be written to.
 enum esker_code esker_open_keyspace(const struct esker_db *db,
                                     const char *name,
+                                    const struct esker_keyspace_options *options,
                                     struct esker_keyspace **keyspace,
                                     struct esker_error **error);
 
@@ -320,6 +401,20 @@ enum esker_code esker_put(const struct esker_keyspace *keyspace,
                           size_t value_len,
                           int32_t durability,
                           struct esker_error **error);
+
+// Sets the value of `key` for so many milliseconds, at least 1; then it is gone, as if it had been
+// deleted. A later put takes its place, and its end. Ranges and snapshots keep to the moment at
+// which they were made. Durable as the store was opened.
+//
+// # Safety
+// As [`esker_put`].
+enum esker_code esker_put_with_ttl(const struct esker_keyspace *keyspace,
+                                   const uint8_t *key,
+                                   size_t key_len,
+                                   const uint8_t *value,
+                                   size_t value_len,
+                                   uint64_t ttl_milliseconds,
+                                   struct esker_error **error);
 
 // Removes `key`, if it is there. `durability` is an `esker_durability`.
 //

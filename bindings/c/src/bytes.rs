@@ -1,6 +1,8 @@
 //! What goes in and comes out: runs of bytes, strings, places for results.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 
 use crate::error::{Failure, Result};
@@ -73,6 +75,19 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str
     // SAFETY: by the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| Failure::invalid(format!("the {name} is not valid UTF-8")))
+}
+
+/// The path of an argument.
+///
+/// # Safety
+/// `text` is null or ends with a null byte and lives as long as the result.
+pub(crate) unsafe fn path<'a>(text: *const c_char, name: &str) -> Result<&'a Path> {
+    if text.is_null() {
+        return Err(Failure::invalid(format!("there is no {name}: the pointer is null")));
+    }
+    // SAFETY: by the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    Ok(Path::new(OsStr::from_bytes(text.to_bytes())))
 }
 
 /// Refuses a place for a result that is not there, before anything is done.

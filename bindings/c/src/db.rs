@@ -1,12 +1,11 @@
 //! Stores.
 
-use std::ffi::{OsStr, c_char};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::c_char;
 use std::path::Path;
 
 use esker::{Db, Durability};
 
-use crate::bytes::{esker_bytes, needed, text};
+use crate::bytes::{esker_bytes, needed, path as path_of, text};
 use crate::error::{Failure, Result, esker_code, esker_error, guard, release};
 use crate::handle::{get, give, handle, take};
 
@@ -97,14 +96,8 @@ pub unsafe extern "C" fn esker_open(
 ) -> esker_code {
     let body = || {
         let db = needed(db, "db")?;
-        if path.is_null() {
-            return Err(Failure::invalid("there is no path: the pointer is null"));
-        }
         // SAFETY: by the caller's promise.
-        let path = unsafe { std::ffi::CStr::from_ptr(path) };
-        let path = Path::new(OsStr::from_bytes(path.to_bytes()));
-        // SAFETY: by the caller's promise.
-        let options = unsafe { options.as_ref() };
+        let (path, options) = unsafe { (path_of(path, "path")?, options.as_ref()) };
         let opened = open(path, options)?;
         // SAFETY: by the caller's promise.
         unsafe { db.put(give(opened)) };
@@ -159,6 +152,19 @@ pub unsafe extern "C" fn esker_persist(
 ) -> esker_code {
     // SAFETY: by the caller's promise.
     unsafe { guard(error, || Ok(get(db)?.persist()?)) }
+}
+
+/// Writes what is in memory alone, and in the log, to the data file.
+///
+/// # Safety
+/// `db` is a store; `error` is null or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_flush(
+    db: *const esker_db,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, || Ok(get(db)?.flush()?)) }
 }
 
 /// Merges every keyspace whole and gives free space back. Takes as long as reading and writing all

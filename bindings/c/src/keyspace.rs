@@ -1,12 +1,13 @@
 //! Keyspaces: reading and writing single keys.
 
 use std::ffi::c_char;
+use std::time::Duration;
 
-use esker::{Keyspace, KeyspaceOptions};
+use esker::{Compression, Db, Error, Keyspace, KeyspaceOptions};
 
 use crate::bytes::{esker_bytes, needed, slice, text};
 use crate::db::{durability, esker_db};
-use crate::error::{Result, esker_code, esker_error, guard, release};
+use crate::error::{Failure, Result, esker_code, esker_error, guard, release};
 use crate::handle::{get, give, handle};
 use crate::range::{Keys, bounds};
 
@@ -18,8 +19,66 @@ pub struct esker_keyspace {
 
 handle!(esker_keyspace(Keyspace) = b"ESK-keys");
 
+/// What blocks are compressed with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum esker_compression {
+    /// As the keyspace has it; nothing where it is created.
+    ESKER_AS_IT_IS = 0,
+    /// Nothing.
+    ESKER_UNCOMPRESSED = 1,
+    /// Little time.
+    ESKER_LZ4 = 2,
+    /// Less space.
+    ESKER_ZSTD = 3,
+}
+
+/// How a keyspace is opened. All zeros are the defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct esker_keyspace_options {
+    /// Memory after which what was written goes to the data file, in bytes: 1 KiB to 1 TiB; 0 for
+    /// half of the store's.
+    pub memtable_bytes: u64,
+    /// An `esker_compression`, for blocks that are written from now on; it is kept.
+    pub compression: i32,
+    /// Not 0: the keyspace must be there, none is created.
+    pub must_exist: i32,
+    /// For what is to come: zeros.
+    pub reserved: [u64; 4],
+}
+
+/// A number for [`esker_compression`], whatever it is.
+fn compression(number: i32) -> Result<Option<Compression>> {
+    match number {
+        0 => Ok(None),
+        1 => Ok(Some(Compression::None)),
+        2 => Ok(Some(Compression::Lz4)),
+        3 => Ok(Some(Compression::Zstd)),
+        _ => Err(Failure::invalid(format!("{number} is no esker_compression"))),
+    }
+}
+
+fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result<Keyspace> {
+    let mut chosen = KeyspaceOptions::default();
+    let Some(options) = options else { return Ok(db.keyspace(name, chosen)?) };
+    if options.reserved != [0; 4] {
+        return Err(Failure::invalid("reserved fields of esker_keyspace_options must be zeros"));
+    }
+    if options.memtable_bytes != 0 {
+        chosen = chosen.memtable_bytes(Some(options.memtable_bytes));
+    }
+    if let Some(compression) = compression(options.compression)? {
+        chosen = chosen.compression(compression);
+    }
+    if options.must_exist != 0 && db.open_keyspace(name)?.is_none() {
+        return Err(Error::NoKeyspace { name: name.to_owned() }.into());
+    }
+    Ok(db.keyspace(name, chosen)?)
+}
+
 /// Opens the keyspace `name`, creating it where it is not there: one durable record then. A name
-/// is 1 to 255 bytes of UTF-8 without control characters.
+/// is 1 to 255 bytes of UTF-8 without control characters. `options` may be null.
 ///
 /// # Safety
 /// `db` is a store; `name` ends with a null byte; the others are null or can be written to.
@@ -27,14 +86,14 @@ handle!(esker_keyspace(Keyspace) = b"ESK-keys");
 pub unsafe extern "C" fn esker_open_keyspace(
     db: *const esker_db,
     name: *const c_char,
+    options: *const esker_keyspace_options,
     keyspace: *mut *mut esker_keyspace,
     error: *mut *mut esker_error,
 ) -> esker_code {
     let body = || {
         let keyspace = needed(keyspace, "keyspace")?;
         // SAFETY: by the caller's promise.
-        let (db, name) = unsafe { (get(db)?, text(name, "name")?) };
-        let opened = db.keyspace(name, KeyspaceOptions::default())?;
+        let opened = unsafe { open(get(db)?, text(name, "name")?, options.as_ref()) }?;
         // SAFETY: by the caller's promise.
         unsafe { keyspace.put(give(opened)) };
         Ok(())
@@ -77,6 +136,34 @@ fn put(keyspace: &Keyspace, key: &[u8], value: &[u8], number: i32) -> Result {
         Some(durability) => keyspace.insert_with(key, value, durability)?,
     }
     Ok(())
+}
+
+/// Sets the value of `key` for so many milliseconds, at least 1; then it is gone, as if it had been
+/// deleted. A later put takes its place, and its end. Ranges and snapshots keep to the moment at
+/// which they were made. Durable as the store was opened.
+///
+/// # Safety
+/// As [`esker_put`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_put_with_ttl(
+    keyspace: *const esker_keyspace,
+    key: *const u8,
+    key_len: usize,
+    value: *const u8,
+    value_len: usize,
+    ttl_milliseconds: u64,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let keyspace = unsafe { get(keyspace) }?;
+        // SAFETY: by the caller's promise.
+        let (key, value) =
+            unsafe { (slice(key, key_len, "key")?, slice(value, value_len, "value")?) };
+        Ok(keyspace.insert_with_ttl(key, value, Duration::from_millis(ttl_milliseconds))?)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
 }
 
 /// Removes `key`, if it is there. `durability` is an `esker_durability`.

@@ -15,6 +15,7 @@
 #![expect(unsafe_code, reason = "the interface is one of C")]
 #![expect(non_camel_case_types, reason = "these are the names that C programs see")]
 
+pub mod backup;
 pub mod batch;
 pub mod bytes;
 pub mod db;

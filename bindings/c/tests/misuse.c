@@ -1,8 +1,12 @@
 // What C programs get wrong: each is a code and a message, and the store goes on.
 
+// For nanosleep.
+#define _POSIX_C_SOURCE 199309L
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "esker.h"
 
@@ -34,6 +38,10 @@ int main(int count, char **arguments) {
     esker_stats stats;
     bool found = true;
     esker_options options;
+    esker_keyspace_options keyspace_options;
+    esker_keyspace *text = NULL;
+    esker_backup_report report;
+    char copy[4096], restored[4096];
     const uint8_t key[] = "key";
     static uint8_t large[262145];
     if (count != 2) return 2;
@@ -60,11 +68,11 @@ int main(int count, char **arguments) {
     CHECK(refused(esker_open(arguments[1], NULL, &second, &error), ESKER_LOCKED, &error));
 
     // Handles that are null, or something else.
-    CHECK(refused(esker_open_keyspace(NULL, "k", &keys, &error), ESKER_INVALID, &error));
-    CHECK(refused(esker_open_keyspace(db, NULL, &keys, &error), ESKER_INVALID, &error));
-    CHECK(refused(esker_open_keyspace(db, "", &keys, &error), ESKER_INVALID, &error));
-    CHECK(refused(esker_open_keyspace(db, "\xff", &keys, &error), ESKER_INVALID, &error));
-    CHECK(esker_open_keyspace(db, "k", &keys, &error) == ESKER_OK);
+    CHECK(refused(esker_open_keyspace(NULL, "k", NULL, &keys, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_open_keyspace(db, NULL, NULL, &keys, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_open_keyspace(db, "", NULL, &keys, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_open_keyspace(db, "\xff", NULL, &keys, &error), ESKER_INVALID, &error));
+    CHECK(esker_open_keyspace(db, "k", NULL, &keys, &error) == ESKER_OK);
     CHECK(refused(esker_persist((esker_db *)keys, &error), ESKER_INVALID, &error));
     CHECK(refused(esker_persist((esker_db *)((char *)db + 1), &error), ESKER_INVALID, &error));
     CHECK(refused(esker_put((esker_keyspace *)db, key, 3, key, 3, 0, &error), ESKER_INVALID,
@@ -168,9 +176,53 @@ int main(int count, char **arguments) {
     CHECK(value.len == 2 && memcmp(value.data, "k", 2) == 0);
     esker_bytes_free(&value);
     CHECK(esker_compact(db, &error) == ESKER_OK && esker_persist(db, &error) == ESKER_OK);
+    CHECK(esker_flush(db, &error) == ESKER_OK && esker_check(db, &error) == ESKER_OK);
+
+    // Keyspaces with options, and values that end.
+    memset(&keyspace_options, 0, sizeof keyspace_options);
+    keyspace_options.must_exist = 1;
+    CHECK(refused(esker_open_keyspace(db, "text", &keyspace_options, &text, &error),
+        ESKER_NO_KEYSPACE, &error));
+    keyspace_options.must_exist = 0;
+    keyspace_options.compression = 9;
+    CHECK(refused(esker_open_keyspace(db, "text", &keyspace_options, &text, &error),
+        ESKER_INVALID, &error));
+    keyspace_options.compression = ESKER_LZ4;
+    keyspace_options.memtable_bytes = 1;
+    CHECK(refused(esker_open_keyspace(db, "text", &keyspace_options, &text, &error),
+        ESKER_INVALID, &error));
+    keyspace_options.memtable_bytes = 1 << 20;
+    keyspace_options.reserved[0] = 1;
+    CHECK(refused(esker_open_keyspace(db, "text", &keyspace_options, &text, &error),
+        ESKER_INVALID, &error));
+    keyspace_options.reserved[0] = 0;
+    CHECK(esker_open_keyspace(db, "text", &keyspace_options, &text, &error) == ESKER_OK);
+    CHECK(refused(esker_put_with_ttl(text, key, 3, key, 3, 0, &error), ESKER_INVALID, &error));
+    CHECK(esker_put_with_ttl(text, key, 3, key, 3, 3600000, &error) == ESKER_OK);
+    CHECK(esker_get(text, key, 3, &value, &found, &error) == ESKER_OK && found);
+    esker_bytes_free(&value);
+    CHECK(esker_put_with_ttl(text, key, 3, key, 3, 1, &error) == ESKER_OK);
+    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    CHECK(esker_get(text, key, 3, &value, &found, &error) == ESKER_OK && !found);
+    esker_keyspace_free(text);
+
+    // Backups.
+    snprintf(copy, sizeof copy, "%s.copy", arguments[1]);
+    snprintf(restored, sizeof restored, "%s.restored", arguments[1]);
+    CHECK(refused(esker_backup(db, NULL, &report, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_backup(db, arguments[1], &report, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_check_backup(copy, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_restore(copy, restored, &error), ESKER_INVALID, &error));
+    CHECK(esker_backup(db, copy, &report, &error) == ESKER_OK && report.run == 1);
+    CHECK(esker_backup(db, copy, NULL, &error) == ESKER_OK);
+    CHECK(esker_check_backup(copy, &error) == ESKER_OK);
+    CHECK(refused(esker_restore(copy, arguments[1], &error), ESKER_INVALID, &error));
+    CHECK(esker_restore(copy, restored, &error) == ESKER_OK);
+    CHECK(esker_open(restored, NULL, &second, &error) == ESKER_OK);
+    CHECK(esker_close(second, &error) == ESKER_OK);
 
     // A dropped keyspace, and a closed store: what is left over says so and can be given up.
-    CHECK(esker_open_keyspace(db, "gone", (esker_keyspace **)&second, &error) == ESKER_OK);
+    CHECK(esker_open_keyspace(db, "gone", NULL, (esker_keyspace **)&second, &error) == ESKER_OK);
     CHECK(esker_drop_keyspace(db, "gone", &found, &error) == ESKER_OK && found);
     CHECK(refused(esker_put((esker_keyspace *)second, key, 3, key, 3, 0, &error),
         ESKER_NO_KEYSPACE, &error));

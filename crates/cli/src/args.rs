@@ -205,6 +205,9 @@ pub(crate) struct Load {
     pub(crate) skip_bad: bool,
     #[command(flatten)]
     pub(crate) keyspace: Space,
+    /// Compress blocks written from now on: none, lz4, zstd [default: as the keyspace has it]
+    #[arg(long, value_name = "CODEC")]
+    pub(crate) compression: Option<esker::Compression>,
     /// Print progress as JSON lines
     #[arg(long)]
     pub(crate) json: bool,

@@ -258,8 +258,8 @@ impl Engine {
         outcome.map(|()| pass.emptied)
     }
 
-    /// Frees segments now: what is dead, and what can be made so. Whatever is being collected beside
-    /// commits has come too late: the file would grow for as long as that takes.
+    /// Frees segments now: what is dead, and what can be made so. A collection that is on its way
+    /// beside commits has come too late: the file would grow for as long as it takes.
     pub(crate) fn collect_now(&self, core: &mut Core, needed: u32) -> Result<()> {
         if core.mover == Mover::Squeeze {
             return Ok(());

@@ -2,13 +2,15 @@
 //!
 //! [`measure`] is the comparison that `esker bench` runs; [`experiment`] is what `esker lab` runs,
 //! of which [`schemes`] has those of the FD+tree's papers and [`rearranging`] those of the planner
-//! of arrays; [`permute`] is what `esker bench permute` runs, and [`sqlite`] what `esker bench
-//! sqlite` runs. What is not here: the stores (`esker-peers`), the requests (`esker-workload`), the
+//! of arrays; [`permute`], [`sqlite`] and [`operations`] are what `esker bench` with that name
+//! runs. What is not here: the stores (`esker-peers`), the requests (`esker-workload`), the
 //! terminal (`esker-cli`).
 
+pub mod bar;
 pub mod error;
 pub mod experiment;
 pub mod measure;
+pub mod operations;
 pub mod permute;
 pub mod rearranging;
 pub mod schemes;

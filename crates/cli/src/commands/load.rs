@@ -40,7 +40,7 @@ pub(super) fn run(args: &Load) -> Result<(), Failure> {
     // Before the store: a mistyped file name must not leave an empty one behind.
     let input = Input::open(&args.file)?;
     let interrupt = Interrupt::install()?;
-    let (db, keyspace) = open_or_create(&args.store.path, &args.keyspace.name)?;
+    let (db, keyspace) = open_or_create(&args.store.path, &args.keyspace.name, args.compression)?;
     let mut loader = Loader {
         batch: db.batch(),
         batch_bytes: 0,

@@ -22,7 +22,7 @@ mod stats;
 
 use std::path::Path;
 
-use esker::{Db, Keyspace, KeyspaceOptions};
+use esker::{Compression, Db, Keyspace, KeyspaceOptions};
 
 use crate::args::{self, Command};
 use crate::exit::Failure;
@@ -70,8 +70,16 @@ fn keyspace(db: &Db, name: &str) -> Result<Keyspace, Failure> {
 }
 
 /// Opens a store and a keyspace, creating what is missing.
-fn open_or_create(path: &Path, name: &str) -> Result<(Db, Keyspace), Failure> {
+fn open_or_create(
+    path: &Path,
+    name: &str,
+    compression: Option<Compression>,
+) -> Result<(Db, Keyspace), Failure> {
     let db = Db::open(path)?;
-    let keyspace = db.keyspace(name, KeyspaceOptions::default())?;
+    let mut options = KeyspaceOptions::default();
+    if let Some(codec) = compression {
+        options = options.compression(codec);
+    }
+    let keyspace = db.keyspace(name, options)?;
     Ok((db, keyspace))
 }

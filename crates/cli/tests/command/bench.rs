@@ -100,3 +100,24 @@ fn sqlite_is_measured_over_the_page_store_and_beside_it() {
     let help = answer.text();
     assert!(help.contains("NOTPM are") && help.contains("--held-reader"), "{help}");
 }
+
+#[test]
+fn operations_are_measured_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("found.json");
+    let answer = esker([
+        "bench".as_ref(),
+        "operations".as_ref(),
+        "--entries=1000".as_ref(),
+        "--memory=4".as_ref(),
+        "--repeat=1".as_ref(),
+        "--json".as_ref(),
+        json.as_os_str(),
+    ]);
+    assert_eq!(answer.code(), 0, "{}", answer.stderr());
+    let found: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert!(found[0]["ways"]["batch"][0]["commit_us"].as_f64() > Some(0.0));
+    let text = String::from_utf8(answer.0.stdout.clone()).unwrap();
+    assert!(text.contains("transaction over batch"), "{text}");
+    esker(["bench", "operations", "--case=zip"]).fails(2, &["compression", "backup"]);
+}

@@ -161,3 +161,23 @@ fn a_failed_load_is_not_done() {
     let report: Value = serde_json::from_slice(&answer.0.stdout).unwrap();
     assert_eq!((&report["done"], &report["durable"]), (&false.into(), &1.into()));
 }
+
+#[test]
+fn what_is_loaded_can_be_compressed() {
+    let place = Place::new();
+    let lines: String =
+        (0..3000).map(|n| format!("key-{n:06}\t{}\n", "word ".repeat(20))).collect();
+    let db = place.load("a\t1\n");
+    esker_reading(["load", &db, "--keyspace=text", "--compression=lz4"], lines.as_bytes()).stdout();
+    esker(["compact", &db]).stdout();
+    let stats = esker(["stats", &db, "--json"]).json();
+    let of = |name: &str| {
+        let all = stats["keyspaces"].as_array().unwrap();
+        all.iter().find(|keyspace| keyspace["name"] == name).unwrap().clone()
+    };
+    let text = of("text");
+    assert_eq!(of("default")["compression"], "none");
+    assert_eq!(text["compression"], "lz4");
+    assert!(text["stored_bytes"].as_u64() < text["data_bytes"].as_u64(), "{text}");
+    esker(["load", &db, "--compression=snappy"]).fails(2, &["lz4", "zstd"]);
+}

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use self::mode::{Mode, Place};
 use self::probe::Probe;
+use crate::bar::Bar;
 use crate::measure::Metrics;
 use crate::measure::process::machine;
 use crate::{Error, Result};
@@ -158,7 +159,7 @@ impl Found {
             "seed": plan.seed,
             "probe": self.probe.json(),
             "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
-            "bars": bars::bars(self).iter().map(bars::Bar::json).collect::<Vec<_>>(),
+            "bars": bars::bars(self).iter().map(Bar::json).collect::<Vec<_>>(),
         })
     }
 }

@@ -100,7 +100,7 @@ fn bars_are_met_by_what_is_measured() {
     let runs = vec![run(Mode::Esker, 2_000.0, 35.0), run(Mode::Wal, 1_000.0, 101.0)];
     let mut found = Found { plan: plan(folder.path(), Workload::Tpcc), probe, runs };
     let verdicts =
-        |found: &Found| -> Vec<&str> { bars::bars(found).iter().map(bars::Bar::verdict).collect() };
+        |found: &Found| -> Vec<&str> { bars::bars(found).iter().map(Bar::verdict).collect() };
     assert_eq!(verdicts(&found), ["missed", "unknown", "unknown", "met", "unknown", "met"]);
     found.probe.rewriting_micros = 200.0;
     assert_eq!(verdicts(&found)[0], "met", "where rewriting is not so cheap, 1.3 is enough");

@@ -3,6 +3,7 @@
 //! `watch` shows how far it is, `table` prints what came out. The process that this command
 //! starts for each run is this command again, with `--child`.
 
+mod operations;
 mod permute;
 mod sqlite;
 mod table;
@@ -13,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use esker_experiments::bar::{Bar, Must};
 use esker_experiments::measure::bench::{self, Plan, Program};
 use esker_experiments::measure::child;
 use esker_experiments::measure::report::Report;
@@ -88,6 +90,8 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Measure transactions, compression and backups
+    Operations(operations::Operations),
     /// Measure the rearranging of arrays, beside copies and what people do instead
     Permute(permute::Permute),
     /// Measure SQLite over the page store, beside SQLite's own journal modes
@@ -138,6 +142,7 @@ fn rate(text: &str) -> Result<f64, String> {
 
 pub(super) fn run(args: &Bench) -> Result<(), Failure> {
     match &args.what {
+        Some(What::Operations(args)) => return operations::run(args),
         Some(What::Permute(args)) => return permute::run(args),
         Some(What::Sqlite(args)) => return sqlite::run(args),
         None => {}
@@ -223,4 +228,27 @@ fn print(report: &Report) -> Result<(), Failure> {
     let mut output = Output::new();
     output.bytes(table::text(report).as_bytes())?;
     output.flush()
+}
+
+/// A bar as a line.
+fn verdict(bar: &Bar) -> String {
+    let (side, limit) = match bar.must {
+        Must::AtLeast(limit) => ("at least", limit),
+        Must::AtMost(limit) => ("at most", limit),
+    };
+    let value = bar.value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    format!("{:<46}{value:>7}  must be {side} {limit}  {}", bar.what, bar.verdict())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_a_line() {
+        let bar = Bar { what: "x over y", value: Some(2.0), must: Must::AtLeast(1.5) };
+        assert!(verdict(&bar).ends_with("2.00  must be at least 1.5  met"), "{}", verdict(&bar));
+        let bar = Bar { value: None, ..bar };
+        assert!(verdict(&bar).ends_with("-  must be at least 1.5  unknown"));
+    }
 }

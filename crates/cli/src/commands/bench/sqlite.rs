@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use esker_experiments::sqlite::bars::{Bar, Must, bars};
+use esker_experiments::sqlite::bars::bars;
 use esker_experiments::sqlite::mode::Mode;
 use esker_experiments::sqlite::{self, Event, Found, Plan, Workload};
 use indicatif::ProgressBar;
 
-use super::{failure, folder};
+use super::{failure, folder, verdict};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::progress;
@@ -241,26 +241,9 @@ fn disk(found: &Found) -> String {
     )
 }
 
-fn verdict(bar: &Bar) -> String {
-    let (side, limit) = match bar.must {
-        Must::AtLeast(limit) => ("at least", limit),
-        Must::AtMost(limit) => ("at most", limit),
-    };
-    let value = bar.value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
-    format!("{:<46}{value:>7}  must be {side} {limit}  {}", bar.what, bar.verdict())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_bar_is_a_line() {
-        let bar = Bar { what: "x over y", value: Some(2.0), must: Must::AtLeast(1.5) };
-        assert!(verdict(&bar).ends_with("2.00  must be at least 1.5  met"), "{}", verdict(&bar));
-        let bar = Bar { value: None, ..bar };
-        assert!(verdict(&bar).ends_with("-  must be at least 1.5  unknown"));
-    }
 
     #[test]
     fn a_mode_that_is_none_is_told_what_there_is() {
