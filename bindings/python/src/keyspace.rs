@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::batch::Batch;
 use crate::buffer::Buffer;
+use crate::raised;
 use crate::reads::{At, Reads, between};
 use crate::store::{Store, Turns, apart, durability};
 
@@ -25,9 +26,14 @@ impl Keyspace {
         name: &str,
         create: bool,
         memtable_bytes: Option<u64>,
+        compression: Option<&str>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let db = store.open().db(py)?;
-        let options = KeyspaceOptions::default().memtable_bytes(memtable_bytes);
+        let mut options = KeyspaceOptions::default().memtable_bytes(memtable_bytes);
+        if let Some(name) = compression {
+            let chosen = name.parse().map_err(|error| raised::of_store(py, &error))?;
+            options = options.compression(chosen);
+        }
         let found = apart(py, || {
             let found = if create { None } else { db.open_keyspace(name)? };
             match found {

@@ -10,12 +10,14 @@
 //! | `fork` | what a child by `fork` has to leave alone |
 //! | `store` | an open store, what its objects share, turns of keys, the end of the interpreter |
 //! | `reads`, `keyspace` | mappings |
+//! | `backup` | backups |
 //! | `batch`, `snapshot`, `transaction` | what is made from a store |
 //! | `range` | iterators, in runs |
 //! | `stats` | figures |
 //! | `job` | rearranging |
 //! | `raised` | errors as exceptions |
 
+mod backup;
 mod batch;
 mod buffer;
 mod fork;
@@ -45,6 +47,9 @@ fn _esker(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<range::Range>()?;
     module.add_class::<job::Job>()?;
     module.add_function(wrap_pyfunction!(store::close_all, module)?)?;
+    module.add_function(wrap_pyfunction!(backup::back_up, module)?)?;
+    module.add_function(wrap_pyfunction!(backup::restore, module)?)?;
+    module.add_function(wrap_pyfunction!(backup::check_backup, module)?)?;
     module.add_function(wrap_pyfunction!(fork::forked, module)?)?;
     module.add_function(wrap_pyfunction!(job::parse_bytes, module)?)?;
     Ok(())

@@ -16,6 +16,8 @@ macro_rules! dict {
 pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
     let dict = dict!(py, stats, user_bytes_written snapshots oldest_snapshot cache_hits
         cache_misses poisoned);
+    dict.set_item("write_amplification", stats.write_amplification())?;
+    dict.set_item("space_amplification", stats.space_amplification())?;
     let keyspaces = PyDict::new(py);
     for of in &stats.keyspaces {
         keyspaces.set_item(&of.name, keyspace(py, of)?)?;
@@ -30,14 +32,30 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
     let space = dict!(py, of, data_file_bytes allocated_bytes free_bytes log_bytes manifest_bytes);
     dict.set_item("space", space)?;
     let of = &stats.memory;
-    let memory = dict!(py, of, budget_bytes memtable_bytes fence_bytes cache_bytes);
+    let memory = dict!(py, of, budget_bytes memtable_bytes fence_bytes cache_bytes buffer_bytes);
     dict.set_item("memory", memory)?;
+    let of = &stats.transactions;
+    dict.set_item("transactions", dict!(py, of, live conflicts remembered_bytes))?;
+    let of = &stats.pins;
+    let pins = dict!(py, of, writes_since_oldest kept_versions replaced_bytes backup log_keyspace);
+    pins.set_item("oldest_snapshot_seconds", of.oldest_snapshot_age.map(|age| age.as_secs_f64()))?;
+    dict.set_item("pins", pins)?;
+    let waits = PyDict::new(py);
+    for of in &stats.waits {
+        let wait = dict!(py, of, waiting waits);
+        wait.set_item("seconds", of.total.as_secs_f64())?;
+        wait.set_item("longest_seconds", of.longest.as_secs_f64())?;
+        waits.set_item(of.reason, wait)?;
+    }
+    dict.set_item("waits", waits)?;
     Ok(dict)
 }
 
 fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, PyDict>> {
-    let dict = dict!(py, stats, entries_estimate data_bytes spills memtable_bytes memtable_entries
-        merges stalled merges_stopped spilling removed_ranges);
+    let dict = dict!(py, stats, entries_estimate data_bytes stored_bytes spills
+        memtable_bytes memtable_entries merges stalled merges_stopped spilling removed_ranges
+        kept_versions replaced_bytes);
+    dict.set_item("compression", stats.compression.to_string())?;
     let levels = stats.levels.iter();
     let levels = levels.map(|of| Ok(dict!(py, of, rank blocks bytes puts tombstones)));
     dict.set_item("levels", levels.collect::<PyResult<Vec<_>>>()?)?;
@@ -49,5 +67,10 @@ fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, 
         merge.set_item("wavefront", wavefront).map(|()| merge)
     });
     dict.set_item("merge", merge.transpose()?)?;
+    let next = stats.next.as_ref();
+    let next = next.map(|of| -> PyResult<_> {
+        Ok(dict!(py, of, after_bytes spill_bytes merge_bytes merge_levels merge_is_full))
+    });
+    dict.set_item("next", next.transpose()?)?;
     Ok(dict)
 }

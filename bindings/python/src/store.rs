@@ -9,6 +9,7 @@ use esker::{Db, Durability};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::backup::{Checked, checked};
 use crate::fork::Kept;
 use crate::raised;
 use crate::stats;
@@ -215,14 +216,9 @@ impl Store {
         apart(py, || db.compact())
     }
 
-    /// Blocks, their bytes, entries; file, offset and text of each problem.
-    #[expect(clippy::type_complexity, reason = "Python unpacks it at once")]
-    fn check(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, Vec<(String, u64, String)>)> {
+    fn check(&self, py: Python<'_>) -> PyResult<Checked> {
         let db = self.0.db(py)?;
-        let report = apart(py, || db.check())?;
-        let problems = report.problems.into_iter();
-        let problems = problems.map(|problem| (problem.file, problem.offset, problem.what));
-        Ok((report.blocks, report.bytes, report.entries, problems.collect()))
+        apart(py, || db.check()).map(checked)
     }
 
     /// What `esker.Stats` holds, as dictionaries.

@@ -31,8 +31,10 @@
 //! | `read`, `range` | the read paths |
 //! | `recent`, `turn` | what transactions are checked against, and the writers' turn |
 //! | `maintenance` | when spills and merges begin, and what happens when one cannot go on |
+//! | `relief` | which keyspaces are written out to make room for others |
 //! | `background` | the threads that run them |
 //! | `backup` | copies of the whole store, and stores made of them |
+//! | `waits` | how long writers waited, and for what |
 //! | `check`, `stats`, `error` | what a user learns |
 //!
 //! What is not here: a second process on one store, and bytes on the device, which are the concern
@@ -54,6 +56,7 @@ mod options;
 mod range;
 mod read;
 mod recent;
+mod relief;
 mod removal;
 mod shared;
 mod snapshot;
@@ -61,6 +64,7 @@ mod spare;
 mod stats;
 mod transaction;
 mod turn;
+mod waits;
 mod write;
 
 pub use backup::{Backup, BackupProgress, BackupReport};
@@ -83,7 +87,7 @@ pub use range::{DamagedRange, Range};
 pub use read::Entry;
 pub use snapshot::Snapshot;
 pub use stats::{
-    IoStats, KeyspaceStats, LevelStats, MemoryStats, MergeStats, ShapeStats, SpaceStats, Stats,
-    TransactionStats,
+    IoStats, KeyspaceStats, LevelStats, MemoryStats, MergeStats, NextStats, PinStats, ShapeStats,
+    SpaceStats, Stats, TransactionStats, WaitStats,
 };
 pub use transaction::{Transaction, TransactionRange};

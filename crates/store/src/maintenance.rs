@@ -23,8 +23,10 @@ use esker_substrate::sync;
 
 use crate::background::Mode;
 use crate::error::{Error, Result};
+use crate::relief;
 use crate::shared::{Core, Slot, Stall};
 use crate::spare;
+use crate::waits::Why;
 use crate::write::Write;
 
 /// What a write to a stalled keyspace may do.
@@ -68,24 +70,6 @@ fn worth_another_try(stalled_at_bytes: u64, memtable_bytes: u64, memtable_bytes_
 /// wrong answer to "what is due?" from becoming a hang.
 const WORKS_MAX: usize = 16;
 
-/// A keyspace that could be written out to make room.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    id: KeyspaceId,
-    memtable_bytes: u64,
-    stalled: bool,
-}
-
-/// The keyspace to write out when the memtables together are over `limit_bytes`: the largest
-/// that is not stalled, unless it is so small that writing it out would gain next to nothing
-/// (what stalled keyspaces hold cannot be had back by writing others out in crumbs).
-fn largest(candidates: &[Candidate], limit_bytes: u64) -> Option<KeyspaceId> {
-    let crumb = limit_bytes / (4 * candidates.len().max(1) as u64);
-    let able = candidates.iter().filter(|candidate| !candidate.stalled);
-    let largest = able.max_by_key(|candidate| candidate.memtable_bytes)?;
-    (largest.memtable_bytes > crumb).then_some(largest.id)
-}
-
 /// Waits until there is memory for the writes, and refuses them where there is no hope of any.
 ///
 /// # Errors
@@ -101,7 +85,7 @@ pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
     if shared.log.live_bytes() <= shared.limits.log_bytes.saturating_mul(2) {
         return Ok(());
     }
-    match pinning_slot(shared, true) {
+    match relief::pinning_slot(shared, true) {
         Some(slot) => admit_to(shared, &slot, deletes_only),
         None => Ok(()),
     }
@@ -126,6 +110,7 @@ fn admit_to(shared: &Core, slot: &Arc<Slot>, deletes_only: bool) -> Result<()> {
 /// Waits while the keyspace's memory is used up and somebody gives it back, or while writers are
 /// too far ahead of its merge.
 fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
+    let mut wait = None;
     loop {
         let mut seen = shared.background.ticks();
         let tree = slot.tree()?;
@@ -141,6 +126,8 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             // Nobody would give anything back: better too much memory than no progress.
             return Ok(());
         }
+        let why = if is_ahead { Why::Merge } else { Why::Memory };
+        wait.get_or_insert_with(|| shared.waits.begin(why));
         if planted::is(Race::TicksReadLate) {
             seen = shared.background.ticks();
         }
@@ -163,8 +150,8 @@ pub(crate) fn after_write(shared: &Core, due: &[&Arc<Slot>]) {
             begin_due(shared, slot);
         }
     }
-    relieve_memory(shared);
-    relieve_log(shared);
+    relief::relieve_memory(shared);
+    relief::relieve_log(shared);
     if shared.log.wants_work_ahead() {
         match shared.background.mode {
             Mode::Threads => shared.background.ask_for_log(),
@@ -217,7 +204,7 @@ pub(crate) fn begin_due(shared: &Core, slot: &Arc<Slot>) {
 }
 
 /// Begins `work`, and has it run if threads do that.
-fn begin(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
+pub(crate) fn begin(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
     let begun = begin_quietly(shared, slot, work);
     if matches!(begun, Ok(true)) && shared.background.mode == Mode::Threads {
         shared.background.ask(which_of(work), slot);
@@ -242,6 +229,9 @@ fn begin_quietly(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
         let settled = shared.manifest.settle();
         settled.and_then(|()| tree.begin(work, &gate)).map_err(Error::from)
     });
+    if matches!(begun, Ok(true)) {
+        tracing::debug!(keyspace = slot.name, ?work, "begins");
+    }
     if matches!(begun, Ok(false)) { begun } else { note(slot, which_of(work), begun) }
 }
 
@@ -255,8 +245,11 @@ pub(crate) fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
     // That there was nothing to do says nothing about what stopped before.
     let idle = matches!(stepped, Ok(Step::Idle));
     let result = if idle { stepped } else { note(slot, which, stepped) };
-    if which == Which::Merge && matches!(result, Ok(Step::Done)) {
-        spare::give_up_the_end(shared);
+    if matches!(result, Ok(Step::Done)) {
+        tracing::debug!(keyspace = slot.name, ?which, "done");
+        if which == Which::Merge {
+            spare::give_up_the_end(shared);
+        }
     }
     shared.background.tick();
     result
@@ -281,7 +274,7 @@ fn note<T>(slot: &Slot, which: Which, result: Result<T>) -> Result<T> {
 }
 
 /// Whether something has stopped in the keyspace, and nothing else can write its memtable out.
-fn is_stuck(slot: &Slot) -> bool {
+pub(crate) fn is_stuck(slot: &Slot) -> bool {
     let Some(stall) = slot.stall() else { return false };
     let Ok(tree) = slot.tree() else { return true };
     stall.which == Which::Spill || (!tree.is_spilling() && tree.flush_work() != Some(Work::Spill))
@@ -290,6 +283,7 @@ fn is_stuck(slot: &Slot) -> bool {
 /// What a thread does that was given a keyspace: runs its spill or merge to the end, and those
 /// that are due then.
 pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: Which) {
+    let _span = tracing::debug_span!("maintenance", keyspace = slot.name, ?which).entered();
     loop {
         // Between two steps the store may close.
         let Ok(_open) = shared.enter() else { return };
@@ -312,7 +306,7 @@ pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: Which) {
 
 /// Does up to `steps` steps of what is under way in a keyspace and of what becomes due; with 0,
 /// all there is.
-fn go_on(shared: &Core, slot: &Arc<Slot>, steps: u32) {
+pub(crate) fn go_on(shared: &Core, slot: &Arc<Slot>, steps: u32) {
     let mut left = steps;
     loop {
         let Ok(tree) = slot.tree() else { return };
@@ -369,76 +363,9 @@ fn begin_and_complete(shared: &Core, slot: &Arc<Slot>, work: impl Fn(&FdTree) ->
     }
 }
 
-/// Has keyspaces written out, the largest first, while the memtables together are over their
-/// limit.
-pub(crate) fn relieve_memory(shared: &Core) {
-    // What is frozen gives its memory back as it is written: until then the rest is needed.
-    let limit = shared.limits.memtables_bytes / 8 * 7;
-    relieve(shared, || {
-        if shared.memtables_bytes() <= limit {
-            return None;
-        }
-        let slots = shared.slots();
-        let candidates: Vec<_> = slots.iter().filter_map(candidate).collect();
-        let id = largest(&candidates, limit)?;
-        slots.into_iter().find(|slot| slot.id == id)
-    });
-}
-
-/// Has the keyspaces written out that pin the oldest log segments, while the log is over its
-/// limit.
-fn relieve_log(shared: &Core) {
-    relieve(shared, || {
-        let over = shared.log.live_bytes() > shared.limits.log_bytes;
-        if over { pinning_slot(shared, false) } else { None }
-    });
-}
-
-fn relieve(shared: &Core, next: impl Fn() -> Option<Arc<Slot>>) {
-    let mut tried = Vec::new();
-    while let Some(slot) = next() {
-        // The same keyspace twice means that writing it out did not help, or not yet.
-        if tried.contains(&slot.id) || is_stuck(&slot) {
-            return;
-        }
-        tried.push(slot.id);
-        let work = slot.tree().ok().filter(|tree| tree.memtable_entries() > 0);
-        match work.and_then(FdTree::flush_work) {
-            Some(Work::Merge { .. }) | None if shared.background.mode == Mode::Threads => {
-                // A merge that takes the memtable in is begun by a thread; a spill will do.
-                let _kept_as_stall = work.map(|_| begin(shared, &slot, Work::Spill));
-            }
-            Some(work) => {
-                let _kept_as_stall = begin(shared, &slot, work);
-                if shared.background.mode != Mode::Threads {
-                    go_on(shared, &slot, 0);
-                }
-            }
-            None => {}
-        }
-    }
-}
-
-fn candidate(slot: &Arc<Slot>) -> Option<Candidate> {
-    let memtable_bytes = slot.tree().ok()?.active_memory_bytes();
-    Some(Candidate { id: slot.id, memtable_bytes, stalled: is_stuck(slot) })
-}
-
-/// The keyspace that pins the oldest log segment, among those that are stuck or among the others.
-fn pinning_slot(shared: &Core, stuck: bool) -> Option<Arc<Slot>> {
-    let state = shared.manifest.state();
-    let slots = shared.slots();
-    let asked = |id| slots.iter().find(|slot| slot.id == id && is_stuck(slot) == stuck);
-    let flushed = |id| {
-        // Who is not asked for pins nothing.
-        let _slot = asked(id)?;
-        state.keyspaces.get(&id).map(|keyspace| keyspace.index.log_unneeded_seq())
-    };
-    shared.log.oldest_pin(&flushed).and_then(asked).cloned()
-}
-
 /// Writes what a keyspace held when this was called to the device, and does what is due then.
 pub(crate) fn flush(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
+    let _span = tracing::debug_span!("flush", keyspace = slot.name).entered();
     let target = slot.tree()?.newest_seq();
     for _ in 0..WORKS_MAX {
         let tree = slot.tree()?;
@@ -468,6 +395,7 @@ fn complete(shared: &Core, slot: &Slot) -> Result<()> {
 
 /// Merges a keyspace into one level.
 pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
+    let _span = tracing::debug_span!("compact", keyspace = slot.name).entered();
     loop {
         let tree = slot.tree()?;
         shared.poison.check()?;
@@ -579,16 +507,5 @@ mod tests {
     fn a_stalled_merge_is_tried_again_after_a_quarter_more() {
         assert!(!worth_another_try(100, 124, 100));
         assert!(worth_another_try(100, 125, 100));
-    }
-
-    #[test]
-    fn the_largest_able_keyspace_makes_room() {
-        let candidate =
-            |id, memtable_bytes, stalled| Candidate { id: KeyspaceId(id), memtable_bytes, stalled };
-        let three = [candidate(1, 50, false), candidate(2, 70, false), candidate(3, 90, true)];
-        assert_eq!(largest(&three, 120), Some(KeyspaceId(2)));
-        let crumbs = [candidate(1, 5, false), candidate(3, 900, true)];
-        assert_eq!(largest(&crumbs, 120), None);
-        assert_eq!(largest(&[], 120), None);
     }
 }

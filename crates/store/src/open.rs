@@ -41,8 +41,10 @@ use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::options::Settings;
 use crate::recent::Recent;
+use crate::relief;
 use crate::shared::{Core, IndexOptions, Limits, Phase, Shared, Slot};
 use crate::turn::Turns;
+use crate::waits::Waits;
 
 /// The folder `path` as a device; made if it is missing and `create` is set.
 pub(crate) fn folder(path: &Path, create: bool) -> Result<Arc<dyn Device>> {
@@ -67,6 +69,7 @@ pub(crate) fn open(
     settings: &Settings,
     runtime: &Arc<dyn Runtime>,
 ) -> Result<Arc<Shared>> {
+    let _span = tracing::debug_span!("open", store = device.location()).entered();
     let counting = Arc::new(CountingDevice::new(device));
     let device: Arc<dyn Device> = Arc::clone(&counting) as _;
     // Looked at before it is locked, because locking makes a file and a foreign folder is not
@@ -169,6 +172,7 @@ impl Base {
             LogOptions { segment_bytes: settings.log_segment_bytes, spares_max: limits.log_spares };
         let log = Log::open(&self.device, &manifest, options, &self.poison, &self.faults)?;
         let budget = Arc::clone(&self.budget);
+        let waits = Waits::new(Arc::clone(clock.runtime()));
         let env = Arc::new(Env {
             blocks: Arc::new(blocks),
             snapshots: Arc::new(Snapshots::new(clock)),
@@ -187,6 +191,7 @@ impl Base {
             write: Mutex::new(()),
             recent: Recent::new(budget, limits.recent_bytes),
             turns: Turns::default(),
+            waits,
             limits,
             background: Background::new(settings.mode),
             options: IndexOptions { scheme: settings.scheme, sizes: settings.sizes },
@@ -253,6 +258,6 @@ fn replay_one(
     }
     shared.snapshots().publish(seq);
     maintenance::run_due(shared, slot);
-    maintenance::relieve_memory(shared);
+    relief::relieve_memory(shared);
     shared.poison.check()
 }

@@ -38,6 +38,7 @@ use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::recent::Recent;
 use crate::turn::Turns;
+use crate::waits::Waits;
 
 /// An open store, as all handles share it: it is closed when the last of them goes.
 #[derive(Debug)]
@@ -55,6 +56,7 @@ pub(crate) struct Core {
     pub write: Mutex<()>,
     pub recent: Recent,
     pub turns: Turns,
+    pub waits: Waits,
     pub limits: Limits,
     pub background: Background,
     pub options: IndexOptions,

@@ -1,16 +1,23 @@
 //! What the store has done and what it holds, as plain structs.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use esker_substrate::sync::atomic::Ordering;
 
 use esker_device::Purpose;
 use esker_device::count::PurposeCounts;
 use esker_format::meta::{IndexMeta, LevelMeta, Shape};
 use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
+use esker_index::fdtree::Forecast;
 use esker_substrate::budget::Part;
+use esker_substrate::snapshots::At;
 
 use crate::error::Result;
 use crate::options::Compression;
+use crate::relief;
 use crate::shared::{Core, Slot};
+use crate::waits::Why;
 
 /// A moment's figures of the whole store. Counters start at zero when the store is opened.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +37,10 @@ pub struct Stats {
     pub snapshots: u64,
     /// The sequence number of the oldest live snapshot: the version that it pins.
     pub oldest_snapshot: Option<u64>,
+    /// What keeps space from being used again.
+    pub pins: PinStats,
+    /// Writers that had to wait, one row for each reason, in a fixed order.
+    pub waits: Vec<WaitStats>,
     /// Transactions.
     pub transactions: TransactionStats,
     /// Blocks found in the cache.
@@ -76,6 +87,65 @@ pub struct KeyspaceStats {
     pub spilling: bool,
     /// Removals of ranges that are remembered until full merges have passed over what they hide.
     pub removed_ranges: u64,
+    /// What comes next; `None` while that has to wait for what is under way.
+    pub next: Option<NextStats>,
+    /// Versions that merges have kept for snapshots alone.
+    pub kept_versions: u64,
+    /// Bytes of blocks that merges have replaced and that somebody still reads, or a backup keeps.
+    pub replaced_bytes: u64,
+}
+
+/// What a keyspace's next spill or merge will be, as it looks now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NextStats {
+    /// Memory of the memtable that is to be filled before it begins, in bytes; 0 where it is due.
+    pub after_bytes: u64,
+    /// Bytes of the memtable that are written out as a spill run first; 0 for none.
+    pub spill_bytes: u64,
+    /// Bytes of data that are then merged; 0 where no merge follows.
+    pub merge_bytes: u64,
+    /// Levels of the main tree that the merge replaces.
+    pub merge_levels: usize,
+    /// Whether these are all.
+    pub merge_is_full: bool,
+}
+
+/// What keeps space from being used again, and since when. Its cure is in the guide's page on
+/// operating.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PinStats {
+    /// How long the oldest live snapshot has been held, those of ranges and transactions included.
+    pub oldest_snapshot_age: Option<Duration>,
+    /// Operations since it was taken: versions that they replaced are kept for it.
+    pub writes_since_oldest: u64,
+    /// Versions that merges have kept for snapshots alone.
+    pub kept_versions: u64,
+    /// Bytes of blocks that merges have replaced and that somebody still reads, or a backup keeps.
+    pub replaced_bytes: u64,
+    /// Whether a backup is being made: it keeps what is replaced meanwhile, and the log.
+    pub backup: bool,
+    /// The keyspace whose memtable needs the oldest log segment that is in use.
+    pub log_keyspace: Option<String>,
+}
+
+/// Writers that waited for one reason, since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitStats {
+    /// `memory`: the memtables of the keyspace were full and being written out. `merge`: writers
+    /// were ahead of a merge under way, with which they keep step. `turn`: another transaction had
+    /// the writers' turn.
+    pub reason: &'static str,
+    /// Who waits now.
+    pub waiting: u64,
+    /// Waits, those that go on included.
+    pub waits: u64,
+    /// The time of all that have ended.
+    pub total: Duration,
+    /// The longest of those.
+    pub longest: Duration,
 }
 
 /// A merge under way.
@@ -171,6 +241,32 @@ pub struct MemoryStats {
     pub fence_bytes: u64,
     /// Cached blocks, and the buffers of spills and merges.
     pub cache_bytes: u64,
+    /// The buffers alone.
+    pub buffer_bytes: u64,
+}
+
+impl Stats {
+    /// Bytes written to the device for each byte that the user wrote, since the store was opened;
+    /// `None` before the first one.
+    #[must_use]
+    pub fn write_amplification(&self) -> Option<f64> {
+        let written: u64 = self.io.iter().map(|io| io.bytes_written).sum();
+        ratio(written, self.user_bytes_written)
+    }
+
+    /// Bytes of all files for each byte of entries in them, before compression: what fences, free
+    /// space, log and manifest add. Entries that were overwritten count until a merge drops them.
+    /// `None` where nothing is written out.
+    #[must_use]
+    pub fn space_amplification(&self) -> Option<f64> {
+        let SpaceStats { data_file_bytes, log_bytes, manifest_bytes, .. } = self.space;
+        let data = self.keyspaces.iter().map(|keyspace| keyspace.data_bytes).sum();
+        ratio(data_file_bytes + log_bytes + manifest_bytes, data)
+    }
+}
+
+fn ratio(bytes: u64, of: u64) -> Option<f64> {
+    (of > 0).then(|| bytes as f64 / of as f64)
 }
 
 /// Transactions.
@@ -193,6 +289,8 @@ pub(crate) fn collect(shared: &Core) -> Result<Stats> {
     let mut keyspaces: Vec<_> = slots.iter().filter_map(|slot| keyspace(slot)).collect();
     keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Stats {
+        pins: pins(shared, &slots, &keyspaces),
+        waits: Why::ALL.into_iter().map(|why| wait(shared, why)).collect(),
         keyspaces,
         io: io(shared),
         user_bytes_written: shared.user_bytes_written.load(Ordering::Relaxed),
@@ -214,7 +312,7 @@ pub(crate) fn collect(shared: &Core) -> Result<Stats> {
 fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
     let tree = slot.tree().ok()?;
     let meta: &IndexMeta = &tree.meta();
-    let state = tree.stats();
+    let (state, retained) = (tree.stats(), tree.retained());
     let trees = std::iter::once(&meta.main).chain(&meta.spills);
     let counts = || trees.clone().flat_map(|tree| &tree.levels).map(|level| &level.counts);
     let puts: u64 = counts().map(|counts| counts.puts).sum();
@@ -243,7 +341,47 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         }),
         spilling: state.spilling,
         removed_ranges: tree.removals() as u64,
+        next: tree.forecast().map(next),
+        kept_versions: retained.versions,
+        replaced_bytes: retained.replaced_bytes,
     })
+}
+
+fn next(forecast: Forecast) -> NextStats {
+    let merge = forecast.merge.unwrap_or_default();
+    NextStats {
+        after_bytes: forecast.after_bytes,
+        spill_bytes: forecast.spill_bytes,
+        merge_bytes: merge.input_bytes,
+        merge_levels: merge.levels,
+        merge_is_full: merge.full,
+    }
+}
+
+fn pins(shared: &Core, slots: &[Arc<Slot>], keyspaces: &[KeyspaceStats]) -> PinStats {
+    let snapshots = shared.snapshots();
+    let oldest = snapshots.oldest_at();
+    let age = |at: At| Duration::from_millis(snapshots.now().0.saturating_sub(at.now.0));
+    let is_pinned = |slot: &Arc<Slot>| slot.tree().is_ok_and(|tree| tree.retained().is_pinned);
+    PinStats {
+        oldest_snapshot_age: oldest.map(age),
+        writes_since_oldest: oldest.map_or(0, |at| snapshots.visible().0.saturating_sub(at.seq.0)),
+        kept_versions: keyspaces.iter().map(|keyspace| keyspace.kept_versions).sum(),
+        replaced_bytes: keyspaces.iter().map(|keyspace| keyspace.replaced_bytes).sum(),
+        backup: slots.iter().any(is_pinned),
+        log_keyspace: relief::oldest_pin(shared).map(|slot| slot.name.clone()),
+    }
+}
+
+fn wait(shared: &Core, why: Why) -> WaitStats {
+    let of = shared.waits.figures(why);
+    WaitStats {
+        reason: why.as_str(),
+        waiting: of.waiting,
+        waits: of.waits,
+        total: of.total,
+        longest: of.longest,
+    }
 }
 
 const fn level(level: &LevelMeta) -> LevelStats {
@@ -312,5 +450,6 @@ fn memory(shared: &Core) -> MemoryStats {
         memtable_bytes: budget.used_bytes(Part::Memtables),
         fence_bytes: budget.used_bytes(Part::Fences),
         cache_bytes: shared.env.blocks.cache().bytes() + budget.used_bytes(Part::Cache),
+        buffer_bytes: budget.used_bytes(Part::Cache),
     }
 }

@@ -12,6 +12,7 @@ use esker_substrate::sync::{Condvar, Mutex, ThreadId, thread_id};
 
 use crate::error::{Error, Result};
 use crate::shared::Shared;
+use crate::waits::Why;
 
 /// Whose turn it is, and who waits.
 #[derive(Debug, Default)]
@@ -70,9 +71,12 @@ impl Turn {
         }
         let number = state.asked;
         state.asked += 1;
+        let mut wait = None;
         while state.served != number && !state.closed {
+            wait.get_or_insert_with(|| shared.waits.begin(Why::Turn));
             turns.ended.wait(&mut state);
         }
+        drop(wait);
         if state.closed {
             return Err(Error::Closed);
         }

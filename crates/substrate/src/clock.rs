@@ -25,6 +25,12 @@ impl Clock {
         Self { runtime, latest: 0.into() }
     }
 
+    /// The clock behind it.
+    #[must_use]
+    pub const fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.runtime
+    }
+
     /// Now.
     pub fn now(&self) -> Moment {
         let millis = self.runtime.unix_time().as_millis();

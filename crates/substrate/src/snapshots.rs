@@ -97,7 +97,12 @@ impl Snapshots {
 
     /// The oldest live snapshot.
     pub fn oldest(&self) -> Option<Seq> {
-        self.live.lock().keys().next().map(|(seq, _)| *seq)
+        self.oldest_at().map(|at| at.seq)
+    }
+
+    /// What the oldest live snapshot sees.
+    pub fn oldest_at(&self) -> Option<At> {
+        self.live.lock().keys().next().map(|(seq, now)| At { seq: *seq, now: *now })
     }
 
     /// How many snapshots are registered.

@@ -25,16 +25,21 @@ from ._errors import (
 )
 from ._esker import Batch, Range
 from ._stats import (
+    BackupReport,
     CheckReport,
     IoStats,
     KeyspaceStats,
     LevelStats,
     MemoryStats,
     MergeStats,
+    NextStats,
+    PinStats,
     Problem,
     ShapeStats,
     SpaceStats,
     Stats,
+    TransactionStats,
+    WaitStats,
 )
 from ._store import (
     Db,
@@ -43,7 +48,9 @@ from ._store import (
     Snapshot,
     Transaction,
     TransactionKeyspace,
+    check_backup,
     open,
+    restore,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError",
+    "BackupReport",
     "Batch",
     "CheckReport",
     "ClosedError",
@@ -70,10 +78,12 @@ __all__ = [
     "LockedError",
     "MemoryStats",
     "MergeStats",
+    "NextStats",
     "NoKeyspaceError",
     "NoStoreError",
     "Pass",
     "PatternError",
+    "PinStats",
     "Plan",
     "PoisonedError",
     "Problem",
@@ -84,9 +94,13 @@ __all__ = [
     "Stats",
     "Transaction",
     "TransactionKeyspace",
+    "TransactionStats",
+    "WaitStats",
+    "check_backup",
     "open",
     "plan",
     "rearrange",
+    "restore",
 ]
 
 _OF_ARRAYS = {"Pass", "Plan", "plan", "rearrange"}

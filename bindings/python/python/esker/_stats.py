@@ -41,6 +41,8 @@ class MemoryStats:
     fence_bytes: int
     #: Cached blocks, and the buffers of spills and merges.
     cache_bytes: int
+    #: The buffers alone.
+    buffer_bytes: int
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,73 @@ class MergeStats:
 
 
 @dataclass(frozen=True)
+class NextStats:
+    """What a keyspace's next spill or merge will be, as it looks now."""
+
+    #: Memory of the memtable that is to be filled before; 0 where it is due.
+    after_bytes: int
+    #: What of the memtable is written out as a spill run first, and what is then merged; 0 for
+    #: nothing.
+    spill_bytes: int
+    merge_bytes: int
+    #: Levels that the merge replaces, and whether these are all.
+    merge_levels: int
+    merge_is_full: bool
+
+
+@dataclass(frozen=True)
+class PinStats:
+    """What keeps space from being used again, and since when."""
+
+    #: How long the oldest snapshot has been held, those of iterators and transactions included.
+    oldest_snapshot_seconds: float | None
+    #: Operations since it was taken.
+    writes_since_oldest: int
+    #: Versions that merges have kept for snapshots alone.
+    kept_versions: int
+    #: Blocks that merges have replaced and that somebody still reads, or a backup keeps.
+    replaced_bytes: int
+    #: Whether a backup is being made.
+    backup: bool
+    #: The keyspace whose memtable needs the oldest part of the log.
+    log_keyspace: str | None
+
+
+@dataclass(frozen=True)
+class WaitStats:
+    """Writers that waited for one reason."""
+
+    #: Who waits now, and waits in all.
+    waiting: int
+    waits: int
+    seconds: float
+    longest_seconds: float
+
+
+@dataclass(frozen=True)
+class TransactionStats:
+    """Transactions."""
+
+    #: Begun and not ended.
+    live: int
+    #: Commits that were refused.
+    conflicts: int
+    #: Keys written lately, remembered for those that are live.
+    remembered_bytes: int
+
+
+@dataclass(frozen=True)
 class KeyspaceStats:
     """One keyspace."""
 
     #: Puts less tombstones: overwritten entries, and old versions, are counted.
     entries_estimate: int
-    #: Entries on the device, as they are encoded.
+    #: "none", "lz4" or "zstd".
+    compression: str
+    #: Entries on the device, as they are encoded, before compression.
     data_bytes: int
+    #: What they take on the device, with fences.
+    stored_bytes: int
     #: Top down.
     levels: tuple[LevelStats, ...]
     #: Spill runs that stand.
@@ -106,6 +168,12 @@ class KeyspaceStats:
     spilling: bool
     #: Removals of ranges that are remembered until full merges have passed over what they hide.
     removed_ranges: int
+    #: What comes next; `None` while that has to wait for what is under way.
+    next: NextStats | None
+    #: Versions that merges have kept for snapshots alone.
+    kept_versions: int
+    #: Blocks that merges have replaced and that somebody still reads, or a backup keeps.
+    replaced_bytes: int
 
 
 @dataclass(frozen=True)
@@ -118,8 +186,17 @@ class Stats:
     io: dict[str, IoStats]
     #: Keys and values that were written.
     user_bytes_written: int
+    #: Bytes written to the device for each of those, and bytes of all files for each byte of
+    #: entries in them; `None` before there are any.
+    write_amplification: float | None
+    space_amplification: float | None
     space: SpaceStats
     memory: MemoryStats
+    transactions: TransactionStats
+    pins: PinStats
+    #: By reason: "memory" (memtables were being written out), "merge" (to keep step with one) and
+    #: "turn" (the writers').
+    waits: dict[str, WaitStats]
     #: Snapshots that are held, iterators included, and the number of the oldest.
     snapshots: int
     oldest_snapshot: int | None
@@ -128,6 +205,24 @@ class Stats:
     cache_misses: int
     #: Why writes are refused, if they are.
     poisoned: str | None
+
+
+@dataclass(frozen=True)
+class BackupReport:
+    """What `Db.backup` has done."""
+
+    #: Writes up to this number are in the backup.
+    seq: int
+    #: Which backup into its folder it is, from 1; the same as before if nothing had changed.
+    run: int
+    #: Read from the store: blocks that are new, and the log.
+    bytes_read: int
+    #: Written to the folder.
+    bytes_written: int
+    #: What the backup before had already.
+    bytes_reused: int
+    #: What the backup holds.
+    bytes_total: int
 
 
 @dataclass(frozen=True)
@@ -142,7 +237,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `Db.check` has read and found."""
+    """What `Db.check` or `check_backup` has read and found."""
 
     #: Blocks that were read, their bytes, and the entries in them, all versions.
     blocks: int
@@ -157,6 +252,12 @@ class CheckReport:
         return not self.problems
 
 
+def report_of(found: tuple[int, int, int, list[tuple[str, int, str]]]) -> CheckReport:
+    """The class of what the native half has found."""
+    blocks, size, entries, problems = found
+    return CheckReport(blocks, size, entries, tuple(Problem(*of) for of in problems))
+
+
 def stats_of(found: Mapping[str, Any]) -> Stats:
     """The classes of what the native half answers."""
     return Stats(
@@ -166,17 +267,21 @@ def stats_of(found: Mapping[str, Any]) -> Stats:
             "io": {purpose: IoStats(**of) for purpose, of in found["io"].items()},
             "space": SpaceStats(**found["space"]),
             "memory": MemoryStats(**found["memory"]),
+            "transactions": TransactionStats(**found["transactions"]),
+            "pins": PinStats(**found["pins"]),
+            "waits": {reason: WaitStats(**of) for reason, of in found["waits"].items()},
         }
     )
 
 
 def _keyspace(found: Mapping[str, Any]) -> KeyspaceStats:
-    merge = found["merge"]
+    merge, following = found["merge"], found["next"]
     return KeyspaceStats(
         **{
             **found,
             "levels": tuple(LevelStats(**of) for of in found["levels"]),
             "shape": ShapeStats(**found["shape"]),
             "merge": None if merge is None else MergeStats(**merge),
+            "next": None if following is None else NextStats(**following),
         }
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _esker
 from ._errors import ConflictError
 from ._esker import Batch
-from ._stats import CheckReport, Problem, Stats, stats_of
+from ._stats import BackupReport, CheckReport, Stats, report_of, stats_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
     Durability = Literal["buffered", "synced"]
+    Compression = Literal["none", "lz4", "zstd"]
 
 # Nothing that was acknowledged needs it, but the next opening is quicker.
 atexit.register(_esker.close_all)
@@ -67,6 +68,19 @@ def open(
     return Db(_esker.Store(os.fsdecode(path), _bytes_of(memory), durability, create))
 
 
+def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """Makes a store of the backup in the folder `backup`, in the folder `path`, which is new or
+    empty. All of it is checked on the way; damage raises `DamagedError`, and there is no store then.
+    """
+    _esker.restore(os.fsdecode(backup), os.fsdecode(path))
+
+
+def check_backup(path: str | os.PathLike[str]) -> CheckReport:
+    """Reads all of the backup in the folder `path` and compares it with what it should be. Damage is
+    no exception here: it is in the report."""
+    return report_of(_esker.check_backup(os.fsdecode(path)))
+
+
 class Db:
     """An open store, made by `esker.open`. Any thread may use it.
 
@@ -92,7 +106,12 @@ class Db:
         return self._store.closed
 
     def keyspace(
-        self, name: str, *, create: bool = True, memtable: int | str | None = None
+        self,
+        name: str,
+        *,
+        create: bool = True,
+        memtable: int | str | None = None,
+        compression: Compression | None = None,
     ) -> Keyspace:
         """The keyspace `name`, which is made where there is none, or without `create` refused
         (`NoKeyspaceError`). A name has 1 to 255 bytes of UTF-8, without control characters.
@@ -100,9 +119,12 @@ class Db:
         `memtable` is the memory after which what was written goes to the data file, 1 KiB to 1 TiB;
         half of the store's unless given. It is kept if the keyspace is made, and holds until the
         store is closed otherwise.
+
+        `compression` is what blocks are compressed with that are written from now on, and is kept:
+        "lz4" costs little, "zstd" makes less of the same; nothing, unless given.
         """
         memtable_bytes = None if memtable is None else _bytes_of(memtable)
-        return Keyspace(self._store, name, create, memtable_bytes)
+        return Keyspace(self._store, name, create, memtable_bytes, compression)
 
     def keyspaces(self) -> list[str]:
         """The names of all keyspaces, sorted."""
@@ -182,11 +204,17 @@ class Db:
         and writes everything."""
         self._store.compact()
 
+    def backup(self, path: str | os.PathLike[str]) -> BackupReport:
+        """Copies the store, as it is at this moment, into the folder `path`, while others read and
+        write. The folder is new or empty, or has a backup of this store: then only what has changed
+        since is read and written, and the older one is there until the new one is complete and
+        durable. `restore` makes a store of it."""
+        return BackupReport(*_esker.back_up(self._store, os.fsdecode(path)))
+
     def check(self) -> CheckReport:
         """Reads everything and compares it with what it should be. Damage is no exception here: it
         is in the report. Writes wait meanwhile."""
-        blocks, size, entries, problems = self._store.check()
-        return CheckReport(blocks, size, entries, tuple(Problem(*of) for of in problems))
+        return report_of(self._store.check())
 
     def stats(self) -> Stats:
         """What the store holds and what it has done."""

@@ -1,6 +1,6 @@
 //! `stats`: what the store holds and what it has done.
 
-use esker::{KeyspaceStats, Stats};
+use esker::{KeyspaceStats, NextStats, Stats};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
 
@@ -22,9 +22,11 @@ pub(super) fn run(args: &args::Stats) -> Result<(), Failure> {
     if args.json {
         output.json(&as_json(&stats))?;
     } else {
-        let tables =
-            [keyspaces_table, levels_table, io_table, sums_table].map(|table| table(&stats));
+        let tables = [keyspaces_table, next_table, levels_table, io_table, waits_table, sums_table];
+        let tables = tables.map(|table| table(&stats));
         let texts = tables.iter().filter(|table| !table.is_empty()).map(ToString::to_string);
+        let held = held(&stats).join("\n");
+        let texts = texts.chain((!held.is_empty()).then_some(held));
         output.line(&texts.collect::<Vec<_>>().join("\n\n"))?;
     }
     output.flush()
@@ -43,6 +45,8 @@ fn keyspaces_table(stats: &Stats) -> Table {
         "keyspace",
         "entries, about",
         "data",
+        "on the device",
+        "codec",
         "in memory",
         "levels",
         "spill runs",
@@ -54,6 +58,8 @@ fn keyspaces_table(stats: &Stats) -> Table {
             keyspace.name.clone(),
             count(keyspace.entries_estimate),
             bytes(keyspace.data_bytes),
+            bytes(keyspace.stored_bytes),
+            keyspace.compression.to_string(),
             bytes(keyspace.memtable_bytes),
             keyspace.levels.len().to_string(),
             count(keyspace.spills),
@@ -62,6 +68,93 @@ fn keyspaces_table(stats: &Stats) -> Table {
         ]);
     }
     table
+}
+
+/// What is under way, and what comes next.
+fn next_table(stats: &Stats) -> Table {
+    let mut table = Table::new(&["keyspace", "under way", "next", "when"]);
+    for keyspace in &stats.keyspaces {
+        let under_way = under_way(keyspace);
+        let (next, when) = match &keyspace.next {
+            None => ("after that".to_owned(), "-".to_owned()),
+            Some(next) => (next_work(next), when(next)),
+        };
+        table.row([keyspace.name.clone(), under_way, next, when]);
+    }
+    table
+}
+
+fn under_way(keyspace: &KeyspaceStats) -> String {
+    if let Some(reason) = &keyspace.stalled {
+        return format!("stopped: {reason}");
+    }
+    match &keyspace.merge {
+        Some(merge) => {
+            let kind = if merge.full { "full merge" } else { "merge" };
+            let done = merge.written_bytes as f64 / merge.input_bytes.max(1) as f64;
+            format!("{kind}, {:.0} %", 100.0 * done.min(1.0))
+        }
+        None if keyspace.spilling => "spill".to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+fn next_work(next: &NextStats) -> String {
+    let kind = if next.merge_is_full { "full merge" } else { "merge" };
+    match (next.spill_bytes, next.merge_bytes) {
+        (spill, 0) => format!("spill of {}", bytes(spill)),
+        (0, merge) => format!("{kind} of {}", bytes(merge)),
+        (spill, merge) => format!("spill of {}, then {kind} of {}", bytes(spill), bytes(merge)),
+    }
+}
+
+fn when(next: &NextStats) -> String {
+    match next.after_bytes {
+        0 => "now".to_owned(),
+        left => format!("after {} more in memory", bytes(left)),
+    }
+}
+
+fn waits_table(stats: &Stats) -> Table {
+    let mut table = Table::new(&["writers waited for", "times", "in all", "longest", "now"]);
+    for of in stats.waits.iter().filter(|of| of.waits > 0) {
+        let what = match of.reason {
+            "memory" => "memory, while memtables are written out",
+            "merge" => "a merge, to keep step with it",
+            "turn" => "the writers' turn",
+            other => other,
+        };
+        let times = [of.total, of.longest].map(|time| format!("{time:.1?}"));
+        let [total, longest] = times;
+        table.row([what.to_owned(), count(of.waits), total, longest, count(of.waiting)]);
+    }
+    table
+}
+
+/// What keeps space from being used again, a line each.
+fn held(stats: &Stats) -> Vec<String> {
+    let pins = &stats.pins;
+    let mut lines = Vec::new();
+    if let Some(age) = pins.oldest_snapshot_age {
+        let (all, since) = (count(stats.snapshots), count(pins.writes_since_oldest));
+        lines.push(format!(
+            "{all} snapshots are held, the oldest for {age:.1?}: what {since} writes since have \
+             replaced is kept"
+        ));
+    }
+    if pins.kept_versions > 0 {
+        let versions = count(pins.kept_versions);
+        lines.push(format!("{versions} old versions were kept for snapshots by merges"));
+    }
+    if pins.replaced_bytes > 0 {
+        let waiting = bytes(pins.replaced_bytes);
+        let whom = if pins.backup { "the backup" } else { "reads that began before" };
+        lines.push(format!("{waiting} that merges have replaced wait for {whom}"));
+    }
+    if let Some(name) = pins.log_keyspace.as_ref().filter(|_| stats.keyspaces.len() > 1) {
+        lines.push(format!("the oldest part of the log is kept for keyspace {name}"));
+    }
+    lines
 }
 
 fn levels_table(stats: &Stats) -> Table {
@@ -106,9 +199,18 @@ fn sums_table(stats: &Stats) -> Table {
         ("memory budget", stats.memory.budget_bytes),
         ("  memtables", stats.memory.memtable_bytes),
         ("  fences and filters", stats.memory.fence_bytes),
-        ("  cached blocks", stats.memory.cache_bytes),
+        ("  cached blocks", stats.memory.cache_bytes.saturating_sub(stats.memory.buffer_bytes)),
+        ("  buffers of merges", stats.memory.buffer_bytes),
     ] {
         table.row([name.to_owned(), bytes(size_bytes)]);
+    }
+    for (name, factor) in [
+        ("bytes written per user byte", stats.write_amplification()),
+        ("bytes of files per byte of entries", stats.space_amplification()),
+    ] {
+        if let Some(factor) = factor {
+            table.row([name.to_owned(), format!("{factor:.2}")]);
+        }
     }
     table.row(["cache hits".to_owned(), count(stats.cache_hits)]);
     table.row(["cache misses".to_owned(), count(stats.cache_misses)]);
@@ -126,6 +228,15 @@ fn as_json(stats: &Stats) -> Value {
         });
         (io.purpose.to_owned(), counts)
     });
+    let waits = stats.waits.iter().map(|of| {
+        let figures = json!({
+            "waiting": of.waiting,
+            "waits": of.waits,
+            "seconds": of.total.as_secs_f64(),
+            "longest_seconds": of.longest.as_secs_f64(),
+        });
+        (of.reason.to_owned(), figures)
+    });
     json!({
         "keyspaces": stats.keyspaces.iter().map(keyspace_as_json).collect::<Vec<_>>(),
         "io": io.collect::<serde_json::Map<_, _>>(),
@@ -142,9 +253,26 @@ fn as_json(stats: &Stats) -> Value {
             "memtable_bytes": stats.memory.memtable_bytes,
             "fence_bytes": stats.memory.fence_bytes,
             "cache_bytes": stats.memory.cache_bytes,
+            "buffer_bytes": stats.memory.buffer_bytes,
         },
+        "write_amplification": stats.write_amplification(),
+        "space_amplification": stats.space_amplification(),
         "snapshots": stats.snapshots,
         "oldest_snapshot": stats.oldest_snapshot,
+        "pins": {
+            "oldest_snapshot_seconds": stats.pins.oldest_snapshot_age.map(|age| age.as_secs_f64()),
+            "writes_since_oldest": stats.pins.writes_since_oldest,
+            "kept_versions": stats.pins.kept_versions,
+            "replaced_bytes": stats.pins.replaced_bytes,
+            "backup": stats.pins.backup,
+            "log_keyspace": stats.pins.log_keyspace,
+        },
+        "waits": waits.collect::<serde_json::Map<_, _>>(),
+        "transactions": {
+            "live": stats.transactions.live,
+            "conflicts": stats.transactions.conflicts,
+            "remembered_bytes": stats.transactions.remembered_bytes,
+        },
         "cache_hits": stats.cache_hits,
         "cache_misses": stats.cache_misses,
         "poisoned": stats.poisoned,
@@ -164,7 +292,9 @@ fn keyspace_as_json(keyspace: &KeyspaceStats) -> Value {
     json!({
         "name": keyspace.name,
         "entries_estimate": keyspace.entries_estimate,
+        "compression": keyspace.compression.to_string(),
         "data_bytes": keyspace.data_bytes,
+        "stored_bytes": keyspace.stored_bytes,
         "levels": levels.collect::<Vec<_>>(),
         "spills": keyspace.spills,
         "memtable_bytes": keyspace.memtable_bytes,
@@ -178,5 +308,21 @@ fn keyspace_as_json(keyspace: &KeyspaceStats) -> Value {
         "merges": keyspace.merges,
         "stalled": keyspace.stalled,
         "removed_ranges": keyspace.removed_ranges,
+        "spilling": keyspace.spilling,
+        "merge": keyspace.merge.as_ref().map(|merge| json!({
+            "full": merge.full,
+            "levels": merge.levels,
+            "written_bytes": merge.written_bytes,
+            "input_bytes": merge.input_bytes,
+        })),
+        "next": keyspace.next.map(|next| json!({
+            "after_bytes": next.after_bytes,
+            "spill_bytes": next.spill_bytes,
+            "merge_bytes": next.merge_bytes,
+            "merge_levels": next.merge_levels,
+            "merge_is_full": next.merge_is_full,
+        })),
+        "kept_versions": keyspace.kept_versions,
+        "replaced_bytes": keyspace.replaced_bytes,
     })
 }

@@ -29,6 +29,12 @@ impl FdTree {
         active > max / 8 && self.memtable_memory_bytes() >= max / FREEZE_SHARE.1 * FREEZE_SHARE.0
     }
 
+    /// Memory that may still be written before the memtable is full, in bytes.
+    pub(super) fn memtable_bytes_until_full(&self) -> u64 {
+        let full = self.memtable_bytes_max() / FREEZE_SHARE.1 * FREEZE_SHARE.0;
+        full.saturating_sub(self.memtable_memory_bytes())
+    }
+
     /// What should begin now, if nothing stands in its way.
     pub fn due(&self) -> Option<Work> {
         let durable = self.meta();
@@ -167,23 +173,27 @@ fn spills_while_merging(durable: &IndexMeta) -> u64 {
 /// Whether the spill runs should be merged: they, or everything above the bottom, hold what the
 /// shape allows.
 fn spills_are_due(durable: &IndexMeta) -> bool {
-    let IndexMeta { shape, spills, main, .. } = durable;
-    if spills.is_empty() {
+    are_due(durable, durable.spills.len(), spilled_bytes(durable))
+}
+
+/// The same with so many spill runs, of so many bytes.
+pub(super) fn are_due(durable: &IndexMeta, runs: usize, spilled: u64) -> bool {
+    let IndexMeta { shape, main, .. } = durable;
+    if runs == 0 {
         return false;
     }
-    let spilled = spilled_bytes(durable);
     let is_upper = |level: &&LevelMeta| level.rank < shape::bottom_rank(shape);
     let upper = data_bytes(main.levels.iter().filter(is_upper));
     shape.t == 0
         || spilled >= shape::standing_bytes_max(shape)
-        || spills.len() > usize::from(shape.t) + SMALL_RUNS
+        || runs > usize::from(shape.t) + SMALL_RUNS
         || shape::upper_bytes_max(shape).is_some_and(|max| upper + spilled > max)
 }
 
-fn spilled_bytes(durable: &IndexMeta) -> u64 {
+pub(super) fn spilled_bytes(durable: &IndexMeta) -> u64 {
     data_bytes(durable.spills.iter().flat_map(|spill| &spill.levels))
 }
 
-fn data_bytes<'a>(levels: impl IntoIterator<Item = &'a LevelMeta>) -> u64 {
+pub(super) fn data_bytes<'a>(levels: impl IntoIterator<Item = &'a LevelMeta>) -> u64 {
     levels.into_iter().map(|level| level.counts.data_bytes()).sum()
 }

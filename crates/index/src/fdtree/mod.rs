@@ -9,8 +9,8 @@
 //! records), [`delete`], [`finalize`]; [`compression`] (codecs, and the room that merges need for
 //! them), [`two_level`] (how the older FD-tree differs), [`versions`] (what a merge keeps),
 //! [`removed`] (ranges of keys), and [`invariants`] (the walker that checks I1 to I6 and I8). `due`
-//! says what should begin, `paused` makes everything stand still, [`walk`] goes through all that a
-//! durable state leads to.
+//! says what should begin, `forecast` what will, `paused` makes everything stand still, [`walk`]
+//! goes through all that a durable state leads to.
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
 //! lead to the blocks of the next. New entries collect in the memtable; when it is full it becomes
@@ -29,6 +29,7 @@ mod due;
 pub mod fault;
 pub mod fence_index;
 pub mod finalize;
+mod forecast;
 mod head;
 pub mod insert;
 pub mod invariants;
@@ -77,6 +78,7 @@ use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
+pub use forecast::{Forecast, ForecastMerge, Retained};
 pub use invariants::{CheckSink, Problem};
 pub use merge::Step;
 pub use paused::Paused;

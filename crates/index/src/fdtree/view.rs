@@ -19,7 +19,7 @@ use std::sync::Arc;
 use esker_device::Purpose;
 use esker_format::data::Data;
 use esker_format::ids::Seq;
-use esker_format::ptr::{BlockPtr, Extent};
+use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::error::Result;
 use esker_substrate::memtable::{Leaves, Memtable};
@@ -337,6 +337,14 @@ impl Views {
                 past.pins.remove(&number);
             }
         }
+    }
+
+    /// Bytes of space that wait until nobody reads them, and whether they are pinned.
+    pub(super) fn waiting(&self) -> (u64, bool) {
+        let past = self.past.lock();
+        let extents = past.quarantine.iter().flat_map(|(_, extents)| extents);
+        let units: u64 = extents.map(|extent| extent.units).sum();
+        (units.saturating_mul(UNIT_BYTES), !past.pins.is_empty())
     }
 
     /// Whether no replaced view is read any more, and no space waits for one. What is pinned waits

@@ -242,6 +242,7 @@ pub(crate) fn backup_on(
     device: Arc<dyn Device>,
     progress: &mut Progress<'_>,
 ) -> Result<BackupReport> {
+    let _span = tracing::debug_span!("backup", to = device.location()).entered();
     shared.poison.check()?;
     run::run(shared, Folder::open(device)?, progress)
 }

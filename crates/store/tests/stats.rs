@@ -1,0 +1,171 @@
+//! What `stats` answers: what keeps space, why writers waited, what comes next.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use esker::{Db, Keyspace, KeyspaceOptions, KeyspaceStats, SimRuntime, WaitStats};
+
+fn fill(keyspace: &Keyspace, keys: std::ops::Range<u32>, byte: u8) {
+    for key in keys {
+        keyspace.insert(key.to_be_bytes(), [byte; 100]).unwrap();
+    }
+}
+
+fn only(db: &Db) -> KeyspaceStats {
+    db.stats().unwrap().keyspaces.swap_remove(0)
+}
+
+fn waits(db: &Db, reason: &str) -> WaitStats {
+    let all = db.stats().unwrap().waits;
+    *all.iter().find(|of| of.reason == reason).unwrap()
+}
+
+#[test]
+fn a_snapshot_shows_since_when_it_keeps_what() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = Arc::new(SimRuntime::new(1));
+    let builder = Db::builder(folder.path()).log_segment_bytes(16 << 10);
+    let builder = builder.runtime(Arc::clone(&runtime) as _);
+    let db = builder.open().unwrap();
+    let keyspace = db.keyspace("a", KeyspaceOptions::default()).unwrap();
+    fill(&keyspace, 0..1000, 1);
+    let pins = db.stats().unwrap().pins;
+    assert_eq!((pins.oldest_snapshot_age, pins.writes_since_oldest), (None, 0));
+    assert_eq!(pins.log_keyspace.as_deref(), Some("a"));
+    let held = db.snapshot().unwrap();
+    runtime.advance(Duration::from_secs(90));
+    fill(&keyspace, 0..500, 2);
+    db.compact().unwrap();
+    let pins = db.stats().unwrap().pins;
+    assert_eq!(pins.oldest_snapshot_age, Some(Duration::from_secs(90)));
+    assert_eq!((pins.writes_since_oldest, pins.kept_versions), (500, 500));
+    assert_eq!(only(&db).kept_versions, 500);
+    drop(held);
+    db.compact().unwrap();
+    let pins = db.stats().unwrap().pins;
+    assert_eq!((pins.oldest_snapshot_age, pins.kept_versions), (None, 0));
+    assert_eq!((pins.replaced_bytes, pins.backup), (0, false));
+}
+
+#[test]
+fn what_comes_next_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::builder(folder.path()).memory_budget(1 << 20).open().unwrap();
+    let keyspace = db.keyspace("a", KeyspaceOptions::default()).unwrap();
+    let empty = only(&db).next.unwrap();
+    assert!((1 << 18..=1 << 19).contains(&empty.after_bytes), "{empty:?}");
+    fill(&keyspace, 0..500, 1);
+    let later = only(&db).next.unwrap();
+    assert!(later.after_bytes < empty.after_bytes - 500 * 100, "{later:?}");
+    let mut merged = 0;
+    for round in 0..40 {
+        fill(&keyspace, round * 1000..round * 1000 + 1000, 3);
+        db.flush().unwrap();
+        let before = only(&db);
+        let Some(next) = before.next else { continue };
+        fill(&keyspace, 0..2, 4);
+        db.flush().unwrap();
+        let after = only(&db);
+        if before.merge.is_none() && !before.spilling {
+            let has_merged = after.merges > before.merges || after.merge.is_some();
+            assert_eq!(next.merge_bytes > 0, has_merged, "{next:?}: {before:?}, {after:?}");
+            merged += u32::from(has_merged);
+        }
+    }
+    assert!(merged > 0);
+}
+
+#[test]
+fn writers_that_wait_are_counted_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::builder(folder.path()).memory_budget(256 << 10).open().unwrap();
+    let keyspace = db.keyspace("a", KeyspaceOptions::default()).unwrap();
+    for round in 0..15 {
+        fill(&keyspace, 0..4000, round);
+    }
+    let all = [waits(&db, "memory"), waits(&db, "merge")];
+    assert!(all.iter().map(|of| of.waits).sum::<u64>() > 0, "{all:?}");
+    for of in all {
+        assert_eq!(of.waiting, 0);
+        assert!(of.longest <= of.total && of.total <= of.longest * of.waits as u32, "{of:?}");
+    }
+    let stats = db.stats().unwrap();
+    assert!(stats.write_amplification().unwrap() > 1.0);
+    assert!(stats.space_amplification().unwrap() > 1.0);
+    assert!(stats.memory.buffer_bytes <= stats.memory.cache_bytes);
+}
+
+#[test]
+fn whoever_waits_for_the_turn_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path()).unwrap();
+    let first = db.write_transaction().unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| db.write_transaction().map(drop));
+        while waits(&db, "turn").waiting == 0 {
+            std::thread::yield_now();
+        }
+        drop(first);
+        second.join().unwrap().unwrap();
+    });
+    let of = waits(&db, "turn");
+    assert_eq!((of.waiting, of.waits), (0, 1));
+    assert!(of.total > Duration::ZERO && of.total == of.longest);
+}
+
+/// Keeps the names of spans.
+#[derive(Clone, Debug, Default)]
+struct Names(Arc<Mutex<Vec<&'static str>>>);
+
+impl tracing::Subscriber for Names {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("esker")
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        let mut names = self.0.lock().unwrap();
+        names.push(span.metadata().name());
+        tracing::span::Id::from_u64(names.len() as u64)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn what_is_done_is_traced() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = Names::default();
+    tracing::subscriber::with_default(names.clone(), || {
+        let db = Db::open(folder.path().join("store")).unwrap();
+        let keyspace = db.keyspace("a", KeyspaceOptions::default()).unwrap();
+        fill(&keyspace, 0..10, 1);
+        keyspace.flush().unwrap();
+        keyspace.compact().unwrap();
+        db.backup(folder.path().join("copy")).unwrap();
+    });
+    assert_eq!(*names.0.lock().unwrap(), ["open", "flush", "compact", "backup"]);
+}
+
+#[test]
+fn a_backup_under_way_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path().join("store")).unwrap();
+    let keyspace = db.keyspace("a", KeyspaceOptions::default()).unwrap();
+    fill(&keyspace, 0..20_000, 1);
+    db.flush().unwrap();
+    let (tell, told) = mpsc::channel();
+    let mut progress = |_: &_| {
+        let _first = tell.send(db.stats().unwrap().pins);
+        ControlFlow::Continue(())
+    };
+    db.backup_with(folder.path().join("copy"), &mut progress).unwrap();
+    assert!(told.recv().unwrap().backup);
+    assert!(!db.stats().unwrap().pins.backup);
+}
