@@ -55,11 +55,13 @@ pub enum Purpose {
     Check = 7,
     /// Backups, and restoring them.
     Backup = 8,
+    /// Values outside blocks, as they are written.
+    Value = 9,
 }
 
 impl Purpose {
     /// All purposes, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::User,
         Self::Log,
         Self::Merge,
@@ -69,6 +71,7 @@ impl Purpose {
         Self::Recovery,
         Self::Check,
         Self::Backup,
+        Self::Value,
     ];
 }
 

@@ -123,10 +123,13 @@ impl<'a> Action<'a> {
 
     /// Bytes of keys and value.
     #[must_use]
-    pub fn user_bytes(&self) -> usize {
+    pub fn user_bytes(&self) -> u64 {
         match self {
-            Self::Say(key, data) => key.len() + data.value().map_or(0, <[u8]>::len),
-            Self::RemoveRange(range) => range.begin.len() + range.end.map_or(0, <[u8]>::len),
+            Self::Say(key, data) => (key.len() as u64).saturating_add(data.value_bytes()),
+            Self::RemoveRange(range) => {
+                let end = range.end.map_or(0, <[u8]>::len);
+                (range.begin.len() as u64).saturating_add(end as u64)
+            }
         }
     }
 }

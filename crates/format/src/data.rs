@@ -8,6 +8,7 @@ use crate::bytes::{Reader, put_varint, varint_len};
 use crate::entry::Kind;
 use crate::error::Result;
 use crate::ids::Moment;
+use crate::value_ref::ValueRef;
 
 /// The longest content: a value with a moment in front of it.
 pub const CONTENT_BYTES_MAX: usize = VALUE_BYTES_MAX + 10;
@@ -21,6 +22,8 @@ pub enum Data<'a> {
     Put(&'a [u8]),
     /// It has this value until this moment, and none from then on.
     PutUntil(Moment, &'a [u8]),
+    /// It has the value that lies where an encoded [`ValueRef`] says, perhaps until a moment.
+    Reference(&'a [u8]),
 }
 
 impl<'a> Data<'a> {
@@ -31,6 +34,7 @@ impl<'a> Data<'a> {
             Self::Delete => Kind::Delete,
             Self::Put(_) => Kind::Put,
             Self::PutUntil(..) => Kind::PutUntil,
+            Self::Reference(_) => Kind::Reference,
         }
     }
 
@@ -40,20 +44,39 @@ impl<'a> Data<'a> {
         matches!(self, Self::Delete)
     }
 
-    /// The value, whether its time is over or not.
+    /// The value, whether its time is over or not; of one that lies elsewhere the reference.
     #[must_use]
     pub const fn value(&self) -> Option<&'a [u8]> {
         match self {
             Self::Delete => None,
-            Self::Put(value) | Self::PutUntil(_, value) => Some(value),
+            Self::Put(value) | Self::PutUntil(_, value) | Self::Reference(value) => Some(value),
+        }
+    }
+
+    /// The reference to a value that lies elsewhere.
+    #[must_use]
+    pub const fn reference(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Reference(content) => Some(content),
+            Self::Delete | Self::Put(_) | Self::PutUntil(..) => None,
+        }
+    }
+
+    /// Length of the value in bytes, wherever it lies; 0 for none.
+    #[must_use]
+    pub fn value_bytes(&self) -> u64 {
+        match self {
+            Self::Reference(content) => ValueRef::bytes_of(content),
+            _ => self.value().map_or(0, |value| value.len() as u64),
         }
     }
 
     /// The moment from which on there is no value.
     #[must_use]
-    pub const fn until(&self) -> Option<Moment> {
+    pub fn until(&self) -> Option<Moment> {
         match self {
             Self::PutUntil(until, _) => Some(*until),
+            Self::Reference(content) => ValueRef::until_of(content),
             Self::Delete | Self::Put(_) => None,
         }
     }
@@ -69,7 +92,7 @@ impl<'a> Data<'a> {
     pub const fn content_len(&self) -> Option<usize> {
         match self {
             Self::Delete => None,
-            Self::Put(value) => Some(value.len()),
+            Self::Put(value) | Self::Reference(value) => Some(value.len()),
             Self::PutUntil(until, value) => Some(varint_len(until.0) + value.len()),
         }
     }
@@ -95,7 +118,40 @@ impl<'a> Data<'a> {
                 let rest = rest.ok_or_else(|| at.error("value has a wrong length"))?;
                 Ok(Self::PutUntil(until, reader.take(rest)?))
             }
+            Kind::Reference => {
+                let content = reader.take(len)?;
+                ValueRef::check(content).map_err(|error| at.error(error.what))?;
+                Ok(Self::Reference(content))
+            }
             Kind::Put | Kind::Delete | Kind::Fence => Err(at.error("value has a wrong length")),
+        }
+    }
+}
+
+/// A value, or where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// The value.
+    Here(Vec<u8>),
+    /// An encoded [`ValueRef`].
+    Elsewhere(Vec<u8>),
+}
+
+impl Value {
+    /// Bytes that it takes here.
+    #[must_use]
+    pub const fn stored_len(&self) -> usize {
+        match self {
+            Self::Here(bytes) | Self::Elsewhere(bytes) => bytes.len(),
+        }
+    }
+
+    /// The value, if it is here.
+    #[must_use]
+    pub fn here(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Here(value) => Some(value),
+            Self::Elsewhere(_) => None,
         }
     }
 }
@@ -103,7 +159,7 @@ impl<'a> Data<'a> {
 /// [`Data`] with bytes of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataBuf {
-    value: Option<Vec<u8>>,
+    value: Option<Value>,
     until: Option<Moment>,
 }
 
@@ -113,22 +169,32 @@ impl DataBuf {
     pub fn as_data(&self) -> Data<'_> {
         match (&self.value, self.until) {
             (None, _) => Data::Delete,
-            (Some(value), None) => Data::Put(value),
-            (Some(value), Some(until)) => Data::PutUntil(until, value),
+            (Some(Value::Here(value)), None) => Data::Put(value),
+            (Some(Value::Here(value)), Some(until)) => Data::PutUntil(until, value),
+            (Some(Value::Elsewhere(content)), _) => Data::Reference(content),
         }
     }
 
     /// The value as everybody sees it at the moment that `now` answers, which is asked only where
     /// that matters.
-    pub fn into_value(self, now: impl FnOnce() -> Moment) -> Option<Vec<u8>> {
+    pub fn into_value(self, now: impl FnOnce() -> Moment) -> Option<Value> {
         let is_over = self.until.is_some_and(|until| until <= now());
         self.value.filter(|_| !is_over)
     }
 }
 
+impl From<Data<'_>> for Option<Value> {
+    fn from(data: Data<'_>) -> Self {
+        match data {
+            Data::Reference(content) => Some(Value::Elsewhere(content.to_vec())),
+            _ => data.value().map(|value| Value::Here(value.to_vec())),
+        }
+    }
+}
+
 impl From<Data<'_>> for DataBuf {
     fn from(data: Data<'_>) -> Self {
-        Self { value: data.value().map(<[u8]>::to_vec), until: data.until() }
+        Self { value: data.into(), until: data.until() }
     }
 }
 

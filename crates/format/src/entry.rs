@@ -8,7 +8,7 @@ use crate::fence::Fence;
 use crate::ids::{Moment, Seq};
 
 /// What an entry is. The numbers are on the device and frozen; those without a variant are
-/// reserved: 3 value reference, 6 merge operand; 4 is in the log alone ([`crate::action`]).
+/// reserved: 6 merge operand; 4 is in the log alone ([`crate::action`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -18,6 +18,8 @@ pub enum Kind {
     Put = 1,
     /// The way to a block of a lower level.
     Fence = 2,
+    /// The key has a value that lies outside the block.
+    Reference = 3,
     /// The key has a value until a moment.
     PutUntil = 5,
 }
@@ -30,6 +32,7 @@ impl Kind {
             0 => Some(Self::Delete),
             1 => Some(Self::Put),
             2 => Some(Self::Fence),
+            3 => Some(Self::Reference),
             5 => Some(Self::PutUntil),
             _ => None,
         }
@@ -38,7 +41,7 @@ impl Kind {
     /// Whether entries of this kind have a content, whose length stands in front of the key.
     #[must_use]
     pub const fn has_content(self) -> bool {
-        matches!(self, Self::Put | Self::PutUntil)
+        matches!(self, Self::Put | Self::Reference | Self::PutUntil)
     }
 }
 
@@ -51,6 +54,8 @@ pub enum Payload<'a> {
     Put(&'a [u8]),
     /// A value that is there until a moment.
     PutUntil(Moment, &'a [u8]),
+    /// Where a value lies: an encoded [`ValueRef`](crate::value_ref::ValueRef).
+    Reference(&'a [u8]),
     /// A fence.
     Fence(Fence<'a>),
 }
@@ -63,6 +68,7 @@ impl<'a> Payload<'a> {
             Data::Delete => Self::Delete,
             Data::Put(value) => Self::Put(value),
             Data::PutUntil(until, value) => Self::PutUntil(until, value),
+            Data::Reference(content) => Self::Reference(content),
         }
     }
 
@@ -73,6 +79,7 @@ impl<'a> Payload<'a> {
             Self::Delete => Some(Data::Delete),
             Self::Put(value) => Some(Data::Put(value)),
             Self::PutUntil(until, value) => Some(Data::PutUntil(*until, value)),
+            Self::Reference(content) => Some(Data::Reference(content)),
             Self::Fence(_) => None,
         }
     }
@@ -84,6 +91,7 @@ impl<'a> Payload<'a> {
             Self::Delete => Kind::Delete,
             Self::Put(_) => Kind::Put,
             Self::PutUntil(..) => Kind::PutUntil,
+            Self::Reference(_) => Kind::Reference,
             Self::Fence(_) => Kind::Fence,
         }
     }
@@ -118,7 +126,7 @@ impl<'a> Entry<'a> {
                 out.extend_from_slice(self.suffix);
                 fence.encode(out);
             }
-            Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) => {
+            Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) | Payload::Reference(_) => {
                 let data = self.payload.data().unwrap_or(Data::Delete);
                 put_varint(out, self.seq.0.saturating_sub(base.0));
                 if let Some(len) = data.content_len() {
@@ -161,7 +169,9 @@ impl<'a> Entry<'a> {
         let number = reader.varint()?;
         let seq = match kind {
             Kind::Fence => number.wrapping_sub(1),
-            Kind::Put | Kind::Delete | Kind::PutUntil => base.0.saturating_add(number),
+            Kind::Put | Kind::Delete | Kind::PutUntil | Kind::Reference => {
+                base.0.saturating_add(number)
+            }
         };
         if kind.has_content() {
             reader.varint()?;

@@ -4,8 +4,8 @@
 //! (what is said, and what a level holds), [`filter`] and [`fence`] (how a block is found),
 //! [`block`] (how entries are packed),
 //! [`meta`] (what the manifest says of a keyspace), [`frame`], [`log_record`], [`manifest_edit`]
-//! and [`superblock`] (what makes them durable), [`backup`] (a copy of all of it), [`value_ref`]
-//! (values outside their block).
+//! and [`superblock`] (what makes them durable), [`backup`] (a copy of all of it), [`value_piece`]
+//! and [`value_ref`] (values outside their block).
 //!
 //! Every decoder takes untrusted bytes: it never panics, never allocates more than its input
 //! could hold, and names the offset at which the input stopped making sense.
@@ -31,6 +31,7 @@ pub mod manifest_edit;
 pub mod meta;
 pub mod ptr;
 pub mod superblock;
+pub mod value_piece;
 pub mod value_ref;
 
 pub use error::{DecodeError, Result};
@@ -39,7 +40,8 @@ pub use error::{DecodeError, Result};
 pub const FORMAT_VERSION: u32 = 1;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-/// The longest value that is stored inside a block, in bytes. Longer values are refused.
+/// The longest value that is stored inside a block, in bytes. Longer ones are stored apart
+/// ([`value_ref`]).
 pub const VALUE_BYTES_MAX: usize = 256 * 1024;
 /// The longest keyspace name, in bytes.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 255;

@@ -18,6 +18,7 @@ use crate::bytes::{Reader, put_byte_string, put_varint};
 use crate::error::{DecodeError, Result};
 use crate::ids::{Generation, KeyspaceId, SegmentId, Seq};
 use crate::meta::IndexMeta;
+use crate::ptr::{Extent, decode_extents, encode_extents};
 use crate::{KEYSPACE_NAME_BYTES_MAX, ptr::UNIT_BYTES};
 
 /// Records begin at multiples of this many bytes, so that no two share a sector.
@@ -36,6 +37,7 @@ const TAG_SEGMENT_REMOVE: u8 = 6;
 const TAG_CLEAN_CLOSE: u8 = 7;
 const TAG_NEXT_KEYSPACE: u8 = 8;
 const TAG_KEYSPACE_CODEC: u8 = 9;
+const TAG_VALUES: u8 = 11;
 
 /// A log segment in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +86,15 @@ pub enum Edit {
         id: KeyspaceId,
         /// All of its index.
         index: Arc<IndexMeta>,
+    },
+    /// Space of values outside blocks that entries of a keyspace's levels refer to.
+    Values {
+        /// The keyspace.
+        id: KeyspaceId,
+        /// What its levels refer to from now on.
+        taken: Vec<Extent>,
+        /// What they do not refer to any more.
+        given_up: Vec<Extent>,
     },
     /// A log segment is taken into use.
     SegmentAdd(SegmentRef),
@@ -180,6 +191,12 @@ impl Edit {
                 index.encode(out);
                 TAG_INDEX
             }
+            Self::Values { id, taken, given_up } => {
+                put_varint(out, id.0.into());
+                encode_extents(out, taken);
+                encode_extents(out, given_up);
+                TAG_VALUES
+            }
             Self::SegmentAdd(segment) => {
                 segment.encode(out);
                 TAG_SEGMENT_ADD
@@ -216,6 +233,11 @@ impl Edit {
                 let id = keyspace_id(reader)?;
                 Self::Index { id, index: Arc::new(IndexMeta::decode(reader)?) }
             }
+            TAG_VALUES => Self::Values {
+                id: keyspace_id(reader)?,
+                taken: decode_extents(reader)?,
+                given_up: decode_extents(reader)?,
+            },
             TAG_SEGMENT_ADD => Self::SegmentAdd(SegmentRef::decode(reader)?),
             TAG_SEGMENT_CLOSE => Self::SegmentClose {
                 id: SegmentId(reader.varint()?),

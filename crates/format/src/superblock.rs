@@ -45,13 +45,16 @@ const MAGIC: u32 = u32::from_le_bytes(*b"EskS");
 const CHECKSUM_OFFSET: usize = SLOT_BYTES - 4;
 /// Required feature: there may be blocks with a codec.
 pub const FEATURE_COMPRESSION: u32 = 1;
-/// Required feature: there may be puts with expiry. Bit *k* stands for entries of kind *k*.
+/// Required feature: there may be values outside their blocks. Bit *k* stands for entries of
+/// kind *k*.
+pub const FEATURE_LARGE_VALUES: u32 = 1 << 3;
+/// Required feature: there may be puts with expiry.
 pub const FEATURE_EXPIRY: u32 = 1 << 5;
 /// Required feature: ranges may have been removed, in the log and in the manifest.
 pub const FEATURE_REMOVED_RANGES: u32 = 1 << 4;
 /// Required features that this build knows.
 pub(crate) const KNOWN_FEATURES: u32 =
-    FEATURE_EXPIRY | FEATURE_REMOVED_RANGES | FEATURE_COMPRESSION;
+    FEATURE_EXPIRY | FEATURE_REMOVED_RANGES | FEATURE_LARGE_VALUES | FEATURE_COMPRESSION;
 
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,6 +25,7 @@ use esker_format::meta::{
 };
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_EXPIRY, Superblock};
+use esker_format::value_piece::{self, PieceIdentity};
 use esker_format::value_ref::ValueRef;
 
 const PAGE: &str = include_str!("../../../docs/format.md");
@@ -293,12 +294,28 @@ fn merge_under_way() {
 
 #[test]
 fn value_reference() {
-    let value =
-        ValueRef { start: 512, bytes: 300_000, generation: Generation(300), crc: 0xa1b2_c3d4 };
+    let run = |start, units| Extent { start, units };
+    let value = ValueRef {
+        until: None,
+        bytes: 300_000,
+        generation: Generation(300),
+        crc: 0xa1b2_c3d4,
+        runs: vec![run(512, 32), run(1000, 42)],
+    };
     let mut bytes = Vec::new();
     value.encode(&mut bytes);
     assert_is_example("value reference", &bytes);
-    assert_eq!(ValueRef::decode(&mut Reader::new(&bytes)).unwrap(), value);
+    assert_eq!(ValueRef::decode(&bytes).unwrap(), value);
+}
+
+#[test]
+fn value_piece() {
+    let identity = PieceIdentity { store: STORE, generation: Generation(300), number: 0 };
+    let mut piece = vec![0; 4096];
+    piece[40..44].copy_from_slice(b"1815");
+    value_piece::seal(&mut piece, identity, 0, 4);
+    assert_is_example("value piece", &piece);
+    assert_eq!(value_piece::open(&piece, identity).unwrap().0, b"1815");
 }
 
 #[test]

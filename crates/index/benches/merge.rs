@@ -45,7 +45,7 @@ fn tree() -> FdTree {
     });
     let tree = FdTree::open(env, KeyspaceId(1), IndexMeta::default(), OPTIONS);
     insert(&tree, 0..BELOW, 0);
-    tree.run(FULL, &|body| body(), &mut |_| Ok(())).unwrap();
+    tree.run(FULL, &|body| body(), &mut |_, _| Ok(())).unwrap();
     tree
 }
 
@@ -69,10 +69,10 @@ fn merge(criterion: &mut Criterion) {
                     seq += BELOW;
                     insert(&tree, 0..ABOVE, seq);
                     if spilled {
-                        tree.run(Work::Spill, &|body| body(), &mut |_| Ok(())).unwrap();
+                        tree.run(Work::Spill, &|body| body(), &mut |_, _| Ok(())).unwrap();
                     }
                 },
-                |()| tree.run(FULL, &|body| body(), &mut |_| Ok(())).unwrap(),
+                |()| tree.run(FULL, &|body| body(), &mut |_, _| Ok(())).unwrap(),
                 BatchSize::PerIteration,
             );
         });

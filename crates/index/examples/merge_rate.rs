@@ -45,12 +45,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let tree = FdTree::open(Arc::new(env), KeyspaceId(1), IndexMeta::default(), OPTIONS);
     insert(&tree, 0..BELOW, 0);
-    tree.run(FULL, &|body| body(), &mut |_| Ok(()))?;
+    tree.run(FULL, &|body| body(), &mut |_, _| Ok(()))?;
     for round in 1..=8 {
         insert(&tree, 0..ABOVE, round * BELOW);
-        tree.run(Work::Spill, &|body| body(), &mut |_| Ok(()))?;
+        tree.run(Work::Spill, &|body| body(), &mut |_, _| Ok(()))?;
         let before = processor_seconds()?;
-        tree.run(FULL, &|body| body(), &mut |_| Ok(()))?;
+        tree.run(FULL, &|body| body(), &mut |_, _| Ok(()))?;
         let took = processor_seconds()? - before;
         let rate = (BELOW + ABOVE) as f64 / took / 1e6;
         println!("round {round}: {took:.3} s, {rate:.2} million entries a second");

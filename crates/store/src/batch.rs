@@ -161,8 +161,8 @@ impl Batch {
         keyspace.must_be_of(&self.shared)?;
         write::validate(action)?;
         // A small charge for each write keeps a batch of empty keys bounded too.
-        let bytes = action.user_bytes() + size_of::<Owned>();
-        self.bytes = self.bytes.saturating_add(bytes as u64);
+        let bytes = action.user_bytes() + size_of::<Owned>() as u64;
+        self.bytes = self.bytes.saturating_add(bytes);
         let most = self.shared.limits.batch_bytes;
         if self.bytes > most {
             return Err(Error::invalid(format!("a batch is at most {most} bytes long")));

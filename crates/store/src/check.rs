@@ -22,6 +22,8 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Puts and tombstones in them, all versions.
     pub entries: u64,
+    /// Values stored apart that were read.
+    pub values: u64,
     /// Everything that is wrong, in the order of discovery.
     pub problems: Vec<Problem>,
 }
@@ -67,16 +69,18 @@ pub(crate) fn check(shared: &Core) -> Result<CheckReport> {
     for tree in &trees {
         tree.check(&mut sink);
     }
-    let found = sink.problems.into_iter();
+    let found = std::mem::take(&mut sink.problems).into_iter();
     problems.extend(found.map(|found| Problem::new(found.file, found.offset, found.what)));
     let used = trees.iter().flat_map(|tree| tree.extents());
     problems.extend(unaccounted(used, &shared.env.blocks.space()));
-    Ok(CheckReport { blocks: sink.blocks, bytes: sink.bytes, entries: sink.entries, problems })
+    let CheckSink { blocks, bytes, entries, values, .. } = sink;
+    Ok(CheckReport { blocks, bytes, entries, values, problems })
 }
 
 /// Every unit of the data file must be in exactly one tree's extent, in quarantine or free.
 fn unaccounted(used: impl Iterator<Item = Extent>, space: &Space) -> Vec<Problem> {
     let mut runs: Vec<(Extent, &str)> = used.map(|extent| (extent, "used")).collect();
+    runs.extend(space.loose().map(|extent| (extent, "a value's")));
     runs.extend(space.retired().map(|extent| (extent, "given up")));
     runs.extend(space.free_runs().map(|extent| (extent, "free")));
     runs.sort_unstable();

@@ -10,11 +10,13 @@ use esker_format::block::Codec;
 use esker_format::manifest_edit::{Edit, keyspace_name_is_valid};
 use esker_format::superblock::FEATURE_COMPRESSION;
 use esker_index::fdtree::{FdTree, Options};
+use esker_substrate::sync::atomic::Ordering;
 
 use crate::backup::{self, BackupProgress, BackupReport};
 use crate::batch::Batch;
 use crate::builder::DbBuilder;
 use crate::check::{self, CheckReport};
+use crate::dropping;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::maintenance;
@@ -74,14 +76,22 @@ impl Db {
         validate_name(name)?;
         options.validate()?;
         let _open = self.shared.enter()?;
+        let slot = self.open_or_create(name, &options)?;
+        if let Some(bytes) = options.inline_bytes_max {
+            slot.inline_bytes_max.store(bytes, Ordering::Relaxed);
+        }
+        Ok(self.handle(slot))
+    }
+
+    fn open_or_create(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Slot>> {
         if let Some(slot) = self.slot(name) {
             if let Some(bytes) = options.memtable_bytes {
                 slot.tree()?.set_memtable_bytes_max(bytes);
             }
             self.choose_compression(&slot, options.compression)?;
-            return Ok(self.handle(slot));
+            return Ok(slot);
         }
-        self.create_keyspace(name, &options).map(|slot| self.handle(slot))
+        self.create_keyspace(name, options)
     }
 
     /// Opens the keyspace `name` if it exists.
@@ -112,7 +122,7 @@ impl Db {
         let _open = self.shared.enter()?;
         let mut registry = self.shared.keyspaces.write();
         let Some(slot) = registry.get(name).cloned() else { return Ok(false) };
-        maintenance::drop_tree(&self.shared, &slot)?;
+        dropping::drop_tree(&self.shared, &slot)?;
         registry.remove(name);
         Ok(true)
     }

@@ -8,6 +8,7 @@ use esker_format::action::Action;
 use esker_format::data::Data;
 
 use crate::error::{Error, Result};
+use crate::large::{self, ValueReader, ValueWriter};
 use crate::maintenance;
 use crate::options::Durability;
 use crate::range::{Interval, Range};
@@ -15,7 +16,10 @@ use crate::read::{self, Entry};
 use crate::shared::{Shared, Slot};
 use crate::write::{self, Write};
 
-/// An ordered map from keys (0 to 64 KiB) to values (up to 256 KiB). A cheap handle.
+/// An ordered map from keys (0 to 64 KiB) to values (up to 1 GiB). A cheap handle.
+///
+/// Values longer than [`inline_bytes_max`](crate::KeyspaceOptions::inline_bytes_max) are stored
+/// apart from their keys, once: merges do not move them.
 ///
 /// Keys are ordered as byte strings. Reads see every write that returned before they began, and
 /// run beside each other, beside writes and beside merges; they wait for none of them.
@@ -210,12 +214,38 @@ impl Keyspace {
         read::get(&self.shared, &self.slot, key.as_ref(), None)
     }
 
-    /// Whether `key` has a value. Costs the same as [`get`](Self::get).
+    /// The value of `key` as it is now, as a stream that can be read from any place, in the memory
+    /// of 64 KiB for a value that is stored apart. It stays what it is whatever is written
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        let snapshot = self.shared.snapshots().register();
+        large::reader(&self.shared, &self.slot, key.as_ref(), snapshot)
+    }
+
+    /// Begins a value of `key` that is written as it comes, and is there when the writer is
+    /// [finished](ValueWriter::finish). Its length need not be known.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for a key too long;
+    /// [`NoKeyspace`](crate::Error::NoKeyspace), [`Closed`](crate::Error::Closed).
+    pub fn writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
+        let key = key.as_ref();
+        read::validate_key(key)?;
+        let _open = self.shared.enter()?;
+        self.slot.tree()?;
+        Ok(ValueWriter::new(Arc::clone(&self.shared), Arc::clone(&self.slot), key.to_vec()))
+    }
+
+    /// Whether `key` has a value. Costs the same as [`get`](Self::get) for a value in a block, and
+    /// does not read one that is stored apart.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.get(key).map(|value| value.is_some())
+        read::contains(&self.shared, &self.slot, key.as_ref(), None)
     }
 
     /// The values of all `keys`, in their order and as of one moment; blocks are read in

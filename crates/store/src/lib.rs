@@ -29,10 +29,12 @@
 //! | `open` | creation, recovery |
 //! | `write`, `removal` | the write path; what it takes to remove a range |
 //! | `read`, `range` | the read paths |
+//! | `large` | values outside blocks, and streams |
 //! | `recent`, `turn` | what transactions are checked against, and the writers' turn |
 //! | `maintenance` | when spills and merges begin, and what happens when one cannot go on |
 //! | `relief` | which keyspaces are written out to make room for others |
 //! | `background` | the threads that run them |
+//! | `dropping` | keyspaces that go |
 //! | `backup` | copies of the whole store, and stores made of them |
 //! | `waits` | how long writers waited, and for what |
 //! | `check`, `stats`, `error` | what a user learns |
@@ -48,8 +50,10 @@ mod batch;
 mod builder;
 mod check;
 mod db;
+mod dropping;
 mod error;
 mod keyspace;
+mod large;
 mod maintenance;
 mod open;
 mod options;
@@ -74,12 +78,13 @@ pub use check::{CheckReport, Problem};
 pub use db::Db;
 pub use error::{Error, Result};
 pub use esker_device::{Device, DeviceError};
-pub use esker_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use esker_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX as INLINE_BYTES_MAX};
 #[cfg(feature = "baselines")]
 #[doc(hidden)]
 pub use esker_index::fdtree::Scheme;
 pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
 pub use keyspace::Keyspace;
+pub use large::{ValueReader, ValueWriter};
 pub use options::{
     Compression, Durability, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT, MEMORY_BUDGET_DEFAULT,
 };
@@ -91,3 +96,6 @@ pub use stats::{
     SpaceStats, Stats, TransactionStats, WaitStats,
 };
 pub use transaction::{Transaction, TransactionRange};
+
+/// The longest value, in bytes: 1 GiB.
+pub const VALUE_BYTES_MAX: usize = esker_format::value_ref::LARGE_VALUE_BYTES_MAX as usize;

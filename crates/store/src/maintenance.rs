@@ -17,9 +17,8 @@ use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_format::meta::IndexMeta;
 use esker_format::superblock::FEATURE_EXPIRY;
-use esker_index::fdtree::{FdTree, Step, Which, Work};
+use esker_index::fdtree::{FdTree, Step, ValuesEdit, Which, Work};
 use esker_substrate::planted::{self, Bug, Race};
-use esker_substrate::sync;
 
 use crate::background::Mode;
 use crate::error::{Error, Result};
@@ -117,7 +116,8 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         shared.poison.check()?;
         // Who waits for a merge that has stopped waits in vain.
         let is_ahead = tree.is_ahead() && slot.stall().is_none();
-        let waits = is_ahead || tree.memtable_memory_bytes() >= tree.memtable_bytes_max();
+        let is_full = tree.memtable_memory_bytes() >= tree.memtable_bytes_max();
+        let waits = is_ahead || is_full || (tree.refers_to_too_much() && tree.is_spilling());
         if !waits || is_stuck(slot) {
             return Ok(());
         }
@@ -239,7 +239,8 @@ fn begin_quietly(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
 pub(crate) fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
     let tree = slot.tree()?;
     let stepped = spare::retry_with_room(shared, || {
-        let stepped = tree.step(which, &mut |meta| commit_index(shared, slot.id, meta));
+        let stepped =
+            tree.step(which, &mut |meta, values| commit_index(shared, slot.id, meta, values));
         stepped.map_err(Error::from)
     });
     // That there was nothing to do says nothing about what stopped before.
@@ -420,19 +421,28 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
 ///
 /// The log goes first: the record promises that everything up to its numbers is in the index, and
 /// a batch of which only one keyspace's part had survived would have been torn.
-fn commit_index(shared: &Core, id: KeyspaceId, meta: &IndexMeta) -> esker_substrate::Result<()> {
+fn commit_index(
+    shared: &Core,
+    id: KeyspaceId,
+    meta: &IndexMeta,
+    values: &ValuesEdit,
+) -> esker_substrate::Result<()> {
     if !planted::is(Bug::CommitBeforeLog) {
         shared.log.sync_to(meta.log_needed_seq())?;
     }
-    let index = Edit::Index { id, index: Arc::new(meta.clone()) };
-    commit_and_recycle(shared, index, id, Some(meta.log_unneeded_seq()))
+    let mut edits = vec![Edit::Index { id, index: Arc::new(meta.clone()) }];
+    if !values.is_empty() {
+        let ValuesEdit { taken, given_up } = values.clone();
+        edits.push(Edit::Values { id, taken, given_up });
+    }
+    commit_and_recycle(shared, edits, id, Some(meta.log_unneeded_seq()))
 }
 
-/// Commits an edit that changes how far `id` is flushed (`None`: it is dropped), and with it the
+/// Commits edits that change how far `id` is flushed (`None`: it is dropped), and with it the
 /// removal of log segments that nobody needs then.
-fn commit_and_recycle(
+pub(crate) fn commit_and_recycle(
     shared: &Core,
-    edit: Edit,
+    mut edits: Vec<Edit>,
     id: KeyspaceId,
     flushed_seq: Option<Seq>,
 ) -> esker_substrate::Result<()> {
@@ -446,7 +456,6 @@ fn commit_and_recycle(
         None => None,
     };
     let retired = shared.log.retire(&flushed);
-    let mut edits = vec![edit];
     edits.extend_from_slice(retired.edits());
     shared.commit_edits(&edits)?;
     // The commit stands whatever becomes of the old files; a failure here must not make the
@@ -454,33 +463,6 @@ fn commit_and_recycle(
     if let Err(error) = shared.log.recycle(retired) {
         tracing::warn!(%error, "log segments could not be recycled");
     }
-    Ok(())
-}
-
-/// Drops a keyspace: first from the manifest, then its space.
-pub(crate) fn drop_tree(shared: &Core, slot: &Slot) -> Result<()> {
-    let tree = slot.tree()?;
-    shared.poison.check()?;
-    // What was written before the drop must not be lost when the drop is not.
-    shared.log.sync_to(shared.log.last_seq())?;
-    let paused = tree.pause();
-    {
-        // A write is before this, or is refused.
-        let _order = shared.write.lock();
-        slot.set_gone(true);
-    }
-    let edit = Edit::KeyspaceDrop { id: slot.id };
-    if let Err(error) = commit_and_recycle(shared, edit, slot.id, None) {
-        slot.set_gone(false);
-        return Err(error.into());
-    }
-    paused.release()?;
-    // Reads that began before are short, and the last to let go frees nothing itself.
-    while !tree.is_settled() {
-        sync::yield_now();
-        tree.collect()?;
-    }
-    shared.background.tick();
     Ok(())
 }
 

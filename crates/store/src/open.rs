@@ -4,7 +4,8 @@
 //! store, and what is left behind is known by its names and removed by the next creation; after
 //! it there is an empty one. The data file is made before.
 //!
-//! Recovery reads the manifest, rebuilds the free map from the extents that it names, and replays
+//! Recovery reads the manifest, rebuilds the free map from the extents that it names and, where
+//! there are large values, from what the log refers to (it is read once more for that), and replays
 //! what the log holds beyond each keyspace's `flushed_seq` into the memtables. When these fill up
 //! they are written out as in normal service: that is safe in the middle of the replay because
 //! the visible number follows it operation by operation (the newest version of every key is
@@ -38,6 +39,7 @@ use esker_substrate::sync::{Mutex, RwLock};
 
 use crate::background::{self, Background};
 use crate::error::{Error, Result};
+use crate::large::{self, ValueSyncs};
 use crate::maintenance;
 use crate::options::Settings;
 use crate::recent::Recent;
@@ -153,7 +155,8 @@ impl Base {
         }
         let state = manifest.state();
         let indexes = state.keyspaces.values().map(|keyspace| keyspace.index.as_ref());
-        let allocated = indexes.flat_map(IndexMeta::extents).copied();
+        let values = state.keyspaces.values().flat_map(|keyspace| keyspace.values.runs());
+        let allocated = indexes.flat_map(IndexMeta::extents).copied().chain(values);
         let floor: Generation = state.next_generation;
         let store = manifest.store();
         let blocks = BlockStore::open(&self.device, store, self.cache_bytes(), allocated, floor)?;
@@ -190,6 +193,7 @@ impl Base {
             keyspaces: RwLock::new(slots),
             write: Mutex::new(()),
             recent: Recent::new(budget, limits.recent_bytes),
+            values: ValueSyncs::default(),
             turns: Turns::default(),
             waits,
             limits,
@@ -217,7 +221,8 @@ fn open_trees(
             codec: keyspace.codec,
         };
         let meta = keyspace.index.as_ref().clone();
-        let tree = FdTree::open(Arc::clone(env), id, meta, options);
+        let tree = FdTree::open(Arc::clone(env), id, meta, options)
+            .with_values(keyspace.values.as_ref().clone());
         let name = keyspace.name.clone();
         (name.clone(), Arc::new(Slot::new(id, name, tree)))
     };
@@ -228,6 +233,7 @@ fn open_trees(
 fn replay(shared: &Core) -> Result<()> {
     let slots: BTreeMap<KeyspaceId, Arc<Slot>> =
         shared.slots().into_iter().map(|slot| (slot.id, slot)).collect();
+    large::claim_logged(shared)?;
     let next_keyspace = shared.manifest.state().next_keyspace;
     shared.log.replay(&mut |seq, id, action| match slots.get(&id) {
         Some(slot) => replay_one(shared, slot, seq, action),

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use esker_format::VALUE_BYTES_MAX;
 use esker_format::block::Codec;
 use esker_index::fdtree::{Scheme, Sizes};
 
@@ -91,6 +92,7 @@ impl FromStr for Compression {
 pub struct KeyspaceOptions {
     pub(crate) memtable_bytes: Option<u64>,
     pub(crate) compression: Option<Compression>,
+    pub(crate) inline_bytes_max: Option<u64>,
 }
 
 impl KeyspaceOptions {
@@ -115,11 +117,26 @@ impl KeyspaceOptions {
         self
     }
 
+    /// The longest value that is stored with its key, 0 to 256 KiB, which is also the default.
+    /// Longer values are stored apart: they are written once, to the data file and not to the log,
+    /// and merges move a reference of some 20 bytes; but each write waits for a sync of the data
+    /// file,
+    /// whatever its durability, and each read reads once more. Holds for what is written from now
+    /// on, until the store is closed.
+    ///
+    /// A store that has had a value apart is refused by versions that know none.
+    #[must_use]
+    pub const fn inline_bytes_max(mut self, bytes: u64) -> Self {
+        self.inline_bytes_max = Some(bytes);
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
-        match self.memtable_bytes {
-            Some(bytes) => in_range("memtable_bytes", bytes, MEMTABLE_BYTES),
-            None => Ok(()),
+        if let Some(bytes) = self.memtable_bytes {
+            in_range("memtable_bytes", bytes, MEMTABLE_BYTES)?;
         }
+        let inline = self.inline_bytes_max.unwrap_or_default();
+        in_range("inline_bytes_max", inline, (0, VALUE_BYTES_MAX as u64))
     }
 }
 

@@ -15,10 +15,12 @@ use std::sync::Arc;
 
 use esker_format::KEY_BYTES_MAX;
 use esker_format::action::KeyRangeBuf;
+use esker_format::data::Value;
 use esker_index::fdtree::{ScanBatch, ScanRequest};
 use esker_substrate::snapshots::SnapshotGuard;
 
 use crate::error::{Error, Result};
+use crate::large;
 use crate::read::Entry;
 use crate::shared::{Shared, Slot};
 
@@ -38,8 +40,8 @@ pub struct Range {
     slot: Arc<Slot>,
     snapshot: SnapshotGuard,
     rest: Option<Interval>,
-    front: VecDeque<Entry>,
-    back: VecDeque<Entry>,
+    front: VecDeque<Found>,
+    back: VecDeque<Found>,
     batch_entries: usize,
     /// Asked for so far. The next batch is as large as all before it, so that at most half of what
     /// is read is read in vain.
@@ -47,6 +49,9 @@ pub struct Range {
     skip_damaged: bool,
     damaged: Vec<DamagedRange>,
 }
+
+/// A key and its value, or where that lies.
+type Found = (Vec<u8>, Value);
 
 /// A part of the key space that could not be read.
 #[derive(Clone, Debug)]
@@ -279,6 +284,39 @@ impl Range {
         }
     }
 
+    /// The next entry from one end, with its value, which is read now if it lies apart.
+    fn step(&mut self, reverse: bool) -> Result<Option<Entry>> {
+        loop {
+            let is_empty = if reverse { self.back.is_empty() } else { self.front.is_empty() };
+            if is_empty {
+                self.fetch(reverse)?;
+            }
+            let found = if reverse {
+                self.back.pop_back().or_else(|| self.front.pop_back())
+            } else {
+                self.front.pop_front().or_else(|| self.back.pop_front())
+            };
+            let (key, value) = match found {
+                None => return Ok(None),
+                Some((key, Value::Here(value))) => return Ok(Some((key, value))),
+                Some(found) => found,
+            };
+            match self.fetch_value(value) {
+                Ok(value) => return Ok(Some((key, value))),
+                Err(error @ Error::Damaged { .. }) if self.skip_damaged => {
+                    let next = [key.as_slice(), &[0]].concat();
+                    self.note_damage(key, Some(next), error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn fetch_value(&self, value: Value) -> Result<Vec<u8>> {
+        let _open = self.shared.enter()?;
+        large::fetch(&self.shared, &self.slot, value)
+    }
+
     fn finish(&mut self) {
         self.rest = None;
         self.front.clear();
@@ -290,25 +328,13 @@ impl Iterator for Range {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.front.is_empty()
-            && let Err(error) = self.fetch(false)
-        {
-            self.finish();
-            return Some(Err(error));
-        }
-        self.front.pop_front().or_else(|| self.back.pop_front()).map(Ok)
+        self.step(false).inspect_err(|_| self.finish()).transpose()
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.back.is_empty()
-            && let Err(error) = self.fetch(true)
-        {
-            self.finish();
-            return Some(Err(error));
-        }
-        self.back.pop_back().or_else(|| self.front.pop_back()).map(Ok)
+        self.step(true).inspect_err(|_| self.finish()).transpose()
     }
 }
 

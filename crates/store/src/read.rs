@@ -5,9 +5,11 @@
 //! first, so that no merge drops what it may still need, and loads its views after.
 
 use esker_format::KEY_BYTES_MAX;
+use esker_format::data::Value;
 use esker_substrate::snapshots::SnapshotGuard;
 
 use crate::error::{Error, Result};
+use crate::large;
 use crate::shared::{Core, Slot};
 
 /// A key and its value.
@@ -23,10 +25,42 @@ pub(crate) fn get(
     validate_key(key)?;
     let _open = shared.enter()?;
     let visible = || shared.snapshots().visible();
-    Ok(match snapshot {
+    match snapshot {
+        Some(snapshot) => get_at(shared, slot, key, snapshot),
+        None => match slot.read(|tree| tree.get(key, visible))?? {
+            None => Ok(None),
+            Some(Value::Here(value)) => Ok(Some(value)),
+            // A value that lies apart stays there for those whose number is registered.
+            Some(Value::Elsewhere(_)) => get_at(shared, slot, key, &shared.snapshots().register()),
+        },
+    }
+}
+
+fn get_at(
+    shared: &Core,
+    slot: &Slot,
+    key: &[u8],
+    snapshot: &SnapshotGuard,
+) -> Result<Option<Vec<u8>>> {
+    let found = slot.read(|tree| tree.get_at(key, snapshot.at()))??;
+    found.map(|value| large::fetch(shared, slot, value)).transpose()
+}
+
+/// Whether `key` has a value as of `snapshot`, or as of now. A value that lies apart is not read.
+pub(crate) fn contains(
+    shared: &Core,
+    slot: &Slot,
+    key: &[u8],
+    snapshot: Option<&SnapshotGuard>,
+) -> Result<bool> {
+    validate_key(key)?;
+    let _open = shared.enter()?;
+    let visible = || shared.snapshots().visible();
+    let found = match snapshot {
         Some(snapshot) => slot.read(|tree| tree.get_at(key, snapshot.at()))??,
         None => slot.read(|tree| tree.get(key, visible))??,
-    })
+    };
+    Ok(found.is_some())
 }
 
 /// The values of `keys` as of `snapshot`.
@@ -42,7 +76,9 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
     keys.iter().try_for_each(|key| validate_key(key))?;
     let _open = shared.enter()?;
     let values = slot.read(|tree| tree.multi_get(&keys, snapshot.at()))?;
-    values.into_iter().map(|value| value.map_err(Error::from)).collect()
+    let fetch =
+        |value: Option<Value>| value.map(|value| large::fetch(shared, slot, value)).transpose();
+    values.into_iter().map(|value| value.map_err(Error::from).and_then(fetch)).collect()
 }
 
 /// Fails for a key that no store can hold.

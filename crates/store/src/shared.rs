@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use esker_device::DeviceLock;
 use esker_device::count::CountingDevice;
+use esker_format::VALUE_BYTES_MAX;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_index::fdtree::{Env, FdTree, Scheme, Sizes, Which};
@@ -35,6 +36,7 @@ use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::background::Background;
 use crate::error::{Error, Result};
+use crate::large::ValueSyncs;
 use crate::options::Durability;
 use crate::recent::Recent;
 use crate::turn::Turns;
@@ -55,6 +57,7 @@ pub(crate) struct Core {
     pub keyspaces: RwLock<BTreeMap<String, Arc<Slot>>>,
     pub write: Mutex<()>,
     pub recent: Recent,
+    pub values: ValueSyncs,
     pub turns: Turns,
     pub waits: Waits,
     pub limits: Limits,
@@ -102,6 +105,8 @@ pub(crate) struct Limits {
 pub(crate) struct Slot {
     pub id: KeyspaceId,
     pub name: String,
+    /// Longer values are stored apart.
+    pub inline_bytes_max: AtomicU64,
     tree: FdTree,
     gone: AtomicBool,
     /// Set exactly when `stall` holds something; read without the lock on every write.
@@ -251,6 +256,7 @@ impl Slot {
         Self {
             id,
             name,
+            inline_bytes_max: (VALUE_BYTES_MAX as u64).into(),
             tree,
             gone: false.into(),
             stalled: false.into(),

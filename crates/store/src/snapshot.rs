@@ -7,6 +7,7 @@ use esker_substrate::snapshots::SnapshotGuard;
 
 use crate::error::Result;
 use crate::keyspace::Keyspace;
+use crate::large::{self, ValueReader};
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
 use crate::shared::Shared;
@@ -47,7 +48,21 @@ impl Snapshot {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.get(keyspace, key).map(|value| value.is_some())
+        keyspace.must_be_of(&self.shared)?;
+        read::contains(&self.shared, &keyspace.slot, key.as_ref(), Some(&self.guard))
+    }
+
+    /// The value of `key` in `keyspace` at the snapshot's moment, as a stream.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn reader(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<ValueReader>> {
+        keyspace.must_be_of(&self.shared)?;
+        large::reader(&self.shared, &keyspace.slot, key.as_ref(), self.guard.clone())
     }
 
     /// The values of all `keys` in `keyspace`, in their order.

@@ -65,6 +65,8 @@ pub struct KeyspaceStats {
     pub data_bytes: u64,
     /// Bytes of the blocks that hold them and of the fences to these: what they take on the device.
     pub stored_bytes: u64,
+    /// Bytes that values stored apart take on the device, those of the memtable included.
+    pub value_bytes: u64,
     /// Levels of the main tree, top down.
     pub levels: Vec<LevelStats>,
     /// Standing spill runs.
@@ -199,7 +201,8 @@ pub struct ShapeStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IoStats {
-    /// `user`, `log`, `merge`, `spill`, `gc`, `manifest`, `recovery`, `check` or `backup`.
+    /// `user`, `log`, `merge`, `spill`, `gc`, `manifest`, `recovery`, `check`, `backup`
+    /// or `value`.
     pub purpose: &'static str,
     /// Read operations.
     pub reads: u64,
@@ -324,6 +327,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         compression: Compression::of(tree.codec()),
         data_bytes: counts().map(|counts| counts.data_bytes()).sum(),
         stored_bytes: counts().map(|counts| counts.sectors.saturating_mul(SECTOR_BYTES)).sum(),
+        value_bytes: tree.value_bytes(),
         levels: meta.main.levels.iter().map(level).collect(),
         spills: meta.spills.len() as u64,
         memtable_bytes: tree.memtable_memory_bytes(),
@@ -427,6 +431,7 @@ const fn purpose_name(purpose: Purpose) -> &'static str {
         Purpose::Recovery => "recovery",
         Purpose::Check => "check",
         Purpose::Backup => "backup",
+        Purpose::Value => "value",
     }
 }
 

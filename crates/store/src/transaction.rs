@@ -19,6 +19,7 @@ use reads::{Reads, Settled, Span, Writes};
 
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
+use crate::large::{self, Unlogged};
 use crate::options::Durability;
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
@@ -286,7 +287,13 @@ impl Transaction {
         }
         let reads = reads.get_mut();
         let settled = reads.settle(&writes);
-        let ordered = write::order(&shared, &list, &Unchanged { live: &live, reads, settled })?;
+        let condition = Unchanged { live: &live, reads, settled };
+        let (apart, unlogged) = large::put_apart(&shared, &list)?.unzip();
+        let replaced = apart.as_ref().map(|apart| apart.writes(&list));
+        let list = replaced.as_deref().unwrap_or(&list);
+        let ordered = write::order(&shared, list, &condition)?;
+        unlogged.into_iter().for_each(Unlogged::keep);
+        drop(condition);
         // What it read may be written from now on, also while it waits for the device.
         drop((live, turn));
         write::settle(&shared, &ordered, durability).map(|seq| seq.0)

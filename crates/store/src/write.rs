@@ -1,5 +1,5 @@
-//! The write path: encode → order → log and memtables → visible → wait → maintenance. Batches and
-//! single writes take it as they are, transactions on a [`Condition`].
+//! The write path: large values apart → encode → order → log and memtables → visible → wait →
+//! maintenance. Batches and single writes take it as they are, transactions on a [`Condition`].
 //!
 //! One mutex gives all writes of the store their order. Under it nothing waits for a merge: the
 //! log and the memtables take what they are given, and freezing a memtable, which happens under
@@ -14,16 +14,17 @@ use esker_substrate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_format::VALUE_BYTES_MAX;
 use esker_format::action::Action;
 use esker_format::ids::{Moment, Seq};
 use esker_format::log_record::{BatchBuilder, EncodedBatch};
 use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_REMOVED_RANGES};
+use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
 use esker_index::fdtree::FdTree;
 use esker_substrate::log::Ticket;
 use esker_substrate::planted::{self, Race};
 
 use crate::error::{Error, Result};
+use crate::large;
 use crate::maintenance;
 use crate::options::Durability;
 use crate::read::validate_key;
@@ -72,11 +73,11 @@ pub(crate) fn validate(action: &Action<'_>) -> Result<()> {
     // Bounds of ranges were made to fit.
     let Action::Say(key, data) = action else { return Ok(()) };
     validate_key(key)?;
-    let len = data.value().map_or(0, <[u8]>::len);
-    if len <= VALUE_BYTES_MAX {
+    let (len, most) = (data.value_bytes(), LARGE_VALUE_BYTES_MAX);
+    if len <= most {
         return Ok(());
     }
-    Err(Error::invalid(format!("a value is at most {VALUE_BYTES_MAX} bytes long, and not {len}")))
+    Err(Error::invalid(format!("a value is at most {most} bytes long, and not {len}")))
 }
 
 /// The moment at which what is written now with this time to live expires.
@@ -103,7 +104,13 @@ pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability
     if writes.is_empty() {
         return Ok(shared.snapshots().visible());
     }
-    let ordered = order(shared, writes, &Always)?;
+    let Some((apart, unlogged)) = large::put_apart(shared, writes)? else {
+        let ordered = order(shared, writes, &Always)?;
+        return settle(shared, &ordered, durability);
+    };
+    let writes = apart.writes(writes);
+    let ordered = order(shared, &writes, &Always)?;
+    unlogged.keep();
     settle(shared, &ordered, durability)
 }
 
@@ -121,7 +128,7 @@ pub(crate) trait Condition {
 }
 
 /// Nothing.
-struct Always;
+pub(crate) struct Always;
 
 impl Condition for Always {
     const IS_TRANSACTION: bool = false;
@@ -231,5 +238,5 @@ fn groups<'a>(writes: &'a [Write<'a>]) -> Result<Vec<Group<'a>>> {
 }
 
 fn user_bytes(writes: &[Write<'_>]) -> u64 {
-    writes.iter().map(|write| write.action.user_bytes() as u64).sum()
+    writes.iter().map(|write| write.action.user_bytes()).sum()
 }

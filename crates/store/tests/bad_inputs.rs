@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::Arc;
 
 use common::{assert_sound, small, tiny};
-use esker::{Db, Device, Error, KEY_BYTES_MAX, KeyspaceOptions, VALUE_BYTES_MAX};
+use esker::{Db, Device, Error, INLINE_BYTES_MAX, KEY_BYTES_MAX, KeyspaceOptions, VALUE_BYTES_MAX};
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Open};
 
@@ -21,7 +21,7 @@ fn the_longest_keys_and_values_are_taken_and_longer_ones_refused() {
     let db = small(&device).open().unwrap();
     let keyspace = tiny(&db, "k");
     let long_key = vec![0xff; KEY_BYTES_MAX];
-    let long_value = vec![7; VALUE_BYTES_MAX];
+    let long_value = vec![7; INLINE_BYTES_MAX];
     keyspace.insert("", "").unwrap();
     keyspace.insert(&long_key, &long_value).unwrap();
     keyspace.insert([0xff; 100], "x").unwrap();
@@ -29,7 +29,7 @@ fn the_longest_keys_and_values_are_taken_and_longer_ones_refused() {
     assert!(matches!(keyspace.insert(&too_long, ""), Err(Error::Invalid { .. })));
     assert!(matches!(keyspace.remove(&too_long), Err(Error::Invalid { .. })));
     assert!(matches!(keyspace.get(&too_long), Err(Error::Invalid { .. })));
-    let too_much = [long_value.as_slice(), b"x"].concat();
+    let too_much = vec![0; VALUE_BYTES_MAX + 1];
     assert!(matches!(keyspace.insert("a", &too_much), Err(Error::Invalid { .. })));
     db.compact().unwrap();
     db.close().unwrap();

@@ -1,8 +1,10 @@
 //! What every index stands on.
 //!
 //! Reading order: [`error`], [`runtime`] (clock and randomness, injected), [`sync`], [`poison`] and
-//! [`fault`] (how failures spread and how tests provoke them), [`budget`], [`space`] (extents),
-//! [`cache`] and [`blocks`] (the data file, block by block), [`manifest`], [`log`], [`memtable`],
+//! [`fault`] (how failures spread and how tests provoke them), [`budget`], [`space`] and [`runs`]
+//! (extents),
+//! [`cache`] and [`blocks`] (the data file, block by block), [`values`] (values outside blocks),
+//! [`manifest`], [`log`], [`memtable`],
 //! [`clock`] and [`snapshots`] (when values expire, and which versions may be seen).
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -18,9 +20,11 @@ pub mod manifest;
 pub mod memtable;
 pub mod planted;
 pub mod poison;
+pub mod runs;
 pub mod runtime;
 pub mod snapshots;
 pub mod space;
 pub mod sync;
+pub mod values;
 
 pub use error::{Error, Result};

@@ -58,6 +58,16 @@ pub enum Bug {
     SettledUnderRemoval,
     /// Blocks are decompressed and read whatever their checksums say.
     BlockWithoutChecksum,
+    /// A merge drops a reference, and the value's space with it is nobody's for ever.
+    ValueForgotten,
+    /// A value's space is reused although the manifest still says that it is taken.
+    ValueFreedEarly,
+    /// A log record refers to a value that is not durable.
+    ValueNotSynced,
+    /// After recovery, space of values that the log alone refers to is taken for free.
+    ValueNotClaimed,
+    /// Pieces of a value are read whatever their checksums say.
+    ValueWithoutChecksum,
     /// A lookup reads the visible number before it loads its view.
     NumberBeforeView,
     /// A backup's catalog is put in place before the blocks that it names are durable.
@@ -72,7 +82,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those that crashes, damage and failing operations find.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 29] = [
         Self::NoBarrierBeforeSuperblock,
         Self::ReclaimBeforeCommit,
         Self::LogWithoutChecksum,
@@ -97,6 +107,11 @@ impl Bug {
         Self::RetiredByHalf,
         Self::SettledUnderRemoval,
         Self::BlockWithoutChecksum,
+        Self::ValueForgotten,
+        Self::ValueFreedEarly,
+        Self::ValueNotSynced,
+        Self::ValueNotClaimed,
+        Self::ValueWithoutChecksum,
     ];
 
     /// Those of backups.

@@ -1,11 +1,13 @@
 //! Space in the data file: which units are free, and which must not be reused yet.
 //!
-//! Every unit of the file is in exactly one of three states: *used* (named by a tree or by a
-//! merge in progress), *retired* (given up, but the durable manifest may still name it), *free*.
+//! Every unit of the file is in exactly one of four states: *used* (named by a tree, by a merge in
+//! progress, or by the manifest as a value's), *loose* (of a value that is being written, or that
+//! the
+//! log alone refers to), *retired* (given up, but the durable manifest may still name it), *free*.
 //!
 //! Thread safety: callers hold the owner's lock; the structure itself is plain data.
 //! Invariant P1: free runs are disjoint, not empty, never adjacent, and end at or before `end`.
-//! Invariant P2: retired extents are disjoint from free runs.
+//! Invariant P2: retired and loose extents are disjoint from free runs and from each other.
 //! Invariant P3: a retired extent becomes free only through [`Space::release`], which is
 //! called when a manifest that does not name it is durable.
 
@@ -21,6 +23,8 @@ pub struct Space {
     free_units: u64,
     /// Start of an extent in quarantine → its length, in units.
     retired: BTreeMap<u64, u64>,
+    /// Start of a loose extent → its length, in units.
+    loose: BTreeMap<u64, u64>,
     /// Free units that are kept for merges under way.
     reserved_units: u64,
     /// Units of the file.
@@ -104,6 +108,46 @@ impl Space {
         }
         self.insert_free(start, units);
         Ok(())
+    }
+
+    /// Notes that an extent which was allocated is a value's that no durable record names.
+    pub fn loosen(&mut self, extent: Extent) {
+        self.loose.insert(extent.start, extent.units);
+    }
+
+    /// The extent is a record's from now on, or whoever's the caller gives it to.
+    ///
+    /// # Errors
+    /// When it was not loose.
+    pub fn fasten(&mut self, extent: Extent) -> Result<(), Overlap> {
+        if self.loose.get(&extent.start) != Some(&extent.units) {
+            return Err(Overlap(extent));
+        }
+        self.loose.remove(&extent.start);
+        Ok(())
+    }
+
+    /// Takes a loose extent out of the free space: recovery has found it.
+    ///
+    /// # Errors
+    /// When part of it is not free.
+    pub fn claim(&mut self, extent: Extent) -> Result<(), Overlap> {
+        let around = self.free.range(..=extent.start).next_back().map(|(s, l)| (*s, *l));
+        let Some((start, length)) = around.filter(|(start, length)| start + length >= extent.end())
+        else {
+            return Err(Overlap(extent));
+        };
+        self.free.remove(&start);
+        self.free_units -= length;
+        self.insert_free(start, extent.start - start);
+        self.insert_free(extent.end(), start + length - extent.end());
+        self.loosen(extent);
+        Ok(())
+    }
+
+    /// Loose extents, in order.
+    pub fn loose(&self) -> impl Iterator<Item = Extent> {
+        self.loose.iter().map(|(start, units)| Extent { start: *start, units: *units })
     }
 
     /// Puts an extent into quarantine.
@@ -261,6 +305,23 @@ mod tests {
                 prop_assert!(runs.windows(2).all(|pair| pair[0].end() < pair[1].start));
             }
         }
+    }
+
+    #[test]
+    fn what_recovery_finds_is_claimed_once() {
+        let extent = |start, units| Extent { start, units };
+        let mut space = Space::of(20, [extent(0, 4)]).unwrap();
+        space.claim(extent(6, 3)).unwrap();
+        for bad in [extent(6, 3), extent(8, 2), extent(2, 4), extent(18, 3), extent(0, 1)] {
+            assert_eq!(space.claim(bad), Err(Overlap(bad)));
+        }
+        assert_eq!(space.free_runs().collect::<Vec<_>>(), [extent(4, 2), extent(9, 11)]);
+        assert_eq!((space.free_units(), space.loose().count()), (13, 1));
+        assert!(space.fasten(extent(6, 2)).is_err() && space.fasten(extent(4, 2)).is_err());
+        space.fasten(extent(6, 3)).unwrap();
+        assert!(space.fasten(extent(6, 3)).is_err());
+        space.give_back(extent(6, 3)).unwrap();
+        assert_eq!(space.free_units(), 16);
     }
 
     #[test]

@@ -115,11 +115,12 @@ pub fn entry(input: &[u8]) {
         assert_eq!(again.len(), fence.encoded_len());
         assert_eq!(again, input.get(..reader.offset()).unwrap_or_default(), "{fence:?}");
     }
-    let mut reader = Reader::new(input);
-    if let Ok(reference) = ValueRef::decode(&mut reader) {
+    if let Ok(reference) = ValueRef::decode(input) {
         let mut again = Vec::new();
         reference.encode(&mut again);
-        assert_eq!(again, input.get(..reader.offset()).unwrap_or_default(), "{reference:?}");
+        assert_eq!(again, input, "{reference:?}");
+        let places = (0..reference.pieces()).filter_map(|number| reference.piece(number));
+        assert_eq!(places.count() as u64, reference.pieces());
     }
 }
 

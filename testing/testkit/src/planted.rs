@@ -91,6 +91,11 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::BackupNotPinned => vec![Backups(backups::histories)],
         Bug::RestoredBeforeData => vec![Backups(backups::crash::of_restoring)],
         Bug::BlockWithoutChecksum => vec![Flips(stores::compressed, |file| file == "data", 53)],
+        Bug::ValueForgotten | Bug::ValueFreedEarly | Bug::ValueNotSynced => {
+            vec![Crash(scenario::apart)]
+        }
+        Bug::ValueNotClaimed => vec![Crash(scenario::apart)],
+        Bug::ValueWithoutChecksum => vec![Flips(stores::apart, |file| file == "data", 53)],
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
     }

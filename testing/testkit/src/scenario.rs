@@ -39,7 +39,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 19] = [
+pub const CRASH_TRACES: [Make; 21] = [
     creation,
     load,
     appends,
@@ -58,6 +58,8 @@ pub const CRASH_TRACES: [Make; 19] = [
     ranges,
     compressed,
     compressed_appends,
+    apart,
+    apart_full,
     mixed,
 ];
 
@@ -82,6 +84,7 @@ pub fn fault_workloads() -> Vec<Scenario> {
         part(expiry, "expiry", 240),
         part(ranges, "removed ranges", 240),
         part(compressed, "compressed blocks", 240),
+        part(apart, "values apart", 160),
     ]
 }
 
@@ -418,6 +421,68 @@ fn with_codec(mut scenario: Scenario, seed: u64) -> Scenario {
     scenario
 }
 
+/// Values apart beside short ones, written over, removed and expiring, under snapshots, in merges
+/// of every depth.
+#[must_use]
+pub fn apart(seed: u64) -> Scenario {
+    let weights = Weights {
+        insert: 30,
+        remove: 6,
+        batch: 3,
+        remove_range: 1,
+        snapshot: 2,
+        pass: 3,
+        persist: 1,
+        flush: 1,
+        compact: 1,
+        keyspace: 1,
+        reopen: 1,
+        ..Weights::default()
+    };
+    let profile = Profile {
+        ops: 160,
+        keys: 60,
+        keyspaces: 2,
+        order: KeyOrder::Skewed,
+        value_bytes: 4..=5000,
+        batch_changes: 1..=3,
+        expiring: (10, 100),
+        synced_percent: 10,
+        weights,
+    };
+    let mut scenario = Scenario::new("values apart", Vec::new(), generate(&profile, 60 + seed));
+    scenario.config.memtable_bytes = 1 << 10;
+    scenario.config.inline_bytes_max = Some(60);
+    scenario
+}
+
+/// Values apart fill the device; deletes and merges make room again.
+#[must_use]
+pub fn apart_full(seed: u64) -> Scenario {
+    let weights = Weights { insert: 30, batch: 1, persist: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 120,
+        keys: 100,
+        value_bytes: 1000..=9000,
+        batch_changes: 2..=3,
+        synced_percent: 10,
+        weights,
+        ..Profile::default()
+    };
+    let mut ops = generate(&profile, 61 + seed);
+    ops.extend((0..100).map(|number| {
+        let (keyspace, key) = (keyspace_name(0), history::key(number));
+        let changes = vec![Change { keyspace, key, write: Write::Delete }];
+        Op::Commit { changes, durability: None, by: By::Single }
+    }));
+    ops.push(Op::Compact);
+    ops.extend(generate(&Profile { ops: 20, ..profile }, 62 + seed));
+    let mut scenario = Scenario::new("values apart on a full device", Vec::new(), ops);
+    scenario.capacity_bytes = Some(FULL_DEVICE_BYTES);
+    scenario.config.inline_bytes_max = Some(60);
+    scenario
+}
+
 /// A profile in which every kind of operation occurs.
 #[must_use]
 pub fn mixed_profile(ops: usize) -> Profile {
@@ -471,6 +536,7 @@ pub fn random(seed: u64) -> Scenario {
     if seed >= 1000 {
         scenario.config.scheme = random.pick(&Scheme::ALL).copied().unwrap_or_default();
         scenario.config.compression = random.pick(&Compression::ALL).copied().unwrap_or_default();
+        scenario.config.inline_bytes_max = [None, None, Some(40)][random.index(3) % 3];
     }
     scenario
 }

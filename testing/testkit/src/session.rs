@@ -43,6 +43,8 @@ pub struct Config {
     /// What the data blocks of every keyspace are compressed with: it changes with every opening,
     /// unless it is nothing.
     pub compression: Compression,
+    /// Longer values are stored apart, where given.
+    pub inline_bytes_max: Option<u64>,
 }
 
 impl Default for Config {
@@ -55,6 +57,7 @@ impl Default for Config {
             merge_steps: 1,
             scheme: Scheme::Fc,
             compression: Compression::None,
+            inline_bytes_max: None,
         }
     }
 }
@@ -108,7 +111,10 @@ impl Config {
     /// The options of every keyspace.
     #[must_use]
     pub fn keyspace_options(&self) -> KeyspaceOptions {
-        let options = KeyspaceOptions::default().memtable_bytes(Some(self.memtable_bytes));
+        let mut options = KeyspaceOptions::default().memtable_bytes(Some(self.memtable_bytes));
+        if let Some(bytes) = self.inline_bytes_max {
+            options = options.inline_bytes_max(bytes);
+        }
         match self.compression {
             Compression::None => options,
             compression => options.compression(compression),

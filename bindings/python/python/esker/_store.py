@@ -297,7 +297,7 @@ class _Items(ItemsView[bytes, bytes]):
 
 
 class Keyspace(_Views, _esker.Keyspace, MutableMapping[bytes, bytes]):
-    """An ordered map from keys (up to 64 KiB) to values (up to 256 KiB), made by `Db.keyspace`.
+    """An ordered map from keys (up to 64 KiB) to values (up to 1 GiB), made by `Db.keyspace`.
 
     What a `dict` does, on the device: keys and values are `bytes`, or whatever has the buffer
     protocol; what comes back is `bytes`. Keys are in the order of their bytes. Each operation is

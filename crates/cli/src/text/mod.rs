@@ -17,7 +17,10 @@ mod tests;
 
 pub use lines::{Line, LineSplitter};
 
-use esker::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use esker::KEY_BYTES_MAX;
+
+/// The longest value of a line, in bytes: a line is read whole before it is decoded.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -45,7 +48,8 @@ impl Format {
     /// Reads one line, given without its line feed.
     ///
     /// # Errors
-    /// The line is not of this form, or its key or value is longer than a store takes.
+    /// The line is not of this form, its key is longer than a store takes, or its value longer than
+    /// [`VALUE_BYTES_MAX`].
     pub fn decode(self, line: &[u8]) -> Result<Entry, LineError> {
         let (key, value) = match self {
             Self::Tsv => tsv::decode(line),
@@ -103,7 +107,7 @@ pub enum LineError {
         /// Its length once decoded.
         bytes: usize,
     },
-    /// The value is longer than a store takes.
+    /// The value is longer than a line may have.
     #[error("the value has {bytes} bytes; at most {VALUE_BYTES_MAX} are allowed")]
     ValueTooLong {
         /// Its length once decoded.

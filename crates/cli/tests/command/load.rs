@@ -93,11 +93,11 @@ fn bad_json_lines_are_named_too() {
 fn entries_beyond_the_limits_are_bad_lines() {
     let place = Place::new();
     let long_key = format!("{}\tv\n", "k".repeat(esker::KEY_BYTES_MAX + 1));
-    let long_value = format!("k\t{}\n", "v".repeat(esker::VALUE_BYTES_MAX + 1));
+    let long_value = format!("k\t{}\n", "v".repeat(esker_cli::text::VALUE_BYTES_MAX + 1));
     let db = place.db();
     esker_reading(["load", &db], long_key.as_bytes()).fails(2, &["stdin:1: ", "65537", "65536"]);
     esker_reading(["load", &db], long_value.as_bytes())
-        .fails(2, &["stdin:1: ", "262145", "262144"]);
+        .fails(2, &["stdin:1: ", "16777217", "16777216"]);
     let input = format!("{long_key}a\t1\n{long_value}");
     let text = esker_reading(["load", &db, "--skip-bad"], input.as_bytes()).text().to_owned();
     assert!(text.contains("skipped 2 bad"), "{text}");

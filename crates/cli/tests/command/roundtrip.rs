@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use esker::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use esker::{INLINE_BYTES_MAX, KEY_BYTES_MAX};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -28,7 +28,7 @@ fn entries() -> BTreeMap<Vec<u8>, Vec<u8>> {
         entries.insert(vec![b'k', byte], vec![b'\\', byte]);
     }
     entries.insert(vec![], vec![]);
-    entries.insert(vec![0xff; KEY_BYTES_MAX], vec![0x01; VALUE_BYTES_MAX]);
+    entries.insert(vec![0xff; KEY_BYTES_MAX], vec![0x01; INLINE_BYTES_MAX + 1]);
     entries
 }
 

@@ -61,7 +61,9 @@ impl Measure {
     fn with(&self, prefix_len: usize, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Self {
         let row = match payload {
             Payload::Put(value) => Some((key.len(), value.len())),
-            Payload::Delete | Payload::PutUntil(..) | Payload::Fence(_) => None,
+            Payload::Delete | Payload::PutUntil(..) | Payload::Reference(_) | Payload::Fence(_) => {
+                None
+            }
         };
         let is_data = !matches!(payload, Payload::Fence(_));
         Self {
@@ -105,7 +107,7 @@ const fn bytes_of(number: u64) -> usize {
 const fn seq_bytes(kind: Kind, seq: Seq) -> usize {
     match kind {
         Kind::Fence => varint_len(seq.0.wrapping_add(1)),
-        Kind::Put | Kind::Delete | Kind::PutUntil => varint_len(seq.0),
+        Kind::Put | Kind::Delete | Kind::PutUntil | Kind::Reference => varint_len(seq.0),
     }
 }
 
@@ -113,7 +115,7 @@ const fn seq_bytes(kind: Kind, seq: Seq) -> usize {
 fn unshared_len(key: &[u8], seq: Seq, payload: &Payload<'_>) -> usize {
     let (length_field, payload_len) = match payload {
         Payload::Fence(fence) => (0, fence.encoded_len()),
-        Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) => {
+        Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) | Payload::Reference(_) => {
             let len = payload.data().and_then(|data| data.content_len());
             len.map_or((0, 0), |len| (varint_len(len as u64), len))
         }
@@ -239,7 +241,7 @@ impl BlockBuilder {
         self.arena.extend_from_slice(key);
         match payload {
             Payload::Delete => self.tombstones += 1,
-            Payload::Put(value) => {
+            Payload::Put(value) | Payload::Reference(value) => {
                 self.puts += 1;
                 self.arena.extend_from_slice(value);
             }
@@ -497,7 +499,7 @@ impl<'a> Scratch<'a> {
         self.varint(suffix.len() as u64);
         match item.kind {
             Kind::Fence => self.varint(item.seq.0.wrapping_add(1)),
-            Kind::Put | Kind::Delete | Kind::PutUntil => {
+            Kind::Put | Kind::Delete | Kind::PutUntil | Kind::Reference => {
                 self.varint(item.seq.0.saturating_sub(base.0));
             }
         }

@@ -22,6 +22,10 @@ fn index() -> impl Strategy<Value = Arc<IndexMeta>> {
     })
 }
 
+fn extents() -> impl Strategy<Value = Vec<Extent>> {
+    vec((0u64..1 << 40, 1u64..1 << 40).prop_map(|(start, units)| Extent { start, units }), 0..4)
+}
+
 fn edit() -> impl Strategy<Value = Edit> {
     let keyspace = || any::<u32>().prop_map(KeyspaceId);
     let create = (keyspace(), "[a-zé\u{4e00}]{1,80}", any::<Option<u64>>());
@@ -33,6 +37,11 @@ fn edit() -> impl Strategy<Value = Edit> {
         }),
         keyspace().prop_map(|id| Edit::KeyspaceDrop { id }),
         (keyspace(), index()).prop_map(|(id, index)| Edit::Index { id, index }),
+        (keyspace(), extents(), extents()).prop_map(|(id, taken, given_up)| Edit::Values {
+            id,
+            taken,
+            given_up
+        }),
         segment().prop_map(Edit::SegmentAdd),
         (any::<u64>(), any::<u64>())
             .prop_map(|(id, end)| Edit::SegmentClose { id: SegmentId(id), end_seq: Seq(end) }),

@@ -21,8 +21,11 @@ const SPILLS_WHILE_MERGING: u64 = 8;
 const SMALL_RUNS: usize = 4;
 
 impl FdTree {
-    /// Whether the memtable should be frozen: most of its memory is in use.
+    /// Whether the memtable should be frozen: most of its memory is in use, or it refers to much.
     pub fn is_full(&self) -> bool {
+        if self.refers_to_much() {
+            return true;
+        }
         let max = self.memtable_bytes_max();
         // What waits until its memory comes back must not be frozen in crumbs.
         let active = self.active_memory_bytes();

@@ -21,8 +21,11 @@ use esker_format::ids::Seq;
 use esker_format::key;
 use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, RemovedRange};
 use esker_format::ptr::{BlockPtr, Extent};
+use esker_format::value_ref::ValueRef;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::Error;
+use esker_substrate::runs::RunSet;
+use esker_substrate::values;
 
 use super::cursor::{FenceCursor, OwnedFence, Target};
 use super::shape;
@@ -50,6 +53,8 @@ pub struct CheckSink {
     pub bytes: u64,
     /// Data entries seen.
     pub entries: u64,
+    /// Values outside blocks read.
+    pub values: u64,
     /// Findings.
     pub problems: Vec<Problem>,
 }
@@ -110,8 +115,27 @@ struct Walked {
     children: u64,
     last_child: Option<BlockPtr>,
     complete: bool,
+    /// References to values, but for those that a merge has passed.
+    references: Vec<Vec<u8>>,
     /// The level's extents are known: those of a level being written are not.
     knows_extents: bool,
+}
+
+impl Walked {
+    /// Collects the references of a block, those at or before a wavefront left out.
+    fn note_references(&mut self, view: BlockView<'_>, reach: Reach<'_>) {
+        for index in 0..view.len() {
+            let Ok(entry) = view.entry(index) else { return };
+            let Payload::Reference(content) = entry.payload else { continue };
+            let mut key = Vec::new();
+            view.append_key(entry.suffix, &mut key);
+            let is_passed =
+                matches!(reach, Reach::Behind(wavefront) if key.as_slice() <= wavefront);
+            if !is_passed {
+                self.references.push(content.to_vec());
+            }
+        }
+    }
 }
 
 fn digest(state: u64, ptr: &BlockPtr) -> u64 {
@@ -130,18 +154,11 @@ impl Paused<'_> {
 
 impl FdTree {
     fn check(&self, sink: &mut CheckSink) {
-        for part in &self.views.load().parts {
-            match part {
-                Part::Run(tree) => self.check_tree(tree, Reach::Whole, sink),
-                Part::Moving(moving) => {
-                    self.check_tree(&moving.new, Reach::Growing, sink);
-                    let wavefront = moving.wavefront.as_deref();
-                    for input in &moving.inputs {
-                        let reach = wavefront.map_or(Reach::Whole, Reach::Behind);
-                        self.check_tree(input, reach, sink);
-                    }
-                }
-            }
+        let mut referred = RunSet::default();
+        let found = sink.problems.len();
+        self.check_parts(&mut referred, sink);
+        if !self.is_merging() && !self.is_spilling() && sink.problems.len() == found {
+            self.check_taken(&referred, sink);
         }
         let meta = self.meta();
         if meta.merge.is_none() {
@@ -167,11 +184,64 @@ impl FdTree {
         }
     }
 
-    fn check_tree(&self, tree: &Tree, reach: Reach<'_>, sink: &mut CheckSink) {
+    fn check_parts(&self, referred: &mut RunSet, sink: &mut CheckSink) {
+        for part in &self.views.load().parts {
+            match part {
+                Part::Run(tree) => self.check_tree(tree, Reach::Whole, referred, sink),
+                Part::Moving(moving) => {
+                    self.check_tree(&moving.new, Reach::Growing, referred, sink);
+                    let wavefront = moving.wavefront.as_deref();
+                    for input in &moving.inputs {
+                        let reach = wavefront.map_or(Reach::Whole, Reach::Behind);
+                        self.check_tree(input, reach, referred, sink);
+                    }
+                }
+            }
+        }
+    }
+
+    /// O1: what the manifest says is the values' is what the levels refer to.
+    fn check_taken(&self, referred: &RunSet, sink: &mut CheckSink) {
+        let taken = self.taken_runs();
+        for run in taken.runs().filter(|run| !referred.contains(run)) {
+            let what = "O1: no entry refers to all of this space, which is recorded as values'";
+            sink.report(run.offset(), what);
+        }
+        for run in referred.runs().filter(|run| !taken.contains(run)) {
+            sink.report(run.offset(), "O1: an entry refers to space that is not its keyspace's");
+        }
+    }
+
+    /// Reads the values that a level refers to.
+    fn check_values(&self, walked: &Walked, referred: &mut RunSet, sink: &mut CheckSink) {
+        for content in &walked.references {
+            let Ok(value) = ValueRef::decode(content) else { continue };
+            sink.values += 1;
+            match values::verify(&self.reader.blocks, &value, Purpose::Check) {
+                Ok(bytes) => sink.bytes += bytes,
+                Err(error) => sink.report_error(&error),
+            }
+            for run in &value.runs {
+                if referred.insert(*run).is_err() {
+                    sink.report(run.offset(), "O1: two entries refer to the same space");
+                }
+            }
+        }
+    }
+
+    fn check_tree(
+        &self,
+        tree: &Tree,
+        reach: Reach<'_>,
+        referred: &mut RunSet,
+        sink: &mut CheckSink,
+    ) {
         self.check_top(tree, sink);
         let mut above: Option<Walked> = None;
         for level in 0..tree.height() {
-            above = Some(self.check_level(tree, level, reach, above.as_ref(), sink));
+            let walked = self.check_level(tree, level, reach, above.as_ref(), sink);
+            self.check_values(&walked, referred, sink);
+            above = Some(walked);
         }
     }
 
@@ -190,6 +260,22 @@ impl FdTree {
         let read = self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check);
         if let Err(error) = read {
             sink.report_error(&error);
+        }
+    }
+
+    /// A block in which a merge stands: only what lies behind its wavefront is its.
+    fn check_passed(
+        &self,
+        ptr: &BlockPtr,
+        reach: Reach<'_>,
+        walked: &mut Walked,
+        sink: &mut CheckSink,
+    ) {
+        sink.blocks += 1;
+        sink.bytes += ptr.bytes() as u64;
+        match self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check) {
+            Err(error) => sink.report_error(&error),
+            Ok(block) => walked.note_references(block.view(), reach),
         }
     }
 
@@ -228,7 +314,7 @@ impl FdTree {
                     blocks = digest(blocks, &fence.ptr);
                     self.check_block(tree, level, fence, bound.as_ref(), &mut walked, sink);
                 }
-                Ok(fence) => self.check_readable(&fence.ptr, sink),
+                Ok(fence) => self.check_passed(&fence.ptr, reach, &mut walked, sink),
                 Err(_) => {}
             }
             is_own = true;
@@ -291,6 +377,7 @@ impl FdTree {
             }
             Ok(block) => {
                 let has_below = level + 1 < tree.height();
+                walked.note_references(block.view(), Reach::Whole);
                 let found = check_entries(block.view(), has_below, fence, next, walked);
                 sink.entries += u64::from(fence.puts) + u64::from(fence.tombstones);
                 if let Err(what) = found {
@@ -405,7 +492,7 @@ fn check_entries(
                     walked.children = digest(walked.children, &child.ptr);
                 }
             }
-            Payload::Put(_) | Payload::PutUntil(..) => puts += 1,
+            Payload::Put(_) | Payload::PutUntil(..) | Payload::Reference(_) => puts += 1,
             Payload::Delete => tombstones += 1,
         }
         if !is_fence {

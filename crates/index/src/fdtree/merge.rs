@@ -15,6 +15,7 @@ mod group;
 
 use std::sync::Arc;
 
+use esker_format::entry::Payload;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, Shape, TreeMeta};
 use esker_format::ptr::Extent;
@@ -30,6 +31,7 @@ use super::scheme::{Pace, Scheme};
 use super::shape::{self, Sizes};
 use super::stage::{Next, Stage};
 use super::tree::{LevelFences, Tree};
+use super::values::Moved;
 use super::versions::Keep;
 use super::view::{Moving, Which};
 use super::{Commit, FdTree, delete, fault, finalize};
@@ -53,6 +55,8 @@ pub struct Merge {
     /// The merge stands between two groups: which versions must stay is asked anew.
     between_groups: bool,
     phase: Phase,
+    /// References to values since the last record.
+    values: Moved,
     /// Bytes of data blocks at the last record.
     recorded_bytes: u64,
     /// Extents that only views of the unfinished merge lead to.
@@ -146,6 +150,7 @@ impl Merge {
             group: Group::none(),
             between_groups: true,
             phase: Phase::Moving,
+            values: Moved::default(),
             recorded_bytes,
             leftover: Vec::new(),
             oldest_snapshot: start.oldest_snapshot,
@@ -236,7 +241,12 @@ impl Merge {
                 }
             }
             let full = self.inputs.full;
-            self.group.place(&mut self.insert, item.key, item.seq, &item.payload, full)?;
+            let (seq, payload) = (item.seq, &item.payload);
+            let stays = self.group.place(&mut self.insert, item.key, seq, payload, full)?;
+            if let Payload::Reference(content) = payload {
+                let (after, up_to) = self.inputs.frozen;
+                self.values.note(content, stays, after < seq && seq <= up_to);
+            }
             self.stage.leave();
         }
     }
@@ -347,11 +357,12 @@ impl Merge {
         meta.merge = Some(Box::new(progress));
         meta.removed = tree.removed_for_record(&meta, Seq(0));
         let needed: Vec<_> = positions.iter().map(|position| position.needed_from).collect();
-        let passed = give_up_passed(&mut meta, &self.inputs, &needed, &self.insert.kept());
+        let mut passed = give_up_passed(&mut meta, &self.inputs, &needed, &self.insert.kept());
         if !planted::is(Bug::ReclaimBeforeRecord) {
-            tree.make_durable(&meta, commit)?;
+            tree.make_durable(&meta, &self.values.recorded(), commit)?;
         }
         tree.durable.swap(Arc::new(meta));
+        passed.extend(tree.settle_values(&mut self.values)?);
         self.insert.own_kept();
         drop(recording);
         tree.moves_unrecorded.store(false, Ordering::Release);
@@ -375,7 +386,8 @@ impl Merge {
             tree.views.quarantine(&tree.env.blocks, std::mem::take(&mut replaced))?;
             tree.views.collect(&tree.env.blocks)?;
         }
-        tree.make_durable(&meta, commit)?;
+        tree.make_durable(&meta, &self.values.recorded(), commit)?;
+        replaced.extend(tree.settle_values(&mut self.values)?);
         if planted::is(Bug::FreedTwice) {
             replaced.extend(meta.extents().next());
         }

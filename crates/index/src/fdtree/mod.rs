@@ -8,9 +8,10 @@
 //! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
 //! records), [`delete`], [`finalize`]; [`compression`] (codecs, and the room that merges need for
 //! them), [`two_level`] (how the older FD-tree differs), [`versions`] (what a merge keeps),
-//! [`removed`] (ranges of keys), and [`invariants`] (the walker that checks I1 to I6 and I8). `due`
-//! says what should begin, `forecast` what will, `paused` makes everything stand still, [`walk`]
-//! goes through all that a durable state leads to.
+//! [`removed`] (ranges of keys), [`values`] (whose the values outside blocks are), and
+//! [`invariants`] (the walker that checks I1 to I6 and I8). `due` says what should begin,
+//! `forecast` what will, `paused` makes everything stand still, [`walk`] goes through all that a
+//! durable state leads to.
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
 //! lead to the blocks of the next. New entries collect in the memtable; when it is full it becomes
@@ -51,6 +52,7 @@ pub mod stats;
 pub mod top_writer;
 pub mod tree;
 pub mod two_level;
+pub mod values;
 pub mod versions;
 pub mod view;
 pub mod walk;
@@ -67,6 +69,7 @@ use esker_format::block::Codec;
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::meta::IndexMeta;
+use esker_format::value_ref::ValueRef;
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::{Budget, Part as MemoryPart};
 use esker_substrate::error::Result;
@@ -86,6 +89,7 @@ pub use scan::{DamagedRange, ScanBatch, ScanRequest};
 pub use scheme::Scheme;
 pub use shape::Sizes;
 pub use stats::{LevelStats, MergeStats, TreeStats};
+pub use values::ValuesEdit;
 pub use view::Which;
 
 use lead::Lead;
@@ -93,6 +97,7 @@ use merge::Merge;
 use prepare::Balance;
 use removed::Removed;
 use tree::{BlockReader, Tree};
+use values::Values;
 use view::{Part, View, Views};
 
 /// What all keyspaces of a store share.
@@ -110,9 +115,10 @@ pub struct Env {
     pub poison: Arc<Poison>,
 }
 
-/// Makes a keyspace's new state durable: first the log, up to [`IndexMeta::log_needed_seq`], then
-/// the manifest. After an error without poison nothing has changed.
-pub type Commit<'a> = dyn FnMut(&IndexMeta) -> Result<()> + 'a;
+/// Makes a keyspace's new state durable, and with it what has become of its values: first the log,
+/// up to [`IndexMeta::log_needed_seq`], then the manifest. After an error without poison nothing
+/// has changed.
+pub type Commit<'a> = dyn FnMut(&IndexMeta, &ValuesEdit) -> Result<()> + 'a;
 
 /// Runs its argument under the lock that gives sequence numbers out.
 pub type Gate<'a> = dyn Fn(&mut dyn FnMut()) + 'a;
@@ -191,6 +197,9 @@ pub struct FdTree {
     kept: Mutex<KeptTombstones>,
     /// Puts and tombstones on the device, without what is kept for snapshots.
     flushed: Mutex<Balance>,
+    values: Mutex<Values>,
+    /// Bytes of values that the memtable which takes writes refers to.
+    referred_bytes: AtomicU64,
     /// Memory of the memtables that the budget knows of.
     counted_bytes: AtomicU64,
     /// Shared by operations and exclusive to merges, in exclusive schemes alone.
@@ -253,6 +262,8 @@ impl FdTree {
             recovered: Mutex::default(),
             awaits_resume: is_merging.into(),
             kept: Mutex::default(),
+            values: Mutex::default(),
+            referred_bytes: 0.into(),
             counted_bytes: 0.into(),
             exclusive: RwLock::default(),
             env,
@@ -262,6 +273,11 @@ impl FdTree {
     /// Adds a version to the memtable. No I/O. One thread at a time.
     pub fn insert(&self, key: &[u8], seq: Seq, data: Data<'_>) {
         let _shared = self.share();
+        if let Data::Reference(content) = data {
+            self.values.lock().note(content);
+            let bytes = ValueRef::bytes_of(content);
+            self.referred_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         let memtable = Arc::clone(&self.views.load().memtable);
         let before = memtable.memory_bytes();
         memtable.insert(key, seq, data);
@@ -284,6 +300,9 @@ impl FdTree {
             && seq <= merge.frozen.1
         {
             if key > merge.wavefront.as_slice() && self.awaits_resume() {
+                if let Data::Reference(content) = data {
+                    self.values.lock().note(content);
+                }
                 self.recovered.lock().get_or_insert_default().insert(key, seq, data);
             }
         } else if seq > durable.flushed_seq {
@@ -446,7 +465,12 @@ impl FdTree {
     }
 
     /// Makes new blocks durable, then the record that names them.
-    fn make_durable(&self, meta: &IndexMeta, commit: &mut Commit<'_>) -> Result<()> {
+    fn make_durable(
+        &self,
+        meta: &IndexMeta,
+        values: &ValuesEdit,
+        commit: &mut Commit<'_>,
+    ) -> Result<()> {
         let synced = if planted::is(Bug::CommitBeforeBlocks) {
             Ok(())
         } else {
@@ -456,7 +480,7 @@ impl FdTree {
         // A failed sync says nothing about what is on the device: no more writes.
         self.env.poison.on_error(synced)?;
         self.env.faults.hit(fault::MERGE_COMMIT)?;
-        commit(meta)?;
+        commit(meta, values)?;
         if planted::is(Bug::CommitBeforeBlocks) {
             self.env.blocks.sync(Purpose::Merge)?;
         }

@@ -22,8 +22,10 @@ pub struct Paused<'a> {
 }
 
 impl Paused<'_> {
-    /// Every extent that is the index's: those of its durable state and those that spills and
-    /// merges have taken besides. What is in quarantine is not among them.
+    /// Every extent that is the index's: those of its durable state, its values' included, and
+    /// those
+    /// that spills and merges have taken besides. What is in quarantine is not among them, nor
+    /// what the log alone refers to.
     pub fn extents(&self) -> Vec<Extent> {
         let durable = self.tree.meta();
         let spills = durable.spills.iter().flat_map(|spill| spill.extents());
@@ -34,6 +36,7 @@ impl Paused<'_> {
             None => extents.extend(durable.merge.iter().flat_map(|merge| merge.new.extents())),
         }
         extents.extend(self.spill.as_ref().into_iter().flat_map(Merge::taken));
+        extents.extend(self.taken());
         extents
     }
 
@@ -49,7 +52,11 @@ impl Paused<'_> {
     /// # Errors
     /// When an extent was free already.
     pub fn release(mut self) -> Result<()> {
-        let extents = self.extents();
+        let mut extents = self.extents();
+        // Those of the levels are among them already.
+        let taken: Vec<Extent> = self.taken();
+        extents.retain(|extent| !taken.contains(extent));
+        extents.extend(self.take_values()?);
         self.forget();
         self.tree.views.quarantine(&self.tree.env.blocks, extents)?;
         self.tree.collect()

@@ -1,6 +1,7 @@
 //! What readers call. Nobody of them waits: each loads a view.
 
 use esker_device::Purpose;
+use esker_format::data::Value;
 use esker_format::ids::Seq;
 use esker_substrate::budget::Part as MemoryPart;
 use esker_substrate::error::Result;
@@ -20,7 +21,7 @@ impl FdTree {
     ///
     /// # Errors
     /// When a block that could hold the key cannot be read.
-    pub fn get(&self, key: &[u8], visible: impl FnOnce() -> Seq) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, key: &[u8], visible: impl FnOnce() -> Seq) -> Result<Option<Value>> {
         let _shared = self.share();
         let early = planted::is(Bug::NumberBeforeView);
         let (view, seq);
@@ -39,7 +40,7 @@ impl FdTree {
     ///
     /// # Errors
     /// Those of [`FdTree::get`].
-    pub fn get_at(&self, key: &[u8], at: At) -> Result<Option<Vec<u8>>> {
+    pub fn get_at(&self, key: &[u8], at: At) -> Result<Option<Value>> {
         let _shared = self.share();
         let found = self.views.load().get(&self.reader, &Probe::new(key, at.seq))?;
         Ok(found.into_value(|| at.now))
@@ -47,7 +48,7 @@ impl FdTree {
 
     /// The values of `keys` at a registered number and moment, in order, with several reads in
     /// flight.
-    pub fn multi_get(&self, keys: &[&[u8]], at: At) -> Vec<Result<Option<Vec<u8>>>> {
+    pub fn multi_get(&self, keys: &[&[u8]], at: At) -> Vec<Result<Option<Value>>> {
         let _shared = self.share();
         let view = self.views.load();
         let probes: Vec<_> = keys.iter().map(|key| Probe::new(key, at.seq)).collect();

@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use esker_format::data::Data;
+use esker_format::data::{Data, Value};
 use esker_format::ids::Seq;
 use esker_format::key;
 use esker_substrate::blocks::DATA_FILE;
@@ -56,8 +56,8 @@ pub struct DamagedRange {
 /// A piece of a scan.
 #[derive(Debug, Default)]
 pub struct ScanBatch {
-    /// Keys and values in the direction of the scan.
-    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Keys and values, or where these lie, in the direction of the scan.
+    pub entries: Vec<(Vec<u8>, Value)>,
     /// What was passed over.
     pub damaged: Vec<DamagedRange>,
     /// The bound to go on from: the lower one, or the upper one of a reverse scan. `None` when
@@ -339,7 +339,7 @@ pub fn scan(
         if let Some(value) = scan.take_group(index, head, &here)?
             && !scan.is_out_of_reach(&here)
         {
-            scan.bytes += here.len() + value.len();
+            scan.bytes += here.len() + value.stored_len();
             scan.batch.entries.push((here.clone(), value));
         }
         let full = scan.batch.entries.len() >= request.entries_max
@@ -426,15 +426,15 @@ impl Scan<'_, '_> {
 
     /// The value of `key` as of the scan's number, if it has one; moves all sources past the key,
     /// of which that with number `first` is the first.
-    fn take_group(&mut self, first: usize, head: u64, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut answer: Option<Option<Vec<u8>>> = None;
+    fn take_group(&mut self, first: usize, head: u64, key: &[u8]) -> Result<Option<Value>> {
+        let mut answer: Option<Option<Value>> = None;
         let removed = if self.removed.is_empty() {
             Seq(0)
         } else {
             self.removed.newest(key, self.request.at.seq)
         };
         for index in first..self.sources.len() {
-            let mut here: Option<Option<Vec<u8>>> = None;
+            let mut here: Option<Option<Value>> = None;
             while self.sources.get(index).is_some_and(|source| source.stands_on(head, key)) {
                 self.versions += 1;
                 let (At { seq, now }, reverse) = (self.request.at, self.request.reverse);
@@ -445,8 +445,7 @@ impl Scan<'_, '_> {
                         // Backwards, versions come oldest first: the last one seen is the newest.
                         && (here.is_none() || reverse)
                     {
-                        let value = data.as_of(now).value().filter(|_| found >= removed);
-                        here = Some(value.map(<[u8]>::to_vec));
+                        here = Some(if found >= removed { data.as_of(now).into() } else { None });
                     }
                     source.step(reverse)
                 })?;

@@ -308,6 +308,7 @@ impl FdTree {
                 return;
             }
             let newest = self.newest_seq();
+            self.referred_bytes.store(0, Ordering::Relaxed);
             let from = self.frozen_until.swap(newest.0, Ordering::Relaxed);
             let numbers = (Seq(from), newest.max(Seq(from)));
             self.views.publish(|view| {

@@ -5,14 +5,18 @@
 //! and the walk leaves it out: it reads what is new and nothing else. Parents come before their
 //! children; children that are adjacent in the file are read together.
 //!
+//! What entries refer to outside blocks is shown with the block that has them.
+//!
 //! Of a merge under way both sides are walked. In a tree that a merge consumes, fences may lead to
-//! what has been given up: what lies outside the extents of its level is not there.
+//! what has been given up: what lies outside the extents of its level is not there. Nor is what
+//! entries refer to that the merge has passed.
 
 use esker_format::block::BlockView;
 use esker_format::entry::Payload;
 use esker_format::ids::KeyspaceId;
 use esker_format::meta::{IndexMeta, MergeProgress, TailFence, TreeMeta};
 use esker_format::ptr::{BlockPtr, Extent};
+use esker_format::value_ref::ValueRef;
 use esker_substrate::blocks::{BlockStore, DATA_FILE};
 use esker_substrate::error::{Error, Result};
 
@@ -38,6 +42,15 @@ pub trait Visitor {
     /// # Errors
     /// As for [`Visitor::knows`].
     fn take(&mut self, ptr: &BlockPtr, bytes: &[u8]) -> Result<()>;
+
+    /// Whether there may be values outside blocks.
+    fn wants_values(&self) -> bool;
+
+    /// Takes a value that an entry of a block refers to.
+    ///
+    /// # Errors
+    /// As for [`Visitor::knows`].
+    fn take_value(&mut self, value: &ValueRef) -> Result<()>;
 }
 
 /// Shows `visitor` every block of `keyspace` that `meta` leads to and that it does not know. The
@@ -54,26 +67,50 @@ pub fn walk(
     visitor: &mut dyn Visitor,
 ) -> Result<()> {
     let mut walk = Walk { blocks, keyspace, visitor };
-    for tree in meta.spills.iter().chain([&meta.main]) {
-        walk.tree(&Levels::of(tree), &tree.top)?;
+    let merge = meta.merge.as_deref();
+    let consumed = merge.map_or(0, |merge| usize::from(merge.spills));
+    let standing = meta.spills.len().saturating_sub(consumed);
+    for (number, spill) in meta.spills.iter().enumerate() {
+        let merge = merge.filter(|_| number >= standing);
+        walk.tree(&Levels::of(spill).behind(merge, spill.levels.len()), &spill.top)?;
     }
+    let merged = merge.map_or(0, |merge| usize::from(merge.levels));
+    walk.tree(&Levels::of(&meta.main).behind(merge, merged), &meta.main.top)?;
     match &meta.merge {
         Some(merge) => walk.merge(&meta.main, merge),
         None => Ok(()),
     }
 }
 
-/// Where the blocks of a tree may be: those of the top fences, then level by level, each sorted.
-struct Levels(Vec<Vec<Extent>>);
+/// Where the blocks of a tree may be.
+struct Levels<'a> {
+    /// Those of the top fences, then level by level, each sorted.
+    extents: Vec<Vec<Extent>>,
+    /// Which of these levels a merge consumes, from the top: only what lies behind this key is
+    /// theirs.
+    consumed: Option<(usize, &'a [u8])>,
+}
 
-impl Levels {
+impl<'a> Levels<'a> {
     fn of(tree: &TreeMeta) -> Self {
         let levels = tree.levels.iter().map(|level| &level.extents);
-        Self([&tree.top_extents].into_iter().chain(levels).map(|extents| sorted(extents)).collect())
+        let extents = [&tree.top_extents].into_iter().chain(levels);
+        Self { extents: extents.map(|extents| sorted(extents)).collect(), consumed: None }
+    }
+
+    /// The same of a tree of which `merge` consumes the upper `levels` levels.
+    fn behind(self, merge: Option<&'a MergeProgress>, levels: usize) -> Self {
+        let consumed = merge.map(|merge| (levels, merge.wavefront.as_slice()));
+        Self { consumed, ..self }
+    }
+
+    /// The key behind which the entries of a level are its own still.
+    fn after(&self, level: usize) -> Option<&'a [u8]> {
+        self.consumed.filter(|(levels, _)| level <= *levels).map(|(_, wavefront)| wavefront)
     }
 
     fn holds(&self, level: usize, ptr: &BlockPtr) -> bool {
-        let extents = self.0.get(level).map_or(&[][..], Vec::as_slice);
+        let extents = self.extents.get(level).map_or(&[][..], Vec::as_slice);
         let next = extents.partition_point(|extent| extent.offset() <= ptr.offset());
         let extent = next.checked_sub(1).and_then(|at| extents.get(at));
         let end = ptr.offset().saturating_add(ptr.bytes() as u64);
@@ -82,7 +119,7 @@ impl Levels {
 
     /// Whether blocks of this level lead to others.
     fn leads_on(&self, level: usize) -> bool {
-        level + 1 < self.0.len()
+        level + 1 < self.extents.len()
     }
 }
 
@@ -108,7 +145,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// A tree under its top fences.
-    fn tree(&mut self, levels: &Levels, top: &[BlockPtr]) -> Result<()> {
+    fn tree(&mut self, levels: &Levels<'_>, top: &[BlockPtr]) -> Result<()> {
         self.level(levels, 0, top)
     }
 
@@ -129,7 +166,7 @@ impl Walk<'_> {
     }
 
     /// Blocks of one level, named one after the other, with all that they lead to.
-    fn level(&mut self, levels: &Levels, level: usize, ptrs: &[BlockPtr]) -> Result<()> {
+    fn level(&mut self, levels: &Levels<'_>, level: usize, ptrs: &[BlockPtr]) -> Result<()> {
         let mut wanted: Vec<BlockPtr> = Vec::new();
         for ptr in ptrs {
             // A block may be named twice in succession (I2).
@@ -146,27 +183,30 @@ impl Walk<'_> {
     }
 
     /// Adjacent blocks, in one read.
-    fn run(&mut self, levels: &Levels, level: usize, ptrs: &[BlockPtr]) -> Result<()> {
+    fn run(&mut self, levels: &Levels<'_>, level: usize, ptrs: &[BlockPtr]) -> Result<()> {
         let Some(first) = ptrs.first() else { return Ok(()) };
         let mut bytes = vec![0; ptrs.iter().map(BlockPtr::bytes).sum()];
         self.visitor.read(first.offset(), &mut bytes)?;
-        let mut children = Vec::new();
+        let (mut children, mut values) = (Vec::new(), Vec::new());
+        let wants_values = self.visitor.wants_values();
         let mut rest = bytes.as_slice();
         for ptr in ptrs {
             let (block, behind) = rest.split_at_checked(ptr.bytes()).unwrap_or_default();
             rest = behind;
             let layout = self.blocks.verify(self.keyspace, ptr, block)?;
             self.visitor.take(ptr, block)?;
-            if levels.leads_on(level) {
+            if levels.leads_on(level) || wants_values {
                 let mut unpacked = Vec::new();
                 if layout.is_packed() {
                     self.blocks.unpack(ptr, block, &layout, &mut unpacked)?;
                 }
                 let plain = if layout.is_packed() { unpacked.as_slice() } else { block };
-                fences(ptr, BlockView::new(plain, layout), &mut children)?;
+                let found = Found { children: &mut children, values: &mut values };
+                found.collect(ptr, BlockView::new(plain, layout), levels.after(level))?;
             }
         }
         drop(bytes);
+        values.iter().try_for_each(|value| self.visitor.take_value(value))?;
         self.level(levels, level + 1, &children)
     }
 }
@@ -178,16 +218,32 @@ fn follows(wanted: &[BlockPtr], last: &BlockPtr, ptr: &BlockPtr) -> bool {
     is_next && bytes + ptr.bytes() <= READ_BYTES
 }
 
-/// Adds what the fences of a block lead to.
-fn fences(ptr: &BlockPtr, view: BlockView<'_>, out: &mut Vec<BlockPtr>) -> Result<()> {
-    for index in 0..view.len() {
-        let entry = view.entry(index);
-        let entry = entry.map_err(|error| Error::corrupt(DATA_FILE, ptr.offset(), &error))?;
-        if let Payload::Fence(fence) = entry.payload {
-            out.push(fence.ptr);
+/// What blocks lead to.
+struct Found<'a> {
+    children: &'a mut Vec<BlockPtr>,
+    values: &'a mut Vec<ValueRef>,
+}
+
+impl Found<'_> {
+    /// Adds what the entries of a block lead to; only those behind `after` refer to values.
+    fn collect(self, ptr: &BlockPtr, view: BlockView<'_>, after: Option<&[u8]>) -> Result<()> {
+        let damage = |error| Error::corrupt(DATA_FILE, ptr.offset(), &error);
+        for index in 0..view.len() {
+            let entry = view.entry(index).map_err(damage)?;
+            match entry.payload {
+                Payload::Fence(fence) => self.children.push(fence.ptr),
+                Payload::Reference(content) => {
+                    let mut key = Vec::new();
+                    view.append_key(entry.suffix, &mut key);
+                    if after.is_none_or(|after| key.as_slice() > after) {
+                        self.values.push(ValueRef::decode(content).map_err(damage)?);
+                    }
+                }
+                Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) => {}
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -205,7 +261,8 @@ mod tests {
             crc: 0,
             generation: Generation(1),
         };
-        let levels = Levels(vec![sorted(&[extent(4, 2), extent(6, 1), extent(1, 1)])]);
+        let extents = vec![sorted(&[extent(4, 2), extent(6, 1), extent(1, 1)])];
+        let levels = Levels { extents, consumed: None };
         let held = |unit: u64, sectors| levels.holds(0, &ptr(unit * 4096, sectors));
         assert!(held(1, 8) && held(4, 24) && held(6, 1));
         assert!(!held(0, 1) && !held(1, 9) && !held(2, 1) && !held(5, 24) && !held(7, 1));

@@ -9,6 +9,7 @@ use esker_device::memory::MemoryDevice;
 use esker_device::wrap::{Hook, Step as DeviceStep, StepKind, Wrapped};
 use esker_device::{Device, Purpose};
 use esker_format::block::Codec;
+use esker_format::data::Value;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_index::fdtree::{Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
@@ -165,7 +166,7 @@ impl Subject {
         self.history.read(key, || {
             let found = self.tree.get(&[key], || self.snapshots().visible());
             let found = found.expect("a block is readable as long as a view leads to it");
-            found.as_deref().map(number)
+            found.and_then(Value::here).as_deref().map(number)
         })
     }
 
@@ -179,7 +180,7 @@ impl Subject {
     }
 
     pub fn step(&self, which: Which) -> Step {
-        self.tree.step(which, &mut |_| Ok(())).unwrap()
+        self.tree.step(which, &mut |_, _| Ok(())).unwrap()
     }
 
     /// Begins `work` if nothing stands in its way, and completes what is under way then.
@@ -220,8 +221,9 @@ impl Subject {
                 skip_damaged: false,
             };
             let batch = self.tree.scan(&request).expect("a scan reads what its views lead to");
-            for (key, value) in &batch.entries {
-                let before = all.insert(key[0], number(value));
+            for (key, value) in batch.entries {
+                let before =
+                    all.insert(key[0], number(&value.here().expect("no value lies apart")));
                 assert_eq!(before, None, "key {} comes once", key[0]);
             }
             match batch.resume {

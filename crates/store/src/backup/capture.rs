@@ -7,10 +7,15 @@
 
 use std::sync::Arc;
 
+use esker_format::action::Action;
 use esker_format::backup::Catalog;
+use esker_format::data::Data;
 use esker_format::ids::Seq;
 use esker_format::manifest_edit::RecordBody;
 use esker_format::ptr::Extent;
+use esker_format::superblock::FEATURE_LARGE_VALUES;
+use esker_format::value_ref::ValueRef;
+use esker_index::fdtree::values::is_in_log_alone;
 use esker_substrate::log::SegmentPart;
 use esker_substrate::manifest::ManifestState;
 
@@ -28,14 +33,19 @@ pub(super) struct Captured<'a> {
     features: u32,
     /// The log, oldest segment first.
     pub log: Vec<SegmentPart>,
+    /// Large values that the log alone refers to.
+    pub logged: Vec<ValueRef>,
     pins: Vec<(Arc<Slot>, u64)>,
 }
 
 impl<'a> Captured<'a> {
     /// Takes it, and makes the log durable that is part of it.
     pub fn now(shared: &'a Core) -> Result<Self> {
-        let captured = Self::stop_and_look(shared)?;
+        let mut captured = Self::stop_and_look(shared)?;
         captured.within_store(|| Ok(shared.log.sync_to(captured.seq)?))?;
+        if captured.has_large_values() {
+            captured.logged = captured.within_store(|| captured.look_into_log())?;
+        }
         Ok(captured)
     }
 
@@ -63,7 +73,31 @@ impl<'a> Captured<'a> {
         state.segments = log.iter().map(|part| (part.reference.id, part.reference)).collect();
         state.durable_seq = seq;
         state.clean_close = Some(seq);
-        Ok(Self { shared, seq, state, features, log, pins })
+        Ok(Self { shared, seq, state, features, log, logged: Vec::new(), pins })
+    }
+
+    /// Whether there may be values outside blocks.
+    pub const fn has_large_values(&self) -> bool {
+        self.features & FEATURE_LARGE_VALUES != 0
+    }
+
+    /// The values that replaying the log will find.
+    fn look_into_log(&self) -> Result<Vec<ValueRef>> {
+        let store = self.shared.env.blocks.store();
+        let mut logged = Vec::new();
+        for part in &self.log {
+            part.scan(store, self.seq, &mut |seq, id, action| {
+                let keyspace = self.state.keyspaces.get(&id);
+                if let (Some(keyspace), Action::Say(key, Data::Reference(content))) =
+                    (keyspace, action)
+                    && is_in_log_alone(&keyspace.index, key, seq)
+                {
+                    logged.extend(ValueRef::decode(content));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(logged)
     }
 
     /// Does something while the store is open.
@@ -78,7 +112,9 @@ impl<'a> Captured<'a> {
     /// Everything in the data file that is part of it.
     pub fn extents(&self) -> impl Iterator<Item = Extent> {
         let indexes = self.state.keyspaces.values().map(|keyspace| keyspace.index.as_ref());
-        indexes.flat_map(|index| index.extents()).copied()
+        let values = self.state.keyspaces.values().flat_map(|keyspace| keyspace.values.runs());
+        let logged = self.logged.iter().flat_map(|value| &value.runs).copied();
+        indexes.flat_map(|index| index.extents()).copied().chain(values).chain(logged)
     }
 
     /// The catalog of a backup of it, but for where things are.

@@ -17,6 +17,8 @@ use esker_substrate::log::segment_name;
 use esker_substrate::manifest::ManifestState;
 use esker_substrate::sync::Mutex;
 
+use super::pieces::UNIT_SECTORS;
+
 /// A part of a file, and where the backup has it. All in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapped {
@@ -49,12 +51,14 @@ pub(super) fn files(catalog: &Catalog, state: &ManifestState) -> Vec<FileMap> {
     let indexes = state.keyspaces.values().map(|keyspace| keyspace.index.as_ref());
     let extents = indexes.flat_map(|index| index.extents());
     let units = extents.map(|extent| extent.end()).max().unwrap_or(0);
+    // The last may be of a value that the log alone refers to.
+    let copied = catalog.pieces.last().map_or(0, |piece| piece.end().div_ceil(UNIT_SECTORS));
     let parts = catalog.pieces.iter().map(|piece| Mapped {
         offset: piece.sector * SECTOR_BYTES,
         bytes: piece.sectors * SECTOR_BYTES,
         place: piece.place * SECTOR_BYTES,
     });
-    let len = units.saturating_mul(UNIT_BYTES);
+    let len = units.max(copied).saturating_mul(UNIT_BYTES);
     files.push(FileMap { name: DATA_FILE.into(), len, parts: parts.collect() });
     files
 }

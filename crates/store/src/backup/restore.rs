@@ -5,14 +5,18 @@
 //! and the next restoring may begin afresh.
 //!
 //! What is copied is checked: each block by its own checksum and by the address and generation that
-//! the catalog has of it, the log by the catalog's checksums.
+//! the catalog has of it, each piece of a large value likewise but for the address, the log by the
+//! catalog's checksums.
 
 use std::sync::Arc;
 
 use esker_device::{AlignedBuf, Caching, Device, DeviceFile, Open, Purpose};
+use esker_format::DecodeError;
 use esker_format::backup::{Catalog, LogChunk, Piece, checksum};
 use esker_format::block::BlockLayout;
+use esker_format::ids::{Generation, StoreId};
 use esker_format::ptr::{BLOCK_BYTES_MAX, SECTOR_BYTES, UNIT_BYTES};
+use esker_format::value_piece::{self, PieceIdentity};
 use esker_substrate::fault::FaultPoints;
 use esker_substrate::manifest::files::{LOCK, SUPERBLOCK};
 use esker_substrate::manifest::{Beginning, Manifest, ManifestOptions, ManifestState};
@@ -53,6 +57,14 @@ pub(super) fn read_piece(folder: &Folder, piece: &Piece, sink: &mut Sink<'_>) ->
             let bad = |offset: usize, what: &str| {
                 damaged(BLOCKS, place + whole as u64 + offset as u64, what)
             };
+            if value_piece::is_piece(rest) {
+                let piece_bytes = value_bytes(rest, (store, piece.generation), left - whole as u64);
+                match piece_bytes.map_err(|error| bad(error.offset, error.what))? {
+                    Some(length) => whole += length,
+                    None => break,
+                }
+                continue;
+            }
             let length = block_bytes(rest);
             let Some(block) = rest.get(..length) else {
                 // Cut off by the end of what was read, unless that is the end of the piece.
@@ -74,6 +86,26 @@ pub(super) fn read_piece(folder: &Folder, piece: &Piece, sink: &mut Sink<'_>) ->
         at += whole as u64 / SECTOR_BYTES;
     }
     Ok(())
+}
+
+/// The length of the piece of a value that `bytes` begin with, which is checked; `None` when it is
+/// cut off by the end of what was read, of which `left` bytes are there.
+fn value_bytes(
+    bytes: &[u8],
+    (store, generation): (StoreId, Generation),
+    left: u64,
+) -> esker_format::Result<Option<usize>> {
+    let header = value_piece::parse(bytes)?;
+    let length = (header.units() * UNIT_BYTES) as usize;
+    match bytes.get(..length) {
+        Some(piece) => {
+            let number = header.identity.number;
+            value_piece::open(piece, PieceIdentity { store, generation, number })?;
+            Ok(Some(length))
+        }
+        None if (length as u64) <= left => Ok(None),
+        None => Err(DecodeError::new(28, "the piece of a value is longer than the catalog has it")),
+    }
 }
 
 /// The length that a block says it has; more than there is if it says nonsense.

@@ -13,9 +13,12 @@ use esker_format::backup::{LOG_CHUNK_BYTES, LogChunk, Piece, checksum};
 use esker_format::block::{BlockIdentity, BlockLayout};
 use esker_format::ids::{Generation, SegmentId};
 use esker_format::ptr::{BlockPtr, SECTOR_BYTES, UNIT_BYTES};
+use esker_format::value_piece;
+use esker_format::value_ref::ValueRef;
 use esker_index::fdtree::walk::{self, Visitor};
 use esker_substrate::Error as Inner;
 use esker_substrate::log::{PartCheck, SegmentPart};
+use esker_substrate::values;
 
 use super::capture::Captured;
 use super::folder::{BLOCKS, Folder, damaged};
@@ -181,6 +184,9 @@ impl<'r, 'p> Run<'r, 'p> {
             walk::walk(&self.shared.env.blocks, *id, &keyspace.index, self)?;
         }
         self.flush()?;
+        for value in &self.captured.logged {
+            self.copy_value(value)?;
+        }
         let mut chunks = Vec::new();
         for part in &self.captured.log {
             self.copy_segment(part, &mut chunks)?;
@@ -265,13 +271,73 @@ impl<'r, 'p> Run<'r, 'p> {
             sector: ptr.sector,
             generation: ptr.generation,
         };
-        BlockLayout::verify(&bytes, identity, ptr.crc).map(drop).map_err(|_| {
-            let location = self.folder.device.location();
-            Error::invalid(format!(
-                "{location} is a backup of another copy of this store, which has gone its own way: \
-                 choose a folder that is empty or new"
-            ))
-        })
+        let verified = BlockLayout::verify(&bytes, identity, ptr.crc);
+        verified.map(drop).map_err(|_| self.other_history())
+    }
+
+    /// Copies what the last backup has not of a value.
+    fn copy_value(&mut self, value: &ValueRef) -> Result<()> {
+        self.flush()?;
+        let mut buffer = Vec::new();
+        for number in 0..value.pieces() {
+            let Some(place) = value.piece(number) else { break };
+            let ptr = BlockPtr {
+                sector: place.start * UNIT_SECTORS,
+                sectors: (place.units * UNIT_SECTORS) as u16,
+                crc: 0,
+                generation: value.generation,
+            };
+            if let Some(known) = self.old.find(&ptr) {
+                if number + 1 == value.pieces() {
+                    self.compare_value(value, known)?;
+                }
+                continue;
+            }
+            if self.new.find(&ptr).is_some() {
+                continue;
+            }
+            self.tell()?;
+            let blocks = &self.shared.env.blocks;
+            self.captured.within_store(|| {
+                values::read_piece(blocks, value, number, &mut buffer, Purpose::Backup)?;
+                Ok(())
+            })?;
+            self.take_piece(&ptr, &buffer)?;
+        }
+        Ok(())
+    }
+
+    fn take_piece(&mut self, ptr: &BlockPtr, bytes: &[u8]) -> Result<()> {
+        let mut aligned = AlignedBuf::zeroed(bytes.len());
+        aligned.copy_from_slice(bytes);
+        let extent = self.folder.write(&aligned)?;
+        let BlockPtr { sector, sectors, generation, .. } = *ptr;
+        let place = extent.start * UNIT_SECTORS;
+        self.new.insert(Piece { sector, sectors: sectors.into(), generation, place });
+        self.report.bytes_read += bytes.len() as u64;
+        self.report.bytes_written += bytes.len() as u64;
+        self.so_far.bytes_copied += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Compares a value that the last backup has with the store's reference: its last piece depends
+    /// on all of it.
+    fn compare_value(&self, value: &ValueRef, place: u64) -> Result<()> {
+        let mut header = vec![0; UNIT_BYTES as usize];
+        self.folder.blocks.read_at(place, &mut header, Purpose::Backup)?;
+        let found = value_piece::parse(&header).map_err(|error| {
+            damaged(BLOCKS, place.saturating_add(error.offset as u64), error.what)
+        })?;
+        let is_same = found.sum == value.crc && found.identity.generation == value.generation;
+        if is_same { Ok(()) } else { Err(self.other_history()) }
+    }
+
+    fn other_history(&self) -> Error {
+        let location = self.folder.device.location();
+        Error::invalid(format!(
+            "{location} is a backup of another copy of this store, which has gone its own way: \
+             choose a folder that is empty or new"
+        ))
     }
 
     fn tell(&mut self) -> Result<()> {
@@ -327,6 +393,15 @@ impl Visitor for Run<'_, '_> {
 
     fn take(&mut self, ptr: &BlockPtr, bytes: &[u8]) -> Walked<()> {
         let taken = self.take_block(ptr, bytes);
+        self.stop(taken)
+    }
+
+    fn wants_values(&self) -> bool {
+        self.captured.has_large_values()
+    }
+
+    fn take_value(&mut self, value: &ValueRef) -> Walked<()> {
+        let taken = self.copy_value(value);
         self.stop(taken)
     }
 }

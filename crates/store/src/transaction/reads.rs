@@ -229,7 +229,7 @@ impl Writes {
 
     /// What the removal of a range takes.
     pub fn cost_of_range(keys: KeyRange<'_>) -> u64 {
-        (Action::RemoveRange(keys).user_bytes() + ENTRY_BYTES) as u64
+        Action::RemoveRange(keys).user_bytes() + ENTRY_BYTES as u64
     }
 
     pub fn remove_range(&mut self, slot: &Arc<Slot>, keys: KeyRange<'_>) {

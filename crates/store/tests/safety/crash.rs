@@ -39,6 +39,8 @@ traces! {
     ranges_that_are_removed_survive_power_cuts: ranges,
     compressed_blocks_survive_power_cuts: compressed,
     compressed_blocks_that_stay_survive_power_cuts: compressed_appends,
+    values_apart_survive_power_cuts: apart,
+    values_apart_on_a_full_device_survive_power_cuts: apart_full,
     everything_at_once_survives_power_cuts: mixed,
 }
 

@@ -56,6 +56,11 @@ fn compressed_blocks_survive_every_failing_operation() {
 }
 
 #[test]
+fn values_apart_survive_every_failing_operation() {
+    survives(9);
+}
+
+#[test]
 fn every_scheme_survives_failing_operations() {
     for scheme in &Scheme::ALL[1..] {
         for mut workload in scenario::fault_workloads() {
@@ -68,7 +73,7 @@ fn every_scheme_survives_failing_operations() {
 
 #[test]
 fn every_workload_has_its_test() {
-    assert_eq!(scenario::fault_workloads().len(), 9);
+    assert_eq!(scenario::fault_workloads().len(), 10);
 }
 
 #[test]

@@ -67,4 +67,9 @@ bugs! {
     finds_removals_retired_by_half_a_merge: RetiredByHalf,
     finds_what_was_settled_under_a_removal: SettledUnderRemoval,
     finds_blocks_without_checksums: BlockWithoutChecksum,
+    finds_a_value_that_is_forgotten: ValueForgotten,
+    finds_a_value_freed_early: ValueFreedEarly,
+    finds_a_value_that_was_not_synced: ValueNotSynced,
+    finds_logged_values_taken_for_free: ValueNotClaimed,
+    finds_values_without_checksums: ValueWithoutChecksum,
 }

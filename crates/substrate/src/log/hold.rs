@@ -4,14 +4,15 @@
 //! file is neither reused nor removed. If the process dies meanwhile, the file is one of those that
 //! the next opening removes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker_device::DeviceFile;
-use esker_format::ids::Seq;
+use esker_device::{DeviceFile, Purpose};
+use esker_format::ids::{Seq, StoreId};
 use esker_format::manifest_edit::SegmentRef;
 
-use super::Log;
-use super::segment::Segment;
+use super::segment::{Segment, seal};
+use super::{Apply, Log, replay};
 use crate::error::Result;
 
 /// Segments whose files are kept although they are given up.
@@ -30,6 +31,29 @@ pub struct SegmentPart {
     pub file: Arc<dyn DeviceFile>,
     /// Where its records end, in bytes. The last ones may not be written yet.
     pub end: u64,
+}
+
+impl SegmentPart {
+    /// Passes on the operations up to `last_seq`, which are written.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) for a damaged record, and what `visit` fails with.
+    pub fn scan(&self, store: StoreId, last_seq: Seq, visit: &mut Apply<'_>) -> Result<()> {
+        let segment = Segment {
+            reference: self.reference,
+            file: Arc::clone(&self.file),
+            seal: seal(store, self.reference.id),
+            end: self.end,
+            highest: BTreeMap::new(),
+            replayed: false,
+        };
+        let last_seq = self.reference.end_seq.unwrap_or(last_seq);
+        let name = self.file.name();
+        replay::read_all(&segment, self.end, last_seq, Purpose::Backup, &mut |record| {
+            record.for_each(name, &mut |seq, op| visit(seq, op.keyspace, op.action))
+        })?;
+        Ok(())
+    }
 }
 
 impl Log {

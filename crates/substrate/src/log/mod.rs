@@ -199,6 +199,28 @@ impl Log {
         Ok(())
     }
 
+    /// Passes on what [`Log::replay`] will, and changes nothing.
+    ///
+    /// Cost: as that.
+    ///
+    /// # Errors
+    /// Those of [`Log::replay`].
+    pub fn scan(&self, visit: &mut Apply<'_>) -> Result<()> {
+        let closed: Vec<_> = self.closed.lock().values().cloned().collect();
+        for segment in closed {
+            let last_seq = segment.reference.end_seq.unwrap_or_default();
+            replay_segment(segment, last_seq, visit)?;
+        }
+        let (current, last_seq) = {
+            let queue = self.queue.lock();
+            (queue.current.clone(), queue.written)
+        };
+        if let Some(current) = current {
+            replay_segment(current, last_seq, visit)?;
+        }
+        Ok(())
+    }
+
     /// Makes the log ready to be appended to, which otherwise the first append does: what
     /// recovery found is made durable, and a new store gets its first segment.
     ///

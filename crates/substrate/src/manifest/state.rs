@@ -3,7 +3,8 @@
 //! Invariant M1: keyspace ids and segment ids only grow; none is used twice.
 //! Invariant M2: `durable_seq`, `next_generation` and every `flushed_seq` never go back.
 //! Invariant M3: all segments but the newest are closed.
-//! Invariant M4: `to_edits` applied to an empty state, with this state's numbers, gives this
+//! Invariant M4: no value's space is taken twice, or given up without being taken.
+//! Invariant M5: `to_edits` applied to an empty state, with this state's numbers, gives this
 //! state.
 
 use std::collections::BTreeMap;
@@ -13,6 +14,9 @@ use esker_format::block::Codec;
 use esker_format::ids::{Generation, KeyspaceId, SegmentId, Seq};
 use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef, keyspace_name_is_valid};
 use esker_format::meta::IndexMeta;
+use esker_format::ptr::Extent;
+
+use crate::runs::RunSet;
 
 /// What the manifest says of one keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub struct KeyspaceState {
     pub codec: Codec,
     /// Its index.
     pub index: Arc<IndexMeta>,
+    /// Space of values that its levels refer to.
+    pub values: Arc<RunSet>,
 }
 
 /// Everything the manifest says.
@@ -112,6 +118,7 @@ impl ManifestState {
                 None => Err("drops a keyspace that does not exist"),
             },
             Edit::Index { id, index } => self.replace_index(*id, index),
+            Edit::Values { id, taken, given_up } => self.change_values(*id, taken, given_up),
             Edit::SegmentAdd(segment) => self.add_segment(*segment),
             Edit::SegmentClose { id, end_seq } => self.close_segment(*id, *end_seq),
             Edit::SegmentRemove { id } => {
@@ -149,7 +156,8 @@ impl ManifestState {
         self.next_keyspace = KeyspaceId(next);
         let index = Arc::new(IndexMeta::default());
         let (name, codec) = (name.to_string(), Codec::None);
-        let keyspace = KeyspaceState { name, memtable_bytes, codec, index };
+        let values = Arc::default();
+        let keyspace = KeyspaceState { name, memtable_bytes, codec, index, values };
         self.keyspaces.insert(id, keyspace);
         Ok(())
     }
@@ -161,6 +169,26 @@ impl ManifestState {
             return Err("takes an index back to an older state");
         }
         keyspace.index = Arc::clone(index);
+        Ok(())
+    }
+
+    fn change_values(
+        &mut self,
+        id: KeyspaceId,
+        taken: &[Extent],
+        given_up: &[Extent],
+    ) -> Result<(), Misfit> {
+        let keyspace = self
+            .keyspaces
+            .get_mut(&id)
+            .ok_or("changes values of a keyspace that does not exist")?;
+        let values = Arc::make_mut(&mut keyspace.values);
+        for run in given_up {
+            values.remove(*run).map_err(|_| "gives up space of a value that is not taken")?;
+        }
+        for run in taken {
+            values.insert(*run).map_err(|_| "takes space of a value that is taken")?;
+        }
         Ok(())
     }
 
@@ -212,6 +240,10 @@ impl ManifestState {
                 edits.push(Edit::KeyspaceCodec { id: *id, codec: keyspace.codec });
             }
             edits.push(Edit::Index { id: *id, index: Arc::clone(&keyspace.index) });
+            if !keyspace.values.is_empty() {
+                let taken = keyspace.values.runs().collect();
+                edits.push(Edit::Values { id: *id, taken, given_up: Vec::new() });
+            }
         }
         edits.push(Edit::NextKeyspace { id: self.next_keyspace });
         edits.extend(self.segments.values().copied().map(Edit::SegmentAdd));
@@ -245,6 +277,11 @@ mod tests {
         Edit::SegmentClose { id: SegmentId(id), end_seq: Seq(end) }
     }
 
+    fn runs() -> impl Strategy<Value = Vec<Extent>> {
+        let run = (0u64..30, 1u64..4).prop_map(|(start, units)| Extent { start, units });
+        proptest::collection::vec(run, 0..2)
+    }
+
     /// Edits over few ids and numbers, so that many of them fit.
     fn edit() -> impl Strategy<Value = Edit> {
         let index = |flushed| IndexMeta { flushed_seq: Seq(flushed), ..IndexMeta::default() };
@@ -258,6 +295,11 @@ mod tests {
             (1u32..20, 0u64..9).prop_map(move |(id, flushed)| Edit::Index {
                 id: KeyspaceId(id),
                 index: Arc::new(index(flushed))
+            }),
+            (1u32..20, runs(), runs()).prop_map(|(id, taken, given_up)| Edit::Values {
+                id: KeyspaceId(id),
+                taken,
+                given_up
             }),
             (1u64..20, 1u64..20).prop_map(|(id, first)| Edit::SegmentAdd(segment(id, first))),
             (1u64..20, 1u64..20).prop_map(|(id, end)| close(id, end)),

@@ -20,7 +20,7 @@ pub struct Version {
     seq: Seq,
     key_len: u32,
     what: What,
-    /// Key, then the moment of a value that has one, then the value.
+    /// Key, then the moment of a value that has one, then the value or the reference to it.
     bytes: Arc<[u8]>,
 }
 
@@ -30,6 +30,7 @@ enum What {
     Delete,
     Put,
     PutUntil,
+    Reference,
 }
 
 const MOMENT_BYTES: usize = size_of::<u64>();
@@ -39,6 +40,7 @@ impl Version {
         let (what, bytes) = match data {
             Data::Delete => (What::Delete, concatenated([key, &[], &[]])),
             Data::Put(value) => (What::Put, concatenated([key, &[], value])),
+            Data::Reference(content) => (What::Reference, concatenated([key, &[], content])),
             Data::PutUntil(until, value) => {
                 (What::PutUntil, concatenated([key, &until.0.to_le_bytes(), value]))
             }
@@ -65,6 +67,7 @@ impl Version {
         match self.what {
             What::Delete => Data::Delete,
             What::Put => Data::Put(content),
+            What::Reference => Data::Reference(content),
             What::PutUntil => {
                 let (until, value) = content.split_first_chunk::<MOMENT_BYTES>().unzip();
                 let until = until.map_or(0, |until| u64::from_le_bytes(*until));

@@ -38,6 +38,8 @@ pub struct Look {
 const BLOCK_PAYLOAD_BYTES: usize = 6 << 10;
 /// The same of a block that is compressed: it is filled to twice the length before.
 const COMPRESSED_PAYLOAD_BYTES: usize = 12 << 10;
+/// What a value that is stored apart takes of a block, about.
+const REFERENCE_BYTES: usize = 24;
 
 impl Class {
     /// All classes.
@@ -93,7 +95,8 @@ pub fn look(held: &Held<'_>, device: ImageDevice) -> Verdict<Look> {
     let names = db.keyspaces();
     let same_names = names.as_ref().is_ok_and(|names| names.iter().eq(expected.alive.keys()));
     ensure(same_names, Oracle::DamageIsNotData, || format!("keyspaces are {names:?}"))?;
-    let mut unreadable = Unreadable::default();
+    let inline_bytes_max = held.config.inline_bytes_max.unwrap_or(u64::MAX);
+    let mut unreadable = Unreadable { inline_bytes_max, ..Unreadable::default() };
     for (name, place) in &expected.alive {
         let Some(life) = held.model.life(name, *place) else { continue };
         match db.open_keyspace(name) {
@@ -149,6 +152,8 @@ struct Unreadable {
     any: bool,
     /// Keys and values of entries that neither a scan nor a lookup gave.
     payload_bytes: usize,
+    /// Longer values are not in blocks.
+    inline_bytes_max: u64,
 }
 
 impl Unreadable {
@@ -164,7 +169,9 @@ impl Unreadable {
                     named(&error)?;
                     self.any = true;
                     if !found.contains(key) {
-                        self.payload_bytes += key.len() + value.len();
+                        let is_apart = value.len() as u64 > self.inline_bytes_max;
+                        let stored = if is_apart { REFERENCE_BYTES } else { value.len() };
+                        self.payload_bytes += key.len() + stored;
                     }
                 }
             }

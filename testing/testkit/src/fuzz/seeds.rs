@@ -52,6 +52,7 @@ fn entries() -> Vec<Vec<u8>> {
         (Payload::Delete, Seq(9)),
         (Payload::Put(b"value"), Seq(70)),
         (Payload::PutUntil(Moment(1 << 41), b"value"), Seq(71)),
+        (Payload::Reference(&reference()), Seq(72)),
         (Payload::Fence(fence(&[0x55; 16])), Seq::MAX),
     ];
     let mut seeds: Vec<Vec<u8>> = payloads
@@ -65,11 +66,22 @@ fn entries() -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
     fence(&[0x55; 16]).encode(&mut bytes);
     seeds.push(bytes);
-    let mut bytes = Vec::new();
-    let reference = ValueRef { start: 4, bytes: 70_000, generation: Generation(4), crc: 77 };
-    reference.encode(&mut bytes);
-    seeds.push(bytes);
+    seeds.push(reference());
     seeds
+}
+
+fn reference() -> Vec<u8> {
+    let run = |start, units| Extent { start, units };
+    let reference = ValueRef {
+        until: Some(Moment(1 << 41)),
+        bytes: 70_000,
+        generation: Generation(4),
+        crc: 77,
+        runs: vec![run(4, 16), run(40, 2)],
+    };
+    let mut bytes = Vec::new();
+    reference.encode(&mut bytes);
+    bytes
 }
 
 fn blocks() -> Vec<Vec<u8>> {

@@ -74,7 +74,8 @@ impl Group {
         }
     }
 
-    /// Writes the item, if it stays. After an error the call may be repeated.
+    /// Writes the item, if it stays, and says whether it does. After an error the call may be
+    /// repeated.
     pub fn place(
         &mut self,
         insert: &mut Insert,
@@ -82,11 +83,11 @@ impl Group {
         seq: Seq,
         payload: &Payload<'_>,
         full: bool,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if let Payload::Fence(fence) = payload {
             insert.add_fence(key, seq, fence)?;
             self.last = (seq, true);
-            return Ok(());
+            return Ok(true);
         }
         // What has expired for everybody is a tombstone: it hides older versions still.
         let data = payload.data().unwrap_or(Data::Delete).as_of(self.horizon);
@@ -111,7 +112,7 @@ impl Group {
         }
         self.fate = None;
         self.last = (seq, false);
-        Ok(())
+        Ok(fate != Fate::Drop && !has_expired)
     }
 
     /// The fate of the version with number `seq`: a removal that is newer stands in front of it

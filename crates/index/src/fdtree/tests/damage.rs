@@ -1,6 +1,7 @@
 //! What damage takes out of reach, and what it does not.
 
 use esker_device::{Caching, Device, Open, Purpose};
+use esker_format::data::Value;
 use esker_format::ids::Seq;
 use esker_substrate::error::Error;
 
@@ -35,9 +36,10 @@ fn damaged_top_fences_close_their_tree_and_nothing_else() {
     flip(subject.device.as_ref(), subject.tree.meta().main.top[0].offset() + 100);
     subject.reopen_unchecked();
     let visible = Seq(subject.visible());
-    assert_eq!(subject.tree.get(b"new", || visible).unwrap().unwrap(), b"in a spill run");
+    let found = subject.tree.get(b"new", || visible).unwrap();
+    assert_eq!(found.and_then(Value::here).unwrap(), b"in a spill run");
     assert!(matches!(subject.tree.get(&key(5), || visible), Err(Error::Corrupt { .. })));
-    assert!(subject.tree.run(Ask::Full.work(), &gate, &mut |_| Ok(())).is_err());
+    assert!(subject.tree.run(Ask::Full.work(), &gate, &mut |_, _| Ok(())).is_err());
     let mut sink = CheckSink::default();
     subject.tree.pause().check(&mut sink);
     assert!(!sink.problems.is_empty());

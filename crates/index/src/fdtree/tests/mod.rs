@@ -16,6 +16,7 @@ use esker_device::count::CountingDevice;
 use esker_device::memory::MemoryDevice;
 use esker_format::action::KeyRange;
 use esker_format::block::Codec;
+use esker_format::data::Value;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_substrate::blocks::BlockStore;
@@ -28,6 +29,10 @@ use super::{CheckSink, Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, W
 type Version = (Vec<u8>, Reverse<u64>);
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn here(entries: Vec<(Vec<u8>, Value)>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    entries.into_iter().filter_map(|(key, value)| Some((key, value.here()?)))
+}
 type Range = (Vec<u8>, Option<Vec<u8>>);
 
 /// A tree, and every version that was ever written to it.
@@ -145,7 +150,7 @@ impl Subject {
     }
 
     fn run(&mut self, ask: Ask) {
-        self.tree.run(ask.work(), &gate, &mut |_| Ok(())).unwrap();
+        self.tree.run(ask.work(), &gate, &mut |_, _| Ok(())).unwrap();
         self.check();
     }
 
@@ -155,13 +160,13 @@ impl Subject {
     }
 
     fn step(&mut self, which: Which) -> Step {
-        let step = self.tree.step(which, &mut |_| Ok(())).unwrap();
+        let step = self.tree.step(which, &mut |_, _| Ok(())).unwrap();
         self.check();
         step
     }
 
     fn complete(&mut self) {
-        self.tree.complete(&mut |_| Ok(())).unwrap();
+        self.tree.complete(&mut |_, _| Ok(())).unwrap();
         self.check();
     }
 
@@ -271,7 +276,7 @@ impl Subject {
                 skip_damaged: true,
             };
             let found = self.tree.scan(&request).unwrap();
-            all.extend(found.entries);
+            all.extend(here(found.entries));
             ranges.extend(found.damaged.into_iter().map(|range| (range.from, range.to)));
             match found.resume {
                 None => break,
@@ -318,6 +323,7 @@ impl Subject {
     fn verify_get(&self, key: &[u8]) {
         for seq in self.snapshots.iter().map(|s| s.seq().0).chain([self.visible()]) {
             let found = self.tree.get(key, || Seq(seq)).unwrap();
+            let found = found.and_then(Value::here);
             assert_eq!(found, self.expected(key, seq), "key {key:?} at {seq}");
         }
     }
@@ -327,7 +333,7 @@ impl Subject {
         keys.iter().for_each(|key| self.verify_get(key));
         let visible = self.visible();
         for (key, found) in keys.iter().zip(self.tree.multi_get(&keys, self.at(visible))) {
-            assert_eq!(found.unwrap(), self.expected(key, visible));
+            assert_eq!(found.unwrap().and_then(Value::here), self.expected(key, visible));
         }
         for seq in self.snapshots.iter().map(|s| s.seq().0).chain([self.visible()]) {
             let all = self.expected_all(seq);
@@ -359,7 +365,7 @@ impl Subject {
             };
             let found = self.tree.scan(&request).unwrap();
             assert!(found.entries.len() <= batch);
-            all.extend(found.entries);
+            all.extend(here(found.entries));
             match found.resume {
                 None => return all,
                 Some(bound) if reverse => upper = bound,

@@ -59,7 +59,7 @@ fn a_removal_of_which_the_memtable_has_older_versions_is_not_forgotten() {
     subject.write(&key(7), Some(b"in the memtable"));
     subject.remove_range(&key(0), Some(&key(50)));
     let alone = super::Work::Merge { full: true, with_memtable: false };
-    subject.tree.run(alone, &super::gate, &mut |_| Ok(())).unwrap();
+    subject.tree.run(alone, &super::gate, &mut |_, _| Ok(())).unwrap();
     assert_eq!(subject.tree.removals(), 1);
     subject.verify_all();
     subject.run(Ask::Full);

@@ -1,0 +1,232 @@
+//! Values that are stored outside blocks: written before the log refers to them, read in pieces.
+//!
+//! Reading order: this module (how a write's values are put apart, and durable in time), `reader`
+//! and `writer` (streams). Whose a value is afterwards is the index's concern
+//! (`esker_index::fdtree::values`).
+//!
+//! Invariant X1: a value is durable before a log record that refers to it is written. A crash may
+//! leave any record that was written: none may refer to bytes that are not there.
+//! Invariant X2: a value that is read is pinned by a registered snapshot number that sees the entry
+//! which refers to it: no merge drops the entry, so its space is not reused.
+
+mod reader;
+mod writer;
+
+use std::sync::Arc;
+
+use esker_device::{Operation, Purpose};
+use esker_format::action::Action;
+use esker_format::data::{Data, Value};
+use esker_format::ids::Moment;
+use esker_format::superblock::FEATURE_LARGE_VALUES;
+use esker_format::value_ref::ValueRef;
+use esker_substrate::Error as Inner;
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::sync::Mutex;
+use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_substrate::values::{self, LooseRuns};
+
+pub use reader::ValueReader;
+pub use writer::ValueWriter;
+
+use crate::error::{Error, Result};
+use crate::shared::{Core, Slot};
+use crate::write::Write;
+
+/// Makes values durable: one sync for all that wait.
+#[derive(Debug, Default)]
+pub(crate) struct ValueSyncs {
+    /// Values that have been written.
+    written: AtomicU64,
+    /// How many of them are known to be durable. Held while one syncs for all.
+    durable: Mutex<u64>,
+    /// What opening read is durable: what the last record gave up may be written over.
+    is_settled: AtomicBool,
+}
+
+/// The values of some writes, put apart.
+#[derive(Debug, Default)]
+pub(crate) struct Apart {
+    /// The reference for each write that has one.
+    contents: Vec<Option<Vec<u8>>>,
+}
+
+/// Space of values that are not logged yet.
+#[derive(Debug, Default)]
+pub(crate) struct Unlogged(Vec<LooseRuns>);
+
+impl Unlogged {
+    /// The log refers to them.
+    pub fn keep(self) {
+        self.0.into_iter().for_each(LooseRuns::keep);
+    }
+}
+
+impl Apart {
+    /// The writes with references in the places of their values.
+    pub fn writes<'a>(&'a self, writes: &[Write<'a>]) -> Vec<Write<'a>> {
+        let replaced = |(write, content): (&Write<'a>, &'a Option<Vec<u8>>)| match content {
+            Some(content) => {
+                let key = write.action.key().unwrap_or_default();
+                Write { action: Action::Say(key, Data::Reference(content)), ..*write }
+            }
+            None => *write,
+        };
+        writes.iter().zip(&self.contents).map(replaced).collect()
+    }
+}
+
+/// What is said of a key, if it is a value to be put apart.
+fn large<'a>(write: &Write<'a>) -> Option<Data<'a>> {
+    let bytes_max = write.slot.inline_bytes_max.load(Ordering::Relaxed);
+    let is_large = |data: &Data<'_>| data.reference().is_none() && data.value_bytes() > bytes_max;
+    write.action.data().filter(is_large)
+}
+
+/// Writes the large values among `writes` to the data file and makes them durable; `None` where
+/// there are none.
+pub(crate) fn put_apart(shared: &Core, writes: &[Write<'_>]) -> Result<Option<(Apart, Unlogged)>> {
+    if !writes.iter().any(|write| large(write).is_some()) {
+        return Ok(None);
+    }
+    prepare(shared)?;
+    let (mut apart, mut unlogged) = (Apart::default(), Unlogged::default());
+    for write in writes {
+        let value = large(write).and_then(|data| Some((data.value()?, data.until())));
+        let stored = value.map(|(value, until)| store(shared, value, until)).transpose()?;
+        apart.contents.push(stored.map(|(content, runs)| {
+            unlogged.0.push(runs);
+            content
+        }));
+    }
+    sync(shared)?;
+    Ok(Some((apart, unlogged)))
+}
+
+/// To be called before a value is written.
+fn prepare(shared: &Core) -> Result<()> {
+    shared.poison.check()?;
+    if !shared.manifest.requires(FEATURE_LARGE_VALUES) {
+        shared.require(FEATURE_LARGE_VALUES)?;
+    }
+    if !shared.values.is_settled.load(Ordering::Acquire) {
+        shared.manifest.settle()?;
+        shared.values.is_settled.store(true, Ordering::Release);
+    }
+    Ok(())
+}
+
+fn store(shared: &Core, value: &[u8], until: Option<Moment>) -> Result<(Vec<u8>, LooseRuns)> {
+    let written = values::ValueWriter::new(&shared.env.blocks, Some(value.len() as u64))
+        .and_then(|mut writer| writer.append(value).and_then(|()| writer.finish(until)));
+    let (reference, runs) = written.map_err(|error| failed(shared, error))?;
+    Ok((encoded(&reference), runs))
+}
+
+fn encoded(reference: &ValueRef) -> Vec<u8> {
+    let mut content = Vec::new();
+    reference.encode(&mut content);
+    content
+}
+
+/// A write that failed leaves the device in a state nobody knows; want of room does not.
+fn failed(shared: &Core, error: Inner) -> Error {
+    match error {
+        Inner::Device(device) if device.is_full() => Error::Full { what: device.file.clone() },
+        Inner::Device(ref device) if device.operation == Operation::Write => {
+            shared.poison.set(error).into()
+        }
+        error => error.into(),
+    }
+}
+
+/// Makes every value durable that has been written.
+fn sync(shared: &Core) -> Result<()> {
+    if planted::is(Bug::ValueNotSynced) {
+        return Ok(());
+    }
+    let ours = shared.values.written.fetch_add(1, Ordering::AcqRel) + 1;
+    let mut durable = shared.values.durable.lock();
+    if *durable >= ours {
+        return Ok(());
+    }
+    let target = shared.values.written.load(Ordering::Acquire);
+    shared.poison.on_error(shared.env.blocks.sync(Purpose::Value))?;
+    *durable = target;
+    Ok(())
+}
+
+/// All of a value, which a registered number pins.
+pub(crate) fn fetch(shared: &Core, slot: &Slot, value: Value) -> Result<Vec<u8>> {
+    let content = match value {
+        Value::Here(value) => return Ok(value),
+        Value::Elsewhere(content) => content,
+    };
+    let value = decode(&content)?;
+    let (mut bytes, mut piece) = (Vec::new(), Vec::new());
+    for number in 0..value.pieces() {
+        let data = read_piece(shared, slot, &value, number, &mut piece)?;
+        if number == 0 {
+            // What could be read is there: a reference alone is no reason for a large allocation.
+            bytes.reserve_exact(value.bytes as usize);
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok(bytes)
+}
+
+fn read_piece<'p>(
+    shared: &Core,
+    slot: &Slot,
+    value: &ValueRef,
+    number: u64,
+    piece: &'p mut Vec<u8>,
+) -> Result<&'p [u8]> {
+    let read = values::read_piece(&shared.env.blocks, value, number, piece, Purpose::User);
+    // A drop that comes in between has given the space away.
+    slot.tree()?;
+    Ok(read?)
+}
+
+fn decode(content: &[u8]) -> Result<ValueRef> {
+    ValueRef::decode(content).map_err(|error| Error::Damaged {
+        file: esker_substrate::blocks::DATA_FILE.into(),
+        offset: 0,
+        what: format!("a reference to a value cannot be: {}", error.what),
+    })
+}
+
+/// Takes the space of values that the log alone refers to, before anything else takes it.
+pub(crate) fn claim_logged(shared: &Core) -> Result<()> {
+    if !shared.manifest.requires(FEATURE_LARGE_VALUES) || planted::is(Bug::ValueNotClaimed) {
+        return Ok(());
+    }
+    let state = shared.manifest.state();
+    shared.log.scan(&mut |seq, id, action| {
+        let Action::Say(key, Data::Reference(content)) = action else { return Ok(()) };
+        let Some(keyspace) = state.keyspaces.get(&id) else { return Ok(()) };
+        let value = ValueRef::decode(content);
+        let is_needed = esker_index::fdtree::values::is_in_log_alone(&keyspace.index, key, seq);
+        match value {
+            Ok(value) if is_needed => shared.env.blocks.claim(&value.runs),
+            _ => Ok(()),
+        }
+    })?;
+    Ok(())
+}
+
+/// A reader of the value of `key` at a registered moment.
+pub(crate) fn reader(
+    shared: &Arc<crate::shared::Shared>,
+    slot: &Arc<Slot>,
+    key: &[u8],
+    snapshot: esker_substrate::snapshots::SnapshotGuard,
+) -> Result<Option<ValueReader>> {
+    crate::read::validate_key(key)?;
+    let found = {
+        let _open = shared.enter()?;
+        slot.read(|tree| tree.get_at(key, snapshot.at()))??
+    };
+    let reader = |value| ValueReader::new(Arc::clone(shared), Arc::clone(slot), snapshot, value);
+    found.map(reader).transpose()
+}

@@ -1,0 +1,141 @@
+//! Reading a value as a stream.
+
+use std::fmt;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use esker_format::data::Value;
+use esker_format::value_piece::PIECE_DATA_BYTES;
+use esker_format::value_ref::ValueRef;
+use esker_substrate::snapshots::SnapshotGuard;
+
+use super::{decode, read_piece};
+use crate::error::{Error, Result};
+use crate::shared::{Shared, Slot};
+
+/// A value as it was when the reader was made, to be read from any place in it: [`Read`] and
+/// [`Seek`] in the memory of one piece, 64 KiB. Each piece is checked against its checksum before
+/// anything of it is handed out.
+///
+/// It holds versions as a [`Snapshot`](crate::Snapshot) does, and blocks nobody: the value may be
+/// written over or removed, and merged, while it is read. Errors are of kind
+/// [`Other`](io::ErrorKind::Other) and carry an [`esker::Error`](Error).
+pub struct ValueReader {
+    shared: Arc<Shared>,
+    slot: Arc<Slot>,
+    /// Keeps the value where it is.
+    _snapshot: SnapshotGuard,
+    place: Place,
+    len: u64,
+    position: u64,
+}
+
+enum Place {
+    Here(Vec<u8>),
+    Apart {
+        value: ValueRef,
+        /// The piece read last, if one was, and its data.
+        number: Option<u64>,
+        data: Vec<u8>,
+        buffer: Vec<u8>,
+    },
+}
+
+impl ValueReader {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        slot: Arc<Slot>,
+        snapshot: SnapshotGuard,
+        value: Value,
+    ) -> Result<Self> {
+        let (place, len) = match value {
+            Value::Here(value) => {
+                let len = value.len() as u64;
+                (Place::Here(value), len)
+            }
+            Value::Elsewhere(content) => {
+                let value = decode(&content)?;
+                let len = value.bytes;
+                (Place::Apart { value, number: None, data: Vec::new(), buffer: Vec::new() }, len)
+            }
+        };
+        Ok(Self { shared, slot, _snapshot: snapshot, place, len, position: 0 })
+    }
+
+    /// Length of the value, in bytes.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the value is empty.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What there is of the value from the position on, at least a byte unless that is the end.
+    fn rest(&mut self) -> Result<&[u8]> {
+        let position = self.position;
+        match &mut self.place {
+            Place::Here(value) => {
+                let from = usize::try_from(position).unwrap_or(usize::MAX);
+                Ok(value.get(from..).unwrap_or_default())
+            }
+            Place::Apart { .. } if position >= self.len => Ok(&[]),
+            Place::Apart { value, number, data, buffer } => {
+                let wanted = position / PIECE_DATA_BYTES;
+                if *number != Some(wanted) {
+                    let _open = self.shared.enter()?;
+                    *number = None;
+                    let read = read_piece(&self.shared, &self.slot, value, wanted, buffer)?;
+                    data.clear();
+                    data.extend_from_slice(read);
+                    *number = Some(wanted);
+                }
+                let from = (position % PIECE_DATA_BYTES) as usize;
+                Ok(data.get(from..).unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl Read for ValueReader {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let rest = self.rest().map_err(io::Error::other)?;
+        let len = rest.len().min(buf.len());
+        let (source, target) = (rest.get(..len), buf.get_mut(..len));
+        if let (Some(source), Some(target)) = (source, target) {
+            target.copy_from_slice(source);
+        }
+        self.position += len as u64;
+        Ok(len)
+    }
+}
+
+impl Seek for ValueReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (base, offset) = match to {
+            SeekFrom::Start(position) => (position, 0),
+            SeekFrom::End(offset) => (self.len, offset),
+            SeekFrom::Current(offset) => (self.position, offset),
+        };
+        let position = base.checked_add_signed(offset).ok_or_else(|| {
+            let what = Error::invalid("a position in a value is before its beginning");
+            io::Error::new(io::ErrorKind::InvalidInput, what)
+        })?;
+        self.position = position;
+        Ok(position)
+    }
+}
+
+impl fmt::Debug for ValueReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The value is left out: it does not belong in logs.
+        f.debug_struct("ValueReader")
+            .field("keyspace", &self.slot.name)
+            .field("len", &self.len)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,299 @@
+//! Values outside blocks, in the data file: writing one as it comes, and reading pieces of it.
+//!
+//! A value is nobody's while it is written and until a log record refers to it; what is not
+//! referred to by then is given back ([`LooseRuns`]). A crash needs no care: units that no record
+//! names are free.
+//!
+//! Thread safety: values are written and read by any number of threads; a [`ValueWriter`] is one
+//! thread's.
+
+use std::sync::Arc;
+
+use esker_device::{AlignedBuf, Purpose};
+use esker_format::ids::{Generation, Moment};
+use esker_format::ptr::{Extent, UNIT_BYTES};
+use esker_format::value_piece::{
+    self, PIECE_BYTES, PIECE_DATA_BYTES, PIECE_HEADER_BYTES, PIECE_UNITS, PieceIdentity, units_for,
+};
+use esker_format::value_ref::{LARGE_VALUE_BYTES_MAX, VALUE_RUNS_MAX, ValueRef};
+
+use crate::blocks::{BlockStore, DATA_FILE};
+use crate::error::{Error, Result};
+use crate::planted::{self, Bug};
+
+/// Pieces that are written at once.
+const BATCH_PIECES: usize = 4;
+/// Units that a writer which was not told a length takes first; then as many as it has.
+const FIRST_UNITS: u64 = 16 * PIECE_UNITS;
+/// And the most that it takes at once, but for values near the largest.
+const STEP_UNITS_MAX: u64 = 1024 * PIECE_UNITS;
+/// Most runs that one request for space is answered with: a value asks for space at most 21 times.
+const RUNS_AT_ONCE: u64 = 3;
+
+/// Runs that no record names. Given back when this is dropped.
+#[derive(Debug)]
+pub struct LooseRuns {
+    blocks: Arc<BlockStore>,
+    runs: Vec<Extent>,
+}
+
+impl LooseRuns {
+    /// A log record names them from now on.
+    pub fn keep(mut self) {
+        self.runs.clear();
+    }
+}
+
+impl Drop for LooseRuns {
+    fn drop(&mut self) {
+        if let Err(error) = self.blocks.give_up_loose(&self.runs) {
+            tracing::error!(%error, "space of a value could not be given back");
+        }
+    }
+}
+
+/// Writes one value, piece by piece, in bounded memory.
+#[derive(Debug)]
+pub struct ValueWriter {
+    runs: LooseRuns,
+    generation: Generation,
+    /// Units of the runs that are written.
+    written_units: u64,
+    bytes: u64,
+    pieces: u32,
+    /// Of the checksums of the pieces so far.
+    crc: u32,
+    /// Pieces that are not written yet; the last may not be full.
+    buffer: AlignedBuf,
+    /// Whole pieces in the buffer, and data of the one behind them.
+    sealed: usize,
+    open_bytes: usize,
+}
+
+impl ValueWriter {
+    /// Begins a value. `expected_bytes`, where its length is known, are taken at once.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub fn new(blocks: &Arc<BlockStore>, expected_bytes: Option<u64>) -> Result<Self> {
+        let mut runs = LooseRuns { blocks: Arc::clone(blocks), runs: Vec::new() };
+        if let Some(bytes) = expected_bytes {
+            runs.runs =
+                blocks.allocate_runs(units_for(bytes), PIECE_UNITS, VALUE_RUNS_MAX as u64 / 2)?;
+        }
+        Ok(Self {
+            runs,
+            generation: blocks.take_generation(),
+            written_units: 0,
+            bytes: 0,
+            pieces: 0,
+            crc: 0,
+            buffer: AlignedBuf::zeroed(BATCH_PIECES * PIECE_BYTES),
+            sealed: 0,
+            open_bytes: 0,
+        })
+    }
+
+    /// Length so far, in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Appends to the value.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] beyond the largest value, [`Error::Full`], and what the device says: the
+    /// value is of no use then.
+    pub fn append(&mut self, mut data: &[u8]) -> Result<()> {
+        let bytes = self.bytes.saturating_add(data.len() as u64);
+        if bytes > LARGE_VALUE_BYTES_MAX {
+            let what = format!("a value is at most {LARGE_VALUE_BYTES_MAX} bytes long");
+            return Err(Error::Invalid { what });
+        }
+        while !data.is_empty() {
+            if self.open_bytes as u64 == PIECE_DATA_BYTES {
+                self.seal()?;
+            }
+            let at = self.sealed * PIECE_BYTES + PIECE_HEADER_BYTES + self.open_bytes;
+            let room = PIECE_DATA_BYTES as usize - self.open_bytes;
+            let (now, rest) = data.split_at(room.min(data.len()));
+            if let Some(place) = self.buffer.get_mut(at..at + now.len()) {
+                place.copy_from_slice(now);
+            }
+            self.open_bytes += now.len();
+            data = rest;
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Writes the rest and answers the reference. Durable after [`BlockStore::sync`].
+    ///
+    /// # Errors
+    /// Those of [`append`](Self::append); [`Error::Invalid`] for an empty value.
+    pub fn finish(mut self, until: Option<Moment>) -> Result<(ValueRef, LooseRuns)> {
+        if self.bytes == 0 {
+            return Err(Error::Invalid { what: "an empty value is not stored apart".into() });
+        }
+        self.seal()?;
+        self.flush()?;
+        self.give_back_the_rest()?;
+        let (runs, generation, crc) = (self.runs.runs.clone(), self.generation, self.crc);
+        Ok((ValueRef { until, bytes: self.bytes, generation, crc, runs }, self.runs))
+    }
+
+    /// Makes the open part of the buffer a piece.
+    fn seal(&mut self) -> Result<()> {
+        let units = units_for(self.open_bytes as u64);
+        let from = self.sealed * PIECE_BYTES;
+        let until = from + (units * UNIT_BYTES) as usize;
+        let identity = PieceIdentity {
+            store: self.runs.blocks.store(),
+            generation: self.generation,
+            number: self.pieces,
+        };
+        if let Some(piece) = self.buffer.get_mut(from..until) {
+            let data_end = PIECE_HEADER_BYTES + self.open_bytes;
+            piece.get_mut(data_end..).unwrap_or_default().fill(0);
+            self.crc = value_piece::seal(piece, identity, self.crc, self.open_bytes);
+        }
+        self.pieces += 1;
+        if units < PIECE_UNITS {
+            // The last one: it is written with those before it.
+            return self.write(self.sealed as u64 * PIECE_UNITS + units);
+        }
+        (self.sealed, self.open_bytes) = (self.sealed + 1, 0);
+        if self.sealed == BATCH_PIECES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.write(self.sealed as u64 * PIECE_UNITS)
+    }
+
+    /// Writes the first `units` units of the buffer.
+    fn write(&mut self, units: u64) -> Result<()> {
+        let mut from = 0;
+        while from < units {
+            let Some(place) = self.place(units - from)? else { continue };
+            let range = (from * UNIT_BYTES) as usize..((from + place.units) * UNIT_BYTES) as usize;
+            let bytes = self.buffer.get(range).unwrap_or_default();
+            self.runs.blocks.write_raw(place.offset(), bytes, Purpose::Value)?;
+            self.written_units += place.units;
+            from += place.units;
+        }
+        (self.sealed, self.open_bytes) = (0, 0);
+        Ok(())
+    }
+
+    /// Where the next units go, at most `units`; `None` when more space has been taken.
+    fn place(&mut self, units: u64) -> Result<Option<Extent>> {
+        let mut skip = self.written_units;
+        for run in &self.runs.runs {
+            if skip < run.units {
+                let units = units.min(run.units - skip);
+                return Ok(Some(Extent { start: run.start + skip, units }));
+            }
+            skip -= run.units;
+        }
+        let step = self.written_units.clamp(FIRST_UNITS, STEP_UNITS_MAX);
+        let more = self.runs.blocks.allocate_runs(step, PIECE_UNITS, RUNS_AT_ONCE)?;
+        for run in more {
+            self.runs.join(run)?;
+        }
+        if self.runs.runs.len() > VALUE_RUNS_MAX {
+            return Err(Error::Full { what: "a value in few pieces".into() });
+        }
+        Ok(None)
+    }
+
+    /// Gives back what was taken and not written.
+    fn give_back_the_rest(&mut self) -> Result<()> {
+        let mut left = self.written_units;
+        let mut used = Vec::new();
+        for run in std::mem::take(&mut self.runs.runs) {
+            let units = left.min(run.units);
+            left -= units;
+            self.runs.blocks.shorten_loose(run, units)?;
+            used.extend((units > 0).then_some(Extent { start: run.start, units }));
+        }
+        self.runs.runs = used;
+        Ok(())
+    }
+}
+
+impl LooseRuns {
+    /// Adds a run, as part of the last one where it follows that.
+    fn join(&mut self, run: Extent) -> Result<()> {
+        match self.runs.last_mut() {
+            Some(last) if last.end() == run.start => {
+                self.blocks.join_loose(*last, run)?;
+                last.units += run.units;
+            }
+            _ => self.runs.push(run),
+        }
+        Ok(())
+    }
+}
+
+/// Reads piece `number` of a value into `piece`, and answers its data. A piece that a user wants
+/// and that is damaged is read once more, past the page cache.
+///
+/// # Errors
+/// [`Error::Corrupt`] when the bytes are not that piece, and what the device says.
+pub fn read_piece<'p>(
+    blocks: &BlockStore,
+    value: &ValueRef,
+    number: u64,
+    piece: &'p mut Vec<u8>,
+    purpose: Purpose,
+) -> Result<&'p [u8]> {
+    let Some(place) = value.piece(number) else {
+        return Err(Error::Invalid { what: format!("a value has no piece {number}") });
+    };
+    piece.resize(place.bytes() as usize, 0);
+    let identity = PieceIdentity {
+        store: blocks.store(),
+        generation: value.generation,
+        number: number as u32,
+    };
+    blocks.read_raw(place.offset(), piece, purpose)?;
+    if value_piece::open(piece, identity).is_err() && purpose == Purpose::User {
+        blocks.read_raw(place.offset(), piece, Purpose::Check)?;
+    }
+    if planted::is(Bug::ValueWithoutChecksum) {
+        return Ok(value_piece::open_unchecked(piece).0);
+    }
+    let opened = value_piece::open(piece, identity);
+    let (data, sum) = opened.map_err(|error| Error::corrupt(DATA_FILE, place.offset(), &error))?;
+    if number + 1 == value.pieces() && sum != value.crc {
+        return Err(other_value(value));
+    }
+    let left = value.bytes - number * PIECE_DATA_BYTES;
+    if data.len() as u64 != left.min(PIECE_DATA_BYTES) {
+        let what = "a piece of a value has another length than the value gives it".into();
+        return Err(Error::Corrupt { file: DATA_FILE.into(), offset: place.offset(), what });
+    }
+    Ok(data)
+}
+
+/// Reads all of a value; answers how many bytes were read.
+///
+/// # Errors
+/// Those of [`read_piece`].
+pub fn verify(blocks: &BlockStore, value: &ValueRef, purpose: Purpose) -> Result<u64> {
+    let (mut piece, mut bytes) = (Vec::new(), 0);
+    for number in 0..value.pieces() {
+        read_piece(blocks, value, number, &mut piece, purpose)?;
+        bytes += piece.len() as u64;
+    }
+    Ok(bytes)
+}
+
+fn other_value(value: &ValueRef) -> Error {
+    Error::Corrupt {
+        file: DATA_FILE.into(),
+        offset: value.runs.first().map_or(0, Extent::offset),
+        what: "the pieces of a value are whole, but not those that its key refers to".into(),
+    }
+}
