@@ -20,7 +20,7 @@ pub use lines::{Line, LineSplitter};
 use esker::KEY_BYTES_MAX;
 
 /// The longest value of a line, in bytes: a line is read whole before it is decoded.
-pub const VALUE_BYTES_MAX: usize = 16 << 20;
+pub const VALUE_BYTES_MAX: usize = 4 << 20;
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
