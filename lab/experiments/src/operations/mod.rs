@@ -5,6 +5,7 @@
 
 pub mod backup;
 pub mod compression;
+pub mod queue;
 pub mod transaction;
 
 use std::fs;
@@ -29,11 +30,13 @@ pub enum Case {
     Compression,
     /// See [`backup`].
     Backup,
+    /// See [`queue`].
+    Queue,
 }
 
 impl Case {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Transaction, Self::Compression, Self::Backup];
+    pub const ALL: [Self; 4] = [Self::Transaction, Self::Compression, Self::Backup, Self::Queue];
 
     /// Its name on the command line.
     #[must_use]
@@ -42,6 +45,7 @@ impl Case {
             Self::Transaction => "transaction",
             Self::Compression => "compression",
             Self::Backup => "backup",
+            Self::Queue => "queue",
         }
     }
 
@@ -58,6 +62,7 @@ impl Case {
             Self::Transaction => "ten puts at once",
             Self::Compression => "random load, then lookups",
             Self::Backup => "backups into one folder, each after a change",
+            Self::Queue => "entries that come at the end and go from the front",
         }
     }
 
@@ -66,6 +71,7 @@ impl Case {
             Self::Transaction => transaction::round(bench, number),
             Self::Compression => compression::round(bench),
             Self::Backup => backup::round(bench),
+            Self::Queue => queue::round(bench),
         }
     }
 
@@ -74,6 +80,7 @@ impl Case {
             Self::Transaction => transaction::bars(found),
             Self::Compression => compression::bars(found),
             Self::Backup => backup::bars(found),
+            Self::Queue => queue::bars(found),
         }
     }
 }
@@ -220,7 +227,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plan = Plan {
             cases: Case::ALL.to_vec(),
-            entries: 3_000,
+            entries: 6_000,
             budget_bytes: 4 << 20,
             rounds: 2,
             folder: folder.path().to_owned(),
@@ -228,7 +235,7 @@ mod tests {
         let found = run(&plan, &mut |_| true).unwrap();
         assert_eq!(found.len(), Case::ALL.len());
         for found in &found {
-            assert!(!found.bars().is_empty());
+            assert_eq!(found.bars().is_empty(), found.case == Case::Queue);
             assert!(found.bars().iter().all(|bar| bar.value.is_some()), "{:?}", found.bars());
             assert!(found.ways.iter().all(|(_, rounds)| rounds.len() == 2));
             assert_eq!(Case::parse(found.json()["case"].as_str().unwrap()), Some(found.case));
