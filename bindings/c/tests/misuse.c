@@ -43,7 +43,7 @@ int main(int count, char **arguments) {
     esker_backup_report report;
     char copy[4096], restored[4096];
     const uint8_t key[] = "key";
-    static uint8_t large[262145];
+    static uint8_t large[1073741825];
     if (count != 2) return 2;
 
     // Opening.
@@ -87,7 +87,7 @@ int main(int count, char **arguments) {
     CHECK(refused(esker_put(keys, NULL, 3, key, 3, 0, &error), ESKER_INVALID, &error));
     CHECK(refused(esker_put(keys, key, SIZE_MAX, key, 3, 0, &error), ESKER_INVALID, &error));
     CHECK(refused(esker_put(keys, large, 65537, key, 3, 0, &error), ESKER_INVALID, &error));
-    CHECK(refused(esker_put(keys, key, 3, large, 262145, 0, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_put(keys, key, 3, large, 1073741825, 0, &error), ESKER_INVALID, &error));
     CHECK(refused(esker_put(keys, key, 3, key, 3, 9, &error), ESKER_INVALID, &error));
     CHECK(refused(esker_get(keys, key, 3, NULL, &found, &error), ESKER_INVALID, &error));
     CHECK(refused(esker_get(keys, key, 3, &value, NULL, &error), ESKER_INVALID, &error));
