@@ -64,8 +64,8 @@ fn admit_to(shared: &Core, slot: &Arc<Slot>, more: usize) -> Result<()> {
 
 fn too_many(name: &str) -> String {
     format!(
-        "keyspace {name} remembers as many removed ranges as it can: end snapshots that still see \
-         what was removed, and compact it"
+        "a removed range in keyspace {name}, which remembers as many as it can: snapshots see what \
+         was removed"
     )
 }
 

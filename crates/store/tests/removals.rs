@@ -217,6 +217,8 @@ fn too_many_ranges_under_a_snapshot_are_refused_and_room_comes_back() {
     let snapshot = db.snapshot().unwrap();
     let refused = (9000..20_000).find_map(|number| remove(number).err()).unwrap();
     assert!(matches!(refused, Error::Full { .. }), "{refused}");
+    let said = refused.to_string();
+    assert!(said.starts_with("no space left for a removed range in keyspace keys"), "{said}");
     keys.insert("others", "go on").unwrap();
     assert_eq!(snapshot.get(&keys, "others").unwrap(), None);
     drop(snapshot);
