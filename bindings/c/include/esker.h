@@ -388,7 +388,7 @@ enum esker_code esker_open_keyspace(const struct esker_db *db,
                                     struct esker_keyspace **keyspace,
                                     struct esker_error **error);
 
-// Sets the value of `key`: at most 65,536 bytes of key and 262,144 of value. Either may be empty.
+// Sets the value of `key`: at most 65,536 bytes of key and 1 GiB of value. Either may be empty.
 // `durability` is an `esker_durability`.
 //
 // # Safety

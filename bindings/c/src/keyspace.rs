@@ -102,7 +102,7 @@ pub unsafe extern "C" fn esker_open_keyspace(
     unsafe { guard(error, body) }
 }
 
-/// Sets the value of `key`: at most 65,536 bytes of key and 262,144 of value. Either may be empty.
+/// Sets the value of `key`: at most 65,536 bytes of key and 1 GiB of value. Either may be empty.
 /// `durability` is an `esker_durability`.
 ///
 /// # Safety

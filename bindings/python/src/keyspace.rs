@@ -61,8 +61,9 @@ impl Keyspace {
     }
 
     /// Sets the value of `key`, as `keyspace[key] = value` does; with a durability of its own if
-    /// one is given. A key has at most 65,536 bytes, a value at most 262,144. No read, one write to
-    /// the log.
+    /// one is given. A key has at most 65,536 bytes, a value at most 1 GiB. No read, one write to
+    /// the log; a value of more than 262,144 bytes is written to the data file, which is synced,
+    /// and its place to the log.
     #[pyo3(signature = (key, value, *, durability=None))]
     fn insert(
         this: PyRef<'_, Self>,
