@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use esker::{Db, Keyspace, KeyspaceOptions, KeyspaceStats, SimRuntime, WaitStats};
@@ -114,43 +114,6 @@ fn whoever_waits_for_the_turn_is_seen() {
     let of = waits(&db, "turn");
     assert_eq!((of.waiting, of.waits), (0, 1));
     assert!(of.total > Duration::ZERO && of.total == of.longest);
-}
-
-/// Keeps the names of spans.
-#[derive(Clone, Debug, Default)]
-struct Names(Arc<Mutex<Vec<&'static str>>>);
-
-impl tracing::Subscriber for Names {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("esker")
-    }
-
-    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        let mut names = self.0.lock().unwrap();
-        names.push(span.metadata().name());
-        tracing::span::Id::from_u64(names.len() as u64)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, _: &tracing::Event<'_>) {}
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
-#[test]
-fn what_is_done_is_traced() {
-    let folder = tempfile::tempdir().unwrap();
-    let names = Names::default();
-    tracing::subscriber::with_default(names.clone(), || {
-        let db = Db::open(folder.path().join("store")).unwrap();
-        let keyspace = db.keyspace("a", KeyspaceOptions::default()).unwrap();
-        fill(&keyspace, 0..10, 1);
-        keyspace.flush().unwrap();
-        keyspace.compact().unwrap();
-        db.backup(folder.path().join("copy")).unwrap();
-    });
-    assert_eq!(*names.0.lock().unwrap(), ["open", "flush", "compact", "backup"]);
 }
 
 #[test]
