@@ -5,6 +5,7 @@
 
 pub mod backup;
 pub mod compression;
+pub mod large;
 pub mod queue;
 pub mod transaction;
 
@@ -32,11 +33,14 @@ pub enum Case {
     Backup,
     /// See [`queue`].
     Queue,
+    /// See [`large`].
+    Large,
 }
 
 impl Case {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Transaction, Self::Compression, Self::Backup, Self::Queue];
+    pub const ALL: [Self; 5] =
+        [Self::Transaction, Self::Compression, Self::Backup, Self::Queue, Self::Large];
 
     /// Its name on the command line.
     #[must_use]
@@ -46,6 +50,7 @@ impl Case {
             Self::Compression => "compression",
             Self::Backup => "backup",
             Self::Queue => "queue",
+            Self::Large => "large",
         }
     }
 
@@ -63,6 +68,7 @@ impl Case {
             Self::Compression => "random load, then lookups",
             Self::Backup => "backups into one folder, each after a change",
             Self::Queue => "entries that come at the end and go from the front",
+            Self::Large => "values of 1 MiB, beside the disk",
         }
     }
 
@@ -72,6 +78,7 @@ impl Case {
             Self::Compression => compression::round(bench),
             Self::Backup => backup::round(bench),
             Self::Queue => queue::round(bench),
+            Self::Large => large::round(bench),
         }
     }
 
@@ -81,6 +88,7 @@ impl Case {
             Self::Compression => compression::bars(found),
             Self::Backup => backup::bars(found),
             Self::Queue => queue::bars(found),
+            Self::Large => large::bars(found),
         }
     }
 }

@@ -90,7 +90,7 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Measure transactions, compression, backups and a queue
+    /// Measure transactions, compression, backups, a queue and large values
     Operations(operations::Operations),
     /// Measure the rearranging of arrays, beside copies and what people do instead
     Permute(permute::Permute),

@@ -1,4 +1,4 @@
-//! `bench operations`: what transactions, compression, backups and a queue cost.
+//! `bench operations`: what transactions, compression, backups, a queue and large values cost.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use crate::table::Table;
 /// What can be typed after `bench operations`.
 #[derive(Debug, Args)]
 pub(crate) struct Operations {
-    /// Only these cases, with commas between them: transaction, compression, backup, queue
+    /// Only these cases, with commas between them: transaction, compression, backup, queue,
+    /// large
     #[arg(long, value_name = "CASES", value_delimiter = ',', value_parser = case)]
     case: Vec<Case>,
     /// Entries of 16 + 100 bytes that a store is loaded with
