@@ -35,8 +35,6 @@ pub struct Retained {
     pub replaced_bytes: u64,
     /// Versions that were kept for snapshots alone when they were last merged.
     pub versions: u64,
-    /// Whether a backup keeps what is replaced.
-    pub is_pinned: bool,
 }
 
 impl FdTree {
@@ -78,16 +76,19 @@ impl FdTree {
         }
     }
 
+    /// Whether a backup keeps what is replaced.
+    pub fn is_pinned(&self) -> bool {
+        self.views.is_pinned()
+    }
+
     /// What is kept for readers of the past. No I/O.
     pub fn retained(&self) -> Retained {
         let durable = self.meta();
         let trees = std::iter::once(&durable.main).chain(&durable.spills);
         let levels = trees.flat_map(|tree| &tree.levels);
-        let (replaced_bytes, is_pinned) = self.views.waiting();
         Retained {
-            replaced_bytes,
+            replaced_bytes: self.views.waiting_bytes(),
             versions: levels.map(|level| level.counts.kept_for_snapshots).sum(),
-            is_pinned,
         }
     }
 }

@@ -339,12 +339,17 @@ impl Views {
         }
     }
 
-    /// Bytes of space that wait until nobody reads them, and whether they are pinned.
-    pub(super) fn waiting(&self) -> (u64, bool) {
+    /// Whether somebody keeps what is replaced.
+    pub(super) fn is_pinned(&self) -> bool {
+        !self.past.lock().pins.is_empty()
+    }
+
+    /// Bytes of space that wait until nobody reads them.
+    pub(super) fn waiting_bytes(&self) -> u64 {
         let past = self.past.lock();
         let extents = past.quarantine.iter().flat_map(|(_, extents)| extents);
         let units: u64 = extents.map(|extent| extent.units).sum();
-        (units.saturating_mul(UNIT_BYTES), !past.pins.is_empty())
+        units.saturating_mul(UNIT_BYTES)
     }
 
     /// Whether no replaced view is read any more, and no space waits for one. What is pinned waits

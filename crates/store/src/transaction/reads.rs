@@ -235,15 +235,11 @@ impl Writes {
     pub fn remove_range(&mut self, slot: &Arc<Slot>, keys: KeyRange<'_>) {
         let of = Self::part(&mut self.of, slot);
         let mut freed = 0;
-        let keys_before = std::mem::take(&mut of.keys);
-        of.keys = keys_before
-            .into_iter()
-            .filter(|(key, own)| {
-                let is_gone = keys.has(key);
-                freed += if is_gone { Self::cost(key, &own.data.as_data()) } else { 0 };
-                !is_gone
-            })
-            .collect();
+        of.keys.retain(|key, own| {
+            let is_gone = keys.has(key);
+            freed += if is_gone { Self::cost(key, &own.data.as_data()) } else { 0 };
+            !is_gone
+        });
         of.ranges.push(OwnRange { keys: keys.into(), since: self.count });
         self.bytes = self.bytes.saturating_sub(freed) + Self::cost_of_range(keys);
         self.count += 1;

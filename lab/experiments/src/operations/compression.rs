@@ -68,7 +68,6 @@ fn one(bench: &Bench<'_>, data: Data, compression: Compression) -> Result<Metric
         settle(&db)
     })?;
     let stats = db.stats()?;
-    let written: u64 = stats.io.iter().map(|row| row.bytes_written).sum();
     let of_keyspace = stats.keyspaces.first();
     let on_device = of_keyspace.map_or(0, |of| of.stored_bytes);
     let before = of_keyspace.map_or(0, |of| of.data_bytes);
@@ -84,7 +83,7 @@ fn one(bench: &Bench<'_>, data: Data, compression: Compression) -> Result<Metric
     bench.remove("store")?;
     Ok(metrics([
         ("load_rate", entries as f64 / loading),
-        ("written_per_byte", written as f64 / stats.user_bytes_written.max(1) as f64),
+        ("written_per_byte", stats.write_amplification().unwrap_or_default()),
         ("stored_over_data", on_device as f64 / before.max(1) as f64),
         ("lookup_rate", lookups as f64 / looking),
     ]))

@@ -21,6 +21,7 @@ use esker_experiments::measure::report::Report;
 use esker_experiments::measure::rows::Row;
 use esker_experiments::measure::scale::Scale;
 use esker_experiments::{Error, Name};
+use serde_json::Value;
 
 use self::watch::Watcher;
 use crate::commands::live;
@@ -168,16 +169,19 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
         program: this_program()?,
     };
     let report = bench::bench(&plan, &mut Watcher::new(interrupt)).map_err(failure)?;
-    if let Some(path) = &args.json {
-        let text = format!("{:#}\n", report.to_json());
-        fs::write(path, text)
-            .map_err(|source| Failure::System { what: "write the JSON file", source })?;
-    }
+    keep(args.json.as_deref(), || report.to_json())?;
     print(&report)?;
     match report.failures().next() {
         Some(line) => Err(Failure::System { what: "measure", source: io::Error::other(line) }),
         None => Ok(()),
     }
+}
+
+/// Writes everything measured to the file that was asked for, if one was.
+fn keep(path: Option<&Path>, found: impl FnOnce() -> Value) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    fs::write(path, format!("{:#}\n", found()))
+        .map_err(|source| Failure::System { what: "write the measurements", source })
 }
 
 fn systems(args: &Bench) -> Result<Vec<Name>, Failure> {

@@ -1,13 +1,11 @@
 //! `bench operations`: what transactions, compression, backups, a queue and large values cost.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
 use esker_experiments::operations::{self, Case, Found, Plan};
-use serde_json::Value;
 
-use super::{failure, folder, verdict};
+use super::{failure, folder, keep, verdict};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::signals::Interrupt;
@@ -62,11 +60,7 @@ pub(super) fn run(args: &Operations) -> Result<(), Failure> {
         !interrupt.requested()
     });
     let found = found.map_err(failure)?;
-    if let Some(path) = &args.json {
-        let all = Value::Array(found.iter().map(Found::json).collect());
-        fs::write(path, format!("{all:#}\n"))
-            .map_err(|source| Failure::System { what: "write the measurements", source })?;
-    }
+    keep(args.json.as_deref(), || found.iter().map(Found::json).collect())?;
     let mut output = Output::new();
     for found in &found {
         output.line(&format!("{}: {}", found.case.as_str(), found.case.title()))?;

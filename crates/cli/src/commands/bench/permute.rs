@@ -1,15 +1,12 @@
 //! `bench permute`: arrays rearranged, beside copies and what people do instead.
 
-use std::fs;
-use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
 use esker_experiments::permute::cases::{self, Case};
 use esker_experiments::permute::{self, Found, Plan, System};
-use serde_json::Value;
 
-use super::{failure, folder};
+use super::{failure, folder, keep};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::signals::Interrupt;
@@ -69,13 +66,7 @@ pub(super) fn run(args: &Permute) -> Result<(), Failure> {
         !interrupt.requested()
     });
     let found = found.map_err(failure)?;
-    if let Some(path) = &args.json {
-        let all = Value::Array(found.iter().map(Found::json).collect());
-        fs::write(path, format!("{all:#}\n")).map_err(|source: io::Error| Failure::System {
-            what: "write the measurements",
-            source,
-        })?;
-    }
+    keep(args.json.as_deref(), || found.iter().map(Found::json).collect())?;
     let mut output = Output::new();
     output.line(&heading(&args.systems))?;
     for found in &found {

@@ -1,6 +1,5 @@
 //! `bench sqlite`: SQLite over the page store, beside SQLite's own ways.
 
-use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use esker_experiments::sqlite::mode::Mode;
 use esker_experiments::sqlite::{self, Event, Found, Plan, Workload};
 use indicatif::ProgressBar;
 
-use super::{failure, folder, verdict};
+use super::{failure, folder, keep, verdict};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::progress;
@@ -143,10 +142,7 @@ pub(super) fn run(args: &Sqlite) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let found = found.map_err(failure)?;
-    if let Some(path) = &args.json {
-        fs::write(path, format!("{:#}\n", found.json()))
-            .map_err(|source| Failure::System { what: "write the measurements", source })?;
-    }
+    keep(args.json.as_deref(), || found.json())?;
     let mut output = Output::new();
     output.line(&table(&found).to_string())?;
     output.line("")?;

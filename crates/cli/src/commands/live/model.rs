@@ -280,7 +280,6 @@ impl Figures {
     fn of(sample: &Sample) -> Self {
         let stats = &sample.stats;
         let keyspace = stats.keyspaces.first();
-        let written: u64 = stats.io.iter().map(|io| io.bytes_written).sum();
         let (space, memory) = (&stats.space, &stats.memory);
         let occupied = space.data_file_bytes + space.log_bytes + space.manifest_bytes;
         let stalled = keyspace.and_then(|keyspace| keyspace.stalled.clone());
@@ -288,7 +287,7 @@ impl Figures {
             elapsed: sample.elapsed,
             growth: keyspace.map_or(0.0, |keyspace| keyspace.shape.growth),
             merges: keyspace.map_or(0, |keyspace| keyspace.merges),
-            written_per_byte: ratio(written, stats.user_bytes_written),
+            written_per_byte: stats.write_amplification(),
             space_over_live: ratio(occupied, sample.live_bytes),
             memory_bytes: memory.memtable_bytes + memory.fence_bytes + memory.cache_bytes,
             budget_bytes: memory.budget_bytes,
