@@ -260,9 +260,9 @@ impl DeviceFile for FileFile {
         self.handle.announce(offset, len, purpose);
     }
 
-    fn write_at(&self, offset: u64, buf: &[u8], _purpose: Purpose) -> Result<()> {
+    fn write_at(&self, offset: u64, buf: &[u8], purpose: Purpose) -> Result<()> {
         match handle::end_of(offset, buf.len() as u64) {
-            Some(_) => self.handle.write_at(offset, buf),
+            Some(_) => self.handle.write_at(offset, buf, purpose),
             None if buf.is_empty() => Ok(()),
             None => Err(self.too_large(Operation::Write, offset)),
         }

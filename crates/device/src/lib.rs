@@ -94,9 +94,10 @@ pub enum Caching {
     /// offset, length and memory are all multiples of 4 KiB (512 B for reads, where the device
     /// allows it) are served without a copy; others go through a bounce buffer or the page cache.
     Direct,
-    /// As [`Caching::Direct`], except that reads for [`Purpose::User`] go through the page cache:
-    /// what users read again stays in memory that nobody else needs, and what a merge reads and
-    /// writes once does not push it out.
+    /// As [`Caching::Direct`], except that reads for [`Purpose::User`] and writes for
+    /// [`Purpose::Value`] go through the page cache: what users read again stays in memory that
+    /// nobody else needs, and what a merge reads and writes once does not push it out; and a value
+    /// is handed over in the time of a copy, while the device writes what came before it.
     Selective,
 }
 

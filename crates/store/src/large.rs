@@ -1,11 +1,13 @@
 //! Values that are stored outside blocks: written before the log refers to them, read in pieces.
 //!
-//! Reading order: this module (how a write's values are put apart, and durable in time), `reader`
+//! Reading order: this module (how a write's values are put apart), `reader`
 //! and `writer` (streams). Whose a value is afterwards is the index's concern
 //! (`esker_index::fdtree::values`).
 //!
-//! Invariant X1: a value is durable before a log record that refers to it is written. A crash may
-//! leave any record that was written: none may refer to bytes that are not there.
+//! Invariant X1: a value is written before a record that refers to it is appended to the log, and
+//! durable before that record counts as durable. A crash may leave the record and not the value:
+//! recovery reads the values of records that may not have been durable, and the log ends before the
+//! first that is not whole.
 //! Invariant X2: a value that is read is pinned by a registered snapshot number that sees the entry
 //! which refers to it: no merge drops the entry, so its space is not reused.
 
@@ -22,27 +24,21 @@ use esker_format::superblock::FEATURE_LARGE_VALUES;
 use esker_format::value_ref::ValueRef;
 use esker_substrate::Error as Inner;
 use esker_substrate::planted::{self, Bug};
-use esker_substrate::sync::Mutex;
-use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_substrate::values::{self, LooseRuns};
+use esker_substrate::sync::atomic::Ordering;
+use esker_substrate::values::{self, LooseRuns, ReadAhead};
 
 pub use reader::ValueReader;
 pub use writer::ValueWriter;
 
 use crate::error::{Error, Result};
+use crate::options::Durability;
 use crate::shared::{Core, Slot};
 use crate::write::Write;
 
-/// Makes values durable: one sync for all that wait.
-#[derive(Debug, Default)]
-pub(crate) struct ValueSyncs {
-    /// Values that have been written.
-    written: AtomicU64,
-    /// How many of them are known to be durable. Held while one syncs for all.
-    durable: Mutex<u64>,
-    /// What opening read is durable: what the last record gave up may be written over.
-    is_settled: AtomicBool,
-}
+/// How many bytes of values may be written that are not known to be durable before a buffered write
+/// waits for them: as many, and those of that write, are read by a recovery to see whether they are
+/// whole.
+const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
 /// The values of some writes, put apart.
 #[derive(Debug, Default)]
@@ -83,8 +79,7 @@ fn large<'a>(write: &Write<'a>) -> Option<Data<'a>> {
     write.action.data().filter(is_large)
 }
 
-/// Writes the large values among `writes` to the data file and makes them durable; `None` where
-/// there are none.
+/// Writes the large values among `writes` to the data file; `None` where there are none.
 pub(crate) fn put_apart(shared: &Core, writes: &[Write<'_>]) -> Result<Option<(Apart, Unlogged)>> {
     if !writes.iter().any(|write| large(write).is_some()) {
         return Ok(None);
@@ -99,7 +94,6 @@ pub(crate) fn put_apart(shared: &Core, writes: &[Write<'_>]) -> Result<Option<(A
             content
         }));
     }
-    sync(shared)?;
     Ok(Some((apart, unlogged)))
 }
 
@@ -109,9 +103,9 @@ fn prepare(shared: &Core) -> Result<()> {
     if !shared.manifest.requires(FEATURE_LARGE_VALUES) {
         shared.require(FEATURE_LARGE_VALUES)?;
     }
-    if !shared.values.is_settled.load(Ordering::Acquire) {
+    if !shared.values_are_settled.load(Ordering::Acquire) {
         shared.manifest.settle()?;
-        shared.values.is_settled.store(true, Ordering::Release);
+        shared.values_are_settled.store(true, Ordering::Release);
     }
     Ok(())
 }
@@ -140,20 +134,13 @@ fn failed(shared: &Core, error: Inner) -> Error {
     }
 }
 
-/// Makes every value durable that has been written.
-fn sync(shared: &Core) -> Result<()> {
-    if planted::is(Bug::ValueNotSynced) {
-        return Ok(());
+/// How safe a write is made that asks for `durability`: a buffered one waits for the device when
+/// too much would have to be verified by a recovery.
+pub(crate) fn durability(shared: &Core, durability: Durability) -> Durability {
+    match shared.env.blocks.unsynced_value_bytes() {
+        0..=UNSYNCED_BYTES_MAX => durability,
+        _ => Durability::Synced,
     }
-    let ours = shared.values.written.fetch_add(1, Ordering::AcqRel) + 1;
-    let mut durable = shared.values.durable.lock();
-    if *durable >= ours {
-        return Ok(());
-    }
-    let target = shared.values.written.load(Ordering::Acquire);
-    shared.poison.on_error(shared.env.blocks.sync(Purpose::Value))?;
-    *durable = target;
-    Ok(())
 }
 
 /// All of a value, which a registered number pins.
@@ -163,8 +150,9 @@ pub(crate) fn fetch(shared: &Core, slot: &Slot, value: Value) -> Result<Vec<u8>>
         Value::Elsewhere(content) => content,
     };
     let value = decode(&content)?;
-    let (mut bytes, mut piece) = (Vec::new(), Vec::new());
+    let (mut bytes, mut piece, mut ahead) = (Vec::new(), Vec::new(), ReadAhead::default());
     for number in 0..value.pieces() {
+        ahead.go_on(&shared.env.blocks, &value, number);
         let data = read_piece(shared, slot, &value, number, &mut piece)?;
         if number == 0 {
             // What could be read is there: a reference alone is no reason for a large allocation.

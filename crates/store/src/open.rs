@@ -39,7 +39,7 @@ use esker_substrate::sync::{Mutex, RwLock};
 
 use crate::background::{self, Background};
 use crate::error::{Error, Result};
-use crate::large::{self, ValueSyncs};
+use crate::large;
 use crate::maintenance;
 use crate::options::Settings;
 use crate::recent::Recent;
@@ -173,11 +173,13 @@ impl Base {
         let limits = Limits::new(settings.memory_budget_bytes, settings.log_segment_bytes);
         let options =
             LogOptions { segment_bytes: settings.log_segment_bytes, spares_max: limits.log_spares };
-        let log = Log::open(&self.device, &manifest, options, &self.poison, &self.faults)?;
+        let blocks = Arc::new(blocks);
+        let beneath = Arc::clone(&blocks) as _;
+        let log = Log::open(&self.device, &manifest, beneath, options, &self.poison, &self.faults)?;
         let budget = Arc::clone(&self.budget);
         let waits = Waits::new(Arc::clone(clock.runtime()));
         let env = Arc::new(Env {
-            blocks: Arc::new(blocks),
+            blocks,
             snapshots: Arc::new(Snapshots::new(clock)),
             faults: self.faults,
             budget: self.budget,
@@ -193,7 +195,7 @@ impl Base {
             keyspaces: RwLock::new(slots),
             write: Mutex::new(()),
             recent: Recent::new(budget, limits.recent_bytes),
-            values: ValueSyncs::default(),
+            values_are_settled: false.into(),
             turns: Turns::default(),
             waits,
             limits,

@@ -36,7 +36,6 @@ use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::background::Background;
 use crate::error::{Error, Result};
-use crate::large::ValueSyncs;
 use crate::options::Durability;
 use crate::recent::Recent;
 use crate::turn::Turns;
@@ -57,7 +56,8 @@ pub(crate) struct Core {
     pub keyspaces: RwLock<BTreeMap<String, Arc<Slot>>>,
     pub write: Mutex<()>,
     pub recent: Recent,
-    pub values: ValueSyncs,
+    /// What opening read is durable: what the last record gave up may be written over.
+    pub values_are_settled: AtomicBool,
     pub turns: Turns,
     pub waits: Waits,
     pub limits: Limits,

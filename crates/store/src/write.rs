@@ -165,7 +165,7 @@ pub(crate) fn order<'a>(
 
 /// Waits until the writes are as safe as asked for. Answers the number of the last one.
 pub(crate) fn settle(shared: &Core, ordered: &Ordered<'_>, durability: Durability) -> Result<Seq> {
-    match durability {
+    match large::durability(shared, durability) {
         Durability::Buffered => shared.log.wait_written(ordered.ticket)?,
         Durability::Synced => shared.log.wait_synced(ordered.ticket)?,
     }

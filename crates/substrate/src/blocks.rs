@@ -61,6 +61,9 @@ pub struct BlockStore {
     generation: AtomicU64,
     /// What decompresses, kept for the next block.
     unpackers: Mutex<Vec<Unpacker>>,
+    /// Bytes of values that have been written, and how many of them are known to be durable.
+    value_bytes_written: AtomicU64,
+    value_bytes_durable: AtomicU64,
     /// Why syncing failed once. One at a time: the system reports a lost write to one sync only,
     /// and no other may take its silence for success.
     sync_failed: Mutex<Option<Error>>,
@@ -114,6 +117,8 @@ impl BlockStore {
             cache: BlockCache::new(cache_bytes),
             generation: AtomicU64::new(generation.0),
             unpackers: Mutex::default(),
+            value_bytes_written: AtomicU64::new(0),
+            value_bytes_durable: AtomicU64::new(0),
             sync_failed: Mutex::new(None),
         }
     }
@@ -254,6 +259,11 @@ impl BlockStore {
         }
     }
 
+    /// Has the device begin to read a run of a value for a user, if it can.
+    pub(crate) fn announce_run(&self, run: &Extent) {
+        self.file.announce(run.offset(), run.bytes(), Purpose::User);
+    }
+
     /// Checks that `bytes` are the block that `ptr` names.
     ///
     /// # Errors
@@ -286,6 +296,42 @@ impl BlockStore {
         Ok(self.file.read_at(offset, buf, purpose)?)
     }
 
+    /// Writes part of a value. Durable after [`BlockStore::sync_values`].
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn write_value(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.write_raw(offset, buf, Purpose::Value)?;
+        self.note_value(buf.len() as u64);
+        Ok(())
+    }
+
+    /// Notes that so many bytes of a value are written that may not be durable.
+    pub(crate) fn note_value(&self, bytes: u64) {
+        self.value_bytes_written.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// How many bytes of values were written and are not known to be durable.
+    #[must_use]
+    pub fn unsynced_value_bytes(&self) -> u64 {
+        let durable = self.value_bytes_durable.load(Ordering::Acquire);
+        self.value_bytes_written.load(Ordering::Acquire).saturating_sub(durable)
+    }
+
+    /// Makes all values durable that have been written. One sync serves all who wait.
+    ///
+    /// # Errors
+    /// What the device says; the store must then be poisoned.
+    pub fn sync_values(&self) -> Result<()> {
+        if self.unsynced_value_bytes() == 0 || planted::is(Bug::ValueNotSynced) {
+            return Ok(());
+        }
+        let wanted = self.value_bytes_written.load(Ordering::Acquire);
+        self.sync_unless(Purpose::Value, || {
+            self.value_bytes_durable.load(Ordering::Acquire) >= wanted
+        })
+    }
+
     /// Writes raw bytes of the data file. Not durable before [`BlockStore::sync`].
     ///
     /// # Errors
@@ -299,11 +345,22 @@ impl BlockStore {
     /// # Errors
     /// What the device says; the store must then be poisoned.
     pub fn sync(&self, purpose: Purpose) -> Result<()> {
+        self.sync_unless(purpose, || false)
+    }
+
+    /// Syncs, unless that is of no use any more when it is this thread's turn.
+    fn sync_unless(&self, purpose: Purpose, is_done: impl FnOnce() -> bool) -> Result<()> {
         let mut failed = self.sync_failed.lock();
         if let Some(error) = &*failed {
             return Err(error.clone());
         }
-        self.file.sync(purpose).map_err(|error| failed.insert(error.into()).clone())
+        if is_done() {
+            return Ok(());
+        }
+        let values = self.value_bytes_written.load(Ordering::Acquire);
+        self.file.sync(purpose).map_err(|error| failed.insert(error.into()).clone())?;
+        self.value_bytes_durable.fetch_max(values, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Takes `units` adjacent units; fewer, but at least `least`, rather than that the file grows
@@ -529,6 +586,11 @@ impl BlockStore {
             space.trim_end(units);
         }
         Ok(())
+    }
+
+    /// Where the file ends, in units.
+    pub(crate) fn end(&self) -> u64 {
+        self.space.lock().end()
     }
 
     /// A copy of the free map, for checks and statistics.

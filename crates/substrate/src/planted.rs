@@ -62,8 +62,10 @@ pub enum Bug {
     ValueForgotten,
     /// A value's space is reused although the manifest still says that it is taken.
     ValueFreedEarly,
-    /// A log record refers to a value that is not durable.
+    /// A sync of the log leaves out the values that its records refer to.
     ValueNotSynced,
+    /// Recovery believes records that may not have been durable without looking at their values.
+    ValueNotVerified,
     /// After recovery, space of values that the log alone refers to is taken for free.
     ValueNotClaimed,
     /// Pieces of a value are read whatever their checksums say.
@@ -82,7 +84,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those that crashes, damage and failing operations find.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::NoBarrierBeforeSuperblock,
         Self::ReclaimBeforeCommit,
         Self::LogWithoutChecksum,
@@ -110,6 +112,7 @@ impl Bug {
         Self::ValueForgotten,
         Self::ValueFreedEarly,
         Self::ValueNotSynced,
+        Self::ValueNotVerified,
         Self::ValueNotClaimed,
         Self::ValueWithoutChecksum,
     ];

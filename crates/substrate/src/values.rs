@@ -10,6 +10,8 @@
 use std::sync::Arc;
 
 use esker_device::{AlignedBuf, Purpose};
+use esker_format::action::Action;
+use esker_format::data::Data;
 use esker_format::ids::{Generation, Moment};
 use esker_format::ptr::{Extent, UNIT_BYTES};
 use esker_format::value_piece::{
@@ -19,10 +21,13 @@ use esker_format::value_ref::{LARGE_VALUE_BYTES_MAX, VALUE_RUNS_MAX, ValueRef};
 
 use crate::blocks::{BlockStore, DATA_FILE};
 use crate::error::{Error, Result};
+use crate::log::Beneath;
 use crate::planted::{self, Bug};
 
 /// Pieces that are written at once.
 const BATCH_PIECES: usize = 4;
+/// Pieces that are read ahead of a reader that goes through a value in order.
+const AHEAD_PIECES: u64 = 32;
 /// Units that a writer which was not told a length takes first; then as many as it has.
 const FIRST_UNITS: u64 = 16 * PIECE_UNITS;
 /// And the most that it takes at once, but for values near the largest.
@@ -128,7 +133,8 @@ impl ValueWriter {
         Ok(())
     }
 
-    /// Writes the rest and answers the reference. Durable after [`BlockStore::sync`].
+    /// Writes the rest and answers the reference. Durable after
+    /// [`BlockStore::sync_values`].
     ///
     /// # Errors
     /// Those of [`append`](Self::append); [`Error::Invalid`] for an empty value.
@@ -178,7 +184,7 @@ impl ValueWriter {
             let Some(place) = self.place(units - from)? else { continue };
             let range = (from * UNIT_BYTES) as usize..((from + place.units) * UNIT_BYTES) as usize;
             let bytes = self.buffer.get(range).unwrap_or_default();
-            self.runs.blocks.write_raw(place.offset(), bytes, Purpose::Value)?;
+            self.runs.blocks.write_value(place.offset(), bytes)?;
             self.written_units += place.units;
             from += place.units;
         }
@@ -236,6 +242,38 @@ impl LooseRuns {
     }
 }
 
+/// What a reader of a value has asked the device to read before it wants it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadAhead {
+    /// The piece behind the last one that was asked for.
+    until: u64,
+}
+
+impl ReadAhead {
+    /// To be called before each piece that follows the one read before it.
+    pub fn go_on(&mut self, blocks: &BlockStore, value: &ValueRef, number: u64) {
+        let wanted = number.saturating_add(AHEAD_PIECES).min(value.pieces());
+        let from = self.until.max(number);
+        if wanted.saturating_sub(from) < AHEAD_PIECES / 2 && wanted < value.pieces() {
+            return;
+        }
+        self.until = self.until.max(wanted);
+        let mut together: Option<Extent> = None;
+        for place in (from..wanted).filter_map(|number| value.piece(number)) {
+            together = match together {
+                Some(run) if run.end() == place.start => {
+                    Some(Extent { units: run.units + place.units, ..run })
+                }
+                run => {
+                    run.into_iter().for_each(|run| blocks.announce_run(&run));
+                    Some(place)
+                }
+            };
+        }
+        together.into_iter().for_each(|run| blocks.announce_run(&run));
+    }
+}
+
 /// Reads piece `number` of a value into `piece`, and answers its data. A piece that a user wants
 /// and that is damaged is read once more, past the page cache.
 ///
@@ -288,6 +326,34 @@ pub fn verify(blocks: &BlockStore, value: &ValueRef, purpose: Purpose) -> Result
         bytes += piece.len() as u64;
     }
     Ok(bytes)
+}
+
+/// What the log refers to is values.
+impl Beneath for BlockStore {
+    fn sync(&self) -> Result<()> {
+        self.sync_values()
+    }
+
+    fn has(&self, action: &Action<'_>) -> Result<bool> {
+        let Action::Say(_, Data::Reference(content)) = action else { return Ok(true) };
+        if planted::is(Bug::ValueNotVerified) {
+            return Ok(true);
+        }
+        let value = ValueRef::decode(content);
+        let value = value.map_err(|error| Error::corrupt(DATA_FILE, 0, &error))?;
+        // A file that is shorter than it was lost more than what ends behind its end.
+        if value.runs.iter().any(|run| run.end() > self.end()) {
+            return Ok(false);
+        }
+        match verify(self, &value, Purpose::Recovery) {
+            Ok(bytes) => {
+                self.note_value(bytes);
+                Ok(true)
+            }
+            Err(Error::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 fn other_value(value: &ValueRef) -> Error {

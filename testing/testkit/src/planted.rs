@@ -91,10 +91,10 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::BackupNotPinned => vec![Backups(backups::histories)],
         Bug::RestoredBeforeData => vec![Backups(backups::crash::of_restoring)],
         Bug::BlockWithoutChecksum => vec![Flips(stores::compressed, |file| file == "data", 53)],
-        Bug::ValueForgotten | Bug::ValueFreedEarly | Bug::ValueNotSynced => {
+        Bug::ValueForgotten | Bug::ValueFreedEarly | Bug::ValueNotClaimed => {
             vec![Crash(scenario::apart)]
         }
-        Bug::ValueNotClaimed => vec![Crash(scenario::apart)],
+        Bug::ValueNotSynced | Bug::ValueNotVerified => vec![Crash(scenario::apart_synced)],
         Bug::ValueWithoutChecksum => vec![Flips(stores::apart, |file| file == "data", 53)],
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),

@@ -39,7 +39,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 21] = [
+pub const CRASH_TRACES: [Make; 22] = [
     creation,
     load,
     appends,
@@ -60,6 +60,7 @@ pub const CRASH_TRACES: [Make; 21] = [
     compressed_appends,
     apart,
     apart_full,
+    apart_synced,
     mixed,
 ];
 
@@ -452,6 +453,25 @@ pub fn apart(seed: u64) -> Scenario {
     };
     let mut scenario = Scenario::new("values apart", Vec::new(), generate(&profile, 60 + seed));
     scenario.config.memtable_bytes = 1 << 10;
+    scenario.config.inline_bytes_max = Some(60);
+    scenario
+}
+
+/// Values apart that the log alone refers to, half of them synced: no merge comes in between.
+#[must_use]
+pub fn apart_synced(seed: u64) -> Scenario {
+    let weights = Weights { insert: 30, remove: 2, batch: 6, reopen: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 60,
+        keys: 40,
+        value_bytes: 30..=9000,
+        batch_changes: 1..=3,
+        synced_percent: 50,
+        weights,
+        ..Profile::default()
+    };
+    let ops = generate(&profile, 63 + seed);
+    let mut scenario = Scenario::new("values apart in the log alone", Vec::new(), ops);
     scenario.config.inline_bytes_max = Some(60);
     scenario
 }

@@ -5,7 +5,8 @@
 //! length are aligned go to the direct one, through a bounce buffer where only the caller's memory
 //! is not aligned, or where a read needs some bytes of a block. Writes of part of a block go
 //! through the page cache: doing them with direct I/O means reading the block first, and two such
-//! writes at once would undo each other.
+//! writes at once would undo each other. So do the values of a file with [`Caching::Selective`],
+//! which the device begins to write at once: nobody waits for one request before the next is made.
 //!
 //! The two agree because Linux keeps them so: a direct read first writes back the dirty pages in
 //! its range, and a direct write writes back and drops the pages in its range, before and after.
@@ -191,7 +192,12 @@ impl Handle {
     }
 
     /// Writes all of `buf`; the end must be one that [`end_of`] gives.
-    pub(super) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+    pub(super) fn write_at(&self, offset: u64, buf: &[u8], purpose: Purpose) -> Result<()> {
+        if self.caching == Caching::Selective && purpose == Purpose::Value {
+            self.write_buffered(offset, buf)?;
+            self.begin_writeback(offset, buf.len() as u64);
+            return Ok(());
+        }
         let mut written = 0;
         if let Some(direct) = &self.direct {
             match direct.write(offset, buf) {
@@ -201,6 +207,13 @@ impl Handle {
             }
         }
         self.write_buffered(offset + written as u64, &buf[written..])
+    }
+
+    /// Has the system begin to write a range out that is in the page cache, and does not wait. By
+    /// the advice that the range is not needed: it leaves alone what is being written, so that the
+    /// range stays in memory, and unlike `sync_file_range` it never waits for requests before it.
+    fn begin_writeback(&self, offset: u64, len: u64) {
+        let _advice = fs::fadvise(&self.buffered, offset, NonZero::new(len), Advice::DontNeed);
     }
 
     fn write_buffered(&self, offset: u64, buf: &[u8]) -> Result<()> {

@@ -241,6 +241,35 @@ fn users_see_what_was_written_past_the_page_cache() -> TestResult {
     Ok(())
 }
 
+/// What is written for values, through the page cache, and for merges, past it, in turn in the same
+/// places, is what both kinds of reads see, and what is on the device after a sync.
+#[test]
+fn values_and_blocks_take_each_others_places() -> TestResult {
+    const PLACES: u64 = 8;
+    const BYTES: usize = 64 << 10;
+    let folder = tempfile::tempdir()?;
+    let device = FileDevice::open(folder.path())?;
+    let file = device.open("a", Open::CreateNew, Caching::Selective)?;
+    file.preallocate(PLACES * BYTES as u64, Purpose::Merge)?;
+    for round in 1..=40_u8 {
+        for place in 0..PLACES {
+            let is_value = (place + u64::from(round)).is_multiple_of(2);
+            let purpose = if is_value { Purpose::Value } else { Purpose::Merge };
+            let bytes = AlignedBuf::copy_of(&[round; BYTES]);
+            file.write_at(place * BYTES as u64, &bytes, purpose)?;
+        }
+        if round.is_multiple_of(10) {
+            file.sync(Purpose::Value)?;
+        }
+        let mut bytes = AlignedBuf::zeroed(BYTES);
+        for (place, purpose) in (0..PLACES).zip([Purpose::User, Purpose::Recovery].iter().cycle()) {
+            file.read_at(place * BYTES as u64, &mut bytes, *purpose)?;
+            assert!(bytes.iter().all(|byte| *byte == round), "round {round}, place {place}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn large_unaligned_requests_cross_bounce_buffers() -> TestResult {
     let folder = tempfile::tempdir()?;
@@ -342,7 +371,7 @@ fn zeros_stand_in_for_reserving() -> TestResult {
     let path = device.full_path("a");
     let (how, caching) = ((Open::CreateNew, Access::Write), Caching::Direct);
     let handle = Handle::open(&device.shared.folder, "a", how, caching, path)?;
-    handle.write_at(0, b"kept")?;
+    handle.write_at(0, b"kept", Purpose::User)?;
     handle.write_zeros((1 << 20) + 5)?;
     handle.write_zeros(3)?;
     let bytes = fs::read(folder.path().join("a"))?;

@@ -5,9 +5,10 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use esker_format::data::Value;
-use esker_format::value_piece::PIECE_DATA_BYTES;
+use esker_format::value_piece::{PIECE_DATA_BYTES, PIECE_HEADER_BYTES};
 use esker_format::value_ref::ValueRef;
 use esker_substrate::snapshots::SnapshotGuard;
+use esker_substrate::values::ReadAhead;
 
 use super::{decode, read_piece};
 use crate::error::{Error, Result};
@@ -34,11 +35,19 @@ enum Place {
     Here(Vec<u8>),
     Apart {
         value: ValueRef,
-        /// The piece read last, if one was, and its data.
+        /// The piece read last, if one was, its bytes, and how many of them are data.
         number: Option<u64>,
-        data: Vec<u8>,
-        buffer: Vec<u8>,
+        piece: Vec<u8>,
+        data_bytes: usize,
+        ahead: ReadAhead,
     },
+}
+
+impl Place {
+    fn apart(value: ValueRef) -> Self {
+        let ahead = ReadAhead::default();
+        Self::Apart { value, number: None, piece: Vec::new(), data_bytes: 0, ahead }
+    }
 }
 
 impl ValueReader {
@@ -56,7 +65,7 @@ impl ValueReader {
             Value::Elsewhere(content) => {
                 let value = decode(&content)?;
                 let len = value.bytes;
-                (Place::Apart { value, number: None, data: Vec::new(), buffer: Vec::new() }, len)
+                (Place::apart(value), len)
             }
         };
         Ok(Self { shared, slot, _snapshot: snapshot, place, len, position: 0 })
@@ -83,18 +92,25 @@ impl ValueReader {
                 Ok(value.get(from..).unwrap_or_default())
             }
             Place::Apart { .. } if position >= self.len => Ok(&[]),
-            Place::Apart { value, number, data, buffer } => {
+            Place::Apart { value, number, piece, data_bytes, ahead } => {
                 let wanted = position / PIECE_DATA_BYTES;
                 if *number != Some(wanted) {
                     let _open = self.shared.enter()?;
+                    let follows =
+                        wanted.checked_sub(1).is_some_and(|before| *number == Some(before));
+                    if follows {
+                        ahead.go_on(&self.shared.env.blocks, value, wanted);
+                    } else {
+                        *ahead = ReadAhead::default();
+                    }
                     *number = None;
-                    let read = read_piece(&self.shared, &self.slot, value, wanted, buffer)?;
-                    data.clear();
-                    data.extend_from_slice(read);
+                    let read = read_piece(&self.shared, &self.slot, value, wanted, piece)?;
+                    *data_bytes = read.len();
                     *number = Some(wanted);
                 }
                 let from = (position % PIECE_DATA_BYTES) as usize;
-                Ok(data.get(from..).unwrap_or_default())
+                let data = PIECE_HEADER_BYTES + from..PIECE_HEADER_BYTES + *data_bytes;
+                Ok(piece.get(data).unwrap_or_default())
             }
         }
     }

@@ -10,7 +10,7 @@ use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
 use esker_substrate::sync::atomic::Ordering;
 use esker_substrate::values;
 
-use super::{encoded, failed, prepare, sync};
+use super::{encoded, failed, prepare};
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::shared::{Shared, Slot};
@@ -70,7 +70,6 @@ impl ValueWriter {
         let _open = shared.enter()?;
         shared.poison.check()?;
         let (reference, runs) = apart.finish(None).map_err(|error| failed(&shared, error))?;
-        sync(&shared)?;
         let content = encoded(&reference);
         let action = Action::Say(&key, Data::Reference(&content));
         let writes = [Write { slot: &slot, action }];

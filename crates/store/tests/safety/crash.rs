@@ -41,6 +41,7 @@ traces! {
     compressed_blocks_that_stay_survive_power_cuts: compressed_appends,
     values_apart_survive_power_cuts: apart,
     values_apart_on_a_full_device_survive_power_cuts: apart_full,
+    values_apart_in_the_log_alone_survive_power_cuts: apart_synced,
     everything_at_once_survives_power_cuts: mixed,
 }
 

@@ -70,6 +70,7 @@ bugs! {
     finds_a_value_that_is_forgotten: ValueForgotten,
     finds_a_value_freed_early: ValueFreedEarly,
     finds_a_value_that_was_not_synced: ValueNotSynced,
+    finds_values_that_were_not_verified: ValueNotVerified,
     finds_logged_values_taken_for_free: ValueNotClaimed,
     finds_values_without_checksums: ValueWithoutChecksum,
 }

@@ -71,7 +71,7 @@ pub(super) struct Queue {
 pub(super) struct Unsettled {
     /// Records that may be in the page cache only: to be written again.
     pub doubtful: Range<u64>,
-    /// Headers that must never become part of the log: to be overwritten.
+    /// Records, or what is left of them, that must never become part of the log: to be overwritten.
     pub stale: Range<u64>,
 }
 
@@ -186,6 +186,7 @@ impl Log {
             file.write_at(flush.at, &flush.bytes, Purpose::Log)?;
         }
         if flush.sync {
+            self.beneath.sync()?;
             self.faults.hit(fault::LOG_SYNC)?;
             file.sync(Purpose::Log)?;
         }
@@ -203,7 +204,7 @@ fn gather(queue: &mut MutexGuard<'_, Queue>) {
     }
 }
 
-/// Puts the tail in order. The stale headers are gone for good before anything is appended; the
+/// Puts the tail in order. The stale records are gone for good before anything is appended; the
 /// doubtful records become durable with the next sync, because they are written again.
 fn settle(file: &dyn DeviceFile, unsettled: &Unsettled) -> Result<()> {
     let Unsettled { doubtful, stale } = unsettled;

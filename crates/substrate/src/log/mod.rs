@@ -1,7 +1,7 @@
 //! The write-ahead log of a store.
 //!
-//! Reading order: `segment` (files), `replay` (where the log ends and what is in it),
-//! `group_commit` (pending batches, writing, syncing), `switch` (taking the next segment into
+//! Reading order: `segment` (files), `beneath` (what records refer to), `replay` (where the log
+//! ends and what is in it), `group_commit` (pending batches, writing, syncing), `switch` (taking the next segment into
 //! use), `ahead` (what is done before that), `retire` (giving old ones up), `hold` and `passing`
 //! (keeping them for a copy, and checking that), then this module: opening, replaying, appending.
 //!
@@ -17,8 +17,11 @@
 //! Invariant L3: nothing is written to a segment before the manifest durably names it, and its
 //! file is not reused before the manifest durably does not.
 //! Invariant L4: a record's mark is durable before the record is written.
+//! Invariant L5: what a record refers to is written before the record is appended, and durable
+//! before the record counts as durable.
 
 mod ahead;
+mod beneath;
 mod group_commit;
 mod hold;
 mod passing;
@@ -46,6 +49,7 @@ use crate::poison::Poison;
 use group_commit::{PENDING_BYTES_MAX, Queue, Unsettled};
 use segment::{Segment, Spares, open_live};
 
+pub use beneath::{Beneath, Nothing};
 pub use hold::SegmentPart;
 pub use passing::PartCheck;
 pub use retire::Retired;
@@ -83,6 +87,7 @@ pub type Apply<'a> = dyn FnMut(Seq, KeyspaceId, Action<'_>) -> Result<()> + 'a;
 pub struct Log {
     device: Arc<dyn Device>,
     manifest: Arc<Manifest>,
+    beneath: Arc<dyn Beneath>,
     poison: Arc<Poison>,
     faults: Arc<FaultPoints>,
     spares_max: usize,
@@ -104,7 +109,8 @@ impl Log {
     /// Finds the end of the log and writes nothing. A new store's log is opened in the same way
     /// and gets its first segment with the first append.
     ///
-    /// Cost: one read for each live segment, and all of the newest one.
+    /// Cost: one read for each live segment, and all of the newest one with what its records refer
+    /// to that may not be durable.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when operations that were durable are missing from the newest segment,
@@ -112,6 +118,7 @@ impl Log {
     pub fn open(
         device: &Arc<dyn Device>,
         manifest: &Arc<Manifest>,
+        beneath: Arc<dyn Beneath>,
         options: LogOptions,
         poison: &Arc<Poison>,
         faults: &Arc<FaultPoints>,
@@ -132,7 +139,12 @@ impl Log {
                 closed.insert(reference.id, segment);
                 continue;
             }
-            let tail = replay::find_tail(&segment, must_reach)?;
+            // What a dropped keyspace referred to may be somebody else's by now.
+            let has = |op: &LogOp<'_>| match state.keyspaces.contains_key(&op.keyspace) {
+                true => beneath.has(&op.action),
+                false => Ok(true),
+            };
+            let tail = replay::find_tail(&segment, must_reach, &has)?;
             segment.end = tail.end;
             queue.current = Some(segment);
             queue.pending_at = tail.end;
@@ -153,6 +165,7 @@ impl Log {
         Ok(Self {
             device: Arc::clone(device),
             manifest: Arc::clone(manifest),
+            beneath,
             poison: Arc::clone(poison),
             faults: Arc::clone(faults),
             spares_max: options.spares_max,

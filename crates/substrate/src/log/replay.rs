@@ -3,7 +3,8 @@
 //! Records of a segment follow each other in offset and number. In a closed segment all of them,
 //! up to the recorded last number, were durable; a bad one is damage. Only the newest segment has
 //! a tail: the first bad record ends the log there, unless there is evidence that the record was
-//! durable once. Evidence is
+//! durable once. So does the first one that may not have been durable and refers to something that
+//! is not there ([`Beneath`](super::Beneath)). Evidence is
 //! * the manifest, which says how far the log was durable at its last commit or at a clean close;
 //! * the mark of a later record, found by looking for valid headers behind the bad record: a
 //!   header carries a checksum of its own, so one offset costs one short check.
@@ -161,16 +162,19 @@ pub(super) struct Tail {
     pub durable_seq: Seq,
     /// The records beyond `durable_seq`: perhaps they are in the page cache only.
     pub doubtful: Range<u64>,
-    /// The range that holds all headers which would be valid behind the tail.
+    /// The range that holds all headers which would be valid at the tail or behind it.
     pub stale: Range<u64>,
 }
+
+/// Whether all is there that an operation refers to.
+pub(super) type Has<'a> = dyn Fn(&LogOp<'_>) -> Result<bool> + 'a;
 
 /// Finds the tail of the newest segment. `must_reach` is the number that the manifest knows to
 /// have been durable.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when a durable record is missing.
-pub(super) fn find_tail(segment: &Segment, must_reach: Seq) -> Result<Tail> {
+pub(super) fn find_tail(segment: &Segment, must_reach: Seq, has: &Has<'_>) -> Result<Tail> {
     let capacity = segment.reference.bytes;
     let mut records = Records::new(segment, capacity, Purpose::Recovery);
     let mut durable_seq = must_reach;
@@ -191,8 +195,15 @@ pub(super) fn find_tail(segment: &Segment, must_reach: Seq) -> Result<Tail> {
             ),
         });
     }
-    let doubtful = first_doubtful(segment, durable_seq, end)?..end;
-    Ok(Tail { last_seq, end, durable_seq, doubtful, stale: behind.stale })
+    let doubtful = find_doubtful(segment, durable_seq, end, has)?;
+    let mut tail =
+        Tail { last_seq, end, durable_seq, doubtful: doubtful.from..end, stale: behind.stale };
+    if let Some((at, seq)) = doubtful.incomplete {
+        tail.stale = at..tail.stale.end;
+        (tail.end, tail.doubtful.end) = (at, at);
+        tail.last_seq = Seq(seq.0.saturating_sub(1));
+    }
+    Ok(tail)
 }
 
 struct Behind {
@@ -226,15 +237,33 @@ fn search_behind(records: &mut Records<'_>, segment: &Segment) -> Result<Behind>
     Ok(behind)
 }
 
-/// The offset of the first record that is not known to be durable, or `end`.
-fn first_doubtful(segment: &Segment, durable_seq: Seq, end: u64) -> Result<u64> {
+struct Doubtful {
+    /// Offset of the first record that is not known to be durable, or the end.
+    from: u64,
+    /// Offset and first number of the first one that refers to what is not there.
+    incomplete: Option<(u64, Seq)>,
+}
+
+/// Looks at the records beyond `durable_seq`.
+fn find_doubtful(segment: &Segment, durable_seq: Seq, end: u64, has: &Has<'_>) -> Result<Doubtful> {
     let mut records = Records::new(segment, end, Purpose::Recovery);
+    let mut from = None;
     while let Some(record) = records.next()? {
-        if record.last_seq() > durable_seq {
-            return Ok(record.at);
+        if record.last_seq() <= durable_seq {
+            continue;
+        }
+        let from = *from.get_or_insert(record.at);
+        let mut is_complete = true;
+        record.for_each(segment.file.name(), &mut |_, op| {
+            is_complete = is_complete && has(&op)?;
+            Ok(())
+        })?;
+        if !is_complete {
+            let incomplete = Some((record.at, Seq(record.header.number)));
+            return Ok(Doubtful { from, incomplete });
         }
     }
-    Ok(end)
+    Ok(Doubtful { from: from.unwrap_or(end), incomplete: None })
 }
 
 /// Reads all records of a segment, of which the last number must be `last_seq`, and passes them

@@ -73,15 +73,19 @@ fn create_rig(device: &Arc<dyn Device>) -> Result<Rig> {
             Edit::KeyspaceCreate { id: KeyspaceId(id), name: id.to_string(), memtable_bytes: None };
         manifest.commit(&[create], Seq(0), Generation(0))?;
     }
-    let log = Log::open(device, &manifest, rig_options(), &poison, &faults)?;
+    let log = Log::open(device, &manifest, Arc::new(Nothing), rig_options(), &poison, &faults)?;
     Ok(Rig { manifest, log, faults, poison })
 }
 
 fn open_rig(device: &Arc<dyn Device>) -> Result<Rig> {
+    open_rig_over(device, Arc::new(Nothing))
+}
+
+fn open_rig_over(device: &Arc<dyn Device>, beneath: Arc<dyn Beneath>) -> Result<Rig> {
     let (poison, faults) = Default::default();
     let options = ManifestOptions { region_bytes_min: 4096 };
     let (manifest, _) = Manifest::open(device, options, &poison, &faults)?;
-    let log = Log::open(device, &manifest, rig_options(), &poison, &faults)?;
+    let log = Log::open(device, &manifest, beneath, rig_options(), &poison, &faults)?;
     Ok(Rig { manifest, log, faults, poison })
 }
 

@@ -1,6 +1,6 @@
 //! Values of a megabyte, stored apart from their keys, beside the disk itself.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::thread;
 
 use esker::{Db, Keyspace, KeyspaceOptions};
 use esker_workload::random::Random;
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate};
 
 use super::{Bench, Found, metrics, timed};
 use crate::bar::{Bar, Must};
@@ -75,6 +75,7 @@ pub(super) fn round(bench: &Bench<'_>) -> Result<Vec<(String, Metrics)>> {
         let (seconds, ()) = timed(|| way.load(&store).and_then(|()| Ok(db.persist()?)))?;
         let mut metrics = metrics([("mib_rate", rate(seconds))]);
         if way == Way::Threads(1) {
+            forget(&bench.folder("store"))?;
             let (seconds, ()) = timed(|| read_back(&store))?;
             metrics.insert("read_mib_rate".to_owned(), rate(seconds));
             metrics.insert("written_per_byte".to_owned(), merged(&store)?);
@@ -102,6 +103,19 @@ fn write_file(path: &Path, count: u64) -> Result<()> {
         fs::remove_file(path)
     };
     write().map_err(Error::system(format!("write {}", path.display())))
+}
+
+/// Has the system forget what it has of the files of a folder in memory.
+fn forget(folder: &Path) -> Result<()> {
+    let forget = || -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let file = File::open(entry?.path())?;
+            file.sync_data()?;
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
+        Ok(())
+    };
+    forget().map_err(Error::system(format!("drop {} from memory", folder.display())))
 }
 
 fn by_threads(store: &Store<'_>, threads: u64) -> Result<()> {

@@ -299,7 +299,7 @@ fn a_sync_ahead_that_fails_poisons_and_one_that_succeeds_promises_nothing() {
     let manifest = Arc::clone(&create_rig(&device).unwrap().manifest);
     let (poison, faults) = Default::default();
     let options = LogOptions { segment_bytes: 1 << 20, spares_max: 1 };
-    let log = Log::open(&device, &manifest, options, &poison, &faults).unwrap();
+    let log = Log::open(&device, &manifest, Arc::new(Nothing), options, &poison, &faults).unwrap();
     log.prepare().unwrap();
     let ticket = log.append(&encode(&batch_of(1, 3, 400))).unwrap().1;
     log.wait_written(ticket).unwrap();
@@ -393,4 +393,56 @@ proptest! {
         let live: u64 = rig.manifest.state().segments.values().map(|s| s.bytes).sum();
         prop_assert!(rig.log.live_bytes() <= live && live <= rig.log.space_bytes());
     }
+}
+
+/// Lacks what is referred to by values that begin with one of these.
+#[derive(Debug)]
+struct Lacks(Vec<&'static [u8]>);
+
+impl Beneath for Lacks {
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn has(&self, action: &Action<'_>) -> Result<bool> {
+        let value = action.data().and_then(|data| data.value()).unwrap_or_default();
+        Ok(!self.0.iter().any(|missing| value.starts_with(missing)))
+    }
+}
+
+#[test]
+fn the_log_ends_before_a_record_that_refers_to_what_is_not_there() {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim;
+    let rig = create_rig(&device).unwrap();
+    for n in 0..6 {
+        rig.put(2, 30, n == 0).unwrap();
+    }
+    drop(rig);
+    // The second batch is 3 and 4, durable by the mark of none; the first one is.
+    let lacking = || Arc::new(Lacks(vec![b"6:", b"11:"]));
+    for _again in 0..2 {
+        let rig = open_rig_over(&device, lacking()).unwrap();
+        assert_eq!(rig.replay_and_check().unwrap(), Seq(4), "the batch of 6 is out as a whole");
+    }
+    // What comes instead is as long, so that old records would fit behind it.
+    let rig = open_rig_over(&device, lacking()).unwrap();
+    rig.put(2, 30, false).unwrap();
+    drop(rig);
+    let rig = open_rig(&device).unwrap();
+    assert_eq!(rig.replay_and_check().unwrap(), Seq(6), "the old records behind are gone");
+}
+
+#[test]
+fn what_a_durable_record_refers_to_is_not_asked_for() {
+    let device: Arc<dyn Device> = Arc::new(SimDevice::new());
+    let rig = create_rig(&device).unwrap();
+    for n in 0..4 {
+        rig.put(2, 30, n == 1).unwrap();
+    }
+    drop(rig);
+    // The mark of a later record says that 4 was durable: its loss is damage, to be told when read.
+    let rig = open_rig_over(&device, Arc::new(Lacks(vec![b"3:", b"4:"]))).unwrap();
+    assert_eq!(rig.replay_and_check().unwrap(), Seq(8));
+    assert_eq!(rig.log.durable_seq(), Seq(4));
 }

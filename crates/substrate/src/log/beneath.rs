@@ -1,0 +1,46 @@
+//! What lies beneath the log: bytes elsewhere that its records refer to.
+//!
+//! They are written before the record that refers to them, and made durable before a sync of the
+//! log counts: so nobody waits for them but who waits for the record. Until then a crash may leave
+//! the record without them, or half of them: then the log ends before it, as it does where a record
+//! is torn.
+
+use std::fmt::Debug;
+
+use esker_format::action::Action;
+
+use crate::error::Result;
+
+/// Whatever holds what records refer to.
+pub trait Beneath: Send + Sync + Debug {
+    /// Makes everything durable that records refer to which have been appended.
+    ///
+    /// Cost: at most one sync, and none where nothing was written since the last one.
+    ///
+    /// # Errors
+    /// What the device says; the store must then be poisoned.
+    fn sync(&self) -> Result<()>;
+
+    /// Whether all is there that an operation refers to, which may not have become durable. What is
+    /// there counts as written: the next [`sync`](Self::sync) makes it durable.
+    ///
+    /// Cost: reads all of it.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn has(&self, action: &Action<'_>) -> Result<bool>;
+}
+
+/// For a log whose records refer to nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Nothing;
+
+impl Beneath for Nothing {
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn has(&self, _action: &Action<'_>) -> Result<bool> {
+        Ok(true)
+    }
+}
