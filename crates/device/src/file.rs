@@ -1,11 +1,12 @@
 //! A folder of the file system as a [`Device`].
 //!
 //! Reading order: here the folder (names, the lock), `handle` (one file: direct and
-//! buffered I/O), `parallel` (several reads in flight).
+//! buffered I/O), `behind` (what it lets go of), `parallel` (several reads in flight).
 //!
 //! Everything is relative to the folder's descriptor and nothing follows links, so that nobody
 //! who changes the path underneath can lead Esker elsewhere.
 
+mod behind;
 mod handle;
 mod parallel;
 #[cfg(test)]

@@ -97,7 +97,8 @@ pub enum Caching {
     /// As [`Caching::Direct`], except that reads for [`Purpose::User`] and writes for
     /// [`Purpose::Value`] go through the page cache: what users read again stays in memory that
     /// nobody else needs, and what a merge reads and writes once does not push it out; and a value
-    /// is handed over in the time of a copy, while the device writes what came before it.
+    /// is handed over in the time of a copy, while the device writes what came before it. Of values
+    /// the last 32 MiB that were written stay in memory.
     Selective,
 }
 

@@ -17,10 +17,12 @@ use std::io;
 use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use parking_lot::Mutex;
 use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 
 use super::Access;
+use super::behind::Behind;
 use crate::buffer::{ALIGNMENT_BYTES, AlignedBuf};
 use crate::transfer::{Alignment, read_full, write_full};
 use crate::{Caching, DeviceError, Open, Operation, Purpose, Result, name};
@@ -38,6 +40,8 @@ pub(super) struct Handle {
     buffered: OwnedFd,
     direct: Option<Direct>,
     caching: Caching,
+    /// What was written for values.
+    behind: Mutex<Behind>,
 }
 
 /// The descriptor for direct I/O.
@@ -104,7 +108,7 @@ impl Handle {
             // Neighbours of what is read are nobody's wish, and may be being written.
             let _advice = fs::fadvise(&buffered, 0, None, Advice::Random);
         }
-        Ok(Self { path, buffered, direct, caching })
+        Ok(Self { path, buffered, direct, caching, behind: Mutex::default() })
     }
 
     pub(super) fn path(&self) -> &str {
@@ -194,9 +198,7 @@ impl Handle {
     /// Writes all of `buf`; the end must be one that [`end_of`] gives.
     pub(super) fn write_at(&self, offset: u64, buf: &[u8], purpose: Purpose) -> Result<()> {
         if self.caching == Caching::Selective && purpose == Purpose::Value {
-            self.write_buffered(offset, buf)?;
-            self.begin_writeback(offset, buf.len() as u64);
-            return Ok(());
+            return self.write_and_forget(offset, buf);
         }
         let mut written = 0;
         if let Some(direct) = &self.direct {
@@ -209,11 +211,19 @@ impl Handle {
         self.write_buffered(offset + written as u64, &buf[written..])
     }
 
-    /// Has the system begin to write a range out that is in the page cache, and does not wait. By
-    /// the advice that the range is not needed: it leaves alone what is being written, so that the
-    /// range stays in memory, and unlike `sync_file_range` it never waits for requests before it.
-    fn begin_writeback(&self, offset: u64, len: u64) {
-        let _advice = fs::fadvise(&self.buffered, offset, NonZero::new(len), Advice::DontNeed);
+    /// Writes through the page cache, has the device begin with it, and lets go of what it has
+    /// written of earlier writes. Both by the advice that a range is not needed: the system begins
+    /// to write what is not written of it, does not wait (as `sync_file_range` does for what is
+    /// being written already), and drops what is.
+    fn write_and_forget(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.write_buffered(offset, buf)?;
+        let range = offset..offset + buf.len() as u64;
+        let passed = self.behind.lock().note(range.clone());
+        for range in passed.chain([range]) {
+            let len = NonZero::new(range.end - range.start);
+            let _advice = fs::fadvise(&self.buffered, range.start, len, Advice::DontNeed);
+        }
+        Ok(())
     }
 
     fn write_buffered(&self, offset: u64, buf: &[u8]) -> Result<()> {
