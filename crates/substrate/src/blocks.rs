@@ -1,7 +1,10 @@
-//! The data file, block by block: reading through the cache, allocating, writing.
+//! The data file, block by block: reading through the cache, allocating, writing; `values` has what
+//! values outside blocks need of it.
 //!
 //! Thread safety: everything may be called from any thread. Only one merge of a keyspace
 //! allocates and retires at a time, but merges of several keyspaces may.
+
+mod values;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -259,11 +262,6 @@ impl BlockStore {
         }
     }
 
-    /// Has the device begin to read a run of a value for a user, if it can.
-    pub(crate) fn announce_run(&self, run: &Extent) {
-        self.file.announce(run.offset(), run.bytes(), Purpose::User);
-    }
-
     /// Checks that `bytes` are the block that `ptr` names.
     ///
     /// # Errors
@@ -294,42 +292,6 @@ impl BlockStore {
     /// What the device says.
     pub fn read_raw(&self, offset: u64, buf: &mut [u8], purpose: Purpose) -> Result<()> {
         Ok(self.file.read_at(offset, buf, purpose)?)
-    }
-
-    /// Writes part of a value. Durable after [`BlockStore::sync_values`].
-    ///
-    /// # Errors
-    /// What the device says.
-    pub fn write_value(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.write_raw(offset, buf, Purpose::Value)?;
-        self.note_value(buf.len() as u64);
-        Ok(())
-    }
-
-    /// Notes that so many bytes of a value are written that may not be durable.
-    pub(crate) fn note_value(&self, bytes: u64) {
-        self.value_bytes_written.fetch_add(bytes, Ordering::AcqRel);
-    }
-
-    /// How many bytes of values were written and are not known to be durable.
-    #[must_use]
-    pub fn unsynced_value_bytes(&self) -> u64 {
-        let durable = self.value_bytes_durable.load(Ordering::Acquire);
-        self.value_bytes_written.load(Ordering::Acquire).saturating_sub(durable)
-    }
-
-    /// Makes all values durable that have been written. One sync serves all who wait.
-    ///
-    /// # Errors
-    /// What the device says; the store must then be poisoned.
-    pub fn sync_values(&self) -> Result<()> {
-        if self.unsynced_value_bytes() == 0 || planted::is(Bug::ValueNotSynced) {
-            return Ok(());
-        }
-        let wanted = self.value_bytes_written.load(Ordering::Acquire);
-        self.sync_unless(Purpose::Value, || {
-            self.value_bytes_durable.load(Ordering::Acquire) >= wanted
-        })
     }
 
     /// Writes raw bytes of the data file. Not durable before [`BlockStore::sync`].
@@ -384,104 +346,6 @@ impl BlockStore {
         let missing = kept.saturating_sub(space.free_units());
         self.grow_by_some(&mut space, units.saturating_add(missing), purpose)?;
         space.allocate(units).ok_or_else(|| full(units))
-    }
-
-    /// Takes `units` units for a value: adjacent, or in at most `runs_max` runs rather than that
-    /// the file grows while there is free space. All but the last have whole multiples of `grain`
-    /// units. Nobody's until [`BlockStore::fasten`] or [`BlockStore::give_up_loose`].
-    ///
-    /// # Errors
-    /// [`Error::Full`] when the device has no room; nothing is changed then.
-    pub fn allocate_runs(&self, units: u64, grain: u64, runs_max: u64) -> Result<Vec<Extent>> {
-        let mut space = self.space.lock();
-        let kept = space.reserved_units().saturating_add(EMERGENCY_UNITS);
-        let missing = kept.saturating_add(units).saturating_sub(space.free_units());
-        if missing > 0 {
-            self.grow_by_some(&mut space, missing, Purpose::User)?;
-        }
-        let least = units.div_ceil(runs_max.max(1)).next_multiple_of(grain);
-        let (mut left, mut runs) = (units, Vec::new());
-        while left > 0 {
-            let run = allocate_within(&mut space, left, least, grain).or_else(|| {
-                // Free space in crumbs: the rest is one run at the end.
-                self.grow_by_some(&mut space, left, Purpose::User).ok()?;
-                space.allocate(left)
-            });
-            let Some(run) = run else {
-                runs.into_iter().try_for_each(|run| space.give_back(run)).map_err(freed_twice)?;
-                return Err(full(left));
-            };
-            left -= run.units;
-            runs.push(run);
-        }
-        runs.iter().for_each(|run| space.loosen(*run));
-        Ok(runs)
-    }
-
-    /// Gives runs of a value back that no record names, in the log or in the manifest.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] when one was not loose.
-    pub fn give_up_loose(&self, runs: &[Extent]) -> Result<()> {
-        let mut space = self.space.lock();
-        runs.iter()
-            .try_for_each(|run| space.fasten(*run).and_then(|()| space.give_back(*run)))
-            .map_err(freed_twice)
-    }
-
-    /// Makes `units` of a loose run, and gives the rest of it back.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] when it was not loose.
-    pub(crate) fn shorten_loose(&self, run: Extent, units: u64) -> Result<()> {
-        let mut space = self.space.lock();
-        space.fasten(run).map_err(freed_twice)?;
-        if units > 0 {
-            space.loosen(Extent { units, ..run });
-        }
-        if units < run.units {
-            let rest = Extent { start: run.start + units, units: run.units - units };
-            space.give_back(rest).map_err(freed_twice)?;
-        }
-        Ok(())
-    }
-
-    /// Makes one loose run of two, the second of which follows the first.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] when one was not loose.
-    pub(crate) fn join_loose(&self, first: Extent, second: Extent) -> Result<()> {
-        let mut space = self.space.lock();
-        space.fasten(first).and_then(|()| space.fasten(second)).map_err(freed_twice)?;
-        space.loosen(Extent { start: first.start, units: first.units + second.units });
-        Ok(())
-    }
-
-    /// Runs of values are named by a durable record of the manifest from now on, or given up by one
-    /// that makes the log's unnecessary: they are the caller's.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] when one was not loose.
-    pub fn fasten(&self, runs: &[Extent]) -> Result<()> {
-        let mut space = self.space.lock();
-        runs.iter().try_for_each(|run| space.fasten(*run)).map_err(freed_twice)
-    }
-
-    /// Takes runs of a value that the log refers to out of the free space. For recovery, before
-    /// anything is allocated.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] when part of one is in use, or behind the end of the file.
-    pub fn claim(&self, runs: &[Extent]) -> Result<()> {
-        let mut space = self.space.lock();
-        runs.iter().try_for_each(|run| space.claim(*run)).map_err(|Overlap(run)| Error::Corrupt {
-            file: DATA_FILE.into(),
-            offset: run.offset(),
-            what: format!(
-                "the log refers to a value of {} bytes here, where something else is",
-                run.bytes()
-            ),
-        })
     }
 
     /// Grows the file by at least `units`, and by more where there is room.
@@ -597,23 +461,6 @@ impl BlockStore {
     pub fn space(&self) -> Space {
         self.space.lock().clone()
     }
-}
-
-/// The longest of `units`, halves of it and so on, in multiples of `grain` and at least `least`,
-/// that is free somewhere.
-fn allocate_within(space: &mut Space, units: u64, least: u64, grain: u64) -> Option<Extent> {
-    let mut wanted = units;
-    while wanted >= least.min(units) {
-        if let Some(extent) = space.allocate(wanted) {
-            return Some(extent);
-        }
-        let half = (wanted / 2).next_multiple_of(grain);
-        if half >= wanted {
-            break;
-        }
-        wanted = half;
-    }
-    None
 }
 
 fn spare_units(space: &Space) -> u64 {
