@@ -1,10 +1,10 @@
 //! The write-ahead log of a store.
 //!
 //! Reading order: `segment` (files), `beneath` (what records refer to), `replay` (where the log
-//! ends and what is in it), `group_commit` (pending batches, writing, syncing), `switch` (taking the
-//! next segment into use), `ahead` (what is done before that), `retire` (giving old ones up), `hold`
-//! and `passing` (keeping them for a copy, and checking that), then this module: opening, replaying,
-//! appending.
+//! ends and what is in it), `group_commit` (pending batches, writing, syncing), `switch` (taking
+//! the next segment into use), `ahead` (what is done before that), `retire` (giving old ones up),
+//! `hold` and `passing` (keeping them for a copy, and checking that), then this module: opening,
+//! replaying, appending.
 //!
 //! Batches go to the newest segment, one frame each. When one does not fit, the segment is
 //! synced, a spare or new file becomes the next segment, and the manifest records both facts.
