@@ -24,6 +24,9 @@ pub enum Data<'a> {
     PutUntil(Moment, &'a [u8]),
     /// It has the value that lies where an encoded [`ValueRef`] says, perhaps until a moment.
     Reference(&'a [u8]),
+    /// Its value is changed: this is merged onto the value, or the operand, of the next older
+    /// version. Where there is none it is the value.
+    Operand(&'a [u8]),
 }
 
 impl<'a> Data<'a> {
@@ -35,6 +38,7 @@ impl<'a> Data<'a> {
             Self::Put(_) => Kind::Put,
             Self::PutUntil(..) => Kind::PutUntil,
             Self::Reference(_) => Kind::Reference,
+            Self::Operand(_) => Kind::Operand,
         }
     }
 
@@ -44,12 +48,16 @@ impl<'a> Data<'a> {
         matches!(self, Self::Delete)
     }
 
-    /// The value, whether its time is over or not; of one that lies elsewhere the reference.
+    /// The value, whether its time is over or not; of one that lies elsewhere the reference, and
+    /// the operand of what changes one.
     #[must_use]
     pub const fn value(&self) -> Option<&'a [u8]> {
         match self {
             Self::Delete => None,
-            Self::Put(value) | Self::PutUntil(_, value) | Self::Reference(value) => Some(value),
+            Self::Put(value)
+            | Self::PutUntil(_, value)
+            | Self::Reference(value)
+            | Self::Operand(value) => Some(value),
         }
     }
 
@@ -58,11 +66,17 @@ impl<'a> Data<'a> {
     pub const fn reference(&self) -> Option<&'a [u8]> {
         match self {
             Self::Reference(content) => Some(content),
-            Self::Delete | Self::Put(_) | Self::PutUntil(..) => None,
+            Self::Delete | Self::Put(_) | Self::PutUntil(..) | Self::Operand(_) => None,
         }
     }
 
-    /// Length of the value in bytes, wherever it lies; 0 for none.
+    /// Whether it changes a value that older versions say.
+    #[must_use]
+    pub const fn is_operand(&self) -> bool {
+        matches!(self, Self::Operand(_))
+    }
+
+    /// Length of the value, or operand, in bytes, wherever it lies; 0 for none.
     #[must_use]
     pub fn value_bytes(&self) -> u64 {
         match self {
@@ -77,7 +91,7 @@ impl<'a> Data<'a> {
         match self {
             Self::PutUntil(until, _) => Some(*until),
             Self::Reference(content) => ValueRef::until_of(content),
-            Self::Delete | Self::Put(_) => None,
+            Self::Delete | Self::Put(_) | Self::Operand(_) => None,
         }
     }
 
@@ -92,7 +106,7 @@ impl<'a> Data<'a> {
     pub const fn content_len(&self) -> Option<usize> {
         match self {
             Self::Delete => None,
-            Self::Put(value) | Self::Reference(value) => Some(value.len()),
+            Self::Put(value) | Self::Reference(value) | Self::Operand(value) => Some(value.len()),
             Self::PutUntil(until, value) => Some(varint_len(until.0) + value.len()),
         }
     }
@@ -110,6 +124,7 @@ impl<'a> Data<'a> {
         let at = reader.clone();
         match kind {
             Kind::Put if len <= VALUE_BYTES_MAX => Ok(Self::Put(reader.take(len)?)),
+            Kind::Operand if len <= VALUE_BYTES_MAX => Ok(Self::Operand(reader.take(len)?)),
             Kind::PutUntil => {
                 let start = reader.offset();
                 let until = Moment(reader.varint()?);
@@ -123,7 +138,9 @@ impl<'a> Data<'a> {
                 ValueRef::check(content).map_err(|error| at.error(error.what))?;
                 Ok(Self::Reference(content))
             }
-            Kind::Put | Kind::Delete | Kind::Fence => Err(at.error("value has a wrong length")),
+            Kind::Put | Kind::Operand | Kind::Delete | Kind::Fence => {
+                Err(at.error("value has a wrong length"))
+            }
         }
     }
 }
@@ -135,6 +152,13 @@ pub enum Value {
     Here(Vec<u8>),
     /// An encoded [`ValueRef`].
     Elsewhere(Vec<u8>),
+    /// What an operand makes of the value that lies elsewhere.
+    Onto {
+        /// An encoded [`ValueRef`].
+        content: Vec<u8>,
+        /// The operand.
+        operand: Vec<u8>,
+    },
 }
 
 impl Value {
@@ -143,6 +167,7 @@ impl Value {
     pub const fn stored_len(&self) -> usize {
         match self {
             Self::Here(bytes) | Self::Elsewhere(bytes) => bytes.len(),
+            Self::Onto { content, operand } => content.len() + operand.len(),
         }
     }
 
@@ -151,7 +176,7 @@ impl Value {
     pub fn here(self) -> Option<Vec<u8>> {
         match self {
             Self::Here(value) => Some(value),
-            Self::Elsewhere(_) => None,
+            Self::Elsewhere(_) | Self::Onto { .. } => None,
         }
     }
 }
@@ -161,6 +186,8 @@ impl Value {
 pub struct DataBuf {
     value: Option<Value>,
     until: Option<Moment>,
+    /// The value is an operand.
+    is_operand: bool,
 }
 
 impl DataBuf {
@@ -169,10 +196,20 @@ impl DataBuf {
     pub fn as_data(&self) -> Data<'_> {
         match (&self.value, self.until) {
             (None, _) => Data::Delete,
+            (Some(Value::Here(operand)), _) if self.is_operand => Data::Operand(operand),
             (Some(Value::Here(value)), None) => Data::Put(value),
             (Some(Value::Here(value)), Some(until)) => Data::PutUntil(until, value),
-            (Some(Value::Elsewhere(content)), _) => Data::Reference(content),
+            // A version's data is never `Onto`.
+            (Some(Value::Elsewhere(content) | Value::Onto { content, .. }), _) => {
+                Data::Reference(content)
+            }
         }
+    }
+
+    /// Whether it is an operand.
+    #[must_use]
+    pub const fn is_operand(&self) -> bool {
+        self.is_operand
     }
 
     /// The value as everybody sees it at the moment that `now` answers, which is asked only where
@@ -184,6 +221,7 @@ impl DataBuf {
 }
 
 impl From<Data<'_>> for Option<Value> {
+    /// The value; an operand is one where nothing is older.
     fn from(data: Data<'_>) -> Self {
         match data {
             Data::Reference(content) => Some(Value::Elsewhere(content.to_vec())),
@@ -194,7 +232,7 @@ impl From<Data<'_>> for Option<Value> {
 
 impl From<Data<'_>> for DataBuf {
     fn from(data: Data<'_>) -> Self {
-        Self { value: data.into(), until: data.until() }
+        Self { value: data.into(), until: data.until(), is_operand: data.is_operand() }
     }
 }
 

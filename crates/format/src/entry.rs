@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::fence::Fence;
 use crate::ids::{Moment, Seq};
 
-/// What an entry is. The numbers are on the device and frozen; those without a variant are
-/// reserved: 6 merge operand; 4 is in the log alone ([`crate::action`]).
+/// What an entry is. The numbers are on the device and frozen; 4 is in the log alone
+/// ([`crate::action`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -22,6 +22,8 @@ pub enum Kind {
     Reference = 3,
     /// The key has a value until a moment.
     PutUntil = 5,
+    /// The key's value is changed, by what the keyspace's merge operator makes of both.
+    Operand = 6,
 }
 
 impl Kind {
@@ -34,6 +36,7 @@ impl Kind {
             2 => Some(Self::Fence),
             3 => Some(Self::Reference),
             5 => Some(Self::PutUntil),
+            6 => Some(Self::Operand),
             _ => None,
         }
     }
@@ -41,7 +44,7 @@ impl Kind {
     /// Whether entries of this kind have a content, whose length stands in front of the key.
     #[must_use]
     pub const fn has_content(self) -> bool {
-        matches!(self, Self::Put | Self::Reference | Self::PutUntil)
+        matches!(self, Self::Put | Self::Reference | Self::PutUntil | Self::Operand)
     }
 }
 
@@ -56,6 +59,8 @@ pub enum Payload<'a> {
     PutUntil(Moment, &'a [u8]),
     /// Where a value lies: an encoded [`ValueRef`](crate::value_ref::ValueRef).
     Reference(&'a [u8]),
+    /// What is merged onto the value, or operand, of the next older version.
+    Operand(&'a [u8]),
     /// A fence.
     Fence(Fence<'a>),
 }
@@ -69,6 +74,7 @@ impl<'a> Payload<'a> {
             Data::Put(value) => Self::Put(value),
             Data::PutUntil(until, value) => Self::PutUntil(until, value),
             Data::Reference(content) => Self::Reference(content),
+            Data::Operand(operand) => Self::Operand(operand),
         }
     }
 
@@ -80,6 +86,7 @@ impl<'a> Payload<'a> {
             Self::Put(value) => Some(Data::Put(value)),
             Self::PutUntil(until, value) => Some(Data::PutUntil(*until, value)),
             Self::Reference(content) => Some(Data::Reference(content)),
+            Self::Operand(operand) => Some(Data::Operand(operand)),
             Self::Fence(_) => None,
         }
     }
@@ -92,6 +99,7 @@ impl<'a> Payload<'a> {
             Self::Put(_) => Kind::Put,
             Self::PutUntil(..) => Kind::PutUntil,
             Self::Reference(_) => Kind::Reference,
+            Self::Operand(_) => Kind::Operand,
             Self::Fence(_) => Kind::Fence,
         }
     }
@@ -126,7 +134,11 @@ impl<'a> Entry<'a> {
                 out.extend_from_slice(self.suffix);
                 fence.encode(out);
             }
-            Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) | Payload::Reference(_) => {
+            Payload::Delete
+            | Payload::Put(_)
+            | Payload::PutUntil(..)
+            | Payload::Reference(_)
+            | Payload::Operand(_) => {
                 let data = self.payload.data().unwrap_or(Data::Delete);
                 put_varint(out, self.seq.0.saturating_sub(base.0));
                 if let Some(len) = data.content_len() {
@@ -169,7 +181,7 @@ impl<'a> Entry<'a> {
         let number = reader.varint()?;
         let seq = match kind {
             Kind::Fence => number.wrapping_sub(1),
-            Kind::Put | Kind::Delete | Kind::PutUntil | Kind::Reference => {
+            Kind::Put | Kind::Delete | Kind::PutUntil | Kind::Reference | Kind::Operand => {
                 base.0.saturating_add(number)
             }
         };

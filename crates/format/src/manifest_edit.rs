@@ -37,6 +37,7 @@ const TAG_SEGMENT_REMOVE: u8 = 6;
 const TAG_CLEAN_CLOSE: u8 = 7;
 const TAG_NEXT_KEYSPACE: u8 = 8;
 const TAG_KEYSPACE_CODEC: u8 = 9;
+const TAG_KEYSPACE_OPERATOR: u8 = 10;
 const TAG_VALUES: u8 = 11;
 
 /// A log segment in use.
@@ -74,6 +75,13 @@ pub enum Edit {
         id: KeyspaceId,
         /// The codec.
         codec: Codec,
+    },
+    /// A keyspace's merge operands are those of the operator with this name, for good.
+    KeyspaceOperator {
+        /// The keyspace.
+        id: KeyspaceId,
+        /// The name, with the bounds of a keyspace's.
+        name: String,
     },
     /// A keyspace ends.
     KeyspaceDrop {
@@ -131,8 +139,8 @@ pub struct RecordBody {
     pub edits: Vec<Edit>,
 }
 
-/// Whether `name` may name a keyspace: 1 to [`KEYSPACE_NAME_BYTES_MAX`] bytes, no control
-/// characters.
+/// Whether `name` may name a keyspace, or a merge operator: 1 to [`KEYSPACE_NAME_BYTES_MAX`]
+/// bytes, no control characters.
 #[must_use]
 pub fn keyspace_name_is_valid(name: &str) -> bool {
     let len = name.len();
@@ -186,6 +194,11 @@ impl Edit {
                 out.push(*codec as u8);
                 TAG_KEYSPACE_CODEC
             }
+            Self::KeyspaceOperator { id, name } => {
+                put_varint(out, id.0.into());
+                put_byte_string(out, name.as_bytes());
+                TAG_KEYSPACE_OPERATOR
+            }
             Self::Index { id, index } => {
                 put_varint(out, id.0.into());
                 index.encode(out);
@@ -229,6 +242,9 @@ impl Edit {
             TAG_KEYSPACE_CODEC => {
                 Self::KeyspaceCodec { id: keyspace_id(reader)?, codec: codec(reader)? }
             }
+            TAG_KEYSPACE_OPERATOR => {
+                Self::KeyspaceOperator { id: keyspace_id(reader)?, name: name(reader)? }
+            }
             TAG_INDEX => {
                 let id = keyspace_id(reader)?;
                 Self::Index { id, index: Arc::new(IndexMeta::decode(reader)?) }
@@ -252,14 +268,9 @@ impl Edit {
 
     fn decode_keyspace(reader: &mut Reader<'_>) -> Result<Self> {
         let id = keyspace_id(reader)?;
-        let at = reader.clone();
-        let name = reader.byte_string(KEYSPACE_NAME_BYTES_MAX)?;
-        let name = core::str::from_utf8(name).unwrap_or_default();
-        if !keyspace_name_is_valid(name) {
-            return Err(at.error("keyspace name is not valid"));
-        }
+        let name = name(reader)?;
         let memtable_bytes = Some(reader.varint()?).filter(|bytes| *bytes != 0);
-        Ok(Self::KeyspaceCreate { id, name: name.to_string(), memtable_bytes })
+        Ok(Self::KeyspaceCreate { id, name, memtable_bytes })
     }
 }
 
@@ -312,6 +323,17 @@ fn decode_edit(reader: &mut Reader<'_>) -> Result<Option<Edit>> {
 
 fn keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId> {
     reader.varint_u32().map(KeyspaceId)
+}
+
+/// The name of a keyspace, or of a merge operator.
+fn name(reader: &mut Reader<'_>) -> Result<String> {
+    let at = reader.clone();
+    let name = reader.byte_string(KEYSPACE_NAME_BYTES_MAX)?;
+    let name = core::str::from_utf8(name).unwrap_or_default();
+    if !keyspace_name_is_valid(name) {
+        return Err(at.error("name is not valid"));
+    }
+    Ok(name.to_string())
 }
 
 fn codec(reader: &mut Reader<'_>) -> Result<Codec> {

@@ -52,9 +52,14 @@ pub const FEATURE_LARGE_VALUES: u32 = 1 << 3;
 pub const FEATURE_EXPIRY: u32 = 1 << 5;
 /// Required feature: ranges may have been removed, in the log and in the manifest.
 pub const FEATURE_REMOVED_RANGES: u32 = 1 << 4;
+/// Required feature: there may be merge operands, and keyspaces with a merge operator.
+pub const FEATURE_OPERANDS: u32 = 1 << 6;
 /// Required features that this build knows.
-pub(crate) const KNOWN_FEATURES: u32 =
-    FEATURE_EXPIRY | FEATURE_REMOVED_RANGES | FEATURE_LARGE_VALUES | FEATURE_COMPRESSION;
+pub(crate) const KNOWN_FEATURES: u32 = FEATURE_EXPIRY
+    | FEATURE_REMOVED_RANGES
+    | FEATURE_LARGE_VALUES
+    | FEATURE_COMPRESSION
+    | FEATURE_OPERANDS;
 
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -106,6 +106,7 @@ fn entries() {
     let cases = [
         ("put", Entry { suffix: b"ada", seq: Seq(1007), payload: Payload::Put(b"1815") }),
         ("put until", Entry { suffix: b"ada", seq: Seq(1007), payload: until }),
+        ("operand", Entry { suffix: b"ada", seq: Seq(1009), payload: Payload::Operand(b"+1") }),
         ("delete", Entry { suffix: b"bob", seq: Seq(1000), payload: Payload::Delete }),
         ("fence", Entry { suffix: b"a", seq: Seq::MAX, payload: Payload::Fence(fence) }),
     ];
@@ -397,6 +398,7 @@ fn edits() -> Vec<Edit> {
         Edit::CleanClose { seq: Seq(1001) },
         Edit::NextKeyspace { id: KeyspaceId(4) },
         Edit::KeyspaceCodec { id, codec: Codec::Lz4 },
+        Edit::KeyspaceOperator { id, name: "esker.add".to_string() },
     ]
 }
 

@@ -1,7 +1,8 @@
 //! Writes that are applied all or not at all.
 //!
 //! Invariant B1: `writes` is in the order of the calls; of several writes to one key the last
-//! counts, and only it is logged; a removed range counts for what was written before it.
+//! counts, and only it is logged, with the operands behind it; a removed range counts for what was
+//! written before it.
 //! Invariant B2: the first bad argument is kept in `refused`; nothing is collected after it, so
 //! a batch that will be refused does not grow.
 
@@ -74,6 +75,12 @@ impl Batch {
             }
             Err(error) => self.refuse(error),
         }
+    }
+
+    /// Merges `operand` onto the value of `key` in `keyspace`: see [`Keyspace::merge`]. Several
+    /// calls on one key all count, and so does what the batch says of it before.
+    pub fn merge(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
+        self.add(keyspace, Action::Say(key.as_ref(), Data::Operand(operand.as_ref())));
     }
 
     /// Removes `key` from `keyspace`.
@@ -159,7 +166,7 @@ impl Batch {
 
     fn admit(&mut self, keyspace: &Keyspace, action: &Action<'_>) -> Result<()> {
         keyspace.must_be_of(&self.shared)?;
-        write::validate(action)?;
+        write::validate(&keyspace.slot, action)?;
         // A small charge for each write keeps a batch of empty keys bounded too.
         let bytes = action.user_bytes() + size_of::<Owned>() as u64;
         self.bytes = self.bytes.saturating_add(bytes);

@@ -8,7 +8,7 @@ use esker_device::Device;
 use esker_format::KEYSPACE_NAME_BYTES_MAX;
 use esker_format::block::Codec;
 use esker_format::manifest_edit::{Edit, keyspace_name_is_valid};
-use esker_format::superblock::FEATURE_COMPRESSION;
+use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_OPERANDS};
 use esker_index::fdtree::{FdTree, Options};
 use esker_substrate::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use crate::dropping;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::maintenance;
-use crate::options::{Compression, KeyspaceOptions};
+use crate::options::{Chosen, Compression, KeyspaceOptions};
 use crate::shared::{Core, IndexOptions, Shared, Slot};
 use crate::snapshot::Snapshot;
 use crate::spare;
@@ -66,12 +66,13 @@ impl Db {
         DbBuilder::on_device(device)
     }
 
-    /// Opens the keyspace `name`, creating it where it does not exist, or changing its compression
-    /// where another one is asked for: one durable manifest record. `name` is 1 to 255 bytes
-    /// without control characters.
+    /// Opens the keyspace `name`, creating it where it does not exist, changing its compression
+    /// where another one is asked for, or giving it a merge operator: one durable manifest record
+    /// each. `name` is 1 to 255 bytes without control characters.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name or option out of bounds; those of a write.
+    /// [`Error::Invalid`] for a name or option out of bounds, and for another merge operator than
+    /// the keyspace has; those of a write.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         validate_name(name)?;
         options.validate()?;
@@ -89,9 +90,13 @@ impl Db {
                 slot.tree()?.set_memtable_bytes_max(bytes);
             }
             self.choose_compression(&slot, options.compression)?;
+            self.choose_operator(&slot, options.merge.as_ref())?;
             return Ok(slot);
         }
-        self.create_keyspace(name, options)
+        let slot = self.create_keyspace(name, options)?;
+        // Somebody else may have made it, and without.
+        self.choose_operator(&slot, options.merge.as_ref())?;
+        Ok(slot)
     }
 
     /// Opens the keyspace `name` if it exists.
@@ -368,10 +373,37 @@ impl Db {
         let _registry = self.shared.keyspaces.write();
         if is_news(&codec)? {
             self.shared.poison.check()?;
-            require_compression(&self.shared, codec)?;
+            if codec != Codec::None {
+                require(&self.shared, FEATURE_COMPRESSION)?;
+            }
             self.shared.commit_edits(&[Edit::KeyspaceCodec { id: slot.id, codec }])?;
             slot.tree()?.set_codec(codec);
         }
+        Ok(())
+    }
+
+    /// Gives the keyspace its operator, and names it in the manifest where there was none.
+    fn choose_operator(&self, slot: &Slot, asked: Option<&Chosen>) -> Result<()> {
+        let Some(asked) = asked else { return Ok(()) };
+        // One after the other, so that what the tree has is what the manifest says.
+        let _registry = self.shared.keyspaces.write();
+        let tree = slot.tree()?;
+        match &tree.operator().name {
+            Some(name) if *name == asked.name => {}
+            Some(name) => {
+                return Err(Error::invalid(format!(
+                    "keyspace {} has the merge operator {name}, and not {}",
+                    slot.name, asked.name
+                )));
+            }
+            None => {
+                self.shared.poison.check()?;
+                require(&self.shared, FEATURE_OPERANDS)?;
+                let name = asked.name.to_string();
+                self.shared.commit_edits(&[Edit::KeyspaceOperator { id: slot.id, name }])?;
+            }
+        }
+        tree.set_operator(asked.of(&slot.name));
         Ok(())
     }
 
@@ -388,15 +420,22 @@ impl Db {
         let codec = options.compression.unwrap_or_default().codec();
         let mut edits = vec![Edit::KeyspaceCreate { id, name: name.clone(), memtable_bytes }];
         if codec != Codec::None {
-            require_compression(shared, codec)?;
+            require(shared, FEATURE_COMPRESSION)?;
             edits.push(Edit::KeyspaceCodec { id, codec });
+        }
+        if let Some(asked) = &options.merge {
+            require(shared, FEATURE_OPERANDS)?;
+            edits.push(Edit::KeyspaceOperator { id, name: asked.name.to_string() });
         }
         shared.commit_edits(&edits)?;
         let memtable_bytes_max = memtable_bytes.unwrap_or(shared.limits.memtables_bytes);
         let env = Arc::clone(&shared.env);
         let IndexOptions { scheme, sizes } = shared.options;
-        let options = Options { memtable_bytes_max, scheme, sizes, codec };
-        let tree = FdTree::open(env, id, Default::default(), options);
+        let index_options = Options { memtable_bytes_max, scheme, sizes, codec };
+        let tree = FdTree::open(env, id, Default::default(), index_options);
+        if let Some(asked) = &options.merge {
+            tree.set_operator(asked.of(&name));
+        }
         let slot = Arc::new(Slot::new(id, name.clone(), tree));
         registry.insert(name, Arc::clone(&slot));
         Ok(slot)
@@ -404,8 +443,7 @@ impl Db {
 }
 
 /// Older versions are refused before there is anything to refuse them for.
-fn require_compression(shared: &Core, codec: Codec) -> Result<()> {
-    let features = if codec == Codec::None { 0 } else { FEATURE_COMPRESSION };
+fn require(shared: &Core, features: u32) -> Result<()> {
     if shared.manifest.requires(features) { Ok(()) } else { shared.require(features) }
 }
 

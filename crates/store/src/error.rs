@@ -48,6 +48,12 @@ pub enum Error {
         /// What is out of bounds, and the bound.
         what: String,
     },
+    /// A merge operator could not say what the operands of a key come to: it failed, it panicked,
+    /// or nobody has given it. What was written is there; other keys are read as ever.
+    Operator {
+        /// Which operator, of which keyspace and key, and why.
+        what: String,
+    },
     /// What a transaction had read was changed before it was committed. Nothing of it was applied;
     /// run it again from its beginning.
     Conflict {
@@ -113,6 +119,7 @@ impl From<Inner> for Error {
             Inner::Full { what } => Self::Full { what },
             Inner::Poisoned { reason } => Self::Poisoned { reason: reason.to_string() },
             Inner::Invalid { what } => Self::Invalid { what },
+            Inner::Operator { what } => Self::Operator { what },
         }
     }
 }
@@ -157,7 +164,7 @@ impl fmt::Display for Error {
                 "the store is read-only since a write failed ({reason}): \
                  close it, check the device, reopen"
             ),
-            Self::Invalid { what } => write!(out, "{what}"),
+            Self::Invalid { what } | Self::Operator { what } => write!(out, "{what}"),
             Self::Conflict { what } => write!(out, "{what}: run the transaction again"),
             Self::NotAStore { location, what } => {
                 write!(out, "{location} is not an Esker store: {what}")

@@ -119,6 +119,58 @@ impl Keyspace {
         self.write(key.as_ref(), data, self.shared.durability)
     }
 
+    /// Merges `operand` onto the value of `key`, with the store's default durability: from now on
+    /// its value is what the keyspace's merge operator makes of both
+    /// ([`KeyspaceOptions::merge_operator`](crate::KeyspaceOptions::merge_operator),
+    /// [`KeyspaceOptions::merge`](crate::KeyspaceOptions::merge)). Where the key has no value, the
+    /// operand is the value. Nothing is read, and nobody can come in between.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let folder = std::env::temp_dir().join(format!("esker-doc-merge-{}", std::process::id()));
+    /// # let db = esker::Db::open(&folder)?;
+    /// use esker::{KeyspaceOptions, Merge};
+    /// let visits = db.keyspace("visits", KeyspaceOptions::default().merge(Merge::Add))?;
+    /// visits.merge("/", 1_u64.to_le_bytes())?;
+    /// visits.merge("/", 2_u64.to_le_bytes())?;
+    /// assert_eq!(visits.get("/")?, Some(3_u64.to_le_bytes().to_vec()));
+    /// # db.close()?;
+    /// # let _ = std::fs::remove_dir_all(&folder);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A snapshot sees what was merged before it. A value with an expiry takes only itself with it:
+    /// what has been merged onto it stays, and is the value then. The value may be longer than an
+    /// operand, up to the longest value there is; one beyond that is an error of the read.
+    ///
+    /// Costs what [`insert`](Self::insert) costs. A read merges the operands that it meets; merges
+    /// of the index join them, but none between which a snapshot sees, and leave them on values
+    /// with an expiry, on those that lie apart, and where the result would not fit in a block. When
+    /// 64 of one key have come together in memory, and at every 64 after, a writer puts the value
+    /// in their place, unless it expires or is several times as long as they are. That is a write
+    /// of its own, with a number of its own.
+    ///
+    /// # Errors
+    /// Those of [`insert`](Self::insert); [`Invalid`](crate::Error::Invalid) for an operand longer
+    /// than 256 KiB, and where the keyspace has no operator, or was opened without it.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_with(key, operand, self.shared.durability)
+    }
+
+    /// [`merge`](Self::merge) with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`merge`](Self::merge).
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.write(key.as_ref(), Data::Operand(operand.as_ref()), durability)
+    }
+
     /// Removes `key`; removing what is not there is fine and costs the same.
     ///
     /// # Errors
@@ -198,7 +250,7 @@ impl Keyspace {
     }
 
     fn commit(&self, action: Action<'_>, durability: Durability) -> Result<()> {
-        write::validate(&action)?;
+        write::validate(&self.slot, &action)?;
         write::commit(&self.shared, &[Write { slot: &self.slot, action }], durability)?;
         Ok(())
     }

@@ -31,6 +31,7 @@ pub use reader::ValueReader;
 pub use writer::ValueWriter;
 
 use crate::error::{Error, Result};
+use crate::operands;
 use crate::options::Durability;
 use crate::shared::{Core, Slot};
 use crate::write::Write;
@@ -75,7 +76,8 @@ impl Apart {
 /// What is said of a key, if it is a value to be put apart.
 fn large<'a>(write: &Write<'a>) -> Option<Data<'a>> {
     let bytes_max = write.slot.inline_bytes_max.load(Ordering::Relaxed);
-    let is_large = |data: &Data<'_>| data.reference().is_none() && data.value_bytes() > bytes_max;
+    let is_value = |data: &Data<'_>| data.reference().is_none() && !data.is_operand();
+    let is_large = |data: &Data<'_>| is_value(data) && data.value_bytes() > bytes_max;
     write.action.data().filter(is_large)
 }
 
@@ -143,13 +145,20 @@ pub(crate) fn durability(shared: &Core, durability: Durability) -> Durability {
     }
 }
 
-/// All of a value, which a registered number pins.
-pub(crate) fn fetch(shared: &Core, slot: &Slot, value: Value) -> Result<Vec<u8>> {
-    let content = match value {
-        Value::Here(value) => return Ok(value),
-        Value::Elsewhere(content) => content,
-    };
-    let value = decode(&content)?;
+/// All of the value of `key`, which a registered number pins.
+pub(crate) fn fetch(shared: &Core, slot: &Slot, key: &[u8], value: Value) -> Result<Vec<u8>> {
+    match value {
+        Value::Here(value) => Ok(value),
+        Value::Elsewhere(content) => fetch_apart(shared, slot, &content),
+        Value::Onto { content, operand } => {
+            let older = fetch_apart(shared, slot, &content)?;
+            operands::merged(slot, key, Some(&older), &operand)
+        }
+    }
+}
+
+fn fetch_apart(shared: &Core, slot: &Slot, content: &[u8]) -> Result<Vec<u8>> {
+    let value = decode(content)?;
     let (mut bytes, mut piece, mut ahead) = (Vec::new(), Vec::new(), ReadAhead::default());
     for number in 0..value.pieces() {
         ahead.go_on(&shared.env.blocks, &value, number);
@@ -213,7 +222,10 @@ pub(crate) fn reader(
     crate::read::validate_key(key)?;
     let found = {
         let _open = shared.enter()?;
-        slot.read(|tree| tree.get_at(key, snapshot.at()))??
+        match slot.read(|tree| tree.get_at(key, snapshot.at()))?? {
+            Some(value @ Value::Onto { .. }) => Some(Value::Here(fetch(shared, slot, key, value)?)),
+            found => found,
+        }
     };
     let reader = |value| ValueReader::new(Arc::clone(shared), Arc::clone(slot), snapshot, value);
     found.map(reader).transpose()

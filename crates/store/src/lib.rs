@@ -30,6 +30,7 @@
 //! | `write`, `removal` | the write path; what it takes to remove a range |
 //! | `read`, `range` | the read paths |
 //! | `large` | values outside blocks, and streams |
+//! | `operands`, `operators` | what it takes to merge; operators that every store has |
 //! | `recent`, `turn` | what transactions are checked against, and the writers' turn |
 //! | `maintenance` | when spills and merges begin, and what happens when one cannot go on |
 //! | `relief` | which keyspaces are written out to make room for others |
@@ -56,6 +57,8 @@ mod keyspace;
 mod large;
 mod maintenance;
 mod open;
+mod operands;
+mod operators;
 mod options;
 mod range;
 mod read;
@@ -82,9 +85,11 @@ pub use esker_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX as INLINE_BYTES_MAX};
 #[cfg(feature = "baselines")]
 #[doc(hidden)]
 pub use esker_index::fdtree::Scheme;
+pub use esker_index::fdtree::operands::{BoxError, MergeOperator};
 pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
+pub use operators::Merge;
 pub use options::{
     Compression, Durability, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT, MEMORY_BUDGET_DEFAULT,
 };

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_format::meta::IndexMeta;
-use esker_format::superblock::FEATURE_EXPIRY;
+use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_OPERANDS};
 use esker_index::fdtree::{FdTree, Step, ValuesEdit, Which, Work};
 use esker_substrate::planted::{self, Bug, Race};
 
@@ -401,7 +401,10 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         let tree = slot.tree()?;
         shared.poison.check()?;
         complete(shared, slot)?;
-        if tree.is_tight(shared.manifest.requires(FEATURE_EXPIRY)) {
+        // What expires, and what operands stand on, is in levels that are not settled.
+        let features = [FEATURE_EXPIRY, FEATURE_OPERANDS];
+        let may_change = features.iter().any(|bit| shared.manifest.requires(*bit));
+        if tree.is_tight(may_change) {
             return Ok(());
         }
         let has_new = tree.memtable_entries() > 0;

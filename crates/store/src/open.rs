@@ -23,6 +23,7 @@ use esker_device::{Device, DeviceLock};
 use esker_format::action::Action;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
+use esker_index::fdtree::operands::Operator;
 use esker_index::fdtree::{Env, FdTree, Options};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::{Budget, Part};
@@ -41,6 +42,7 @@ use crate::background::{self, Background};
 use crate::error::{Error, Result};
 use crate::large;
 use crate::maintenance;
+use crate::operators::Merge;
 use crate::options::Settings;
 use crate::recent::Recent;
 use crate::relief;
@@ -226,6 +228,13 @@ fn open_trees(
         let tree = FdTree::open(Arc::clone(env), id, meta, options)
             .with_values(keyspace.values.as_ref().clone());
         let name = keyspace.name.clone();
+        if let Some(operator) = &keyspace.operator {
+            tree.set_operator(Operator {
+                name: Some(operator.as_str().into()),
+                keyspace: name.as_str().into(),
+                function: Merge::stored(operator),
+            });
+        }
         (name.clone(), Arc::new(Slot::new(id, name, tree)))
     };
     state.keyspaces.iter().map(slot).collect()

@@ -3,13 +3,17 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::block::Codec;
+use esker_format::manifest_edit::keyspace_name_is_valid;
+use esker_index::fdtree::operands::{MergeOperator, Operator};
 use esker_index::fdtree::{Scheme, Sizes};
 
 use crate::background::Mode;
 use crate::error::{Error, Result};
+use crate::operators::{self, Merge};
 
 /// When a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +97,52 @@ pub struct KeyspaceOptions {
     pub(crate) memtable_bytes: Option<u64>,
     pub(crate) compression: Option<Compression>,
     pub(crate) inline_bytes_max: Option<u64>,
+    pub(crate) merge: Option<Chosen>,
 }
+
+/// A merge operator and its name.
+#[derive(Clone)]
+pub(crate) struct Chosen {
+    pub name: Arc<str>,
+    pub function: Arc<dyn MergeOperator>,
+    /// It is one of ours.
+    is_own: bool,
+}
+
+impl Chosen {
+    /// The same for a keyspace.
+    pub fn of(&self, keyspace: &str) -> Operator {
+        let (name, function) = (Arc::clone(&self.name), Arc::clone(&self.function));
+        Operator { name: Some(name), keyspace: keyspace.into(), function: Some(function) }
+    }
+
+    fn validate(&self) -> Result<()> {
+        if !keyspace_name_is_valid(&self.name) {
+            return Err(Error::invalid(
+                "the name of a merge operator is 1 to 255 bytes without control characters",
+            ));
+        }
+        if self.name.starts_with(operators::RESERVED) && !self.is_own {
+            let what = "names of merge operators that begin with esker. are esker's own";
+            return Err(Error::invalid(what));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Chosen").field(&self.name).finish()
+    }
+}
+
+impl PartialEq for Chosen {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && (self.is_own || Arc::ptr_eq(&self.function, &other.function))
+    }
+}
+
+impl Eq for Chosen {}
 
 impl KeyspaceOptions {
     /// Memory after which the keyspace's memtable is written out, 1 KiB to 1 TiB.
@@ -131,7 +180,37 @@ impl KeyspaceOptions {
         self
     }
 
+    /// What [`Keyspace::merge`](crate::Keyspace::merge) does with an operand: `operator`, which the
+    /// store knows by `name` from then on. It is given whenever the keyspace is opened; another
+    /// name than the first one is refused, because operands mean nothing to another operator, and
+    /// names that begin with `esker.` are those of [`Merge`]. Of two operators that are given under
+    /// one name the last one counts.
+    ///
+    /// Where the operator is not given, keys that need it are not read
+    /// ([`Error::Operator`](crate::Error::Operator)), and keep their operands.
+    ///
+    /// A store that has a keyspace with an operator is refused by versions that know none.
+    #[must_use]
+    pub fn merge_operator(
+        mut self,
+        name: impl Into<Arc<str>>,
+        operator: impl MergeOperator + 'static,
+    ) -> Self {
+        let function = Arc::new(operator);
+        self.merge = Some(Chosen { name: name.into(), function, is_own: false });
+        self
+    }
+
+    /// The same with one of the operators that every store has: whoever opens it has it too.
+    #[must_use]
+    pub fn merge(mut self, operator: Merge) -> Self {
+        let name = operator.stored_name().into();
+        self.merge = Some(Chosen { name, function: Arc::new(operator), is_own: true });
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
+        self.merge.as_ref().map_or(Ok(()), Chosen::validate)?;
         if let Some(bytes) = self.memtable_bytes {
             in_range("memtable_bytes", bytes, MEMTABLE_BYTES)?;
         }

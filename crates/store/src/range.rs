@@ -301,7 +301,7 @@ impl Range {
                 Some((key, Value::Here(value))) => return Ok(Some((key, value))),
                 Some(found) => found,
             };
-            match self.fetch_value(value) {
+            match self.fetch_value(&key, value) {
                 Ok(value) => return Ok(Some((key, value))),
                 Err(error @ Error::Damaged { .. }) if self.skip_damaged => {
                     let next = [key.as_slice(), &[0]].concat();
@@ -312,9 +312,9 @@ impl Range {
         }
     }
 
-    fn fetch_value(&self, value: Value) -> Result<Vec<u8>> {
+    fn fetch_value(&self, key: &[u8], value: Value) -> Result<Vec<u8>> {
         let _open = self.shared.enter()?;
-        large::fetch(&self.shared, &self.slot, value)
+        large::fetch(&self.shared, &self.slot, key, value)
     }
 
     fn finish(&mut self) {

@@ -31,7 +31,9 @@ pub(crate) fn get(
             None => Ok(None),
             Some(Value::Here(value)) => Ok(Some(value)),
             // A value that lies apart stays there for those whose number is registered.
-            Some(Value::Elsewhere(_)) => get_at(shared, slot, key, &shared.snapshots().register()),
+            Some(Value::Elsewhere(_) | Value::Onto { .. }) => {
+                get_at(shared, slot, key, &shared.snapshots().register())
+            }
         },
     }
 }
@@ -43,10 +45,11 @@ fn get_at(
     snapshot: &SnapshotGuard,
 ) -> Result<Option<Vec<u8>>> {
     let found = slot.read(|tree| tree.get_at(key, snapshot.at()))??;
-    found.map(|value| large::fetch(shared, slot, value)).transpose()
+    found.map(|value| large::fetch(shared, slot, key, value)).transpose()
 }
 
-/// Whether `key` has a value as of `snapshot`, or as of now. A value that lies apart is not read.
+/// Whether `key` has a value as of `snapshot`, or as of now. A value that lies apart is not read,
+/// and nothing is merged.
 pub(crate) fn contains(
     shared: &Core,
     slot: &Slot,
@@ -56,11 +59,10 @@ pub(crate) fn contains(
     validate_key(key)?;
     let _open = shared.enter()?;
     let visible = || shared.snapshots().visible();
-    let found = match snapshot {
-        Some(snapshot) => slot.read(|tree| tree.get_at(key, snapshot.at()))??,
-        None => slot.read(|tree| tree.get(key, visible))??,
-    };
-    Ok(found.is_some())
+    Ok(match snapshot {
+        Some(snapshot) => slot.read(|tree| tree.contains_at(key, snapshot.at()))??,
+        None => slot.read(|tree| tree.contains(key, visible))??,
+    })
 }
 
 /// The values of `keys` as of `snapshot`.
@@ -76,9 +78,10 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
     keys.iter().try_for_each(|key| validate_key(key))?;
     let _open = shared.enter()?;
     let values = slot.read(|tree| tree.multi_get(&keys, snapshot.at()))?;
-    let fetch =
-        |value: Option<Value>| value.map(|value| large::fetch(shared, slot, value)).transpose();
-    values.into_iter().map(|value| value.map_err(Error::from).and_then(fetch)).collect()
+    let fetch = |(key, value): (&&[u8], esker_substrate::Result<Option<Value>>)| {
+        value?.map(|value| large::fetch(shared, slot, key, value)).transpose()
+    };
+    keys.iter().zip(values).map(fetch).collect()
 }
 
 /// Fails for a key that no store can hold.

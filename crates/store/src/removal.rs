@@ -70,7 +70,8 @@ fn too_many(name: &str) -> String {
 }
 
 /// What calls in their order come down to: of each keyspace the ranges that were removed, joined
-/// where they meet, and the last thing said of each key that was not removed after it.
+/// where they meet, and the last thing said of each key that was not removed after it, with the
+/// operands that were merged onto it then.
 pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> Vec<Write<'a>> {
     let mut writes: Vec<Write<'a>> = Vec::new();
     let mut removed: Vec<(KeyspaceId, KeyRange<'a>)> = Vec::new();
@@ -93,7 +94,9 @@ pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> 
     for write in writes {
         let last = settled.last_mut().filter(|last| last.slot.id == write.slot.id);
         match (last.map(|last| &mut last.action), write.action) {
-            (Some(Action::Say(last, _)), Action::Say(key, _)) if *last == key => {}
+            // Operands stand on what was said before.
+            (Some(Action::Say(last, data)), Action::Say(key, _))
+                if *last == key && !data.is_operand() => {}
             (Some(Action::RemoveRange(last)), Action::RemoveRange(keys))
                 if last.end.is_none_or(|end| keys.begin <= end) =>
             {
@@ -102,6 +105,10 @@ pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> 
             _ => settled.push(write),
         }
     }
+    let is_same = |a: &Write<'_>, b: &Write<'_>| {
+        a.slot.id == b.slot.id && a.action.key().is_some() && a.action.key() == b.action.key()
+    };
+    settled.chunk_by_mut(is_same).for_each(<[Write<'_>]>::reverse);
     settled
 }
 

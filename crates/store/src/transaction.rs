@@ -1,5 +1,6 @@
 //! Transactions: reads of one moment, writes that wait, and a check when they are committed.
 
+mod merge;
 mod range;
 mod reads;
 
@@ -121,7 +122,11 @@ impl Transaction {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.read(keyspace, key.as_ref()).map(|value| value.is_some())
+        let key = key.as_ref();
+        match self.writes.get(keyspace.slot.id, key) {
+            Some(own) => self.must_be_open(keyspace).map(|()| own.data.value().is_some()),
+            None => self.read(keyspace, key).map(|value| value.is_some()),
+        }
     }
 
     /// The values of all `keys` in `keyspace`, in their order.
@@ -136,18 +141,18 @@ impl Transaction {
         let keys: Vec<K> = keys.into_iter().collect();
         let own = |key: &K| self.writes.get(keyspace.slot.id, key.as_ref());
         self.must_be_open(keyspace)?;
-        let asked: Vec<&K> = keys.iter().filter(|key| own(key).is_none()).collect();
+        let is_asked = |key: &&K| own(key).is_none_or(|own| own.data.is_operand());
+        let asked: Vec<&K> = keys.iter().filter(is_asked).collect();
         for key in &asked {
             self.note_point(keyspace, key.as_ref())?;
         }
         let snapshot = self.live.snapshot();
         let found = read::multi_get(self.shared(), &keyspace.slot, asked, snapshot)?;
         let mut found = found.into_iter();
-        let value = |key: &K| match own(key) {
-            Some(own) => own,
-            None => found.next().flatten(),
+        let value = |key: &K| {
+            merge::value(&keyspace.slot, key.as_ref(), own(key), || Ok(found.next().flatten()))
         };
-        Ok(keys.iter().map(value).collect())
+        keys.iter().map(value).collect()
     }
 
     /// The entry of `keyspace` with the smallest key.
@@ -229,6 +234,30 @@ impl Transaction {
     ) -> Result<()> {
         let until = write::expiry(self.shared(), ttl)?;
         self.write(keyspace, key.as_ref(), Data::PutUntil(until, value.as_ref()))
+    }
+
+    /// Merges `operand` onto the value of `key` in `keyspace`, when the transaction is committed:
+    /// see [`Keyspace::merge`]. It reads nothing: transactions that only merge never conflict, and
+    /// all that they merge counts.
+    ///
+    /// # Errors
+    /// Those of [`insert`](Self::insert) and of [`Keyspace::merge`]; those of the operator, where
+    /// the transaction has written the key before.
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.must_be_open(keyspace)?;
+        let slot = &keyspace.slot;
+        write::validate(slot, &Action::Say(key, Data::Operand(operand)))?;
+        let merged = merge::onto(slot, key, self.writes.get(slot.id, key), operand)?;
+        let (data, operand) = merged.parts();
+        self.must_have_room(&self.reads.lock(), Writes::cost(key, &data, operand))?;
+        self.writes.put(slot, key, data, operand.map(<[u8]>::to_vec));
+        Ok(())
     }
 
     /// Removes `key` from `keyspace`, when the transaction is committed.
@@ -334,14 +363,16 @@ impl Transaction {
     }
 
     fn read(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        if let Some(own) = self.writes.get(keyspace.slot.id, key) {
+        let own = self.writes.get(keyspace.slot.id, key);
+        if own.is_some() {
             self.must_be_open(keyspace)?;
-            return Ok(own);
         }
-        keyspace.must_be_of(self.shared())?;
-        read::validate_key(key)?;
-        self.note_point(keyspace, key)?;
-        read::get(self.shared(), &keyspace.slot, key, Some(self.live.snapshot()))
+        merge::value(&keyspace.slot, key, own, || {
+            keyspace.must_be_of(self.shared())?;
+            read::validate_key(key)?;
+            self.note_point(keyspace, key)?;
+            read::get(self.shared(), &keyspace.slot, key, Some(self.live.snapshot()))
+        })
     }
 
     fn scan(
@@ -370,9 +401,9 @@ impl Transaction {
 
     fn write(&mut self, keyspace: &Keyspace, key: &[u8], data: Data<'_>) -> Result<()> {
         self.must_be_open(keyspace)?;
-        write::validate(&Action::Say(key, data))?;
-        self.must_have_room(&self.reads.lock(), Writes::cost(key, &data))?;
-        self.writes.put(&keyspace.slot, key, data);
+        write::validate(&keyspace.slot, &Action::Say(key, data))?;
+        self.must_have_room(&self.reads.lock(), Writes::cost(key, &data, None))?;
+        self.writes.put(&keyspace.slot, key, data, None);
         Ok(())
     }
 }

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_format::action::Action;
+use esker_format::data::Data;
 use esker_format::ids::{Moment, Seq};
 use esker_format::log_record::{BatchBuilder, EncodedBatch};
-use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_REMOVED_RANGES};
+use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_REMOVED_RANGES};
 use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
 use esker_index::fdtree::FdTree;
 use esker_substrate::log::Ticket;
@@ -26,6 +27,7 @@ use esker_substrate::planted::{self, Race};
 use crate::error::{Error, Result};
 use crate::large;
 use crate::maintenance;
+use crate::operands::{self, Deep};
 use crate::options::Durability;
 use crate::read::validate_key;
 use crate::removal;
@@ -44,19 +46,21 @@ struct Group<'a> {
     writes: &'a [Write<'a>],
 }
 
-impl Group<'_> {
+impl<'a> Group<'a> {
     /// Fails when the keyspace has been dropped.
     fn check(&self) -> Result<()> {
         self.writes.first().map_or(Ok(()), |write| write.slot.tree().map(drop))
     }
 
     /// Gives the writes their numbers, from `seq` on, and the tree the writes. Answers the number
-    /// behind the last one.
-    fn insert(&self, mut seq: Seq) -> Seq {
+    /// behind the last one; notes in `deep` keys on which many operands stand.
+    fn insert(&self, mut seq: Seq, deep: &mut Vec<Deep<'a>>) -> Seq {
         let mut removals = Vec::new();
         for write in self.writes {
             match write.action {
-                Action::Say(key, data) => self.tree.insert(key, seq, data),
+                Action::Say(key, data) => {
+                    deep.extend(Deep::of(write, self.tree.insert(key, seq, data)));
+                }
                 Action::RemoveRange(keys) => removals.push((keys, seq)),
             }
             seq = seq.next();
@@ -68,11 +72,14 @@ impl Group<'_> {
     }
 }
 
-/// Fails for a key or value that no store can hold.
-pub(crate) fn validate(action: &Action<'_>) -> Result<()> {
+/// Fails for a key or value that the keyspace cannot hold.
+pub(crate) fn validate(slot: &Slot, action: &Action<'_>) -> Result<()> {
     // Bounds of ranges were made to fit.
     let Action::Say(key, data) = action else { return Ok(()) };
     validate_key(key)?;
+    if let Data::Operand(operand) = data {
+        return operands::validate(slot, operand);
+    }
     let (len, most) = (data.value_bytes(), LARGE_VALUE_BYTES_MAX);
     if len <= most {
         return Ok(());
@@ -97,8 +104,8 @@ pub(crate) fn expiry(shared: &Core, ttl: Duration) -> Result<Moment> {
 }
 
 /// Applies `writes`, which are valid and ascend by keyspace id: of each keyspace removals of
-/// ranges, which share no key, then what is said of keys, which ascend and repeat none. Answers the
-/// number of the last one.
+/// ranges, which share no key, then what is said of keys, which ascend; where one repeats, all but
+/// the first are operands. Answers the number of the last one.
 pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability) -> Result<Seq> {
     let _open = shared.enter()?;
     if writes.is_empty() {
@@ -147,6 +154,8 @@ pub(crate) struct Ordered<'a> {
     ticket: Ticket,
     /// The keyspaces whose maintenance is due.
     due: Vec<&'a Arc<Slot>>,
+    /// Keys on which many operands stand.
+    deep: Vec<Deep<'a>>,
 }
 
 /// Gives `writes` their place in the order of all writes and makes them visible, if `condition`
@@ -169,6 +178,8 @@ pub(crate) fn settle(shared: &Core, ordered: &Ordered<'_>, durability: Durabilit
         Durability::Buffered => shared.log.wait_written(ordered.ticket)?,
         Durability::Synced => shared.log.wait_synced(ordered.ticket)?,
     }
+    // Before the memtable is frozen that has them.
+    operands::settle(shared, &ordered.deep);
     maintenance::after_write(shared, &ordered.due);
     Ok(ordered.ticket.last_seq)
 }
@@ -178,6 +189,7 @@ fn require_features(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
     let feature = |write: &Write<'_>| match write.action {
         Action::RemoveRange(_) => FEATURE_REMOVED_RANGES,
         Action::Say(_, data) if data.until().is_some() => FEATURE_EXPIRY,
+        Action::Say(_, Data::Operand(_)) => FEATURE_OPERANDS,
         Action::Say(..) => 0,
     };
     let features = writes.iter().map(feature).fold(0, |all, feature| all | feature);
@@ -201,6 +213,7 @@ fn apply<'a, C: Condition>(
 ) -> Result<Ordered<'a>> {
     let groups = groups(writes)?;
     let checked = condition.check_ahead()?;
+    let mut deep = Vec::new();
     let ticket = {
         let _order = shared.write.lock();
         shared.poison.check()?;
@@ -215,7 +228,7 @@ fn apply<'a, C: Condition>(
         }
         let mut seq = first;
         for group in &groups {
-            seq = group.insert(seq);
+            seq = group.insert(seq, &mut deep);
         }
         shared.snapshots().publish(ticket.last_seq);
         ticket
@@ -223,7 +236,7 @@ fn apply<'a, C: Condition>(
     shared.user_bytes_written.fetch_add(user_bytes(writes), Ordering::Relaxed);
     let due = groups.iter().filter(|group| group.tree.due().is_some());
     let due = due.filter_map(|group| group.writes.first()).map(|write| write.slot).collect();
-    Ok(Ordered { ticket, due })
+    Ok(Ordered { ticket, due, deep })
 }
 
 fn groups<'a>(writes: &'a [Write<'a>]) -> Result<Vec<Group<'a>>> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use common::{Model, assert_sound, contents, copy, threaded, tiny};
-use esker::{Compression, Db, Keyspace, KeyspaceOptions, Scheme, Snapshot};
+use esker::{Compression, Db, Keyspace, KeyspaceOptions, Merge, Scheme, Snapshot};
 use esker_device::memory::MemoryDevice;
 use proptest::prelude::*;
 
@@ -29,6 +29,8 @@ impl std::fmt::Debug for Bytes {
 enum Op {
     Insert(usize, Bytes, Bytes),
     Remove(usize, Bytes),
+    Merge(usize, Bytes, Bytes),
+    MergeMany(usize, Bytes, u8),
     Batch(Vec<(usize, Change)>),
     RemoveRange(usize, Bound<Bytes>, Bound<Bytes>),
     Transaction(Vec<(usize, Change)>),
@@ -54,6 +56,7 @@ enum Op {
 #[derive(Clone, Debug)]
 enum Change {
     Insert(Bytes, Bytes),
+    Merge(Bytes, Bytes),
     Remove(Bytes),
     RemoveRange(Bound<Bytes>, Bound<Bytes>),
 }
@@ -62,6 +65,7 @@ impl Change {
     fn make(self, model: &mut Model) {
         match self {
             Self::Insert(key, value) => drop(model.insert(key.0, value.0)),
+            Self::Merge(key, operand) => model.entry(key.0).or_default().extend(operand.0),
             Self::Remove(key) => drop(model.remove(&key.0)),
             Self::RemoveRange(lower, upper) => {
                 let gone = within(model, &plain(&lower), &plain(&upper));
@@ -104,6 +108,7 @@ fn bound() -> impl Strategy<Value = Bound<Bytes>> {
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         14 => (key(), value()).prop_map(|(key, value)| Change::Insert(key, value)),
+        6 => (key(), value()).prop_map(|(key, operand)| Change::Merge(key, operand)),
         5 => key().prop_map(Change::Remove),
         1 => (bound(), bound()).prop_map(|(lower, upper)| Change::RemoveRange(lower, upper)),
     ]
@@ -115,6 +120,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         20 => (which(), key(), value()).prop_map(|(k, key, value)| Op::Insert(k, key, value)),
         10 => (which(), key()).prop_map(|(k, key)| Op::Remove(k, key)),
+        10 => (which(), key(), value()).prop_map(|(k, key, value)| Op::Merge(k, key, value)),
+        2 => (which(), key(), any::<u8>()).prop_map(|(k, key, count)| Op::MergeMany(k, key, count)),
         8 => changes().prop_map(Op::Batch),
         6 => (which(), bound(), bound()).prop_map(|(k, l, u)| Op::RemoveRange(k, l, u)),
         3 => changes().prop_map(Op::Transaction),
@@ -191,7 +198,7 @@ impl Manner {
     fn keyspace(&self, db: &Db, name: &str) -> Keyspace {
         drop(tiny(db, name));
         let options = KeyspaceOptions::default().compression(self.compression);
-        db.keyspace(name, options).unwrap()
+        db.keyspace(name, options.merge(Merge::Append)).unwrap()
     }
 }
 
@@ -227,6 +234,15 @@ impl World {
             Op::Remove(k, key) => {
                 self.keyspaces[k].remove(&key.0).unwrap();
                 self.models[k].remove(&key.0);
+            }
+            Op::Merge(k, key, operand) => {
+                self.keyspaces[k].merge(&key.0, &operand.0).unwrap();
+                Change::Merge(key, operand).make(&mut self.models[k]);
+            }
+            Op::MergeMany(k, key, count) => {
+                for at in 0..count {
+                    self.apply(Op::Merge(k, key.clone(), Bytes(vec![at])));
+                }
             }
             Op::Batch(changes) => self.batch(changes),
             Op::Transaction(changes) => self.transaction(changes),
@@ -286,6 +302,7 @@ impl World {
             let keyspace = &self.keyspaces[*k];
             match change {
                 Change::Insert(key, value) => batch.insert(keyspace, &key.0, &value.0),
+                Change::Merge(key, operand) => batch.merge(keyspace, &key.0, &operand.0),
                 Change::Remove(key) => batch.remove(keyspace, &key.0),
                 Change::RemoveRange(lower, upper) => {
                     batch.remove_range(keyspace, (plain(lower), plain(upper)));
@@ -293,7 +310,9 @@ impl World {
             }
         }
         let seq = batch.commit().unwrap();
-        assert_eq!(seq, self.db.visible_seq());
+        let settled = changes.iter().filter(|(_, change)| matches!(change, Change::Merge(..)));
+        // What many operands come to may have been written behind them.
+        assert!((seq..=seq + settled.count() as u64).contains(&self.db.visible_seq()));
         changes.into_iter().for_each(|(k, change)| change.make(&mut self.models[k]));
     }
 
@@ -304,6 +323,7 @@ impl World {
             let keyspace = &self.keyspaces[k];
             match &change {
                 Change::Insert(key, value) => tx.insert(keyspace, &key.0, &value.0).unwrap(),
+                Change::Merge(key, operand) => tx.merge(keyspace, &key.0, &operand.0).unwrap(),
                 Change::Remove(key) => tx.remove(keyspace, &key.0).unwrap(),
                 Change::RemoveRange(lower, upper) => {
                     tx.remove_range(keyspace, (plain(lower), plain(upper))).unwrap();

@@ -50,6 +50,12 @@ pub enum Error {
         /// What needed the room.
         what: String,
     },
+    /// A merge operator cannot say what operands come to.
+    #[error("{what}")]
+    Operator {
+        /// Which operator, of which keyspace and key, and why.
+        what: String,
+    },
     /// An earlier write or sync failed; the store accepts no writes until it is reopened.
     #[error(
         "the store is read-only since a write failed ({reason}): close it, check the device, reopen"

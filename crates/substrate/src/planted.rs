@@ -56,6 +56,10 @@ pub enum Bug {
     RetiredByHalf,
     /// A full merge gives what was written after a removal of its key a number below that.
     SettledUnderRemoval,
+    /// A merge drops what stands under an operand, as if that were a value.
+    OperandsAnswer,
+    /// A merge joins operands between which a snapshot sees.
+    MergedForSnapshots,
     /// Blocks are decompressed and read whatever their checksums say.
     BlockWithoutChecksum,
     /// A merge drops a reference, and the value's space with it is nobody's for ever.
@@ -84,7 +88,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those that crashes, damage and failing operations find.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::NoBarrierBeforeSuperblock,
         Self::ReclaimBeforeCommit,
         Self::LogWithoutChecksum,
@@ -108,6 +112,8 @@ impl Bug {
         Self::RetiredForSnapshots,
         Self::RetiredByHalf,
         Self::SettledUnderRemoval,
+        Self::OperandsAnswer,
+        Self::MergedForSnapshots,
         Self::BlockWithoutChecksum,
         Self::ValueForgotten,
         Self::ValueFreedEarly,

@@ -72,6 +72,7 @@ impl fmt::Display for Op {
                         Write::PutFor(value, millis) => {
                             write!(f, " = {} bytes for {millis} ms,", value.len())?;
                         }
+                        Write::Append(value) => write!(f, " + {} bytes,", value.len())?,
                         Write::Delete => write!(f, " deleted,")?,
                         Write::DeleteUpTo(None) => write!(f, " and all behind deleted,")?,
                         Write::DeleteUpTo(Some(end)) => {
@@ -155,6 +156,8 @@ pub struct Profile {
     pub keyspaces: usize,
     /// Puts with a time to live, in percent of all, and the longest, in milliseconds.
     pub expiring: (u32, u64),
+    /// Puts that append instead, in percent of all.
+    pub appending_percent: u32,
     /// Commits that wait for the device, in percent.
     pub synced_percent: u32,
     /// How often each kind occurs.
@@ -171,6 +174,7 @@ impl Default for Profile {
             batch_changes: 1..=12,
             keyspaces: 1,
             expiring: (0, 100),
+            appending_percent: 0,
             synced_percent: 10,
             weights: Weights { insert: 10, ..Weights::default() },
         }
@@ -306,6 +310,10 @@ impl<'a> Generator<'a> {
         self.values += 1;
         let len = self.random.within(&self.profile.value_bytes);
         let value = Arc::from(value(self.values, len));
+        let appending = self.profile.appending_percent;
+        if appending > 0 && self.random.percent(appending) {
+            return Change { keyspace, key, write: Write::Append(value) };
+        }
         let (percent, longest) = self.profile.expiring;
         let write = if percent > 0 && self.random.percent(percent) {
             Write::PutFor(value, 1 + self.random.below(longest))
@@ -424,7 +432,7 @@ mod tests {
             .flatten()
             .filter_map(|change| match &change.write {
                 Write::Put(value) | Write::PutFor(value, _) => Some(value.clone()),
-                Write::Delete | Write::DeleteUpTo(_) => None,
+                Write::Append(_) | Write::Delete | Write::DeleteUpTo(_) => None,
             })
             .collect();
         let distinct: HashSet<_> = values.iter().map(|value| value[..4].to_vec()).collect();

@@ -31,6 +31,8 @@ pub enum Write {
     Put(Value),
     /// A value for so many milliseconds.
     PutFor(Value, u64),
+    /// It is appended to the value.
+    Append(Value),
     /// It is deleted.
     Delete,
     /// It and all keys behind it are deleted, up to and without this one; `None`: to the end.
@@ -52,6 +54,8 @@ struct Version {
     value: Option<Value>,
     /// When the value expires.
     until: Option<u64>,
+    /// What was appended to one that expires: it is the value then.
+    rest: Option<Value>,
 }
 
 /// A keyspace from its creation to its drop.
@@ -91,7 +95,7 @@ impl Life {
         let end = end.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.versions.range_mut::<[u8], _>((Bound::Included(begin), end));
         for (_, versions) in range {
-            push(versions, Version { commit, value: None, until: None });
+            push(versions, Version { commit, value: None, until: None, rest: None });
         }
     }
 
@@ -114,10 +118,28 @@ fn push(versions: &mut Vec<Version>, version: Version) {
     versions.push(version);
 }
 
+/// What appending makes of the newest version.
+fn appended(newest: Option<&Version>, operand: &Value, commit: u64) -> Version {
+    let onto = |older: Option<&Value>| -> Option<Value> {
+        Some(older.map_or_else(|| Arc::clone(operand), |older| [older, &**operand].concat().into()))
+    };
+    let until = newest.and_then(|newest| newest.until);
+    Version {
+        commit,
+        value: onto(newest.and_then(|newest| newest.value.as_ref())),
+        until,
+        rest: until.and_then(|_| onto(newest.and_then(|newest| newest.rest.as_ref()))),
+    }
+}
+
 fn visible(versions: &[Version], at: At) -> Option<&Value> {
     let newer = versions.partition_point(|version| version.commit <= at.seq);
     let newest = versions.get(newer.checked_sub(1)?)?;
-    newest.value.as_ref().filter(|_| newest.until.is_none_or(|until| at.now < until))
+    if newest.until.is_none_or(|until| at.now < until) {
+        newest.value.as_ref()
+    } else {
+        newest.rest.as_ref()
+    }
 }
 
 impl Model {
@@ -170,13 +192,26 @@ impl Model {
                 life.delete_range(&change.key, end.as_deref(), seq);
                 continue;
             }
+            let versions = life.versions.entry(change.key.clone()).or_default();
             let (value, until) = match &change.write {
                 Write::Put(value) => (Some(value.clone()), None),
                 Write::PutFor(value, millis) => (Some(value.clone()), Some(self.now + millis)),
                 Write::Delete | Write::DeleteUpTo(_) => (None, None),
+                Write::Append(operand) => {
+                    let appended = appended(versions.last(), operand, seq);
+                    push(versions, appended);
+                    continue;
+                }
             };
-            let versions = life.versions.entry(change.key.clone()).or_default();
-            push(versions, Version { commit: seq, value, until });
+            push(versions, Version { commit: seq, value, until, rest: None });
+        }
+    }
+
+    /// What many operands come to is written behind the commit of the last of them, up to `seq`,
+    /// and changes nothing.
+    pub fn settle(&mut self, seq: u64, changes: &[Change]) {
+        if changes.iter().any(|change| matches!(change.write, Write::Append(_))) {
+            self.commits.extend(self.last_commit() + 1..=seq);
         }
     }
 
@@ -299,6 +334,27 @@ mod tests {
         model.pass(1);
         assert_eq!(at(&model, 2), []);
         assert_eq!(at(&model, 1), [(&b"x"[..], &b"old"[..])]);
+    }
+
+    #[test]
+    fn what_is_appended_outlasts_what_expires() {
+        let mut model = Model::default();
+        model.create("a");
+        let append = |text: &str| Change {
+            write: Write::Append(text.as_bytes().into()),
+            ..change("x", None)
+        };
+        model.commit(1, &[append("1"), append("2")]);
+        let write = Write::PutFor(b"new"[..].into(), 10);
+        model.commit(2, &[Change { write, ..change("x", None) }, append("3")]);
+        model.commit(3, &[append("4")]);
+        assert_eq!(at(&model, 1), [(&b"x"[..], &b"12"[..])]);
+        assert_eq!(at(&model, 2), [(&b"x"[..], &b"new3"[..])]);
+        assert_eq!(at(&model, 3), [(&b"x"[..], &b"new34"[..])]);
+        model.pass(10);
+        assert_eq!(at(&model, 3), [(&b"x"[..], &b"34"[..])]);
+        model.commit(4, &[append("5")]);
+        assert_eq!(at(&model, 4), [(&b"x"[..], &b"345"[..])]);
     }
 
     #[test]

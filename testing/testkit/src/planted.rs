@@ -85,6 +85,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         | Bug::RetiredForSnapshots
         | Bug::RetiredByHalf
         | Bug::SettledUnderRemoval => vec![Crash(scenario::ranges)],
+        Bug::OperandsAnswer | Bug::MergedForSnapshots => vec![Crash(scenario::operands)],
         Bug::CatalogBeforeBlocks | Bug::BackupOverwritten => {
             vec![Backups(backups::crash::of_backups)]
         }

@@ -3,12 +3,16 @@
 //! A scenario has a part before the interesting one (`prepare`, which is not examined) and the
 //! part that is examined. Both are plain operations, so that a scenario is the same everywhere.
 
-use esker::{Compression, Durability, Scheme};
+mod values;
+
+use esker::{Compression, Durability, Merge, Scheme};
 
 use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
 use crate::model::{Change, Write};
 use crate::random::Random;
 use crate::session::Config;
+
+pub use values::{apart, apart_full, apart_synced, operands};
 
 /// A named workload.
 #[derive(Clone, Debug)]
@@ -39,7 +43,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 22] = [
+pub const CRASH_TRACES: [Make; 23] = [
     creation,
     load,
     appends,
@@ -61,6 +65,7 @@ pub const CRASH_TRACES: [Make; 22] = [
     apart,
     apart_full,
     apart_synced,
+    operands,
     mixed,
 ];
 
@@ -86,6 +91,7 @@ pub fn fault_workloads() -> Vec<Scenario> {
         part(ranges, "removed ranges", 240),
         part(compressed, "compressed blocks", 240),
         part(apart, "values apart", 160),
+        part(operands, "operands", 200),
     ]
 }
 
@@ -422,87 +428,6 @@ fn with_codec(mut scenario: Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// Values apart beside short ones, written over, removed and expiring, under snapshots, in merges
-/// of every depth.
-#[must_use]
-pub fn apart(seed: u64) -> Scenario {
-    let weights = Weights {
-        insert: 30,
-        remove: 6,
-        batch: 3,
-        remove_range: 1,
-        snapshot: 2,
-        pass: 3,
-        persist: 1,
-        flush: 1,
-        compact: 1,
-        keyspace: 1,
-        reopen: 1,
-        ..Weights::default()
-    };
-    let profile = Profile {
-        ops: 160,
-        keys: 60,
-        keyspaces: 2,
-        order: KeyOrder::Skewed,
-        value_bytes: 4..=5000,
-        batch_changes: 1..=3,
-        expiring: (10, 100),
-        synced_percent: 10,
-        weights,
-    };
-    let mut scenario = Scenario::new("values apart", Vec::new(), generate(&profile, 60 + seed));
-    scenario.config.memtable_bytes = 1 << 10;
-    scenario.config.inline_bytes_max = Some(60);
-    scenario
-}
-
-/// Values apart that the log alone refers to, half of them synced: no merge comes in between.
-#[must_use]
-pub fn apart_synced(seed: u64) -> Scenario {
-    let weights = Weights { insert: 30, remove: 2, batch: 6, reopen: 1, ..Weights::default() };
-    let profile = Profile {
-        ops: 60,
-        keys: 40,
-        value_bytes: 30..=9000,
-        batch_changes: 1..=3,
-        synced_percent: 50,
-        weights,
-        ..Profile::default()
-    };
-    let ops = generate(&profile, 63 + seed);
-    let mut scenario = Scenario::new("values apart in the log alone", Vec::new(), ops);
-    scenario.config.inline_bytes_max = Some(60);
-    scenario
-}
-
-/// Values apart fill the device; deletes and merges make room again.
-#[must_use]
-pub fn apart_full(seed: u64) -> Scenario {
-    let weights = Weights { insert: 30, batch: 1, persist: 1, ..Weights::default() };
-    let profile = Profile {
-        ops: 120,
-        keys: 100,
-        value_bytes: 1000..=9000,
-        batch_changes: 2..=3,
-        synced_percent: 10,
-        weights,
-        ..Profile::default()
-    };
-    let mut ops = generate(&profile, 61 + seed);
-    ops.extend((0..100).map(|number| {
-        let (keyspace, key) = (keyspace_name(0), history::key(number));
-        let changes = vec![Change { keyspace, key, write: Write::Delete }];
-        Op::Commit { changes, durability: None, by: By::Single }
-    }));
-    ops.push(Op::Compact);
-    ops.extend(generate(&Profile { ops: 20, ..profile }, 62 + seed));
-    let mut scenario = Scenario::new("values apart on a full device", Vec::new(), ops);
-    scenario.capacity_bytes = Some(FULL_DEVICE_BYTES);
-    scenario.config.inline_bytes_max = Some(60);
-    scenario
-}
-
 /// A profile in which every kind of operation occurs.
 #[must_use]
 pub fn mixed_profile(ops: usize) -> Profile {
@@ -544,6 +469,7 @@ pub fn random(seed: u64) -> Scenario {
         weights.remove_range = [0, 0, 2, 12][Random::new(!seed).index(4) % 4];
         weights.pass = [0, 4, 12][random.index(3) % 3];
         profile.expiring = ([0, 10, 60][random.index(3) % 3], 150);
+        profile.appending_percent = [0, 0, 40][Random::new(seed ^ !0xa).index(3) % 3];
     }
     let keys = [0, 100, 300][random.index(3) % 3];
     let prepare = if keys > 0 { filled(keys, seed) } else { Vec::new() };
@@ -557,6 +483,7 @@ pub fn random(seed: u64) -> Scenario {
         scenario.config.scheme = random.pick(&Scheme::ALL).copied().unwrap_or_default();
         scenario.config.compression = random.pick(&Compression::ALL).copied().unwrap_or_default();
         scenario.config.inline_bytes_max = [None, None, Some(40)][random.index(3) % 3];
+        scenario.config.merge = (profile.appending_percent > 0).then_some(Merge::Append);
     }
     scenario
 }

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{
-    Compression, Db, DbBuilder, Durability, Error, Keyspace, KeyspaceOptions, Scheme, Snapshot,
+    Compression, Db, DbBuilder, Durability, Error, Keyspace, KeyspaceOptions, Merge, Scheme,
+    Snapshot,
 };
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
@@ -45,6 +46,8 @@ pub struct Config {
     pub compression: Compression,
     /// Longer values are stored apart, where given.
     pub inline_bytes_max: Option<u64>,
+    /// What is merged in every keyspace, if anything.
+    pub merge: Option<Merge>,
 }
 
 impl Default for Config {
@@ -58,6 +61,7 @@ impl Default for Config {
             scheme: Scheme::Fc,
             compression: Compression::None,
             inline_bytes_max: None,
+            merge: None,
         }
     }
 }
@@ -114,6 +118,9 @@ impl Config {
         let mut options = KeyspaceOptions::default().memtable_bytes(Some(self.memtable_bytes));
         if let Some(bytes) = self.inline_bytes_max {
             options = options.inline_bytes_max(bytes);
+        }
+        if let Some(merge) = self.merge {
+            options = options.merge(merge);
         }
         match self.compression {
             Compression::None => options,
@@ -360,6 +367,7 @@ impl Session {
             Ok(_) if changes.is_empty() => Outcome::Done,
             Ok(seq) => {
                 self.model.commit(seq, changes);
+                self.model.settle(db.visible_seq(), changes);
                 if durability == Some(Durability::Synced) {
                     self.durable = self.durable.max(seq);
                 }
@@ -393,6 +401,7 @@ impl Session {
                         let ttl = Duration::from_millis(*millis);
                         tx.insert_with_ttl(keyspace, key, value, ttl)?;
                     }
+                    Write::Append(operand) => tx.merge(keyspace, key, operand)?,
                     Write::Delete => tx.remove(keyspace, key)?,
                     Write::DeleteUpTo(end) => tx.remove_range(keyspace, bounds(key, end))?,
                 }

@@ -26,6 +26,8 @@ pub(crate) fn single(
         (Write::PutFor(..), Some(_)) => {
             batch(db, handles, std::slice::from_ref(change), durability).map(drop)
         }
+        (Write::Append(operand), Some(durability)) => keyspace.merge_with(key, operand, durability),
+        (Write::Append(operand), None) => keyspace.merge(key, operand),
         (Write::Delete, Some(durability)) => keyspace.remove_with(key, durability),
         (Write::Delete, None) => keyspace.remove(key),
         (Write::DeleteUpTo(end), Some(durability)) => {
@@ -56,6 +58,7 @@ pub(crate) fn batch(
                 let ttl = Duration::from_millis(*millis);
                 batch.insert_with_ttl(keyspace, &change.key, value, ttl);
             }
+            Write::Append(operand) => batch.merge(keyspace, &change.key, operand),
             Write::Delete => batch.remove(keyspace, &change.key),
             Write::DeleteUpTo(end) => batch.remove_range(keyspace, bounds(&change.key, end)),
         }

@@ -61,9 +61,11 @@ impl Measure {
     fn with(&self, prefix_len: usize, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Self {
         let row = match payload {
             Payload::Put(value) => Some((key.len(), value.len())),
-            Payload::Delete | Payload::PutUntil(..) | Payload::Reference(_) | Payload::Fence(_) => {
-                None
-            }
+            Payload::Delete
+            | Payload::PutUntil(..)
+            | Payload::Reference(_)
+            | Payload::Operand(_)
+            | Payload::Fence(_) => None,
         };
         let is_data = !matches!(payload, Payload::Fence(_));
         Self {
@@ -107,7 +109,9 @@ const fn bytes_of(number: u64) -> usize {
 const fn seq_bytes(kind: Kind, seq: Seq) -> usize {
     match kind {
         Kind::Fence => varint_len(seq.0.wrapping_add(1)),
-        Kind::Put | Kind::Delete | Kind::PutUntil | Kind::Reference => varint_len(seq.0),
+        Kind::Put | Kind::Delete | Kind::PutUntil | Kind::Reference | Kind::Operand => {
+            varint_len(seq.0)
+        }
     }
 }
 
@@ -115,7 +119,11 @@ const fn seq_bytes(kind: Kind, seq: Seq) -> usize {
 fn unshared_len(key: &[u8], seq: Seq, payload: &Payload<'_>) -> usize {
     let (length_field, payload_len) = match payload {
         Payload::Fence(fence) => (0, fence.encoded_len()),
-        Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) | Payload::Reference(_) => {
+        Payload::Delete
+        | Payload::Put(_)
+        | Payload::PutUntil(..)
+        | Payload::Reference(_)
+        | Payload::Operand(_) => {
             let len = payload.data().and_then(|data| data.content_len());
             len.map_or((0, 0), |len| (varint_len(len as u64), len))
         }
@@ -241,7 +249,7 @@ impl BlockBuilder {
         self.arena.extend_from_slice(key);
         match payload {
             Payload::Delete => self.tombstones += 1,
-            Payload::Put(value) | Payload::Reference(value) => {
+            Payload::Put(value) | Payload::Reference(value) | Payload::Operand(value) => {
                 self.puts += 1;
                 self.arena.extend_from_slice(value);
             }
@@ -499,7 +507,7 @@ impl<'a> Scratch<'a> {
         self.varint(suffix.len() as u64);
         match item.kind {
             Kind::Fence => self.varint(item.seq.0.wrapping_add(1)),
-            Kind::Put | Kind::Delete | Kind::PutUntil | Kind::Reference => {
+            Kind::Put | Kind::Delete | Kind::PutUntil | Kind::Reference | Kind::Operand => {
                 self.varint(item.seq.0.saturating_sub(base.0));
             }
         }

@@ -18,6 +18,7 @@ enum Owned {
     Delete,
     Put(Vec<u8>),
     PutUntil(u64, Vec<u8>),
+    Operand(Vec<u8>),
     Fence(Vec<u8>),
 }
 
@@ -39,6 +40,7 @@ fn payload(owned: &Owned) -> Payload<'_> {
         Owned::Delete => Payload::Delete,
         Owned::Put(value) => Payload::Put(value),
         Owned::PutUntil(until, value) => Payload::PutUntil(Moment(*until), value),
+        Owned::Operand(operand) => Payload::Operand(operand),
         Owned::Fence(filter) => {
             Payload::Fence(Fence { ptr: ptr(), puts: 3, tombstones: 1, filter })
         }
@@ -64,6 +66,7 @@ fn items() -> impl Strategy<Value = Vec<Item>> {
         proptest::collection::vec(any::<u8>(), 0..300).prop_map(Owned::Put),
         (any::<u64>(), proptest::collection::vec(any::<u8>(), 0..300))
             .prop_map(|(until, value)| Owned::PutUntil(until, value)),
+        proptest::collection::vec(any::<u8>(), 0..300).prop_map(Owned::Operand),
         proptest::collection::vec(any::<u8>(), 60_000..70_000).prop_map(Owned::Put),
         proptest::collection::vec(any::<u8>(), 0..60).prop_map(Owned::Fence),
     ];

@@ -5,7 +5,14 @@ use super::*;
 use crate::frame::{FRAME_HEADER_BYTES, FrameKind};
 use crate::ids::Moment;
 
-type Op = (u32, Vec<u8>, Option<u64>, Option<Vec<u8>>);
+/// Keyspace, key, moment or whether it is an operand, value.
+type Op = (u32, Vec<u8>, Option<Until>, Option<Vec<u8>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Until {
+    Moment(u64),
+    Operand,
+}
 
 const STORE: StoreId = StoreId(0xfeed);
 
@@ -17,7 +24,8 @@ fn frame(ops: &[Op], first: u64) -> Vec<u8> {
     let mut builder = BatchBuilder::default();
     for (keyspace, key, until, value) in ops {
         let data = match (until, value) {
-            (Some(until), Some(value)) => Data::PutUntil(Moment(*until), value),
+            (Some(Until::Moment(until)), Some(value)) => Data::PutUntil(Moment(*until), value),
+            (Some(Until::Operand), Some(value)) => Data::Operand(value),
             (None, Some(value)) => Data::Put(value),
             (_, None) => Data::Delete,
         };
@@ -40,7 +48,8 @@ fn decode(frame: &[u8]) -> Result<Vec<Op>> {
         .map(|op| {
             let LogOp { keyspace, action } = op?;
             let (key, data) = (action.key().unwrap(), action.data().unwrap());
-            let until = data.until().map(|until| until.0);
+            let until = data.until().map(|until| Until::Moment(until.0));
+            let until = if data.is_operand() { Some(Until::Operand) } else { until };
             Ok((keyspace.0, key.to_vec(), until, data.value().map(<[u8]>::to_vec)))
         })
         .collect()
@@ -48,7 +57,8 @@ fn decode(frame: &[u8]) -> Result<Vec<Op>> {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let bytes = || vec(any::<u8>(), 0..40);
-    let value = proptest::option::of((proptest::option::of(any::<u64>()), bytes()));
+    let until = prop_oneof![any::<u64>().prop_map(Until::Moment), Just(Until::Operand)];
+    let value = proptest::option::of((proptest::option::of(until), bytes()));
     let op = (any::<u32>(), bytes(), value).prop_map(|(keyspace, key, value)| match value {
         Some((until, value)) => (keyspace, key, until, Some(value)),
         None => (keyspace, key, None, None),
@@ -91,7 +101,15 @@ proptest! {
 #[test]
 fn every_flipped_byte_of_a_batch_is_noticed() {
     let put = |until| (1, b"key".to_vec(), until, Some(b"value".to_vec()));
-    let good = frame(&[put(None), put(Some(9)), (2, b"gone".into(), None, None)], 7);
+    let good = frame(
+        &[
+            put(None),
+            put(Some(Until::Moment(9))),
+            put(Some(Until::Operand)),
+            (2, b"gone".into(), None, None),
+        ],
+        7,
+    );
     decode(&good).unwrap();
     for at in 0..good.len() {
         for mask in [0x01, 0x80, 0xff] {
@@ -112,7 +130,8 @@ fn padding_must_be_zero_even_when_the_checksum_fits() {
 #[test]
 fn reserved_kinds_and_missing_operations_are_refused() {
     // A range without begin and end is everything.
-    for kind in (2..=255).filter(|kind| *kind != KIND_REMOVE_RANGE) {
+    let known = [KIND_REMOVE_RANGE, Kind::Operand as u8];
+    for kind in (2..=255).filter(|kind| !known.contains(kind)) {
         let body = [1, kind, 0, 0];
         let header = FrameHeader { body_crc: 0, body_bytes: 4, count: 1, number: 1, mark: 0 };
         assert!(decode_ops(&header, &body).any(|op| op.is_err()), "kind {kind}");

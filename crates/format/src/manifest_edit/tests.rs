@@ -42,6 +42,8 @@ fn edit() -> impl Strategy<Value = Edit> {
             taken,
             given_up
         }),
+        (keyspace(), "[a-zé\u{4e00}]{1,80}")
+            .prop_map(|(id, name)| Edit::KeyspaceOperator { id, name }),
         segment().prop_map(Edit::SegmentAdd),
         (any::<u64>(), any::<u64>())
             .prop_map(|(id, end)| Edit::SegmentClose { id: SegmentId(id), end_seq: Seq(end) }),
@@ -100,7 +102,10 @@ fn names_have_bounds() {
         assert!(!keyspace_name_is_valid(bad), "{bad:?}");
         let edit =
             Edit::KeyspaceCreate { id: KeyspaceId(1), name: bad.to_string(), memtable_bytes: None };
-        assert!(RecordBody::decode(&RecordBody::encode(&[edit], Generation(1)), 1).is_err());
+        let operator = Edit::KeyspaceOperator { id: KeyspaceId(1), name: bad.to_string() };
+        for edit in [edit, operator] {
+            assert!(RecordBody::decode(&RecordBody::encode(&[edit], Generation(1)), 1).is_err());
+        }
     }
     assert!(keyspace_name_is_valid(&"x".repeat(255)));
     assert!(keyspace_name_is_valid("größe/1 a"));

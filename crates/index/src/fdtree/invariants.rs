@@ -492,8 +492,8 @@ fn check_entries(
                     walked.children = digest(walked.children, &child.ptr);
                 }
             }
-            Payload::Put(_) | Payload::PutUntil(..) | Payload::Reference(_) => puts += 1,
             Payload::Delete => tombstones += 1,
+            _ => puts += 1,
         }
         if !is_fence {
             if !filter::may_contain(&fence.filter, filter::hash(&user_key)) {

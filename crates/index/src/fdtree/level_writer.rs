@@ -177,7 +177,10 @@ impl LevelWriter {
                     let _not_counted = open.push(&keyed);
                 }
             }
-            Payload::Put(value) | Payload::PutUntil(_, value) | Payload::Reference(value) => {
+            Payload::Put(value)
+            | Payload::PutUntil(_, value)
+            | Payload::Reference(value)
+            | Payload::Operand(value) => {
                 self.counts.puts += 1;
                 self.counts.put_bytes += bytes + value.len() as u64;
             }

@@ -42,14 +42,31 @@ impl<'a> Probe<'a> {
         Self { removed, ..*self }
     }
 
-    /// What the newest version that may be seen says.
+    /// The same for the versions before the one with number `seq`; `None` when there can be none.
+    pub(super) fn before(&self, seq: Seq) -> Option<Self> {
+        let seq = seq.0.checked_sub(1).map(Seq).filter(|seq| *seq > Seq(0))?;
+        Some(Self { seq, ..*self })
+    }
+
+    /// What a version with number `seq` that says `data` says for this probe.
+    pub(super) fn as_seen<'d>(&self, seq: Seq, data: Data<'d>) -> Data<'d> {
+        if seq < self.removed { Data::Delete } else { data }
+    }
+
+    /// The newest version that may be seen.
     pub(super) fn found(&self, seq: Seq, data: Data<'_>) -> Found {
-        if seq < self.removed { Data::Delete.into() } else { data.into() }
+        Found { seq, data: self.as_seen(seq, data).into() }
     }
 }
 
 /// A version found.
-pub type Found = DataBuf;
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its number.
+    pub seq: Seq,
+    /// What it says.
+    pub data: DataBuf,
+}
 
 /// How far the descent has come: the block of the level above, read if it had to be.
 struct Above {

@@ -12,6 +12,7 @@
 
 mod descend;
 mod group;
+mod held;
 
 use std::sync::Arc;
 
@@ -195,6 +196,7 @@ impl Merge {
                 }
                 self.group.keep = Keep::new(points.numbers);
                 self.group.horizon = points.horizon;
+                self.group.operator = tree.operator();
             }
             if self.move_groups(tree)? {
                 self.publish(tree)?;
@@ -221,13 +223,17 @@ impl Merge {
         let unit_bytes = self.scheme.publish_bytes(&self.pace);
         loop {
             match self.stage.choose()? {
-                Next::Nothing => return Ok(false),
+                Next::Nothing => {
+                    self.group.close(&mut self.insert, self.inputs.full)?;
+                    return Ok(false);
+                }
                 Next::Block if self.keep_block()? => return Ok(true),
                 Next::Block => continue,
                 Next::Item => {}
             }
             let Some(item) = self.stage.item()? else { return Err(lost_place()) };
             if self.group.ends_before(item.key, item.seq)? {
+                self.group.close(&mut self.insert, self.inputs.full)?;
                 // Closing the open block makes the unit full.
                 let full = self.insert.unpublished_bytes() + unit_bytes / 32 >= unit_bytes;
                 // The item stays where it is: the next step begins with it.
@@ -257,6 +263,7 @@ impl Merge {
         if self.group.key.as_deref().is_some_and(|group| group >= block.fence.key) {
             return Err(out_of_order());
         }
+        self.group.close(&mut self.insert, self.inputs.full)?;
         self.insert.keep(&block)?;
         let is_end = block.run_end.is_some();
         if let Some(last_key) = block.run_end {

@@ -8,7 +8,8 @@
 //! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
 //! records), [`delete`], [`finalize`]; [`compression`] (codecs, and the room that merges need for
 //! them), [`two_level`] (how the older FD-tree differs), [`versions`] (what a merge keeps),
-//! [`removed`] (ranges of keys), [`values`] (whose the values outside blocks are), and
+//! [`removed`] (ranges of keys), [`operands`] (what
+//! changes values), [`values`] (whose the values outside blocks are), and
 //! [`invariants`] (the walker that checks I1 to I6 and I8). `due` says what should begin,
 //! `forecast` what will, `paused` makes everything stand still, [`walk`] goes through all that a
 //! durable state leads to.
@@ -37,7 +38,9 @@ pub mod invariants;
 mod lead;
 pub mod level_writer;
 pub mod lookup;
+mod memory;
 pub mod merge;
+pub mod operands;
 mod paused;
 pub mod prepare;
 pub mod preserve;
@@ -94,6 +97,7 @@ pub use view::Which;
 
 use lead::Lead;
 use merge::Merge;
+use operands::Operator;
 use prepare::Balance;
 use removed::Removed;
 use tree::{BlockReader, Tree};
@@ -191,6 +195,8 @@ pub struct FdTree {
     /// Bytes of payload in so much memory of a memtable (see `due`); 0 while none has shown it.
     payload_share: AtomicU64,
     lead: Lead,
+    /// What merge operands are merged by.
+    operator: Swap<Operator>,
     /// What the log still had for the merge that a crash cut off, until that goes on.
     recovered: Mutex<Option<Memtable>>,
     awaits_resume: AtomicBool,
@@ -259,6 +265,7 @@ impl FdTree {
             consumed_spills: u64::from(consumed).into(),
             payload_share: 0.into(),
             lead: Lead::default(),
+            operator: Swap::new(Arc::default()),
             recovered: Mutex::default(),
             awaits_resume: is_merging.into(),
             kept: Mutex::default(),
@@ -270,8 +277,9 @@ impl FdTree {
         }
     }
 
-    /// Adds a version to the memtable. No I/O. One thread at a time.
-    pub fn insert(&self, key: &[u8], seq: Seq, data: Data<'_>) {
+    /// Adds a version to the memtable. No I/O. One thread at a time. Answers how many operands of
+    /// the key stand on each other in it then, if it is one.
+    pub fn insert(&self, key: &[u8], seq: Seq, data: Data<'_>) -> u16 {
         let _shared = self.share();
         if let Data::Reference(content) = data {
             self.values.lock().note(content);
@@ -280,7 +288,7 @@ impl FdTree {
         }
         let memtable = Arc::clone(&self.views.load().memtable);
         let before = memtable.memory_bytes();
-        memtable.insert(key, seq, data);
+        let depth = memtable.insert(key, seq, data);
         self.newest_seq.fetch_max(seq.0, Ordering::Relaxed);
         let after = memtable.memory_bytes();
         let added = after.saturating_sub(before);
@@ -289,6 +297,7 @@ impl FdTree {
         if before / LEND_STEP_BYTES != after / LEND_STEP_BYTES {
             self.lend_to_cache();
         }
+        depth
     }
 
     /// Takes an operation that the log holds: into the memtable, into what the merge under way
@@ -313,53 +322,6 @@ impl FdTree {
     /// In an exclusive scheme, waits until no merge runs.
     fn share(&self) -> Option<RwLockReadGuard<'_, ()>> {
         self.scheme.is_exclusive().then(|| self.exclusive.read())
-    }
-
-    /// Counts the memtables' memory afresh.
-    fn count_memory(&self) {
-        let now = self.memtable_memory_bytes();
-        let before = self.counted_bytes.swap(now, Ordering::Relaxed);
-        self.env.budget.add(MemoryPart::Memtables, now);
-        self.env.budget.sub(MemoryPart::Memtables, before);
-        self.lend_to_cache();
-    }
-
-    /// The cache may use what memtables, fences and the buffers of merges leave free, and always
-    /// a little.
-    fn lend_to_cache(&self) {
-        let budget = &self.env.budget;
-        let buffers = budget.used_bytes(MemoryPart::Cache);
-        let room = budget.limit_bytes(MemoryPart::Cache).saturating_sub(buffers);
-        let least = budget.share_bytes(MemoryPart::Cache) / 4;
-        self.env.blocks.cache().set_bytes_max(room.max(least));
-    }
-
-    /// Estimated memory of the memtable and of what is frozen, in bytes.
-    pub fn memtable_memory_bytes(&self) -> u64 {
-        let view = self.views.load();
-        let recovered = self.recovered.lock().as_ref().map_or(0, Memtable::memory_bytes);
-        view.memtable.memory_bytes() + view.frozen_bytes() + recovered
-    }
-
-    /// Versions in the memtable that takes writes.
-    pub fn memtable_entries(&self) -> u64 {
-        let counts = self.views.load().memtable.counts();
-        counts.puts + counts.tombstones
-    }
-
-    /// Memory of the memtable that takes writes, in bytes.
-    pub fn active_memory_bytes(&self) -> u64 {
-        self.views.load().memtable.memory_bytes()
-    }
-
-    /// How much memory the memtables may take, in bytes.
-    pub fn memtable_bytes_max(&self) -> u64 {
-        self.memtable_bytes_max.load(Ordering::Relaxed)
-    }
-
-    /// Changes how much memory the memtables may take.
-    pub fn set_memtable_bytes_max(&self, bytes: u64) {
-        self.memtable_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
     /// Whether a merge is under way.
@@ -446,9 +408,9 @@ impl FdTree {
         if self.begin(work, gate)? { self.complete(commit) } else { Ok(()) }
     }
 
-    /// Whether a full merge would find nothing to do. `may_expire`: there may be values with an
-    /// expiry, which are in levels that are not settled.
-    pub fn is_tight(&self, may_expire: bool) -> bool {
+    /// Whether a full merge would find nothing to do. `may_change`: there may be values with an
+    /// expiry, or operands, which are in levels that are not settled.
+    pub fn is_tight(&self, may_change: bool) -> bool {
         if self.is_merging() || self.is_spilling() || self.memtable_entries() > 0 {
             return false;
         }
@@ -461,7 +423,7 @@ impl FdTree {
             && hidden
             && counts().count() <= 1
             && garbage.sum::<u64>() == 0
-            && (!may_expire || data.clone().all(preserve::is_settled))
+            && (!may_change || data.clone().all(preserve::is_settled))
     }
 
     /// Makes new blocks durable, then the record that names them.

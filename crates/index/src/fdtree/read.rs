@@ -32,8 +32,8 @@ impl FdTree {
             view = self.views.load();
             seq = visible();
         }
-        let found = view.get(&self.reader, &Probe::new(key, seq))?;
-        Ok(found.into_value(|| self.env.snapshots.now()))
+        let now = || self.env.snapshots.now();
+        view.value(&self.reader, &Probe::new(key, seq), &self.operator, now)
     }
 
     /// The value of `key` at a registered number and moment.
@@ -42,8 +42,30 @@ impl FdTree {
     /// Those of [`FdTree::get`].
     pub fn get_at(&self, key: &[u8], at: At) -> Result<Option<Value>> {
         let _shared = self.share();
+        let view = self.views.load();
+        view.value(&self.reader, &Probe::new(key, at.seq), &self.operator, || at.now)
+    }
+
+    /// Whether `key` has a value, as of what `visible` answers; as [`FdTree::get`], but operands
+    /// are not merged: a key that has any has a value.
+    ///
+    /// # Errors
+    /// Those of [`FdTree::get`].
+    pub fn contains(&self, key: &[u8], visible: impl FnOnce() -> Seq) -> Result<bool> {
+        let _shared = self.share();
+        let view = self.views.load();
+        let found = view.get(&self.reader, &Probe::new(key, visible()))?;
+        Ok(found.data.into_value(|| self.env.snapshots.now()).is_some())
+    }
+
+    /// The same at a registered number and moment.
+    ///
+    /// # Errors
+    /// Those of [`FdTree::get`].
+    pub fn contains_at(&self, key: &[u8], at: At) -> Result<bool> {
+        let _shared = self.share();
         let found = self.views.load().get(&self.reader, &Probe::new(key, at.seq))?;
-        Ok(found.into_value(|| at.now))
+        Ok(found.data.into_value(|| at.now).is_some())
     }
 
     /// The values of `keys` at a registered number and moment, in order, with several reads in
@@ -68,7 +90,7 @@ impl FdTree {
             });
             self.reader.blocks.prefetch(self.reader.keyspace, &wanted, Purpose::User);
         }
-        let value = |probe| Ok(view.get(&self.reader, probe)?.into_value(|| at.now));
+        let value = |probe| view.value(&self.reader, probe, &self.operator, || at.now);
         probes.iter().map(value).collect()
     }
 
@@ -78,6 +100,6 @@ impl FdTree {
     /// When a block within the bounds cannot be read, unless the request skips damage.
     pub fn scan(&self, request: &ScanRequest<'_>) -> Result<ScanBatch> {
         let _shared = self.share();
-        self.views.load().scan(&self.reader, request)
+        self.views.load().scan(&self.reader, request, &self.operator.load())
     }
 }

@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use esker_format::data::{Data, Value};
+use esker_format::data::{Data, DataBuf, Value};
 use esker_format::ids::Seq;
 use esker_format::key;
 use esker_substrate::blocks::DATA_FILE;
@@ -19,6 +19,7 @@ use esker_substrate::planted::{self, Race};
 use esker_substrate::snapshots::At;
 
 use super::cursor::{CursorResult, DataCursor, Target, Unreadable};
+use super::operands::{Operator, Stack};
 use super::removed::Removed;
 use super::tree::{BlockReader, Tree};
 use super::view::{Part, View, Which};
@@ -84,13 +85,23 @@ pub struct Source<'a> {
 type Version<'v> = (Seq, Data<'v>);
 
 enum Run<'a> {
-    Memory { leaves: &'a Leaves, at: Option<Place<'a>> },
+    Memory {
+        leaves: &'a Leaves,
+        at: Option<Place<'a>>,
+        /// Keys up to this one are not looked for here: a spill has written them.
+        passed: Option<&'a [u8]>,
+    },
     Level(DataCursor<'a>),
 }
 
 impl<'a> Source<'a> {
     pub(super) const fn memory(leaves: &'a Leaves) -> Self {
-        Self::standing_nowhere(Run::Memory { leaves, at: None })
+        Self::memory_behind(leaves, None)
+    }
+
+    /// Without the keys up to `passed`.
+    pub(super) const fn memory_behind(leaves: &'a Leaves, passed: Option<&'a [u8]>) -> Self {
+        Self::standing_nowhere(Run::Memory { leaves, at: None, passed })
     }
 
     pub(super) const fn level(cursor: DataCursor<'a>) -> Self {
@@ -130,7 +141,13 @@ impl<'a> Source<'a> {
 
     fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
         match &mut self.run {
-            Run::Memory { leaves, at } => *at = leaves.lower_bound(key, seq),
+            Run::Memory { leaves, at, passed } => {
+                *at = match *passed {
+                    // No data has number 0.
+                    Some(passed) if key <= passed => leaves.lower_bound(passed, Seq(0)),
+                    _ => leaves.lower_bound(key, seq),
+                };
+            }
             Run::Level(cursor) => cursor.seek(key, seq)?,
         }
         self.note_key()
@@ -138,7 +155,7 @@ impl<'a> Source<'a> {
 
     fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
         match &mut self.run {
-            Run::Memory { leaves, at } => {
+            Run::Memory { leaves, at, .. } => {
                 *at = match before {
                     Some((key, seq)) => leaves.upper_bound(key, seq),
                     None => leaves.last(),
@@ -163,7 +180,10 @@ impl<'a> Source<'a> {
     fn note_key(&mut self) -> CursorResult<()> {
         self.stands = false;
         let parts: Option<[&[u8]; 2]> = match &self.run {
-            Run::Memory { at, .. } => at.as_ref().map(|at| [at.key(), &[]]),
+            Run::Memory { at, passed, .. } => {
+                let is_left = |key: &[u8]| passed.is_none_or(|passed| passed < key);
+                at.as_ref().filter(|at| is_left(at.key())).map(|at| [at.key(), &[]])
+            }
             Run::Level(cursor) => cursor.current()?.map(|(prefix, entry)| [prefix, entry.suffix]),
         };
         if let Some(parts) = parts {
@@ -247,6 +267,7 @@ impl View {
         &self,
         reader: &BlockReader,
         request: &ScanRequest<'_>,
+        operator: &Operator,
     ) -> Result<ScanBatch> {
         let merge = self.moving(Which::Merge).map(|(_, merge)| merge);
         let wavefront = merge.and_then(|merge| merge.wavefront.as_deref());
@@ -261,19 +282,22 @@ impl View {
                     add_levels(&mut sources, &moving.new, reader, None);
                 }
                 Part::Moving(moving) => {
-                    // What a spill has written may be in its frozen memtable still, but perhaps
-                    // only a key's older versions: the new side is asked first.
+                    // What a spill has written is in its frozen memtable still, and must not be
+                    // taken twice.
+                    let mut written = None;
                     if moving.which == Which::Spill {
                         add_levels(&mut sources, &moving.new, reader, None);
+                        written = moving.wavefront.as_deref();
                     }
-                    sources.extend(moving.frozen.as_deref().map(Source::memory));
+                    let frozen = moving.frozen.as_deref();
+                    sources.extend(frozen.map(|frozen| Source::memory_behind(frozen, written)));
                     for input in &moving.inputs {
                         add_levels(&mut sources, input, reader, floor);
                     }
                 }
             }
         }
-        let mut batch = scan(&request, sources, &self.removed)?;
+        let mut batch = scan(&request, sources, &self.removed, operator)?;
         if batch.resume.is_none() {
             batch.resume = rest.map(|bound| bound.map(<[u8]>::to_vec));
         }
@@ -300,9 +324,13 @@ struct Scan<'r, 's> {
     sources: Vec<Source<'s>>,
     /// Ranges of keys that were removed.
     removed: &'r Removed,
+    operator: &'r Operator,
     batch: ScanBatch,
     bytes: usize,
     versions: usize,
+    /// Of the key at hand in one source, backwards: what was said from the last answer on, oldest
+    /// first.
+    turned: Vec<DataBuf>,
 }
 
 /// Reads one batch from `sources`, which are in order from the newest run to the oldest.
@@ -313,9 +341,12 @@ pub fn scan(
     request: &ScanRequest<'_>,
     sources: Vec<Source<'_>>,
     removed: &Removed,
+    operator: &Operator,
 ) -> Result<ScanBatch> {
     let batch = ScanBatch::default();
-    let mut scan = Scan { request, sources, removed, batch, bytes: 0, versions: 0 };
+    let turned = Vec::new();
+    let mut scan =
+        Scan { request, sources, removed, operator, batch, bytes: 0, versions: 0, turned };
     scan.announce();
     for index in 0..scan.sources.len() {
         scan.attempt(index, |source| start(source, request))?;
@@ -336,7 +367,15 @@ pub fn scan(
         }
         let mut here = last.take().unwrap_or_default();
         here.clone_from(key);
-        if let Some(value) = scan.take_group(index, head, &here)?
+        let value = match scan.take_group(index, head, &here) {
+            // Whoever has taken what came before is told, and not earlier.
+            Err(Error::Operator { .. }) if !scan.batch.entries.is_empty() => {
+                scan.batch.resume = Some(Bound::Included(here));
+                break;
+            }
+            taken => taken?,
+        };
+        if let Some(value) = value
             && !scan.is_out_of_reach(&here)
         {
             scan.bytes += here.len() + value.stored_len();
@@ -427,32 +466,43 @@ impl Scan<'_, '_> {
     /// The value of `key` as of the scan's number, if it has one; moves all sources past the key,
     /// of which that with number `first` is the first.
     fn take_group(&mut self, first: usize, head: u64, key: &[u8]) -> Result<Option<Value>> {
-        let mut answer: Option<Option<Value>> = None;
+        let mut answer: Option<Result<Option<Value>>> = None;
+        let mut stack = Stack::new(key, self.operator);
+        let mut turned = std::mem::take(&mut self.turned);
+        let (At { seq, now }, reverse) = (self.request.at, self.request.reverse);
         let removed = if self.removed.is_empty() {
             Seq(0)
         } else {
             self.removed.newest(key, self.request.at.seq)
         };
         for index in first..self.sources.len() {
-            let mut here: Option<Option<Value>> = None;
             while self.sources.get(index).is_some_and(|source| source.stands_on(head, key)) {
                 self.versions += 1;
-                let (At { seq, now }, reverse) = (self.request.at, self.request.reverse);
                 self.attempt(index, |source| {
                     if let Some((found, data)) = source.version()?
                         && found <= seq
                         && answer.is_none()
-                        // Backwards, versions come oldest first: the last one seen is the newest.
-                        && (here.is_none() || reverse)
                     {
-                        here = Some(if found >= removed { data.as_of(now).into() } else { None });
+                        let data = if found >= removed { data.as_of(now) } else { Data::Delete };
+                        if !reverse {
+                            answer = stack.push(data);
+                        } else {
+                            if !data.is_operand() {
+                                turned.clear();
+                            }
+                            turned.push(data.into());
+                        }
                     }
                     source.step(reverse)
                 })?;
             }
-            answer = answer.or(here);
+            for data in turned.drain(..).rev() {
+                answer = answer.or_else(|| stack.push_owned(data));
+            }
         }
-        Ok(answer.flatten())
+        let value = answer.unwrap_or_else(|| Ok(stack.end()));
+        self.turned = turned;
+        value
     }
 
     /// Moves a source; where it meets damage and the request says so, notes the damage and moves

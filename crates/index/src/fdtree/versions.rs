@@ -3,8 +3,11 @@
 //! A version is kept exactly when it is the newest with a number of at most s, for some s among
 //! the live snapshots and the visible number. In a full merge a tombstone goes when no older
 //! version of its key is kept.
+//!
+//! A merge operand is not all that is seen: whoever sees it sees older versions too.
 
 use esker_format::ids::Seq;
+use esker_substrate::planted::{self, Bug};
 
 /// Decides version by version for one key at a time, newest first.
 ///
@@ -61,6 +64,28 @@ impl Keep {
             self.answered += 1;
         }
         fate
+    }
+
+    /// The same for a version that is an operand: whoever sees it still needs an answer.
+    pub fn fate_of_operand(&mut self, seq: Seq) -> Fate {
+        if planted::is(Bug::OperandsAnswer) {
+            return self.fate(seq);
+        }
+        let answered = self.answered;
+        let fate = self.fate(seq);
+        self.answered = answered;
+        fate
+    }
+
+    /// Whether somebody may see the version with number `older` and not that with number `newer`.
+    /// Whoever looks without a registered number sees at least the visible one.
+    #[must_use]
+    pub fn separates(&self, newer: Seq, older: Seq) -> bool {
+        if planted::is(Bug::MergedForSnapshots) {
+            return false;
+        }
+        let visible = self.points.first().copied().unwrap_or_default();
+        visible < newer || self.points.iter().any(|point| older <= *point && *point < newer)
     }
 }
 

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use esker_device::Purpose;
-use esker_format::data::Data;
-use esker_format::ids::Seq;
+use esker_format::data::{Data, Value};
+use esker_format::ids::{Moment, Seq};
 use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::error::Result;
@@ -27,6 +27,7 @@ use esker_substrate::planted::{self, Bug, Race};
 use esker_substrate::sync::{Loaded, Mutex, Swap};
 
 use super::lookup::{Found, Probe};
+use super::operands::{Operator, Stack};
 use super::removed::Removed;
 use super::stats::MergeStats;
 use super::tree::{BlockReader, Tree};
@@ -136,6 +137,26 @@ impl Moving {
     }
 }
 
+/// What a key's operands come to.
+pub(super) struct Folded {
+    pub value: Option<Value>,
+    /// What they stand on does not expire.
+    pub lasts: bool,
+}
+
+impl Folded {
+    fn of(mut stack: Stack<'_>, data: Data<'_>, now: impl FnOnce() -> Moment) -> Result<Self> {
+        let data = if data.until().is_some() { data.as_of(now()) } else { data };
+        let lasts = data.until().is_none();
+        let value = stack.push(data).transpose()?.flatten();
+        Ok(Self { value, lasts })
+    }
+
+    fn end(stack: Stack<'_>) -> Self {
+        Self { value: stack.end(), lasts: true }
+    }
+}
+
 impl View {
     /// A state without a number: that is given when it is published.
     pub(super) const fn new(
@@ -163,16 +184,74 @@ impl View {
         if let Some(version) = self.memtable.get(probe.key, probe.seq) {
             return Ok(probe.found(version.seq(), version.data()));
         }
+        let found = self.get_in_parts(reader, probe)?;
+        Ok(found.unwrap_or(Found { seq: Seq(0), data: Data::Delete.into() }))
+    }
+
+    /// The newest version outside the memtable that `probe`, which knows of removals, may see.
+    fn get_in_parts(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
         for part in &self.parts {
             let found = match part {
                 Part::Run(tree) => tree.get(reader, probe)?,
                 Part::Moving(moving) => moving.get(reader, probe)?,
             };
-            if let Some(found) = found {
+            if found.is_some() {
                 return Ok(found);
             }
         }
-        Ok(Data::Delete.into())
+        Ok(None)
+    }
+
+    /// The value that `probe` sees, as of the moment that `now` answers, which is asked last and
+    /// only where that matters. One lookup, and one more for each operand outside the memtable.
+    pub(super) fn value(
+        &self,
+        reader: &BlockReader,
+        probe: &Probe<'_>,
+        operator: &Swap<Operator>,
+        now: impl FnOnce() -> Moment,
+    ) -> Result<Option<Value>> {
+        let found = self.get(reader, probe)?;
+        if !found.data.is_operand() {
+            return Ok(found.data.into_value(now));
+        }
+        Ok(self.fold(reader, probe, &operator.load(), now)?.value)
+    }
+
+    /// The value of a key whose newest version that `probe` sees is an operand.
+    pub(super) fn fold(
+        &self,
+        reader: &BlockReader,
+        probe: &Probe<'_>,
+        operator: &Operator,
+        now: impl FnOnce() -> Moment,
+    ) -> Result<Folded> {
+        let mut probe = probe.behind(self.removal(probe.key, probe.seq));
+        let mut stack = Stack::new(probe.key, operator);
+        let leaves = self.memtable.leaves();
+        let mut place = leaves.lower_bound(probe.key, probe.seq);
+        while let Some(here) = place.take().filter(|here| here.key() == probe.key) {
+            let data = probe.as_seen(here.seq(), here.data());
+            if !data.is_operand() {
+                return Folded::of(stack, data, now);
+            }
+            if let Some(Err(error)) = stack.push(data) {
+                return Err(error);
+            }
+            let Some(older) = probe.before(here.seq()) else { return Ok(Folded::end(stack)) };
+            (probe, place) = (older, here.next());
+        }
+        while let Some(found) = self.get_in_parts(reader, &probe)? {
+            if !found.data.is_operand() {
+                return Folded::of(stack, found.data.as_data(), now);
+            }
+            if let Some(Err(error)) = stack.push(found.data.as_data()) {
+                return Err(error);
+            }
+            let Some(older) = probe.before(found.seq) else { break };
+            probe = older;
+        }
+        Ok(Folded::end(stack))
     }
 
     /// The blocks that a lookup of `probe` would read as far as fences in memory tell.

@@ -239,7 +239,8 @@ impl Found<'_> {
                         self.values.push(ValueRef::decode(content).map_err(damage)?);
                     }
                 }
-                Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) => {}
+                Payload::Delete | Payload::Put(_) | Payload::PutUntil(..) | Payload::Operand(_) => {
+                }
             }
         }
         Ok(())

@@ -62,7 +62,8 @@ impl ValueReader {
                 let len = value.len() as u64;
                 (Place::Here(value), len)
             }
-            Value::Elsewhere(content) => {
+            // An operand on it has been merged by whoever asks for a reader.
+            Value::Elsewhere(content) | Value::Onto { content, .. } => {
                 let value = decode(&content)?;
                 let len = value.bytes;
                 (Place::apart(value), len)

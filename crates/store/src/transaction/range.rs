@@ -11,6 +11,7 @@ use std::fmt;
 use esker_format::ids::KeyspaceId;
 use esker_substrate::sync::Mutex;
 
+use super::merge;
 use super::reads::{Own, Reads, WritesOf};
 use crate::error::Result;
 use crate::range::{Interval, Range};
@@ -22,9 +23,11 @@ use crate::read::Entry;
 pub struct TransactionRange<'tx> {
     base: Ends<Range>,
     own: Option<Ends<btree_map::Range<'tx, Vec<u8>, Own>>>,
-    /// What the transaction has written, if it has removed ranges: what the snapshot has of them is
+    /// What the transaction has written; what the snapshot has of ranges that it has removed is
     /// passed over.
-    removed: Option<&'tx WritesOf>,
+    writes: Option<&'tx WritesOf>,
+    /// There was an error.
+    is_over: bool,
     scanned: Scanned<'tx>,
 }
 
@@ -96,14 +99,14 @@ impl<'tx> TransactionRange<'tx> {
         own: Option<(&'tx WritesOf, &Interval)>,
         scanned: Scanned<'tx>,
     ) -> Self {
-        let removed = own.map(|(of, _)| of).filter(|of| of.has_ranges());
+        let writes = own.map(|(of, _)| of);
         let own = own.map(|(of, interval)| Ends::new(of.within(interval)));
-        Self { base: Ends::new(base), own, removed, scanned }
+        Self { base: Ends::new(base), own, writes, is_over: false, scanned }
     }
 
     /// Passes over what the snapshot has of removed ranges: own writes, which are no reads.
     fn pass_removed(&mut self, back: bool) {
-        let Some(removed) = self.removed else { return };
+        let Some(removed) = self.writes.filter(|of| of.has_ranges()) else { return };
         while let Some(Ok((key, _))) = self.base.peek(back) {
             if !removed.has_removed(key) {
                 return;
@@ -113,7 +116,7 @@ impl<'tx> TransactionRange<'tx> {
     }
 
     fn step(&mut self, back: bool) -> Option<Result<Entry>> {
-        loop {
+        while !self.is_over {
             self.pass_removed(back);
             let own = self.own.as_mut().and_then(|own| own.peek(back)).copied();
             let (from_base, from_own) = match (self.base.peek(back), own) {
@@ -122,11 +125,8 @@ impl<'tx> TransactionRange<'tx> {
                     return None;
                 }
                 (Some(Err(_)), _) => {
-                    // What lies behind is not known: all of it counts.
-                    self.scanned.whole = true;
-                    self.own = None;
                     let error = self.base.take(back);
-                    (self.base.front, self.base.back) = (None, None);
+                    self.end();
                     return error;
                 }
                 (Some(_), None) => (true, false),
@@ -147,11 +147,29 @@ impl<'tx> TransactionRange<'tx> {
             if let Some(own) = &mut self.own {
                 own.take(back);
             }
-            if let Some((key, value)) = own.and_then(|(key, own)| Some((key, own.value()?))) {
-                self.scanned.note(key, back);
-                return Some(Ok((key.clone(), value)));
+            let Some((key, own)) = own else { continue };
+            let Some(value) = self.value(key, own, base) else { continue };
+            self.scanned.note(key, back);
+            if value.is_err() {
+                self.end();
             }
+            return Some(value.map(|value| (key.clone(), value)));
         }
+        None
+    }
+
+    /// The value of a key that the transaction has written, over what the snapshot has of it.
+    fn value(&self, key: &[u8], own: &Own, base: Option<Result<Entry>>) -> Option<Result<Vec<u8>>> {
+        let of = self.writes?;
+        let older = || base.transpose().map(|base| base.map(|(_, value)| value));
+        merge::value(&of.slot, key, Some(own.said()), older).transpose()
+    }
+
+    /// Hands out nothing more. What lies behind is not known: all of it counts as read.
+    fn end(&mut self) {
+        (self.scanned.whole, self.is_over) = (true, true);
+        self.own = None;
+        (self.base.front, self.base.back) = (None, None);
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Writes {
 /// Those to one keyspace.
 #[derive(Debug)]
 pub(super) struct WritesOf {
-    slot: Arc<Slot>,
+    pub slot: Arc<Slot>,
     keys: BTreeMap<Vec<u8>, Own>,
     /// Removed ranges: what the snapshot has of them is not there; what `keys` has was written
     /// after.
@@ -46,9 +46,22 @@ pub(super) struct WritesOf {
 /// The last write to a key.
 #[derive(Debug)]
 pub(super) struct Own {
-    pub data: DataBuf,
-    /// How many writes there were before the first one to this key.
+    /// An operand stands on what the snapshot has.
+    data: DataBuf,
+    /// What is merged onto a value that will expire.
+    operand: Option<Vec<u8>>,
+    /// How many writes there were before the first one to this key, or before the first one that
+    /// was no operand.
     since: u64,
+}
+
+/// What a transaction's writes say of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said<'a> {
+    /// Its value, or an operand, which stands on what the snapshot has.
+    pub data: Data<'a>,
+    /// What is merged onto the value.
+    pub operand: Option<&'a [u8]>,
 }
 
 /// A removed range.
@@ -139,9 +152,15 @@ fn is_within((lower, upper): (&[u8], Option<&[u8]>), key: &[u8]) -> bool {
 }
 
 impl Own {
-    /// The value; its time is not over for the transaction, whose moment is before the write.
-    pub fn value(&self) -> Option<Vec<u8>> {
-        self.data.as_data().value().map(<[u8]>::to_vec)
+    /// What it says. The time of a value is not over for the transaction, whose moment is before
+    /// the write.
+    pub fn said(&self) -> Said<'_> {
+        Said { data: self.data.as_data(), operand: self.operand.as_deref() }
+    }
+
+    /// What it takes.
+    fn cost(&self, key: &[u8]) -> u64 {
+        Writes::cost(key, &self.data.as_data(), self.operand.as_deref())
     }
 }
 
@@ -149,7 +168,11 @@ impl WritesOf {
     /// The writes, by key.
     pub fn list(&self) -> Vec<Write<'_>> {
         let ranges = self.ranges.iter().map(|own| Action::RemoveRange(own.keys.as_range()));
-        let keys = self.keys.iter().map(|(key, own)| Action::Say(key, own.data.as_data()));
+        let keys = self.keys.iter().flat_map(|(key, own)| {
+            let operand = own.operand.as_deref().map(Data::Operand);
+            let said = [Some(own.data.as_data()), operand].into_iter().flatten();
+            said.map(move |data| Action::Say(key, data))
+        });
         let actions = ranges.chain(keys);
         removal::settled(actions.map(|action| Write { slot: &self.slot, action }))
     }
@@ -164,9 +187,10 @@ impl WritesOf {
         self.ranges.iter().any(|own| own.keys.as_range().has(key))
     }
 
-    /// How many writes there were before the first one of which `key` is part.
+    /// How many writes there were before the first one of which `key` is part. An operand is none:
+    /// what the transaction reads of its key depends on the snapshot still.
     fn since(&self, key: &[u8]) -> Option<u64> {
-        let own = self.keys.get(key).map(|own| own.since);
+        let own = self.keys.get(key).filter(|own| !own.data.is_operand()).map(|own| own.since);
         let ranges = self.ranges.iter().filter(|own| own.keys.as_range().has(key));
         own.into_iter().chain(ranges.map(|own| own.since)).min()
     }
@@ -202,28 +226,32 @@ impl Writes {
         self.of.get(&keyspace)
     }
 
-    /// The value that `key` has by these writes, if they say anything of it.
-    pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<Option<Vec<u8>>> {
+    /// What these writes say of `key`, if anything.
+    pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<Said<'_>> {
         let of = self.of.get(&keyspace)?;
-        let own = of.keys.get(key).map(Own::value);
-        own.or_else(|| of.has_removed(key).then_some(None))
+        let own = of.keys.get(key).map(Own::said);
+        let removed = Said { data: Data::Delete, operand: None };
+        own.or_else(|| of.has_removed(key).then_some(removed))
     }
 
     /// What a write takes.
-    pub fn cost(key: &[u8], data: &Data<'_>) -> u64 {
-        (key.len() + data.value().map_or(0, <[u8]>::len) + ENTRY_BYTES) as u64
+    pub fn cost(key: &[u8], data: &Data<'_>, operand: Option<&[u8]>) -> u64 {
+        let data = data.value().map_or(0, <[u8]>::len);
+        (key.len() + data + operand.map_or(0, <[u8]>::len) + ENTRY_BYTES) as u64
     }
 
-    pub fn put(&mut self, slot: &Arc<Slot>, key: &[u8], data: Data<'_>) {
+    pub fn put(&mut self, slot: &Arc<Slot>, key: &[u8], data: Data<'_>, operand: Option<Vec<u8>>) {
         let of = Self::part(&mut self.of, slot);
-        let new = DataBuf::from(data);
-        if let Some(own) = of.keys.get_mut(key) {
-            self.bytes -= Self::cost(key, &own.data.as_data());
-            own.data = new;
-        } else {
-            of.keys.insert(key.to_vec(), Own { data: new, since: self.count });
+        let new = Own { data: DataBuf::from(data), operand, since: self.count };
+        self.bytes += new.cost(key);
+        match of.keys.get_mut(key) {
+            Some(own) => {
+                self.bytes -= own.cost(key);
+                let since = if own.data.is_operand() { self.count } else { own.since };
+                *own = Own { since, ..new };
+            }
+            None => drop(of.keys.insert(key.to_vec(), new)),
         }
-        self.bytes += Self::cost(key, &data);
         self.count += 1;
     }
 
@@ -237,7 +265,7 @@ impl Writes {
         let mut freed = 0;
         of.keys.retain(|key, own| {
             let is_gone = keys.has(key);
-            freed += if is_gone { Self::cost(key, &own.data.as_data()) } else { 0 };
+            freed += if is_gone { own.cost(key) } else { 0 };
             !is_gone
         });
         of.ranges.push(OwnRange { keys: keys.into(), since: self.count });

@@ -61,6 +61,11 @@ fn values_apart_survive_every_failing_operation() {
 }
 
 #[test]
+fn operands_survive_every_failing_operation() {
+    survives(10);
+}
+
+#[test]
 fn every_scheme_survives_failing_operations() {
     for scheme in &Scheme::ALL[1..] {
         for mut workload in scenario::fault_workloads() {
@@ -73,7 +78,7 @@ fn every_scheme_survives_failing_operations() {
 
 #[test]
 fn every_workload_has_its_test() {
-    assert_eq!(scenario::fault_workloads().len(), 10);
+    assert_eq!(scenario::fault_workloads().len(), 11);
 }
 
 #[test]

@@ -41,6 +41,7 @@ specimens! {
     levels, 8: bytes_of_many_levels, every_unit_and_length_of_many_levels;
     compressed, 24: bytes_of_blocks_with_lz4, every_unit_and_length_of_blocks_with_lz4;
     apart, 24: bytes_of_values_apart, every_unit_and_length_of_values_apart;
+    operands, 4: bytes_of_operands, every_unit_and_length_of_operands;
     packed, 24: bytes_of_blocks_with_zstd, every_unit_and_length_of_blocks_with_zstd;
 }
 

@@ -66,6 +66,8 @@ bugs! {
     finds_removals_retired_before_a_snapshot_ends: RetiredForSnapshots,
     finds_removals_retired_by_half_a_merge: RetiredByHalf,
     finds_what_was_settled_under_a_removal: SettledUnderRemoval,
+    finds_operands_taken_for_answers: OperandsAnswer,
+    finds_operands_joined_under_a_snapshot: MergedForSnapshots,
     finds_blocks_without_checksums: BlockWithoutChecksum,
     finds_a_value_that_is_forgotten: ValueForgotten,
     finds_a_value_freed_early: ValueFreedEarly,

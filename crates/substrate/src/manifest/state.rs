@@ -4,7 +4,8 @@
 //! Invariant M2: `durable_seq`, `next_generation` and every `flushed_seq` never go back.
 //! Invariant M3: all segments but the newest are closed.
 //! Invariant M4: no value's space is taken twice, or given up without being taken.
-//! Invariant M5: `to_edits` applied to an empty state, with this state's numbers, gives this
+//! Invariant M5: a keyspace's merge operator is named once, and never another one.
+//! Invariant M6: `to_edits` applied to an empty state, with this state's numbers, gives this
 //! state.
 
 use std::collections::BTreeMap;
@@ -27,6 +28,8 @@ pub struct KeyspaceState {
     pub memtable_bytes: Option<u64>,
     /// What its data blocks are written with.
     pub codec: Codec,
+    /// The name of its merge operator, if it has one.
+    pub operator: Option<String>,
     /// Its index.
     pub index: Arc<IndexMeta>,
     /// Space of values that its levels refer to.
@@ -113,6 +116,7 @@ impl ManifestState {
                 }
                 None => Err("chooses a codec for a keyspace that does not exist"),
             },
+            Edit::KeyspaceOperator { id, name } => self.name_operator(*id, name),
             Edit::KeyspaceDrop { id } => match self.keyspaces.remove(id) {
                 Some(_) => Ok(()),
                 None => Err("drops a keyspace that does not exist"),
@@ -157,8 +161,24 @@ impl ManifestState {
         let index = Arc::new(IndexMeta::default());
         let (name, codec) = (name.to_string(), Codec::None);
         let values = Arc::default();
-        let keyspace = KeyspaceState { name, memtable_bytes, codec, index, values };
+        let operator = None;
+        let keyspace = KeyspaceState { name, memtable_bytes, codec, operator, index, values };
         self.keyspaces.insert(id, keyspace);
+        Ok(())
+    }
+
+    fn name_operator(&mut self, id: KeyspaceId, name: &str) -> Result<(), Misfit> {
+        let keyspace = self
+            .keyspaces
+            .get_mut(&id)
+            .ok_or("names the merge operator of a keyspace that does not exist")?;
+        if !keyspace_name_is_valid(name) {
+            return Err("names a merge operator with a name that is not valid");
+        }
+        if keyspace.operator.as_deref().is_some_and(|old| old != name) {
+            return Err("names another merge operator than a keyspace has");
+        }
+        keyspace.operator = Some(name.to_string());
         Ok(())
     }
 
@@ -239,6 +259,9 @@ impl ManifestState {
             if keyspace.codec != Codec::None {
                 edits.push(Edit::KeyspaceCodec { id: *id, codec: keyspace.codec });
             }
+            if let Some(name) = &keyspace.operator {
+                edits.push(Edit::KeyspaceOperator { id: *id, name: name.clone() });
+            }
             edits.push(Edit::Index { id: *id, index: Arc::clone(&keyspace.index) });
             if !keyspace.values.is_empty() {
                 let taken = keyspace.values.runs().collect();
@@ -292,6 +315,8 @@ mod tests {
                 id: KeyspaceId(id),
                 codec: Codec::from_number(codec).unwrap(),
             }),
+            (1u32..20, "[ab]")
+                .prop_map(|(id, name)| Edit::KeyspaceOperator { id: KeyspaceId(id), name }),
             (1u32..20, 0u64..9).prop_map(move |(id, flushed)| Edit::Index {
                 id: KeyspaceId(id),
                 index: Arc::new(index(flushed))

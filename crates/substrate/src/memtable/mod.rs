@@ -117,10 +117,17 @@ impl Memtable {
     /// Adds a version. Only one thread at a time may do so.
     ///
     /// Costs a search of the list and of a few versions; once in about a hundred times a leaf has
-    /// no room, and its versions are spread over new ones.
-    pub fn insert(&self, key: &[u8], seq: Seq, data: Data<'_>) {
+    /// no room, and its versions are spread over new ones; for an operand, one more search.
+    ///
+    /// Answers how many operands of the key stand on each other then, if it is one.
+    pub fn insert(&self, key: &[u8], seq: Seq, data: Data<'_>) -> u16 {
         debug_assert!(!self.writing.swap(true, Ordering::Acquire), "two writers in one memtable");
-        let version = Version::new(key, seq, data);
+        let mut depth = 0;
+        if data.is_operand() {
+            let below = self.get(key, Seq::MAX);
+            depth = below.map_or(0, |below| below.depth()).saturating_add(1);
+        }
+        let version = Version::new(key, seq, data).at_depth(depth);
         self.count(&version);
         let leaves = self.leaves.load();
         let inserted = match leaves.locate(version.position()) {
@@ -134,6 +141,7 @@ impl Memtable {
         });
         add(&self.memory_bytes, added_bytes);
         debug_assert!(self.writing.swap(false, Ordering::Release), "two writers in one memtable");
+        depth
     }
 
     fn count(&self, version: &Version) {

@@ -20,6 +20,8 @@ pub struct Version {
     seq: Seq,
     key_len: u32,
     what: What,
+    /// How many operands of the key stand on each other in the memtable up to this one.
+    depth: u16,
     /// Key, then the moment of a value that has one, then the value or the reference to it.
     bytes: Arc<[u8]>,
 }
@@ -31,6 +33,7 @@ enum What {
     Put,
     PutUntil,
     Reference,
+    Operand,
 }
 
 const MOMENT_BYTES: usize = size_of::<u64>();
@@ -41,11 +44,23 @@ impl Version {
             Data::Delete => (What::Delete, concatenated([key, &[], &[]])),
             Data::Put(value) => (What::Put, concatenated([key, &[], value])),
             Data::Reference(content) => (What::Reference, concatenated([key, &[], content])),
+            Data::Operand(operand) => (What::Operand, concatenated([key, &[], operand])),
             Data::PutUntil(until, value) => {
                 (What::PutUntil, concatenated([key, &until.0.to_le_bytes(), value]))
             }
         };
-        Self { seq, key_len: key.len() as u32, what, bytes }
+        Self { seq, key_len: key.len() as u32, what, depth: 0, bytes }
+    }
+
+    /// The same as the uppermost of so many operands.
+    pub(super) const fn at_depth(mut self, depth: u16) -> Self {
+        self.depth = depth;
+        self
+    }
+
+    /// How many operands of the key stand on each other up to this one; none for anything else.
+    pub(super) const fn depth(&self) -> u16 {
+        self.depth
     }
 
     /// The user key.
@@ -68,6 +83,7 @@ impl Version {
             What::Delete => Data::Delete,
             What::Put => Data::Put(content),
             What::Reference => Data::Reference(content),
+            What::Operand => Data::Operand(content),
             What::PutUntil => {
                 let (until, value) = content.split_first_chunk::<MOMENT_BYTES>().unzip();
                 let until = until.map_or(0, |until| u64::from_le_bytes(*until));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker::{Compression, Db, Scheme};
+use esker::{Compression, Db, Merge, Scheme};
 use esker_device::Device;
 
 use super::verdict::Held;
@@ -149,6 +149,23 @@ pub fn apart() -> Verdict<Specimen> {
     ops.extend(generate(&Profile { ops: 10, ..profile }, 44));
     let config = Config { inline_bytes_max: Some(60), ..config("apart") };
     make_with("apart", config, &ops, &[], true)
+}
+
+/// Operands in the log, in spill runs, and under snapshots in the level below.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn operands() -> Verdict<Specimen> {
+    let profile = Profile { keys: 40, appending_percent: 70, ..profile(60) };
+    let mut ops = generate(&profile, 45);
+    ops.extend([Op::OpenSnapshot, Op::Flush]);
+    ops.extend(generate(&profile, 46));
+    ops.push(Op::Compact);
+    ops.extend(generate(&Profile { ops: 20, ..profile.clone() }, 47));
+    ops.extend([Op::Flush, Op::Persist]);
+    ops.extend(generate(&Profile { ops: 10, ..profile }, 48));
+    let config = Config { merge: Some(Merge::Append), ..config("operands") };
+    make_with("operands", config, &ops, &[], false)
 }
 
 fn with_codec(name: &'static str, compression: Compression) -> Verdict<Specimen> {

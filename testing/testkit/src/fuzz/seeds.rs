@@ -67,6 +67,10 @@ fn entries() -> Vec<Vec<u8>> {
     fence(&[0x55; 16]).encode(&mut bytes);
     seeds.push(bytes);
     seeds.push(reference());
+    let mut bytes = Vec::new();
+    let payload = Payload::Operand(b"operand");
+    Entry { suffix: b"suffix", seq: Seq(73), payload }.encode(Seq(3), &mut bytes);
+    seeds.push(bytes);
     seeds
 }
 
@@ -174,6 +178,7 @@ fn batches() -> Vec<Vec<u8>> {
     batch.push(KeyspaceId(1), &Action::RemoveRange(KeyRange { end: None, ..range }));
     batch.delete(KeyspaceId(300), b"");
     batch.put(KeyspaceId(1), b"", &[7; 200]);
+    batch.push(KeyspaceId(1), &Action::Say(b"key", Data::Operand(b"operand")));
     let count = (batch.len() as u16).to_le_bytes();
     let Ok(batch) = batch.finish() else { return Vec::new() };
     let mut frame = Vec::new();
@@ -201,6 +206,7 @@ fn records() -> Vec<Vec<u8>> {
         Edit::KeyspaceDrop { id },
         Edit::NextKeyspace { id: KeyspaceId(2) },
         Edit::CleanClose { seq: Seq(99) },
+        Edit::KeyspaceOperator { id, name: "esker.add".into() },
     ];
     let one = |edit: &Edit| {
         let body = RecordBody::encode(std::slice::from_ref(edit), Generation(7));

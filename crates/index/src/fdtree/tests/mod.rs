@@ -2,6 +2,7 @@
 
 mod damage;
 mod model;
+mod operands;
 mod preserve;
 mod removals;
 mod shapes;
@@ -16,13 +17,14 @@ use esker_device::count::CountingDevice;
 use esker_device::memory::MemoryDevice;
 use esker_format::action::KeyRange;
 use esker_format::block::Codec;
-use esker_format::data::Value;
+use esker_format::data::{Data, Value};
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 use esker_substrate::snapshots::{At, SnapshotGuard, Snapshots};
 
+use super::operands::{BoxError, MergeOperator, Operator};
 use super::{CheckSink, Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
 
 /// Key and number, newest first.
@@ -45,6 +47,10 @@ struct Subject {
     /// Ranges that were removed, and when. The history has a delete of every key of them that was
     /// there before.
     removals: BTreeMap<u64, Range>,
+    /// Operands; the history has the values that they made.
+    operands: BTreeMap<u64, Vec<u8>>,
+    /// Merges are not given the operator.
+    is_blind: bool,
     snapshots: Vec<SnapshotGuard>,
     options: Options,
 }
@@ -120,6 +126,8 @@ impl Subject {
             next_seq: 1,
             history: BTreeMap::new(),
             removals: BTreeMap::new(),
+            operands: BTreeMap::new(),
+            is_blind: false,
             snapshots: Vec::new(),
             options,
         }
@@ -137,6 +145,27 @@ impl Subject {
         self.snapshots().publish(Seq(seq));
     }
 
+    /// Appends to the value of `key`.
+    fn append(&mut self, key: &[u8], operand: &[u8]) {
+        let older = self.expected(key, self.next_seq).unwrap_or_default();
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.tree.insert(key, Seq(seq), Data::Operand(operand));
+        self.history.insert((key.to_vec(), Reverse(seq)), Some([&older, operand].concat()));
+        self.operands.insert(seq, operand.to_vec());
+        self.snapshots().publish(Seq(seq));
+    }
+
+    /// Gives the operator to who reads, or to who merges, if that is not blind.
+    fn give_operator(&self, reads: bool) {
+        let append = |_: &[u8], older: &[u8], newer: &[u8]| Ok([older, newer].concat());
+        let append: Arc<dyn MergeOperator> =
+            Arc::new(append as fn(&[u8], &[u8], &[u8]) -> Result<Vec<u8>, BoxError>);
+        let function = Some(append).filter(|_| reads || !self.is_blind);
+        let name = Some("append".into());
+        self.tree.set_operator(Operator { name, keyspace: "subject".into(), function });
+    }
+
     fn remove_range(&mut self, begin: &[u8], end: Option<&[u8]>) {
         let seq = self.next_seq;
         self.next_seq += 1;
@@ -150,6 +179,7 @@ impl Subject {
     }
 
     fn run(&mut self, ask: Ask) {
+        self.give_operator(false);
         self.tree.run(ask.work(), &gate, &mut |_, _| Ok(())).unwrap();
         self.check();
     }
@@ -160,12 +190,14 @@ impl Subject {
     }
 
     fn step(&mut self, which: Which) -> Step {
+        self.give_operator(false);
         let step = self.tree.step(which, &mut |_, _| Ok(())).unwrap();
         self.check();
         step
     }
 
     fn complete(&mut self) {
+        self.give_operator(false);
         self.tree.complete(&mut |_, _| Ok(())).unwrap();
         self.check();
     }
@@ -226,7 +258,11 @@ impl Subject {
                 let keys = KeyRange { begin, end: end.as_deref() };
                 self.tree.replay_removal(keys, Seq(*removal));
             }
-            self.tree.replay(key, Seq(seq.0), value.as_deref().into());
+            let data = match self.operands.get(&seq.0) {
+                Some(operand) => Data::Operand(operand),
+                None => value.as_deref().into(),
+            };
+            self.tree.replay(key, Seq(seq.0), data);
         }
         for (removal, (begin, end)) in removals {
             self.tree.replay_removal(KeyRange { begin, end: end.as_deref() }, Seq(*removal));
@@ -254,6 +290,8 @@ impl Subject {
             next_seq: other.next_seq,
             history: other.history.clone(),
             removals: other.removals.clone(),
+            operands: other.operands.clone(),
+            is_blind: other.is_blind,
             snapshots: Vec::new(),
             options: other.options,
         };
@@ -321,6 +359,7 @@ impl Subject {
     }
 
     fn verify_get(&self, key: &[u8]) {
+        self.give_operator(true);
         for seq in self.snapshots.iter().map(|s| s.seq().0).chain([self.visible()]) {
             let found = self.tree.get(key, || Seq(seq)).unwrap();
             let found = found.and_then(Value::here);
@@ -351,6 +390,7 @@ impl Subject {
         reverse: bool,
         batch: usize,
     ) -> Entries {
+        self.give_operator(true);
         let (mut lower, mut upper) = (bounds.0.map(<[u8]>::to_vec), bounds.1.map(<[u8]>::to_vec));
         let mut all = Vec::new();
         loop {

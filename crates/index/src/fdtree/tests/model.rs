@@ -12,6 +12,9 @@ use super::{Ask, Options, Scheme, Sizes, Subject, Which, options};
 enum Op {
     Put(u16, u16),
     Delete(u16),
+    Append(u16, u8),
+    AppendMany(u16, u8),
+    Blind(bool),
     RemoveRange(u16, u16),
     RemoveRest(u16),
     PutMany(u16, u8),
@@ -36,6 +39,9 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => (any::<u16>(), 0u16..900).prop_map(|(key, len)| Op::Put(key, len)),
         5 => any::<u16>().prop_map(Op::Delete),
+        8 => (any::<u16>(), 0u8..90).prop_map(|(key, len)| Op::Append(key, len)),
+        3 => (any::<u16>(), any::<u8>()).prop_map(|(key, count)| Op::AppendMany(key, count)),
+        1 => any::<bool>().prop_map(Op::Blind),
         4 => (any::<u16>(), any::<u16>()).prop_map(|(a, b)| Op::RemoveRange(a, b)),
         1 => any::<u16>().prop_map(Op::RemoveRest),
         6 => (any::<u16>(), any::<u8>()).prop_map(|(key, count)| Op::PutMany(key, count)),
@@ -76,6 +82,16 @@ fn apply(subject: &mut Subject, op: &Op) {
             subject.write(&key(*number), Some(&value));
         }
         Op::Delete(number) => subject.write(&key(*number), None),
+        Op::Append(number, len) => {
+            subject.append(&key(*number), &vec![b'a' + *len % 26; usize::from(*len)]);
+        }
+        Op::AppendMany(number, count) => {
+            // Some keys again and again, with others in between.
+            for at in 0..u16::from(*count) {
+                subject.append(&key(number.wrapping_add(at % 5)), &at.to_le_bytes());
+            }
+        }
+        Op::Blind(is_blind) => subject.is_blind = *is_blind,
         Op::RemoveRange(a, b) => {
             let (a, b) = (key(*a), key(*b));
             let (begin, end) = if a < b { (a, b) } else { (b, a) };

@@ -1,0 +1,38 @@
+//! Where a merge operator runs: code that is not ours, and may panic.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::MergeOperator;
+
+/// What `operator` answers, or why it does not.
+///
+/// A panic ends here. Nothing of ours is changed while the operator runs, so that nothing is left
+/// half changed; what it has left of its own is its own concern.
+pub(super) fn merge(
+    operator: &dyn MergeOperator,
+    key: &[u8],
+    older: &[u8],
+    newer: &[u8],
+) -> Result<Vec<u8>, String> {
+    match catch_unwind(AssertUnwindSafe(|| operator.merge(key, older, newer))) {
+        Ok(Ok(merged)) => Ok(merged),
+        Ok(Err(error)) => Err(said(|| error.to_string())),
+        Err(panic) => {
+            let why = message(panic.as_ref()).to_string();
+            // Dropping what it panicked with is its code too.
+            let _dropped = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+            Err(format!("it panicked ({why})"))
+        }
+    }
+}
+
+/// How an error describes itself is its own code too.
+fn said(tell: impl FnOnce() -> String) -> String {
+    catch_unwind(AssertUnwindSafe(tell)).unwrap_or_else(|_| "an error without words".into())
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

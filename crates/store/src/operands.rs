@@ -1,0 +1,167 @@
+//! Merge operands: what may be written, and what becomes of many on one key.
+//!
+//! How operands are read and merged is the index's concern (`esker_index::fdtree::operands`).
+//!
+//! Invariant O1: operands are written only while the keyspace's operator is there: who writes them
+//! can read them.
+//! Invariant O2: settling a key writes the value that it has anyway, and only where nobody has
+//! written the key since it was read. Whether it succeeds changes no answer.
+
+use std::sync::Arc;
+
+use esker_format::VALUE_BYTES_MAX;
+use esker_format::action::Action;
+use esker_format::data::Data;
+use esker_format::ids::Seq;
+
+use crate::error::{Error, Result};
+use crate::large::{self, Unlogged};
+use crate::options::Durability;
+use crate::shared::{Core, Slot};
+use crate::write::{self, Condition, Write};
+
+/// So many operands of one key stand on each other in the memtable when the key is settled.
+pub(crate) const CHAIN_MAX: u16 = 64;
+/// A value is written when it takes at most so many times what its operands have taken: each byte
+/// of an operand is written that often once more at most, and reading the operands costs no more
+/// than reading the value.
+const VALUE_SHARE: u64 = 4;
+/// How often a writer tries while others write the same key. After the first time only what came
+/// in between is merged.
+const ATTEMPTS: u32 = 8;
+
+/// Fails for an operand that cannot be, or that nobody here could read.
+pub(crate) fn validate(slot: &Slot, operand: &[u8]) -> Result<()> {
+    if operand.len() > VALUE_BYTES_MAX {
+        let (len, most) = (operand.len(), VALUE_BYTES_MAX);
+        return Err(Error::invalid(format!(
+            "a merge operand is at most {most} bytes long, and not {len}"
+        )));
+    }
+    let operator = slot.tree()?.operator();
+    match (&operator.name, &operator.function) {
+        (_, Some(_)) => Ok(()),
+        (Some(name), None) => Err(Error::invalid(format!(
+            "keyspace {} has the merge operator {name}: open it with that to merge",
+            slot.name
+        ))),
+        (None, None) => Err(Error::invalid(format!(
+            "keyspace {} has no merge operator: open it with one to merge",
+            slot.name
+        ))),
+    }
+}
+
+/// A key on which many operands stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deep<'a> {
+    pub slot: &'a Arc<Slot>,
+    pub key: &'a [u8],
+    /// What they take, estimated by the last one.
+    pub chain_bytes: u64,
+}
+
+impl<'a> Deep<'a> {
+    /// The key of a write after which `depth` operands stand on each other, if it is to be settled.
+    pub fn of(write: &Write<'a>, depth: u16) -> Option<Self> {
+        let (key, data) = match write.action {
+            Action::Say(key, data) if depth > 0 && depth.is_multiple_of(CHAIN_MAX) => (key, data),
+            _ => return None,
+        };
+        let overhead = esker_format::entry::PUT_OVERHEAD_BYTES as u64;
+        let operand_bytes = (key.len() as u64 + overhead).saturating_add(data.value_bytes());
+        let chain_bytes = operand_bytes.saturating_mul(depth.into());
+        Some(Self { slot: write.slot, key, chain_bytes })
+    }
+
+    fn is_worth(&self, value: &[u8]) -> bool {
+        value.len() as u64 <= self.chain_bytes.saturating_mul(VALUE_SHARE)
+    }
+}
+
+/// Nobody has written the key since it was read.
+struct Unwritten<'a> {
+    slot: &'a Slot,
+    key: &'a [u8],
+    newest: Seq,
+}
+
+impl Condition for Unwritten<'_> {
+    const IS_TRANSACTION: bool = false;
+
+    fn check_ahead(&self) -> Result<Seq> {
+        Ok(Seq::MAX)
+    }
+
+    fn check(&self, _checked: Seq) -> Result<()> {
+        // Freezing takes the same mutex: what is not in the memtable now is on its way to a merge.
+        if self.slot.tree()?.newest_in_memtable(self.key) == Some(self.newest) {
+            return Ok(());
+        }
+        Err(Error::Conflict { what: format!("a key of {} was written", self.slot.name) })
+    }
+}
+
+/// Writes the values of keys in the place of their operands, where that is worth it. What stands
+/// in the way is no error: the operands are there, and mean the same.
+pub(crate) fn settle(shared: &Core, deep: &[Deep<'_>]) {
+    for key in deep {
+        if let Err(error) = settle_key(shared, key) {
+            tracing::debug!(%error, keyspace = key.slot.name, "operands of a key stay");
+        }
+    }
+}
+
+fn settle_key(shared: &Core, deep: &Deep<'_>) -> Result<()> {
+    let Deep { slot, key, .. } = *deep;
+    let (mut newest, mut value) = {
+        let snapshot = shared.snapshots().register();
+        let Some(settled) = slot.read(|tree| tree.settled(key, snapshot.at()))?? else {
+            return Ok(());
+        };
+        (settled.newest, large::fetch(shared, slot, key, settled.value)?)
+    };
+    for _ in 0..ATTEMPTS {
+        if !deep.is_worth(&value) {
+            return Ok(());
+        }
+        let written = write_value(shared, &Unwritten { slot, key, newest }, slot, &value);
+        if !written.as_ref().is_err_and(Error::is_conflict) {
+            return written;
+        }
+        let visible = shared.snapshots().visible();
+        let more = slot.read(|tree| tree.operands_above(key, newest, visible))??;
+        let Some((number, operand)) = more else { return Ok(()) };
+        value = slot.tree()?.operator().join(key, &value, &operand)?;
+        newest = number;
+    }
+    Ok(())
+}
+
+fn write_value(
+    shared: &Core,
+    condition: &Unwritten<'_>,
+    slot: &Arc<Slot>,
+    value: &[u8],
+) -> Result<()> {
+    let writes = [Write { slot, action: Action::Say(condition.key, Data::Put(value)) }];
+    let (apart, unlogged) = large::put_apart(shared, &writes)?.unzip();
+    let replaced = apart.as_ref().map(|apart| apart.writes(&writes));
+    let writes = replaced.as_deref().unwrap_or(&writes);
+    let ordered = write::order(shared, writes, condition)?;
+    unlogged.into_iter().for_each(Unlogged::keep);
+    write::settle(shared, &ordered, Durability::Buffered).map(drop)
+}
+
+/// What `newer` makes of `older`, or is where there is nothing older.
+pub(crate) fn merged(
+    slot: &Slot,
+    key: &[u8],
+    older: Option<&[u8]>,
+    newer: &[u8],
+) -> Result<Vec<u8>> {
+    match older {
+        Some(older) => Ok(slot.tree()?.operator().join(key, older, newer)?),
+        None => Ok(newer.to_vec()),
+    }
+}

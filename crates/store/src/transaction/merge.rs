@@ -1,0 +1,78 @@
+//! Operands among a transaction's own writes.
+//!
+//! Of one key they are joined as they come. They stand on what the transaction has written before,
+//! or on what the snapshot has; who reads that has read the snapshot.
+
+use esker_format::data::{Data, DataBuf};
+
+use super::reads::Said;
+use crate::error::Result;
+use crate::operands;
+use crate::shared::Slot;
+
+/// What a transaction's writes say of a key with one more operand.
+#[derive(Debug)]
+pub(super) enum Merged {
+    /// A value.
+    Value(Vec<u8>),
+    /// An operand on the value written before, which expires: that goes by itself.
+    Onto(DataBuf, Vec<u8>),
+    /// An operand on what the snapshot has.
+    Operand(Vec<u8>),
+}
+
+impl Merged {
+    /// What is said of the key, and what is merged onto that.
+    pub fn parts(&self) -> (Data<'_>, Option<&[u8]>) {
+        match self {
+            Self::Value(value) => (Data::Put(value), None),
+            Self::Onto(data, operand) => (data.as_data(), Some(operand)),
+            Self::Operand(operand) => (Data::Operand(operand), None),
+        }
+    }
+}
+
+/// What `own` and one more operand come to.
+///
+/// # Errors
+/// Those of the operator; an operand that gets too long.
+pub(super) fn onto(
+    slot: &Slot,
+    key: &[u8],
+    own: Option<Said<'_>>,
+    operand: &[u8],
+) -> Result<Merged> {
+    let joined = |older: Option<&[u8]>| {
+        let joined = operands::merged(slot, key, older, operand)?;
+        operands::validate(slot, &joined).map(|()| joined)
+    };
+    let Some(Said { data, operand: older }) = own else { return joined(None).map(Merged::Operand) };
+    match data {
+        Data::Operand(older) => joined(Some(older)).map(Merged::Operand),
+        Data::PutUntil(..) => Ok(Merged::Onto(data.into(), joined(older)?)),
+        Data::Delete | Data::Put(_) | Data::Reference(_) => {
+            operands::merged(slot, key, data.value(), operand).map(Merged::Value)
+        }
+    }
+}
+
+/// The value that `key` has for the transaction; `snapshot` answers the one that the snapshot has.
+///
+/// # Errors
+/// Those of `snapshot` and of the operator.
+pub(super) fn value(
+    slot: &Slot,
+    key: &[u8],
+    own: Option<Said<'_>>,
+    snapshot: impl FnOnce() -> Result<Option<Vec<u8>>>,
+) -> Result<Option<Vec<u8>>> {
+    let Some(Said { data, operand }) = own else { return snapshot() };
+    match (data, operand) {
+        (Data::Operand(newer), _) => {
+            let older = snapshot()?;
+            operands::merged(slot, key, older.as_deref(), newer).map(Some)
+        }
+        (data, Some(newer)) => operands::merged(slot, key, data.value(), newer).map(Some),
+        (data, None) => Ok(data.value().map(<[u8]>::to_vec)),
+    }
+}

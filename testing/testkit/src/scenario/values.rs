@@ -1,0 +1,144 @@
+//! Values that are more than bytes in a block: those that lie apart, and those that are merged.
+
+use esker::Merge;
+
+use super::{FULL_DEVICE_BYTES, Scenario, filled};
+use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
+use crate::model::{Change, Write};
+
+/// Values apart beside short ones, written over, removed and expiring, under snapshots, in merges
+/// of every depth.
+#[must_use]
+pub fn apart(seed: u64) -> Scenario {
+    let weights = Weights {
+        insert: 30,
+        remove: 6,
+        batch: 3,
+        remove_range: 1,
+        snapshot: 2,
+        pass: 3,
+        persist: 1,
+        flush: 1,
+        compact: 1,
+        keyspace: 1,
+        reopen: 1,
+        ..Weights::default()
+    };
+    let profile = Profile {
+        ops: 160,
+        keys: 60,
+        keyspaces: 2,
+        order: KeyOrder::Skewed,
+        value_bytes: 4..=5000,
+        batch_changes: 1..=3,
+        expiring: (10, 100),
+        appending_percent: 0,
+        synced_percent: 10,
+        weights,
+    };
+    let mut scenario = Scenario::new("values apart", Vec::new(), generate(&profile, 60 + seed));
+    scenario.config.memtable_bytes = 1 << 10;
+    scenario.config.inline_bytes_max = Some(60);
+    scenario
+}
+
+/// Values apart that the log alone refers to, half of them synced: no merge comes in between.
+#[must_use]
+pub fn apart_synced(seed: u64) -> Scenario {
+    let weights = Weights { insert: 30, remove: 2, batch: 6, reopen: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 60,
+        keys: 40,
+        value_bytes: 30..=9000,
+        batch_changes: 1..=3,
+        synced_percent: 50,
+        weights,
+        ..Profile::default()
+    };
+    let ops = generate(&profile, 63 + seed);
+    let mut scenario = Scenario::new("values apart in the log alone", Vec::new(), ops);
+    scenario.config.inline_bytes_max = Some(60);
+    scenario
+}
+
+/// Values that are appended to, on values of every kind, on what was removed and on nothing,
+/// between snapshots, in merges of every depth.
+#[must_use]
+pub fn operands(seed: u64) -> Scenario {
+    let weights = Weights {
+        insert: 40,
+        remove: 4,
+        batch: 4,
+        remove_range: 1,
+        snapshot: 4,
+        pass: 3,
+        persist: 1,
+        flush: 2,
+        compact: 1,
+        reopen: 1,
+        ..Weights::default()
+    };
+    let profile = Profile {
+        ops: 300,
+        keys: 60,
+        order: KeyOrder::Skewed,
+        value_bytes: 4..=60,
+        batch_changes: 1..=6,
+        expiring: (15, 100),
+        appending_percent: 70,
+        synced_percent: 6,
+        weights,
+        ..Profile::default()
+    };
+    let mut ops = generate(&profile, 70 + seed);
+    for (number, op) in ops.iter_mut().enumerate() {
+        if let Op::Commit { by: by @ By::Batch, .. } = op
+            && number.is_multiple_of(3)
+        {
+            *by = By::Transaction;
+        }
+    }
+    // So many on one key that their value is put in their place.
+    let many = |seed| {
+        let appended = |number| Change {
+            keyspace: keyspace_name(0),
+            key: history::key(7),
+            write: Write::Append(history::value(number, 5).into()),
+        };
+        let changes = (seed..seed + 70).map(appended).collect();
+        Op::Commit { changes, durability: None, by: By::Batch }
+    };
+    ops.insert(ops.len() / 3, many(1_000_000));
+    ops.insert(ops.len() / 2, many(2_000_000));
+    let mut scenario = Scenario::new("operands", filled(60, 71 + seed), ops);
+    scenario.config.merge = Some(Merge::Append);
+    scenario.config.inline_bytes_max = Some(200);
+    scenario
+}
+
+/// Values apart fill the device; deletes and merges make room again.
+#[must_use]
+pub fn apart_full(seed: u64) -> Scenario {
+    let weights = Weights { insert: 30, batch: 1, persist: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 120,
+        keys: 100,
+        value_bytes: 1000..=9000,
+        batch_changes: 2..=3,
+        synced_percent: 10,
+        weights,
+        ..Profile::default()
+    };
+    let mut ops = generate(&profile, 61 + seed);
+    ops.extend((0..100).map(|number| {
+        let (keyspace, key) = (keyspace_name(0), history::key(number));
+        let changes = vec![Change { keyspace, key, write: Write::Delete }];
+        Op::Commit { changes, durability: None, by: By::Single }
+    }));
+    ops.push(Op::Compact);
+    ops.extend(generate(&Profile { ops: 20, ..profile }, 62 + seed));
+    let mut scenario = Scenario::new("values apart on a full device", Vec::new(), ops);
+    scenario.capacity_bytes = Some(FULL_DEVICE_BYTES);
+    scenario.config.inline_bytes_max = Some(60);
+    scenario
+}
