@@ -87,6 +87,10 @@ typedef struct esker_keyspace esker_keyspace;
 // time may use it. Given up with `esker_range_free`.
 typedef struct esker_range esker_range;
 
+// A value as it was when the reader was made. One thread at a time may use it. It holds versions as
+// a snapshot does: give it up with `esker_reader_free`.
+typedef struct esker_reader esker_reader;
+
 // All keyspaces of a store as of one moment. Any number of threads may use it. It keeps the
 // versions that it may see: give it up with `esker_snapshot_free`.
 typedef struct esker_snapshot esker_snapshot;
@@ -96,6 +100,10 @@ typedef struct esker_snapshot esker_snapshot;
 // committed. One thread at a time may use it. Given up with `esker_transaction_commit` or
 // `esker_transaction_free`.
 typedef struct esker_transaction esker_transaction;
+
+// A value that is being written. One thread at a time may use it. Given up with
+// `esker_writer_finish` or `esker_writer_free`.
+typedef struct esker_writer esker_writer;
 
 // What a backup did.
 typedef struct esker_backup_report {
@@ -171,8 +179,12 @@ typedef struct esker_keyspace_options {
   int32_t compression;
   // Not 0: the keyspace must be there, none is created.
   int32_t must_exist;
+  // The longest value that is stored with its key, in bytes, up to 256 KiB; 0 for that. Longer ones
+  // are stored apart, where merges do not write them again. Holds for what is written until the
+  // store is closed.
+  uint64_t inline_bytes_max;
   // For what is to come: zeros.
-  uint64_t reserved[4];
+  uint64_t reserved[3];
 } esker_keyspace_options;
 
 // An entry. Its bytes are those of the range or transaction that it came from, and are there until
@@ -636,6 +648,82 @@ enum esker_code esker_transaction_commit(struct esker_transaction *transaction,
 // # Safety
 // `transaction` is null or a transaction that nobody uses any more.
 void esker_transaction_free(struct esker_transaction *transaction);
+
+// Opens the value of `key` to be read, as it is now, or was at the moment of `snapshot` if that is
+// not null. `found` says whether there is one; without, `reader` is left alone.
+//
+// # Safety
+// The handles are what they are called or null, `key` is as long as is said; the others are null
+// or can be written to.
+enum esker_code esker_reader_new(const struct esker_keyspace *keyspace,
+                                 const struct esker_snapshot *snapshot,
+                                 const uint8_t *key,
+                                 size_t key_len,
+                                 struct esker_reader **reader,
+                                 bool *found,
+                                 struct esker_error **error);
+
+// Length of the value, in bytes; 0 for what is no reader.
+//
+// # Safety
+// `reader` is a reader that has not been given up.
+uint64_t esker_reader_len(const struct esker_reader *reader);
+
+// Reads what there is of the value from `position` on into `buffer`, at most `size` bytes; `count`
+// says how many there were: fewer only at the end.
+//
+// # Safety
+// `reader` is a reader that nobody else uses, `buffer` leads to `size` bytes that can be written
+// to; the others are null or can be written to.
+enum esker_code esker_reader_read(struct esker_reader *reader,
+                                  uint64_t position,
+                                  uint8_t *buffer,
+                                  size_t size,
+                                  size_t *count,
+                                  struct esker_error **error);
+
+// Gives a reader up. Null is nothing.
+//
+// # Safety
+// `reader` is null or a reader that nobody uses any more.
+void esker_reader_free(struct esker_reader *reader);
+
+// Begins a value of `key` that is written as it comes, up to 1 GiB, in bounded memory. Nobody sees
+// any of it before `esker_writer_finish`.
+//
+// # Safety
+// `keyspace` is a keyspace, `key` is as long as is said; the others are null or can be written to.
+enum esker_code esker_writer_new(const struct esker_keyspace *keyspace,
+                                 const uint8_t *key,
+                                 size_t key_len,
+                                 struct esker_writer **writer,
+                                 struct esker_error **error);
+
+// Appends to the value. After a failure the value cannot be finished.
+//
+// # Safety
+// `writer` is a writer that nobody else uses, `data` is as long as is said; `error` is null or can
+// be written to.
+enum esker_code esker_writer_write(struct esker_writer *writer,
+                                   const uint8_t *data,
+                                   size_t len,
+                                   struct esker_error **error);
+
+// Sets the value of the key to what was written, in one step, and gives the writer up, whatever
+// the code: where it fails the key has the value that it had. `durability` is an
+// `esker_durability`.
+//
+// # Safety
+// `writer` is a writer that nobody uses any more; `error` is null or can be written to.
+enum esker_code esker_writer_finish(struct esker_writer *writer,
+                                    int32_t durability,
+                                    struct esker_error **error);
+
+// Gives a writer up, and what was written with it. Null is nothing.
+//
+// # Safety
+// `writer` is null or a writer that nobody uses any more.
+void esker_writer_free(struct esker_writer *writer);
 
 #ifdef __cplusplus
 }  // extern "C"

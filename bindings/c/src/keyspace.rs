@@ -44,8 +44,12 @@ pub struct esker_keyspace_options {
     pub compression: i32,
     /// Not 0: the keyspace must be there, none is created.
     pub must_exist: i32,
+    /// The longest value that is stored with its key, in bytes, up to 256 KiB; 0 for that. Longer
+    /// ones are stored apart, where merges do not write them again. Holds for what is written until
+    /// the store is closed.
+    pub inline_bytes_max: u64,
     /// For what is to come: zeros.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 3],
 }
 
 /// A number for [`esker_compression`], whatever it is.
@@ -62,7 +66,7 @@ fn compression(number: i32) -> Result<Option<Compression>> {
 fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result<Keyspace> {
     let mut chosen = KeyspaceOptions::default();
     let Some(options) = options else { return Ok(db.keyspace(name, chosen)?) };
-    if options.reserved != [0; 4] {
+    if options.reserved != [0; 3] {
         return Err(Failure::invalid("reserved fields of esker_keyspace_options must be zeros"));
     }
     if options.memtable_bytes != 0 {
@@ -70,6 +74,9 @@ fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result
     }
     if let Some(compression) = compression(options.compression)? {
         chosen = chosen.compression(compression);
+    }
+    if options.inline_bytes_max != 0 {
+        chosen = chosen.inline_bytes_max(options.inline_bytes_max);
     }
     if options.must_exist != 0 && db.open_keyspace(name)?.is_none() {
         return Err(Error::NoKeyspace { name: name.to_owned() }.into());

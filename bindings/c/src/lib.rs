@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`handle`] (what a pointer leads to, and how a foreign one is found out),
 //! [`error`] (codes, messages, panics), [`bytes`] (what goes in and comes out), then the handles:
-//! [`db`], [`keyspace`], [`batch`], [`snapshot`], [`range`], [`transaction`].
+//! [`db`], [`keyspace`], [`batch`], [`snapshot`], [`range`], [`transaction`],
+//! [`value`].
 //!
 //! Every function returns a code, and where it fails an error object if the caller asks for one.
 //! A panic never crosses the border. Pointers are checked as far as that is possible: null ones,
@@ -10,7 +11,7 @@
 //!
 //! What is relied on, in every call: a pointer that is not null leads to what its type says and
 //! stays valid for the call, except that handles may be of the wrong kind; a handle is given up at
-//! most once; batches, ranges and transactions are used by one thread at a time.
+//! most once; batches, ranges, transactions, readers and writers are used by one thread at a time.
 
 #![expect(unsafe_code, reason = "the interface is one of C")]
 #![expect(non_camel_case_types, reason = "these are the names that C programs see")]
@@ -25,3 +26,4 @@ pub mod keyspace;
 pub mod range;
 pub mod snapshot;
 pub mod transaction;
+pub mod value;

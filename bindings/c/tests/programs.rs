@@ -57,6 +57,14 @@ fn the_example_runs() {
 }
 
 #[test]
+fn values_are_streamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(&["cc", "-std=c11"], "tests/streams.c", folder.path());
+    let output = run(&program, folder.path());
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn misuse_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(&["cc", "-std=c11"], "tests/misuse.c", folder.path());

@@ -12,6 +12,7 @@ use crate::buffer::Buffer;
 use crate::raised;
 use crate::reads::{At, Reads, between};
 use crate::store::{Store, Turns, apart, durability};
+use crate::values::{self, ValueReader, ValueWriter};
 
 /// The mapping below `esker.Keyspace`.
 #[pyclass(frozen, subclass, extends = Reads, module = "esker._esker")]
@@ -27,12 +28,16 @@ impl Keyspace {
         create: bool,
         memtable_bytes: Option<u64>,
         compression: Option<&str>,
+        inline_bytes_max: Option<u64>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let db = store.open().db(py)?;
         let mut options = KeyspaceOptions::default().memtable_bytes(memtable_bytes);
         if let Some(name) = compression {
             let chosen = name.parse().map_err(|error| raised::of_store(py, &error))?;
             options = options.compression(chosen);
+        }
+        if let Some(bytes) = inline_bytes_max {
+            options = options.inline_bytes_max(bytes);
         }
         let found = apart(py, || {
             let found = if create { None } else { db.open_keyspace(name)? };
@@ -62,8 +67,8 @@ impl Keyspace {
 
     /// Sets the value of `key`, as `keyspace[key] = value` does; with a durability of its own if
     /// one is given. A key has at most 65,536 bytes, a value at most 1 GiB. No read, one write to
-    /// the log; a value of more than 262,144 bytes is written to the data file, which is synced,
-    /// and its place to the log.
+    /// the log; a value of more than 262,144 bytes is written to the data file, and its place to
+    /// the log.
     #[pyo3(signature = (key, value, *, durability=None))]
     fn insert(
         this: PyRef<'_, Self>,
@@ -216,6 +221,14 @@ impl Keyspace {
             Ok(there)
         })?;
         Ok(PyBytes::new(py, there.as_deref().unwrap_or(value)))
+    }
+
+    fn _reader(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ValueReader> {
+        values::reader(this.py(), this.as_super(), key)
+    }
+
+    fn _writer(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ValueWriter> {
+        values::writer(this.py(), this.as_super(), key)
     }
 
     /// An empty batch, for `update`.

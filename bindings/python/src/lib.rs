@@ -13,6 +13,7 @@
 //! | `backup` | backups |
 //! | `batch`, `snapshot`, `transaction` | what is made from a store |
 //! | `range` | iterators, in runs |
+//! | `values` | values as streams |
 //! | `stats` | figures |
 //! | `job` | rearranging |
 //! | `raised` | errors as exceptions |
@@ -30,6 +31,7 @@ mod snapshot;
 mod stats;
 mod store;
 mod transaction;
+mod values;
 
 use pyo3::prelude::*;
 
@@ -45,6 +47,8 @@ fn _esker(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transaction::Transaction>()?;
     module.add_class::<transaction::TransactionKeyspace>()?;
     module.add_class::<range::Range>()?;
+    module.add_class::<values::ValueReader>()?;
+    module.add_class::<values::ValueWriter>()?;
     module.add_class::<job::Job>()?;
     module.add_function(wrap_pyfunction!(store::close_all, module)?)?;
     module.add_function(wrap_pyfunction!(backup::back_up, module)?)?;

@@ -3,13 +3,14 @@
 use std::ops::Bound as End;
 use std::sync::Arc;
 
-use esker::{Entry, Keyspace, Snapshot};
+use esker::{Entry, Keyspace, Snapshot, ValueReader};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::buffer::Buffer;
 use crate::fork::Kept;
+use crate::raised;
 use crate::range::{Part, Range, Source};
 use crate::snapshot::Moment;
 use crate::store::{Open, apart};
@@ -44,6 +45,14 @@ impl View {
             Self::In(ongoing, keyspace) => {
                 ongoing.with(py, |work| work.transaction.get(keyspace, key))
             }
+        }
+    }
+
+    fn reader(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<ValueReader>> {
+        match self {
+            Self::Now(keyspace) => apart(py, || keyspace.reader(key)),
+            Self::Then(snapshot, keyspace) => apart(py, || snapshot.reader(keyspace, key)),
+            Self::In(..) => Err(raised::argument(py, "a transaction reads values whole: use get")),
         }
     }
 
@@ -147,6 +156,10 @@ impl Reads {
             At::Then(moment) => View::Then(moment.snapshot(py)?, keyspace),
             At::In(ongoing) => View::In(Arc::clone(ongoing), keyspace),
         })
+    }
+
+    pub(crate) fn reader(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<ValueReader>> {
+        self.view(py)?.reader(py, key)
     }
 
     #[inline]

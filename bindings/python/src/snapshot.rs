@@ -10,6 +10,7 @@ use crate::keyspace::Keyspace;
 use crate::raised;
 use crate::reads::{At, Reads};
 use crate::store::{Open, Store, apart};
+use crate::values::{self, ValueReader};
 
 /// A snapshot that may be closed, as its views share it.
 pub(crate) struct Moment(Kept<Mutex<Option<esker::Snapshot>>>);
@@ -90,6 +91,10 @@ impl KeyspaceView {
         let keyspace = keyspace.of(py, &snapshot.open)?;
         let reads = Reads::new(&snapshot.open, keyspace, At::Then(Arc::clone(&snapshot.moment)));
         Ok(PyClassInitializer::from(reads).add_subclass(Self))
+    }
+
+    fn _reader(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ValueReader> {
+        values::reader(this.py(), this.as_super(), key)
     }
 }
 

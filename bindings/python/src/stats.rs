@@ -52,7 +52,7 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
 }
 
 fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, PyDict>> {
-    let dict = dict!(py, stats, entries_estimate data_bytes stored_bytes spills
+    let dict = dict!(py, stats, entries_estimate data_bytes stored_bytes value_bytes spills
         memtable_bytes memtable_entries merges stalled merges_stopped spilling removed_ranges
         kept_versions replaced_bytes);
     dict.set_item("compression", stats.compression.to_string())?;

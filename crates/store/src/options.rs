@@ -168,10 +168,9 @@ impl KeyspaceOptions {
 
     /// The longest value that is stored with its key, 0 to 256 KiB, which is also the default.
     /// Longer values are stored apart: they are written once, to the data file and not to the log,
-    /// and merges move a reference of some 20 bytes; but each write waits for a sync of the data
-    /// file,
-    /// whatever its durability, and each read reads once more. Holds for what is written from now
-    /// on, until the store is closed.
+    /// and merges move a reference of some 20 bytes; but each takes whole units of 4 KiB, a synced
+    /// write waits for the data file too, and each read reads once more. Holds for what is written
+    /// from now on, until the store is closed.
     ///
     /// A store that has had a value apart is refused by versions that know none.
     #[must_use]

@@ -10,6 +10,7 @@ use esker::{
     Backup, Compression, Db, Device, Durability, Error, Keyspace, KeyspaceOptions, Result,
 };
 use esker_device::memory::MemoryDevice;
+use esker_device::{Caching, Open, Purpose};
 
 /// Values above this are apart.
 const INLINE: u64 = 100;
@@ -386,4 +387,33 @@ fn backups_copy_a_value_once() {
     db.backup_on(Arc::clone(&folder), &mut |_| ControlFlow::Continue(())).unwrap();
     let other = copy.backup_on(Arc::clone(&folder), &mut |_| ControlFlow::Continue(()));
     assert!(matches!(other, Err(Error::Invalid { .. })), "{other:?}");
+}
+
+#[test]
+fn check_reads_values_that_the_log_alone_refers_to() {
+    let device = device();
+    let (db, keyspace) = open(&device);
+    keyspace.insert("k", value(1, 300_000)).unwrap();
+    let whole = db.check().unwrap();
+    assert!(whole.is_ok() && whole.values == 1, "{whole:?}");
+    let file = device.open("data", Open::Existing, Caching::Buffered).unwrap();
+    file.write_at(200_000, b"?", Purpose::Check).unwrap();
+    let report = db.check().unwrap();
+    let [problem] = &*report.problems else { panic!("{report:?}") };
+    assert_eq!((&*problem.file, problem.offset / 65_536), ("data", 200_000 / 65_536));
+    assert!(matches!(keyspace.get("k"), Err(Error::Damaged { .. })));
+}
+
+#[test]
+fn readers_of_a_closed_store_say_so() {
+    let device = device();
+    let (db, keyspace) = open(&device);
+    keyspace.insert("short", value(1, 50)).unwrap();
+    keyspace.insert("long", value(1, 5000)).unwrap();
+    let readers = ["short", "long"].map(|key| keyspace.reader(key).unwrap().unwrap());
+    db.close().unwrap();
+    for mut reader in readers {
+        let error = reader.read(&mut [0; 10]).unwrap_err();
+        assert!(matches!(error.downcast(), Ok(Error::Closed)));
+    }
 }

@@ -52,6 +52,7 @@ from ._store import (
     open,
     restore,
 )
+from ._values import ValueReader, ValueWriter
 
 if TYPE_CHECKING:
     from ._rearrange import Pass, Plan, plan, rearrange
@@ -95,6 +96,8 @@ __all__ = [
     "Transaction",
     "TransactionKeyspace",
     "TransactionStats",
+    "ValueReader",
+    "ValueWriter",
     "WaitStats",
     "check_backup",
     "open",

@@ -150,6 +150,8 @@ class KeyspaceStats:
     data_bytes: int
     #: What they take on the device, with fences.
     stored_bytes: int
+    #: What values stored apart take on the device.
+    value_bytes: int
     #: Top down.
     levels: tuple[LevelStats, ...]
     #: Spill runs that stand.

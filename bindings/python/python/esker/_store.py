@@ -20,6 +20,7 @@ from . import _esker
 from ._errors import ConflictError
 from ._esker import Batch
 from ._stats import BackupReport, CheckReport, Stats, report_of, stats_of
+from ._values import ValueReader, ValueWriter
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -112,6 +113,7 @@ class Db:
         create: bool = True,
         memtable: int | str | None = None,
         compression: Compression | None = None,
+        inline_max: int | str | None = None,
     ) -> Keyspace:
         """The keyspace `name`, which is made where there is none, or without `create` refused
         (`NoKeyspaceError`). A name has 1 to 255 bytes of UTF-8, without control characters.
@@ -122,9 +124,14 @@ class Db:
 
         `compression` is what blocks are compressed with that are written from now on, and is kept:
         "lz4" costs little, "zstd" makes less of the same; nothing, unless given.
+
+        `inline_max` is the longest value that is stored with its key, up to 256 KiB, which it is
+        unless given; longer ones are stored apart, where merges do not write them again. It holds for
+        what is written until the store is closed.
         """
         memtable_bytes = None if memtable is None else _bytes_of(memtable)
-        return Keyspace(self._store, name, create, memtable_bytes, compression)
+        inline_bytes = None if inline_max is None else _bytes_of(inline_max)
+        return Keyspace(self._store, name, create, memtable_bytes, compression, inline_bytes)
 
     def keyspaces(self) -> list[str]:
         """The names of all keyspaces, sorted."""
@@ -296,7 +303,16 @@ class _Items(ItemsView[bytes, bytes]):
         return self._mapping._all("items", True)
 
 
-class Keyspace(_Views, _esker.Keyspace, MutableMapping[bytes, bytes]):
+class _Streams:
+    """Values that are read as files."""
+
+    def reader(self: Any, key: Buffer) -> ValueReader:
+        """The value of `key`, as it is now, as a file that can be read from any place; `KeyError`
+        where there is none."""
+        return ValueReader(self._reader(key))
+
+
+class Keyspace(_Views, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
     """An ordered map from keys (up to 64 KiB) to values (up to 1 GiB), made by `Db.keyspace`.
 
     What a `dict` does, on the device: keys and values are `bytes`, or whatever has the buffer
@@ -325,6 +341,11 @@ class Keyspace(_Views, _esker.Keyspace, MutableMapping[bytes, bytes]):
                     full.commit()
         finally:
             batch.commit()
+
+    def writer(self, key: Buffer, *, durability: Durability | None = None) -> ValueWriter:
+        """A file to which the value of `key` is written as it comes, for a `with` block: it is there
+        at the end of the block, in one step, and not at all if that raises."""
+        return ValueWriter(self._writer(key), durability)
 
     def __repr__(self) -> str:
         return f"<esker.Keyspace {self.name!r} of {os.fsdecode(self.path)!r}>"
@@ -397,7 +418,7 @@ class TransactionKeyspace(_Views, _esker.TransactionKeyspace, MutableMapping[byt
         return f"<esker.TransactionKeyspace {self.name!r} of {os.fsdecode(self.path)!r}>"
 
 
-class KeyspaceView(_Views, _esker.KeyspaceView, Mapping[bytes, bytes]):
+class KeyspaceView(_Views, _Streams, _esker.KeyspaceView, Mapping[bytes, bytes]):
     """A keyspace as a snapshot sees it: a `Keyspace` without what changes it."""
 
     def __repr__(self) -> str:

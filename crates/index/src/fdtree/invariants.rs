@@ -15,6 +15,7 @@
 
 use esker_device::Purpose;
 use esker_format::block::BlockView;
+use esker_format::data::Data;
 use esker_format::entry::Payload;
 use esker_format::filter;
 use esker_format::ids::Seq;
@@ -24,6 +25,7 @@ use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::value_ref::ValueRef;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::Error;
+use esker_substrate::memtable::Place;
 use esker_substrate::runs::RunSet;
 use esker_substrate::values;
 
@@ -157,6 +159,7 @@ impl FdTree {
         let mut referred = RunSet::default();
         let found = sink.problems.len();
         self.check_parts(&mut referred, sink);
+        self.check_logged_values(sink);
         if !self.is_merging() && !self.is_spilling() && sink.problems.len() == found {
             self.check_taken(&referred, sink);
         }
@@ -215,18 +218,46 @@ impl FdTree {
     /// Reads the values that a level refers to.
     fn check_values(&self, walked: &Walked, referred: &mut RunSet, sink: &mut CheckSink) {
         for content in &walked.references {
-            let Ok(value) = ValueRef::decode(content) else { continue };
-            sink.values += 1;
-            match values::verify(&self.reader.blocks, &value, Purpose::Check) {
-                Ok(bytes) => sink.bytes += bytes,
-                Err(error) => sink.report_error(&error),
-            }
+            let Some(value) = self.check_value(content, sink) else { continue };
             for run in &value.runs {
                 if referred.insert(*run).is_err() {
                     sink.report(run.offset(), "O1: two entries refer to the same space");
                 }
             }
         }
+    }
+
+    /// Reads the values that are in the log, and not in a level yet.
+    fn check_logged_values(&self, sink: &mut CheckSink) {
+        let view = self.views.load();
+        let memtable = view.memtable.leaves();
+        memtable.iter().for_each(|place| self.check_logged_value(&place, sink));
+        let moving = view.parts.iter().filter_map(|part| match part {
+            Part::Moving(moving) => Some(moving),
+            Part::Run(_) => None,
+        });
+        for moving in moving {
+            let left = moving.frozen.iter().flat_map(|frozen| frozen.iter());
+            left.filter(|place| !moving.has_passed(place.key()))
+                .for_each(|place| self.check_logged_value(&place, sink));
+        }
+    }
+
+    fn check_logged_value(&self, place: &Place<'_>, sink: &mut CheckSink) {
+        if let Data::Reference(content) = place.version().data() {
+            self.check_value(content, sink);
+        }
+    }
+
+    /// Reads the value of a reference.
+    fn check_value(&self, content: &[u8], sink: &mut CheckSink) -> Option<ValueRef> {
+        let value = ValueRef::decode(content).ok()?;
+        sink.values += 1;
+        match values::verify(&self.reader.blocks, &value, Purpose::Check) {
+            Ok(bytes) => sink.bytes += bytes,
+            Err(error) => sink.report_error(&error),
+        }
+        Some(value)
     }
 
     fn check_tree(

@@ -87,6 +87,8 @@ impl ValueReader {
     /// What there is of the value from the position on, at least a byte unless that is the end.
     fn rest(&mut self) -> Result<&[u8]> {
         let position = self.position;
+        // Also for what is in memory: a closed store answers nothing.
+        let _open = self.shared.enter()?;
         match &mut self.place {
             Place::Here(value) => {
                 let from = usize::try_from(position).unwrap_or(usize::MAX);
@@ -96,7 +98,6 @@ impl ValueReader {
             Place::Apart { value, number, piece, data_bytes, ahead } => {
                 let wanted = position / PIECE_DATA_BYTES;
                 if *number != Some(wanted) {
-                    let _open = self.shared.enter()?;
                     let follows =
                         wanted.checked_sub(1).is_some_and(|before| *number == Some(before));
                     if follows {
