@@ -87,8 +87,8 @@ typedef struct esker_keyspace esker_keyspace;
 // time may use it. Given up with `esker_range_free`.
 typedef struct esker_range esker_range;
 
-// A value as it was when the reader was made. One thread at a time may use it. It holds versions as
-// a snapshot does: give it up with `esker_reader_free`.
+// A value as it was when the reader was made. One thread at a time may use it. It holds versions
+// as a snapshot does: give it up with `esker_reader_free`.
 typedef struct esker_reader esker_reader;
 
 // All keyspaces of a store as of one moment. Any number of threads may use it. It keeps the
@@ -179,9 +179,9 @@ typedef struct esker_keyspace_options {
   int32_t compression;
   // Not 0: the keyspace must be there, none is created.
   int32_t must_exist;
-  // The longest value that is stored with its key, in bytes, up to 256 KiB; 0 for that. Longer ones
-  // are stored apart, where merges do not write them again. Holds for what is written until the
-  // store is closed.
+  // The longest value that is stored with its key, in bytes, up to 256 KiB; 0 for that. Longer
+  // ones are stored apart, where merges do not write them again. Holds for what is written until
+  // the store is closed.
   uint64_t inline_bytes_max;
   // For what is to come: zeros.
   uint64_t reserved[3];
