@@ -4,6 +4,7 @@
 //! them one is due; beyond four times that a removal waits for it, and is refused when it did not
 //! help: then a snapshot holds what was removed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_format::action::{Action, KeyRange};
@@ -74,18 +75,13 @@ fn too_many(name: &str) -> String {
 /// operands that were merged onto it then.
 pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> Vec<Write<'a>> {
     let mut writes: Vec<Write<'a>> = Vec::new();
-    let mut removed: Vec<(KeyspaceId, KeyRange<'a>)> = Vec::new();
+    let mut removed = Removed::default();
     // The last call on a key is the first to be met.
     for write in calls.rev() {
         match write.action {
-            Action::RemoveRange(keys) => removed.push((write.slot.id, keys)),
-            Action::Say(key, _) => {
-                let has =
-                    |(id, keys): &(KeyspaceId, KeyRange<'_>)| *id == write.slot.id && keys.has(key);
-                if removed.iter().any(has) {
-                    continue;
-                }
-            }
+            Action::RemoveRange(keys) => removed.insert(write.slot.id, keys),
+            Action::Say(key, _) if removed.has(write.slot.id, key) => continue,
+            Action::Say(..) => {}
         }
         writes.push(write);
     }
@@ -112,11 +108,84 @@ pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> 
     settled
 }
 
+/// Removed ranges of several keyspaces.
+///
+/// Invariant: those of a keyspace share no key and do not touch.
+#[derive(Debug, Default)]
+struct Removed<'a> {
+    /// Keyspace and first key of a range → the key behind its last one, where it has an end.
+    ends: BTreeMap<(KeyspaceId, &'a [u8]), Option<&'a [u8]>>,
+}
+
+impl<'a> Removed<'a> {
+    /// The last range that begins at or before `key`, if it has the key or ends at it.
+    fn around(&self, id: KeyspaceId, key: &'a [u8]) -> Option<KeyRange<'a>> {
+        let (&(of, begin), &end) = self.ends.range(..=(id, key)).next_back()?;
+        (of == id && end.is_none_or(|end| key <= end)).then_some(KeyRange { begin, end })
+    }
+
+    fn has(&self, id: KeyspaceId, key: &'a [u8]) -> bool {
+        self.around(id, key).is_some_and(|keys| keys.has(key))
+    }
+
+    fn insert(&mut self, id: KeyspaceId, keys: KeyRange<'a>) {
+        let begin = self.around(id, keys.begin).map_or(keys.begin, |before| before.begin);
+        let mut end = keys.end;
+        // Whatever begins in the range, or ends where it begins, becomes part of it.
+        while let Some((&(of, start), &other)) = self.ends.range((id, begin)..).next()
+            && of == id
+            && end.is_none_or(|end| start <= end)
+        {
+            end = end.zip(other).map(|(end, other)| end.max(other));
+            self.ends.remove(&(id, start));
+        }
+        self.ends.insert((id, begin), end);
+    }
+}
+
 /// Ranges in front of keys; the sort is stable, so that of several calls on a key the last one
 /// comes first.
 fn place<'a>(write: &Write<'a>) -> (KeyspaceId, bool, &'a [u8]) {
     match write.action {
         Action::RemoveRange(keys) => (write.slot.id, false, keys.begin),
         Action::Say(key, _) => (write.slot.id, true, key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What ranges are made of: the empty key, some short ones, and nothing for no end.
+    const KEYS: [&[u8]; 8] = [b"", b"a", b"ab", b"b", b"c", b"cc", b"d", b"z"];
+
+    proptest! {
+        #[test]
+        fn removed_ranges_have_what_any_of_them_has(
+            ranges in proptest::collection::vec((1u32..3, 0..8_usize, 0..10_usize), 0..12),
+        ) {
+            let mut removed = Removed::default();
+            let ranges: Vec<_> = ranges
+                .into_iter()
+                .map(|(id, begin, end)| (KeyspaceId(id), KEYS[begin], KEYS.get(end).copied()))
+                .filter(|(_, begin, end)| end.is_none_or(|end| *begin < end))
+                .map(|(id, begin, end)| (id, KeyRange { begin, end }))
+                .collect();
+            for (id, keys) in &ranges {
+                removed.insert(*id, *keys);
+            }
+            for id in (1..3).map(KeyspaceId) {
+                for key in KEYS {
+                    let any = ranges.iter().any(|(of, keys)| *of == id && keys.has(key));
+                    prop_assert_eq!(removed.has(id, key), any, "{:?} {:?}", id, key);
+                }
+                let of: Vec<_> = removed.ends.iter().filter(|((of, _), _)| *of == id).collect();
+                let apart = |pair: &[(&(KeyspaceId, &[u8]), &Option<&[u8]>)]| {
+                    pair[0].1.is_some_and(|end| end < pair[1].0.1)
+                };
+                prop_assert!(of.windows(2).all(apart), "{:?}", of);
+            }
+        }
     }
 }
