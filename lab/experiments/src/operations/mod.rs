@@ -5,6 +5,7 @@
 
 pub mod backup;
 pub mod compression;
+pub mod counter;
 pub mod large;
 pub mod queue;
 pub mod transaction;
@@ -35,12 +36,20 @@ pub enum Case {
     Queue,
     /// See [`large`].
     Large,
+    /// See [`counter`].
+    Counter,
 }
 
 impl Case {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Transaction, Self::Compression, Self::Backup, Self::Queue, Self::Large];
+    pub const ALL: [Self; 6] = [
+        Self::Transaction,
+        Self::Compression,
+        Self::Backup,
+        Self::Queue,
+        Self::Large,
+        Self::Counter,
+    ];
 
     /// Its name on the command line.
     #[must_use]
@@ -51,6 +60,7 @@ impl Case {
             Self::Backup => "backup",
             Self::Queue => "queue",
             Self::Large => "large",
+            Self::Counter => "counter",
         }
     }
 
@@ -69,6 +79,7 @@ impl Case {
             Self::Backup => "backups into one folder, each after a change",
             Self::Queue => "entries that come at the end and go from the front",
             Self::Large => "values of 1 MiB, beside the disk",
+            Self::Counter => "counters that are counted up",
         }
     }
 
@@ -79,6 +90,7 @@ impl Case {
             Self::Backup => backup::round(bench),
             Self::Queue => queue::round(bench),
             Self::Large => large::round(bench),
+            Self::Counter => counter::round(bench),
         }
     }
 
@@ -89,6 +101,7 @@ impl Case {
             Self::Backup => backup::bars(found),
             Self::Queue => queue::bars(found),
             Self::Large => large::bars(found),
+            Self::Counter => counter::bars(found),
         }
     }
 }

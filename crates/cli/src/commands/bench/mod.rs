@@ -91,7 +91,7 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Measure transactions, compression, backups, a queue and large values
+    /// Measure transactions, compression, backups, a queue, large values and counters
     Operations(operations::Operations),
     /// Measure the rearranging of arrays, beside copies and what people do instead
     Permute(permute::Permute),

@@ -1,4 +1,5 @@
-//! `bench operations`: what transactions, compression, backups, a queue and large values cost.
+//! `bench operations`: what transactions, compression, backups, a queue, large values and counters
+//! cost.
 
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ use crate::table::Table;
 #[derive(Debug, Args)]
 pub(crate) struct Operations {
     /// Only these cases, with commas between them: transaction, compression, backup, queue,
-    /// large
+    /// large, counter
     #[arg(long, value_name = "CASES", value_delimiter = ',', value_parser = case)]
     case: Vec<Case>,
     /// Entries of 16 + 100 bytes that a store is loaded with
