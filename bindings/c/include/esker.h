@@ -45,6 +45,8 @@ typedef enum esker_code {
   ESKER_PANIC = 13,
   // Something that this version of the header has no code for.
   ESKER_OTHER = 14,
+  // A merge operator could not say what the operands of a key come to; other keys are read.
+  ESKER_OPERATOR = 15,
 } esker_code;
 
 // When a write returns.
@@ -68,6 +70,21 @@ typedef enum esker_compression {
   // Less space.
   ESKER_ZSTD = 3,
 } esker_compression;
+
+// What merging does with an operand. A keyspace keeps the first that it is given, and refuses
+// others.
+typedef enum esker_operator {
+  // As the keyspace has it; none where it is created.
+  ESKER_OPERATOR_AS_IT_IS = 0,
+  // Values and operands are integers of 8 bytes, little-endian, and are added, wrapping around.
+  ESKER_ADD = 1,
+  // The operand is appended.
+  ESKER_APPEND = 2,
+  // The greater of the two, as byte strings.
+  ESKER_MAX = 3,
+  // The smaller of the two, as byte strings.
+  ESKER_MIN = 4,
+} esker_operator;
 
 // Collected writes. One thread at a time may use it. Given up with `esker_batch_commit` or
 // `esker_batch_free`.
@@ -183,8 +200,12 @@ typedef struct esker_keyspace_options {
   // ones are stored apart, where merges do not write them again. Holds for what is written until
   // the store is closed.
   uint64_t inline_bytes_max;
+  // An `esker_operator`; it is kept.
+  int32_t merge;
   // For what is to come: zeros.
-  uint64_t reserved[3];
+  int32_t reserved_here;
+  // For what is to come: zeros.
+  uint64_t reserved[2];
 } esker_keyspace_options;
 
 // An entry. Its bytes are those of the range or transaction that it came from, and are there until
@@ -258,6 +279,19 @@ enum esker_code esker_batch_put(struct esker_batch *batch,
                                 const uint8_t *value,
                                 size_t value_len,
                                 struct esker_error **error);
+
+// Adds that `operand` is merged onto the value of `key`: see `esker_merge`. Several of one key all
+// count, and so does what the batch says of it before.
+//
+// # Safety
+// As for `esker_batch_put`.
+enum esker_code esker_batch_merge(struct esker_batch *batch,
+                                  const struct esker_keyspace *keyspace,
+                                  const uint8_t *key,
+                                  size_t key_len,
+                                  const uint8_t *operand,
+                                  size_t operand_len,
+                                  struct esker_error **error);
 
 // Adds that `key` is removed.
 //
@@ -427,6 +461,20 @@ enum esker_code esker_put_with_ttl(const struct esker_keyspace *keyspace,
                                    size_t value_len,
                                    uint64_t ttl_milliseconds,
                                    struct esker_error **error);
+
+// Merges `operand` onto the value of `key`, without reading it: from now on the value is what the
+// keyspace's operator makes of both; where there is none, the operand is the value. An operand has
+// at most 262,144 bytes. `durability` is an `esker_durability`.
+//
+// # Safety
+// As [`esker_put`].
+enum esker_code esker_merge(const struct esker_keyspace *keyspace,
+                            const uint8_t *key,
+                            size_t key_len,
+                            const uint8_t *operand,
+                            size_t operand_len,
+                            int32_t durability,
+                            struct esker_error **error);
 
 // Removes `key`, if it is there. `durability` is an `esker_durability`.
 //
@@ -609,6 +657,19 @@ enum esker_code esker_transaction_put(struct esker_transaction *transaction,
                                       const uint8_t *value,
                                       size_t value_len,
                                       struct esker_error **error);
+
+// Merges `operand` onto the value of `key`, when the transaction is committed: see `esker_merge`.
+// That reads nothing.
+//
+// # Safety
+// As for `esker_transaction_put`.
+enum esker_code esker_transaction_merge(struct esker_transaction *transaction,
+                                        const struct esker_keyspace *keyspace,
+                                        const uint8_t *key,
+                                        size_t key_len,
+                                        const uint8_t *operand,
+                                        size_t operand_len,
+                                        struct esker_error **error);
 
 // Removes `key`, when the transaction is committed.
 //

@@ -66,6 +66,34 @@ pub unsafe extern "C" fn esker_batch_put(
     unsafe { guard(error, body) }
 }
 
+/// Adds that `operand` is merged onto the value of `key`: see `esker_merge`. Several of one key all
+/// count, and so does what the batch says of it before.
+///
+/// # Safety
+/// As for `esker_batch_put`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_batch_merge(
+    batch: *mut esker_batch,
+    keyspace: *const esker_keyspace,
+    key: *const u8,
+    key_len: usize,
+    operand: *const u8,
+    operand_len: usize,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let (batch, keyspace) = unsafe { (get_mut(batch)?, get(keyspace)?) };
+        // SAFETY: by the caller's promise.
+        let (key, operand) =
+            unsafe { (slice(key, key_len, "key")?, slice(operand, operand_len, "operand")?) };
+        batch.merge(keyspace, key, operand);
+        Ok(())
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}
+
 /// Adds that `key` is removed.
 ///
 /// # Safety

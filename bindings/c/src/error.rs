@@ -42,12 +42,14 @@ pub enum esker_code {
     ESKER_PANIC = 13,
     /// Something that this version of the header has no code for.
     ESKER_OTHER = 14,
+    /// A merge operator could not say what the operands of a key come to; other keys are read.
+    ESKER_OPERATOR = 15,
 }
 
 use esker_code::{
     ESKER_CLOSED, ESKER_CONFLICT, ESKER_DAMAGED, ESKER_FULL, ESKER_INVALID, ESKER_IO, ESKER_LOCKED,
-    ESKER_NO_KEYSPACE, ESKER_NO_STORE, ESKER_NOT_A_STORE, ESKER_OK, ESKER_OTHER, ESKER_PANIC,
-    ESKER_POISONED, ESKER_TOO_NEW,
+    ESKER_NO_KEYSPACE, ESKER_NO_STORE, ESKER_NOT_A_STORE, ESKER_OK, ESKER_OPERATOR, ESKER_OTHER,
+    ESKER_PANIC, ESKER_POISONED, ESKER_TOO_NEW,
 };
 
 /// Why a call failed. Given up with `esker_error_free`.
@@ -102,6 +104,7 @@ impl From<Error> for Failure {
             Error::NoKeyspace { .. } => ESKER_NO_KEYSPACE,
             Error::Closed => ESKER_CLOSED,
             Error::Conflict { .. } => ESKER_CONFLICT,
+            Error::Operator { .. } => ESKER_OPERATOR,
             _ => ESKER_OTHER,
         };
         Self::new(code, &error.to_string())

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use esker::{Compression, Db, Error, Keyspace, KeyspaceOptions};
+use esker::{Compression, Db, Error, Keyspace, KeyspaceOptions, Merge};
 
 use crate::bytes::{esker_bytes, needed, slice, text};
 use crate::db::{durability, esker_db};
@@ -33,6 +33,23 @@ pub enum esker_compression {
     ESKER_ZSTD = 3,
 }
 
+/// What merging does with an operand. A keyspace keeps the first that it is given, and refuses
+/// others.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum esker_operator {
+    /// As the keyspace has it; none where it is created.
+    ESKER_OPERATOR_AS_IT_IS = 0,
+    /// Values and operands are integers of 8 bytes, little-endian, and are added, wrapping around.
+    ESKER_ADD = 1,
+    /// The operand is appended.
+    ESKER_APPEND = 2,
+    /// The greater of the two, as byte strings.
+    ESKER_MAX = 3,
+    /// The smaller of the two, as byte strings.
+    ESKER_MIN = 4,
+}
+
 /// How a keyspace is opened. All zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +65,12 @@ pub struct esker_keyspace_options {
     /// ones are stored apart, where merges do not write them again. Holds for what is written until
     /// the store is closed.
     pub inline_bytes_max: u64,
+    /// An `esker_operator`; it is kept.
+    pub merge: i32,
     /// For what is to come: zeros.
-    pub reserved: [u64; 3],
+    pub reserved_here: i32,
+    /// For what is to come: zeros.
+    pub reserved: [u64; 2],
 }
 
 /// A number for [`esker_compression`], whatever it is.
@@ -63,10 +84,22 @@ fn compression(number: i32) -> Result<Option<Compression>> {
     }
 }
 
+/// A number for [`esker_operator`], whatever it is.
+fn operator(number: i32) -> Result<Option<Merge>> {
+    match number {
+        0 => Ok(None),
+        1 => Ok(Some(Merge::Add)),
+        2 => Ok(Some(Merge::Append)),
+        3 => Ok(Some(Merge::Max)),
+        4 => Ok(Some(Merge::Min)),
+        _ => Err(Failure::invalid(format!("{number} is no esker_operator"))),
+    }
+}
+
 fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result<Keyspace> {
     let mut chosen = KeyspaceOptions::default();
     let Some(options) = options else { return Ok(db.keyspace(name, chosen)?) };
-    if options.reserved != [0; 3] {
+    if options.reserved != [0; 2] || options.reserved_here != 0 {
         return Err(Failure::invalid("reserved fields of esker_keyspace_options must be zeros"));
     }
     if options.memtable_bytes != 0 {
@@ -77,6 +110,9 @@ fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result
     }
     if options.inline_bytes_max != 0 {
         chosen = chosen.inline_bytes_max(options.inline_bytes_max);
+    }
+    if let Some(merge) = operator(options.merge)? {
+        chosen = chosen.merge(merge);
     }
     if options.must_exist != 0 && db.open_keyspace(name)?.is_none() {
         return Err(Error::NoKeyspace { name: name.to_owned() }.into());
@@ -168,6 +204,38 @@ pub unsafe extern "C" fn esker_put_with_ttl(
         let (key, value) =
             unsafe { (slice(key, key_len, "key")?, slice(value, value_len, "value")?) };
         Ok(keyspace.insert_with_ttl(key, value, Duration::from_millis(ttl_milliseconds))?)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}
+
+/// Merges `operand` onto the value of `key`, without reading it: from now on the value is what the
+/// keyspace's operator makes of both; where there is none, the operand is the value. An operand has
+/// at most 262,144 bytes. `durability` is an `esker_durability`.
+///
+/// # Safety
+/// As [`esker_put`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_merge(
+    keyspace: *const esker_keyspace,
+    key: *const u8,
+    key_len: usize,
+    operand: *const u8,
+    operand_len: usize,
+    durability: i32,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let keyspace = unsafe { get(keyspace) }?;
+        // SAFETY: by the caller's promise.
+        let (key, operand) =
+            unsafe { (slice(key, key_len, "key")?, slice(operand, operand_len, "operand")?) };
+        match self::durability(durability)? {
+            None => keyspace.merge(key, operand)?,
+            Some(durability) => keyspace.merge_with(key, operand, durability)?,
+        }
+        Ok(())
     };
     // SAFETY: by the caller's promise.
     unsafe { guard(error, body) }

@@ -166,6 +166,33 @@ pub unsafe extern "C" fn esker_transaction_put(
     unsafe { guard(error, body) }
 }
 
+/// Merges `operand` onto the value of `key`, when the transaction is committed: see `esker_merge`.
+/// That reads nothing.
+///
+/// # Safety
+/// As for `esker_transaction_put`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_transaction_merge(
+    transaction: *mut esker_transaction,
+    keyspace: *const esker_keyspace,
+    key: *const u8,
+    key_len: usize,
+    operand: *const u8,
+    operand_len: usize,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let (open, keyspace) = unsafe { (get_mut(transaction)?, get(keyspace)?) };
+        // SAFETY: by the caller's promise.
+        let (key, operand) =
+            unsafe { (slice(key, key_len, "key")?, slice(operand, operand_len, "operand")?) };
+        Ok(open.transaction.merge(keyspace, key, operand)?)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}
+
 /// Removes `key`, when the transaction is committed.
 ///
 /// # Safety

@@ -206,6 +206,29 @@ int main(int count, char **arguments) {
     CHECK(esker_get(text, key, 3, &value, &found, &error) == ESKER_OK && !found);
     esker_keyspace_free(text);
 
+    // Values that are merged.
+    memset(&keyspace_options, 0, sizeof keyspace_options);
+    keyspace_options.merge = 9;
+    CHECK(refused(esker_open_keyspace(db, "counts", &keyspace_options, &text, &error),
+        ESKER_INVALID, &error));
+    keyspace_options.merge = ESKER_ADD;
+    keyspace_options.reserved_here = 1;
+    CHECK(refused(esker_open_keyspace(db, "counts", &keyspace_options, &text, &error),
+        ESKER_INVALID, &error));
+    keyspace_options.reserved_here = 0;
+    CHECK(esker_open_keyspace(db, "counts", &keyspace_options, &text, &error) == ESKER_OK);
+    const uint8_t two[8] = {2};
+    CHECK(esker_merge(text, key, 3, two, 8, ESKER_DEFAULT, &error) == ESKER_OK);
+    CHECK(esker_merge(text, key, 3, two, 8, ESKER_SYNCED, &error) == ESKER_OK);
+    CHECK(esker_get(text, key, 3, &value, &found, &error) == ESKER_OK && found);
+    CHECK(value.len == 8 && value.data[0] == 4 && value.data[1] == 0);
+    esker_bytes_free(&value);
+    CHECK(esker_merge(text, key, 3, two, 3, ESKER_DEFAULT, &error) == ESKER_OK);
+    CHECK(refused(esker_get(text, key, 3, &value, &found, &error), ESKER_OPERATOR, &error));
+    CHECK(refused(esker_merge(keys, key, 3, two, 8, ESKER_DEFAULT, &error),
+        ESKER_INVALID, &error));
+    esker_keyspace_free(text);
+
     // Backups.
     snprintf(copy, sizeof copy, "%s.copy", arguments[1]);
     snprintf(restored, sizeof restored, "%s.restored", arguments[1]);

@@ -23,6 +23,24 @@ pub(crate) struct Batch {
     open: Arc<Open>,
 }
 
+/// What is written to a key.
+#[derive(Clone, Copy)]
+pub(crate) enum Said<'a> {
+    Value(&'a [u8]),
+    Operand(&'a [u8]),
+    /// It is removed.
+    Nothing,
+}
+
+impl Said<'_> {
+    const fn len(self) -> usize {
+        match self {
+            Self::Value(bytes) | Self::Operand(bytes) => bytes.len(),
+            Self::Nothing => 0,
+        }
+    }
+}
+
 struct Writes {
     batch: esker::Batch,
     turns: TurnSet,
@@ -83,12 +101,24 @@ impl Batch {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
-        self.add(keyspace, key.as_ref(), Some(value.as_ref()))
+        self.add(keyspace, key.as_ref(), Said::Value(value.as_ref()))
+    }
+
+    /// Merges `operand` onto the value of `key` in `keyspace`. All that are merged onto one key
+    /// count, and so does what was written before.
+    fn merge(
+        &self,
+        keyspace: &Bound<'_, Keyspace>,
+        key: &Bound<'_, PyAny>,
+        operand: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (key, operand) = (Buffer::key(key)?, Buffer::value(operand)?);
+        self.add(keyspace, key.as_ref(), Said::Operand(operand.as_ref()))
     }
 
     /// Removes `key` from `keyspace`; it need not be there.
     fn remove(&self, keyspace: &Bound<'_, Keyspace>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.add(keyspace, Buffer::key(key)?.as_ref(), None)
+        self.add(keyspace, Buffer::key(key)?.as_ref(), Said::Nothing)
     }
 
     /// Removes all keys of `keyspace` from `start` up to, and without, `end`, those that the batch
@@ -176,22 +206,18 @@ impl Batch {
 }
 
 impl Batch {
-    fn add(
-        &self,
-        keyspace: &Bound<'_, Keyspace>,
-        key: &[u8],
-        value: Option<&[u8]>,
-    ) -> PyResult<()> {
+    fn add(&self, keyspace: &Bound<'_, Keyspace>, key: &[u8], said: Said<'_>) -> PyResult<()> {
         let py = keyspace.py();
         let keyspace = keyspace.borrow();
         let keyspace = keyspace.as_super().keyspace(py)?;
         self.open.check(py)?;
         self.with(py, |writes| {
             writes.turns = self.open.turns().with(writes.turns, key);
-            writes.bytes += (key.len() + value.map_or(0, <[u8]>::len)) as u64;
-            match value {
-                Some(value) => writes.batch.insert(keyspace, key, value),
-                None => writes.batch.remove(keyspace, key),
+            writes.bytes += (key.len() + said.len()) as u64;
+            match said {
+                Said::Value(value) => writes.batch.insert(keyspace, key, value),
+                Said::Operand(operand) => writes.batch.merge(keyspace, key, operand),
+                Said::Nothing => writes.batch.remove(keyspace, key),
             }
             writes.batch.refused().map_or(Ok(()), |error| Err(raised::of_store(py, error)))
         })

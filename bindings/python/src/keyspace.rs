@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::batch::Batch;
 use crate::buffer::Buffer;
+use crate::operator;
 use crate::raised;
 use crate::reads::{At, Reads, between};
 use crate::store::{Store, Turns, apart, durability};
@@ -26,11 +27,12 @@ impl Keyspace {
         store: &Store,
         name: &str,
         create: bool,
-        memtable_bytes: Option<u64>,
+        sizes: (Option<u64>, Option<u64>),
         compression: Option<&str>,
-        inline_bytes_max: Option<u64>,
+        merge: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let db = store.open().db(py)?;
+        let (memtable_bytes, inline_bytes_max) = sizes;
         let mut options = KeyspaceOptions::default().memtable_bytes(memtable_bytes);
         if let Some(name) = compression {
             let chosen = name.parse().map_err(|error| raised::of_store(py, &error))?;
@@ -38,6 +40,9 @@ impl Keyspace {
         }
         if let Some(bytes) = inline_bytes_max {
             options = options.inline_bytes_max(bytes);
+        }
+        if let Some(merge) = merge {
+            options = operator::chosen(options, merge)?;
         }
         let found = apart(py, || {
             let found = if create { None } else { db.open_keyspace(name)? };
@@ -106,6 +111,27 @@ impl Keyspace {
         apart(py, || {
             let _turn = turns.take(key);
             keyspace.insert_with_ttl(key, value, ttl)
+        })
+    }
+
+    /// Merges `operand` onto the value of `key`: what comes of it is the keyspace's merge
+    /// operator's to say; where there is no value, the operand is one. An operand has at most
+    /// 262,144 bytes. No read, and one write to the log.
+    #[pyo3(signature = (key, operand, *, durability=None))]
+    fn merge(
+        this: PyRef<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        operand: &Bound<'_, PyAny>,
+        durability: Option<&str>,
+    ) -> PyResult<()> {
+        let (py, reads) = (this.py(), this.as_super());
+        let durability = self::durability(py, reads.open(), durability)?;
+        let (key, operand) = (Buffer::key(key)?, Buffer::value(operand)?);
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
+        apart(py, || {
+            let _turn = turns.take(key);
+            keyspace.merge_with(key, operand, durability)
         })
     }
 

@@ -10,6 +10,7 @@
 //! | `fork` | what a child by `fork` has to leave alone |
 //! | `store` | an open store, what its objects share, turns of keys, the end of the interpreter |
 //! | `reads`, `keyspace` | mappings |
+//! | `operator` | merge operators |
 //! | `backup` | backups |
 //! | `batch`, `snapshot`, `transaction` | what is made from a store |
 //! | `range` | iterators, in runs |
@@ -24,6 +25,7 @@ mod buffer;
 mod fork;
 mod job;
 mod keyspace;
+mod operator;
 mod raised;
 mod range;
 mod reads;

@@ -31,6 +31,7 @@ pub(crate) fn of_store(py: Python<'_>, error: &esker::Error) -> PyErr {
     match error {
         Error::Invalid { .. } => made(py, "ArgumentError", (text,)),
         Error::Conflict { .. } => made(py, "ConflictError", (text,)),
+        Error::Operator { .. } => made(py, "OperatorError", (text,)),
         Error::Closed => made(py, "ClosedError", (text,)),
         Error::NoKeyspace { .. } => made(py, "NoKeyspaceError", (text,)),
         Error::Poisoned { .. } => made(py, "PoisonedError", (text,)),

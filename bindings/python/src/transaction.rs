@@ -7,6 +7,7 @@ use esker::{Durability, Entry};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 
+use crate::batch::Said;
 use crate::buffer::Buffer;
 use crate::fork::Kept;
 use crate::raised;
@@ -175,13 +176,23 @@ impl TransactionKeyspace {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
-        write(&this, key.as_ref(), Some(value.as_ref()))
+        write(&this, key.as_ref(), Said::Value(value.as_ref()))
+    }
+
+    /// Merges `operand` onto the value of `key` when the transaction is committed. Reads nothing.
+    fn merge(
+        this: PyRef<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        operand: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (key, operand) = (Buffer::key(key)?, Buffer::value(operand)?);
+        write(&this, key.as_ref(), Said::Operand(operand.as_ref()))
     }
 
     /// Removes `key` when the transaction is committed; it need not be there. Reads nothing, unlike
     /// `del keyspace[key]`.
     fn remove(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        write(&this, Buffer::key(key)?.as_ref(), None)
+        write(&this, Buffer::key(key)?.as_ref(), Said::Nothing)
     }
 
     /// Removes all keys from `start` up to, and without, `end`, when the transaction is committed:
@@ -204,14 +215,15 @@ impl TransactionKeyspace {
     }
 }
 
-fn write(this: &PyRef<'_, TransactionKeyspace>, key: &[u8], value: Option<&[u8]>) -> PyResult<()> {
+fn write(this: &PyRef<'_, TransactionKeyspace>, key: &[u8], said: Said<'_>) -> PyResult<()> {
     let (py, reads) = (this.py(), this.as_super());
     reads.open().check(py)?;
     let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
     this.ongoing.with(py, |work| {
-        match value {
-            Some(value) => work.transaction.insert(keyspace, key, value)?,
-            None => work.transaction.remove(keyspace, key)?,
+        match said {
+            Said::Value(value) => work.transaction.insert(keyspace, key, value)?,
+            Said::Operand(operand) => work.transaction.merge(keyspace, key, operand)?,
+            Said::Nothing => work.transaction.remove(keyspace, key)?,
         }
         work.turns = turns.with(work.turns, key);
         Ok(())

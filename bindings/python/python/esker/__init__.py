@@ -20,6 +20,7 @@ from ._errors import (
     LockedError,
     NoKeyspaceError,
     NoStoreError,
+    OperatorError,
     PatternError,
     PoisonedError,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "NextStats",
     "NoKeyspaceError",
     "NoStoreError",
+    "OperatorError",
     "Pass",
     "PatternError",
     "PinStats",

@@ -55,6 +55,11 @@ class ConflictError(Error, RuntimeError):
     from its beginning, as `Db.transact` does."""
 
 
+class OperatorError(Error, RuntimeError):
+    """A merge operator could not say what the operands of a key come to: it raised, or was not given
+    when the keyspace was opened. Nothing is lost; other keys are read as ever."""
+
+
 class ClosedError(Error, ValueError):
     """The store, snapshot, batch or transaction has been closed (a file says the same with
     `ValueError`)."""

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     Durability = Literal["buffered", "synced"]
     Compression = Literal["none", "lz4", "zstd"]
+    Operator = (
+        Literal["add", "append", "max", "min"] | tuple[str, Callable[[bytes, bytes, bytes], bytes]]
+    )
 
 # Nothing that was acknowledged needs it, but the next opening is quicker.
 atexit.register(_esker.close_all)
@@ -114,6 +117,7 @@ class Db:
         memtable: int | str | None = None,
         compression: Compression | None = None,
         inline_max: int | str | None = None,
+        merge: Operator | None = None,
     ) -> Keyspace:
         """The keyspace `name`, which is made where there is none, or without `create` refused
         (`NoKeyspaceError`). A name has 1 to 255 bytes of UTF-8, without control characters.
@@ -128,10 +132,18 @@ class Db:
         `inline_max` is the longest value that is stored with its key, up to 256 KiB, which it is
         unless given; longer ones are stored apart, where merges do not write them again. It holds for
         what is written until the store is closed.
+
+        `merge` says what `Keyspace.merge` does with operands. "add" adds integers of 8 bytes,
+        little-endian, "append" appends, "max" and "min" keep the greater or smaller of two byte
+        strings: whoever opens the store has these. Else it is a pair of a name, which the store
+        keeps, and a function of key, older and newer bytes that answers bytes; it has to be
+        associative, and is given whenever the keyspace is opened. Threads of the store call it too.
+        It must not use the store.
         """
         memtable_bytes = None if memtable is None else _bytes_of(memtable)
         inline_bytes = None if inline_max is None else _bytes_of(inline_max)
-        return Keyspace(self._store, name, create, memtable_bytes, compression, inline_bytes)
+        sizes = (memtable_bytes, inline_bytes)
+        return Keyspace(self._store, name, create, sizes, compression, merge)
 
     def keyspaces(self) -> list[str]:
         """The names of all keyspaces, sorted."""

@@ -1,0 +1,53 @@
+//! Merge operators: those that every store has, by name, and functions of Python.
+
+use std::sync::Arc;
+
+use esker::{BoxError, KeyspaceOptions, MergeOperator};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use crate::raised;
+
+/// A function of Python. It is called in threads of the store too.
+struct Function(Arc<Py<PyAny>>);
+
+impl MergeOperator for Function {
+    fn merge(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Result<Vec<u8>, BoxError> {
+        let merged = Python::try_attach(|py| -> PyResult<Vec<u8>> {
+            let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+            let merged = self.0.bind(py).call1((bytes(key), bytes(older), bytes(newer)))?;
+            let merged = merged.cast_into::<PyBytes>().map_err(|_| {
+                PyTypeError::new_err("a merge operator answers bytes, and nothing else")
+            })?;
+            Ok(merged.as_bytes().to_vec())
+        });
+        match merged {
+            Some(merged) => merged.map_err(|error| error.to_string().into()),
+            None => Err("the interpreter has come to its end".into()),
+        }
+    }
+}
+
+/// The options with what `merge` says: the name of an operator that there is, or a pair of a name
+/// and a function.
+pub(crate) fn chosen(
+    options: KeyspaceOptions,
+    merge: &Bound<'_, PyAny>,
+) -> PyResult<KeyspaceOptions> {
+    let py = merge.py();
+    if let Ok(name) = merge.extract::<String>() {
+        let known = name.parse().map_err(|error| raised::of_store(py, &error))?;
+        return Ok(options.merge(known));
+    }
+    let pair = merge.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
+    let pair = pair.and_then(|pair| pair.extract::<(String, Py<PyAny>)>().ok());
+    match pair {
+        Some((name, function)) if function.bind(py).is_callable() => {
+            Ok(options.merge_operator(name, Function(Arc::new(function))))
+        }
+        _ => Err(PyTypeError::new_err(
+            "merge is the name of an operator, or a pair of a name and a function",
+        )),
+    }
+}
