@@ -15,6 +15,7 @@ use esker_device::sim::{CrashModel, SimDevice, SimImage, Survivors, Trace, Unwri
 use esker_testkit::counts::{Counts, budget, settle};
 use esker_testkit::kill;
 use esker_testkit::linear::drive::{self, Plan, Shared};
+use esker_testkit::linear::stacks::merged;
 use esker_testkit::linear::{ABSENT, Base, Cut, History, Serial, register};
 use esker_testkit::random::Random;
 use esker_testkit::verify;
@@ -30,9 +31,17 @@ fn open(device: Arc<dyn Device>, scheme: Scheme) -> Db {
     drive::small(Db::builder_on(device)).scheme(scheme).open().unwrap()
 }
 
-/// Both checks of a history that began at `base`.
-fn check<'a>(base: &'a Base, history: &'a History, counts: &mut Counts) -> Verdict<Serial<'a>> {
+/// Both checks of a history that began at `base`, and that of what was merged in it.
+fn check<'a>(
+    base: &'a Base,
+    history: &'a History,
+    shared: &Shared,
+    counts: &mut Counts,
+) -> Verdict<Serial<'a>> {
     let serial = Serial::check(base, history)?;
+    let stood = shared.stacks.take();
+    serial.stacks_fit(&stood)?;
+    counts.add("merged versions", stood.len() as u64);
     for (key, operations) in &history.by_key() {
         let initial = base.state.get(key).copied().unwrap_or(ABSENT);
         register::check(*key, initial, operations)?;
@@ -64,7 +73,7 @@ fn threads(scheme: Scheme, keys: u32, operations: u64, seed: u64, counts: &mut C
     let (mut history, ()) = drive::run(&db, &plan, &shared, || ())?;
     history.reads.push(drive::read_all(&db, keys, &shared)?);
     let base = Base::default();
-    let serial = check(&base, &history, counts)?;
+    let serial = check(&base, &history, &shared, counts)?;
     assert_eq!(serial.last(), db.visible_seq());
     verify::check(&db)?;
     counts.add("merges", merges(&db));
@@ -186,8 +195,8 @@ fn lives(seed: u64, keys: u32, count: u64, counts: &mut Counts) -> Verdict {
             drive::run(&db, &plan, &shared, || crash(&db, &device, &shared, &random, stamps))?;
         reads.push(drive::read_all(&db, keys, &shared)?);
         history.reads.append(&mut reads);
-        let serial =
-            check(&base, &history, counts).map_err(|v| v.at(format!("life {life}, before")))?;
+        let serial = check(&base, &history, &shared, counts)
+            .map_err(|v| v.at(format!("life {life}, before")))?;
         counts.add("merges", merges(&db) - merged_before);
         let scheme = Scheme::TIGHT[random.index(Scheme::TIGHT.len())];
         let next_device = Arc::new(SimDevice::from_image(&image));
@@ -316,7 +325,11 @@ fn child_that_is_killed() {
                     let mut writes = BTreeMap::new();
                     for _ in 0..=random.below(4) {
                         let version = versions.fetch_add(1, Ordering::Relaxed) + 1;
-                        let version = if random.percent(20) { ABSENT } else { version };
+                        let version = match random.below(100) {
+                            0..20 => ABSENT,
+                            20..50 => merged(version),
+                            _ => version,
+                        };
                         writes.insert(random.below(2 * u64::from(KEYS_OF_KILLED)) as u32, version);
                     }
                     let writes: Writes = writes.into_iter().collect();

@@ -21,13 +21,17 @@ const TRANSACTIONS: u64 = 150;
 fn threads(keys: Key, seed: u64, mistake: Option<Race>, counts: &mut Counts) -> Verdict {
     let db = small(Db::builder_on(Arc::new(MemoryDevice::new()))).open().unwrap();
     let plan = drive::Plan { threads: THREADS, keys, transactions: TRANSACTIONS, seed, mistake };
-    let done = drive::run(&db, &plan, &Shared::default())?;
+    let shared = Shared::default();
+    let done = drive::run(&db, &plan, &shared)?;
     let committed = done.history.iter().filter(|transaction| transaction.number.is_some()).count();
     counts.add("transactions", done.history.len() as u64);
     counts.add("commits", committed as u64);
     counts.add("conflicts and rollbacks", done.conflicts);
     counts.add("scans", done.scans);
     counts.add("constraints", serializable::check(&done.history)?);
+    let stood = shared.stacks.take();
+    serializable::stacks_fit(&done.history, &stood)?;
+    counts.add("merged versions", stood.len() as u64);
     let stats = db.stats().unwrap();
     assert_eq!(stats.transactions.live, 0);
     counts.add("merges", stats.keyspaces.iter().map(|keyspace| keyspace.merges).sum());

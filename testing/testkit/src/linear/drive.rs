@@ -2,14 +2,15 @@
 //!
 //! Every thread is a loop over its own random numbers; which of them runs when is the system's
 //! choice. The first thread writes with single puts and deletes, which answer no numbers; the
-//! others with batches. All read: single keys, several, ranges in both directions, from snapshots
+//! others with batches. Some writes merge what they write onto what is there. All read: single keys, several, ranges in both directions, from snapshots
 //! and without, some of them held open over later operations.
 
 use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use esker::{Db, DbBuilder, Durability, Keyspace, KeyspaceOptions};
+use esker::{Db, DbBuilder, Durability, Keyspace, KeyspaceOptions, Merge};
 
+use super::stacks::{Stacks, is_merged, merged, value_bytes};
 use super::{ABSENT, Asked, Clock, Commit, History, Key, Read, Version};
 use crate::random::Random;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
@@ -44,6 +45,8 @@ pub struct Shared {
     pub clock: Clock,
     /// Set to end a run early.
     pub stop: AtomicBool,
+    /// What was merged onto what, as far as it was read.
+    pub stacks: Stacks,
     versions: AtomicU64,
 }
 
@@ -65,23 +68,6 @@ fn key_of(bytes: &[u8]) -> Option<Key> {
     (key_bytes(key) == bytes).then_some(key)
 }
 
-/// A value that says which version it is, of a length that follows from it.
-#[must_use]
-pub fn value_bytes(version: Version) -> Vec<u8> {
-    let len = 16 + (version.wrapping_mul(0x9e37_79b9) >> 8) as usize % 180;
-    version.to_le_bytes().into_iter().cycle().take(len).collect()
-}
-
-/// The version of a value; fails when the value is not whole.
-///
-/// # Errors
-/// [`Oracle::NothingFromNowhere`].
-pub fn version_of(value: &[u8]) -> Verdict<Version> {
-    let version = value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    let whole = version.filter(|version| value_bytes(*version) == value);
-    whole.ok_or_else(|| Violation::new(Oracle::NothingFromNowhere, "a value is not whole"))
-}
-
 pub(crate) fn failed(error: esker::Error) -> Violation {
     Violation::new(Oracle::WorksOn, error.to_string())
 }
@@ -91,7 +77,7 @@ pub(crate) fn failed(error: esker::Error) -> Violation {
 /// # Errors
 /// What the store answers.
 pub fn keyspaces(db: &Db) -> Verdict<[Keyspace; 2]> {
-    let options = || KeyspaceOptions::default().memtable_bytes(Some(4 << 10));
+    let options = || KeyspaceOptions::default().memtable_bytes(Some(4 << 10)).merge(Merge::Append);
     let open = |name| db.keyspace(name, options()).map_err(failed);
     Ok([open(NAMES[0])?, open(NAMES[1])?])
 }
@@ -109,6 +95,7 @@ pub fn batch(
         let bytes = key_bytes(key % keys.max(1));
         match *version {
             ABSENT => batch.remove(keyspace, bytes),
+            version if is_merged(version) => batch.merge(keyspace, bytes, value_bytes(version)),
             version => batch.insert(keyspace, bytes, value_bytes(version)),
         }
     }
@@ -159,7 +146,7 @@ pub fn read_all(db: &Db, keys: Key, shared: &Shared) -> Verdict<Read> {
     let mut seen = Vec::new();
     for (keyspace, first) in keyspaces.iter().zip([0, keys]) {
         let range = snapshot.iter(keyspace).map_err(failed)?;
-        collect(range, first, false, &mut seen)?;
+        collect(range, first, false, shared, &mut seen)?;
     }
     let number = Some(snapshot.seq());
     Ok(Read { span, number, asked: Asked::Within(0..2 * keys), seen })
@@ -170,11 +157,12 @@ pub(crate) fn collect(
     range: impl Iterator<Item = esker::Result<(Vec<u8>, Vec<u8>)>>,
     first: Key,
     reverse: bool,
+    shared: &Shared,
     seen: &mut Vec<(Key, Version)>,
 ) -> Verdict {
     let mut fetched = Vec::new();
     for entry in range {
-        fetched.push(decode(entry.map_err(failed)?, first)?);
+        fetched.push(decode(entry.map_err(failed)?, first, shared)?);
     }
     if reverse {
         fetched.reverse();
@@ -186,9 +174,14 @@ pub(crate) fn collect(
     Ok(())
 }
 
-fn decode((key, value): (Vec<u8>, Vec<u8>), first: Key) -> Verdict<(Key, Version)> {
+fn decode(
+    (key, value): (Vec<u8>, Vec<u8>),
+    first: Key,
+    shared: &Shared,
+) -> Verdict<(Key, Version)> {
     let unknown = || Violation::new(Oracle::NothingFromNowhere, "a key that nobody wrote");
-    Ok((first + key_of(&key).ok_or_else(unknown)?, version_of(&value)?))
+    let key = first + key_of(&key).ok_or_else(unknown)?;
+    Ok((key, shared.stacks.see(key, &value)?))
 }
 
 /// A range that is fetched in pieces while its thread does other things.
@@ -248,7 +241,11 @@ impl Thread<'_> {
     }
 
     fn new_version(&self) -> Version {
-        if self.random.percent(20) { ABSENT } else { self.shared.version() }
+        match self.random.below(100) {
+            0..20 => ABSENT,
+            20..50 => merged(self.shared.version()),
+            _ => self.shared.version(),
+        }
     }
 
     fn durability(&self) -> Durability {
@@ -270,6 +267,7 @@ impl Thread<'_> {
         let value = value_bytes(version);
         let (span, done) = self.shared.clock.during(|| match version {
             ABSENT => keyspace.remove_with(&bytes, durability),
+            _ if is_merged(version) => keyspace.merge_with(&bytes, &value, durability),
             _ => keyspace.insert_with(&bytes, &value, durability),
         });
         done.map_err(failed)?;
@@ -319,7 +317,8 @@ impl Thread<'_> {
         let key = self.key();
         let (Some(keyspace), bytes) = (self.keyspace(key), self.bytes(key)) else { return Ok(()) };
         let (span, found) = self.shared.clock.during(|| keyspace.get(&bytes));
-        let seen = found.map_err(failed)?.map(|value| version_of(&value)).transpose()?;
+        let seen =
+            found.map_err(failed)?.map(|value| self.shared.stacks.see(key, &value)).transpose()?;
         let seen = seen.map(|version| (key, version)).into_iter().collect();
         self.history.reads.push(Read { span, number: None, asked: Asked::One(key), seen });
         Ok(())
@@ -338,7 +337,7 @@ impl Thread<'_> {
         let mut seen = Vec::new();
         for (key, value) in keys.iter().zip(values.map_err(failed)?) {
             if let Some(value) = value {
-                seen.push((*key, version_of(&value)?));
+                seen.push((*key, self.shared.stacks.see(*key, &value)?));
             }
         }
         self.history.reads.push(Read { span, number: None, asked: Asked::Each(keys), seen });
@@ -379,9 +378,9 @@ impl Thread<'_> {
     fn scan(&mut self) -> Verdict {
         let (mut read, range, first) = self.open()?;
         if self.random.percent(50) {
-            collect(range.rev(), first, true, &mut read.seen)?;
+            collect(range.rev(), first, true, self.shared, &mut read.seen)?;
         } else {
-            collect(range, first, false, &mut read.seen)?;
+            collect(range, first, false, self.shared, &mut read.seen)?;
         }
         self.history.reads.push(read);
         Ok(())
@@ -395,7 +394,7 @@ impl Thread<'_> {
         let key = self.key();
         if let Some(keyspace) = self.keyspace(key) {
             let found = snapshot.get(keyspace, self.bytes(key)).map_err(failed)?;
-            let version = found.map(|value| version_of(&value)).transpose()?;
+            let version = found.map(|value| self.shared.stacks.see(key, &value)).transpose()?;
             let seen = version.map(|version| (key, version)).into_iter().collect();
             self.history.reads.push(Read { span, number, asked: Asked::One(key), seen });
         }
@@ -405,7 +404,7 @@ impl Thread<'_> {
             let Some(keyspace) = self.keyspaces.get(at) else { continue };
             let opened = snapshot.range(keyspace, bounds).map_err(failed)?;
             let mut seen = Vec::new();
-            collect(opened, first, false, &mut seen)?;
+            collect(opened, first, false, self.shared, &mut seen)?;
             self.history.reads.push(Read { span, number, asked: Asked::Within(range), seen });
         }
         Ok(())
@@ -427,7 +426,7 @@ impl Thread<'_> {
                 Some(entry) => held.fetched.push(entry.map_err(failed)?),
                 None => {
                     let entries = held.fetched.into_iter().map(Ok);
-                    collect(entries, held.first, false, &mut held.read.seen)?;
+                    collect(entries, held.first, false, self.shared, &mut held.read.seen)?;
                     self.history.reads.push(held.read);
                     return Ok(());
                 }

@@ -7,7 +7,8 @@
 //! * R2: a commit that returned before another was called has the lower number;
 //! * R3: a read's position is at or behind every commit, and every read, that returned before the
 //!   read was called, and before every commit that was called after it returned;
-//! * R4: what the read found is, whole, the state at its position.
+//! * R4: what the read found is, whole, the state at its position;
+//! * R5: a version that was merged stands on the one that its key had before.
 //!
 //! R3 asks of reads only that they are not too early, so taking them in the order of their calls
 //! and giving each the least position that fits finds positions if there are any. No search.
@@ -20,6 +21,7 @@
 
 use std::collections::HashMap;
 
+use super::stacks::{self, Stood};
 use super::{ABSENT, Base, Commit, History, Key, Read, Version};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
@@ -121,6 +123,25 @@ impl<'a> Serial<'a> {
             let ceiling = ceilings.get(later).map_or(self.commits.len(), |(_, most)| *most);
             let position = self.position(read, floor, ceiling)?;
             past_reads.push(std::cmp::Reverse((read.span.returned, position)));
+        }
+        Ok(())
+    }
+
+    /// R5, of what was written in this history.
+    ///
+    /// # Errors
+    /// The first that stands on something else.
+    pub fn stacks_fit<'s>(&self, stood: impl IntoIterator<Item = &'s Stood>) -> Verdict {
+        for stood in stood {
+            let Some((key, position)) = self.origins.get(&stood.version) else { continue };
+            ensure(*key == stood.key, Oracle::NothingFromNowhere, || {
+                format!("version {} of key {key} is found under key {}", stood.version, stood.key)
+            })?;
+            let timeline = self.timelines.get(key).map_or(&[][..], Vec::as_slice);
+            let at = timeline.partition_point(|(at, _)| at < position);
+            if let Some((_, before)) = at.checked_sub(1).and_then(|at| timeline.get(at)) {
+                stacks::compare(stood, *before)?;
+            }
         }
         Ok(())
     }

@@ -412,3 +412,22 @@ fn the_search_answers_what_trying_everything_answers() {
     }
     assert!(answers.iter().all(|count| *count > 2_000), "{answers:?}");
 }
+
+#[test]
+fn what_is_merged_stands_on_the_version_before() {
+    let commit = |number: u64, writes: &[(Key, Version)]| Commit {
+        span: Span { invoked: 2 * number, returned: 2 * number + 1 },
+        number: Some(number),
+        synced: false,
+        writes: writes.to_vec(),
+        is_range: false,
+    };
+    let base = Base { number: 7, state: [(1, 70)].into() };
+    let commits = [commit(8, &[(1, 71)]), commit(9, &[(1, ABSENT)]), commit(10, &[(1, 72)])];
+    let history = History { commits: commits.into(), reads: Vec::new() };
+    let serial = Serial::check(&base, &history).unwrap();
+    let fits = |key, on, version| serial.stacks_fit(&[stacks::Stood { key, on, version }]).is_ok();
+    assert!(fits(1, 70, 71) && fits(1, ABSENT, 72));
+    assert!(!fits(1, ABSENT, 71) && !fits(1, 71, 72) && !fits(1, 69, 71) && !fits(2, 70, 71));
+    assert!(fits(1, 69, 70), "what was there before has been looked at before");
+}

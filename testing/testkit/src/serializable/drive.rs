@@ -11,9 +11,8 @@ use esker::{Db, Keyspace};
 use esker_substrate::planted::{Race, with};
 
 use super::{Transaction, Write};
-use crate::linear::drive::{
-    Shared, collect, failed, key_bytes, keyspaces, value_bytes, version_of,
-};
+use crate::linear::drive::{Shared, collect, failed, key_bytes, keyspaces};
+use crate::linear::stacks::{is_merged, merged, put, value_bytes};
 use crate::linear::{ABSENT, Key, Span, Version};
 use crate::random::Random;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
@@ -111,7 +110,13 @@ impl Thread<'_> {
     }
 
     fn write(&self, key: Key) -> Write {
-        Write { key, version: self.shared.version(), is_delete: self.random.percent(30) }
+        let (version, is_delete) = (self.shared.version(), self.random.percent(30));
+        let is_merged = !is_delete && self.random.percent(30);
+        Write { key, version: if is_merged { merged(version) } else { version }, is_delete }
+    }
+
+    fn version(&self, key: Key, value: Option<Vec<u8>>) -> Verdict<Version> {
+        value.map_or(Ok(ABSENT), |value| self.shared.stacks.see(key, &value))
     }
 
     /// Lets the others in between, now and then: transactions are short.
@@ -130,10 +135,13 @@ impl Thread<'_> {
         let mut batch = self.db.batch();
         for write in writes.values() {
             let Some((keyspace, bytes)) = self.place(write.key) else { continue };
+            let value = value_bytes(write.version);
             if write.is_delete {
                 batch.remove(keyspace, bytes);
+            } else if is_merged(write.version) {
+                batch.merge(keyspace, bytes, value);
             } else {
-                batch.insert(keyspace, bytes, value_bytes(write.version));
+                batch.insert(keyspace, bytes, value);
             }
         }
         let (span, number) = self.shared.clock.during(|| batch.commit());
@@ -153,14 +161,14 @@ impl Thread<'_> {
             let key = self.key();
             let Some((keyspace, bytes)) = self.place(key) else { continue };
             let found = snapshot.get(keyspace, bytes).map_err(failed)?;
-            reads.push((key, version(found)?));
+            reads.push((key, self.version(key, found)?));
         }
         let (at, range) = self.part();
         if let Some(keyspace) = self.keyspaces.get(at) {
             let first = at as Key * self.plan.keys;
             let entries = snapshot.range(keyspace, self.bounds(&range)).map_err(failed)?;
             let mut seen = Vec::new();
-            collect(entries, first, false, &mut seen)?;
+            collect(entries, first, false, self.shared, &mut seen)?;
             let seen: BTreeMap<_, _> = seen.into_iter().collect();
             reads.extend(range.map(|key| (key, seen.get(&key).copied().unwrap_or(ABSENT))));
         }
@@ -209,10 +217,6 @@ impl Thread<'_> {
     }
 }
 
-fn version(value: Option<Vec<u8>>) -> Verdict<Version> {
-    value.map_or(Ok(ABSENT), |value| version_of(&value))
-}
-
 impl Attempt<'_> {
     fn step(&mut self) -> Verdict {
         match self.thread.random.below(100) {
@@ -240,18 +244,27 @@ impl Attempt<'_> {
         let key = self.thread.key();
         let Some((keyspace, bytes)) = self.thread.place(key) else { return Ok(()) };
         let found = self.tx.get(keyspace, bytes).map_err(failed)?;
-        self.found(key, version(found)?)
+        self.found(key, self.thread.version(key, found)?)
     }
 
     fn write(&mut self) -> Verdict {
         let key = self.thread.key();
         let Some((keyspace, bytes)) = self.thread.place(key) else { return Ok(()) };
-        let write = self.thread.write(key);
-        if write.is_delete {
-            self.tx.remove(keyspace, bytes).map_err(failed)?;
-        } else {
-            self.tx.insert(keyspace, bytes, value_bytes(write.version)).map_err(failed)?;
+        let mut write = self.thread.write(key);
+        if self.own.contains_key(&key) {
+            // Of its own writes only the last one has a place in the history: what is merged must
+            // stand on somebody else's.
+            write.version = put(write.version);
         }
+        let value = value_bytes(write.version);
+        let written = if write.is_delete {
+            self.tx.remove(keyspace, bytes)
+        } else if is_merged(write.version) {
+            self.tx.merge(keyspace, bytes, value)
+        } else {
+            self.tx.insert(keyspace, bytes, value)
+        };
+        written.map_err(failed)?;
         self.own.insert(key, write);
         Ok(())
     }
@@ -276,7 +289,8 @@ impl Attempt<'_> {
         let keys = self.thread.plan.keys;
         let first = at as Key * keys;
         let mut seen = Vec::new();
-        collect(edge.map_err(failed)?.map(Ok).into_iter(), first, false, &mut seen)?;
+        let entry = edge.map_err(failed)?.map(Ok).into_iter();
+        collect(entry, first, false, self.thread.shared, &mut seen)?;
         let passed = match seen.first() {
             Some((key, _)) if last => *key..first + keys,
             Some((key, _)) => first..key + 1,
@@ -296,9 +310,9 @@ impl Attempt<'_> {
         let first = at as Key * self.thread.plan.keys;
         let mut seen = Vec::new();
         if reverse {
-            collect(entries.rev().take(wanted), first, true, &mut seen)?;
+            collect(entries.rev().take(wanted), first, true, self.thread.shared, &mut seen)?;
         } else {
-            collect(entries.take(wanted), first, false, &mut seen)?;
+            collect(entries.take(wanted), first, false, self.thread.shared, &mut seen)?;
         }
         let passed = match (seen.len() >= wanted, reverse) {
             (false, _) => range,

@@ -29,6 +29,7 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 
+use crate::linear::stacks::{self, Stood};
 use crate::linear::{ABSENT, Key, Span, Version};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 use graph::Graph;
@@ -180,4 +181,25 @@ pub fn check(history: &[Transaction]) -> Verdict<u64> {
             Err(Violation::new(Oracle::Serializable, detail))
         }
     }
+}
+
+/// Whether what was found under versions that were merged is what committed transactions wrote
+/// before them.
+///
+/// # Errors
+/// [`Oracle::ContentMatches`] for the first that stands on something else.
+pub fn stacks_fit<'s>(
+    history: &[Transaction],
+    stood: impl IntoIterator<Item = &'s Stood>,
+) -> Verdict {
+    let versions = Versions::new(history);
+    for stood in stood {
+        let chain = versions.chain(stood.key);
+        // One that was not committed has only been seen by its own transaction.
+        let Some(place) = versions.places.get(&stood.version) else { continue };
+        let before = place.checked_sub(1).and_then(|at| chain.get(at));
+        let before = before.filter(|link| !link.write.is_delete);
+        stacks::compare(stood, before.map_or(ABSENT, |link| link.write.version))?;
+    }
+    Ok(())
 }

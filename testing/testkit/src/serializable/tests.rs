@@ -130,3 +130,17 @@ fn a_circle_is_told() {
     let told = check(&history).unwrap_err().to_string();
     assert!(told.contains("key 1"), "{told}");
 }
+
+#[test]
+fn what_is_merged_stands_on_the_version_before() {
+    let history = [
+        begun(),
+        transaction((2, 3), 2, &[], 3, &[(1, 3)]),
+        transaction((4, 5), 3, &[], 4, &[(1, 101)]),
+        transaction((6, 7), 4, &[], 5, &[(1, 5)]),
+    ];
+    let fits = |on, version| stacks_fit(&history, &[Stood { key: 1, on, version }]).is_ok();
+    assert!(fits(1, 3) && fits(ABSENT, 5) && fits(ABSENT, 1));
+    assert!(!fits(ABSENT, 3) && !fits(2, 3) && !fits(3, 5), "another version, or none");
+    assert!(fits(1, 77), "nobody has committed it");
+}
