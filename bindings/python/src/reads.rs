@@ -48,6 +48,16 @@ impl View {
         }
     }
 
+    fn contains(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+        match self {
+            Self::Now(keyspace) => apart(py, || keyspace.contains(key)),
+            Self::Then(snapshot, keyspace) => apart(py, || snapshot.contains(keyspace, key)),
+            Self::In(ongoing, keyspace) => {
+                ongoing.with(py, |work| work.transaction.contains(keyspace, key))
+            }
+        }
+    }
+
     fn reader(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<ValueReader>> {
         match self {
             Self::Now(keyspace) => apart(py, || keyspace.reader(key)),
@@ -239,7 +249,7 @@ impl Reads {
     }
 
     fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.found(py, Buffer::key(key)?.as_ref()).map(|value| value.is_some())
+        self.view(py)?.contains(py, Buffer::key(key)?.as_ref())
     }
 
     /// Counts by reading all entries.

@@ -86,6 +86,7 @@ def test_an_operator_that_raises_is_an_error_of_its_keys(db):
     for moody.mood, why in [("raises", "ValueError: not today"), ("none", "answers bytes")]:
         with pytest.raises(esker.OperatorError, match=why):
             lists[b"b"]
+        assert b"b" in lists and b"c" not in lists, "nothing is merged for that"
         lists.compact()
         assert lists[b"a"] == b"1" and list(lists.range(None, b"b")) == [(b"a", b"1")]
     moody.mood = "good"
