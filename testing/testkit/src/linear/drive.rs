@@ -2,8 +2,9 @@
 //!
 //! Every thread is a loop over its own random numbers; which of them runs when is the system's
 //! choice. The first thread writes with single puts and deletes, which answer no numbers; the
-//! others with batches. Some writes merge what they write onto what is there. All read: single keys, several, ranges in both directions, from snapshots
-//! and without, some of them held open over later operations.
+//! others with batches. Some writes merge what they write onto what is there. All read: single
+//! keys, several, ranges in both directions, from snapshots and without, some of them held open
+//! over later operations.
 
 use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -2,8 +2,8 @@
 //! return, batches and scans included.
 //!
 //! Reading order: this file (what a history is), [`register`] (one key at a time, by search),
-//! [`serial`] (everything at once, in the order of the store's own numbers), [`stacks`] (values that
-//! are merged), [`drive`] (threads that make a history on a real store).
+//! [`serial`] (everything at once, in the order of the store's own numbers), [`stacks`] (values
+//! that are merged), [`drive`] (threads that make a history on a real store).
 //!
 //! Two checks, because each sees what the other cannot:
 //! * [`register::check`] knows nothing of numbers. It searches for an order of the reads, puts

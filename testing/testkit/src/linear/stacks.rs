@@ -1,8 +1,8 @@
 //! Values that versions are merged onto.
 //!
 //! A value is a list of versions, and merging appends one. So a value that is read names its last
-//! writer, and beyond that, for each version in it that was merged, the one that it stands on: which
-//! must be the one that the key had before, whenever and by whomever it is read.
+//! writer, and beyond that, for each version in it that was merged, the one that it stands on:
+//! which must be the one that the key had before, whenever and by whomever it is read.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
