@@ -152,22 +152,27 @@ pub enum Value {
     Here(Vec<u8>),
     /// An encoded [`ValueRef`].
     Elsewhere(Vec<u8>),
-    /// What an operand makes of the value that lies elsewhere.
-    Onto {
-        /// An encoded [`ValueRef`].
-        content: Vec<u8>,
-        /// The operand.
-        operand: Vec<u8>,
-    },
+    /// What an operand makes of the value that lies elsewhere. Rare, and in a box: scans hold many
+    /// values.
+    Onto(Box<Onto>),
+}
+
+/// A value that lies elsewhere, and an operand on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Onto {
+    /// An encoded [`ValueRef`].
+    pub content: Vec<u8>,
+    /// The operand.
+    pub operand: Vec<u8>,
 }
 
 impl Value {
     /// Bytes that it takes here.
     #[must_use]
-    pub const fn stored_len(&self) -> usize {
+    pub fn stored_len(&self) -> usize {
         match self {
             Self::Here(bytes) | Self::Elsewhere(bytes) => bytes.len(),
-            Self::Onto { content, operand } => content.len() + operand.len(),
+            Self::Onto(onto) => onto.content.len() + onto.operand.len(),
         }
     }
 
@@ -176,7 +181,7 @@ impl Value {
     pub fn here(self) -> Option<Vec<u8>> {
         match self {
             Self::Here(value) => Some(value),
-            Self::Elsewhere(_) | Self::Onto { .. } => None,
+            Self::Elsewhere(_) | Self::Onto(_) => None,
         }
     }
 }
@@ -199,10 +204,9 @@ impl DataBuf {
             (Some(Value::Here(operand)), _) if self.is_operand => Data::Operand(operand),
             (Some(Value::Here(value)), None) => Data::Put(value),
             (Some(Value::Here(value)), Some(until)) => Data::PutUntil(until, value),
-            // A version's data is never `Onto`.
-            (Some(Value::Elsewhere(content) | Value::Onto { content, .. }), _) => {
-                Data::Reference(content)
-            }
+            (Some(Value::Elsewhere(content)), _) => Data::Reference(content),
+            // A version's data is never this.
+            (Some(Value::Onto(onto)), _) => Data::Reference(&onto.content),
         }
     }
 

@@ -150,9 +150,9 @@ pub(crate) fn fetch(shared: &Core, slot: &Slot, key: &[u8], value: Value) -> Res
     match value {
         Value::Here(value) => Ok(value),
         Value::Elsewhere(content) => fetch_apart(shared, slot, &content),
-        Value::Onto { content, operand } => {
-            let older = fetch_apart(shared, slot, &content)?;
-            operands::merged(slot, key, Some(&older), &operand)
+        Value::Onto(onto) => {
+            let older = fetch_apart(shared, slot, &onto.content)?;
+            operands::merged(slot, key, Some(&older), &onto.operand)
         }
     }
 }
@@ -223,7 +223,7 @@ pub(crate) fn reader(
     let found = {
         let _open = shared.enter()?;
         match slot.read(|tree| tree.get_at(key, snapshot.at()))?? {
-            Some(value @ Value::Onto { .. }) => Some(Value::Here(fetch(shared, slot, key, value)?)),
+            Some(value @ Value::Onto(_)) => Some(Value::Here(fetch(shared, slot, key, value)?)),
             found => found,
         }
     };

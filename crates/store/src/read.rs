@@ -31,7 +31,7 @@ pub(crate) fn get(
             None => Ok(None),
             Some(Value::Here(value)) => Ok(Some(value)),
             // A value that lies apart stays there for those whose number is registered.
-            Some(Value::Elsewhere(_) | Value::Onto { .. }) => {
+            Some(Value::Elsewhere(_) | Value::Onto(_)) => {
                 get_at(shared, slot, key, &shared.snapshots().register())
             }
         },

@@ -43,7 +43,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 23] = [
+pub const CRASH_TRACES: [Make; 24] = [
     creation,
     load,
     appends,
@@ -60,6 +60,7 @@ pub const CRASH_TRACES: [Make; 23] = [
     transactions,
     expiry,
     ranges,
+    ranges_over_ranges,
     compressed,
     compressed_appends,
     apart,
@@ -381,6 +382,25 @@ pub fn ranges(seed: u64) -> Scenario {
         ..Profile::default()
     };
     Scenario::new("removed ranges", filled(160, 60 + seed), generate(&profile, 61 + seed))
+}
+
+/// Ranges are removed over and over while merges go on, so that one makes another unnecessary that
+/// is still to be recorded.
+#[must_use]
+pub fn ranges_over_ranges(seed: u64) -> Scenario {
+    let weights = Weights { insert: 30, remove_range: 20, persist: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 400,
+        keys: 24,
+        value_bytes: 60..=300,
+        synced_percent: 2,
+        weights,
+        ..Profile::default()
+    };
+    let ops = generate(&profile, 64 + seed);
+    let mut scenario = Scenario::new("ranges over ranges", Vec::new(), ops);
+    scenario.config.memtable_bytes = 2 << 10;
+    scenario
 }
 
 /// Everything at once.

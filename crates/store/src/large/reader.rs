@@ -57,18 +57,17 @@ impl ValueReader {
         snapshot: SnapshotGuard,
         value: Value,
     ) -> Result<Self> {
-        let (place, len) = match value {
+        let content = match value {
             Value::Here(value) => {
-                let len = value.len() as u64;
-                (Place::Here(value), len)
+                let (len, place) = (value.len() as u64, Place::Here(value));
+                return Ok(Self { shared, slot, _snapshot: snapshot, place, len, position: 0 });
             }
+            Value::Elsewhere(content) => content,
             // An operand on it has been merged by whoever asks for a reader.
-            Value::Elsewhere(content) | Value::Onto { content, .. } => {
-                let value = decode(&content)?;
-                let len = value.bytes;
-                (Place::apart(value), len)
-            }
+            Value::Onto(onto) => onto.content,
         };
+        let value = decode(&content)?;
+        let (len, place) = (value.bytes, Place::apart(value));
         Ok(Self { shared, slot, _snapshot: snapshot, place, len, position: 0 })
     }
 

@@ -37,6 +37,7 @@ traces! {
     transactions_survive_power_cuts: transactions,
     values_that_expire_survive_power_cuts: expiry,
     ranges_that_are_removed_survive_power_cuts: ranges,
+    ranges_removed_over_ranges_survive_power_cuts: ranges_over_ranges,
     compressed_blocks_survive_power_cuts: compressed,
     compressed_blocks_that_stay_survive_power_cuts: compressed_appends,
     values_apart_survive_power_cuts: apart,

@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use esker_format::VALUE_BYTES_MAX;
-use esker_format::data::{Data, DataBuf, Value};
+use esker_format::data::{Data, DataBuf, Onto, Value};
 use esker_format::ids::Moment;
 use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
 use esker_substrate::error::{Error, Result};
@@ -176,7 +176,9 @@ impl<'a> Stack<'a> {
         let Some(newer) = self.operand.take() else { return Ok(data.into()) };
         Ok(Some(match data {
             Data::Delete => Value::Here(newer),
-            Data::Reference(content) => Value::Onto { content: content.to_vec(), operand: newer },
+            Data::Reference(content) => {
+                Value::Onto(Box::new(Onto { content: content.to_vec(), operand: newer }))
+            }
             Data::Put(older) | Data::PutUntil(_, older) | Data::Operand(older) => {
                 Value::Here(self.operator.join(self.key, older, &newer)?)
             }
