@@ -22,7 +22,7 @@ impl FdTree {
     /// # Errors
     /// When a block that could hold the key cannot be read.
     pub fn get(&self, key: &[u8], visible: impl FnOnce() -> Seq) -> Result<Option<Value>> {
-        let _shared = self.share();
+        let shared = self.share();
         let early = planted::is(Bug::NumberBeforeView);
         let (view, seq);
         if early {
@@ -32,8 +32,15 @@ impl FdTree {
             view = self.views.load();
             seq = visible();
         }
-        let now = || self.env.snapshots.now();
-        view.value(&self.reader, &Probe::new(key, seq), &self.operator, now)
+        let found = view.get(&self.reader, &Probe::new(key, seq))?;
+        if found.data.is_operand() {
+            // The number is newer than the view: its memtable has operands that were written since,
+            // and it knows nothing of the ranges that were removed before them.
+            drop((view, shared));
+            let registered = self.env.snapshots.register();
+            return self.get_at(key, registered.at());
+        }
+        Ok(found.data.into_value(|| self.env.snapshots.now()))
     }
 
     /// The value of `key` at a registered number and moment.

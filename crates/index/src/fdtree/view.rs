@@ -202,8 +202,9 @@ impl View {
         Ok(None)
     }
 
-    /// The value that `probe` sees, as of the moment that `now` answers, which is asked last and
-    /// only where that matters. One lookup, and one more for each operand outside the memtable.
+    /// The value that `probe` sees, whose number is registered, as of the moment that `now`
+    /// answers, which is asked last and only where that matters. One lookup, and one more for each
+    /// operand outside the memtable.
     pub(super) fn value(
         &self,
         reader: &BlockReader,

@@ -361,10 +361,13 @@ impl Subject {
     fn verify_get(&self, key: &[u8]) {
         self.give_operator(true);
         for seq in self.snapshots.iter().map(|s| s.seq().0).chain([self.visible()]) {
-            let found = self.tree.get(key, || Seq(seq)).unwrap();
+            let found = self.tree.get_at(key, self.at(seq)).unwrap();
             let found = found.and_then(Value::here);
             assert_eq!(found, self.expected(key, seq), "key {key:?} at {seq}");
         }
+        let visible = self.visible();
+        let found = self.tree.get(key, || Seq(visible)).unwrap().and_then(Value::here);
+        assert_eq!(found, self.expected(key, visible), "key {key:?} as it is now");
     }
 
     fn verify_all(&self) {

@@ -2,6 +2,10 @@
 
 use std::ops::Bound;
 
+use esker_format::action::KeyRange;
+use esker_format::data::{Data, Value};
+use esker_format::ids::Seq;
+
 use super::{Ask, Subject, Which};
 use crate::fdtree::Step;
 
@@ -133,4 +137,21 @@ fn operands_over_a_removed_range_are_the_value() {
     subject.run(Ask::Full);
     subject.verify_all();
     assert_eq!((entries(&subject), subject.tree.removals()), (21, 0));
+}
+
+#[test]
+fn a_get_that_a_removal_and_an_operand_overtake_sees_both_or_neither() {
+    let mut subject = subject();
+    subject.write(b"k", Some(b"removed"));
+    subject.give_operator(true);
+    let tree = &subject.tree;
+    // The view is loaded by then.
+    let found = tree.get(b"k", || {
+        tree.remove_ranges(&[(KeyRange { begin: b"a", end: Some(b"z") }, Seq(2))]);
+        tree.insert(b"k", Seq(3), Data::Operand(b"new"));
+        subject.snapshots().publish(Seq(3));
+        Seq(3)
+    });
+    let found = found.unwrap().and_then(Value::here);
+    assert!(found == Some(b"removed".to_vec()) || found == Some(b"new".to_vec()), "{found:?}");
 }
