@@ -86,6 +86,16 @@ typedef enum esker_operator {
   ESKER_MIN = 4,
 } esker_operator;
 
+// How a keyspace's entries are arranged, for good. A keyspace refuses another kind than it has.
+typedef enum esker_index {
+  // As the keyspace has it; an FD+tree where it is created.
+  ESKER_INDEX_AS_IT_IS = 0,
+  // An FD+tree.
+  ESKER_FDTREE = 1,
+  // Levels that are merged a slice of the keys at a time. Writes least.
+  ESKER_LSM = 2,
+} esker_index;
+
 // Collected writes. One thread at a time may use it. Given up with `esker_batch_commit` or
 // `esker_batch_free`.
 typedef struct esker_batch esker_batch;
@@ -202,8 +212,8 @@ typedef struct esker_keyspace_options {
   uint64_t inline_bytes_max;
   // An `esker_operator`; it is kept.
   int32_t merge;
-  // For what is to come: zeros.
-  int32_t reserved_here;
+  // An `esker_index`, where the keyspace is created.
+  int32_t index;
   // For what is to come: zeros.
   uint64_t reserved[2];
 } esker_keyspace_options;

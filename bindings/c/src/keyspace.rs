@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use esker::{Compression, Db, Error, Keyspace, KeyspaceOptions, Merge};
+use esker::{Compression, Db, Error, IndexKind, Keyspace, KeyspaceOptions, Merge};
 
 use crate::bytes::{esker_bytes, needed, slice, text};
 use crate::db::{durability, esker_db};
@@ -50,6 +50,18 @@ pub enum esker_operator {
     ESKER_MIN = 4,
 }
 
+/// How a keyspace's entries are arranged, for good. A keyspace refuses another kind than it has.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum esker_index {
+    /// As the keyspace has it; an FD+tree where it is created.
+    ESKER_INDEX_AS_IT_IS = 0,
+    /// An FD+tree.
+    ESKER_FDTREE = 1,
+    /// Levels that are merged a slice of the keys at a time. Writes least.
+    ESKER_LSM = 2,
+}
+
 /// How a keyspace is opened. All zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +79,8 @@ pub struct esker_keyspace_options {
     pub inline_bytes_max: u64,
     /// An `esker_operator`; it is kept.
     pub merge: i32,
-    /// For what is to come: zeros.
-    pub reserved_here: i32,
+    /// An `esker_index`, where the keyspace is created.
+    pub index: i32,
     /// For what is to come: zeros.
     pub reserved: [u64; 2],
 }
@@ -96,10 +108,20 @@ fn operator(number: i32) -> Result<Option<Merge>> {
     }
 }
 
+/// A number for [`esker_index`], whatever it is.
+fn index(number: i32) -> Result<Option<IndexKind>> {
+    match number {
+        0 => Ok(None),
+        1 => Ok(Some(IndexKind::FdTree)),
+        2 => Ok(Some(IndexKind::Lsm)),
+        _ => Err(Failure::invalid(format!("{number} is no esker_index"))),
+    }
+}
+
 fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result<Keyspace> {
     let mut chosen = KeyspaceOptions::default();
     let Some(options) = options else { return Ok(db.keyspace(name, chosen)?) };
-    if options.reserved != [0; 2] || options.reserved_here != 0 {
+    if options.reserved != [0; 2] {
         return Err(Failure::invalid("reserved fields of esker_keyspace_options must be zeros"));
     }
     if options.memtable_bytes != 0 {
@@ -113,6 +135,9 @@ fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result
     }
     if let Some(merge) = operator(options.merge)? {
         chosen = chosen.merge(merge);
+    }
+    if let Some(index) = index(options.index)? {
+        chosen = chosen.index(index);
     }
     if options.must_exist != 0 && db.open_keyspace(name)?.is_none() {
         return Err(Error::NoKeyspace { name: name.to_owned() }.into());

@@ -212,10 +212,10 @@ int main(int count, char **arguments) {
     CHECK(refused(esker_open_keyspace(db, "counts", &keyspace_options, &text, &error),
         ESKER_INVALID, &error));
     keyspace_options.merge = ESKER_ADD;
-    keyspace_options.reserved_here = 1;
+    keyspace_options.index = 9;
     CHECK(refused(esker_open_keyspace(db, "counts", &keyspace_options, &text, &error),
         ESKER_INVALID, &error));
-    keyspace_options.reserved_here = 0;
+    keyspace_options.index = ESKER_LSM;
     CHECK(esker_open_keyspace(db, "counts", &keyspace_options, &text, &error) == ESKER_OK);
     const uint8_t two[8] = {2};
     CHECK(esker_merge(text, key, 3, two, 8, ESKER_DEFAULT, &error) == ESKER_OK);
@@ -227,6 +227,14 @@ int main(int count, char **arguments) {
     CHECK(refused(esker_get(text, key, 3, &value, &found, &error), ESKER_OPERATOR, &error));
     CHECK(refused(esker_merge(keys, key, 3, two, 8, ESKER_DEFAULT, &error),
         ESKER_INVALID, &error));
+    esker_keyspace_free(text);
+
+    // A keyspace keeps its kind of index.
+    keyspace_options.index = ESKER_FDTREE;
+    CHECK(refused(esker_open_keyspace(db, "counts", &keyspace_options, &text, &error),
+        ESKER_INVALID, &error));
+    keyspace_options.index = ESKER_INDEX_AS_IT_IS;
+    CHECK(esker_open_keyspace(db, "counts", &keyspace_options, &text, &error) == ESKER_OK);
     esker_keyspace_free(text);
 
     // Backups.

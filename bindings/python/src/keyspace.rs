@@ -28,15 +28,20 @@ impl Keyspace {
         name: &str,
         create: bool,
         sizes: (Option<u64>, Option<u64>),
-        compression: Option<&str>,
+        names: (Option<String>, Option<String>),
         merge: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let db = store.open().db(py)?;
         let (memtable_bytes, inline_bytes_max) = sizes;
         let mut options = KeyspaceOptions::default().memtable_bytes(memtable_bytes);
+        let (compression, index) = names;
         if let Some(name) = compression {
             let chosen = name.parse().map_err(|error| raised::of_store(py, &error))?;
             options = options.compression(chosen);
+        }
+        if let Some(name) = index {
+            let chosen = name.parse().map_err(|error| raised::of_store(py, &error))?;
+            options = options.index(chosen);
         }
         if let Some(bytes) = inline_bytes_max {
             options = options.inline_bytes_max(bytes);

@@ -1,7 +1,5 @@
 //! Merge operators: those that every store has, by name, and functions of Python.
 
-use std::sync::Arc;
-
 use esker::{BoxError, KeyspaceOptions, MergeOperator};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -10,22 +8,26 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::raised;
 
 /// A function of Python. It is called in threads of the store too.
-struct Function(Arc<Py<PyAny>>);
+struct Function(Py<PyAny>);
 
 impl MergeOperator for Function {
     fn merge(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Result<Vec<u8>, BoxError> {
-        let merged = Python::try_attach(|py| -> PyResult<Vec<u8>> {
-            let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
-            let merged = self.0.bind(py).call1((bytes(key), bytes(older), bytes(newer)))?;
-            let merged = merged.cast_into::<PyBytes>().map_err(|_| {
-                PyTypeError::new_err("a merge operator answers bytes, and nothing else")
-            })?;
-            Ok(merged.as_bytes().to_vec())
+        let merged = Python::try_attach(|py| {
+            // What an exception says is Python too.
+            self.call(py, key, older, newer).map_err(|error| error.to_string().into())
         });
-        match merged {
-            Some(merged) => merged.map_err(|error| error.to_string().into()),
-            None => Err("the interpreter has come to its end".into()),
-        }
+        merged.unwrap_or_else(|| Err("the interpreter has come to its end".into()))
+    }
+}
+
+impl Function {
+    fn call(&self, py: Python<'_>, key: &[u8], older: &[u8], newer: &[u8]) -> PyResult<Vec<u8>> {
+        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+        let merged = self.0.bind(py).call1((bytes(key), bytes(older), bytes(newer)))?;
+        let merged = merged.cast_into::<PyBytes>().map_err(|_| {
+            PyTypeError::new_err("a merge operator answers bytes, and nothing else")
+        })?;
+        Ok(merged.as_bytes().to_vec())
     }
 }
 
@@ -44,7 +46,7 @@ pub(crate) fn chosen(
     let pair = pair.and_then(|pair| pair.extract::<(String, Py<PyAny>)>().ok());
     match pair {
         Some((name, function)) if function.bind(py).is_callable() => {
-            Ok(options.merge_operator(name, Function(Arc::new(function))))
+            Ok(options.merge_operator(name, Function(function)))
         }
         _ => Err(PyTypeError::new_err(
             "merge is the name of an operator, or a pair of a name and a function",

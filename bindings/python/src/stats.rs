@@ -1,6 +1,6 @@
 //! Figures of a store as dictionaries, of which `esker/_stats.py` makes its classes.
 
-use esker::{KeyspaceStats, Stats};
+use esker::{KeyspaceStats, LsmStats, Stats};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -56,6 +56,8 @@ fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, 
         memtable_bytes memtable_entries merges stalled merges_stopped spilling removed_ranges
         kept_versions replaced_bytes);
     dict.set_item("compression", stats.compression.to_string())?;
+    dict.set_item("index", stats.index.name())?;
+    dict.set_item("lsm", stats.lsm.as_ref().map(|of| lsm(py, of)).transpose()?)?;
     let levels = stats.levels.iter();
     let levels = levels.map(|of| Ok(dict!(py, of, rank blocks bytes puts tombstones)));
     dict.set_item("levels", levels.collect::<PyResult<Vec<_>>>()?)?;
@@ -72,5 +74,18 @@ fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, 
         Ok(dict!(py, of, after_bytes spill_bytes merge_bytes merge_levels merge_is_full))
     });
     dict.set_item("next", next.transpose()?)?;
+    Ok(dict)
+}
+
+fn lsm<'py>(py: Python<'py>, stats: &LsmStats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let runs = stats.runs.iter().map(|of| Ok(dict!(py, of, bytes left_bytes)));
+    dict.set_item("runs", runs.collect::<PyResult<Vec<_>>>()?)?;
+    let levels = stats.levels.iter().map(|of| {
+        let level = dict!(py, of, blocks bytes space_bytes fence_bytes);
+        level.set_item("next_key", PyBytes::new(py, &of.next_key)).map(|()| level)
+    });
+    dict.set_item("levels", levels.collect::<PyResult<Vec<_>>>()?)?;
+    dict.set_item("next_key", PyBytes::new(py, &stats.next_key))?;
     Ok(dict)
 }

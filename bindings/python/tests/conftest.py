@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 
+import esker
 import numpy as np
 import pytest
 from hypothesis.configuration import set_hypothesis_home_dir
@@ -18,6 +19,13 @@ set_hypothesis_home_dir(_NOTES.name)
 def budget() -> int:
     """How much is tried: ESKER_TEST_BUDGET, 1 by default."""
     return int(os.environ.get("ESKER_TEST_BUDGET", "1"))
+
+
+@pytest.fixture
+def db(tmp_path):
+    """An open store with the least memory that does: little data makes much maintenance."""
+    with esker.open(tmp_path / "db", memory="1MiB") as db:
+        yield db
 
 
 def items(shape, dtype, seed=0):

@@ -22,7 +22,9 @@ from hypothesis.stateful import (
 )
 
 BUDGET = int(os.environ.get("ESKER_TEST_BUDGET", "1"))
-NAMES = ["a", "b"]
+#: Each kind of index, by the name of its keyspace.
+KINDS = {"a": "fdtree", "b": "lsm"}
+NAMES = list(KINDS)
 
 # Few keys, so that they meet; some that no byte follows.
 keys = st.one_of(
@@ -67,8 +69,11 @@ class Machine(RuleBasedStateMachine):
     def opened(self):
         # Little memory: spills and merges come early.
         self.db = esker.open(os.path.join(self.folder, "db"), memory="256KiB")
-        self.spaces = {name: self.db.keyspace(name, memtable="2KiB") for name in NAMES}
+        self.spaces = {name: self.made(name) for name in NAMES}
         self.generation = object()
+
+    def made(self, name):
+        return self.db.keyspace(name, memtable="2KiB", index=KINDS[name])
 
     def teardown(self):
         if getattr(self, "db", None) is not None:
@@ -276,7 +281,7 @@ class Machine(RuleBasedStateMachine):
         assert self.db.drop_keyspace(name)
         with pytest.raises(esker.NoKeyspaceError):
             self.spaces[name].get(b"")
-        self.spaces[name] = self.db.keyspace(name, memtable="2KiB")
+        self.spaces[name] = self.made(name)
         self.models[name] = {}
         # What was read from the old one is gone.
         self.generation = object()

@@ -9,12 +9,6 @@ import pytest
 import esker
 
 
-@pytest.fixture
-def db(tmp_path):
-    with esker.open(tmp_path / "store", memory="4MiB") as db:
-        yield db
-
-
 def fill(keyspace, count, start=0):
     keyspace.update((b"%08d" % number, b"%d" % (number * 7)) for number in range(start, count))
 
@@ -127,6 +121,33 @@ def test_compression_is_kept(tmp_path, name):
 def test_a_compression_that_is_none(db):
     with pytest.raises(esker.ArgumentError, match="snappy"):
         db.keyspace("a", compression="snappy")
+
+
+def test_a_kind_of_index_is_chosen_once(tmp_path):
+    with esker.open(tmp_path / "store", memory="1MiB") as db:
+        space = db.keyspace("a", index="lsm")
+        for _ in range(3):
+            space.update((b"%08d" % (n * 7919 % 50000), bytes(30)) for n in range(50000))
+        assert db.check().ok
+        assert db.keyspace("b").update([(b"k", b"v")]) is None
+        with pytest.raises(esker.ArgumentError, match="fdtree or lsm"):
+            db.keyspace("c", index="btree")
+        assert db.keyspaces() == ["a", "b"]
+    with esker.open(tmp_path / "store") as db:
+        assert len(list(db.keyspace("a").range())) == 50000
+        for name, kind, other in [("a", "lsm", "fdtree"), ("b", "fdtree", "lsm")]:
+            with pytest.raises(esker.ArgumentError, match=f"kind {kind}, and not {other}"):
+                db.keyspace(name, index=other)
+            assert db.stats().keyspaces[name].index == kind
+        db.keyspace("a", index="lsm")
+        assert db.stats().keyspaces["b"].lsm is None
+        lsm = db.stats().keyspaces["a"].lsm
+        level = lsm.levels[-1]
+        assert level.blocks > 0 and level.fence_bytes > 0 and isinstance(lsm.next_key, bytes)
+        assert level.space_bytes - level.bytes == level.waste_bytes and 0.5 < level.occupancy <= 1
+        assert all(run.left_bytes <= run.bytes for run in lsm.runs)
+        db.compact()
+        assert db.stats().keyspaces["a"].lsm.runs == ()
 
 
 def test_stats_say_what_is_kept_and_what_comes(db):

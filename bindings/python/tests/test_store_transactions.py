@@ -10,15 +10,9 @@ import esker
 import pytest
 
 
-@pytest.fixture
-def db(tmp_path):
-    with esker.open(tmp_path / "db") as db:
-        yield db
-
-
-@pytest.fixture
-def ks(db):
-    return db.keyspace("ks")
+@pytest.fixture(params=["fdtree", "lsm"])
+def ks(db, request):
+    return db.keyspace("ks", index=request.param)
 
 
 def test_it_is_committed_at_the_end_of_its_block(db, ks):

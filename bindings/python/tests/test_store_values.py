@@ -14,12 +14,6 @@ import esker
 
 
 @pytest.fixture
-def db(tmp_path):
-    with esker.open(tmp_path / "store", memory="4MiB") as db:
-        yield db
-
-
-@pytest.fixture
 def files(db):
     return db.keyspace("files", inline_max="1KiB")
 

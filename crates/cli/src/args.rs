@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use esker::{IndexKind, KeyspaceOptions};
 
 use crate::exit::Failure;
 use crate::output::Output;
@@ -124,6 +126,30 @@ pub(crate) struct Space {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Kind {
+    /// How a keyspace is arranged that is created here, for good; one that is there must be of this
+    /// kind [default: fdtree, or what it is]
+    #[arg(long, value_name = "KIND", value_parser = index_kind())]
+    pub(crate) index: Option<IndexKind>,
+}
+
+impl Kind {
+    /// What a keyspace is opened with.
+    pub(crate) fn options(&self) -> KeyspaceOptions {
+        match self.index {
+            None => KeyspaceOptions::default(),
+            Some(kind) => KeyspaceOptions::default().index(kind),
+        }
+    }
+}
+
+/// The kinds by their names, which help and completions show.
+pub(crate) fn index_kind() -> impl TypedValueParser<Value = IndexKind> {
+    PossibleValuesParser::new(IndexKind::ALL.map(IndexKind::name))
+        .try_map(|name| name.parse::<IndexKind>())
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Put {
     #[command(flatten)]
     pub(crate) store: Store,
@@ -133,6 +159,8 @@ pub(crate) struct Put {
     pub(crate) value: OsString,
     #[command(flatten)]
     pub(crate) keyspace: Space,
+    #[command(flatten)]
+    pub(crate) kind: Kind,
 }
 
 #[derive(Debug, Args)]
@@ -205,6 +233,8 @@ pub(crate) struct Load {
     pub(crate) skip_bad: bool,
     #[command(flatten)]
     pub(crate) keyspace: Space,
+    #[command(flatten)]
+    pub(crate) kind: Kind,
     /// Compress blocks written from now on: none, lz4, zstd [default: as the keyspace has it]
     #[arg(long, value_name = "CODEC")]
     pub(crate) compression: Option<esker::Compression>,
@@ -307,6 +337,8 @@ pub(crate) struct Demo {
     /// Memory budget of the store; small, so that the index has to work
     #[arg(long, value_name = "MIB", default_value = "4")]
     pub(crate) memory_mib: u32,
+    #[command(flatten)]
+    pub(crate) kind: Kind,
     /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -67,6 +67,20 @@ impl MemoryDevice {
         let files = self.shared.files.lock();
         files.values().map(|contents| contents.bytes.read().len() as u64).sum()
     }
+
+    /// Another device with the files as they are at one moment, whoever writes: what a process that
+    /// is killed then leaves behind.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let files = self.shared.files.lock();
+        // With all of them held none is ahead of another.
+        let held: Vec<_> =
+            files.iter().map(|(name, contents)| (name, contents.bytes.read())).collect();
+        let copy = |bytes: &Vec<u8>| Arc::new(Contents { bytes: RwLock::new(bytes.clone()) });
+        let files = held.iter().map(|(name, bytes)| ((*name).clone(), copy(bytes))).collect();
+        let shared = Shared { files: Mutex::new(files), locked: AtomicBool::new(false) };
+        Self { shared: Arc::new(shared) }
+    }
 }
 
 fn path(name: &str) -> String {

@@ -1,5 +1,6 @@
 //! What the manifest says of a keyspace: its trees, level by level, and the merge under way.
 
+mod lsm;
 mod progress;
 mod removed;
 
@@ -10,6 +11,7 @@ use crate::error::Result;
 use crate::ids::Seq;
 use crate::ptr::{BlockPtr, Extent, decode_extents, encode_extents};
 
+pub use lsm::{LsmLevel, LsmMeta};
 pub use progress::{InputProgress, MergeProgress, TailFence};
 pub use removed::RemovedRange;
 
@@ -94,6 +96,8 @@ pub struct IndexMeta {
     /// The removed ranges with numbers up to [`IndexMeta::log_unneeded_seq`], those aside that hide
     /// nothing any more: the log has the rest.
     pub removed: Arc<[RemovedRange]>,
+    /// What an LSM index has instead of `main`.
+    pub lsm: Option<Box<LsmMeta>>,
 }
 
 impl Default for Shape {
@@ -112,6 +116,7 @@ impl Default for IndexMeta {
             merges: 0,
             merge: None,
             removed: Arc::default(),
+            lsm: None,
         }
     }
 }
@@ -119,6 +124,7 @@ impl Default for IndexMeta {
 /// What an index may have behind its spill runs.
 const HAS_MERGE: u8 = 1;
 const HAS_REMOVED: u8 = 2;
+const HAS_LSM: u8 = 4;
 
 /// No tree has more levels than this.
 pub const LEVELS_MAX: usize = 32;
@@ -203,6 +209,28 @@ impl LevelCounts {
 }
 
 impl LevelMeta {
+    /// What is left in a run whose merged part has been given up, about: the share that its extents
+    /// are of the blocks that it had, each of a unit at least.
+    fn left(&self) -> LevelCounts {
+        let units: u64 = self.extents.iter().map(|extent| extent.units).sum();
+        let blocks = self.counts.blocks;
+        if units >= blocks {
+            return self.counts;
+        }
+        let left = |count: u64| (u128::from(count) * u128::from(units) / u128::from(blocks)) as u64;
+        let LevelCounts { puts, tombstones, put_bytes, .. } = self.counts;
+        LevelCounts {
+            blocks: units,
+            sectors: left(self.counts.sectors),
+            puts: left(puts),
+            tombstones: left(tombstones),
+            put_bytes: left(put_bytes),
+            tombstone_bytes: left(self.counts.tombstone_bytes),
+            fences: left(self.counts.fences),
+            kept_for_snapshots: left(self.counts.kept_for_snapshots),
+        }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.rank);
         self.counts.encode(out);
@@ -299,7 +327,25 @@ impl IndexMeta {
         }
     }
 
-    /// All extents the keyspace occupies, those of a merge under way included.
+    /// All levels of runs, tree and LSM index; not of what a merge has written.
+    pub fn levels(&self) -> impl Iterator<Item = &LevelMeta> {
+        let lsm = self.lsm.iter().flat_map(|lsm| &lsm.levels).map(|level| &level.tree);
+        let trees = std::iter::once(&self.main).chain(&self.spills).chain(lsm);
+        trees.flat_map(|tree| &tree.levels)
+    }
+
+    /// What the levels hold; of runs that have lost keys about what is left.
+    pub fn counts(&self) -> impl Iterator<Item = LevelCounts> {
+        let runs = if self.lsm.is_some() { self.spills.len() } else { 0 };
+        let (lost, whole) = self.spills.split_at_checked(runs).unwrap_or_default();
+        let lsm = self.lsm.iter().flat_map(|lsm| &lsm.levels).map(|level| &level.tree);
+        let trees = std::iter::once(&self.main).chain(whole).chain(lsm);
+        let whole = trees.flat_map(|tree| &tree.levels).map(|level| level.counts);
+        whole.chain(lost.iter().flat_map(|tree| &tree.levels).map(LevelMeta::left))
+    }
+
+    /// All extents the keyspace occupies, those of a merge under way included. Those of the levels
+    /// of an LSM index are counted with the space of its values.
     pub fn extents(&self) -> impl Iterator<Item = &Extent> {
         let new = self.merge.iter().flat_map(|merge| merge.new.extents());
         self.main.extents().chain(self.spills.iter().flat_map(TreeMeta::extents)).chain(new)
@@ -316,10 +362,14 @@ impl IndexMeta {
             spill.encode(out);
         }
         let parts = u8::from(self.merge.is_some()) * HAS_MERGE
-            + u8::from(!self.removed.is_empty()) * HAS_REMOVED;
+            + u8::from(!self.removed.is_empty()) * HAS_REMOVED
+            + u8::from(self.lsm.is_some()) * HAS_LSM;
         out.push(parts);
         if !self.removed.is_empty() {
             removed::encode(&self.removed, out);
+        }
+        if let Some(lsm) = &self.lsm {
+            lsm.encode(out);
         }
         if let Some(merge) = &self.merge {
             merge.encode(out);
@@ -338,12 +388,19 @@ impl IndexMeta {
         }
         let at = reader.clone();
         let parts = reader.u8()?;
-        if parts & !(HAS_MERGE | HAS_REMOVED) != 0 {
+        if parts & !(HAS_MERGE | HAS_REMOVED | HAS_LSM) != 0 {
             return Err(at.error("an index has parts that are unknown to this version"));
         }
         let has_removed = parts & HAS_REMOVED != 0;
         let removed = if has_removed { removed::decode(reader)? } else { Arc::default() };
-        let mut index = Self { flushed_seq, shape, main, spills, merges, merge: None, removed };
+        let has_lsm = parts & HAS_LSM != 0;
+        let lsm = if has_lsm { Some(LsmMeta::decode(reader, spills.len())?) } else { None };
+        if lsm.is_some() && (parts & HAS_MERGE != 0 || !main.levels.is_empty()) {
+            return Err(at.error("an LSM index has parts of an FD+tree"));
+        }
+        let lsm = lsm.map(Box::new);
+        let mut index =
+            Self { flushed_seq, shape, main, spills, merges, merge: None, removed, lsm };
         if parts & HAS_MERGE != 0 {
             index.merge = Some(Box::new(MergeProgress::decode(reader, &index)?));
         }

@@ -54,12 +54,15 @@ pub const FEATURE_EXPIRY: u32 = 1 << 5;
 pub const FEATURE_REMOVED_RANGES: u32 = 1 << 4;
 /// Required feature: there may be merge operands, and keyspaces with a merge operator.
 pub const FEATURE_OPERANDS: u32 = 1 << 6;
+/// Required feature: there may be keyspaces whose index is an LSM index.
+pub const FEATURE_LSM: u32 = 1 << 7;
 /// Required features that this build knows.
 pub(crate) const KNOWN_FEATURES: u32 = FEATURE_EXPIRY
     | FEATURE_REMOVED_RANGES
     | FEATURE_LARGE_VALUES
     | FEATURE_COMPRESSION
-    | FEATURE_OPERANDS;
+    | FEATURE_OPERANDS
+    | FEATURE_LSM;
 
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

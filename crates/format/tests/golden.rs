@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use esker_format::action::{Action, KeyRange};
+use esker_format::action::{Action, KeyRange, KeyRangeBuf};
 use esker_format::backup::{Catalog, LogChunk, Piece};
 use esker_format::block::{
     BlockBuilder, BlockIdentity, BlockLayout, BlockView, Codec, Packer, Unpacker,
@@ -20,8 +20,8 @@ use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, S
 use esker_format::log_record::{BatchBuilder, LogOp, SegmentHeader, decode_ops};
 use esker_format::manifest_edit::{Edit, MANIFEST_GRAIN_BYTES, RecordBody, SegmentRef};
 use esker_format::meta::{
-    IndexMeta, InputProgress, LevelCounts, LevelMeta, MergeProgress, RemovedRange, Shape,
-    TailFence, TreeMeta,
+    IndexMeta, InputProgress, LevelCounts, LevelMeta, LsmLevel, LsmMeta, MergeProgress,
+    RemovedRange, Shape, TailFence, TreeMeta,
 };
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_EXPIRY, Superblock};
@@ -86,7 +86,7 @@ fn block_pointer() {
 fn bloom_filter() {
     let hashes: Vec<u64> = [b"ada", b"bob", b"eve"].map(|key| filter::hash(key)).to_vec();
     let mut bytes = Vec::new();
-    filter::build(&hashes, &mut bytes);
+    filter::build(&hashes, filter::BITS_PER_KEY, &mut bytes);
     assert_is_example("filter", &bytes);
     assert_eq!(filter::hash(b"ada"), HASH_OF_ADA);
 }
@@ -100,7 +100,7 @@ const HASH_OF_ADA: u64 = 0x691d_4463_952c_802f;
 #[test]
 fn entries() {
     let mut filter = Vec::new();
-    filter::build(&[filter::hash(b"ada")], &mut filter);
+    filter::build(&[filter::hash(b"ada")], filter::BITS_PER_KEY, &mut filter);
     let fence = Fence { ptr: pointer(), puts: 1, tombstones: 0, filter: &filter };
     let until = Payload::PutUntil(UNTIL, b"1815");
     let cases = [
@@ -216,6 +216,7 @@ fn index_meta() -> IndexMeta {
         merges: 1,
         merge: None,
         removed: Arc::default(),
+        lsm: None,
     }
 }
 
@@ -376,6 +377,30 @@ fn removed_ranges() {
     index.encode(&mut bytes);
     assert_eq!(bytes[..plain.len() - 1], plain[..plain.len() - 1]);
     assert_is_example("removed ranges", &bytes[plain.len() - 1..]);
+    assert_eq!(IndexMeta::decode(&mut Reader::new(&bytes)).unwrap(), index);
+}
+
+/// An index of one run, of which some is gone, and one level.
+#[test]
+fn lsm_index() {
+    let gone = KeyRangeBuf { begin: b"ada".to_vec(), end: Some(b"bob".to_vec()) };
+    let mut tree = index_meta().main;
+    tree.top_extents.clear();
+    tree.levels[0].extents.clear();
+    let level = LsmLevel { tree, units: 2, node_units: 1, cursor: b"cat".to_vec() };
+    let lsm = LsmMeta { levels: vec![level], gone: vec![vec![gone]], cursor: b"bob".to_vec() };
+    let main = index_meta();
+    let index = IndexMeta {
+        spills: vec![main.main.clone()],
+        main: TreeMeta::default(),
+        lsm: Some(Box::new(lsm)),
+        ..main
+    };
+    let mut bytes = Vec::new();
+    index.encode(&mut bytes);
+    let mut without = Vec::new();
+    IndexMeta { lsm: None, ..index.clone() }.encode(&mut without);
+    assert_is_example("lsm index", &bytes[without.len() - 1..]);
     assert_eq!(IndexMeta::decode(&mut Reader::new(&bytes)).unwrap(), index);
 }
 

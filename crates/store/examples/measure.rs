@@ -3,10 +3,14 @@
 //!
 //! ```text
 //! cargo run --release -p esker --example measure -- load FOLDER [ENTRIES] [BUDGET_MIB]
+//! cargo run --release -p esker --example measure -- writes FOLDER [ENTRIES] [BUDGET_MIB] [INDEX]
 //! cargo run --release -p esker --example measure -- lookups COUNT
 //! cargo run --release -p esker --example measure -- syncs [SYNC_MICROSECONDS]
 //! ```
 //!
+//! `writes` loads the same entries, overwrites them at random (after one and a half times as many,
+//! three times as many count) and then puts new ones while it deletes the oldest: bytes written per
+//! byte of keys and values, and space.
 //! `lookups` is for callgrind: run it with two counts; the difference in instructions over the
 //! difference in counts is what one lookup of a cached key costs. `syncs` says how well writers
 //! who wait for the device share its syncs: durable puts of 1 to 16 threads into memory whose
@@ -18,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker::{Db, Durability, Keyspace, KeyspaceOptions};
+use esker::{Db, Durability, IndexKind, Keyspace, KeyspaceOptions};
 use esker_device::delay::{DelayDevice, Delays};
 use esker_device::memory::MemoryDevice;
 
@@ -32,6 +36,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("load") => {
             let folder = arguments.get(1).ok_or("which folder?")?;
             load(folder, number(2, 5_000_000)?, number(3, 64)?)
+        }
+        Some("writes") => {
+            let folder = arguments.get(1).ok_or("which folder?")?;
+            let kind = arguments.get(4).map_or(Ok(IndexKind::FdTree), |kind| kind.parse())?;
+            writes(folder, number(2, 5_000_000)?, number(3, 64)?, kind)
         }
         Some("lookups") => lookups(number(1, 10_000)?),
         Some("syncs") => syncs(Duration::from_micros(number(1, 100)?)),
@@ -82,6 +91,73 @@ fn load(folder: &str, entries: u64, budget_mib: u64) -> Result<(), Box<dyn Error
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     println!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: ?"));
     db.close()?;
+    Ok(())
+}
+
+fn writes(folder: &str, n: u64, budget_mib: u64, kind: IndexKind) -> Result<(), Box<dyn Error>> {
+    let db = Db::builder(folder).memory_budget(budget_mib << 20).open()?;
+    let keyspace = db.keyspace("default", KeyspaceOptions::default().index(kind))?;
+    let value = |number: u64| {
+        let mut value = [0; 100];
+        for (at, part) in value.chunks_mut(16).enumerate() {
+            part.copy_from_slice(&key(number ^ ((at as u64) << 40))[..part.len()]);
+        }
+        value
+    };
+    phase(&db, "load", n, &mut |at| Ok(keyspace.insert(key(at), value(at)).map(|()| 116)?))?;
+    let mut random = 7u64;
+    let mut overwrite = |_: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let number = ((u128::from(random) * u128::from(n)) >> 64) as u64;
+        Ok(keyspace.insert(key(number), value(random)).map(|()| 116)?)
+    };
+    phase(&db, "(before overwriting)", n * 3 / 2, &mut overwrite)?;
+    phase(&db, "overwrite", n * 3, &mut overwrite)?;
+    let mut mix = |at: u64| {
+        if at.is_multiple_of(2) {
+            return Ok(keyspace.insert(key(n + at / 2), value(at)).map(|()| 116)?);
+        }
+        Ok(keyspace.remove(key(at / 2)).map(|()| 16)?)
+    };
+    phase(&db, "mix", n * 2, &mut mix)?;
+    println!("{:#?}", db.stats()?.keyspaces);
+    Ok(db.close()?)
+}
+
+/// Runs `count` operations, each of which answers its user bytes, and prints what they cost.
+fn phase(
+    db: &Db,
+    name: &str,
+    count: u64,
+    operation: &mut dyn FnMut(u64) -> Result<u64, Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let written = || -> esker::Result<Vec<(String, u64)>> {
+        let rows = db.stats()?.io;
+        Ok(rows.into_iter().map(|row| (row.purpose.to_string(), row.bytes_written)).collect())
+    };
+    let (before, start) = (written()?, Instant::now());
+    let (mut user, mut longest, mut peak) = (0, Duration::ZERO, 0);
+    for at in 0..count {
+        let begun = Instant::now();
+        user += operation(at)?;
+        longest = longest.max(begun.elapsed());
+        if at.is_multiple_of(65_536) {
+            let space = db.stats()?.space;
+            peak = peak.max(space.allocated_bytes);
+        }
+    }
+    let took = start.elapsed();
+    db.flush()?;
+    print!("{name}: {:.0}/s, longest {longest:.2?};", count as f64 / took.as_secs_f64());
+    let mut all = 0.0;
+    for ((purpose, after), (_, before)) in written()?.into_iter().zip(before) {
+        let share = ratio(after - before, user);
+        all += share;
+        if share > 0.005 {
+            print!(" {purpose} {share:.2}");
+        }
+    }
+    println!("; in all {all:.2} per user byte; space at most {} MiB", peak >> 20);
     Ok(())
 }
 

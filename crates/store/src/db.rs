@@ -8,7 +8,7 @@ use esker_device::Device;
 use esker_format::KEYSPACE_NAME_BYTES_MAX;
 use esker_format::block::Codec;
 use esker_format::manifest_edit::{Edit, keyspace_name_is_valid};
-use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_OPERANDS};
+use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_LSM, FEATURE_OPERANDS};
 use esker_index::fdtree::{FdTree, Options};
 use esker_substrate::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use crate::dropping;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::maintenance;
-use crate::options::{Chosen, Compression, KeyspaceOptions};
+use crate::options::{Chosen, Compression, IndexKind, KeyspaceOptions};
 use crate::shared::{Core, IndexOptions, Shared, Slot};
 use crate::snapshot::Snapshot;
 use crate::spare;
@@ -71,8 +71,8 @@ impl Db {
     /// each. `name` is 1 to 255 bytes without control characters.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name or option out of bounds, and for another merge operator than
-    /// the keyspace has; those of a write.
+    /// [`Error::Invalid`] for a name or option out of bounds, and for another merge operator or
+    /// kind of index than the keyspace has; those of a write.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         validate_name(name)?;
         options.validate()?;
@@ -86,15 +86,18 @@ impl Db {
 
     fn open_or_create(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Slot>> {
         if let Some(slot) = self.slot(name) {
+            // First, because they may be refused: nothing has been changed then.
+            check_index(&slot, options.index)?;
+            self.choose_operator(&slot, options.merge.as_ref())?;
             if let Some(bytes) = options.memtable_bytes {
                 slot.tree()?.set_memtable_bytes_max(bytes);
             }
             self.choose_compression(&slot, options.compression)?;
-            self.choose_operator(&slot, options.merge.as_ref())?;
             return Ok(slot);
         }
         let slot = self.create_keyspace(name, options)?;
         // Somebody else may have made it, and without.
+        check_index(&slot, options.index)?;
         self.choose_operator(&slot, options.merge.as_ref())?;
         Ok(slot)
     }
@@ -423,6 +426,11 @@ impl Db {
             require(shared, FEATURE_COMPRESSION)?;
             edits.push(Edit::KeyspaceCodec { id, codec });
         }
+        let index = options.index.unwrap_or_default().empty();
+        if index.lsm.is_some() {
+            require(shared, FEATURE_LSM)?;
+            edits.push(Edit::Index { id, index: Arc::new(index.clone()) });
+        }
         if let Some(asked) = &options.merge {
             require(shared, FEATURE_OPERANDS)?;
             edits.push(Edit::KeyspaceOperator { id, name: asked.name.to_string() });
@@ -432,7 +440,7 @@ impl Db {
         let env = Arc::clone(&shared.env);
         let IndexOptions { scheme, sizes } = shared.options;
         let index_options = Options { memtable_bytes_max, scheme, sizes, codec };
-        let tree = FdTree::open(env, id, Default::default(), index_options);
+        let tree = FdTree::open(env, id, index, index_options);
         if let Some(asked) = &options.merge {
             tree.set_operator(asked.of(&name));
         }
@@ -445,6 +453,17 @@ impl Db {
 /// Older versions are refused before there is anything to refuse them for.
 fn require(shared: &Core, features: u32) -> Result<()> {
     if shared.manifest.requires(features) { Ok(()) } else { shared.require(features) }
+}
+
+/// Whether the keyspace has the kind of index that is asked for.
+fn check_index(slot: &Slot, asked: Option<IndexKind>) -> Result<()> {
+    let Some(asked) = asked else { return Ok(()) };
+    let has = IndexKind::of(slot.tree()?.is_lsm());
+    if has == asked {
+        return Ok(());
+    }
+    let name = &slot.name;
+    Err(Error::invalid(format!("keyspace {name} has an index of kind {has}, and not {asked}")))
 }
 
 fn validate_name(name: &str) -> Result<()> {

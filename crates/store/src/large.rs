@@ -7,7 +7,8 @@
 //! Invariant X1: a value is written before a record that refers to it is appended to the log, and
 //! durable before that record counts as durable. A crash may leave the record and not the value:
 //! recovery reads the values of records that may not have been durable, and the log ends before the
-//! first that is not whole.
+//! first that is not whole. What is left out is gone for good before another value is written: the
+//! same bytes in the same place would bring it back.
 //! Invariant X2: a value that is read is pinned by a registered snapshot number that sees the entry
 //! which refers to it: no merge drops the entry, so its space is not reused.
 
@@ -106,7 +107,7 @@ fn prepare(shared: &Core) -> Result<()> {
         shared.require(FEATURE_LARGE_VALUES)?;
     }
     if !shared.values_are_settled.load(Ordering::Acquire) {
-        shared.manifest.settle()?;
+        shared.log.prepare()?;
         shared.values_are_settled.store(true, Ordering::Release);
     }
     Ok(())

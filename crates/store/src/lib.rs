@@ -91,14 +91,15 @@ pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
 pub use operators::Merge;
 pub use options::{
-    Compression, Durability, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT, MEMORY_BUDGET_DEFAULT,
+    Compression, Durability, IndexKind, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT,
+    MEMORY_BUDGET_DEFAULT,
 };
 pub use range::{DamagedRange, Range};
 pub use read::Entry;
 pub use snapshot::Snapshot;
 pub use stats::{
-    IoStats, KeyspaceStats, LevelStats, MemoryStats, MergeStats, NextStats, PinStats, ShapeStats,
-    SpaceStats, Stats, TransactionStats, WaitStats,
+    IoStats, KeyspaceStats, LevelStats, LsmLevelStats, LsmRunStats, LsmStats, MemoryStats,
+    MergeStats, NextStats, PinStats, ShapeStats, SpaceStats, Stats, TransactionStats, WaitStats,
 };
 pub use transaction::{Transaction, TransactionRange};
 

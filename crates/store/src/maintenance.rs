@@ -16,7 +16,7 @@ use std::sync::Arc;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_format::meta::IndexMeta;
-use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_OPERANDS};
+use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_REMOVED_RANGES};
 use esker_index::fdtree::{FdTree, Step, ValuesEdit, Which, Work};
 use esker_substrate::planted::{self, Bug, Race};
 
@@ -431,7 +431,7 @@ fn commit_index(
     values: &ValuesEdit,
 ) -> esker_substrate::Result<()> {
     if !planted::is(Bug::CommitBeforeLog) {
-        shared.log.sync_to(meta.log_needed_seq())?;
+        shared.log.sync_to(must_be_durable(shared, meta))?;
     }
     let mut edits = vec![Edit::Index { id, index: Arc::new(meta.clone()) }];
     if !values.is_empty() {
@@ -439,6 +439,20 @@ fn commit_index(
         edits.push(Edit::Values { id, taken, given_up });
     }
     commit_and_recycle(shared, edits, id, Some(meta.log_unneeded_seq()))
+}
+
+/// Up to where the log goes before the record of an index.
+///
+/// The record has the removed ranges that somebody needs now. What a newer removal has made
+/// unnecessary is not among them, and that one may be in the log alone: it must not be lost when
+/// the older one is.
+fn must_be_durable(shared: &Core, meta: &IndexMeta) -> Seq {
+    let needed = meta.log_needed_seq();
+    if !shared.manifest.requires(FEATURE_REMOVED_RANGES) {
+        return needed;
+    }
+    // The log has a removal before the index has.
+    needed.max(shared.log.last_seq())
 }
 
 /// Commits edits that change how far `id` is flushed (`None`: it is dropped), and with it the

@@ -5,7 +5,8 @@
 //! Invariant O1: operands are written only while the keyspace's operator is there: who writes them
 //! can read them.
 //! Invariant O2: settling a key writes the value that it has anyway, and only where nobody has
-//! written the key since it was read. Whether it succeeds changes no answer.
+//! written the key since it was read. Whether it succeeds changes no answer, and refuses no
+//! transaction.
 
 use std::sync::Arc;
 
@@ -88,6 +89,7 @@ struct Unwritten<'a> {
 
 impl Condition for Unwritten<'_> {
     const IS_TRANSACTION: bool = false;
+    const IS_NEWS: bool = false;
 
     fn check_ahead(&self) -> Result<Seq> {
         Ok(Seq::MAX)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::block::Codec;
 use esker_format::manifest_edit::keyspace_name_is_valid;
+use esker_format::meta::IndexMeta;
 use esker_index::fdtree::operands::{MergeOperator, Operator};
 use esker_index::fdtree::{Scheme, Sizes};
 
@@ -91,6 +92,57 @@ impl FromStr for Compression {
     }
 }
 
+/// How a keyspace's entries are arranged below its memtable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IndexKind {
+    /// An FD+tree: a few levels that are merged whole, beside reads and writes.
+    #[default]
+    FdTree,
+    /// Levels that are merged a slice of the keys at a time, in which blocks that no merge changes
+    /// stay where they are. Writes least.
+    Lsm,
+}
+
+impl IndexKind {
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::FdTree, Self::Lsm];
+
+    /// As it is written: `fdtree` or `lsm`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FdTree => "fdtree",
+            Self::Lsm => "lsm",
+        }
+    }
+
+    pub(crate) const fn of(is_lsm: bool) -> Self {
+        if is_lsm { Self::Lsm } else { Self::FdTree }
+    }
+
+    /// An index of this kind that nothing has been written to.
+    pub(crate) fn empty(self) -> IndexMeta {
+        let lsm = (self == Self::Lsm).then(Box::default);
+        IndexMeta { lsm, ..IndexMeta::default() }
+    }
+}
+
+impl fmt::Display for IndexKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for IndexKind {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| Error::invalid(format!("index is fdtree or lsm, and not {name:?}")))
+    }
+}
+
 /// Choices for one keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceOptions {
@@ -98,6 +150,7 @@ pub struct KeyspaceOptions {
     pub(crate) compression: Option<Compression>,
     pub(crate) inline_bytes_max: Option<u64>,
     pub(crate) merge: Option<Chosen>,
+    pub(crate) index: Option<IndexKind>,
 }
 
 /// A merge operator and its name.
@@ -163,6 +216,16 @@ impl KeyspaceOptions {
     #[must_use]
     pub const fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
+        self
+    }
+
+    /// How the keyspace's entries are arranged, for good; an FD+tree unless chosen. Where it is not
+    /// given, whatever the keyspace has is right; another kind than that is refused.
+    ///
+    /// A store that has had an LSM index is refused by versions that know none.
+    #[must_use]
+    pub const fn index(mut self, index: IndexKind) -> Self {
+        self.index = Some(index);
         self
     }
 

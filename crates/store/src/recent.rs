@@ -1,14 +1,15 @@
 //! What was written lately: what transactions compare their reads with.
 //!
 //! While a transaction is live, every write leaves its keys here, or the range that it removes, in
-//! the order of its numbers. A transaction that commits looks through those since its snapshot for
-//! one that it had read: most of them before it takes the write mutex, the rest under it.
+//! the order of its numbers; but for one that puts a value in the place of its operands, which
+//! changes nothing that is read. A transaction that commits looks through those since its snapshot
+//! for one that it had read: most of them before it takes the write mutex, the rest under it.
 //!
 //! Thread safety: everything may be called from any thread; [`Recent::note`] and
 //! [`Recent::check_rest`] are called under the write mutex.
 //!
-//! Invariant C1: while `recording`, every write above `floor` is in the window; those of `sealed`
-//! come before those of `open`, each in the order of numbers.
+//! Invariant C1: while `recording`, every write above `floor` that changes what is read is in the
+//! window; those of `sealed` come before those of `open`, each in the order of numbers.
 //! Invariant C2: `recording` is set under the write mutex and the window's, and cleared under both
 //! when no transaction but the one that commits is live. Whoever begins a transaction sees it set
 //! under the window's: then no write above the transaction's number is missing, since one that
@@ -194,10 +195,11 @@ impl Window {
     }
 
     /// What comes next has the number `first`.
-    fn go_on_at(&mut self, first: Seq, budget: &Arc<Budget>) {
+    fn go_on_at(&mut self, first: Seq, recent: &Recent, snapshots: &Snapshots) {
         if self.open.last().next() != first {
-            self.seal(budget);
+            self.seal(&recent.budget);
             self.open.after = Seq(first.0.saturating_sub(1));
+            self.trim(snapshots, recent.bytes_max);
         }
     }
 
@@ -209,8 +211,9 @@ impl Window {
         self.sealed.push_back(Arc::new(full));
     }
 
-    /// Lets go of what nobody needs who is at or above `oldest`, and of what is too much.
-    fn trim(&mut self, oldest: Seq, bytes_max: u64) {
+    /// Lets go of what no live transaction needs, and of what is too much.
+    fn trim(&mut self, snapshots: &Snapshots, bytes_max: u64) {
+        let oldest = self.oldest(snapshots);
         while let Some(first) = self.sealed.front() {
             let last = first.last();
             if last > oldest && self.sealed_bytes <= bytes_max {
@@ -283,14 +286,13 @@ impl Recent {
             self.recording.store(false, Ordering::Relaxed);
             return;
         }
-        window.go_on_at(first, &self.budget);
+        window.go_on_at(first, self, snapshots);
         let segment_bytes = (self.bytes_max / 8).clamp(SEGMENT_BYTES.0, SEGMENT_BYTES.1);
         for (keyspace, action) in writes {
             window.open.push(keyspace, &action);
             if window.open.bytes() >= segment_bytes {
                 window.seal(&self.budget);
-                let oldest = window.oldest(snapshots);
-                window.trim(oldest, self.bytes_max);
+                window.trim(snapshots, self.bytes_max);
             }
         }
     }
@@ -375,8 +377,7 @@ impl Drop for Live {
         let mut window = recent.window.lock();
         window.leave(self.snapshot.seq());
         if !window.sealed.is_empty() {
-            let oldest = window.oldest(self.shared.snapshots());
-            window.trim(oldest, recent.bytes_max);
+            window.trim(self.shared.snapshots(), recent.bytes_max);
         }
     }
 }

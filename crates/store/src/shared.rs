@@ -56,7 +56,8 @@ pub(crate) struct Core {
     pub keyspaces: RwLock<BTreeMap<String, Arc<Slot>>>,
     pub write: Mutex<()>,
     pub recent: Recent,
-    /// What opening read is durable: what the last record gave up may be written over.
+    /// What opening read is durable, and what it left out is gone: what nobody owns may be written
+    /// over.
     pub values_are_settled: AtomicBool,
     pub turns: Turns,
     pub waits: Waits,

@@ -1,5 +1,7 @@
 //! What the store has done and what it holds, as plain structs.
 
+mod lsm;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,17 +9,19 @@ use esker_substrate::sync::atomic::Ordering;
 
 use esker_device::Purpose;
 use esker_device::count::PurposeCounts;
-use esker_format::meta::{IndexMeta, LevelMeta, Shape};
+use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, Shape};
 use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
 use esker_index::fdtree::{FdTree, Forecast};
 use esker_substrate::budget::Part;
 use esker_substrate::snapshots::At;
 
 use crate::error::Result;
-use crate::options::Compression;
+use crate::options::{Compression, IndexKind};
 use crate::relief;
 use crate::shared::{Core, Slot};
 use crate::waits::Why;
+
+pub use lsm::{LsmLevelStats, LsmRunStats, LsmStats};
 
 /// A moment's figures of the whole store. Counters start at zero when the store is opened.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +61,8 @@ pub struct Stats {
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
+    /// How its entries are arranged.
+    pub index: IndexKind,
     /// Entries, estimated: puts less tombstones, versions and overwritten entries included.
     pub entries_estimate: u64,
     /// What its data blocks are compressed with.
@@ -67,8 +73,10 @@ pub struct KeyspaceStats {
     pub stored_bytes: u64,
     /// Bytes that values stored apart take on the device, those of the memtable included.
     pub value_bytes: u64,
-    /// Levels of the main tree, top down.
+    /// Levels of the main tree, top down, or of the LSM index.
     pub levels: Vec<LevelStats>,
+    /// More about an LSM index; `None` for other kinds.
+    pub lsm: Option<LsmStats>,
     /// Standing spill runs.
     pub spills: u64,
     /// Payload bytes in the memtable.
@@ -316,19 +324,23 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
     let tree = slot.tree().ok()?;
     let meta: &IndexMeta = &tree.meta();
     let (state, retained) = (tree.stats(), tree.retained());
-    let trees = std::iter::once(&meta.main).chain(&meta.spills);
-    let counts = || trees.clone().flat_map(|tree| &tree.levels).map(|level| &level.counts);
+    let counts = || meta.counts();
+    let lsm = meta.lsm.iter().flat_map(|lsm| &lsm.levels).zip(1..);
+    let levels = meta.main.levels.iter().map(level);
+    let levels = levels.chain(lsm.map(|(level, rank)| lsm_level(level, rank))).collect();
     let puts: u64 = counts().map(|counts| counts.puts).sum();
     let tombstones: u64 = counts().map(|counts| counts.tombstones).sum();
     let memtable_entries = tree.memtable_entries();
     Some(KeyspaceStats {
         name: slot.name.clone(),
+        index: IndexKind::of(meta.lsm.is_some()),
         entries_estimate: puts.saturating_sub(tombstones).saturating_add(memtable_entries),
         compression: Compression::of(tree.codec()),
         data_bytes: counts().map(|counts| counts.data_bytes()).sum(),
         stored_bytes: counts().map(|counts| counts.sectors.saturating_mul(SECTOR_BYTES)).sum(),
         value_bytes: tree.value_bytes(),
-        levels: meta.main.levels.iter().map(level).collect(),
+        levels,
+        lsm: lsm::of(meta),
         spills: meta.spills.len() as u64,
         memtable_bytes: tree.memtable_memory_bytes(),
         memtable_entries,
@@ -396,6 +408,12 @@ const fn level(level: &LevelMeta) -> LevelStats {
         puts: level.counts.puts,
         tombstones: level.counts.tombstones,
     }
+}
+
+/// The data of a level of an LSM index.
+fn lsm_level(of: &LsmLevel, rank: u8) -> LevelStats {
+    let none = LevelMeta::default();
+    LevelStats { rank, ..level(of.tree.levels.last().unwrap_or(&none)) }
 }
 
 fn shape(shape: &Shape) -> ShapeStats {

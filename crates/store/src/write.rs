@@ -126,6 +126,9 @@ pub(crate) trait Condition {
     /// Whether they are those of a live transaction.
     const IS_TRANSACTION: bool;
 
+    /// Whether they change what anybody reads: else no transaction hears of them.
+    const IS_NEWS: bool = true;
+
     /// Fails when it does not hold already. Answers up to which write that was looked at.
     fn check_ahead(&self) -> Result<Seq>;
 
@@ -221,8 +224,10 @@ fn apply<'a, C: Condition>(
         groups.iter().try_for_each(Group::check)?;
         condition.check(checked)?;
         let (first, ticket) = shared.log.append(batch)?;
-        let noted = writes.iter().map(|write| (write.slot.id, write.action));
-        shared.recent.note(shared.snapshots(), first, C::IS_TRANSACTION, noted);
+        if C::IS_NEWS {
+            let noted = writes.iter().map(|write| (write.slot.id, write.action));
+            shared.recent.note(shared.snapshots(), first, C::IS_TRANSACTION, noted);
+        }
         if planted::is(Race::VisibleBeforeInserted) {
             shared.snapshots().publish(ticket.last_seq);
         }

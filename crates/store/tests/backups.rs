@@ -8,22 +8,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{assert_sound, contents, copy, small, threaded, tiny};
-use esker::{Backup, BackupReport, Db, Device, Error, Keyspace};
+use common::{also_with_lsm, assert_sound, back_up, contents, copy, small, threaded, tiny};
+use esker::{Db, Device, Error, Keyspace};
 use esker_device::memory::MemoryDevice;
 
-fn into(db: &Db, folder: &MemoryDevice) -> esker::Result<BackupReport> {
-    db.backup_on(Arc::new(folder.clone()), &mut |_| ControlFlow::Continue(()))
-}
-
 fn restored(folder: &MemoryDevice) -> Db {
-    let backup = Backup::open_on(Arc::new(folder.clone())).unwrap();
-    let report = backup.check().unwrap();
-    assert!(report.is_ok(), "{:#?}", report.problems);
-    let device = MemoryDevice::new();
-    let to: Arc<dyn Device> = Arc::new(device.clone());
-    backup.restore_on(to, &mut |_| ControlFlow::Continue(())).unwrap();
-    let db = small(&device).create(false).open().unwrap();
+    let db = small(&common::restored(folder)).create(false).open().unwrap();
     assert_sound(&db);
     db
 }
@@ -46,14 +36,14 @@ fn a_later_backup_reads_and_writes_what_has_changed() {
     let (device, folder) = (MemoryDevice::new(), MemoryDevice::new());
     let db = small(&device).open().unwrap();
     let keyspace = tiny(&db, "a");
-    fill(&keyspace, 0..4000, "first ");
+    fill(&keyspace, 0..6000, "first ");
     db.compact().unwrap();
-    let first = into(&db, &folder).unwrap();
-    assert!(first.bytes_read >= first.bytes_total && first.bytes_total > 100_000);
+    let first = back_up(&db, &folder).unwrap();
+    assert!(first.bytes_read >= first.bytes_total && first.bytes_total > 100_000, "{first:?}");
     assert_eq!((first.run, first.bytes_reused), (1, 0));
 
     let (_, before) = written_and_copied(&db);
-    let again = into(&db, &folder).unwrap();
+    let again = back_up(&db, &folder).unwrap();
     let (written_before, after) = written_and_copied(&db);
     assert_eq!((again.run, again.bytes_written), (1, 0));
     assert_eq!(after - before, again.bytes_read);
@@ -63,7 +53,7 @@ fn a_later_backup_reads_and_writes_what_has_changed() {
     fill(&keyspace, 1000..1020, "second ");
     db.flush().unwrap();
     let (written, _) = written_and_copied(&db);
-    let third = into(&db, &folder).unwrap();
+    let third = back_up(&db, &folder).unwrap();
     assert_eq!(third.run, 2);
     let changed = written - written_before;
     assert!(changed > 0 && changed < first.bytes_total / 4, "{changed} of {}", first.bytes_total);
@@ -99,7 +89,7 @@ fn threads_write_and_merge_beside_backups() {
         }
         let mut last = 0;
         for _ in 0..6 {
-            let report = into(&db, &folder).unwrap();
+            let report = back_up(&db, &folder).unwrap();
             assert!(report.seq >= last);
             last = report.seq;
             let copy = restored(&folder);
@@ -146,7 +136,7 @@ fn closing_the_store_ends_a_backup() {
     let db = small(&device).open().unwrap();
     let keyspace = tiny(&db, "a");
     fill(&keyspace, 0..500, "a");
-    into(&db, &folder).unwrap();
+    back_up(&db, &folder).unwrap();
     fill(&keyspace, 500..900, "b");
     let mut handle = Some(db.clone());
     let made = db.backup_on(Arc::new(folder.clone()), &mut |_| {
@@ -168,7 +158,7 @@ fn an_ended_backup_leaves_the_one_before() {
     let db = small(&device).open().unwrap();
     let keyspace = tiny(&db, "a");
     fill(&keyspace, 0..500, "a");
-    into(&db, &folder).unwrap();
+    back_up(&db, &folder).unwrap();
     let before = common::files(&folder);
     fill(&keyspace, 0..900, "b");
     let made = db.backup_on(Arc::new(folder.clone()), &mut |so_far| {
@@ -192,8 +182,8 @@ fn copies_that_went_their_own_ways_are_not_mixed() {
         fill(&keyspace, 0..1000, value);
         store.compact().unwrap();
     }
-    into(&db, &folder).unwrap();
-    let made = into(&twin, &folder);
+    back_up(&db, &folder).unwrap();
+    let made = back_up(&twin, &folder);
     assert!(
         made.as_ref().is_err_and(|error| error.to_string().contains("another copy")),
         "{made:?}"
@@ -209,7 +199,7 @@ fn damage_in_the_store_is_not_copied() {
     let db = small(&device).open().unwrap();
     let keyspace = tiny(&db, "a");
     fill(&keyspace, 0..1000, "a");
-    into(&db, &folder).unwrap();
+    back_up(&db, &folder).unwrap();
     fill(&keyspace, 0..1000, "b");
     db.compact().unwrap();
     let file = device.open("data", Open::Existing, Caching::Buffered).unwrap();
@@ -218,10 +208,21 @@ fn damage_in_the_store_is_not_copied() {
         file.read_at(unit * 4096 + 200, &mut byte, Purpose::Check).unwrap();
         file.write_at(unit * 4096 + 200, &[byte[0] ^ 4], Purpose::Check).unwrap();
     }
-    let made = into(&db, &folder);
+    let made = back_up(&db, &folder);
     assert!(matches!(&made, Err(Error::Damaged { file, .. }) if file == "data"), "{made:?}");
     assert_eq!(
         restored(&folder).open_keyspace("a").unwrap().unwrap().get("key00007").unwrap(),
         Some(b"a7".to_vec())
     );
+}
+
+also_with_lsm! {
+    a_later_backup_reads_and_writes_what_has_changed,
+    threads_write_and_merge_beside_backups,
+    a_keyspace_that_is_dropped_meanwhile_is_in_the_backup,
+    closing_the_store_ends_a_backup,
+    an_ended_backup_leaves_the_one_before,
+    copies_that_went_their_own_ways_are_not_mixed,
+    damage_in_the_store_is_not_copied,
+    ; except:
 }

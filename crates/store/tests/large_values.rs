@@ -1,22 +1,26 @@
 //! Values that are stored apart from their keys.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::also_with_lsm;
 use esker::{
     Backup, Compression, Db, Device, Durability, Error, Keyspace, KeyspaceOptions, Result,
 };
 use esker_device::memory::MemoryDevice;
+use esker_device::sim::{CrashModel, CrashOptions, SimDevice, SimImage, Survivors};
 use esker_device::{Caching, Open, Purpose};
 
 /// Values above this are apart.
 const INLINE: u64 = 100;
 
 fn options() -> KeyspaceOptions {
-    KeyspaceOptions::default().inline_bytes_max(INLINE)
+    common::options().inline_bytes_max(INLINE)
 }
 
 fn device() -> Arc<dyn Device> {
@@ -416,4 +420,70 @@ fn readers_of_a_closed_store_say_so() {
         let error = reader.read(&mut [0; 10]).unwrap_err();
         assert!(matches!(error.downcast(), Ok(Error::Closed)));
     }
+}
+
+fn crash(device: &SimDevice, survivors: &Survivors) -> SimImage {
+    device.crash(survivors, &CrashModel::default())
+}
+
+fn simulated(image: &SimImage) -> (Arc<SimDevice>, Db, Keyspace) {
+    let device = Arc::new(SimDevice::from_image(image));
+    let db = Db::builder_on(Arc::clone(&device) as _).inline_merges(0).open().unwrap();
+    let keyspace = db.keyspace("k", options()).unwrap();
+    (device, db, keyspace)
+}
+
+/// A crash leaves the record of a value and not the value; then the same bytes are written again,
+/// to the same place: they must not bring the record back.
+#[test]
+fn what_one_recovery_has_left_out_no_later_one_finds() {
+    let (device, db, keyspace) = simulated(&SimDevice::new().image());
+    keyspace.insert(b"large", value(2, 700)).unwrap();
+    db.persist().unwrap();
+    let same = value(1, 700);
+    let (mut lost, mut found) = (0, 0);
+    keyspace.insert(b"first", &same).unwrap();
+    for unit in 0..device.pending_units() {
+        let image = crash(&device, &Survivors::AllBut(unit..unit + 1));
+        let (device, _db, keyspace) = simulated(&image);
+        if keyspace.get(b"first").unwrap().is_some() {
+            found += 1;
+            continue;
+        }
+        lost += 1;
+        device.record();
+        keyspace.insert(b"second", &same).unwrap();
+        let options = CrashOptions {
+            exhaustive_units: 0,
+            family_choices: 4,
+            random_choices: 0,
+            ..CrashOptions::default()
+        };
+        let comes_back = device.take_trace().unwrap().for_each_crash(&options, |state, device| {
+            let (_, _db, keyspace) = simulated(&device.image());
+            let found = keyspace.get(b"first").unwrap();
+            found.map_or(Ok(()), |_| Err(state.to_string()))
+        });
+        assert_eq!(comes_back.err(), None, "it comes back");
+    }
+    assert!(lost > 0 && found > 0, "{lost} times lost, {found} times found");
+}
+
+also_with_lsm! {
+    values_of_all_lengths_are_read_as_they_were_written,
+    what_is_written_over_or_removed_comes_back_once,
+    a_value_that_is_written_over_again_and_again_takes_bounded_space,
+    logged_values_survive_a_store_that_is_not_closed,
+    a_reader_streams_what_was_there_whatever_happens_meanwhile,
+    a_writer_streams_and_one_that_is_dropped_leaves_nothing,
+    batches_and_transactions_take_large_values,
+    large_values_expire,
+    a_dropped_keyspace_gives_its_values_up_and_readers_are_told,
+    compressed_keyspaces_keep_large_values_as_they_are,
+    writers_in_many_threads_write_beside_each_other,
+    backups_copy_a_value_once,
+    check_reads_values_that_the_log_alone_refers_to,
+    what_one_recovery_has_left_out_no_later_one_finds,
+    ; except:
+    readers_of_a_closed_store_say_so,
 }

@@ -6,8 +6,8 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{assert_sound, contents, copy, small, tiny};
-use esker::{Db, Durability, Error, IoStats, KeyspaceOptions};
+use common::{also_with_lsm, assert_sound, contents, copy, options, small, tiny};
+use esker::{Db, Durability, Error, IoStats};
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::SimDevice;
 
@@ -45,7 +45,7 @@ fn fences_without_room_are_not_loaded_again_and_again() {
     let key = |n: u32| n.wrapping_mul(0x9e37_79b1).to_be_bytes();
     let open = || small(&device).memory_budget(256 << 10).open().unwrap();
     let db = open();
-    let keyspace = db.keyspace("k", KeyspaceOptions::default()).unwrap();
+    let keyspace = db.keyspace("k", options()).unwrap();
     for n in 0..60_000 {
         keyspace.insert(key(n), [7; 60]).unwrap();
     }
@@ -104,9 +104,8 @@ fn an_idle_keyspace_does_not_pin_the_log() {
 fn the_memtables_of_many_keyspaces_share_one_limit() {
     let device = MemoryDevice::new();
     let db = small(&device).open().unwrap();
-    let keyspaces: Vec<_> = (0..20)
-        .map(|number| db.keyspace(&format!("k{number}"), KeyspaceOptions::default()).unwrap())
-        .collect();
+    let keyspaces: Vec<_> =
+        (0..20).map(|number| db.keyspace(&format!("k{number}"), options()).unwrap()).collect();
     for round in 0..4000_u32 {
         let keyspace = &keyspaces[round as usize % 20];
         keyspace.insert(round.to_be_bytes(), [2; 300]).unwrap();
@@ -128,7 +127,7 @@ fn the_memtables_of_many_keyspaces_share_one_limit() {
 fn recovery_with_less_memory_writes_out_what_does_not_fit() {
     let device = MemoryDevice::new();
     let db = Db::builder_on(Arc::new(device.clone())).memory_budget(16 << 20).open().unwrap();
-    let keyspace = db.keyspace("k", KeyspaceOptions::default()).unwrap();
+    let keyspace = db.keyspace("k", options()).unwrap();
     for number in 0..20_000_u32 {
         keyspace.insert(number.to_be_bytes(), [3; 100]).unwrap();
     }
@@ -319,4 +318,19 @@ fn a_failed_sync_poisons_the_store_until_it_is_reopened() {
     assert_eq!(keyspace.get("a").unwrap().unwrap(), b"1");
     keyspace.insert("c", "3").unwrap();
     assert_sound(&db);
+}
+
+also_with_lsm! {
+    a_synced_write_costs_one_sync_and_a_buffered_one_none,
+    fences_without_room_are_not_loaded_again_and_again,
+    whoever_only_reads_writes_nothing,
+    an_idle_keyspace_does_not_pin_the_log,
+    the_memtables_of_many_keyspaces_share_one_limit,
+    recovery_with_less_memory_writes_out_what_does_not_fit,
+    a_damaged_keyspace_stops_the_others_only_when_the_log_is_too_long,
+    a_full_device_refuses_puts_and_can_be_emptied,
+    a_failed_sync_poisons_the_store_until_it_is_reopened,
+    ; except:
+    // Slices go past damaged blocks, with nothing of theirs to merge: writes are never refused.
+    a_merge_that_meets_damage_fails_no_write_until_there_is_no_room,
 }

@@ -6,8 +6,8 @@ mod common;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use common::{Model, assert_sound, contents, copy, threaded, tiny};
-use esker::{Compression, Db, Keyspace, KeyspaceOptions, Merge, Scheme, Snapshot};
+use common::{Model, assert_sound, contents, copy, threaded};
+use esker::{Compression, Db, IndexKind, Keyspace, KeyspaceOptions, Merge, Scheme, Snapshot};
 use esker_device::memory::MemoryDevice;
 use proptest::prelude::*;
 
@@ -159,6 +159,8 @@ struct Manner {
     steps: u32,
     /// What the keyspaces begin with.
     compression: Compression,
+    /// What each keyspace has; the next time that it is made, the other kind.
+    kinds: [IndexKind; 2],
 }
 
 fn manner() -> impl Strategy<Value = Manner> {
@@ -170,11 +172,14 @@ fn manner() -> impl Strategy<Value = Manner> {
         scheme.prop_map(|scheme| vec![scheme]),
         prop::collection::vec(tight, 2..5),
     ];
-    (schemes, 0u32..4, compression()).prop_map(|(schemes, steps, compression)| Manner {
-        schemes,
-        steps,
-        compression,
-    })
+    let kind = || prop::sample::select(IndexKind::ALL.to_vec());
+    (schemes, 0u32..4, compression(), [kind(), kind()]).prop_map(
+        |(schemes, steps, compression, kinds)| Manner { schemes, steps, compression, kinds },
+    )
+}
+
+fn other(kind: IndexKind) -> IndexKind {
+    IndexKind::ALL.into_iter().find(|other| *other != kind).unwrap()
 }
 
 /// A store and what it should hold. Snapshots keep what they should see.
@@ -195,10 +200,16 @@ impl Manner {
         builder.create(create).open().unwrap()
     }
 
-    fn keyspace(&self, db: &Db, name: &str) -> Keyspace {
-        drop(tiny(db, name));
+    fn another_keyspace(&mut self, db: &Db, k: usize) -> Keyspace {
+        self.kinds[k] = other(self.kinds[k]);
+        self.keyspace(db, k)
+    }
+
+    fn keyspace(&self, db: &Db, k: usize) -> Keyspace {
+        let options = KeyspaceOptions::default().memtable_bytes(Some(4 << 10));
+        drop(db.keyspace(NAMES[k], options.index(self.kinds[k])).unwrap());
         let options = KeyspaceOptions::default().compression(self.compression);
-        db.keyspace(name, options.merge(Merge::Append)).unwrap()
+        db.keyspace(NAMES[k], options.merge(Merge::Append)).unwrap()
     }
 }
 
@@ -206,7 +217,7 @@ impl World {
     fn new(mut manner: Manner) -> Self {
         let device = MemoryDevice::new();
         let db = manner.open(&device, true);
-        let keyspaces = NAMES.map(|name| manner.keyspace(&db, name));
+        let keyspaces = [0, 1].map(|k| manner.keyspace(&db, k));
         let compressions = [manner.compression; 2];
         let (models, snapshots) = (Default::default(), Vec::new());
         Self { manner, device, db, keyspaces, models, compressions, snapshots }
@@ -278,7 +289,7 @@ impl World {
             }
             Op::Recreate(k) => {
                 assert!(self.db.drop_keyspace(NAMES[k]).unwrap());
-                self.keyspaces[k] = self.manner.keyspace(&self.db, NAMES[k]);
+                self.keyspaces[k] = self.manner.another_keyspace(&self.db, k);
                 self.models[k].clear();
                 self.compressions[k] = self.manner.compression;
                 self.snapshots.iter_mut().for_each(|(_, models)| models[k].clear());

@@ -3,21 +3,19 @@
 
 mod common;
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use common::{assert_sound, contents, copy, small, threaded, tiny};
-use esker::{
-    Backup, BoxError, Db, Device, Error, Keyspace, KeyspaceOptions, Merge, MergeOperator,
-    SimRuntime,
+use common::{
+    also_with_lsm, assert_sound, back_up, contents, copy, options, required_features, restored,
+    small, threaded, tiny,
 };
+use esker::{BoxError, Compression, Db, Error, Keyspace, Merge, MergeOperator, SimRuntime};
 use esker_device::memory::MemoryDevice;
-use esker_device::{Caching, Open, Purpose};
 
 fn with(db: &Db, name: &str, merge: Merge) -> Keyspace {
-    let options = KeyspaceOptions::default().memtable_bytes(Some(4 << 10)).merge(merge);
+    let options = options().memtable_bytes(Some(4 << 10)).merge(merge);
     db.keyspace(name, options).unwrap()
 }
 
@@ -59,7 +57,7 @@ impl MergeOperator for Moody {
 }
 
 fn moody(db: &Db, name: &str, operator: &Moody) -> Keyspace {
-    let options = KeyspaceOptions::default().memtable_bytes(Some(4 << 10));
+    let options = options().memtable_bytes(Some(4 << 10));
     db.keyspace(name, options.merge_operator("moody", operator.clone())).unwrap()
 }
 
@@ -77,14 +75,8 @@ fn a_counter_counts_through_merges_kills_and_backups() {
     for number in 3000..4000 {
         counters.merge(key(number), 2_u64.to_le_bytes()).unwrap();
     }
-    let to: Arc<dyn Device> = Arc::new(folder.clone());
-    db.backup_on(to, &mut |_| ControlFlow::Continue(())).unwrap();
-    let backup = Backup::open_on(Arc::new(folder)).unwrap();
-    assert!(backup.check().unwrap().is_ok());
-    let restored = MemoryDevice::new();
-    let to: Arc<dyn Device> = Arc::new(restored.clone());
-    backup.restore_on(to, &mut |_| ControlFlow::Continue(())).unwrap();
-    for device in [copy(&device), restored] {
+    back_up(&db, &folder).unwrap();
+    for device in [copy(&device), restored(&folder)] {
         let db = small(&device).create(false).open().unwrap();
         // Operators that every store has need not be given.
         let counters = db.open_keyspace("counters").unwrap().unwrap();
@@ -209,7 +201,7 @@ fn an_operand_over_a_removed_range_is_the_value() {
 fn values_apart_are_merged_by_who_reads_them() {
     let device = MemoryDevice::new();
     let db = small(&device).open().unwrap();
-    let options = KeyspaceOptions::default().memtable_bytes(Some(4 << 10)).merge(Merge::Append);
+    let options = options().memtable_bytes(Some(4 << 10)).merge(Merge::Append);
     let lists = db.keyspace("lists", options.inline_bytes_max(100)).unwrap();
     let long = vec![b'x'; 300_000];
     lists.insert("k", &long).unwrap();
@@ -313,7 +305,7 @@ fn without_its_operator_a_keyspace_keeps_its_operands() {
         db.compact().unwrap();
     }
     assert_eq!(entries(&db), 5);
-    let other = KeyspaceOptions::default().merge_operator("other", operator.clone());
+    let other = options().merge_operator("other", operator.clone());
     let refused = db.keyspace("lists", other).unwrap_err().to_string();
     assert_eq!(refused, "keyspace lists has the merge operator moody, and not other");
     let lists = moody(&db, "lists", &operator);
@@ -328,7 +320,7 @@ fn without_its_operator_a_keyspace_keeps_its_operands() {
 fn names_of_operators_have_bounds_and_none_is_needed() {
     let db = small(&MemoryDevice::new()).open().unwrap();
     for bad in ["", "a\nb", "esker.add", "esker."] {
-        let options = KeyspaceOptions::default().merge_operator(bad, Moody::default());
+        let options = options().merge_operator(bad, Moody::default());
         assert!(matches!(db.keyspace("k", options), Err(Error::Invalid { .. })), "{bad}");
     }
     let plain = tiny(&db, "plain");
@@ -419,7 +411,7 @@ fn a_writer_puts_the_value_in_the_place_of_many_operands() {
     let device = MemoryDevice::new();
     let db = small(&device).open().unwrap();
     let operator = Moody::default();
-    let options = KeyspaceOptions::default().merge_operator("moody", operator.clone());
+    let options = options().merge_operator("moody", operator.clone());
     let lists = db.keyspace("lists", options).unwrap();
     let calls = || operator.0.calls.load(Ordering::Relaxed);
     lists.insert("k", "value").unwrap();
@@ -450,6 +442,65 @@ fn a_writer_puts_the_value_in_the_place_of_many_operands() {
     let lists = moody(&db, "lists", &operator);
     assert_eq!(lists.get("k").unwrap().unwrap().len(), 5 + 64);
     assert_sound(&db);
+}
+
+#[test]
+fn a_value_in_the_place_of_its_operands_is_no_news_to_who_has_read_it() {
+    let db = small(&MemoryDevice::new()).open().unwrap();
+    let (begins, has_begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    let once = Mutex::new(Some((begins, may_go_on)));
+    let append = move |_: &[u8], older: &[u8], newer: &[u8]| -> Result<Vec<u8>, BoxError> {
+        // The first to ask is the writer of the last operand.
+        let first = once.lock().unwrap().take();
+        if let Some((begins, may_go_on)) = first {
+            begins.send(()).unwrap();
+            may_go_on.recv().unwrap();
+        }
+        Ok([older, newer].concat())
+    };
+    let lists = db.keyspace("lists", options().merge_operator("one", append));
+    let lists = lists.unwrap();
+    std::thread::scope(|scope| {
+        // Nobody waits for who has failed.
+        let go_on = go_on;
+        let writer = scope.spawn(|| {
+            for _ in 0..64 {
+                let mut tx = db.write_transaction().unwrap();
+                tx.merge(&lists, "k", "+").unwrap();
+                tx.commit().unwrap();
+            }
+        });
+        has_begun.recv().unwrap();
+        let mut tx = db.write_transaction().unwrap();
+        let seq = db.visible_seq();
+        assert_eq!(tx.get(&lists, "k").unwrap().unwrap().len(), 64);
+        tx.insert(&lists, "copied", "k").unwrap();
+        go_on.send(()).unwrap();
+        writer.join().unwrap();
+        assert_eq!(db.visible_seq(), seq + 1, "what the operands come to");
+        tx.commit().unwrap();
+    });
+}
+
+#[test]
+fn what_transactions_are_checked_against_stays_short_where_operands_are_settled() {
+    let db = small(&MemoryDevice::new()).open().unwrap();
+    let counts = db.keyspace("counts", options().merge(Merge::Max)).unwrap();
+    let (_tx, seq) = (db.transaction().unwrap(), db.visible_seq());
+    (0..5000).for_each(|_| counts.merge("k", "1").unwrap());
+    assert!(db.visible_seq() > seq + 5000 + 70);
+    let remembered = db.stats().unwrap().transactions.remembered_bytes;
+    assert!(remembered <= (256 << 10) / 16 + (8 << 10), "{remembered}");
+}
+
+#[test]
+fn a_keyspace_that_is_refused_for_its_operator_is_left_as_it_is() {
+    let db = small(&MemoryDevice::new()).open().unwrap();
+    with(&db, "lists", Merge::Append);
+    let other = options().compression(Compression::Lz4).merge(Merge::Add);
+    assert!(matches!(db.keyspace("lists", other), Err(Error::Invalid { .. })));
+    assert_eq!(db.stats().unwrap().keyspaces[0].compression, Compression::None);
 }
 
 #[test]
@@ -491,17 +542,29 @@ fn what_threads_merge_onto_one_key_all_counts() {
 fn the_first_operator_sets_a_required_feature() {
     let device = MemoryDevice::new();
     let db = small(&device).open().unwrap();
-    let features = || {
-        let file = device.open("superblock", Open::Existing, Caching::Buffered).unwrap();
-        let slot = |at: u64| {
-            let mut bytes = [0; 12];
-            file.read_at(at * (64 << 10), &mut bytes, Purpose::Check).unwrap();
-            bytes[8]
-        };
-        (0..4).map(slot).fold(0, |all, bits| all | bits)
-    };
     tiny(&db, "plain").insert("k", "v").unwrap();
-    assert_eq!(features(), 0);
+    assert_eq!(required_features(&device), 0);
     with(&db, "lists", Merge::Append);
-    assert_eq!(features(), 1 << 6);
+    assert_eq!(required_features(&device), 1 << 6);
+}
+
+also_with_lsm! {
+    a_counter_counts_through_merges_kills_and_backups,
+    a_list_is_appended_to_and_read_by_every_way,
+    a_snapshot_sees_what_was_merged_before_it,
+    what_is_merged_onto_a_value_outlasts_it,
+    an_operand_over_a_removed_range_is_the_value,
+    values_apart_are_merged_by_who_reads_them,
+    an_operator_that_fails_or_panics_is_an_error_of_that_key,
+    without_its_operator_a_keyspace_keeps_its_operands,
+    everything_that_a_batch_says_of_a_key_counts,
+    a_transaction_reads_what_it_merges_and_merges_never_conflict,
+    a_writer_puts_the_value_in_the_place_of_many_operands,
+    a_value_in_the_place_of_its_operands_is_no_news_to_who_has_read_it,
+    what_transactions_are_checked_against_stays_short_where_operands_are_settled,
+    a_keyspace_that_is_refused_for_its_operator_is_left_as_it_is,
+    what_threads_merge_onto_one_key_all_counts,
+    the_first_operator_sets_a_required_feature,
+    ; except:
+    names_of_operators_have_bounds_and_none_is_needed,
 }

@@ -3,13 +3,14 @@
 
 mod common;
 
-use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+use std::ops::Bound;
 
-use common::{assert_sound, contents, copy, small, threaded, tiny};
-use esker::{Backup, Db, Device, Error, Keyspace};
+use common::{
+    also_with_lsm, assert_sound, back_up, contents, copy, required_features, restored, small,
+    threaded, tiny,
+};
+use esker::{Db, Device, Error, Keyspace};
 use esker_device::memory::MemoryDevice;
-use esker_device::{Caching, Open, Purpose};
 
 fn key(number: u32) -> String {
     format!("key{number:05}")
@@ -169,16 +170,10 @@ fn removals_survive_kills_merges_and_backups() {
         keys.insert(key(round * 50 + 10), "again").unwrap();
         cut.push((copy(&device), contents(&keys)));
         if round == 3 {
-            let to: Arc<dyn Device> = Arc::new(folder.clone());
-            db.backup_on(to, &mut |_| ControlFlow::Continue(())).unwrap();
+            back_up(&db, &folder).unwrap();
         }
     }
-    let backup = Backup::open_on(Arc::new(folder)).unwrap();
-    assert!(backup.check().unwrap().is_ok());
-    let restored = MemoryDevice::new();
-    let to: Arc<dyn Device> = Arc::new(restored.clone());
-    backup.restore_on(to, &mut |_| ControlFlow::Continue(())).unwrap();
-    cut.push((restored, cut[3].1.clone()));
+    cut.push((restored(&folder), cut[3].1.clone()));
     for (device, expected) in cut {
         let db = small(&device).create(false).open().unwrap();
         let keys = tiny(&db, "keys");
@@ -234,17 +229,21 @@ fn the_first_removal_sets_a_required_feature() {
     let device = MemoryDevice::new();
     let db = small(&device).open().unwrap();
     let keys = tiny(&db, "keys");
-    let features = || {
-        let file = device.open("superblock", Open::Existing, Caching::Buffered).unwrap();
-        let slot = |at: u64| {
-            let mut bytes = [0; 12];
-            file.read_at(at * (64 << 10), &mut bytes, Purpose::Check).unwrap();
-            bytes[8]
-        };
-        (0..4).map(slot).fold(0, |all, bits| all | bits)
-    };
     fill(&keys, 0..10);
-    assert_eq!(features(), 0);
+    assert_eq!(required_features(&device), 0);
     keys.remove_range(key(3)..).unwrap();
-    assert_eq!(features(), 1 << 4);
+    assert_eq!(required_features(&device), 1 << 4);
+}
+
+also_with_lsm! {
+    all_keys_of_a_range_are_gone_by_one_number,
+    bounds_of_all_kinds_are_kept_to,
+    a_batch_removes_what_came_before_and_keeps_what_comes_after,
+    whoever_has_read_of_a_removed_range_conflicts,
+    a_transaction_that_removes_a_range_reads_nothing_of_it,
+    removals_survive_kills_merges_and_backups,
+    a_lone_removal_does_not_hold_the_log,
+    too_many_ranges_under_a_snapshot_are_refused_and_room_comes_back,
+    the_first_removal_sets_a_required_feature,
+    ; except:
 }

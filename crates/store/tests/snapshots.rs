@@ -3,13 +3,13 @@
 
 mod common;
 
-use common::{assert_sound, small, tiny};
+use common::{also_with_lsm, assert_sound, schemes, small, tiny};
 use esker::Scheme;
 use esker_device::memory::MemoryDevice;
 
 #[test]
 fn a_snapshot_keeps_its_view_through_overwrites_deletes_and_merges() {
-    Scheme::ALL.into_iter().for_each(keeps_its_view);
+    schemes().into_iter().for_each(keeps_its_view);
 }
 
 fn keeps_its_view(scheme: Scheme) {
@@ -44,7 +44,7 @@ fn keeps_its_view(scheme: Scheme) {
 
 #[test]
 fn the_loop_over_a_range_may_write_merge_and_drop() {
-    Scheme::ALL.into_iter().for_each(writes_in_a_loop);
+    schemes().into_iter().for_each(writes_in_a_loop);
 }
 
 fn writes_in_a_loop(scheme: Scheme) {
@@ -78,7 +78,7 @@ fn writes_in_a_loop(scheme: Scheme) {
 
 #[test]
 fn a_batch_over_several_keyspaces_is_seen_whole() {
-    Scheme::ALL.into_iter().for_each(batches_over_keyspaces);
+    schemes().into_iter().for_each(batches_over_keyspaces);
 }
 
 fn batches_over_keyspaces(scheme: Scheme) {
@@ -102,4 +102,11 @@ fn batches_over_keyspaces(scheme: Scheme) {
         assert_eq!(after.get(&b, "x").unwrap(), Some(round));
     }
     assert_sound(&db);
+}
+
+also_with_lsm! {
+    a_snapshot_keeps_its_view_through_overwrites_deletes_and_merges,
+    the_loop_over_a_range_may_write_merge_and_drop,
+    a_batch_over_several_keyspaces_is_seen_whole,
+    ; except:
 }

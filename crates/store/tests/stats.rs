@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use esker::{Db, Keyspace, KeyspaceOptions, KeyspaceStats, SimRuntime, WaitStats};
+use common::{also_with_lsm, options};
+use esker::{Db, Keyspace, KeyspaceStats, SimRuntime, WaitStats};
 
 fn fill(keyspace: &Keyspace, keys: std::ops::Range<u32>, byte: u8) {
     for key in keys {
@@ -30,7 +33,7 @@ fn a_snapshot_shows_since_when_it_keeps_what() {
     let builder = Db::builder(folder.path()).log_segment_bytes(16 << 10);
     let builder = builder.runtime(Arc::clone(&runtime) as _);
     let db = builder.open().unwrap();
-    let keyspace = db.keyspace("a", KeyspaceOptions::default()).unwrap();
+    let keyspace = db.keyspace("a", options()).unwrap();
     fill(&keyspace, 0..1000, 1);
     let pins = db.stats().unwrap().pins;
     assert_eq!((pins.oldest_snapshot_age, pins.writes_since_oldest), (None, 0));
@@ -54,7 +57,7 @@ fn a_snapshot_shows_since_when_it_keeps_what() {
 fn what_comes_next_comes() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::builder(folder.path()).memory_budget(1 << 20).open().unwrap();
-    let keyspace = db.keyspace("a", KeyspaceOptions::default()).unwrap();
+    let keyspace = db.keyspace("a", options()).unwrap();
     let empty = only(&db).next.unwrap();
     assert!((1 << 18..=1 << 19).contains(&empty.after_bytes), "{empty:?}");
     fill(&keyspace, 0..500, 1);
@@ -82,7 +85,7 @@ fn what_comes_next_comes() {
 fn writers_that_wait_are_counted_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::builder(folder.path()).memory_budget(256 << 10).open().unwrap();
-    let keyspace = db.keyspace("a", KeyspaceOptions::default()).unwrap();
+    let keyspace = db.keyspace("a", options()).unwrap();
     for round in 0..15 {
         fill(&keyspace, 0..4000, round);
     }
@@ -120,7 +123,7 @@ fn whoever_waits_for_the_turn_is_seen() {
 fn a_backup_under_way_is_seen() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path().join("store")).unwrap();
-    let keyspace = db.keyspace("a", KeyspaceOptions::default()).unwrap();
+    let keyspace = db.keyspace("a", options()).unwrap();
     fill(&keyspace, 0..20_000, 1);
     db.flush().unwrap();
     let (tell, told) = mpsc::channel();
@@ -131,4 +134,15 @@ fn a_backup_under_way_is_seen() {
     db.backup_with(folder.path().join("copy"), &mut progress).unwrap();
     assert!(told.recv().unwrap().backup);
     assert!(!db.stats().unwrap().pins.backup);
+}
+
+also_with_lsm! {
+    writers_that_wait_are_counted_with_the_reason,
+    a_backup_under_way_is_seen,
+    ; except:
+    whoever_waits_for_the_turn_is_seen,
+    // What is kept for snapshots is not counted.
+    a_snapshot_shows_since_when_it_keeps_what,
+    // The forecast knows of no slices.
+    what_comes_next_comes,
 }

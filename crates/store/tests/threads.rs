@@ -6,13 +6,13 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{assert_sound, copy, small, threaded, tiny};
-use esker::{DbBuilder, Durability, Scheme};
+use common::{also_with_lsm, assert_sound, copy, schemes, small, threaded, tiny};
+use esker::{DbBuilder, Durability};
 use esker_device::memory::MemoryDevice;
 
 /// Opens a store under each scheme, with merges in the threads that write and in others.
 fn under_every_scheme(body: impl Fn(&dyn Fn(&MemoryDevice) -> DbBuilder)) {
-    for scheme in Scheme::ALL {
+    for scheme in schemes() {
         body(&|device| small(device).scheme(scheme));
         body(&|device| threaded(device).scheme(scheme));
     }
@@ -127,4 +127,10 @@ fn closing_stops_everybody(builder: &dyn Fn(&MemoryDevice) -> DbBuilder) {
     assert_eq!(keyspace.iter().unwrap().count(), accepted.len());
     assert!(accepted.iter().all(|key| keyspace.contains(key).unwrap()));
     assert!(matches!(db.close(), Err(esker::Error::Closed)));
+}
+
+also_with_lsm! {
+    batches_are_whole_for_readers_and_scans,
+    close_stops_everybody,
+    ; except:
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use common::{Model, assert_sound, contents, small, tiny};
-use esker::{Db, Keyspace, Transaction};
+use esker::{Db, IndexKind, Keyspace, KeyspaceOptions, Transaction};
 use esker_device::memory::MemoryDevice;
 use proptest::prelude::*;
 
@@ -198,7 +198,8 @@ impl Open {
 impl World {
     fn new() -> Self {
         let db = small(&MemoryDevice::new()).open().unwrap();
-        let keyspaces = [tiny(&db, "a"), tiny(&db, "b")];
+        let lsm = || KeyspaceOptions::default().memtable_bytes(Some(4 << 10)).index(IndexKind::Lsm);
+        let keyspaces = [tiny(&db, "a"), db.keyspace("b", lsm()).unwrap()];
         let (model, commits, open) = (Default::default(), Vec::new(), Vec::new());
         Self { db, keyspaces, model, commits, open }
     }

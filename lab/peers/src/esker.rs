@@ -1,10 +1,11 @@
-//! Esker: the memory budget as it is, everything else at its default.
+//! Esker: the memory budget as it is, the kind of index that is asked for, everything else at its
+//! default.
 
 use std::hint::black_box;
 use std::path::Path;
 use std::time::Duration;
 
-use esker::{Db, Keyspace};
+use esker::{Db, IndexKind, Keyspace, KeyspaceOptions};
 
 use crate::system::{Durability, Error, Figures, Held, Name, Result, System, rest};
 
@@ -13,9 +14,10 @@ struct Esker {
     keyspace: Keyspace,
 }
 
-pub(crate) fn open(folder: &Path, budget_bytes: u64) -> Result<Box<dyn System>> {
+pub(crate) fn open(folder: &Path, budget_bytes: u64, index: IndexKind) -> Result<Box<dyn System>> {
     let db = Db::builder(folder).memory_budget(budget_bytes).open().map_err(failed)?;
-    let keyspace = db.keyspace("default", Default::default()).map_err(failed)?;
+    let keyspace =
+        db.keyspace("default", KeyspaceOptions::default().index(index)).map_err(failed)?;
     Ok(Box::new(Esker { db, keyspace }))
 }
 

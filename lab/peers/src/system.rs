@@ -6,6 +6,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker::IndexKind;
+
 /// When a write returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -200,13 +202,18 @@ pub(crate) fn rest(mut is_busy: impl FnMut() -> Result<bool>) -> Result<Duration
 }
 
 /// Opens the store `name` in `folder`, creating it where there is none, with `budget_bytes` of
-/// memory for everything that it lets one limit.
+/// memory for everything that it lets one limit. `index` is the kind that Esker's keyspace is of.
 ///
 /// # Errors
 /// [`Error::NotBuilt`], [`Error::Failed`].
-pub fn open(name: Name, folder: &Path, budget_bytes: u64) -> Result<Box<dyn System>> {
+pub fn open(
+    name: Name,
+    folder: &Path,
+    budget_bytes: u64,
+    index: IndexKind,
+) -> Result<Box<dyn System>> {
     match name {
-        Name::Esker => crate::esker::open(folder, budget_bytes),
+        Name::Esker => crate::esker::open(folder, budget_bytes, index),
         #[cfg(feature = "rocksdb")]
         Name::Rocksdb => crate::rocksdb::open(folder, budget_bytes),
         #[cfg(feature = "fjall")]
@@ -243,7 +250,8 @@ mod tests {
     #[test]
     fn a_peer_that_is_not_built_says_so() {
         for name in Name::ALL.into_iter().filter(|name| !name.is_built()) {
-            let error = open(name, Path::new("/nonexistent"), 1 << 20).err().unwrap();
+            let error =
+                open(name, Path::new("/nonexistent"), 1 << 20, IndexKind::FdTree).err().unwrap();
             assert!(matches!(error, Error::NotBuilt(_)), "{error}");
         }
     }
@@ -251,9 +259,11 @@ mod tests {
     /// Every store that is built keeps the promises that the measurements rely on.
     #[test]
     fn every_store_does_what_it_is_asked() {
-        for name in Name::ALL.into_iter().filter(|name| name.is_built()) {
+        let systems = Name::ALL.into_iter().filter(|name| name.is_built());
+        let systems = systems.map(|name| (name, IndexKind::FdTree));
+        for (name, index) in systems.chain([(Name::Esker, IndexKind::Lsm)]) {
             let folder = tempfile::tempdir().unwrap();
-            let store = open(name, folder.path(), 4 << 20).unwrap();
+            let store = open(name, folder.path(), 4 << 20, index).unwrap();
             for number in 0..500u32 {
                 let durability =
                     if number == 7 { Durability::Synced } else { Durability::Buffered };
@@ -273,7 +283,7 @@ mod tests {
             store.figures().unwrap();
             store.close().unwrap();
 
-            let store = open(name, folder.path(), 4 << 20).unwrap();
+            let store = open(name, folder.path(), 4 << 20, index).unwrap();
             assert_eq!(store.scan(&[], 1000).unwrap(), 499, "{name}");
             store.close().unwrap();
         }

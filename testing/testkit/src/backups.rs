@@ -12,7 +12,7 @@ pub mod flips;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker::{Backup, BackupReport, Error, Scheme};
+use esker::{Backup, BackupReport, Error, IndexKind, Scheme};
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
 
@@ -198,6 +198,7 @@ fn beside(ops: Vec<Op>) -> Vec<Op> {
 /// The first difference.
 pub fn rounds(seed: u64, counts: &mut Counts) -> Verdict {
     let mut scenario = random(seed);
+    scenario.config.index = if seed % 3 == 2 { IndexKind::Lsm } else { IndexKind::FdTree };
     if !scenario.config.scheme.tightens() {
         // Checking a backup asks for what an FD-tree does not keep.
         scenario.config.scheme = Scheme::default();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use esker::{Db, Error, Keyspace};
+use esker::{Db, Error, IndexKind, Keyspace};
 use esker_device::Device;
 use esker_device::sim::SimDevice;
 
@@ -32,13 +32,18 @@ pub enum Then {
 ///
 /// # Errors
 /// The first broken promise.
-pub fn fill_up(capacity_bytes: u64, value_bytes: usize, then: Then) -> Verdict<Counts> {
-    let case = format!("{capacity_bytes} bytes, values of {value_bytes}");
+pub fn fill_up(
+    index: IndexKind,
+    capacity_bytes: u64,
+    value_bytes: usize,
+    then: Then,
+) -> Verdict<Counts> {
+    let case = format!("{index}, {capacity_bytes} bytes, values of {value_bytes}");
     let mut counts = Counts::new("full", format!("{then:?}: {case}"));
     let device = Arc::new(SimDevice::new());
     device.set_capacity_bytes(capacity_bytes);
     let trial = Trial {
-        config: Config { memtable_bytes: 8 << 10, ..Config::default() },
+        config: Config { memtable_bytes: 8 << 10, index, ..Config::default() },
         device,
         value_bytes,
     };

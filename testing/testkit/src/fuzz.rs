@@ -134,7 +134,7 @@ pub fn may_contain(input: &[u8]) {
         .map(u64::from_le_bytes)
         .collect();
     let mut built = Vec::new();
-    filter::build(&hashes, &mut built);
+    filter::build(&hashes, filter::BITS_PER_KEY, &mut built);
     for hash in hashes {
         assert!(filter::may_contain(&built, hash), "a filter denies what it was built from");
     }

@@ -5,8 +5,8 @@
 //! system, so every acknowledged batch must be there, whole, buffered ones included; of the batch
 //! that was under way, all or nothing.
 //!
-//! Batch `n` writes `n` under the keys of eight slots in two keyspaces and deletes one key, so
-//! that the state after batch `n` follows from `n` alone.
+//! Batch `n` writes `n` under the keys of eight slots in two keyspaces, one of each kind of index,
+//! and deletes one key, so that the state after batch `n` follows from `n` alone.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Write as _};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use esker::{Db, Durability, KeyspaceOptions};
+use esker::{Db, Durability, IndexKind, KeyspaceOptions};
 
 use crate::random::Random;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
@@ -65,8 +65,9 @@ fn expected(last: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
 /// What the store answers, or a closed pipe.
 pub fn child(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let db = open(path)?;
-    let options = || KeyspaceOptions::default().memtable_bytes(Some(4 << 10));
-    let keyspaces = [db.keyspace(NAMES[0], options())?, db.keyspace(NAMES[1], options())?];
+    let options = |kind| KeyspaceOptions::default().memtable_bytes(Some(4 << 10)).index(kind);
+    let left = db.keyspace(NAMES[0], options(IndexKind::FdTree))?;
+    let keyspaces = [left, db.keyspace(NAMES[1], options(IndexKind::Lsm))?];
     let last = keyspaces[0].get("last")?;
     let last = last.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
     let mut pipe = std::io::stdout();

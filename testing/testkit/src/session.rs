@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{
-    Compression, Db, DbBuilder, Durability, Error, Keyspace, KeyspaceOptions, Merge, Scheme,
-    Snapshot,
+    Compression, Db, DbBuilder, Durability, Error, IndexKind, Keyspace, KeyspaceOptions, Merge,
+    Scheme, Snapshot,
 };
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
@@ -48,6 +48,8 @@ pub struct Config {
     pub inline_bytes_max: Option<u64>,
     /// What is merged in every keyspace, if anything.
     pub merge: Option<Merge>,
+    /// How every keyspace's entries are arranged.
+    pub index: IndexKind,
 }
 
 impl Default for Config {
@@ -62,6 +64,7 @@ impl Default for Config {
             compression: Compression::None,
             inline_bytes_max: None,
             merge: None,
+            index: IndexKind::FdTree,
         }
     }
 }
@@ -115,17 +118,16 @@ impl Config {
     /// The options of every keyspace.
     #[must_use]
     pub fn keyspace_options(&self) -> KeyspaceOptions {
-        let mut options = KeyspaceOptions::default().memtable_bytes(Some(self.memtable_bytes));
+        let options = KeyspaceOptions::default().memtable_bytes(Some(self.memtable_bytes));
+        let mut options = options.index(self.index);
         if let Some(bytes) = self.inline_bytes_max {
             options = options.inline_bytes_max(bytes);
         }
         if let Some(merge) = self.merge {
             options = options.merge(merge);
         }
-        match self.compression {
-            Compression::None => options,
-            compression => options.compression(compression),
-        }
+        let codec = Some(self.compression).filter(|codec| *codec != Compression::None);
+        codec.map_or(options.clone(), |codec| options.compression(codec))
     }
 }
 

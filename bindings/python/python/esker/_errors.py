@@ -61,8 +61,8 @@ class OperatorError(Error, RuntimeError):
 
 
 class ClosedError(Error, ValueError):
-    """The store, snapshot, batch or transaction has been closed (a file says the same with
-    `ValueError`)."""
+    """The store, snapshot, batch, transaction, reader or writer has been closed (a file says the
+    same with `ValueError`)."""
 
 
 class ForkError(Error, RuntimeError):

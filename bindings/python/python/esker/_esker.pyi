@@ -111,7 +111,7 @@ class Keyspace(Reads):
         name: str,
         create: bool,
         memtable_and_inline_bytes: tuple[int | None, int | None],
-        compression: str | None,
+        compression_and_index: tuple[str | None, str | None],
         merge: str | tuple[str, Callable[[bytes, bytes, bytes], bytes]] | None,
     ) -> Self: ...
     def __setitem__(self, key: Buffer, value: Buffer, /) -> None: ...

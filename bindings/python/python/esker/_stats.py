@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 from typing import Any, Mapping
 
@@ -54,6 +55,52 @@ class LevelStats:
     bytes: int
     puts: int
     tombstones: int
+
+
+@dataclass(frozen=True)
+class LsmRunStats:
+    """A run of an LSM index: a memtable as it was written out."""
+
+    #: As it was written.
+    bytes: int
+    #: What has not been merged yet, and takes space still.
+    left_bytes: int
+
+
+@dataclass(frozen=True)
+class LsmLevelStats:
+    """A level of an LSM index."""
+
+    blocks: int
+    bytes: int
+    #: What its blocks take: each has units of 4 KiB of its own.
+    space_bytes: int
+    #: What the fences to them take.
+    fence_bytes: int
+    #: Where the next merge into the level below begins; the last has none.
+    next_key: builtins.bytes
+
+    @property
+    def waste_bytes(self) -> int:
+        """What its blocks leave empty of their space."""
+        return max(self.space_bytes - self.bytes, 0)
+
+    @property
+    def occupancy(self) -> float | None:
+        """The share of their space that its blocks fill; `None` where it has none."""
+        return self.bytes / self.space_bytes if self.space_bytes else None
+
+
+@dataclass(frozen=True)
+class LsmStats:
+    """What an LSM index consists of."""
+
+    #: Newest first.
+    runs: tuple[LsmRunStats, ...]
+    #: From the first down.
+    levels: tuple[LsmLevelStats, ...]
+    #: Where the next merge of the runs begins.
+    next_key: bytes
 
 
 @dataclass(frozen=True)
@@ -142,6 +189,8 @@ class TransactionStats:
 class KeyspaceStats:
     """One keyspace."""
 
+    #: "fdtree" or "lsm".
+    index: str
     #: Puts less tombstones: overwritten entries, and old versions, are counted.
     entries_estimate: int
     #: "none", "lz4" or "zstd".
@@ -154,6 +203,8 @@ class KeyspaceStats:
     value_bytes: int
     #: Top down.
     levels: tuple[LevelStats, ...]
+    #: More about an LSM index; `None` for other kinds.
+    lsm: LsmStats | None
     #: Spill runs that stand.
     spills: int
     memtable_bytes: int
@@ -277,13 +328,22 @@ def stats_of(found: Mapping[str, Any]) -> Stats:
 
 
 def _keyspace(found: Mapping[str, Any]) -> KeyspaceStats:
-    merge, following = found["merge"], found["next"]
+    merge, following, lsm = found["merge"], found["next"], found["lsm"]
     return KeyspaceStats(
         **{
             **found,
             "levels": tuple(LevelStats(**of) for of in found["levels"]),
+            "lsm": None if lsm is None else _lsm(lsm),
             "shape": ShapeStats(**found["shape"]),
             "merge": None if merge is None else MergeStats(**merge),
             "next": None if following is None else NextStats(**following),
         }
+    )
+
+
+def _lsm(found: Mapping[str, Any]) -> LsmStats:
+    return LsmStats(
+        runs=tuple(LsmRunStats(**of) for of in found["runs"]),
+        levels=tuple(LsmLevelStats(**of) for of in found["levels"]),
+        next_key=found["next_key"],
     )

@@ -23,13 +23,13 @@ from ._stats import BackupReport, CheckReport, Stats, report_of, stats_of
 from ._values import ValueReader, ValueWriter
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Iterator, Literal, NoReturn
 
     from typing_extensions import Buffer, Self
 
     Durability = Literal["buffered", "synced"]
     Compression = Literal["none", "lz4", "zstd"]
+    IndexKind = Literal["fdtree", "lsm"]
     Operator = (
         Literal["add", "append", "max", "min"] | tuple[str, Callable[[bytes, bytes, bytes], bytes]]
     )
@@ -118,6 +118,7 @@ class Db:
         compression: Compression | None = None,
         inline_max: int | str | None = None,
         merge: Operator | None = None,
+        index: IndexKind | None = None,
     ) -> Keyspace:
         """The keyspace `name`, which is made where there is none, or without `create` refused
         (`NoKeyspaceError`). A name has 1 to 255 bytes of UTF-8, without control characters.
@@ -139,11 +140,15 @@ class Db:
         keeps, and a function of key, older and newer bytes that answers bytes; it has to be
         associative, and is given whenever the keyspace is opened. Threads of the store call it too.
         It must not use the store.
+
+        `index` is how entries are arranged, for good: "fdtree", which it is unless given, or "lsm",
+        which writes least. Given for a keyspace that is there, it has to be what that has
+        (`ArgumentError`).
         """
         memtable_bytes = None if memtable is None else _bytes_of(memtable)
         inline_bytes = None if inline_max is None else _bytes_of(inline_max)
         sizes = (memtable_bytes, inline_bytes)
-        return Keyspace(self._store, name, create, sizes, compression, merge)
+        return Keyspace(self._store, name, create, sizes, (compression, index), merge)
 
     def keyspaces(self) -> list[str]:
         """The names of all keyspaces, sorted."""
@@ -248,12 +253,7 @@ class Db:
         self._store.keyspaces()  # It may have been closed, or be a parent's.
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_why: object) -> None:
         self.close()
 
     def __reduce__(self) -> NoReturn:
@@ -375,12 +375,7 @@ class Snapshot(_esker.Snapshot):
         self._check()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_why: object) -> None:
         self.close()
 
     def __reduce__(self) -> NoReturn:
@@ -403,12 +398,7 @@ class Transaction(_esker.Transaction):
         self._check()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_where: object) -> None:
         if kind is not None:
             self.rollback()
         elif not self.closed:
@@ -423,8 +413,8 @@ class Transaction(_esker.Transaction):
 
 class TransactionKeyspace(_Views, _esker.TransactionKeyspace, MutableMapping[bytes, bytes]):
     """A keyspace in a transaction: what is read counts when it is committed, and what is written
-    waits until then. `insert` and `remove` read nothing; what iterators have not come to has not
-    been read (nor more entries beyond than they have come past)."""
+    waits until then. `insert`, `merge` and `remove` read nothing; what iterators have not come to
+    has not been read (nor more entries beyond than they have come past)."""
 
     def __repr__(self) -> str:
         return f"<esker.TransactionKeyspace {self.name!r} of {os.fsdecode(self.path)!r}>"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ._errors import ClosedError
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Literal, NoReturn
 
     from typing_extensions import Buffer, Self
@@ -137,12 +136,7 @@ class ValueWriter(io.RawIOBase):
         self._check()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_where: object) -> None:
         if kind is None and not self.closed:
             self.finish()
         else:

@@ -40,7 +40,11 @@ pub(super) fn run(args: &Load) -> Result<(), Failure> {
     // Before the store: a mistyped file name must not leave an empty one behind.
     let input = Input::open(&args.file)?;
     let interrupt = Interrupt::install()?;
-    let (db, keyspace) = open_or_create(&args.store.path, &args.keyspace.name, args.compression)?;
+    let mut options = args.kind.options();
+    if let Some(codec) = args.compression {
+        options = options.compression(codec);
+    }
+    let (db, keyspace) = open_or_create(&args.store.path, &args.keyspace.name, options)?;
     let mut loader = Loader {
         batch: db.batch(),
         batch_bytes: 0,

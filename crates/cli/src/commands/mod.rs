@@ -22,7 +22,7 @@ mod stats;
 
 use std::path::Path;
 
-use esker::{Compression, Db, Keyspace, KeyspaceOptions};
+use esker::{Db, Keyspace, KeyspaceOptions};
 
 use crate::args::{self, Command};
 use crate::exit::Failure;
@@ -73,13 +73,9 @@ fn keyspace(db: &Db, name: &str) -> Result<Keyspace, Failure> {
 fn open_or_create(
     path: &Path,
     name: &str,
-    compression: Option<Compression>,
+    options: KeyspaceOptions,
 ) -> Result<(Db, Keyspace), Failure> {
     let db = Db::open(path)?;
-    let mut options = KeyspaceOptions::default();
-    if let Some(codec) = compression {
-        options = options.compression(codec);
-    }
     let keyspace = db.keyspace(name, options)?;
     Ok((db, keyspace))
 }

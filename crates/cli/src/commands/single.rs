@@ -11,7 +11,8 @@ use crate::output::Output;
 use crate::text::Format;
 
 pub(super) fn put(args: &Put) -> Result<(), Failure> {
-    let (db, keyspace) = open_or_create(&args.store.path, &args.keyspace.name, None)?;
+    let (db, keyspace) =
+        open_or_create(&args.store.path, &args.keyspace.name, args.kind.options())?;
     keyspace.insert_with(args.key.as_bytes(), args.value.as_bytes(), Durability::Synced)?;
     Ok(db.close()?)
 }

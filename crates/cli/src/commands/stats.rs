@@ -1,5 +1,7 @@
 //! `stats`: what the store holds and what it has done.
 
+mod lsm;
+
 use esker::{KeyspaceStats, NextStats, Stats};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
@@ -22,7 +24,16 @@ pub(super) fn run(args: &args::Stats) -> Result<(), Failure> {
     if args.json {
         output.json(&as_json(&stats))?;
     } else {
-        let tables = [keyspaces_table, next_table, levels_table, io_table, waits_table, sums_table];
+        let tables = [
+            keyspaces_table,
+            next_table,
+            levels_table,
+            lsm::levels_table,
+            lsm::runs_table,
+            io_table,
+            waits_table,
+            sums_table,
+        ];
         let tables = tables.map(|table| table(&stats));
         let texts = tables.iter().filter(|table| !table.is_empty()).map(ToString::to_string);
         let held = held(&stats).join("\n");
@@ -43,6 +54,7 @@ fn count(count: u64) -> String {
 fn keyspaces_table(stats: &Stats) -> Table {
     let mut table = Table::new(&[
         "keyspace",
+        "index",
         "entries, about",
         "data",
         "on the device",
@@ -57,6 +69,7 @@ fn keyspaces_table(stats: &Stats) -> Table {
     for keyspace in &stats.keyspaces {
         table.row([
             keyspace.name.clone(),
+            keyspace.index.to_string(),
             count(keyspace.entries_estimate),
             bytes(keyspace.data_bytes),
             bytes(keyspace.stored_bytes),
@@ -293,12 +306,14 @@ fn keyspace_as_json(keyspace: &KeyspaceStats) -> Value {
     });
     json!({
         "name": keyspace.name,
+        "index": keyspace.index.to_string(),
         "entries_estimate": keyspace.entries_estimate,
         "compression": keyspace.compression.to_string(),
         "data_bytes": keyspace.data_bytes,
         "stored_bytes": keyspace.stored_bytes,
         "value_bytes": keyspace.value_bytes,
         "levels": levels.collect::<Vec<_>>(),
+        "lsm": keyspace.lsm.as_ref().map(lsm::as_json),
         "spills": keyspace.spills,
         "memtable_bytes": keyspace.memtable_bytes,
         "memtable_entries": keyspace.memtable_entries,

@@ -14,27 +14,28 @@ fn path(place: &Place, name: &str) -> String {
 
 #[test]
 fn a_restored_store_holds_what_was_backed_up() {
-    let place = Place::new();
-    let db = place.load(lines(0..5000));
-    let (backup, restored) = (path(&place, "backup"), path(&place, "restored"));
-    let before = esker(["dump", &db]).stdout().to_vec();
-    let first: Value =
-        serde_json::from_slice(esker(["backup", &db, &backup, "--json"]).stdout()).unwrap();
-    assert_eq!(first["run"], 1);
-    assert!(first["bytes_read"].as_u64() >= first["bytes_total"].as_u64());
-    esker(["put", &db, "key000001", "another value"]).stdout();
+    for place in Place::of_each_kind() {
+        let db = place.load(lines(0..5000));
+        let (backup, restored) = (path(&place, "backup"), path(&place, "restored"));
+        let before = esker(["dump", &db]).stdout().to_vec();
+        let first: Value =
+            serde_json::from_slice(esker(["backup", &db, &backup, "--json"]).stdout()).unwrap();
+        assert_eq!(first["run"], 1);
+        assert!(first["bytes_read"].as_u64() >= first["bytes_total"].as_u64());
+        esker(["put", &db, "key000001", "another value"]).stdout();
 
-    assert!(esker(["check", &backup]).text().starts_with("ok: "));
-    assert!(esker(["restore", &backup, &restored]).text().starts_with("restored "));
-    assert!(esker(["dump", &restored]).stdout() == before, "the restored store differs");
-    assert!(esker(["check", &restored]).text().starts_with("ok: "));
+        assert!(esker(["check", &backup]).text().starts_with("ok: "));
+        assert!(esker(["restore", &backup, &restored]).text().starts_with("restored "));
+        assert!(esker(["dump", &restored]).stdout() == before, "the restored store differs");
+        assert!(esker(["check", &restored]).text().starts_with("ok: "));
 
-    let second: Value =
-        serde_json::from_slice(esker(["backup", &db, &backup, "--json"]).stdout()).unwrap();
-    assert_eq!(second["run"], 2);
-    assert!(second["bytes_written"].as_u64() < first["bytes_written"].as_u64());
-    let third = esker(["backup", &db, &backup]);
-    assert!(third.text().starts_with("backup 2 holds "), "{}", third.text());
+        let second: Value =
+            serde_json::from_slice(esker(["backup", &db, &backup, "--json"]).stdout()).unwrap();
+        assert_eq!(second["run"], 2);
+        assert!(second["bytes_written"].as_u64() < first["bytes_written"].as_u64());
+        let third = esker(["backup", &db, &backup]);
+        assert!(third.text().starts_with("backup 2 holds "), "{}", third.text());
+    }
 }
 
 #[test]
@@ -69,37 +70,39 @@ fn folders_that_are_something_else_are_refused() {
 
 #[test]
 fn a_damaged_backup_is_named_and_not_restored() {
-    let place = Place::new();
-    let db = place.load(lines(0..5000));
-    let (backup, restored) = (path(&place, "backup"), path(&place, "restored"));
-    esker(["backup", &db, &backup]).stdout();
-    let file = place.path("backup/blocks");
-    let mut bytes = std::fs::read(&file).unwrap();
-    bytes[5000] ^= 0x10;
-    std::fs::write(&file, bytes).unwrap();
-    assert_eq!(esker(["check", &backup]).code(), 3);
-    let answer = esker(["restore", &backup, &restored]);
-    assert_eq!(answer.code(), 3, "{}", answer.stderr());
-    assert!(answer.stderr().contains("blocks is damaged at byte"), "{}", answer.stderr());
-    assert_eq!(esker(["get", &restored, "key000001"]).code(), 2);
+    for place in Place::of_each_kind() {
+        let db = place.load(lines(0..5000));
+        let (backup, restored) = (path(&place, "backup"), path(&place, "restored"));
+        esker(["backup", &db, &backup]).stdout();
+        let file = place.path("backup/blocks");
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes[5000] ^= 0x10;
+        std::fs::write(&file, bytes).unwrap();
+        assert_eq!(esker(["check", &backup]).code(), 3);
+        let answer = esker(["restore", &backup, &restored]);
+        assert_eq!(answer.code(), 3, "{}", answer.stderr());
+        assert!(answer.stderr().contains("blocks is damaged at byte"), "{}", answer.stderr());
+        assert_eq!(esker(["get", &restored, "key000001"]).code(), 2);
+    }
 }
 
 #[test]
 fn a_killed_backup_leaves_the_one_before() {
-    let place = Place::new();
-    let db = place.load(lines(0..20_000));
-    let (backup, restored) = (path(&place, "backup"), path(&place, "restored"));
-    esker(["backup", &db, &backup]).stdout();
-    let before = esker(["dump", &db]).stdout().to_vec();
-    esker(["compact", &db]).stdout();
-    for millis in 0..12 {
-        let mut child = crate::support::command(["backup", &db, &backup]).spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(millis));
-        // It may be done already.
-        let _ended = child.kill();
-        child.wait().unwrap();
-        assert!(esker(["check", &backup]).text().starts_with("ok: "));
+    for place in Place::of_each_kind() {
+        let db = place.load(lines(0..20_000));
+        let (backup, restored) = (path(&place, "backup"), path(&place, "restored"));
+        esker(["backup", &db, &backup]).stdout();
+        let before = esker(["dump", &db]).stdout().to_vec();
+        esker(["compact", &db]).stdout();
+        for millis in 0..12 {
+            let mut child = crate::support::command(["backup", &db, &backup]).spawn().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(millis));
+            // It may be done already.
+            let _ended = child.kill();
+            child.wait().unwrap();
+            assert!(esker(["check", &backup]).text().starts_with("ok: "));
+        }
+        esker(["restore", &backup, &restored]).stdout();
+        assert!(esker(["dump", &restored]).stdout() == before, "the restored store differs");
     }
-    esker(["restore", &backup, &restored]).stdout();
-    assert!(esker(["dump", &restored]).stdout() == before, "the restored store differs");
 }

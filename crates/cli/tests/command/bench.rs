@@ -1,18 +1,26 @@
 //! `bench`, at a scale of seconds, for Esker alone: every row in processes of its own, the one
 //! that is killed included.
 
+use esker::IndexKind;
 use serde_json::Value;
 
 use crate::support::esker;
 
 #[test]
 fn every_row_runs_and_leaves_nothing_behind() {
+    for kind in IndexKind::ALL {
+        every_row_runs(&format!("--index={kind}"));
+    }
+}
+
+fn every_row_runs(index: &str) {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("found.json");
     let place = folder.path().join("place");
     let answer = esker([
         "bench".as_ref(),
         "--scale=tiny".as_ref(),
+        index.as_ref(),
         "--dir".as_ref(),
         place.as_os_str(),
         "--json".as_ref(),
@@ -27,6 +35,7 @@ fn every_row_runs_and_leaves_nothing_behind() {
     assert!(value("merge", "put_samples") > Some(0.0));
     assert!(value("reopen", "first_read_seconds") > Some(0.0), "{found}");
     assert_eq!(found["rows"].as_object().unwrap().len(), 10);
+    assert_eq!(format!("--index={}", found["about"]["index"].as_str().unwrap()), index);
     let verdicts = found["bars"].as_array().unwrap().iter().map(|bar| &bar["verdict"]);
     assert!(verdicts.clone().any(|verdict| verdict == "met"));
     assert!(verdicts.clone().any(|verdict| verdict == "unknown"), "no peer ran");
@@ -40,6 +49,7 @@ fn every_row_runs_and_leaves_nothing_behind() {
 fn what_cannot_be_measured_is_refused_before_anything_runs() {
     esker(["bench", "--rows=load,walk"]).fails(2, &["walk", "merge-space"]);
     esker(["bench", "--rate=0"]).fails(2, &["rate"]);
+    esker(["bench", "--index=btree"]).fails(2, &["btree", "fdtree, lsm"]);
     esker(["bench", "--systems=sled"]).fails(2, &["sled", "--features peers"]);
     let answer = esker(["bench", "--child", "{}"]);
     assert_eq!(answer.code(), 2, "{}", answer.stderr());

@@ -31,6 +31,9 @@ fn the_demo_checks_what_it_stores() {
     assert_eq!(dumped.lines().count(), 72);
     assert!(dumped.lines().all(|line| line.starts_with(&root)));
     esker(["demo", "--root", &root, "--store", &db]).fails(2, &["not empty"]);
+
+    let text = esker(["demo", "--root", &root, "--index=lsm"]).text().to_owned();
+    assert!(text.contains("answers were right"), "{text}");
 }
 
 #[test]

@@ -9,47 +9,49 @@ use crate::support::{Answer, Place, Running, command, esker};
 
 #[test]
 fn a_store_in_use_is_locked() {
-    let place = Place::new();
-    let db = place.load("k\tv\n");
-    let mut holder =
-        Running(command(["load", &db, "--json"]).stdin(Stdio::piped()).spawn().unwrap());
-    let mut stdin = holder.0.stdin.take().unwrap();
-    stdin.write_all(b"l\tw\n").unwrap();
-    let mut report = String::new();
-    BufReader::new(holder.0.stdout.as_mut().unwrap()).read_line(&mut report).unwrap();
+    for place in Place::of_each_kind() {
+        let db = place.load("k\tv\n");
+        let mut holder =
+            Running(command(["load", &db, "--json"]).stdin(Stdio::piped()).spawn().unwrap());
+        let mut stdin = holder.0.stdin.take().unwrap();
+        stdin.write_all(b"l\tw\n").unwrap();
+        let mut report = String::new();
+        BufReader::new(holder.0.stdout.as_mut().unwrap()).read_line(&mut report).unwrap();
 
-    for arguments in [
-        &["put", &db, "k", "x"][..],
-        &["get", &db, "k"],
-        &["del", &db, "k"],
-        &["scan", &db],
-        &["load", &db],
-        &["dump", &db],
-        &["keyspaces", &db],
-        &["stats", &db],
-        &["check", &db],
-        &["compact", &db],
-    ] {
-        let answer = esker(arguments);
-        answer.fails(4, &[&db]);
-        assert_eq!(answer.0.stdout, b"");
+        for arguments in [
+            &["put", &db, "k", "x"][..],
+            &["get", &db, "k"],
+            &["del", &db, "k"],
+            &["scan", &db],
+            &["load", &db],
+            &["dump", &db],
+            &["keyspaces", &db],
+            &["stats", &db],
+            &["check", &db],
+            &["compact", &db],
+        ] {
+            let answer = esker(arguments);
+            answer.fails(4, &[&db]);
+            assert_eq!(answer.0.stdout, b"");
+        }
+        drop(stdin);
+        assert!(holder.0.wait().unwrap().success());
+        assert_eq!(esker(["dump", &db]).text(), "k\tv\nl\tw\n");
     }
-    drop(stdin);
-    assert!(holder.0.wait().unwrap().success());
-    assert_eq!(esker(["dump", &db]).text(), "k\tv\nl\tw\n");
 }
 
 #[test]
 fn the_lock_of_a_killed_process_is_gone() {
-    let place = Place::new();
-    let db = place.load("k\tv\n");
-    let mut holder =
-        Running(command(["load", &db, "--json"]).stdin(Stdio::piped()).spawn().unwrap());
-    let mut report = String::new();
-    holder.0.stdin.as_mut().unwrap().write_all(b"l\tw\n").unwrap();
-    BufReader::new(holder.0.stdout.as_mut().unwrap()).read_line(&mut report).unwrap();
-    drop(holder);
-    assert_eq!(esker(["get", &db, "k"]).text(), "v\n");
+    for place in Place::of_each_kind() {
+        let db = place.load("k\tv\n");
+        let mut holder =
+            Running(command(["load", &db, "--json"]).stdin(Stdio::piped()).spawn().unwrap());
+        let mut report = String::new();
+        holder.0.stdin.as_mut().unwrap().write_all(b"l\tw\n").unwrap();
+        BufReader::new(holder.0.stdout.as_mut().unwrap()).read_line(&mut report).unwrap();
+        drop(holder);
+        assert_eq!(esker(["get", &db, "k"]).text(), "v\n");
+    }
 }
 
 #[test]
@@ -104,52 +106,55 @@ fn a_full_standard_output_is_an_error() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
-    let place = Place::new();
-    let input: String = (0..50_000).map(|number| format!("{number}\tvalue\n")).collect();
-    let db = place.load(input);
-    for arguments in [&["scan", &db][..], &["dump", &db], &["dump", &db, "--json"]] {
-        let mut child = command(arguments).spawn().unwrap();
-        let mut stdout = child.stdout.take().unwrap();
-        let mut begin = [0; 10];
-        stdout.read_exact(&mut begin).unwrap();
-        drop(stdout);
-        let output = child.wait_with_output().unwrap();
-        assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]), "{arguments:?}");
+    for place in Place::of_each_kind() {
+        let input: String = (0..50_000).map(|number| format!("{number}\tvalue\n")).collect();
+        let db = place.load(input);
+        for arguments in [&["scan", &db][..], &["dump", &db], &["dump", &db, "--json"]] {
+            let mut child = command(arguments).spawn().unwrap();
+            let mut stdout = child.stdout.take().unwrap();
+            let mut begin = [0; 10];
+            stdout.read_exact(&mut begin).unwrap();
+            drop(stdout);
+            let output = child.wait_with_output().unwrap();
+            assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]), "{arguments:?}");
+        }
     }
 }
 
 #[test]
 fn a_load_goes_on_when_nobody_reads_its_progress() {
-    let place = Place::new();
-    let db = place.db();
-    let mut child = command(["load", &db, "--json"]).stdin(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    let mut stdin = child.stdin.take().unwrap();
-    for number in 0..8 {
-        stdin.write_all(format!("{number}\tv\n").as_bytes()).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(100));
+    for place in Place::of_each_kind() {
+        let db = place.db();
+        let mut child = command(["load", &db, "--json"]).stdin(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let mut stdin = child.stdin.take().unwrap();
+        for number in 0..8 {
+            stdin.write_all(format!("{number}\tv\n").as_bytes()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        drop(stdin);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
+        assert_eq!(esker(["scan", &db]).text().lines().count(), 8);
     }
-    drop(stdin);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
-    assert_eq!(esker(["scan", &db]).text().lines().count(), 8);
 }
 
 #[test]
 fn closed_standard_streams_are_survived() {
-    let place = Place::new();
-    let db = place.load("k\tv\n");
-    let run = |script: &str| {
-        let output = std::process::Command::new("sh")
-            .args(["-c", script, "sh", env!("CARGO_BIN_EXE_esker"), &db])
-            .output()
-            .unwrap();
-        (output.status.code(), output.stderr)
-    };
-    assert_eq!(run("exec \"$1\" load \"$2\" <&-").0, Some(0));
-    assert_eq!(run("exec \"$1\" get \"$2\" k >&-"), (Some(0), vec![]));
-    assert_eq!(run("exec \"$1\" get \"$2\" k --frob 2>&-"), (Some(2), vec![]));
-    assert_eq!(run("exec \"$1\" get \"$2\" k --frob 2>/dev/full"), (Some(2), vec![]));
+    for place in Place::of_each_kind() {
+        let db = place.load("k\tv\n");
+        let run = |script: &str| {
+            let output = std::process::Command::new("sh")
+                .args(["-c", script, "sh", env!("CARGO_BIN_EXE_esker"), &db])
+                .output()
+                .unwrap();
+            (output.status.code(), output.stderr)
+        };
+        assert_eq!(run("exec \"$1\" load \"$2\" <&-").0, Some(0));
+        assert_eq!(run("exec \"$1\" get \"$2\" k >&-"), (Some(0), vec![]));
+        assert_eq!(run("exec \"$1\" get \"$2\" k --frob 2>&-"), (Some(2), vec![]));
+        assert_eq!(run("exec \"$1\" get \"$2\" k --frob 2>/dev/full"), (Some(2), vec![]));
+    }
 }
 
 #[test]

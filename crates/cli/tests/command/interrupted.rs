@@ -33,8 +33,10 @@ fn a_killed_load_keeps_what_it_said_was_durable() {
     let input = lines(2_000_000);
     let files = Place::new();
     let file = files.write("input.tsv", &input);
-    for (round, durability) in ["buffered", "synced"].iter().cycle().take(6).enumerate() {
-        let place = Place::new();
+    let rounds = ["buffered", "synced"].iter().cycle().take(6).enumerate();
+    for (place, (round, durability)) in
+        rounds.flat_map(|round| Place::of_each_kind().map(move |place| (place, round)))
+    {
         let db = place.db();
         let arguments = ["load", &db, &file, "--json", "--durability", durability];
         let mut child = Running(command(arguments).spawn().unwrap());
@@ -62,27 +64,28 @@ fn a_killed_load_keeps_what_it_said_was_durable() {
 
 /// Interrupts a load that waits for more input, after it stored what there was.
 fn interrupt_while_waiting(signal: Signal) {
-    let place = Place::new();
-    let db = place.db();
-    let mut child =
-        Running(command(["load", &db, "--json"]).stdin(Stdio::piped()).spawn().unwrap());
-    let mut stdin = child.0.stdin.take().unwrap();
-    let mut reports = BufReader::new(child.0.stdout.take().unwrap()).lines();
-    let input = lines(10);
-    stdin.write_all(input.as_bytes()).unwrap();
-    // Without an end of the input: the lines are stored because they are there.
-    while durable(&reports.next().unwrap().unwrap()) < 10 {}
+    for place in Place::of_each_kind() {
+        let db = place.db();
+        let mut child =
+            Running(command(["load", &db, "--json"]).stdin(Stdio::piped()).spawn().unwrap());
+        let mut stdin = child.0.stdin.take().unwrap();
+        let mut reports = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        let input = lines(10);
+        stdin.write_all(input.as_bytes()).unwrap();
+        // Without an end of the input: the lines are stored because they are there.
+        while durable(&reports.next().unwrap().unwrap()) < 10 {}
 
-    kill_process(Pid::from_child(&child.0), signal).unwrap();
-    let status = child.0.wait().unwrap();
-    assert_eq!(status.code(), Some(130));
-    let last: Value = serde_json::from_str(&reports.last().unwrap().unwrap()).unwrap();
-    assert_eq!((&last["done"], &last["durable"]), (&false.into(), &10.into()));
-    let mut stderr = String::new();
-    child.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    assert_eq!(stderr, "esker: interrupted; everything up to line 10 is stored\n");
-    assert_eq!(dump(&db), input);
-    drop(stdin);
+        kill_process(Pid::from_child(&child.0), signal).unwrap();
+        let status = child.0.wait().unwrap();
+        assert_eq!(status.code(), Some(130));
+        let last: Value = serde_json::from_str(&reports.last().unwrap().unwrap()).unwrap();
+        assert_eq!((&last["done"], &last["durable"]), (&false.into(), &10.into()));
+        let mut stderr = String::new();
+        child.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(stderr, "esker: interrupted; everything up to line 10 is stored\n");
+        assert_eq!(dump(&db), input);
+        drop(stdin);
+    }
 }
 
 #[test]
@@ -97,37 +100,39 @@ fn sigterm_ends_a_waiting_load_cleanly() {
 
 #[test]
 fn an_interrupted_load_keeps_what_it_said() {
-    let place = Place::new();
-    let db = place.db();
-    let input = lines(2_000_000);
-    let file = place.write("input.tsv", &input);
-    let mut child = Running(command(["load", &db, &file, "--json"]).spawn().unwrap());
-    let mut reports = BufReader::new(child.0.stdout.take().unwrap()).lines();
-    reports.next().unwrap().unwrap();
-    kill_process(Pid::from_child(&child.0), Signal::INT).unwrap();
-    let last = reports.last().unwrap().unwrap();
-    assert_eq!(child.0.wait().unwrap().code(), Some(130));
-    assert_eq!(stored_prefix(&db, &input), durable(&last));
+    for place in Place::of_each_kind() {
+        let db = place.db();
+        let input = lines(2_000_000);
+        let file = place.write("input.tsv", &input);
+        let mut child = Running(command(["load", &db, &file, "--json"]).spawn().unwrap());
+        let mut reports = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        reports.next().unwrap().unwrap();
+        kill_process(Pid::from_child(&child.0), Signal::INT).unwrap();
+        let last = reports.last().unwrap().unwrap();
+        assert_eq!(child.0.wait().unwrap().code(), Some(130));
+        assert_eq!(stored_prefix(&db, &input), durable(&last));
+    }
 }
 
 /// A file size limit fails writes as a full device does.
 #[test]
 fn a_load_that_runs_out_of_room_keeps_what_it_said() {
-    let place = Place::new();
-    let db = place.db();
-    let input = lines(400_000);
-    let file = place.write("input.tsv", &input);
-    let script = "trap '' XFSZ; ulimit -f 6000; exec \"$@\"";
-    let output = Command::new("sh")
-        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_esker"), "load", &db, &file, "--json"])
-        .output()
-        .unwrap();
-    let answer = Answer(output);
-    answer.fails(5, &[]);
-    let reports = String::from_utf8(answer.0.stdout.clone()).unwrap();
-    let last = reports.lines().last().unwrap();
-    assert!(last.contains("\"done\":false"), "{last}");
-    assert!(stored_prefix(&db, &input) >= durable(last));
+    for place in Place::of_each_kind() {
+        let db = place.db();
+        let input = lines(400_000);
+        let file = place.write("input.tsv", &input);
+        let script = "trap '' XFSZ; ulimit -f 6000; exec \"$@\"";
+        let output = Command::new("sh")
+            .args(["-c", script, "sh", env!("CARGO_BIN_EXE_esker"), "load", &db, &file, "--json"])
+            .output()
+            .unwrap();
+        let answer = Answer(output);
+        answer.fails(5, &[]);
+        let reports = String::from_utf8(answer.0.stdout.clone()).unwrap();
+        let last = reports.lines().last().unwrap();
+        assert!(last.contains("\"done\":false"), "{last}");
+        assert!(stored_prefix(&db, &input) >= durable(last));
+    }
 }
 
 #[test]

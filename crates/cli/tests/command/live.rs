@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker::IndexKind;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -108,7 +109,11 @@ fn check_given_back(text: &str, later: &str) {
 }
 
 fn live() -> Terminal {
-    let arguments = ["bench", "--live", "--entries", "50000", "--memory", "4"];
+    live_with("fdtree")
+}
+
+fn live_with(index: &str) -> Terminal {
+    let arguments = ["bench", "--live", "--entries", "50000", "--memory", "4", "--index", index];
     let terminal = Terminal::run(&arguments, "xterm", (100, 30));
     terminal.wait_for("overwriting");
     terminal
@@ -116,11 +121,13 @@ fn live() -> Terminal {
 
 #[test]
 fn q_ends_the_live_bench_with_its_summary() {
-    let mut terminal = live();
-    terminal.keyboard.write_all(b"xq").unwrap();
-    let (status, text) = terminal.end("space over live data");
-    assert_eq!(status.code(), Some(0), "{text}");
-    check_given_back(&text, "gets, all answers right");
+    for kind in IndexKind::ALL {
+        let mut terminal = live_with(kind.name());
+        terminal.keyboard.write_all(b"xq").unwrap();
+        let (status, text) = terminal.end("space over live data");
+        assert_eq!(status.code(), Some(0), "{text}");
+        check_given_back(&text, "gets, all answers right");
+    }
 }
 
 #[test]

@@ -36,22 +36,24 @@ fn entries() -> BTreeMap<Vec<u8>, Vec<u8>> {
 fn dump_then_load_keeps_every_byte() {
     let entries = entries();
     let input: Vec<u8> = entries.iter().flat_map(|(key, value)| line(key, value)).collect();
-    let place = Place::new();
-    let db = place.load(input);
-    let dumped = esker(["dump", &db]).stdout().to_vec();
-    assert_eq!(dumped.iter().filter(|&&byte| byte == b'\n').count(), entries.len());
+    for place in Place::of_each_kind() {
+        let db = place.load(&input);
+        let dumped = esker(["dump", &db]).stdout().to_vec();
+        assert_eq!(dumped.iter().filter(|&&byte| byte == b'\n').count(), entries.len());
 
-    for format in ["tsv", "jsonl"] {
-        let written = esker(["dump", &db, "--format", format]).stdout().to_vec();
-        let copy = place.path(format).into_os_string().into_string().unwrap();
-        esker_reading(["load", &copy, "--format", format], &written).stdout();
-        let copied = esker(["dump", &copy]);
-        assert!(copied.stdout() == dumped, "the {format} copy differs");
-    }
-    for (key, value) in &entries {
-        let mut expected = Vec::new();
-        esker_cli::text::Format::Tsv.encode(key, value, &mut expected);
-        let position = dumped.windows(expected.len()).position(|window| window == expected);
-        assert!(expected.len() > 1000 || position.is_some(), "{key:?} is not in the dump");
+        for format in ["tsv", "jsonl"] {
+            let written = esker(["dump", &db, "--format", format]).stdout().to_vec();
+            let copy = place.path(format).into_os_string().into_string().unwrap();
+            let kind = place.kind().name();
+            esker_reading(["load", &copy, "--format", format, "--index", kind], &written).stdout();
+            let copied = esker(["dump", &copy]);
+            assert!(copied.stdout() == dumped, "the {format} copy differs");
+        }
+        for (key, value) in &entries {
+            let mut expected = Vec::new();
+            esker_cli::text::Format::Tsv.encode(key, value, &mut expected);
+            let position = dumped.windows(expected.len()).position(|window| window == expected);
+            assert!(expected.len() > 1000 || position.is_some(), "{key:?} is not in the dump");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
+use esker::IndexKind;
 use tempfile::TempDir;
 
 /// The binary with some arguments, nothing on its standard input.
@@ -80,11 +81,27 @@ impl Answer {
 }
 
 /// A folder for one test.
-pub struct Place(TempDir);
+pub struct Place(TempDir, IndexKind);
 
 impl Place {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self(tempfile::tempdir().unwrap(), IndexKind::default())
+    }
+
+    /// A folder for each kind of index. Where it is not the one that commands choose themselves,
+    /// the store is there already, with an empty keyspace `default`.
+    pub fn of_each_kind() -> impl Iterator<Item = Self> {
+        IndexKind::ALL.into_iter().map(|kind| {
+            let place = Self(tempfile::tempdir().unwrap(), kind);
+            if kind != IndexKind::default() {
+                esker(["load", &place.db(), "--index", kind.name()]).stdout();
+            }
+            place
+        })
+    }
+
+    pub fn kind(&self) -> IndexKind {
+        self.1
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -108,6 +125,14 @@ impl Place {
         let db = self.db();
         esker_reading(["load", &db], lines.as_ref()).stdout();
         db
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("with an index of kind {}", self.1);
+        }
     }
 }
 

@@ -280,7 +280,8 @@ impl BlockBuilder {
     }
 
     /// The length of the block without padding, or more.
-    fn bytes_at_most(&self) -> usize {
+    #[must_use]
+    pub fn bytes_at_most(&self) -> usize {
         let used = self.measure.total_bytes();
         // Slotted entries of long blocks start at multiples of 16.
         if self.is_long() { used + (self.items.len() << LONG_SHIFT) } else { used }
@@ -293,13 +294,13 @@ impl BlockBuilder {
 
     /// Compresses the block, if that is worth it, and answers the length that
     /// [`BlockBuilder::finish_packed`] will give it: whole sectors, or whole units where the packer
-    /// has no codec. Until then nothing may be added.
+    /// has no codec and was not asked for sectors. Until then nothing may be added.
     pub fn pack(&self, packer: &mut Packer) -> usize {
         packer.form = Form::Direct;
-        if packer.codec() == Codec::None {
+        if packer.codec() == Codec::None && !packer.in_sectors {
             return self.block_bytes();
         }
-        if !packer.tries() {
+        if packer.codec() == Codec::None || !packer.tries() {
             return whole_sectors(self.bytes_at_most());
         }
         let most = self.bytes_at_most().min(BLOCK_BYTES_MAX);

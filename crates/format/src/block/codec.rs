@@ -74,6 +74,8 @@ pub struct Packer {
     pub(super) plain: Vec<u8>,
     pub(super) compressed: Vec<u8>,
     pub(super) form: Form,
+    /// Blocks that are not compressed are as long as they have to be, too.
+    pub(super) in_sectors: bool,
     zstd: Option<zstd::bulk::Compressor<'static>>,
     guess: Guess,
 }
@@ -114,6 +116,11 @@ impl Packer {
     #[must_use]
     pub fn new(codec: Codec) -> Self {
         Self { codec, ..Self::default() }
+    }
+
+    /// From now on, for blocks whose lengths tell how full they are.
+    pub const fn set_in_sectors(&mut self) {
+        self.in_sectors = true;
     }
 
     /// The codec.

@@ -47,6 +47,9 @@ impl FdTree {
         if self.is_merging() || self.is_spilling() {
             return None;
         }
+        if durable.lsm.is_some() {
+            return self.lsm_due(&durable);
+        }
         if spills_are_due(&durable) {
             return Some(Work::Merge { full: false, with_memtable: false });
         }
@@ -77,6 +80,9 @@ impl FdTree {
             return None;
         }
         let durable = self.meta();
+        if durable.lsm.is_some() {
+            return self.lsm_flush_work();
+        }
         if self.is_merging() {
             return (self.spill_room(&durable) > 0).then_some(Work::Spill);
         }
@@ -98,6 +104,9 @@ impl FdTree {
 
     /// Whether the memtable takes part in the next merge.
     fn merges_directly(&self, durable: &IndexMeta) -> bool {
+        if durable.lsm.is_some() {
+            return false;
+        }
         if self.sizes != Sizes::Cost {
             return true;
         }

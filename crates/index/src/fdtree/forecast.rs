@@ -53,6 +53,12 @@ impl FdTree {
                 Forecast { after_bytes, spill_bytes: 0, merge: Some(merge) }
             }
             Work::Spill => {
+                if durable.lsm.is_some() {
+                    let follows = self.lsm_due(&durable).is_some() && !self.is_merging();
+                    let merge = || self.forecast_merge(&durable, false, memtable_bytes);
+                    let merge = follows.then(merge);
+                    return Some(Forecast { after_bytes, spill_bytes: memtable_bytes, merge });
+                }
                 let (runs, spilled) = (durable.spills.len() + 1, spilled_bytes(&durable));
                 let follows = !self.is_merging()
                     && are_due(&durable, runs, spilled.saturating_add(memtable_bytes));
@@ -64,6 +70,10 @@ impl FdTree {
 
     /// A merge of all spill runs and this much of new data.
     fn forecast_merge(&self, durable: &IndexMeta, full: bool, new_bytes: u64) -> ForecastMerge {
+        if durable.lsm.is_some() {
+            let input_bytes = spilled_bytes(durable).saturating_add(new_bytes);
+            return ForecastMerge { levels: 1, full, input_bytes };
+        }
         let (shape, levels) = (&durable.shape, &durable.main.levels);
         let incoming = incoming(durable, new_bytes);
         let kappa0 = self.kappa0_bytes();
@@ -84,8 +94,7 @@ impl FdTree {
     /// What is kept for readers of the past. No I/O.
     pub fn retained(&self) -> Retained {
         let durable = self.meta();
-        let trees = std::iter::once(&durable.main).chain(&durable.spills);
-        let levels = trees.flat_map(|tree| &tree.levels);
+        let levels = durable.levels();
         Retained {
             replaced_bytes: self.views.waiting_bytes(),
             versions: levels.map(|level| level.counts.kept_for_snapshots).sum(),

@@ -41,6 +41,23 @@ pub struct Plan {
     /// What data blocks are compressed with. Blocks of nothing but fences are not: checksums and
     /// filters, which most of them is, do not shrink.
     pub codec: Codec,
+    /// Every block of data has its units to itself.
+    pub apart: bool,
+}
+
+/// Where the versions that a merge keeps go.
+pub(super) trait Sink {
+    /// Adds a data entry.
+    ///
+    /// # Errors
+    /// [`esker_substrate::Error::Full`] without room; what the device says.
+    fn add_data(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>, fate: Fate) -> Result<()>;
+
+    /// Adds a fence to the level below the merge.
+    ///
+    /// # Errors
+    /// Those of [`Sink::add_data`].
+    fn add_fence(&mut self, key: &[u8], seq: Seq, fence: &Fence<'_>) -> Result<()>;
 }
 
 /// Writes the new levels of a merge or spill.
@@ -133,39 +150,6 @@ impl Insert {
         Ok(insert)
     }
 
-    /// Adds a data entry.
-    ///
-    /// # Errors
-    /// [`esker_substrate::Error::Full`] without room; what the device says.
-    pub(super) fn add_data(
-        &mut self,
-        key: &[u8],
-        seq: Seq,
-        payload: &Payload<'_>,
-        fate: Fate,
-    ) -> Result<()> {
-        let bottom = self.levels.len().saturating_sub(1);
-        self.add(bottom, key, seq, payload)?;
-        if let Some(level) = self.levels.get_mut(bottom).filter(|_| fate == Fate::ForSnapshot) {
-            level.note_kept();
-        }
-        Ok(())
-    }
-
-    /// Adds a fence to the level below the merge.
-    ///
-    /// # Errors
-    /// Those of [`Insert::add_data`].
-    pub(super) fn add_fence(&mut self, key: &[u8], seq: Seq, fence: &Fence<'_>) -> Result<()> {
-        let bottom = self.levels.len().saturating_sub(1);
-        let known = self.levels.get(bottom).and_then(LevelWriter::plast);
-        if known.is_some_and(|plast| plast.ptr == fence.ptr) {
-            // The old level had it as a duplicate.
-            return Ok(());
-        }
-        self.add(bottom, key, seq, &Payload::Fence(*fence))
-    }
-
     fn add(&mut self, number: usize, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Result<()> {
         self.deliver(number)?;
         let Some(level) = self.levels.get_mut(number) else { return Ok(()) };
@@ -226,7 +210,7 @@ impl Insert {
     /// Takes a block of the old bottom over as it is. After an error the call may be repeated.
     ///
     /// # Errors
-    /// Those of [`Insert::add_data`].
+    /// Those of [`Sink::add_data`].
     pub(super) fn keep(&mut self, block: &Kept<'_>) -> Result<()> {
         self.close_unit()?;
         if let Some(level) = self.levels.last_mut() {
@@ -257,7 +241,7 @@ impl Insert {
     /// Closes the block of data being built. To be called between two groups.
     ///
     /// # Errors
-    /// Those of [`Insert::add_data`].
+    /// Those of [`Sink::add_data`].
     pub(super) fn close_unit(&mut self) -> Result<()> {
         self.close_level(self.levels.len().saturating_sub(1))
     }
@@ -332,7 +316,7 @@ impl Insert {
     /// Closes all levels, bottom up, and writes them. Nothing is durable yet.
     ///
     /// # Errors
-    /// Those of [`Insert::add_data`].
+    /// Those of [`Sink::add_data`].
     pub(super) fn finish(&mut self) -> Result<()> {
         for number in (0..self.levels.len()).rev() {
             self.close_level(number)?;
@@ -347,7 +331,7 @@ impl Insert {
     /// fences are left out, for which the top fences may have to be written again.
     ///
     /// # Errors
-    /// Those of [`Insert::add_data`].
+    /// Those of [`Sink::add_data`].
     pub(super) fn conclude(&mut self, plan: &Plan, leftover: &mut Vec<Extent>) -> Result<()> {
         let fences = self.levels.iter().map(|level| level.fences().map(FenceIndex::memory_bytes));
         let mut skip = super::finalize::levels_to_skip(fences, plan.top_bytes_max);
@@ -403,6 +387,27 @@ impl Insert {
     }
 }
 
+impl Sink for Insert {
+    fn add_data(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>, fate: Fate) -> Result<()> {
+        let bottom = self.levels.len().saturating_sub(1);
+        self.add(bottom, key, seq, payload)?;
+        if let Some(level) = self.levels.get_mut(bottom).filter(|_| fate == Fate::ForSnapshot) {
+            level.note_kept();
+        }
+        Ok(())
+    }
+
+    fn add_fence(&mut self, key: &[u8], seq: Seq, fence: &Fence<'_>) -> Result<()> {
+        let bottom = self.levels.len().saturating_sub(1);
+        let known = self.levels.get(bottom).and_then(LevelWriter::plast);
+        if known.is_some_and(|plast| plast.ptr == fence.ptr) {
+            // The old level had it as a duplicate.
+            return Ok(());
+        }
+        self.add(bottom, key, seq, &Payload::Fence(*fence))
+    }
+}
+
 fn level_start(
     plan: &Plan,
     reader: &BlockReader,
@@ -423,5 +428,6 @@ fn level_start(
         fences_only: !is_data,
         account: Some(account),
         codec: if is_data { plan.codec } else { Codec::None },
+        apart: is_data && plan.apart,
     }
 }

@@ -9,18 +9,22 @@
 //! - I5: a level that leads past missing levels leads to few enough blocks that its fences would
 //!   fit the next level.
 //! - I6: N∆ and N∇ are what is there, so that the trigger against underflow can be believed.
+//! - L1: the units of an LSM index's levels are what is recorded, by which waste is bounded.
 //! - X1: removed ranges are in order and do not overlap, and those of the log are not recorded.
 //! - I8: the sequence ranges of runs are disjoint and descending.
 //! - What fences promise: filters, counts and fence keys agree with the blocks.
 
+mod sizes;
+
 use esker_device::Purpose;
+use esker_format::action::KeyRange;
 use esker_format::block::BlockView;
 use esker_format::data::Data;
 use esker_format::entry::Payload;
 use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::key;
-use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, RemovedRange};
+use esker_format::meta::{IndexMeta, LevelCounts, RemovedRange};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::value_ref::ValueRef;
 use esker_substrate::blocks::DATA_FILE;
@@ -30,10 +34,12 @@ use esker_substrate::runs::RunSet;
 use esker_substrate::values;
 
 use super::cursor::{FenceCursor, OwnedFence, Target};
-use super::shape;
+use super::gone::Gone;
+use super::lsm;
 use super::tree::Tree;
 use super::view::Part;
 use super::{FdTree, Paused};
+use sizes::{Units, check_bottom, check_order_of_runs, check_sizes, check_skips, check_units};
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,14 +101,29 @@ enum Reach<'a> {
     Growing,
     /// A merge has passed what is at or before this key.
     Behind(&'a [u8]),
+    /// A run that has lost these keys.
+    Without(&'a Gone),
 }
 
 impl<'a> Reach<'a> {
+    /// Whether a block may be another's: all its keys are gone.
+    fn is_gone(self, fence: &OwnedFence, next: Option<&OwnedFence>) -> bool {
+        let Reach::Without(gone) = self else { return false };
+        gone.has_block(&fence.key, next.map(|next| (next.key.as_slice(), next.seq)))
+    }
+
+    /// Whether keys of a block are gone.
+    fn has_lost(self, fence: &OwnedFence, next: Option<&OwnedFence>) -> bool {
+        let Reach::Without(gone) = self else { return false };
+        let end = next.map(|next| next.key.as_slice());
+        gone.meets(KeyRange { begin: &fence.key, end }) || next.is_some_and(|n| n.seq != Seq::MAX)
+    }
+
     /// The first fence of a level that leads to what is there.
     const fn first(self) -> Target<'a> {
         match self {
             Reach::Behind(wavefront) => Target::At(wavefront, Seq(0)),
-            Reach::Whole | Reach::Growing => Target::At(&[], Seq::MAX),
+            Reach::Whole | Reach::Growing | Reach::Without(_) => Target::At(&[], Seq::MAX),
         }
     }
 }
@@ -121,6 +142,8 @@ struct Walked {
     references: Vec<Vec<u8>>,
     /// The level's extents are known: those of a level being written are not.
     knows_extents: bool,
+    /// Space of blocks that lie anywhere.
+    apart: Vec<Extent>,
 }
 
 impl Walked {
@@ -131,8 +154,11 @@ impl Walked {
             let Payload::Reference(content) = entry.payload else { continue };
             let mut key = Vec::new();
             view.append_key(entry.suffix, &mut key);
-            let is_passed =
-                matches!(reach, Reach::Behind(wavefront) if key.as_slice() <= wavefront);
+            let is_passed = match reach {
+                Reach::Behind(wavefront) => key.as_slice() <= wavefront,
+                Reach::Without(gone) => gone.at(&key).is_some(),
+                Reach::Whole | Reach::Growing => false,
+            };
             if !is_passed {
                 self.references.push(content.to_vec());
             }
@@ -164,7 +190,7 @@ impl FdTree {
             self.check_taken(&referred, sink);
         }
         let meta = self.meta();
-        if meta.merge.is_none() {
+        if meta.merge.is_none() && meta.lsm.is_none() {
             check_sizes(&meta, sink);
             if self.scheme.tightens() {
                 check_bottom(&meta, sink);
@@ -188,9 +214,15 @@ impl FdTree {
     }
 
     fn check_parts(&self, referred: &mut RunSet, sink: &mut CheckSink) {
+        let mut levels = Vec::new();
         for part in &self.views.load().parts {
             match part {
-                Part::Run(tree) => self.check_tree(tree, Reach::Whole, referred, sink),
+                Part::Run(tree) => {
+                    levels.push(self.check_tree(tree, Reach::Whole, referred, sink));
+                }
+                Part::Rest(tree, gone) => {
+                    self.check_tree(tree, Reach::Without(gone), referred, sink);
+                }
                 Part::Moving(moving) => {
                     self.check_tree(&moving.new, Reach::Growing, referred, sink);
                     let wavefront = moving.wavefront.as_deref();
@@ -201,6 +233,7 @@ impl FdTree {
                 }
             }
         }
+        check_units(&self.meta(), &levels, sink);
     }
 
     /// O1: what the manifest says is the values' is what the levels refer to.
@@ -234,7 +267,7 @@ impl FdTree {
         memtable.iter().for_each(|place| self.check_logged_value(&place, sink));
         let moving = view.parts.iter().filter_map(|part| match part {
             Part::Moving(moving) => Some(moving),
-            Part::Run(_) => None,
+            Part::Run(_) | Part::Rest(..) => None,
         });
         for moving in moving {
             let left = moving.frozen.iter().flat_map(|frozen| frozen.iter());
@@ -266,20 +299,36 @@ impl FdTree {
         reach: Reach<'_>,
         referred: &mut RunSet,
         sink: &mut CheckSink,
-    ) {
+    ) -> Option<Units> {
         self.check_top(tree, sink);
+        let mut found = Some(Units::default());
+        if tree.is_level() {
+            for ptr in &tree.meta.top {
+                let _found_twice = referred.insert(lsm::extent_of(ptr));
+                found = found.map(|found| found.with(lsm::extent_of(ptr).units, true));
+            }
+        }
         let mut above: Option<Walked> = None;
         for level in 0..tree.height() {
             let walked = self.check_level(tree, level, reach, above.as_ref(), sink);
             self.check_values(&walked, referred, sink);
+            for extent in &walked.apart {
+                if referred.insert(*extent).is_err() {
+                    sink.report(extent.offset(), "O1: a block lies where something else is");
+                }
+            }
+            let units = walked.apart.iter().map(|extent| extent.units).sum();
+            let is_node = level + 1 < tree.height();
+            found = found.filter(|_| walked.complete).map(|found| found.with(units, is_node));
             above = Some(walked);
         }
+        found
     }
 
     fn check_top(&self, tree: &Tree, sink: &mut CheckSink) {
         for ptr in &tree.meta.top {
             self.check_readable(ptr, sink);
-            if !tree.meta.top_extents.iter().any(|extent| holds(extent, ptr)) {
+            if !tree.is_level() && !tree.meta.top_extents.iter().any(|extent| holds(extent, ptr)) {
                 sink.report(ptr.offset(), "block of top fences lies outside the tree's extents");
             }
         }
@@ -320,7 +369,7 @@ impl FdTree {
     ) -> Walked {
         let mut walked = Walked {
             complete: reach == Reach::Whole,
-            knows_extents: reach != Reach::Growing,
+            knows_extents: reach != Reach::Growing && !tree.is_level(),
             ..Walked::default()
         };
         let mut blocks = 0;
@@ -341,6 +390,10 @@ impl FdTree {
                 _ => None,
             };
             match &fence {
+                Ok(fence) if reach.is_gone(fence, bound.as_ref()) => {}
+                Ok(fence) if reach.has_lost(fence, bound.as_ref()) => {
+                    self.check_passed(&fence.ptr, reach, &mut walked, sink);
+                }
                 Ok(fence) if is_own => {
                     blocks = digest(blocks, &fence.ptr);
                     self.check_block(tree, level, fence, bound.as_ref(), &mut walked, sink);
@@ -355,28 +408,13 @@ impl FdTree {
             }
             cursor = next.unwrap_or_default();
         }
-        let Some(meta) = tree.meta.levels.get(level) else { return walked };
-        let offset = meta.extents.first().map_or(0, Extent::offset);
-        if let Some(above) = above.filter(|above| above.complete && walked.complete)
-            && above.children != blocks
-        {
-            sink.report(offset, format!("I1: the fences above level {level} name other blocks"));
-        }
-        let expected =
-            LevelCounts { put_bytes: 0, tombstone_bytes: 0, kept_for_snapshots: 0, ..meta.counts };
-        if walked.complete && walked.counts != expected {
-            let found = walked.counts;
-            sink.report(
-                offset,
-                format!("I6: level {level} holds {found:?}, recorded {expected:?}"),
-            );
-        }
-        if walked.complete && walked.seqs.unwrap_or_default() != meta.seqs {
-            sink.report(
-                offset,
-                format!("I8: level {level} has other sequence numbers than recorded"),
-            );
-        }
+        check_recorded(
+            tree,
+            level,
+            &walked,
+            above.filter(|_| walked.complete).map(|above| (above, blocks)),
+            sink,
+        );
         walked
     }
 
@@ -392,6 +430,9 @@ impl FdTree {
         sink.blocks += 1;
         sink.bytes += fence.ptr.bytes() as u64;
         let offset = fence.ptr.offset();
+        if tree.is_level() {
+            walked.apart.push(lsm::extent_of(&fence.ptr));
+        }
         let inside = tree
             .meta
             .levels
@@ -419,56 +460,37 @@ impl FdTree {
     }
 }
 
-/// I3.
-fn check_sizes(meta: &IndexMeta, sink: &mut CheckSink) {
-    let shape = &meta.shape;
-    for level in &meta.main.levels {
-        let offset = level.extents.first().map_or(0, Extent::offset);
-        let bytes = level.counts.data_bytes();
-        if bytes > shape::capacity_bytes(shape, level.rank) {
-            sink.report(offset, format!("I3: level {} holds {bytes} bytes", level.rank));
-        }
+/// Whether what a walk of a level found is what is recorded of it, and what the level above leads
+/// to: `above` has that level, and a digest of the blocks that were found.
+fn check_recorded(
+    tree: &Tree,
+    level: usize,
+    walked: &Walked,
+    above: Option<(&Walked, u64)>,
+    sink: &mut CheckSink,
+) {
+    let Some(meta) = tree.meta.levels.get(level) else { return };
+    let offset = meta.extents.first().map_or(0, Extent::offset);
+    if let Some((above, blocks)) = above
+        && above.complete
+        && above.children != blocks
+    {
+        sink.report(offset, format!("I1: the fences above level {level} name other blocks"));
     }
-}
-
-/// I4.
-fn check_bottom(meta: &IndexMeta, sink: &mut CheckSink) {
-    let shape = &meta.shape;
-    let has_data = |level: &&LevelMeta| level.counts.data_entries() > 0;
-    let bottom = meta.main.levels.last().filter(has_data);
-    let Some(bottom) = bottom.filter(|level| level.rank == shape::bottom_rank(shape)) else {
-        return;
+    let expected =
+        LevelCounts { put_bytes: 0, tombstone_bytes: 0, kept_for_snapshots: 0, ..meta.counts };
+    if walked.complete && walked.counts != expected {
+        let found = walked.counts;
+        sink.report(offset, format!("I6: level {level} holds {found:?}, recorded {expected:?}"));
+    }
+    // Blocks leave a level of an LSM index one by one: its numbers are within what is recorded.
+    let seqs = walked.seqs.filter(|_| walked.complete);
+    let is_off = |(low, high): (Seq, Seq)| match tree.is_level() {
+        true => low < meta.seqs.0 || high > meta.seqs.1,
+        false => (low, high) != meta.seqs,
     };
-    let bytes = bottom.counts.data_bytes();
-    if shape.k > 0 && bytes <= shape::capacity_bytes(shape, shape.k) {
-        let offset = bottom.extents.first().map_or(0, Extent::offset);
-        sink.report(offset, format!("I4: the bottom holds only {bytes} bytes"));
-    }
-}
-
-/// I5.
-fn check_skips(meta: &IndexMeta, sink: &mut CheckSink) {
-    for pair in meta.main.levels.windows(2) {
-        let [upper, lower] = pair else { continue };
-        if !super::prepare::may_lead_to(&meta.shape, upper.rank, lower) {
-            let offset = upper.extents.first().map_or(0, Extent::offset);
-            let blocks = lower.counts.blocks;
-            sink.report(offset, format!("I5: level {} leads to {blocks} blocks", upper.rank));
-        }
-    }
-}
-
-/// I8.
-fn check_order_of_runs(meta: &IndexMeta, sink: &mut CheckSink) {
-    let mut newer: Option<Seq> = None;
-    let levels = meta.spills.iter().chain([&meta.main]).flat_map(|tree| &tree.levels);
-    for level in levels.filter(|level| level.counts.data_entries() > 0) {
-        let (oldest, newest) = level.seqs;
-        let offset = level.extents.first().map_or(0, Extent::offset);
-        if newest > meta.log_needed_seq() || newer.is_some_and(|newer| newest >= newer) {
-            sink.report(offset, format!("I8: a run reaches up to number {newest}"));
-        }
-        newer = Some(oldest);
+    if seqs.is_some_and(is_off) {
+        sink.report(offset, format!("I8: level {level} has other sequence numbers than recorded"));
     }
 }
 

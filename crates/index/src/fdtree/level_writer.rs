@@ -15,7 +15,7 @@
 use esker_format::block::{BlockBuilder, Codec};
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
-use esker_format::filter;
+use esker_format::filter::{self, BITS_PER_KEY, BITS_PER_KEY_MANY};
 use esker_format::ids::Seq;
 use esker_format::key;
 use esker_format::meta::{LevelCounts, LevelMeta, TailFence};
@@ -38,6 +38,8 @@ pub struct LevelWriter {
     fence_seq: Seq,
     /// Filter hashes of the block being built; one for each distinct key.
     hashes: Vec<u64>,
+    /// Bits of filters for each.
+    filter_bits: usize,
     /// Key of the last entry of the level so far.
     last_key: Vec<u8>,
     /// Number of the last entry, if it was data.
@@ -64,6 +66,8 @@ pub struct LevelStart {
     pub account: Option<Account>,
     /// What its blocks are compressed with.
     pub codec: Codec,
+    /// Every block has its units to itself. Lookups ask many such levels.
+    pub apart: bool,
 }
 
 /// A fence as a block has it.
@@ -96,15 +100,17 @@ pub(super) fn owned(fence: &KeyedFence<'_>) -> TailFence {
 impl LevelWriter {
     /// An empty level.
     pub(super) fn new(start: LevelStart, out: ExtentWriter) -> Self {
+        let out = out.compressing(start.codec);
         Self {
             rank: start.rank,
             builder: BlockBuilder::new(start.codec.target_bytes()),
-            out: out.compressing(start.codec),
+            out: if start.apart { out.apart() } else { out },
             counts: LevelCounts::default(),
             seqs: None,
             fence_key: Vec::new(),
             fence_seq: Seq::MAX,
             hashes: Vec::new(),
+            filter_bits: if start.apart { BITS_PER_KEY_MANY } else { BITS_PER_KEY },
             last_key: Vec::new(),
             last_data: None,
             plast: None,
@@ -207,8 +213,8 @@ impl LevelWriter {
             return Ok(());
         }
         let (ptr, finished) = self.out.append(&mut self.builder)?;
-        let mut bits = Vec::with_capacity(filter::bytes_for(self.hashes.len()));
-        filter::build(&self.hashes, &mut bits);
+        let mut bits = Vec::new();
+        filter::build(&self.hashes, self.filter_bits, &mut bits);
         self.hashes.clear();
         self.counts.blocks += 1;
         self.counts.sectors += u64::from(ptr.sectors);
@@ -254,6 +260,24 @@ impl LevelWriter {
         if let Some(last_key) = block.run_end {
             (self.last_key, self.last_data) = (last_key.to_vec(), Some(Seq::SETTLED));
         }
+    }
+
+    /// Takes a block over whose keys are less than `upper`, which is `None` where nothing follows
+    /// it. The one being built must be closed. Neither its bytes nor its place are the level's.
+    pub(super) fn pass_over(&mut self, fence: &Fence<'_>, upper: Option<&[u8]>) {
+        self.counts.blocks += 1;
+        self.counts.sectors += u64::from(fence.ptr.sectors);
+        self.counts.puts += u64::from(fence.puts);
+        self.counts.tombstones += u64::from(fence.tombstones);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(upper.unwrap_or_default());
+        self.last_data = None;
+    }
+
+    /// Sectors of the block being built, at most.
+    pub(super) fn open_sectors(&self) -> u64 {
+        let bytes = if self.builder.is_empty() { 0 } else { self.builder.bytes_at_most() as u64 };
+        bytes.div_ceil(esker_format::ptr::SECTOR_BYTES)
     }
 
     /// Goes on with a level that a merge had written as `meta` says, with `open` fences in the

@@ -11,7 +11,7 @@
 //! Invariant L2: between steps the merge stands between two groups or is complete.
 
 mod descend;
-mod group;
+pub(super) mod group;
 mod held;
 
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use esker_substrate::planted::{self, Bug, Race};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::fence_index::FenceIndex;
+use super::gone::Gone;
 use super::insert::{Insert, Plan};
 use super::removed::Removed;
 use super::scheme::{Pace, Scheme};
@@ -89,6 +90,8 @@ pub(super) struct Inputs {
     /// sides need all of them.
     pub below: Vec<LevelMeta>,
     pub below_fences: Vec<Option<Arc<FenceIndex>>>,
+    /// Keys that a run of an LSM index does not reach to: they are gone of it from the beginning.
+    pub outside: Gone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -409,7 +412,8 @@ impl Merge {
         let (written, fences) = self.insert.take_written();
         let run = self.result(written, fences, &meta);
         let which = self.which;
-        tree.views.publish(|view| view.with_result(which, run, retired));
+        let outside = self.inputs.outside.clone();
+        tree.views.publish(|view| view.with_result(which, run, outside, retired));
         tree.note_result(&meta, self.which, self.inputs.full, self.oldest_snapshot);
         drop(recording);
         let leftover = std::mem::take(&mut self.leftover);
@@ -435,6 +439,9 @@ impl Merge {
         let mut meta = durable.clone();
         meta.flushed_seq = meta.flushed_seq.max(self.inputs.frozen.1);
         meta.spills.insert(0, self.insert.meta());
+        if let Some(lsm) = &mut meta.lsm {
+            lsm.gone.insert(0, self.inputs.outside.ranges().to_vec());
+        }
         meta
     }
 

@@ -1,10 +1,10 @@
 //! The FD+tree with full concurrency (FD+FC).
 //!
 //! Reading order: [`shape`] (level sizes), [`fence_index`] and [`tree`] (what is on the device and
-//! how it is entered), [`lookup`], [`cursor`] and [`scan`] (reading one tree), [`view`] (what
-//! readers see while merges run) and `read` (what they call), then the merge in the paper's
-//! steps: [`scheme`], [`prepare`], [`start`] (freezing, and going on after a crash), [`stage`]
-//! (with [`window`] and [`preserve`]), [`insert`] (with
+//! how it is entered), [`lookup`], [`cursor`], [`data_cursor`] and [`scan`] (reading one tree),
+//! [`gone`] (keys that it has lost), [`view`] (what readers see while merges run) and `read` (what
+//! they call), then the merge in the paper's steps: [`scheme`], [`prepare`], [`start`] (freezing,
+//! and going on after a crash), [`stage`] (with [`window`] and [`preserve`]), [`insert`] (with
 //! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
 //! records), [`delete`], [`finalize`]; [`compression`] (codecs, and the room that merges need for
 //! them), [`two_level`] (how the older FD-tree differs), [`versions`] (what a merge keeps),
@@ -12,7 +12,7 @@
 //! changes values), [`values`] (whose the values outside blocks are), and
 //! [`invariants`] (the walker that checks I1 to I6 and I8). `due` says what should begin,
 //! `forecast` what will, `paused` makes everything stand still, [`walk`] goes through all that a
-//! durable state leads to.
+//! durable state leads to. [`lsm`] is the other kind of index, on the same runs, views and readers.
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
 //! lead to the blocks of the next. New entries collect in the memtable; when it is full it becomes
@@ -26,18 +26,21 @@
 mod buffer;
 pub mod compression;
 pub mod cursor;
+pub mod data_cursor;
 pub mod delete;
 mod due;
 pub mod fault;
 pub mod fence_index;
 pub mod finalize;
 mod forecast;
+pub mod gone;
 mod head;
 pub mod insert;
 pub mod invariants;
 mod lead;
 pub mod level_writer;
 pub mod lookup;
+pub mod lsm;
 mod memory;
 pub mod merge;
 pub mod operands;
@@ -182,6 +185,8 @@ pub struct FdTree {
     /// Only one spill or merge begins at a time.
     starting: Mutex<()>,
     merge: Mutex<Option<Merge>>,
+    /// The slices under way; locked behind `merge`.
+    slices: Mutex<Option<lsm::Job>>,
     spill: Mutex<Option<Merge>>,
     merging: AtomicBool,
     spilling: AtomicBool,
@@ -257,6 +262,7 @@ impl FdTree {
             recording: Mutex::default(),
             starting: Mutex::default(),
             merge: Mutex::default(),
+            slices: Mutex::default(),
             spill: Mutex::default(),
             merging: is_merging.into(),
             spilling: false.into(),
@@ -346,6 +352,8 @@ impl FdTree {
         self.env.poison.check()?;
         match work {
             Work::Spill => Ok(self.begin_spill(gate)),
+            // What is written out comes first: slices take no memtable.
+            Work::Merge { full, .. } if self.is_lsm() => Ok(self.begin_slices(full)),
             Work::Merge { full, with_memtable } => self.begin_merge(full, with_memtable, gate),
         }
     }
@@ -369,6 +377,9 @@ impl FdTree {
             Which::Spill => self.spill.lock(),
             Which::Merge => self.merge.lock(),
         };
+        if which == Which::Merge && slot.is_none() {
+            return self.step_slices(commit);
+        }
         let Some(merge) = slot.as_mut() else { return Ok(Step::Idle) };
         let _exclusive = self.scheme.is_exclusive().then(|| self.exclusive.write());
         let step = merge.step(self, commit).map_err(|error| self.poison_if_write_failed(error))?;
@@ -415,6 +426,10 @@ impl FdTree {
             return false;
         }
         let durable = self.meta();
+        if let Some(lsm) = &durable.lsm {
+            let settled = !may_change && self.removals() == 0;
+            return lsm::is_empty(&durable, lsm) || (settled && lsm::is_tight(&durable, lsm));
+        }
         let data = durable.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
         let counts = || data.clone().map(|level| level.counts);
         let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
@@ -529,6 +544,9 @@ impl FdTree {
 }
 
 fn open_parts(reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
+    if let Some(lsm) = &meta.lsm {
+        return lsm::open_parts(reader, meta, lsm);
+    }
     let consumed = meta.merge.as_ref().map_or(0, |merge| usize::from(merge.spills));
     let kept = meta.spills.len().saturating_sub(consumed);
     let run = |tree| Part::Run(Arc::new(Tree::open(reader, tree)));
@@ -542,8 +560,7 @@ fn open_parts(reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
 
 fn flushed_balance(meta: &IndexMeta) -> Balance {
     let mut balance = Balance::default();
-    let trees = meta.spills.iter().chain([&meta.main]);
-    for counts in trees.flat_map(|tree| &tree.levels).map(|level| level.counts) {
+    for counts in meta.counts() {
         balance.puts += counts.puts;
         balance.tombstones += counts.tombstones;
         balance.tombstone_bytes += counts.tombstone_bytes;

@@ -69,6 +69,7 @@ impl Paused<'_> {
             }
         }
         let tree = self.tree;
+        *tree.slices.lock() = None;
         tree.awaits_resume.store(false, Ordering::Release);
         let main = Part::Run(Arc::new(Tree::default()));
         tree.views.publish(|_| View::new(Arc::default(), vec![main], Arc::default()));

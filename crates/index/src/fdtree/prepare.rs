@@ -151,6 +151,7 @@ fn plan(
         below: below.is_some(),
         top_bytes_max,
         codec,
+        apart: false,
     }
 }
 

@@ -18,7 +18,8 @@ use esker_substrate::memtable::{Leaves, Place};
 use esker_substrate::planted::{self, Race};
 use esker_substrate::snapshots::At;
 
-use super::cursor::{CursorResult, DataCursor, Target, Unreadable};
+use super::cursor::Target;
+use super::data_cursor::{CursorResult, DataCursor, Unreadable};
 use super::operands::{Operator, Stack};
 use super::removed::Removed;
 use super::tree::{BlockReader, Tree};
@@ -278,6 +279,11 @@ impl View {
         for part in &self.parts {
             match part {
                 Part::Run(tree) => add_levels(&mut sources, tree, reader, None),
+                Part::Rest(tree, gone) => {
+                    let cursor =
+                        DataCursor::new(tree, reader, tree.height().saturating_sub(1), None);
+                    sources.push(Source::level(cursor.without(gone)));
+                }
                 Part::Moving(moving) if moving.which == Which::Merge && passed => {
                     add_levels(&mut sources, &moving.new, reader, None);
                 }

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use esker_format::KEY_BYTES_MAX;
+use esker_format::action::KeyRange;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, MergeProgress, SPILLS_MAX, TreeMeta};
 use esker_format::ptr::UNIT_BYTES;
@@ -17,6 +19,7 @@ use esker_substrate::sync::atomic::Ordering;
 
 use super::compression;
 use super::fence_index::FenceIndex;
+use super::gone::Gone;
 use super::insert::{Insert, Plan};
 use super::merge::{Inputs, Merge, Start};
 use super::prepare::{self, Incoming, Prepared};
@@ -41,6 +44,21 @@ fn nothing() -> Arc<Tree> {
 fn below_fences(moving: &Moving, levels: usize) -> Vec<Option<Arc<FenceIndex>>> {
     let Some(main) = moving.inputs.last() else { return Vec::new() };
     (levels..main.height()).map(|level| main.held(level)).collect()
+}
+
+/// The keys before the first and behind the last of a memtable.
+fn outside(leaves: &Leaves) -> Gone {
+    let (first, last) = (leaves.iter().next(), leaves.last());
+    let mut outside = Gone::default();
+    if let Some(first) = first.filter(|first| !first.key().is_empty()) {
+        outside = outside.with(KeyRange { begin: &[], end: Some(first.key()) });
+    }
+    // The least key behind the last is longer by one byte, and may be too long to be written down.
+    if let Some(last) = last.filter(|last| last.key().len() < KEY_BYTES_MAX) {
+        let behind = [last.key(), &[0]].concat();
+        outside = outside.with(KeyRange { begin: &behind, end: None });
+    }
+    outside
 }
 
 /// A memtable that nobody writes to any more.
@@ -84,6 +102,7 @@ impl FdTree {
             below: false,
             top_bytes_max: prepare::top_bytes_max(kappa0),
             codec: self.codec(),
+            apart: self.meta().lsm.is_some(),
         };
         let mut moving = Moving {
             which: Which::Spill,
@@ -105,13 +124,14 @@ impl FdTree {
         let mut stage = Stage::new(self.reader.clone(), purpose);
         stage.add_memtable(&frozen.leaves);
         let (removed, _) = self.removed_for_merge(frozen.numbers.1, false);
+        let outside = if self.is_lsm() { outside(&frozen.leaves) } else { Gone::default() };
         *slot = Some(Merge::new(Start {
             which: Which::Spill,
             scheme: self.scheme,
             pace: Pace::of(kappa0, counts.data_bytes()),
             stage,
             insert: Insert::new(&plan, &self.reader, purpose),
-            inputs: Inputs { frozen: frozen.numbers, ..Inputs::default() },
+            inputs: Inputs { frozen: frozen.numbers, outside, ..Inputs::default() },
             to_bottom: false,
             plan,
             moving,
@@ -164,6 +184,7 @@ impl FdTree {
             shape: prepared.shape,
             below,
             below_fences: below_fences(&moving, prepared.levels),
+            outside: Gone::default(),
         };
         let insert = Insert::new(&prepared.plan, &self.reader, Which::Merge.purpose());
         // A block that stays may hold what was removed since it was found that nothing was.
@@ -326,7 +347,7 @@ impl FdTree {
     fn runs(&self) -> Vec<Arc<Tree>> {
         let run = |part: &Part| match part {
             Part::Run(tree) => Some(Arc::clone(tree)),
-            Part::Moving(_) => None,
+            Part::Rest(..) | Part::Moving(_) => None,
         };
         self.views.load().parts.iter().filter_map(run).collect()
     }
@@ -434,6 +455,7 @@ impl FdTree {
             below: !below.is_empty(),
             top_bytes_max: prepare::top_bytes_max(kappa0_bytes),
             codec: self.codec(),
+            apart: false,
         };
         let insert = Insert::resume(&plan, &self.reader, progress)?;
         // What it left for snapshots before the crash is not known: it retires nothing.
@@ -446,6 +468,7 @@ impl FdTree {
             shape: progress.shape,
             below,
             below_fences: below_fences(&moving, levels),
+            outside: Gone::default(),
         };
         *slot = Some(Merge::new(Start {
             which: Which::Merge,

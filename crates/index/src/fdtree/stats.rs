@@ -83,15 +83,19 @@ impl FdTree {
         let meta = self.meta();
         let view = self.views.load();
         let spills = meta.spills.iter().filter_map(|spill| spill.levels.last());
+        // Of a level of an LSM index what its last blocks hold.
+        let lsm = meta.lsm.iter().flat_map(|lsm| &lsm.levels);
+        let levels =
+            meta.main.levels.iter().chain(lsm.filter_map(|level| level.tree.levels.last()));
         let runs = view.parts.iter().flat_map(|part| match part {
-            Part::Run(tree) => vec![tree],
+            Part::Run(tree) | Part::Rest(tree, _) => vec![tree],
             Part::Moving(moving) => moving.inputs.iter().chain([&moving.new]).collect(),
         });
         TreeStats {
             memtable_entries: self.memtable_entries(),
             memtable_bytes: self.memtable_memory_bytes(),
             spills: spills.map(LevelStats::of).collect(),
-            levels: meta.main.levels.iter().map(LevelStats::of).collect(),
+            levels: levels.map(LevelStats::of).collect(),
             shape: meta.shape,
             merges: meta.merges,
             fence_memory_bytes: runs.map(|tree| tree.fence_memory_bytes()).sum(),

@@ -67,6 +67,8 @@ pub struct Tree {
     moving: bool,
     /// A merge is writing it.
     growing: bool,
+    /// Each block is its own, anywhere in the file.
+    is_level: bool,
 }
 
 /// The fences to one level's blocks, as far as they are in memory.
@@ -101,12 +103,22 @@ impl LevelFences {
 impl Tree {
     /// A tree whose fences are known level by level, as far as they are held.
     pub(super) fn written(meta: Arc<TreeMeta>, levels: Vec<LevelFences>) -> Self {
-        Self { meta, levels, moving: false, growing: false }
+        Self { meta, levels, moving: false, growing: false, is_level: false }
+    }
+
+    /// A level whose blocks are its own one by one, with its top fences. None of its other fences
+    /// are loaded: the next merge replaces it.
+    pub(super) fn level(meta: Arc<TreeMeta>, top: Option<Arc<FenceIndex>>) -> Self {
+        let mut levels: Vec<_> = meta.levels.iter().map(|_| LevelFences::default()).collect();
+        if let Some(first) = levels.first_mut() {
+            *first = LevelFences::of(top);
+        }
+        Self { meta, levels, moving: true, growing: false, is_level: true }
     }
 
     /// The new side of a merge under way.
     pub(super) fn growing(meta: Arc<TreeMeta>, levels: Vec<LevelFences>) -> Self {
-        Self { meta, levels, moving: true, growing: true }
+        Self { meta, levels, moving: true, growing: true, is_level: false }
     }
 
     /// The same tree for a merge that consumes it.
@@ -117,6 +129,7 @@ impl Tree {
             levels: levels.collect(),
             moving: true,
             growing: false,
+            is_level: false,
         }
     }
 
@@ -139,6 +152,7 @@ impl Tree {
             levels: levels.collect(),
             moving: true,
             growing: false,
+            is_level: false,
         })
     }
 
@@ -152,6 +166,12 @@ impl Tree {
             tracing::warn!(keyspace = reader.keyspace.0, %error, "top fences cannot be read");
         }
         tree
+    }
+
+    /// Opens a level whose blocks are its own one by one, as [`Tree::open`] opens a tree.
+    pub(super) fn open_level(reader: &BlockReader, meta: &TreeMeta) -> Self {
+        let top = Self::open(reader, meta.clone()).held(0);
+        Self::level(Arc::new(meta.clone()), top)
     }
 
     /// The new side of a merge as it was recorded. Where its top fences cannot be read, its keys
@@ -201,6 +221,11 @@ impl Tree {
             let _first = top.held.set(Arc::new(read_top_fences(reader, &self.meta)?));
         }
         Ok(())
+    }
+
+    /// Whether it is a level of an LSM index, whose blocks may lie anywhere.
+    pub(super) const fn is_level(&self) -> bool {
+        self.is_level
     }
 
     /// Number of materialised levels.

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use esker_format::ids::{KeyspaceId, Seq};
-use esker_format::meta::IndexMeta;
+use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_format::ptr::Extent;
 use esker_format::value_ref::ValueRef;
 use esker_substrate::error::{Error, Result};
@@ -74,6 +74,8 @@ pub(super) struct Moved {
     stays: BTreeMap<u64, u64>,
     /// Runs that it does not, and whether they were logged.
     goes: BTreeMap<u64, (u64, bool)>,
+    /// Space of blocks that lie anywhere, which is counted with the values' (see `lsm`).
+    blocks: ValuesEdit,
 }
 
 impl Moved {
@@ -90,12 +92,19 @@ impl Moved {
         }
     }
 
+    /// Blocks that lie anywhere are the index's from now on, and others are not any more.
+    pub(super) fn change_blocks(&mut self, taken: Vec<Extent>, given_up: Vec<Extent>) {
+        self.blocks = ValuesEdit { taken, given_up };
+    }
+
     /// What the next record says.
     pub(super) fn recorded(&self) -> ValuesEdit {
-        let edit = self.edit();
+        let mut edit = self.edit();
         if planted::is(Bug::ValueFreedEarly) {
-            return ValuesEdit { given_up: Vec::new(), ..edit };
+            edit.given_up.clear();
         }
+        edit.taken.extend_from_slice(&self.blocks.taken);
+        edit.given_up.extend_from_slice(&self.blocks.given_up);
         edit
     }
 
@@ -141,6 +150,10 @@ impl FdTree {
     pub fn value_bytes(&self) -> u64 {
         let values = self.values.lock();
         let units = values.taken.units() + values.logged.values().sum::<u64>();
+        let blocks = |lsm: &LsmMeta| {
+            lsm.levels.iter().map(|level| level.units.saturating_add(level.node_units)).sum::<u64>()
+        };
+        let units = units.saturating_sub(self.meta().lsm.as_deref().map_or(0, blocks));
         units.saturating_mul(esker_format::ptr::UNIT_BYTES)
     }
 
@@ -170,11 +183,12 @@ impl FdTree {
             is_logged.then_some(Extent { start: *start, units: *units })
         };
         let gone: Vec<Extent> = moved.goes.iter().filter_map(logged).collect();
+        let blocks = std::mem::take(&mut moved.blocks);
         let mut values = self.values.lock();
-        for run in &edit.given_up {
+        for run in edit.given_up.iter().chain(&blocks.given_up) {
             values.taken.remove(*run).map_err(|_| mixed_up(run))?;
         }
-        for run in &edit.taken {
+        for run in edit.taken.iter().chain(&blocks.taken) {
             values.taken.insert(*run).map_err(|_| mixed_up(run))?;
         }
         for run in edit.taken.iter().chain(&gone) {
@@ -183,7 +197,7 @@ impl FdTree {
         drop(values);
         self.env.blocks.fasten(&[edit.taken.as_slice(), &gone].concat())?;
         *moved = Moved::default();
-        Ok([edit.given_up, gone].concat())
+        Ok([edit.given_up, gone, blocks.given_up].concat())
     }
 }
 

@@ -26,6 +26,7 @@ use esker_substrate::memtable::{Leaves, Memtable};
 use esker_substrate::planted::{self, Bug, Race};
 use esker_substrate::sync::{Loaded, Mutex, Swap};
 
+use super::gone::Gone;
 use super::lookup::{Found, Probe};
 use super::operands::{Operator, Stack};
 use super::removed::Removed;
@@ -47,8 +48,10 @@ pub struct View {
 /// A part of a view.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// A spill run, or the main tree.
+    /// A spill run, the main tree, or a level of an LSM index.
     Run(Arc<Tree>),
+    /// What is left of a run.
+    Rest(Arc<Tree>, Gone),
     /// What a spill or a merge is moving.
     Moving(Arc<Moving>),
 }
@@ -77,6 +80,13 @@ pub struct Moving {
     pub(super) wavefront: Option<Arc<[u8]>>,
     /// For statistics.
     pub(super) stats: MergeStats,
+}
+
+impl Part {
+    /// A run that has none of the keys that are `gone`.
+    pub(super) fn of(tree: Arc<Tree>, gone: Gone) -> Self {
+        if gone.is_empty() { Self::Run(tree) } else { Self::Rest(tree, gone) }
+    }
 }
 
 impl Which {
@@ -193,6 +203,8 @@ impl View {
         for part in &self.parts {
             let found = match part {
                 Part::Run(tree) => tree.get(reader, probe)?,
+                Part::Rest(_, gone) if gone.at(probe.key).is_some() => None,
+                Part::Rest(tree, _) => tree.get(reader, probe)?,
                 Part::Moving(moving) => moving.get(reader, probe)?,
             };
             if found.is_some() {
@@ -260,6 +272,10 @@ impl View {
         for part in &self.parts {
             match part {
                 Part::Run(tree) => tree.candidates(probe, out),
+                Part::Rest(tree, gone) if gone.at(probe.key).is_none() => {
+                    tree.candidates(probe, out);
+                }
+                Part::Rest(..) => {}
                 Part::Moving(moving) if moving.has_passed(probe.key) => {
                     moving.new.candidates(probe, out);
                 }
@@ -282,7 +298,7 @@ impl View {
     pub(super) fn frozen_bytes(&self) -> u64 {
         let moving = self.parts.iter().filter_map(|part| match part {
             Part::Moving(moving) => Some(moving),
-            Part::Run(_) => None,
+            Part::Run(_) | Part::Rest(..) => None,
         });
         moving.map(|moving| moving.frozen_bytes).sum()
     }
@@ -298,14 +314,20 @@ impl View {
         Self::new(Arc::clone(&self.memtable), parts, Arc::clone(&self.removed))
     }
 
-    /// The same with the part that `which` moved replaced by what came of it, and without the
-    /// removals that are retired by it.
-    pub(super) fn with_result(&self, which: Which, tree: Tree, retired: Seq) -> Self {
+    /// The same with the part that `which` moved replaced by what came of it, which has no keys
+    /// `outside`, and without the removals that are retired by it.
+    pub(super) fn with_result(
+        &self,
+        which: Which,
+        tree: Tree,
+        outside: Gone,
+        retired: Seq,
+    ) -> Self {
         let mut parts = self.parts.clone();
         let part = self.moving(which).map(|(index, _)| index);
         let place = part.and_then(|index| parts.get_mut(index));
         if let Some(place) = place {
-            *place = Part::Run(Arc::new(tree));
+            *place = Part::of(Arc::new(tree), outside);
         }
         let retires = retired > Seq(0) && !self.removed.is_empty();
         let removed =

@@ -20,6 +20,8 @@ use esker_format::value_ref::ValueRef;
 use esker_substrate::blocks::{BlockStore, DATA_FILE};
 use esker_substrate::error::{Error, Result};
 
+use super::gone::Gone;
+
 /// Adjacent blocks are read together up to this many bytes.
 const READ_BYTES: usize = 256 * 1024;
 
@@ -72,7 +74,13 @@ pub fn walk(
     let standing = meta.spills.len().saturating_sub(consumed);
     for (number, spill) in meta.spills.iter().enumerate() {
         let merge = merge.filter(|_| number >= standing);
-        walk.tree(&Levels::of(spill).behind(merge, spill.levels.len()), &spill.top)?;
+        let gone = meta.lsm.as_ref().and_then(|lsm| lsm.gone.get(number));
+        let levels = Levels { gone: gone.map(|gone| Gone::new(gone)), ..Levels::of(spill) };
+        walk.tree(&levels.behind(merge, spill.levels.len()), &spill.top)?;
+    }
+    for level in meta.lsm.iter().flat_map(|lsm| &lsm.levels) {
+        let levels = Levels { anywhere: true, ..Levels::of(&level.tree) };
+        walk.tree(&levels, &level.tree.top)?;
     }
     let merged = merge.map_or(0, |merge| usize::from(merge.levels));
     walk.tree(&Levels::of(&meta.main).behind(merge, merged), &meta.main.top)?;
@@ -89,13 +97,18 @@ struct Levels<'a> {
     /// Which of these levels a merge consumes, from the top: only what lies behind this key is
     /// theirs.
     consumed: Option<(usize, &'a [u8])>,
+    /// Keys that are not theirs any more.
+    gone: Option<Gone>,
+    /// The blocks of an LSM index's levels may be anywhere.
+    anywhere: bool,
 }
 
 impl<'a> Levels<'a> {
     fn of(tree: &TreeMeta) -> Self {
         let levels = tree.levels.iter().map(|level| &level.extents);
         let extents = [&tree.top_extents].into_iter().chain(levels);
-        Self { extents: extents.map(|extents| sorted(extents)).collect(), consumed: None }
+        let extents = extents.map(|extents| sorted(extents)).collect();
+        Self { extents, consumed: None, gone: None, anywhere: false }
     }
 
     /// The same of a tree of which `merge` consumes the upper `levels` levels.
@@ -104,12 +117,17 @@ impl<'a> Levels<'a> {
         Self { consumed, ..self }
     }
 
-    /// The key behind which the entries of a level are its own still.
-    fn after(&self, level: usize) -> Option<&'a [u8]> {
-        self.consumed.filter(|(levels, _)| level <= *levels).map(|(_, wavefront)| wavefront)
+    /// Whether the entries of a level at `key` are its own still.
+    fn has(&self, level: usize, key: &[u8]) -> bool {
+        let consumed = self.consumed.filter(|(levels, _)| level <= *levels);
+        consumed.is_none_or(|(_, wavefront)| key > wavefront)
+            && self.gone.as_ref().is_none_or(|gone| gone.at(key).is_none())
     }
 
     fn holds(&self, level: usize, ptr: &BlockPtr) -> bool {
+        if self.anywhere {
+            return level < self.extents.len();
+        }
         let extents = self.extents.get(level).map_or(&[][..], Vec::as_slice);
         let next = extents.partition_point(|extent| extent.offset() <= ptr.offset());
         let extent = next.checked_sub(1).and_then(|at| extents.get(at));
@@ -202,7 +220,8 @@ impl Walk<'_> {
                 }
                 let plain = if layout.is_packed() { unpacked.as_slice() } else { block };
                 let found = Found { children: &mut children, values: &mut values };
-                found.collect(ptr, BlockView::new(plain, layout), levels.after(level))?;
+                let has = |key: &[u8]| levels.has(level, key);
+                found.collect(ptr, BlockView::new(plain, layout), &has)?;
             }
         }
         drop(bytes);
@@ -225,8 +244,13 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Adds what the entries of a block lead to; only those behind `after` refer to values.
-    fn collect(self, ptr: &BlockPtr, view: BlockView<'_>, after: Option<&[u8]>) -> Result<()> {
+    /// Adds what the entries of a block lead to; only those that `has` has refer to values.
+    fn collect(
+        self,
+        ptr: &BlockPtr,
+        view: BlockView<'_>,
+        has: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
         let damage = |error| Error::corrupt(DATA_FILE, ptr.offset(), &error);
         for index in 0..view.len() {
             let entry = view.entry(index).map_err(damage)?;
@@ -235,7 +259,7 @@ impl Found<'_> {
                 Payload::Reference(content) => {
                     let mut key = Vec::new();
                     view.append_key(entry.suffix, &mut key);
-                    if after.is_none_or(|after| key.as_slice() > after) {
+                    if has(&key) {
                         self.values.push(ValueRef::decode(content).map_err(damage)?);
                     }
                 }
@@ -263,7 +287,7 @@ mod tests {
             generation: Generation(1),
         };
         let extents = vec![sorted(&[extent(4, 2), extent(6, 1), extent(1, 1)])];
-        let levels = Levels { extents, consumed: None };
+        let levels = Levels { extents, consumed: None, gone: None, anywhere: false };
         let held = |unit: u64, sectors| levels.holds(0, &ptr(unit * 4096, sectors));
         assert!(held(1, 8) && held(4, 24) && held(6, 1));
         assert!(!held(0, 1) && !held(1, 9) && !held(2, 1) && !held(5, 24) && !held(7, 1));

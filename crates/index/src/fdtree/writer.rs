@@ -43,6 +43,8 @@ pub struct ExtentWriter {
     buffer: CountedBuf,
     filled: usize,
     packer: Packer,
+    /// Every block has its units to itself.
+    is_apart: bool,
 }
 
 /// Space that belongs to the level.
@@ -73,12 +75,21 @@ impl ExtentWriter {
             buffer: CountedBuf::new(),
             filled: 0,
             packer: Packer::default(),
+            is_apart: false,
         }
     }
 
     /// The same, for blocks that `codec` compresses.
     pub(super) fn compressing(mut self, codec: Codec) -> Self {
         self.packer = Packer::new(codec);
+        self
+    }
+
+    /// The same, for blocks that each begin a unit, because each may come to be another's. Their
+    /// lengths say how full they are.
+    pub(super) fn apart(mut self) -> Self {
+        self.packer.set_in_sectors();
+        self.is_apart = true;
         self
     }
 
@@ -97,6 +108,11 @@ impl ExtentWriter {
         let place = self.buffer.get_mut(self.filled..self.filled + bytes).unwrap_or_default();
         let finished = builder.finish_packed(identity, &self.packer, place);
         self.filled += bytes;
+        if self.is_apart {
+            let end = self.filled.next_multiple_of(UNIT_BYTES as usize);
+            self.buffer.get_mut(self.filled..end).unwrap_or_default().fill(0);
+            self.filled = end;
+        }
         let sectors = (bytes as u64 / SECTOR_BYTES) as u16;
         let ptr = BlockPtr { sector, sectors, crc: finished.crc, generation: self.generation };
         Ok((ptr, finished))

@@ -1,15 +1,74 @@
 //! What the integration tests share: small stores, copies of a device, and a model.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test binary uses its part")]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker::{Db, DbBuilder, Device, Keyspace, KeyspaceOptions};
+use esker::{
+    Backup, BackupReport, Db, DbBuilder, Device, IndexKind, Keyspace, KeyspaceOptions, Scheme,
+};
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Open, Purpose};
 
 /// What a keyspace should hold.
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+thread_local! {
+    /// What [`options`] asks for.
+    static KIND: Cell<IndexKind> = const { Cell::new(IndexKind::FdTree) };
+}
+
+/// The kind of index that this thread's test is about.
+pub fn kind() -> IndexKind {
+    KIND.get()
+}
+
+/// Options of a keyspace with the kind of index that the test is about.
+pub fn options() -> KeyspaceOptions {
+    KeyspaceOptions::default().index(kind())
+}
+
+/// Runs a test once more with keyspaces that have an LSM index.
+pub fn with_lsm(test: fn()) {
+    KIND.set(IndexKind::Lsm);
+    test();
+}
+
+/// The merge schemes that the index of the test knows of: an LSM index has one.
+pub fn schemes() -> Vec<Scheme> {
+    match kind() {
+        IndexKind::Lsm => vec![Scheme::default()],
+        _ => Scheme::ALL.to_vec(),
+    }
+}
+
+/// A module in which tests of the file run once more, with keyspaces that have an LSM index; those
+/// behind `except` have nothing to do with an index, or are about one kind alone. All of a file are
+/// named.
+macro_rules! also_with_lsm {
+    ($($test:ident,)* ; except: $($other:ident,)*) => {
+        mod lsm {
+            $(
+                #[test]
+                fn $test() {
+                    crate::common::with_lsm(crate::$test);
+                }
+            )*
+
+            #[test]
+            fn names_every_test() {
+                let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
+                let source = std::fs::read_to_string(root.to_owned() + file!()).unwrap();
+                let named = [$(stringify!($test),)* $(stringify!($other),)*];
+                assert_eq!(source.matches("#[test]\n").count(), named.len());
+                assert!(named.iter().all(|name| source.contains(&format!("fn {name}("))));
+            }
+        }
+    };
+}
+pub(crate) use also_with_lsm;
 
 /// A builder with the least memory and the shortest log segments, so that little data makes much
 /// maintenance, all of it done when a write returns.
@@ -24,7 +83,7 @@ pub fn threaded(device: &MemoryDevice) -> DbBuilder {
 
 /// A keyspace whose memtable is written out every few kilobytes.
 pub fn tiny(db: &Db, name: &str) -> Keyspace {
-    db.keyspace(name, KeyspaceOptions::default().memtable_bytes(Some(4 << 10))).unwrap()
+    db.keyspace(name, options().memtable_bytes(Some(4 << 10))).unwrap()
 }
 
 /// All files by name.
@@ -41,12 +100,38 @@ pub fn files(device: &MemoryDevice) -> BTreeMap<String, Vec<u8>> {
 
 /// A copy of all files: what a process that is killed now leaves behind.
 pub fn copy(device: &MemoryDevice) -> MemoryDevice {
-    let copy = MemoryDevice::new();
-    for (name, bytes) in files(device) {
-        let to = copy.open(&name, Open::CreateNew, Caching::Buffered).unwrap();
-        to.write_at(0, &bytes, Purpose::Check).unwrap();
-    }
-    copy
+    device.copy()
+}
+
+/// Makes a backup of the store, or brings the one in `folder` up to date.
+pub fn back_up(db: &Db, folder: &MemoryDevice) -> esker::Result<BackupReport> {
+    db.backup_on(Arc::new(folder.clone()), &mut |_| ControlFlow::Continue(()))
+}
+
+/// A store of what the backup in `folder` has, which must be sound.
+pub fn restored(folder: &MemoryDevice) -> MemoryDevice {
+    let backup = Backup::open_on(Arc::new(folder.clone())).unwrap();
+    let report = backup.check().unwrap();
+    assert!(report.is_ok(), "{:#?}", report.problems);
+    let device = MemoryDevice::new();
+    let to: Arc<dyn Device> = Arc::new(device.clone());
+    backup.restore_on(to, &mut |_| ControlFlow::Continue(())).unwrap();
+    device
+}
+
+/// What a version has to know of to open the store: the lowest eight bits in the superblock. That
+/// of the index that the test is about is not among them.
+pub fn required_features(device: &MemoryDevice) -> u8 {
+    let file = device.open("superblock", Open::Existing, Caching::Buffered).unwrap();
+    let slot = |at: u64| {
+        let mut bytes = [0; 12];
+        file.read_at(at * (64 << 10), &mut bytes, Purpose::Check).unwrap();
+        bytes[8]
+    };
+    let of_lsm = 1 << 7;
+    let required = (0..4).map(slot).fold(0, |all, bits| all | bits);
+    assert_eq!(required & of_lsm != 0, kind() == IndexKind::Lsm);
+    required & !of_lsm
 }
 
 /// Everything in a keyspace.

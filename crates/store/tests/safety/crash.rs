@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use esker::Scheme;
+use esker::{IndexKind, Scheme};
 use esker_testkit::concurrent;
 use esker_testkit::counts::{Counts, budget, settle};
 use esker_testkit::crash::{self, Effort};
@@ -64,8 +64,31 @@ fn random_histories(seeds: impl Iterator<Item = u64>) -> Verdict<Counts> {
     let mut images = HashSet::new();
     for seed in seeds {
         let effort = Effort { images: 60, nested: true };
-        crash::run_once(&scenario::random(seed), effort, &mut images, &mut counts)
+        let mut scenario = scenario::random(seed);
+        if seed >= 1_000 && seed % 3 == 2 {
+            scenario.config.index = IndexKind::Lsm;
+        }
+        crash::run_once(&scenario, effort, &mut images, &mut counts)
             .map_err(|violation| violation.at(format!("seed {seed}")))?;
+    }
+    counts.add("distinct", images.len() as u64);
+    Ok(counts)
+}
+
+#[test]
+fn every_trace_of_an_lsm_index_survives_power_cuts() {
+    settle(lsm_indexes());
+}
+
+fn lsm_indexes() -> Verdict<Counts> {
+    let mut counts = Counts::new("crash", "LSM indexes");
+    let mut images = HashSet::new();
+    for make in scenario::CRASH_TRACES {
+        let mut scenario = make(0);
+        scenario.config.index = IndexKind::Lsm;
+        let effort = Effort { images: 400 * budget(), nested: true };
+        crash::run_once(&scenario, effort, &mut images, &mut counts)
+            .map_err(|violation| violation.at(format!("{} as an LSM index", scenario.name)))?;
     }
     counts.add("distinct", images.len() as u64);
     Ok(counts)

@@ -1,6 +1,6 @@
 //! Whatever operation of the device fails, a store keeps what it promised and says what happened.
 
-use esker::Scheme;
+use esker::{IndexKind, Scheme};
 use esker_testkit::counts::settle;
 use esker_testkit::full::{self, Then};
 use esker_testkit::scenario;
@@ -77,6 +77,15 @@ fn every_scheme_survives_failing_operations() {
 }
 
 #[test]
+fn an_lsm_index_survives_failing_operations() {
+    for mut workload in scenario::fault_workloads() {
+        workload.config.index = IndexKind::Lsm;
+        let case = format!("{} as an LSM index", workload.name);
+        settle(faults::run_some(&workload, &case, 6));
+    }
+}
+
+#[test]
 fn every_workload_has_its_test() {
     assert_eq!(scenario::fault_workloads().len(), 11);
 }
@@ -88,15 +97,22 @@ fn lying_devices_are_found_out() {
     }
 }
 
-fn fills_up(then: Then) {
-    for kibibytes in [400, 500, 640, 900, 1500, 3000] {
+fn fills_up(index: IndexKind, then: Then) {
+    // A store that has come to need an LSM index has written its manifest twice.
+    let least = if index == IndexKind::Lsm { 640 } else { 400 };
+    for kibibytes in [400, 500, 640, 900, 1500, 3000].into_iter().filter(|size| *size >= least) {
         for value_bytes in [100, 1000, 3000] {
-            settle(full::fill_up(kibibytes << 10, value_bytes, then));
+            settle(full::fill_up(index, kibibytes << 10, value_bytes, then));
         }
     }
 }
 
 #[test]
 fn a_full_store_keeps_what_it_accepted_and_opens() {
-    fills_up(Then::Open);
+    fills_up(IndexKind::FdTree, Then::Open);
+}
+
+#[test]
+fn a_full_store_of_an_lsm_index_keeps_what_it_accepted_and_opens() {
+    fills_up(IndexKind::Lsm, Then::Open);
 }

@@ -39,6 +39,7 @@ specimens! {
     versions, 4: bytes_under_snapshots, every_unit_and_length_under_snapshots;
     spills, 4: bytes_of_spill_runs, every_unit_and_length_of_spill_runs;
     levels, 8: bytes_of_many_levels, every_unit_and_length_of_many_levels;
+    slices, 8: bytes_of_an_lsm_index, every_unit_and_length_of_an_lsm_index;
     compressed, 24: bytes_of_blocks_with_lz4, every_unit_and_length_of_blocks_with_lz4;
     apart, 24: bytes_of_values_apart, every_unit_and_length_of_values_apart;
     operands, 4: bytes_of_operands, every_unit_and_length_of_operands;

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use esker::IndexKind;
 use esker_peers::Name;
 use serde_json::json;
 
@@ -43,6 +44,8 @@ pub struct Plan {
     pub rows: Vec<Row>,
     /// Which systems, by turns.
     pub systems: Vec<Name>,
+    /// The kind of index of Esker's keyspaces.
+    pub index: IndexKind,
     /// Where the stores are made; what is made there is removed.
     pub folder: PathBuf,
     /// Writes a second beside a full merge; by default a share of RocksDB's rate of loading.
@@ -108,6 +111,7 @@ impl Bench<'_> {
         let (plan, sizes) = (self.plan, self.plan.scale.sizes());
         let about = &mut self.report.about;
         about.insert("scale", json!(plan.scale.as_str()));
+        about.insert("index", json!(plan.index.name()));
         about.insert("machine", json!(machine()));
         about.insert("entries", json!(sizes.entries));
         about.insert("budget_bytes", json!(sizes.budget_bytes));
@@ -117,6 +121,11 @@ impl Bench<'_> {
             let note = format!("no limit of memory around the runs: {why}");
             self.report.notes.push(note);
             about.insert("memory_limit_bytes", json!(null));
+        }
+        if plan.index != IndexKind::default() {
+            self.report
+                .notes
+                .push(format!("esker's keyspaces have an index of kind {}", plan.index));
         }
         if plan.scale != Scale::Full {
             let note = "the bars are made for the full scale";
@@ -214,6 +223,7 @@ impl Bench<'_> {
         let task = Task {
             row: run.row,
             system: run.system,
+            index: self.plan.index,
             scale: self.plan.scale,
             folder: folder.to_owned(),
             seed: u64::from(run.number) + 1,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use esker::IndexKind;
 use esker_peers::Name;
 use serde_json::{Value, json};
 
@@ -17,6 +18,8 @@ pub struct Task {
     pub row: Row,
     /// Which store.
     pub system: Name,
+    /// The kind of index of Esker's keyspace.
+    pub index: IndexKind,
     /// How much of everything.
     pub scale: Scale,
     /// The store's folder: loaded before, except for the rows that load it.
@@ -38,6 +41,7 @@ impl Task {
         json!({
             "row": self.row.as_str(),
             "system": self.system.as_str(),
+            "index": self.index.name(),
             "scale": self.scale.as_str(),
             "folder": self.folder.to_string_lossy(),
             "seed": self.seed,
@@ -60,6 +64,7 @@ impl Task {
             Some(Self {
                 row: Row::parse(word("row")?)?,
                 system: Name::parse(word("system")?)?,
+                index: word("index")?.parse().ok()?,
                 scale: Scale::parse(word("scale")?)?,
                 folder: PathBuf::from(word("folder")?),
                 seed: value.get("seed")?.as_u64()?,
@@ -132,6 +137,7 @@ mod tests {
         let task = Task {
             row: Row::Merge,
             system: Name::Fjall,
+            index: IndexKind::Lsm,
             scale: Scale::Small,
             folder: "/a b/\"c\"".into(),
             seed: u64::MAX,

@@ -61,7 +61,7 @@ pub(super) fn round(bench: &Bench<'_>) -> Result<Vec<(String, Metrics)>> {
     let many = MANY.min(bench.plan.entries);
     let mut found = Vec::new();
     for (name, keys) in [(HOT, 1), (SPREAD, many)] {
-        let options = || KeyspaceOptions::default().merge(Merge::Add);
+        let options = || KeyspaceOptions::default().index(bench.plan.index).merge(Merge::Add);
         let (db, merged) = bench.store("store", options())?;
         let written = db.keyspace("written", options())?;
         let store = Store { db, keyspaces: [merged, written] };

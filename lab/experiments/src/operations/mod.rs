@@ -14,7 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use esker::{Db, Keyspace, KeyspaceOptions};
+use esker::{Db, IndexKind, Keyspace, KeyspaceOptions};
 use serde_json::{Map, Value, json};
 
 use crate::bar::Bar;
@@ -115,6 +115,8 @@ pub struct Plan {
     pub entries: u64,
     /// The memory budget of every store.
     pub budget_bytes: u64,
+    /// The kind of index of every keyspace.
+    pub index: IndexKind,
     /// Rounds in which the ways take turns.
     pub rounds: u32,
     /// An empty folder.
@@ -205,7 +207,7 @@ impl Bench<'_> {
     /// A new store in the folder's `name`.
     fn store(&self, name: &str, options: KeyspaceOptions) -> Result<(Db, Keyspace)> {
         let db = Db::builder(self.folder(name)).memory_budget(self.plan.budget_bytes).open()?;
-        let keyspace = db.keyspace("default", options)?;
+        let keyspace = db.keyspace("default", options.index(self.plan.index))?;
         Ok((db, keyspace))
     }
 
@@ -250,6 +252,7 @@ mod tests {
             cases: Case::ALL.to_vec(),
             entries: 6_000,
             budget_bytes: 4 << 20,
+            index: IndexKind::FdTree,
             rounds: 2,
             folder: folder.path().to_owned(),
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker::{Compression, Db, Merge, Scheme};
+use esker::{Compression, Db, IndexKind, Merge, Scheme};
 use esker_device::Device;
 
 use super::verdict::Held;
@@ -106,6 +106,19 @@ fn levels_of(name: &'static str, loaded: usize) -> Verdict<Specimen> {
     let mut ops = generate(&profile, 29);
     ops.extend(generate(&Profile { ops: 60, order: KeyOrder::Random, ..profile }, 30));
     make(name, &ops, &[], true)
+}
+
+/// An LSM index of several hundred keys, some of them deleted, with runs that have lost keys.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn slices() -> Verdict<Specimen> {
+    let profile = Profile { keys: 300, ..profile(400) };
+    let mut ops = generate(&profile, 49);
+    ops.push(Op::OpenSnapshot);
+    ops.extend(generate(&Profile { ops: 120, ..profile }, 50));
+    let config = Config { index: IndexKind::Lsm, ..config("slices") };
+    make_with("slices", config, &ops, &[], true)
 }
 
 /// Spill runs above the levels, and tombstones.

@@ -9,7 +9,7 @@
 use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use esker::{Db, DbBuilder, Durability, Keyspace, KeyspaceOptions, Merge};
+use esker::{Db, DbBuilder, Durability, IndexKind, Keyspace, KeyspaceOptions, Merge};
 
 use super::stacks::{Stacks, is_merged, merged, value_bytes};
 use super::{ABSENT, Asked, Clock, Commit, History, Key, Read, Version};
@@ -73,14 +73,15 @@ pub(crate) fn failed(error: esker::Error) -> Violation {
     Violation::new(Oracle::WorksOn, error.to_string())
 }
 
-/// Opens the keyspaces of a store, creating them where they are not there.
+/// Opens the keyspaces of a store, creating them where they are not there: one with each kind of
+/// index.
 ///
 /// # Errors
 /// What the store answers.
 pub fn keyspaces(db: &Db) -> Verdict<[Keyspace; 2]> {
     let options = || KeyspaceOptions::default().memtable_bytes(Some(4 << 10)).merge(Merge::Append);
-    let open = |name| db.keyspace(name, options()).map_err(failed);
-    Ok([open(NAMES[0])?, open(NAMES[1])?])
+    let open = |name, kind| db.keyspace(name, options().index(kind)).map_err(failed);
+    Ok([open(NAMES[0], IndexKind::FdTree)?, open(NAMES[1], IndexKind::Lsm)?])
 }
 
 /// A batch of these writes; each keyspace has so many keys.

@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use esker::IndexKind;
 use esker_experiments::bar::{Bar, Must};
 use esker_experiments::measure::bench::{self, Plan, Program};
 use esker_experiments::measure::child;
@@ -24,6 +25,7 @@ use esker_experiments::{Error, Name};
 use serde_json::Value;
 
 use self::watch::Watcher;
+use crate::args::index_kind;
 use crate::commands::live;
 use crate::exit::Failure;
 use crate::output::Output;
@@ -56,6 +58,9 @@ pub(crate) struct Bench {
     /// Only these systems, with commas between them
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = system)]
     systems: Vec<Name>,
+    /// How Esker's keyspaces are arranged, here and with `--live` [default: fdtree]
+    #[arg(long, value_name = "KIND", value_parser = index_kind())]
+    index: Option<IndexKind>,
     /// Write everything measured to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -151,9 +156,11 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
     if let Some(task) = &args.child {
         return child::main(task).map_err(failure);
     }
+    let index = args.index.unwrap_or_default();
     if args.live {
         let memory_bytes = u64::from(args.memory) << 20;
-        return live::bench::run(live::bench::Plan { entries: args.entries, memory_bytes });
+        let plan = live::bench::Plan { entries: args.entries, memory_bytes, index };
+        return live::bench::run(plan);
     }
     let systems = systems(args)?;
     let interrupt = Interrupt::install()?;
@@ -163,6 +170,7 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
         scale: args.scale.into(),
         rows: if args.rows.is_empty() { Row::ALL.to_vec() } else { args.rows.clone() },
         systems,
+        index,
         folder: place.path().to_owned(),
         rate: args.rate,
         repeats: args.repeat,

@@ -4,9 +4,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use esker::IndexKind;
 use esker_experiments::operations::{self, Case, Found, Plan};
 
 use super::{failure, folder, keep, verdict};
+use crate::args::index_kind;
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::signals::Interrupt;
@@ -27,6 +29,9 @@ pub(crate) struct Operations {
     #[arg(long, value_name = "MIB", default_value = "16",
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     memory: u32,
+    /// How every keyspace is arranged [default: fdtree]
+    #[arg(long, value_name = "KIND", value_parser = index_kind())]
+    index: Option<IndexKind>,
     /// Rounds in which the ways take turns
     #[arg(long, value_name = "N", default_value = "3",
           value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -53,6 +58,7 @@ pub(super) fn run(args: &Operations) -> Result<(), Failure> {
         cases: if args.case.is_empty() { Case::ALL.to_vec() } else { args.case.clone() },
         entries: args.entries,
         budget_bytes: u64::from(args.memory) << 20,
+        index: args.index.unwrap_or_default(),
         rounds: args.repeat,
         folder: place.path().to_owned(),
     };

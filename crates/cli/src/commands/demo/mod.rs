@@ -47,7 +47,7 @@ pub(super) fn run(args: &Demo) -> Result<(), Failure> {
     let memory_bytes = u64::from(args.memory_mib) << 20;
     let open = || Db::builder(place.path()).memory_budget(memory_bytes).open();
     let mut phases = Phases::new(files, interrupt, narrator);
-    let db = phases.store_and_read(open)?;
+    let db = phases.store_and_read(open, args.kind.options())?;
     let before_close = db.stats()?;
     let db = phases.reopen(db, open)?;
     let check = phases.verify(&db)?;

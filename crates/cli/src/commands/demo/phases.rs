@@ -51,9 +51,10 @@ impl Phases {
     pub(super) fn store_and_read(
         &mut self,
         open: impl Fn() -> esker::Result<Db>,
+        options: KeyspaceOptions,
     ) -> Result<Db, Failure> {
         let db = open()?;
-        let keyspace = db.keyspace(KEYSPACE, KeyspaceOptions::default())?;
+        let keyspace = db.keyspace(KEYSPACE, options)?;
         if !self.narrator.is_silent() && live::is_possible() && live::is_roomy() {
             self.watch(&db, &keyspace)?;
         } else {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker::{Db, Keyspace, KeyspaceOptions};
+use esker::{Db, IndexKind, Keyspace, KeyspaceOptions};
 use indicatif::{HumanBytes, HumanCount};
 
 use super::{Board, Meter, Ruler, Screen, Watched, is_possible, watch};
@@ -29,6 +29,7 @@ const OVERWRITING_MIN: Duration = Duration::from_secs(10);
 pub(crate) struct Plan {
     pub(crate) entries: u64,
     pub(crate) memory_bytes: u64,
+    pub(crate) index: IndexKind,
 }
 
 /// How long the run and what comes after loading take.
@@ -60,7 +61,7 @@ pub(crate) fn run(plan: Plan) -> Result<(), Failure> {
     let folder = tempfile::Builder::new().prefix("esker-live-").tempdir().map_err(refused)?;
     let interrupt = Interrupt::install()?;
     let db = Db::builder(folder.path()).memory_budget(plan.memory_bytes).open()?;
-    let keyspace = db.keyspace(KEYSPACE, KeyspaceOptions::default())?;
+    let keyspace = db.keyspace(KEYSPACE, KeyspaceOptions::default().index(plan.index))?;
     let (meter, board) = (Meter::default(), Board::default());
     let work = Work {
         keyspace: &keyspace,

@@ -163,6 +163,7 @@ fn index() -> impl Strategy<Value = IndexMeta> {
     let runs = vec(tree(1..4, 1), 0..4);
     let bare = (any::<u64>(), shape(), COUNTS, tree(0..4, 1), runs, removed()).prop_map(
         |(flushed, shape, merges, main, spills, removed)| IndexMeta {
+            lsm: None,
             flushed_seq: Seq(flushed),
             shape,
             main,

@@ -13,13 +13,13 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
 
 use super::held::{Base, Held, Ready, Under};
-use crate::fdtree::insert::Insert;
+use crate::fdtree::insert::Sink;
 use crate::fdtree::operands::Operator;
 use crate::fdtree::removed::Removed;
 use crate::fdtree::versions::{Fate, Keep};
 
 /// The group being moved.
-pub(super) struct Group {
+pub(in crate::fdtree) struct Group {
     pub keep: Keep,
     /// Everybody reads as of this moment or later.
     pub horizon: Moment,
@@ -92,7 +92,7 @@ impl Group {
     /// repeated.
     pub fn place(
         &mut self,
-        insert: &mut Insert,
+        insert: &mut impl Sink,
         key: &[u8],
         seq: Seq,
         payload: &Payload<'_>,
@@ -132,14 +132,14 @@ impl Group {
 
     /// Ends the group: writes what is held. The merge has nothing older of the key, and when it is
     /// full nobody has. After an error the call may be repeated.
-    pub fn close(&mut self, insert: &mut Insert, full: bool) -> Result<()> {
+    pub fn close(&mut self, insert: &mut impl Sink, full: bool) -> Result<()> {
         let Some(key) = self.key.take() else { return Ok(()) };
         let closed = self.close_key(insert, &key, full);
         self.key = Some(key);
         closed
     }
 
-    fn close_key(&mut self, insert: &mut Insert, key: &[u8], full: bool) -> Result<()> {
+    fn close_key(&mut self, insert: &mut impl Sink, key: &[u8], full: bool) -> Result<()> {
         self.write_ready(insert, key)?;
         match self.held.take() {
             Some(held) if full => self.answer(held.seq, held.operand, full),
@@ -153,7 +153,7 @@ impl Group {
     /// Whether there is nothing more to be done with it.
     fn put_under(
         &mut self,
-        insert: &mut Insert,
+        insert: &mut impl Sink,
         key: &[u8],
         seq: Seq,
         data: Data<'_>,
@@ -186,14 +186,14 @@ impl Group {
     }
 
     /// Writes what is held as it is.
-    fn release(&mut self, insert: &mut Insert, key: &[u8]) -> Result<()> {
+    fn release(&mut self, insert: &mut impl Sink, key: &[u8]) -> Result<()> {
         if let Some(held) = self.held.take() {
             self.ready = Some(held.into_operand());
         }
         self.write_ready(insert, key)
     }
 
-    fn write_ready(&mut self, insert: &mut Insert, key: &[u8]) -> Result<()> {
+    fn write_ready(&mut self, insert: &mut impl Sink, key: &[u8]) -> Result<()> {
         if self.ready.is_none() {
             return Ok(());
         }
@@ -205,7 +205,7 @@ impl Group {
         Ok(())
     }
 
-    fn write_pending(&mut self, insert: &mut Insert, key: &[u8]) -> Result<()> {
+    fn write_pending(&mut self, insert: &mut impl Sink, key: &[u8]) -> Result<()> {
         while let Some((seq, fate)) = self.pending.front().copied() {
             insert.add_data(key, seq, &Payload::Delete, fate)?;
             self.pending.pop_front();
@@ -245,7 +245,7 @@ impl Group {
 }
 
 /// What is merged is written under new checksums: disorder must not be carried over.
-pub(super) fn out_of_order() -> Error {
+pub(in crate::fdtree) fn out_of_order() -> Error {
     Error::Corrupt {
         file: DATA_FILE.into(),
         offset: 0,

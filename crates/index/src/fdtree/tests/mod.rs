@@ -1,11 +1,13 @@
 //! The tree against a sorted map of versions.
 
 mod damage;
+mod lsm;
 mod model;
 mod operands;
 mod preserve;
 mod removals;
 mod shapes;
+mod slices;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +24,7 @@ use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
+use esker_substrate::runs::RunSet;
 use esker_substrate::snapshots::{At, SnapshotGuard, Snapshots};
 
 use super::operands::{BoxError, MergeOperator, Operator};
@@ -88,15 +91,15 @@ const ID: KeyspaceId = KeyspaceId(9);
 
 fn env(
     device: &Arc<CountingDevice>,
-    meta: Option<(&IndexMeta, Generation)>,
+    meta: Option<(&IndexMeta, &RunSet, Generation)>,
     budget_bytes: u64,
 ) -> Arc<Env> {
     let store = StoreId(77);
     let device = &(Arc::clone(device) as Arc<dyn Device>);
     let blocks = match meta {
         None => BlockStore::create(device, store, 1 << 16),
-        Some((meta, floor)) => {
-            let used: Vec<_> = meta.extents().copied().collect();
+        Some((meta, taken, floor)) => {
+            let used: Vec<_> = meta.extents().copied().chain(taken.runs()).collect();
             BlockStore::open(device, store, 1 << 16, used, floor)
         }
     };
@@ -116,9 +119,18 @@ impl Subject {
     }
 
     fn with(options: Options, budget_bytes: u64) -> Self {
+        Self::of(IndexMeta::default(), options, budget_bytes)
+    }
+
+    fn lsm(options: Options, budget_bytes: u64) -> Self {
+        let meta = IndexMeta { lsm: Some(Box::default()), ..IndexMeta::default() };
+        Self::of(meta, options, budget_bytes)
+    }
+
+    fn of(meta: IndexMeta, options: Options, budget_bytes: u64) -> Self {
         let device = Arc::new(CountingDevice::new(Arc::new(MemoryDevice::new())));
         let env = env(&device, None, budget_bytes);
-        let tree = FdTree::open(Arc::clone(&env), ID, IndexMeta::default(), options);
+        let tree = FdTree::open(Arc::clone(&env), ID, meta, options);
         Self {
             device,
             env,
@@ -247,8 +259,10 @@ impl Subject {
         self.snapshots.clear();
         let budget = self.env.budget.total_bytes();
         let floor = self.env.blocks.next_generation();
-        self.env = env(&self.device, Some((&meta, floor)), budget);
-        self.tree = FdTree::open(Arc::clone(&self.env), ID, (*meta).clone(), self.options);
+        let taken = self.tree.taken_runs();
+        self.env = env(&self.device, Some((&meta, &taken, floor)), budget);
+        self.tree = FdTree::open(Arc::clone(&self.env), ID, (*meta).clone(), self.options)
+            .with_values(taken);
         let written = |seq: &u64| !self.removals.contains_key(seq);
         let mut log: Vec<_> = self.history.iter().filter(|((_, seq), _)| written(&seq.0)).collect();
         log.sort_by_key(|((_, seq), _)| seq.0);
@@ -286,7 +300,8 @@ impl Subject {
                 ID,
                 (*other.tree.meta()).clone(),
                 other.options,
-            ),
+            )
+            .with_values(other.tree.taken_runs()),
             next_seq: other.next_seq,
             history: other.history.clone(),
             removals: other.removals.clone(),

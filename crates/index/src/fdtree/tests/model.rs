@@ -145,9 +145,12 @@ fn apply(subject: &mut Subject, op: &Op) {
 /// A history in which merges are cut into steps between the operations: `pace` says how many
 /// follow each, and a pace of 0 completes everything at once.
 fn history(ops: &[Op], options: Options, budget_bytes: u64, pace: u8) {
-    let mut subject = Subject::with(options, budget_bytes);
+    history_of(&mut Subject::with(options, budget_bytes), ops, pace);
+}
+
+fn history_of(subject: &mut Subject, ops: &[Op], pace: u8) {
     for op in ops {
-        apply(&mut subject, op);
+        apply(subject, op);
         match pace {
             0 => subject.maintain(),
             steps => subject.go_on(steps),
@@ -196,6 +199,18 @@ proptest! {
         codec in codec(),
     ) {
         history(&ops, Options { codec, ..options(2 * 1024) }, 1024, pace);
+    }
+
+    #[test]
+    fn as_an_lsm_index(
+        ops in proptest::collection::vec(op(), 1..120),
+        pace in 0u8..4,
+        codec in codec(),
+        tiny: bool,
+    ) {
+        let (memtable, budget) = if tiny { (2 * 1024, 1024) } else { (24 * 1024, 1 << 24) };
+        let mut subject = Subject::lsm(Options { codec, ..options(memtable) }, budget);
+        history_of(&mut subject, &ops, pace);
     }
 
     #[test]

@@ -149,6 +149,7 @@ mod tests {
         Task {
             row: Row::Load,
             system: Name::Esker,
+            index: esker::IndexKind::FdTree,
             scale: Scale::Tiny,
             folder: "/x".into(),
             seed: 1,

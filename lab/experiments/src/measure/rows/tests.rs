@@ -1,6 +1,8 @@
 //! Every row against Esker, in this process, at a scale of seconds. `reopen` needs a process to
 //! kill, and is tested with the command.
 
+use esker::IndexKind;
+
 use super::*;
 use crate::measure::child::perform;
 use crate::measure::scale::Scale;
@@ -19,6 +21,7 @@ fn measure(row: Row, folder: &std::path::Path) -> Metrics {
     let task = Task {
         row,
         system: Name::Esker,
+        index: IndexKind::FdTree,
         scale: Scale::Tiny,
         folder: folder.to_owned(),
         seed: 1,

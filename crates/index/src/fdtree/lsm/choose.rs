@@ -1,0 +1,319 @@
+//! Which keys of which level are merged next.
+
+use esker_format::action::KeyRangeBuf;
+use esker_format::ids::Seq;
+use esker_format::meta::{IndexMeta, LsmLevel, LsmMeta, Shape, TreeMeta};
+use esker_format::ptr::{Extent, UNIT_BYTES};
+use esker_substrate::error::Result;
+
+use super::Job;
+use super::policy::sizes::{self, Sizes};
+use super::state::{Run, State};
+use crate::fdtree::FdTree;
+use crate::fdtree::cursor::{FenceCursor, Target};
+use crate::fdtree::tree::{BlockReader, Tree};
+
+/// Blocks that a slice takes of one run or level: those of two full memtables, within these bounds.
+/// Each slice writes the nodes that lead to its blocks, and a record.
+const SLICE_BLOCKS: (u64, u64) = (4, 1024);
+/// Runs that may stand, however small, beyond three times those that the sizes have; as merges go
+/// round, twice as many are merged in part.
+const RUNS_SMALL: usize = 8;
+/// How many full memtables writers may be ahead of merges.
+const RUNS_AHEAD: u64 = 6;
+/// So much less must other sizes write before they replace those in force.
+const WORTH_CHANGING: f64 = 0.95;
+/// Taken for the share of what comes that replaces or deletes something.
+const REPLACED: f64 = 1.0;
+
+/// Whose overflow a slice is for: that says where it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overflow {
+    /// Of the runs.
+    Runs,
+    /// Of this level.
+    Level(usize),
+    /// Of nothing: everything is merged.
+    Nothing,
+}
+
+/// A slice of the keys: of all runs and the first levels, merged into the next level (Pull: what is
+/// newer than a level's keys goes along).
+#[derive(Clone, Debug)]
+pub(super) struct Slice {
+    pub overflow: Overflow,
+    /// So many levels are merged into the one behind them.
+    pub depth: usize,
+    /// What is merged.
+    pub keys: KeyRangeBuf,
+    /// What is done afterwards: `keys`, and keys before them that no run has.
+    pub done: KeyRangeBuf,
+    /// How many levels there are then: empty ones are put in above the others.
+    pub levels: usize,
+    /// The sizes in force.
+    pub sizes: Sizes,
+}
+
+impl Slice {
+    /// Nothing stays as it is, because everything is to be looked at.
+    pub fn is_full(&self) -> bool {
+        self.overflow == Overflow::Nothing
+    }
+}
+
+/// How far a full job is: up to this key.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    done: Option<KeyRangeBuf>,
+}
+
+impl Pass {
+    /// A slice is done.
+    pub fn advance(&mut self, slice: &Slice) {
+        self.done = Some(slice.done.clone());
+    }
+}
+
+/// Bytes of blocks of a run that are left.
+fn run_bytes(run: &TreeMeta) -> u64 {
+    run.levels.iter().flat_map(|level| &level.extents).map(Extent::bytes).sum()
+}
+
+/// Bytes of all runs' blocks.
+fn runs_bytes(meta: &IndexMeta) -> u64 {
+    meta.spills.iter().map(run_bytes).sum()
+}
+
+/// Bytes of a level's blocks.
+const fn level_bytes(level: &LsmLevel) -> u64 {
+    level.units.saturating_mul(UNIT_BYTES)
+}
+
+/// The sizes of levels: those in force, unless others write less by enough, or those in force let
+/// too much garbage stand.
+fn sizes(meta: &IndexMeta, lsm: &LsmMeta, kappa0_bytes: u64) -> Sizes {
+    let data_bytes = lsm.levels.last().map_or(0, level_bytes);
+    let best = sizes::choose(data_bytes, kappa0_bytes, REPLACED);
+    let Shape { b_quarters, k, t, .. } = meta.shape;
+    let force = Sizes { runs: t, levels: k, growth: (b_quarters / 4).clamp(2, 16) as u8 };
+    let ratio = data_bytes as f64 / kappa0_bytes.max(1) as f64;
+    let cost = |sizes: &Sizes| sizes::cost(sizes, ratio, REPLACED);
+    let stays =
+        t > 0 && force.is_within(ratio, REPLACED) && cost(&force) * WORTH_CHANGING <= cost(&best);
+    if stays { force } else { best }
+}
+
+/// What the index's state says of sizes.
+pub(super) fn shape_of(sizes: Sizes, kappa0_bytes: u64) -> Shape {
+    let b_quarters = u16::from(sizes.growth) * 4;
+    Shape { b_quarters, k: sizes.levels, t: sizes.runs, kappa0_bytes }
+}
+
+/// How many levels there are more than the sizes have: the first ones, which take nothing.
+fn surplus(lsm: &LsmMeta, sizes: &Sizes) -> usize {
+    lsm.levels.len().saturating_sub(usize::from(sizes.levels) + 1)
+}
+
+/// What overflows, when nothing else is asked for: the lowest level that does, or the runs.
+fn due(meta: &IndexMeta, kappa0_bytes: u64) -> Option<(Overflow, Sizes)> {
+    let lsm = meta.lsm.as_deref()?;
+    let sizes = sizes(meta, lsm, kappa0_bytes);
+    let inner = lsm.levels.len().saturating_sub(1);
+    let surplus = surplus(lsm, &sizes);
+    for (number, level) in lsm.levels.iter().take(inner).enumerate().rev() {
+        let rank = rank_of(&sizes, inner, number);
+        let most = if number < surplus { 0 } else { sizes.capacity_bytes(rank, kappa0_bytes) };
+        if level_bytes(level) > most {
+            return Some((Overflow::Level(number), sizes));
+        }
+    }
+    let runs = runs_bytes(meta);
+    let is_much = runs > sizes.capacity_bytes(0, kappa0_bytes);
+    let is_many = meta.spills.len() > RUNS_SMALL + 3 * usize::from(sizes.runs);
+    (is_much || is_many).then_some((Overflow::Runs, sizes))
+}
+
+/// The rank of level number `number` of `inner` above the last, by the sizes: the last of them has
+/// the greatest.
+fn rank_of(sizes: &Sizes, inner: usize, number: usize) -> u8 {
+    let below = inner.saturating_sub(number + 1);
+    sizes.levels.saturating_sub(below.min(255) as u8)
+}
+
+/// Whether something is to be merged.
+pub(in crate::fdtree) fn is_due(meta: &IndexMeta, kappa0_bytes: u64) -> bool {
+    due(meta, kappa0_bytes).is_some()
+}
+
+/// Whether writers should wait for merges: so much more stands in runs than may.
+pub(in crate::fdtree) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64) -> bool {
+    let Some(lsm) = meta.lsm.as_deref() else { return false };
+    let standing = sizes(meta, lsm, kappa0_bytes).capacity_bytes(0, kappa0_bytes);
+    runs_bytes(meta) > standing.saturating_add(RUNS_AHEAD.saturating_mul(kappa0_bytes))
+}
+
+/// Blocks that a slice takes of one run or level.
+fn slice_blocks(kappa0_bytes: u64) -> u64 {
+    (2 * kappa0_bytes / UNIT_BYTES).clamp(SLICE_BLOCKS.0, SLICE_BLOCKS.1)
+}
+
+impl FdTree {
+    /// The next slice of a job; `None` when it is done.
+    pub(super) fn next_slice(&self, state: &State, job: &Job) -> Result<Option<Slice>> {
+        let kappa0_bytes = self.kappa0_bytes();
+        if let Some(pass) = &job.pass {
+            let begin = match &pass.done {
+                None => Vec::new(),
+                Some(KeyRangeBuf { end: Some(end), .. }) => end.clone(),
+                Some(KeyRangeBuf { end: None, .. }) => return Ok(None),
+            };
+            let sizes = sizes(&state.durable, state.lsm(), kappa0_bytes);
+            return self.slice_from(state, Overflow::Nothing, sizes, &begin).map(Some);
+        }
+        let Some((overflow, sizes)) = due(&state.durable, kappa0_bytes) else { return Ok(None) };
+        let cursor = match overflow {
+            Overflow::Level(number) => state.level(number).map(|level| level.cursor.as_slice()),
+            Overflow::Runs | Overflow::Nothing => None,
+        };
+        let cursor = cursor.unwrap_or(&state.lsm().cursor);
+        self.slice_from(state, overflow, sizes, cursor).map(Some)
+    }
+
+    /// The keys from `cursor` on, as many as make a slice.
+    fn slice_from(
+        &self,
+        state: &State,
+        overflow: Overflow,
+        sizes: Sizes,
+        cursor: &[u8],
+    ) -> Result<Slice> {
+        let reader = &self.reader;
+        let levels = state.levels.len().max(usize::from(sizes.levels) + 1);
+        let depth = match overflow {
+            Overflow::Runs => levels - usize::from(sizes.levels) - 1,
+            Overflow::Level(number) => number + 1 + levels - state.levels.len(),
+            Overflow::Nothing => levels - 1,
+        };
+        let begin = match overflow {
+            Overflow::Runs if depth == 0 => first_left(&state.runs, reader, cursor)?,
+            _ => Some(cursor.to_vec()),
+        };
+        let Some(begin) = begin else {
+            // No run has any of the keys that are left.
+            let keys = KeyRangeBuf { begin: cursor.to_vec(), end: None };
+            return Ok(Slice { overflow, depth, done: keys.clone(), keys, levels, sizes });
+        };
+        let missing = levels - state.levels.len();
+        let taken = (depth + 1).saturating_sub(missing);
+        let blocks = slice_blocks(self.kappa0_bytes());
+        let trees = state.runs.iter().map(|run| &run.tree);
+        let mut end: Option<Vec<u8>> = None;
+        for tree in trees.chain(state.levels.iter().take(taken)) {
+            let bound = bound(tree, reader, &begin, blocks)?;
+            end = match (end, bound) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        let done = KeyRangeBuf { begin: cursor.to_vec(), end: end.clone() };
+        let keys = KeyRangeBuf { begin, end };
+        Ok(Slice { overflow, depth, keys, done, levels, sizes })
+    }
+}
+
+/// The least key at or behind `from` that a run may have.
+fn first_left(runs: &[Run], reader: &BlockReader, from: &[u8]) -> Result<Option<Vec<u8>>> {
+    let mut first: Option<Vec<u8>> = None;
+    for run in runs {
+        let Some(level) = run.tree.height().checked_sub(1) else { continue };
+        let mut next = FenceCursor::find(&run.tree, reader, level, Target::At(from, Seq::MAX))?;
+        while let Some(at) = next {
+            let fence = at.owned()?;
+            next = at.next()?;
+            let behind = next.as_ref().map(FenceCursor::owned).transpose()?;
+            let upper = behind.as_ref().map(|behind| behind.key.as_slice());
+            let begin = fence.key.as_slice().max(from);
+            if first.as_ref().is_some_and(|first| first.as_slice() <= begin) {
+                break;
+            }
+            let is_empty = upper.is_some_and(|upper| upper < begin)
+                || behind.as_ref().is_some_and(|b| b.key == begin && b.seq == Seq::MAX);
+            let upper = behind.as_ref().map(|behind| (behind.key.as_slice(), behind.seq));
+            if !is_empty && !run.gone.has_block(begin, upper) {
+                // What is gone of the block ends within it.
+                let behind = run.gone.at(begin).and_then(|gone| gone.end);
+                let begin = behind.unwrap_or(begin);
+                if first.as_ref().is_none_or(|first| begin < first.as_slice()) {
+                    first = Some(begin.to_vec());
+                }
+                break;
+            }
+        }
+    }
+    Ok(first)
+}
+
+/// The key at which as many blocks of a run or level as a slice takes are over, if there are as
+/// many.
+fn bound(tree: &Tree, reader: &BlockReader, begin: &[u8], blocks: u64) -> Result<Option<Vec<u8>>> {
+    let Some(level) = tree.height().checked_sub(1) else { return Ok(None) };
+    let mut next = FenceCursor::find(tree, reader, level, Target::At(begin, Seq::MAX))?;
+    let mut passed = 0;
+    while let Some(at) = next {
+        passed += 1;
+        let is_end = passed > blocks;
+        let border = |fence: &crate::fdtree::fence_index::KeyedFence<'_>| {
+            let is_border = is_end && fence.seq == Seq::MAX && fence.key > begin;
+            is_border.then(|| fence.key.to_vec())
+        };
+        if let Some(key) = at.with_current(border)? {
+            return Ok(Some(key));
+        }
+        next = at.next()?;
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_format::meta::LevelMeta;
+
+    fn index(levels: &[u64], runs: u64) -> IndexMeta {
+        let level = |units: &u64| LsmLevel { units: *units, ..LsmLevel::default() };
+        let lsm = LsmMeta { levels: levels.iter().map(level).collect(), ..LsmMeta::default() };
+        let extents = vec![Extent { start: 0, units: runs }];
+        let data = LevelMeta { extents, ..LevelMeta::default() };
+        let spills = vec![TreeMeta { levels: vec![data], ..TreeMeta::default() }];
+        IndexMeta { lsm: Some(Box::new(lsm)), spills, ..IndexMeta::default() }
+    }
+
+    const KAPPA0: u64 = 10 * UNIT_BYTES;
+
+    /// By hand: over 1,000 units there may be 8 runs and a level of 24 memtables.
+    #[test]
+    fn the_lowest_level_that_overflows_is_merged_first() {
+        let overflows = |levels: &[u64], runs| due(&index(levels, runs), KAPPA0).map(|due| due.0);
+        assert_eq!(overflows(&[1000], 80), None);
+        assert_eq!(overflows(&[1000], 81), Some(Overflow::Runs));
+        assert_eq!(overflows(&[240, 1000], 81), Some(Overflow::Runs));
+        assert_eq!(overflows(&[241, 1000], 81), Some(Overflow::Level(0)));
+        assert_eq!(overflows(&[0, 240, 1000], 80), None, "the first is one too many");
+        assert_eq!(overflows(&[1, 240, 1000], 80), Some(Overflow::Level(0)));
+        assert_eq!(overflows(&[1, 241, 1000], 80), Some(Overflow::Level(1)));
+    }
+
+    #[test]
+    fn sizes_stay_while_they_are_nearly_the_best() {
+        let mut index = index(&[1000], 0);
+        let sizes = |index: &IndexMeta| sizes(index, index.lsm.as_deref().unwrap(), KAPPA0);
+        assert_eq!(sizes(&index), Sizes { runs: 8, levels: 1, growth: 3 });
+        let in_force = |t, b_quarters| Shape { b_quarters, k: 1, t, kappa0_bytes: KAPPA0 };
+        index.shape = in_force(7, 12);
+        assert_eq!(sizes(&index).runs, 7, "4.40 is near to 4.20");
+        index.shape = in_force(6, 12);
+        assert_eq!(sizes(&index).runs, 8, "4.67 is not");
+        index.shape = in_force(8, 16);
+        assert_eq!(sizes(&index).growth, 3, "40.5 memtables are too much garbage");
+    }
+}

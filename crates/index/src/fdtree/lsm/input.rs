@@ -1,0 +1,346 @@
+//! One level or run on its way through a merge: its blocks within some keys, each opened only if it
+//! cannot stay as it is.
+
+use esker_device::Purpose;
+use esker_format::action::KeyRange;
+use esker_format::block::BlockLayout;
+use esker_format::entry::{PUT_OVERHEAD_BYTES, Payload};
+use esker_format::filter;
+use esker_format::ids::Seq;
+use esker_format::key;
+use esker_format::ptr::{BlockPtr, Extent};
+use esker_substrate::error::{Error, Result};
+
+use super::output::{Output, extent_of};
+use crate::fdtree::cursor::{FenceCursor, OwnedFence, Target};
+use crate::fdtree::gone::Gone;
+use crate::fdtree::head::Head;
+use crate::fdtree::insert::Sink;
+use crate::fdtree::tree::{BlockReader, Tree};
+use crate::fdtree::versions::Fate;
+use crate::fdtree::window::Window;
+
+/// Whole blocks of a level or run, next to each other.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Span {
+    /// Their fences.
+    pub fences: Vec<OwnedFence>,
+    /// The fence behind them, if there is one.
+    pub behind: Option<OwnedFence>,
+}
+
+impl Span {
+    /// The blocks that may hold `keys`, and as many more on both sides as it takes that no user key
+    /// has versions outside.
+    ///
+    /// Cost: reads the nodes that lead to them.
+    ///
+    /// # Errors
+    /// When a node cannot be read.
+    pub fn of(tree: &Tree, reader: &BlockReader, keys: KeyRange<'_>) -> Result<Self> {
+        let mut span = Self::default();
+        let Some(level) = tree.height().checked_sub(1) else { return Ok(span) };
+        let target = Target::At(keys.begin, Seq::MAX);
+        let Some(mut cursor) = FenceCursor::find(tree, reader, level, target)? else {
+            return Ok(span);
+        };
+        while cursor.owned()?.seq != Seq::MAX {
+            match cursor.clone().previous()? {
+                Some(before) => cursor = before,
+                None => break,
+            }
+        }
+        let mut next = Some(cursor);
+        while let Some(at) = next {
+            let fence = at.owned()?;
+            let is_within = keys.end.is_none_or(|end| fence.key.as_slice() < end);
+            if !is_within && fence.seq == Seq::MAX {
+                span.behind = Some(fence);
+                break;
+            }
+            span.fences.push(fence);
+            next = at.next()?;
+        }
+        Ok(span)
+    }
+
+    /// The fence behind block `at`.
+    pub fn upper(&self, at: usize) -> Option<&OwnedFence> {
+        self.fences.get(at + 1).or(self.behind.as_ref())
+    }
+
+    /// The keys that block `at` may hold.
+    pub fn keys(&self, at: usize) -> KeyRange<'_> {
+        let begin = self.fences.get(at).map_or(&[][..], |fence| &fence.key);
+        KeyRange { begin, end: self.upper(at).map(|upper| upper.key.as_slice()) }
+    }
+}
+
+/// What may be seen of a level or run.
+#[derive(Clone, Debug)]
+pub(super) struct Clip<'a> {
+    pub keys: KeyRange<'a>,
+    pub gone: Gone,
+}
+
+impl Clip<'_> {
+    fn has(&self, key: &[u8]) -> bool {
+        self.keys.has(key) && self.gone.at(key).is_none()
+    }
+
+    /// Whether all of these keys can be seen.
+    fn has_all(&self, keys: KeyRange<'_>) -> bool {
+        let within = self.keys.begin <= keys.begin
+            && match (keys.end, self.keys.end) {
+                (_, None) => true,
+                (None, Some(_)) => false,
+                (Some(end), Some(bound)) => end <= bound,
+            };
+        within && !self.gone.meets(keys)
+    }
+}
+
+/// A source of a merge.
+pub(super) struct Input<'a> {
+    reader: &'a BlockReader,
+    pub span: Span,
+    /// What of the blocks takes part; `None`: all.
+    clip: Option<Clip<'a>>,
+    window: Window,
+    /// The block that is open, or the next one.
+    at: usize,
+    block: Option<(BlockPtr, BlockLayout)>,
+    index: usize,
+    pub head: Head,
+    /// Which blocks stay as they are.
+    pub stayed: Vec<bool>,
+    /// Bytes of puts and tombstones that were merged.
+    pub read_bytes: (u64, u64),
+    /// The numbers of all that the level or run holds.
+    pub seqs: (Seq, Seq),
+}
+
+impl<'a> Input<'a> {
+    pub fn new(reader: &'a BlockReader, span: Span, clip: Option<Clip<'a>>) -> Self {
+        let extents: Vec<Extent> = joined(span.fences.iter().map(|fence| extent_of(&fence.ptr)));
+        let stayed = vec![false; span.fences.len()];
+        let window = Window::new(&extents);
+        let head = Head::default();
+        Self {
+            reader,
+            span,
+            clip,
+            window,
+            at: 0,
+            block: None,
+            index: 0,
+            head,
+            stayed,
+            read_bytes: (0, 0),
+            seqs: (Seq(0), Seq(0)),
+        }
+    }
+
+    /// Passes over blocks of which nothing takes part.
+    pub fn skip(&mut self) {
+        let Some(clip) = &self.clip else { return };
+        while self.block.is_none() && self.at < self.span.fences.len() {
+            let begin = self.span.keys(self.at).begin;
+            let upper = self.span.upper(self.at).map(|upper| (upper.key.as_slice(), upper.seq));
+            if !clip.gone.has_block(begin, upper) && !self.is_outside(self.at) {
+                return;
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Whether it stands before a block that is not open.
+    pub fn at_border(&self) -> Option<&OwnedFence> {
+        if self.block.is_some() { None } else { self.span.fences.get(self.at) }
+    }
+
+    /// Where it stands: nothing before that comes any more.
+    pub fn position(&self) -> Option<(&[u8], Seq)> {
+        match self.at_border() {
+            Some(fence) => Some((&fence.key, fence.seq)),
+            None => self.block.as_ref().map(|_| (self.head.key.as_slice(), self.head.seq)),
+        }
+    }
+
+    /// Whether the block that it stands before is one whole that may stay, as far as this source
+    /// goes: all its keys take part, no key has versions on both sides of its borders, and most of
+    /// its versions are the newest of their keys.
+    pub fn may_stay(&self) -> bool {
+        let Some(fence) = self.at_border() else { return false };
+        let whole_keys = fence.seq == Seq::MAX
+            && self.span.upper(self.at).is_none_or(|upper| upper.seq == Seq::MAX);
+        let takes_part =
+            self.clip.as_ref().is_none_or(|clip| clip.has_all(self.span.keys(self.at)));
+        whole_keys && takes_part && !has_many_versions(fence)
+    }
+
+    /// The keys of the block that it stands before end here.
+    pub fn upper(&self) -> Option<&[u8]> {
+        self.span.upper(self.at).map(|upper| upper.key.as_slice())
+    }
+
+    /// The block that it stands before stays.
+    pub fn stay(&mut self) {
+        if let Some(stayed) = self.stayed.get_mut(self.at) {
+            *stayed = true;
+        }
+        self.at += 1;
+        self.skip();
+    }
+
+    /// Whether any block goes on as it is.
+    pub fn has_moved(&self) -> bool {
+        self.stayed.contains(&true)
+    }
+
+    /// Opens the block that it stands before.
+    pub fn open(&mut self) -> Result<()> {
+        let Some(ptr) = self.at_border().map(|fence| fence.ptr) else { return Ok(()) };
+        self.window.load(self.reader, &ptr, Purpose::Merge)?;
+        let layout = self.window.verify(self.reader, &ptr)?;
+        self.block = Some((ptr, layout));
+        self.index = 0;
+        self.settle()
+    }
+
+    /// Moves to the first entry from where it stands that takes part; behind the last one of a
+    /// block it stands before the next.
+    fn settle(&mut self) -> Result<()> {
+        let Some((ptr, layout)) = self.block else { return Ok(()) };
+        let view = self.window.view(&ptr, layout);
+        while self.index < view.len() {
+            let entry = view.entry_key(self.index);
+            let (_, suffix, seq) = entry.map_err(|error| self.reader.damage(&ptr, &error))?;
+            self.head.set(view.prefix(), suffix, seq, false);
+            if self.clip.as_ref().is_none_or(|clip| clip.has(&self.head.key)) {
+                return Ok(());
+            }
+            self.index += 1;
+        }
+        self.block = None;
+        self.head.present = false;
+        self.at += 1;
+        self.skip();
+        Ok(())
+    }
+
+    /// What the current entry says.
+    pub fn payload(&self) -> Result<Payload<'_>> {
+        let Some((ptr, layout)) = self.block else { return Err(lost_place()) };
+        let entry = self.window.view(&ptr, layout).entry(self.index);
+        Ok(entry.map_err(|error| self.reader.damage(&ptr, &error))?.payload)
+    }
+
+    /// Leaves the current entry.
+    pub fn leave(&mut self) -> Result<()> {
+        let bytes = match self.payload()? {
+            Payload::Delete => (0, self.head.key.len() + PUT_OVERHEAD_BYTES),
+            payload => (self.head.key.len() + PUT_OVERHEAD_BYTES + content_len(&payload), 0),
+        };
+        self.read_bytes.0 += bytes.0 as u64;
+        self.read_bytes.1 += bytes.1 as u64;
+        self.index += 1;
+        self.settle()
+    }
+
+    /// Whether it stands before the other.
+    pub fn is_before(&self, other: &Self) -> bool {
+        match (self.position(), other.position()) {
+            (Some(this), Some(other)) => key::compare(this, other).is_lt(),
+            (this, _) => this.is_some(),
+        }
+    }
+}
+
+impl Input<'_> {
+    /// What the blocks hold that takes no part: whole blocks stay where they are, and the rest of
+    /// those at the borders is written anew. Answers which blocks stay.
+    ///
+    /// # Errors
+    /// When a block cannot be read, or without room.
+    pub fn leave_rest(&self, rest: &mut Output) -> Result<Vec<bool>> {
+        let mut left = Vec::with_capacity(self.span.fences.len());
+        for (at, fence) in self.span.fences.iter().enumerate() {
+            let stays = self.is_outside(at);
+            left.push(stays);
+            if stays {
+                rest.stay(fence, self.span.upper(at).map(|upper| upper.key.as_slice()))?;
+            } else if !self.is_inside(at) {
+                self.leave_block(fence, rest)?;
+            }
+        }
+        Ok(left)
+    }
+
+    /// Whether nothing of a block takes part.
+    fn is_outside(&self, at: usize) -> bool {
+        let Some(clip) = &self.clip else { return false };
+        let keys = self.span.keys(at);
+        let splits = self.span.upper(at).is_some_and(|upper| upper.seq != Seq::MAX);
+        keys.end.is_some_and(|end| end <= clip.keys.begin && !splits)
+            || clip.keys.end.is_some_and(|end| end <= keys.begin)
+    }
+
+    /// Whether all of a block takes part.
+    fn is_inside(&self, at: usize) -> bool {
+        let splits = self.span.upper(at).is_some_and(|upper| upper.seq != Seq::MAX);
+        self.clip.as_ref().is_none_or(|clip| !splits && clip.has_all(self.span.keys(at)))
+    }
+
+    fn leave_block(&self, fence: &OwnedFence, rest: &mut Output) -> Result<()> {
+        let block =
+            self.reader.blocks.read_uncached(self.reader.keyspace, &fence.ptr, Purpose::Merge)?;
+        let (view, damage) = (block.view(), |error| self.reader.damage(&fence.ptr, &error));
+        let mut key = Vec::new();
+        for index in 0..view.len() {
+            let entry = view.entry(index).map_err(damage)?;
+            key.clear();
+            view.append_key(entry.suffix, &mut key);
+            if self.clip.as_ref().is_some_and(|clip| !clip.has(&key)) {
+                rest.add_data(&key, entry.seq, &entry.payload, Fate::Newest)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of what an entry says, as levels count them.
+fn content_len(payload: &Payload<'_>) -> usize {
+    match payload {
+        Payload::Put(value)
+        | Payload::PutUntil(_, value)
+        | Payload::Reference(value)
+        | Payload::Operand(value) => value.len(),
+        Payload::Delete | Payload::Fence(_) => 0,
+    }
+}
+
+/// Whether a quarter of a block's versions may be of no use any more: its filter has each key once.
+fn has_many_versions(fence: &OwnedFence) -> bool {
+    let versions = u64::from(fence.puts) + u64::from(fence.tombstones);
+    let keys = (fence.filter.len() * 8 / filter::BITS_PER_KEY_MANY) as u64;
+    versions.saturating_sub(keys) * 4 >= versions
+}
+
+/// Extents in their order, joined where they follow each other.
+pub(super) fn joined(extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
+    let mut all: Vec<Extent> = extents.collect();
+    all.sort_unstable();
+    all.dedup_by(|next, last| {
+        let follows = last.end() == next.start;
+        if follows {
+            last.units += next.units;
+        }
+        follows
+    });
+    all
+}
+
+fn lost_place() -> Error {
+    Error::Invalid { what: "a merge lost its place".into() }
+}

@@ -1,0 +1,107 @@
+//! The papers' parameters, and what they may be.
+
+use std::fmt;
+
+/// The parameters of levels and policies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Params {
+    /// ω: most unused space, as a share of a level.
+    pub omega: f64,
+    /// δ: the share of a level that a partial merge takes.
+    pub delta: f64,
+    /// γ: how many times as much as the level above it a level holds.
+    pub gamma: f64,
+    /// µ: the step between the thresholds that are tried.
+    pub mu: f64,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self { omega: 0.2, delta: 0.07, gamma: 10.0, mu: 0.1 }
+    }
+}
+
+/// A parameter outside its range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BadParam {
+    /// Which it is.
+    pub name: &'static str,
+    /// What it was.
+    pub value: f64,
+    /// What it may be.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for BadParam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}; it must be {}", self.name, self.value, self.allowed)
+    }
+}
+
+impl std::error::Error for BadParam {}
+
+impl Params {
+    /// Whether each parameter is in its range: the first that is not.
+    pub fn check(&self) -> Result<(), BadParam> {
+        // Comparisons with NaN are false: it is in no range.
+        let Self { omega, delta, gamma, mu } = *self;
+        let rules = [
+            ("omega (unused space)", omega, (0.0..=0.5).contains(&omega), "in [0, 0.5]"),
+            ("delta (share of a level)", delta, delta > 0.0 && delta <= 1.0, "in (0, 1]"),
+            ("gamma (growth of levels)", gamma, gamma >= 2.0 && gamma.is_finite(), "at least 2"),
+            ("mu (step of thresholds)", mu, mu > 0.0 && mu <= 1.0, "in (0, 1]"),
+        ];
+        match rules.iter().find(|(_, _, is_allowed, _)| !is_allowed) {
+            Some(&(name, value, _, allowed)) => Err(BadParam { name, value, allowed }),
+            None => Ok(()),
+        }
+    }
+
+    /// δκ: the least bytes of a partial merge out of a level that may hold so many.
+    #[must_use]
+    pub fn run_bytes(&self, capacity_bytes: u64) -> u64 {
+        ((capacity_bytes as f64 * self.delta) as u64).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_parameters_are_allowed() {
+        let paper = Params::default();
+        assert_eq!(paper.check(), Ok(()));
+        let extremes = [
+            Params { omega: 0.0, delta: 1.0, gamma: 2.0, mu: 1.0 },
+            Params { omega: 0.5, delta: 1e-9, gamma: 1e9, mu: 1e-9 },
+        ];
+        for params in extremes {
+            assert_eq!(params.check(), Ok(()));
+        }
+        assert_eq!((paper.run_bytes(1000), paper.run_bytes(3)), (70, 1));
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_said() {
+        let paper = Params::default();
+        let message = |params: Params| params.check().unwrap_err().to_string();
+        assert_eq!(
+            message(Params { omega: 0.51, ..paper }),
+            "omega (unused space) is 0.51; it must be in [0, 0.5]"
+        );
+        let refused = [
+            Params { omega: -0.1, ..paper },
+            Params { omega: f64::NAN, ..paper },
+            Params { delta: 0.0, ..paper },
+            Params { delta: 1.1, ..paper },
+            Params { gamma: 1.9, ..paper },
+            Params { gamma: f64::INFINITY, ..paper },
+            Params { mu: 0.0, ..paper },
+            Params { mu: 1.5, ..paper },
+        ];
+        for params in refused {
+            assert!(message(params).contains("; it must be "), "{params:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Figures of LSM indexes, from what the manifest says of them.
+
+use esker_format::meta::{IndexMeta, LsmLevel, TreeMeta};
+use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
+
+/// What an LSM index consists of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LsmStats {
+    /// Runs, newest first: memtables as they were written out, less what has been merged of them.
+    pub runs: Vec<LsmRunStats>,
+    /// Levels, from the first down.
+    pub levels: Vec<LsmLevelStats>,
+    /// The key at which the next merge of the runs begins; empty for the first.
+    pub next_key: Vec<u8>,
+}
+
+/// A run of an LSM index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LsmRunStats {
+    /// Bytes of its blocks, as it was written.
+    pub bytes: u64,
+    /// Of them what the run takes still: the rest has been merged, and its space given back.
+    pub left_bytes: u64,
+}
+
+/// A level of an LSM index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LsmLevelStats {
+    /// Blocks of data.
+    pub blocks: u64,
+    /// Bytes of those blocks.
+    pub bytes: u64,
+    /// What they take on the device: each has units of 4 KiB of its own.
+    pub space_bytes: u64,
+    /// What the fences to them take, in blocks of their own.
+    pub fence_bytes: u64,
+    /// The key at which the next merge into the level below begins; empty for the first. The last
+    /// level has none below it.
+    pub next_key: Vec<u8>,
+}
+
+impl LsmLevelStats {
+    /// Bytes of the space of the level's blocks that they leave empty.
+    #[must_use]
+    pub const fn waste_bytes(&self) -> u64 {
+        self.space_bytes.saturating_sub(self.bytes)
+    }
+
+    /// The share of the space of the level's blocks that they fill; `None` where it has none.
+    #[must_use]
+    pub fn occupancy(&self) -> Option<f64> {
+        super::ratio(self.bytes, self.space_bytes)
+    }
+}
+
+pub(super) fn of(meta: &IndexMeta) -> Option<LsmStats> {
+    let lsm = meta.lsm.as_deref()?;
+    Some(LsmStats {
+        runs: meta.spills.iter().map(run).collect(),
+        levels: lsm.levels.iter().map(level).collect(),
+        next_key: lsm.cursor.clone(),
+    })
+}
+
+fn run(run: &TreeMeta) -> LsmRunStats {
+    let sectors: u64 = run.levels.iter().map(|level| level.counts.sectors).sum();
+    let bytes = sectors.saturating_mul(SECTOR_BYTES);
+    let extents = run.levels.iter().flat_map(|level| &level.extents);
+    let left: u64 = extents.map(Extent::bytes).sum();
+    // Space is given back in whole units: a run that is whole has a little more than its blocks.
+    LsmRunStats { bytes, left_bytes: left.min(bytes) }
+}
+
+fn level(level: &LsmLevel) -> LsmLevelStats {
+    let (blocks, sectors) = level.tree.levels.last().map_or((0, 0), |data| {
+        let counts = &data.counts;
+        (counts.blocks, counts.sectors)
+    });
+    LsmLevelStats {
+        blocks,
+        bytes: sectors.saturating_mul(SECTOR_BYTES),
+        space_bytes: level.units.saturating_mul(UNIT_BYTES),
+        fence_bytes: level.node_units.saturating_mul(UNIT_BYTES),
+        next_key: level.cursor.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_format::meta::{LevelCounts, LevelMeta, LsmMeta};
+
+    use super::*;
+
+    fn tree(blocks: u64, sectors: u64, extents: Vec<Extent>) -> TreeMeta {
+        let counts = LevelCounts { blocks, sectors, ..LevelCounts::default() };
+        let levels = vec![LevelMeta { counts, extents, ..LevelMeta::default() }];
+        TreeMeta { levels, ..TreeMeta::default() }
+    }
+
+    /// By hand: nine units and a half of ten are full.
+    #[test]
+    fn what_blocks_leave_empty_is_waste() {
+        let tree = tree(10, 76, Vec::new());
+        let level = LsmLevel { tree, units: 10, node_units: 1, cursor: b"k".to_vec() };
+        let lsm = Some(Box::new(LsmMeta { levels: vec![level], ..LsmMeta::default() }));
+        let stats = of(&IndexMeta { lsm, ..IndexMeta::default() }).unwrap();
+        let level = &stats.levels[0];
+        assert_eq!((level.blocks, level.bytes, level.fence_bytes), (10, 76 * 512, 4096));
+        assert_eq!((level.waste_bytes(), level.occupancy()), (4 * 512, Some(0.95)));
+        assert_eq!(LsmLevelStats::default().occupancy(), None);
+        assert_eq!(of(&IndexMeta::default()), None);
+    }
+
+    #[test]
+    fn a_run_has_no_more_left_than_it_had() {
+        let extent = |units| vec![Extent { start: 1, units }];
+        let of = |run: &TreeMeta| (super::run(run).bytes, super::run(run).left_bytes);
+        assert_eq!(of(&tree(3, 20, extent(3))), (20 * 512, 20 * 512));
+        assert_eq!(of(&tree(3, 20, extent(1))), (20 * 512, 4096));
+        assert_eq!(of(&tree(3, 20, Vec::new())), (20 * 512, 0));
+    }
+}
