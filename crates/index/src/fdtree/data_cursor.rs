@@ -122,11 +122,12 @@ impl<'a> DataCursor<'a> {
 
     /// Moves to the last data entry before (`key`, `seq`); without a key, to the very last.
     pub(super) fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
-        let key = before.map(|(key, _)| key);
-        // Versions of the key itself may lie before it.
-        let own = key.zip(self.gone).filter(|_| before.is_some_and(|(_, seq)| seq != Seq::MAX));
-        let own = own.and_then(|(key, gone)| gone.at(key));
-        if let Some(range) = own.or_else(|| self.gone?.before(key)) {
+        let range = self.gone.and_then(|gone| match before {
+            // Versions of the key itself lie before it.
+            Some((key, seq)) if seq != Seq::MAX => gone.at(key),
+            _ => gone.before(before.map(|(key, _)| key)),
+        });
+        if let Some(range) = range {
             if range.begin.is_empty() {
                 self.at = None;
                 return Ok(());

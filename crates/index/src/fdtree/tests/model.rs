@@ -27,7 +27,8 @@ enum Op {
     Step(Which, u8),
     Reopen,
     VerifyAll,
-    Scan(u16, u16, bool),
+    /// Between two keys, which are among those asked for or not; from the upper end down.
+    Scan(u16, u16, [bool; 2], bool),
     Compress(Codec),
 }
 
@@ -57,7 +58,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Reopen),
         1 => Just(Op::VerifyAll),
         1 => codec().prop_map(Op::Compress),
-        2 => (any::<u16>(), any::<u16>(), any::<bool>()).prop_map(|(a, b, r)| Op::Scan(a, b, r)),
+        4 => (any::<u16>(), any::<u16>(), any::<[bool; 2]>(), any::<bool>())
+            .prop_map(|(a, b, ends, reverse)| Op::Scan(a, b, ends, reverse)),
     ]
 }
 
@@ -128,12 +130,15 @@ fn apply(subject: &mut Subject, op: &Op) {
         Op::Reopen => subject.reopen(),
         Op::VerifyAll => subject.verify_all(),
         Op::Compress(codec) => subject.tree.set_codec(*codec),
-        Op::Scan(a, b, reverse) => {
+        Op::Scan(a, b, [has_a, has_b], reverse) => {
             let (a, b) = (key(*a), key(*b));
-            let bounds = (Bound::Included(a.as_slice()), Bound::Excluded(b.as_slice()));
+            let bound = |key, has| if has { Bound::Included(key) } else { Bound::Excluded(key) };
+            let bounds = (bound(a.as_slice(), *has_a), bound(b.as_slice(), *has_b));
             let seq = subject.visible();
             let mut expected = subject.expected_all(seq);
-            expected.retain(|(key, _)| *key >= a && *key < b);
+            let is_behind = |key: &Vec<u8>| *key > a || *has_a && *key == a;
+            let is_before = |key: &Vec<u8>| *key < b || *has_b && *key == b;
+            expected.retain(|(key, _)| is_behind(key) && is_before(key));
             if *reverse {
                 expected.reverse();
             }

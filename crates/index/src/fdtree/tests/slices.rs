@@ -1,5 +1,6 @@
 //! What an LSM index owes beyond what every index does.
 
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use esker_format::meta::{IndexMeta, LsmLevel};
 use esker_substrate::error::Error;
 
 use super::model::config;
-use super::{Ask, CheckSink, FdTree, ID, Subject, Which, env, options};
+use super::{Ask, CheckSink, FdTree, ID, Step, Subject, Which, env, options};
 
 fn loaded(keys: u32) -> Subject {
     let mut subject = Subject::lsm(options(4 * 1024), 1 << 20);
@@ -30,6 +31,35 @@ fn an_empty_index_is_tight() {
     subject.run(Ask::Full);
     assert!(subject.tree.is_tight(true));
     assert!(!subject.tree.begin(Ask::Full.work(), &super::gate).unwrap());
+}
+
+/// Wherever slices have ended: a scan from a key down begins with that key's newest version, and
+/// one from a key up too.
+#[test]
+fn scans_begin_at_the_borders_of_slices() {
+    let mut subject = Subject::lsm(options(4 * 1024), 1 << 20);
+    for value in [&[1; 100][..], &[2; 100]] {
+        // No border can lie between two of these keys.
+        for number in 0..500u32 {
+            subject.write(&number.to_be_bytes(), Some(value));
+            subject.maintain();
+        }
+    }
+    subject.run(Ask::Spill);
+    let all = subject.expected_all(subject.visible());
+    subject.begin(Ask::Full);
+    let mut slices = 0;
+    while subject.step(Which::Merge) == Step::More {
+        slices += 1;
+        for entry in &all {
+            let only = Bound::Included(entry.0.as_slice());
+            for reverse in [false, true] {
+                let found = subject.scan_all(subject.visible(), (only, only), reverse, 3);
+                assert_eq!(found, [entry.clone()], "after {slices} slices");
+            }
+        }
+    }
+    assert!(slices > 3, "{slices} slices");
 }
 
 /// A record whose writing has failed may be on the device: its blocks must be left alone by a
