@@ -10,6 +10,7 @@ use esker_format::block::Codec;
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
+use esker_index::fdtree::lsm::Merging;
 use esker_index::fdtree::{Env, FdTree, Options, Scheme, Sizes, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
@@ -22,6 +23,7 @@ const OPTIONS: Options = Options {
     scheme: Scheme::Fc,
     sizes: Sizes::Cost,
     codec: Codec::None,
+    merging: Merging::DEFAULT,
 };
 /// Memtable, runs and levels, to the end.
 const FULL: Work = Work::Merge { full: true, with_memtable: true };

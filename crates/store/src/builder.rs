@@ -9,6 +9,7 @@ use esker_substrate::runtime::{Runtime, SystemRuntime};
 use crate::background::Mode;
 use crate::db::Db;
 use crate::error::Result;
+use crate::merging::Merging;
 use crate::open;
 use crate::options::{Durability, Settings};
 
@@ -65,6 +66,13 @@ impl DbBuilder {
     /// The durability of writes that do not name their own; [`Durability::Buffered`] by default.
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.settings.durability = durability;
+        self
+    }
+
+    /// How the store's LSM indexes are merged; by [`MergePolicy::Pull`](crate::MergePolicy) by
+    /// default. Holds while the store is open.
+    pub const fn merging(mut self, merging: Merging) -> Self {
+        self.settings.merging = merging;
         self
     }
 

@@ -438,8 +438,8 @@ impl Db {
         shared.commit_edits(&edits)?;
         let memtable_bytes_max = memtable_bytes.unwrap_or(shared.limits.memtables_bytes);
         let env = Arc::clone(&shared.env);
-        let IndexOptions { scheme, sizes } = shared.options;
-        let index_options = Options { memtable_bytes_max, scheme, sizes, codec };
+        let IndexOptions { scheme, sizes, merging } = shared.options;
+        let index_options = Options { memtable_bytes_max, scheme, sizes, codec, merging };
         let tree = FdTree::open(env, id, index, index_options);
         if let Some(asked) = &options.merge {
             tree.set_operator(asked.of(&name));

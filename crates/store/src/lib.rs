@@ -56,6 +56,7 @@ mod error;
 mod keyspace;
 mod large;
 mod maintenance;
+mod merging;
 mod open;
 mod operands;
 mod operators;
@@ -89,6 +90,7 @@ pub use esker_index::fdtree::operands::{BoxError, MergeOperator};
 pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
+pub use merging::{MergeParams, MergePolicy, Merging};
 pub use operators::Merge;
 pub use options::{
     Compression, Durability, IndexKind, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT,
@@ -98,8 +100,9 @@ pub use range::{DamagedRange, Range};
 pub use read::Entry;
 pub use snapshot::Snapshot;
 pub use stats::{
-    IoStats, KeyspaceStats, LevelStats, LsmLevelStats, LsmRunStats, LsmStats, MemoryStats,
-    MergeStats, NextStats, PinStats, ShapeStats, SpaceStats, Stats, TransactionStats, WaitStats,
+    IoStats, KeyspaceStats, LevelStats, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites,
+    MemoryStats, MergeStats, NextStats, PinStats, ShapeStats, SpaceStats, Stats, TransactionStats,
+    WaitStats,
 };
 pub use transaction::{Transaction, TransactionRange};
 

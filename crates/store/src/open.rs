@@ -202,7 +202,11 @@ impl Base {
             waits,
             limits,
             background: Background::new(settings.mode),
-            options: IndexOptions { scheme: settings.scheme, sizes: settings.sizes },
+            options: IndexOptions {
+                scheme: settings.scheme,
+                sizes: settings.sizes,
+                merging: settings.merging.for_index(),
+            },
             durability: settings.durability,
             user_bytes_written: 0.into(),
             gate: RwLock::new(Phase::Opening),
@@ -223,6 +227,7 @@ fn open_trees(
             scheme: settings.scheme,
             sizes: settings.sizes,
             codec: keyspace.codec,
+            merging: settings.merging.for_index(),
         };
         let meta = keyspace.index.as_ref().clone();
         let tree = FdTree::open(Arc::clone(env), id, meta, options)

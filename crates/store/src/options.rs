@@ -14,6 +14,7 @@ use esker_index::fdtree::{Scheme, Sizes};
 
 use crate::background::Mode;
 use crate::error::{Error, Result};
+use crate::merging::Merging;
 use crate::operators::{self, Merge};
 
 /// When a write returns.
@@ -300,6 +301,7 @@ pub(crate) struct Settings {
     pub mode: Mode,
     pub scheme: Scheme,
     pub sizes: Sizes,
+    pub merging: Merging,
 }
 
 impl Default for Settings {
@@ -312,12 +314,14 @@ impl Default for Settings {
             mode: Mode::Threads,
             scheme: Scheme::Fc,
             sizes: Sizes::Cost,
+            merging: Merging::default(),
         }
     }
 }
 
 impl Settings {
     pub fn validate(&self) -> Result<()> {
+        self.merging.check()?;
         in_range("memory_budget", self.memory_budget_bytes, MEMORY_BUDGET)?;
         in_range("log_segment_bytes", self.log_segment_bytes, LOG_SEGMENT_BYTES)
     }

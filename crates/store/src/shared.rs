@@ -75,6 +75,7 @@ pub(crate) struct Core {
 pub(crate) struct IndexOptions {
     pub scheme: Scheme,
     pub sizes: Sizes,
+    pub merging: esker_index::fdtree::lsm::Merging,
 }
 
 /// Whether operations may start.

@@ -21,7 +21,7 @@ use crate::relief;
 use crate::shared::{Core, Slot};
 use crate::waits::Why;
 
-pub use lsm::{LsmLevelStats, LsmRunStats, LsmStats};
+pub use lsm::{LsmLevelStats, LsmRunStats, LsmStats, LsmWrites};
 
 /// A moment's figures of the whole store. Counters start at zero when the store is opened.
 #[derive(Clone, Debug, Default)]
@@ -340,7 +340,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         stored_bytes: counts().map(|counts| counts.sectors.saturating_mul(SECTOR_BYTES)).sum(),
         value_bytes: tree.value_bytes(),
         levels,
-        lsm: lsm::of(meta),
+        lsm: lsm::of(meta, tree.merge_report()),
         spills: meta.spills.len() as u64,
         memtable_bytes: tree.memtable_memory_bytes(),
         memtable_entries,

@@ -141,6 +141,8 @@ pub struct Options {
     pub sizes: Sizes,
     /// What data blocks are compressed with.
     pub codec: Codec,
+    /// How it is merged if it is an LSM index.
+    pub merging: lsm::Merging,
 }
 
 /// Work that is due.
@@ -187,6 +189,7 @@ pub struct FdTree {
     merge: Mutex<Option<Merge>>,
     /// The slices under way; locked behind `merge`.
     slices: Mutex<Option<lsm::Job>>,
+    lsm: lsm::Lsm,
     spill: Mutex<Option<Merge>>,
     merging: AtomicBool,
     spilling: AtomicBool,
@@ -263,6 +266,7 @@ impl FdTree {
             starting: Mutex::default(),
             merge: Mutex::default(),
             slices: Mutex::default(),
+            lsm: lsm::Lsm::new(options.merging),
             spill: Mutex::default(),
             merging: is_merging.into(),
             spilling: false.into(),
@@ -514,6 +518,9 @@ impl FdTree {
     fn note_result(&self, meta: &IndexMeta, which: Which, full: bool, oldest: Option<Seq>) {
         let flushed = flushed_balance(meta);
         *self.flushed.lock() = flushed;
+        if which == Which::Spill && meta.lsm.is_some() {
+            self.lsm.note_run(meta);
+        }
         if which == Which::Merge && full {
             // Those of spills made meanwhile are kept for nobody.
             let count = meta.main.levels.iter().map(|level| level.counts.tombstones).sum();

@@ -12,6 +12,7 @@ use esker_format::block::Codec;
 use esker_format::data::Value;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
+use esker_index::fdtree::lsm::Merging;
 use esker_index::fdtree::{Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
@@ -125,6 +126,7 @@ impl Subject {
             scheme: Scheme::Fc,
             sizes: Sizes::Cost,
             codec: Codec::None,
+            merging: Merging::DEFAULT,
         };
         FdTree::open(Arc::clone(env), KeyspaceId(1), meta, options)
     }

@@ -2,6 +2,9 @@
 
 use esker_format::meta::{IndexMeta, LsmLevel, TreeMeta};
 use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
+use esker_index::fdtree::lsm::MergeReport;
+use esker_index::fdtree::lsm::counters::LevelCounters;
+use esker_index::fdtree::lsm::policy::Policy as MergePolicy;
 
 /// What an LSM index consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +16,27 @@ pub struct LsmStats {
     pub levels: Vec<LsmLevelStats>,
     /// The key at which the next merge of the runs begins; empty for the first.
     pub next_key: Vec<u8>,
+    /// By which policy it is merged while the store is open.
+    pub policy: MergePolicy,
+    /// The most bytes that runs may hold before they are merged.
+    pub runs_capacity_bytes: u64,
+    /// What has been written as runs since the store was opened.
+    pub runs_written: LsmWrites,
+    /// Entries that merges have taken out of runs since the store was opened.
+    pub records_entered: u64,
+}
+
+/// What has been written for a level of an LSM index, or for its runs, since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LsmWrites {
+    /// Blocks of data that were written.
+    pub blocks_written: u64,
+    /// Blocks of data that merges into the level left as they were: its own among those merged,
+    /// and those that became its own.
+    pub blocks_kept: u64,
+    /// Bytes of blocks that hold fences.
+    pub node_bytes_written: u64,
 }
 
 /// A run of an LSM index.
@@ -40,6 +64,11 @@ pub struct LsmLevelStats {
     /// The key at which the next merge into the level below begins; empty for the first. The last
     /// level has none below it.
     pub next_key: Vec<u8>,
+    /// The most bytes of space that it may take before it is merged into the next level; `None`
+    /// where there is no bound.
+    pub capacity_bytes: Option<u64>,
+    /// What has been written for it.
+    pub written: LsmWrites,
 }
 
 impl LsmLevelStats {
@@ -56,13 +85,29 @@ impl LsmLevelStats {
     }
 }
 
-pub(super) fn of(meta: &IndexMeta) -> Option<LsmStats> {
-    let lsm = meta.lsm.as_deref()?;
+pub(super) fn of(meta: &IndexMeta, report: Option<MergeReport>) -> Option<LsmStats> {
+    let (lsm, report) = (meta.lsm.as_deref()?, report?);
+    let mut levels: Vec<_> = lsm.levels.iter().map(level).collect();
+    for (level, capacity) in levels.iter_mut().zip(report.capacity_bytes) {
+        level.capacity_bytes = Some(capacity).filter(|capacity| *capacity < u64::MAX);
+    }
+    for (level, counters) in levels.iter_mut().zip(&report.counters.levels) {
+        level.written = writes(counters);
+    }
     Some(LsmStats {
         runs: meta.spills.iter().map(run).collect(),
-        levels: lsm.levels.iter().map(level).collect(),
+        levels,
         next_key: lsm.cursor.clone(),
+        policy: report.merging.policy,
+        runs_capacity_bytes: report.runs_capacity_bytes,
+        runs_written: writes(&report.counters.runs),
+        records_entered: report.counters.records_entered,
     })
+}
+
+fn writes(counters: &LevelCounters) -> LsmWrites {
+    let LevelCounters { blocks_written, blocks_kept, node_bytes_written } = *counters;
+    LsmWrites { blocks_written, blocks_kept, node_bytes_written }
 }
 
 fn run(run: &TreeMeta) -> LsmRunStats {
@@ -85,6 +130,7 @@ fn level(level: &LsmLevel) -> LsmLevelStats {
         space_bytes: level.units.saturating_mul(UNIT_BYTES),
         fence_bytes: level.node_units.saturating_mul(UNIT_BYTES),
         next_key: level.cursor.clone(),
+        ..LsmLevelStats::default()
     }
 }
 
@@ -93,6 +139,8 @@ mod tests {
     use esker_format::meta::{LevelCounts, LevelMeta, LsmMeta};
 
     use super::*;
+    use esker_index::fdtree::lsm::Merging;
+    use esker_index::fdtree::lsm::counters::Counters;
 
     fn tree(blocks: u64, sectors: u64, extents: Vec<Extent>) -> TreeMeta {
         let counts = LevelCounts { blocks, sectors, ..LevelCounts::default() };
@@ -106,12 +154,18 @@ mod tests {
         let tree = tree(10, 76, Vec::new());
         let level = LsmLevel { tree, units: 10, node_units: 1, cursor: b"k".to_vec() };
         let lsm = Some(Box::new(LsmMeta { levels: vec![level], ..LsmMeta::default() }));
-        let stats = of(&IndexMeta { lsm, ..IndexMeta::default() }).unwrap();
+        let report = MergeReport {
+            merging: Merging::DEFAULT,
+            runs_capacity_bytes: 1,
+            capacity_bytes: vec![u64::MAX],
+            counters: Counters::default(),
+        };
+        let stats = of(&IndexMeta { lsm, ..IndexMeta::default() }, Some(report)).unwrap();
         let level = &stats.levels[0];
         assert_eq!((level.blocks, level.bytes, level.fence_bytes), (10, 76 * 512, 4096));
         assert_eq!((level.waste_bytes(), level.occupancy()), (4 * 512, Some(0.95)));
         assert_eq!(LsmLevelStats::default().occupancy(), None);
-        assert_eq!(of(&IndexMeta::default()), None);
+        assert_eq!(of(&IndexMeta::default(), None), None);
     }
 
     #[test]

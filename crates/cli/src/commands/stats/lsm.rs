@@ -1,7 +1,7 @@
 //! What `stats` says of LSM indexes: how full their levels are, what is left of their runs, and
 //! where the next merges begin.
 
-use esker::{KeyspaceStats, LsmLevelStats, LsmRunStats, LsmStats, Stats};
+use esker::{KeyspaceStats, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites, Stats};
 use serde_json::{Map, Value, json};
 
 use super::{bytes, count};
@@ -87,6 +87,10 @@ pub(super) fn as_json(lsm: &LsmStats) -> Value {
         json!({
             "runs": lsm.runs.iter().map(run).collect::<Vec<_>>(),
             "levels": lsm.levels.iter().map(level_as_json).collect::<Vec<_>>(),
+            "policy": lsm.policy.name(),
+            "runs_capacity_bytes": lsm.runs_capacity_bytes,
+            "runs_written": writes_as_json(&lsm.runs_written),
+            "records_entered": lsm.records_entered,
         }),
     )
 }
@@ -101,8 +105,18 @@ fn level_as_json(level: &LsmLevelStats) -> Value {
             "fence_bytes": level.fence_bytes,
             "waste_bytes": level.waste_bytes(),
             "occupancy": level.occupancy(),
+            "capacity_bytes": level.capacity_bytes,
+            "written": writes_as_json(&level.written),
         }),
     )
+}
+
+fn writes_as_json(writes: &LsmWrites) -> Value {
+    json!({
+        "blocks_written": writes.blocks_written,
+        "blocks_kept": writes.blocks_kept,
+        "node_bytes_written": writes.node_bytes_written,
+    })
 }
 
 /// Adds where the next merge begins, as entries are written: `next_k64` where it is not UTF-8.

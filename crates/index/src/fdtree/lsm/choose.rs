@@ -6,7 +6,11 @@ use esker_format::meta::{IndexMeta, LsmLevel, LsmMeta, Shape, TreeMeta};
 use esker_format::ptr::{Extent, UNIT_BYTES};
 use esker_substrate::error::Result;
 
-use super::Job;
+use std::sync::Arc;
+
+use super::by_policy;
+use super::layout::Layout;
+use super::policy::Policy;
 use super::policy::sizes::{self, Sizes};
 use super::state::{Run, State};
 use crate::fdtree::FdTree;
@@ -18,9 +22,9 @@ use crate::fdtree::tree::{BlockReader, Tree};
 const SLICE_BLOCKS: (u64, u64) = (4, 1024);
 /// Runs that may stand, however small, beyond three times those that the sizes have; as merges go
 /// round, twice as many are merged in part.
-const RUNS_SMALL: usize = 8;
+pub(super) const RUNS_SMALL: usize = 8;
 /// How many full memtables writers may be ahead of merges.
-const RUNS_AHEAD: u64 = 6;
+pub(super) const RUNS_AHEAD: u64 = 6;
 /// So much less must other sizes write before they replace those in force.
 const WORTH_CHANGING: f64 = 0.95;
 /// Taken for the share of what comes that replaces or deletes something.
@@ -31,7 +35,7 @@ const REPLACED: f64 = 1.0;
 pub(super) enum Overflow {
     /// Of the runs.
     Runs,
-    /// Of this level.
+    /// Of this level, by its number among those that the slice leaves.
     Level(usize),
     /// Of nothing: everything is merged.
     Nothing,
@@ -42,14 +46,17 @@ pub(super) enum Overflow {
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     pub overflow: Overflow,
-    /// So many levels are merged into the one behind them.
+    /// Whether keys are taken out of the runs.
+    pub runs: bool,
+    /// The first of the levels that are merged into the one at `depth`, and all behind it are.
+    pub from: usize,
     pub depth: usize,
     /// What is merged.
     pub keys: KeyRangeBuf,
     /// What is done afterwards: `keys`, and keys before them that no run has.
     pub done: KeyRangeBuf,
-    /// How many levels there are then: empty ones are put in above the others.
-    pub levels: usize,
+    /// The levels that there are then.
+    pub layout: Layout,
     /// The sizes in force.
     pub sizes: Sizes,
 }
@@ -80,12 +87,12 @@ fn run_bytes(run: &TreeMeta) -> u64 {
 }
 
 /// Bytes of all runs' blocks.
-fn runs_bytes(meta: &IndexMeta) -> u64 {
+pub(super) fn runs_bytes(meta: &IndexMeta) -> u64 {
     meta.spills.iter().map(run_bytes).sum()
 }
 
 /// Bytes of a level's blocks.
-const fn level_bytes(level: &LsmLevel) -> u64 {
+pub(super) const fn level_bytes(level: &LsmLevel) -> u64 {
     level.units.saturating_mul(UNIT_BYTES)
 }
 
@@ -114,16 +121,14 @@ fn surplus(lsm: &LsmMeta, sizes: &Sizes) -> usize {
     lsm.levels.len().saturating_sub(usize::from(sizes.levels) + 1)
 }
 
-/// What overflows, when nothing else is asked for: the lowest level that does, or the runs.
+/// What overflows, when nothing else is asked for: the lowest level that does, or the runs. Levels
+/// are numbered as they stand.
 fn due(meta: &IndexMeta, kappa0_bytes: u64) -> Option<(Overflow, Sizes)> {
     let lsm = meta.lsm.as_deref()?;
     let sizes = sizes(meta, lsm, kappa0_bytes);
     let inner = lsm.levels.len().saturating_sub(1);
-    let surplus = surplus(lsm, &sizes);
     for (number, level) in lsm.levels.iter().take(inner).enumerate().rev() {
-        let rank = rank_of(&sizes, inner, number);
-        let most = if number < surplus { 0 } else { sizes.capacity_bytes(rank, kappa0_bytes) };
-        if level_bytes(level) > most {
+        if level_bytes(level) > capacity_of(lsm, &sizes, number, kappa0_bytes) {
             return Some((Overflow::Level(number), sizes));
         }
     }
@@ -131,6 +136,25 @@ fn due(meta: &IndexMeta, kappa0_bytes: u64) -> Option<(Overflow, Sizes)> {
     let is_much = runs > sizes.capacity_bytes(0, kappa0_bytes);
     let is_many = meta.spills.len() > RUNS_SMALL + 3 * usize::from(sizes.runs);
     (is_much || is_many).then_some((Overflow::Runs, sizes))
+}
+
+/// The most bytes that level number `number` may hold; of one too many, nothing.
+fn capacity_of(lsm: &LsmMeta, sizes: &Sizes, number: usize, kappa0_bytes: u64) -> u64 {
+    let inner = lsm.levels.len().saturating_sub(1);
+    if number >= inner {
+        u64::MAX
+    } else if number < surplus(lsm, sizes) {
+        0
+    } else {
+        sizes.capacity_bytes(rank_of(sizes, inner, number), kappa0_bytes)
+    }
+}
+
+/// The most bytes that the runs, and each level, may hold.
+pub(super) fn capacities(meta: &IndexMeta, lsm: &LsmMeta, kappa0_bytes: u64) -> (u64, Vec<u64>) {
+    let sizes = sizes(meta, lsm, kappa0_bytes);
+    let level = |number| capacity_of(lsm, &sizes, number, kappa0_bytes);
+    (sizes.capacity_bytes(0, kappa0_bytes), (0..lsm.levels.len()).map(level).collect())
 }
 
 /// The rank of level number `number` of `inner` above the last, by the sizes: the last of them has
@@ -141,42 +165,58 @@ fn rank_of(sizes: &Sizes, inner: usize, number: usize) -> u8 {
 }
 
 /// Whether something is to be merged.
-pub(in crate::fdtree) fn is_due(meta: &IndexMeta, kappa0_bytes: u64) -> bool {
+pub(super) fn is_due(meta: &IndexMeta, kappa0_bytes: u64) -> bool {
     due(meta, kappa0_bytes).is_some()
 }
 
 /// Whether writers should wait for merges: so much more stands in runs than may.
-pub(in crate::fdtree) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64) -> bool {
+pub(super) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64) -> bool {
     let Some(lsm) = meta.lsm.as_deref() else { return false };
     let standing = sizes(meta, lsm, kappa0_bytes).capacity_bytes(0, kappa0_bytes);
     runs_bytes(meta) > standing.saturating_add(RUNS_AHEAD.saturating_mul(kappa0_bytes))
 }
 
 /// Blocks that a slice takes of one run or level.
-fn slice_blocks(kappa0_bytes: u64) -> u64 {
+pub(super) fn slice_blocks(kappa0_bytes: u64) -> u64 {
     (2 * kappa0_bytes / UNIT_BYTES).clamp(SLICE_BLOCKS.0, SLICE_BLOCKS.1)
 }
 
 impl FdTree {
-    /// The next slice of a job; `None` when it is done.
-    pub(super) fn next_slice(&self, state: &State, job: &Job) -> Result<Option<Slice>> {
+    /// The next slice of everything; `None` when that is done.
+    pub(super) fn slice_of_all(&self, state: &State, pass: &Pass) -> Result<Option<Slice>> {
+        let begin = match &pass.done {
+            None => Vec::new(),
+            Some(KeyRangeBuf { end: Some(end), .. }) => end.clone(),
+            Some(KeyRangeBuf { end: None, .. }) => return Ok(None),
+        };
+        let (lsm, kappa0_bytes) = (state.lsm(), self.kappa0_bytes());
+        let levels = if self.lsm.merging.policy == Policy::Pull {
+            let sizes = sizes(&state.durable, lsm, kappa0_bytes);
+            let levels = lsm.levels.len().max(usize::from(sizes.levels) + 1);
+            (Layout::above_all(lsm.levels.len(), levels), sizes)
+        } else {
+            let layout = by_policy::layout(lsm, &self.lsm.merging.params, kappa0_bytes);
+            (layout, by_policy::sizes(layout, &self.lsm.merging.params))
+        };
+        self.slice_from(state, Overflow::Nothing, levels, &begin).map(Some)
+    }
+
+    /// The next slice of what overflows; `None` when nothing does.
+    pub(super) fn slice_to_pull(&self, state: &State) -> Result<Option<Slice>> {
         let kappa0_bytes = self.kappa0_bytes();
-        if let Some(pass) = &job.pass {
-            let begin = match &pass.done {
-                None => Vec::new(),
-                Some(KeyRangeBuf { end: Some(end), .. }) => end.clone(),
-                Some(KeyRangeBuf { end: None, .. }) => return Ok(None),
-            };
-            let sizes = sizes(&state.durable, state.lsm(), kappa0_bytes);
-            return self.slice_from(state, Overflow::Nothing, sizes, &begin).map(Some);
-        }
         let Some((overflow, sizes)) = due(&state.durable, kappa0_bytes) else { return Ok(None) };
         let cursor = match overflow {
             Overflow::Level(number) => state.level(number).map(|level| level.cursor.as_slice()),
             Overflow::Runs | Overflow::Nothing => None,
         };
         let cursor = cursor.unwrap_or(&state.lsm().cursor);
-        self.slice_from(state, overflow, sizes, cursor).map(Some)
+        let levels = state.levels.len().max(usize::from(sizes.levels) + 1);
+        let layout = Layout::above_all(state.levels.len(), levels);
+        let overflow = match overflow {
+            Overflow::Level(number) => Overflow::Level(number + layout.missing()),
+            other => other,
+        };
+        self.slice_from(state, overflow, (layout, sizes), cursor).map(Some)
     }
 
     /// The keys from `cursor` on, as many as make a slice.
@@ -184,14 +224,14 @@ impl FdTree {
         &self,
         state: &State,
         overflow: Overflow,
-        sizes: Sizes,
+        (layout, sizes): (Layout, Sizes),
         cursor: &[u8],
     ) -> Result<Slice> {
         let reader = &self.reader;
-        let levels = state.levels.len().max(usize::from(sizes.levels) + 1);
+        let levels = layout.levels;
         let depth = match overflow {
             Overflow::Runs => levels - usize::from(sizes.levels) - 1,
-            Overflow::Level(number) => number + 1 + levels - state.levels.len(),
+            Overflow::Level(number) => number + 1,
             Overflow::Nothing => levels - 1,
         };
         let begin = match overflow {
@@ -201,23 +241,40 @@ impl FdTree {
         let Some(begin) = begin else {
             // No run has any of the keys that are left.
             let keys = KeyRangeBuf { begin: cursor.to_vec(), end: None };
-            return Ok(Slice { overflow, depth, done: keys.clone(), keys, levels, sizes });
+            let done = keys.clone();
+            let (runs, from) = (true, 0);
+            return Ok(Slice { overflow, runs, from, depth, done, keys, layout, sizes });
         };
-        let missing = levels - state.levels.len();
-        let taken = (depth + 1).saturating_sub(missing);
+        let taken = (depth + 1).saturating_sub(layout.missing());
         let blocks = slice_blocks(self.kappa0_bytes());
         let trees = state.runs.iter().map(|run| &run.tree);
-        let mut end: Option<Vec<u8>> = None;
-        for tree in trees.chain(state.levels.iter().take(taken)) {
-            let bound = bound(tree, reader, &begin, blocks)?;
-            end = match (end, bound) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-        }
+        let trees = trees.chain(state.levels.iter().take(taken));
+        let end = end_of(trees, reader, &begin, blocks)?;
         let done = KeyRangeBuf { begin: cursor.to_vec(), end: end.clone() };
         let keys = KeyRangeBuf { begin, end };
-        Ok(Slice { overflow, depth, keys, done, levels, sizes })
+        Ok(Slice { overflow, runs: true, from: 0, depth, keys, done, layout, sizes })
+    }
+}
+
+/// Where a slice ends at the latest: where so many blocks of one of its sources are over.
+pub(super) fn end_of<'a>(
+    trees: impl Iterator<Item = &'a Arc<Tree>>,
+    reader: &BlockReader,
+    begin: &[u8],
+    blocks: u64,
+) -> Result<Option<Vec<u8>>> {
+    let mut end: Option<Vec<u8>> = None;
+    for tree in trees {
+        end = earlier(end, bound(tree, reader, begin, blocks)?);
+    }
+    Ok(end)
+}
+
+/// The lesser of two keys, where `None` is behind all.
+pub(super) fn earlier(a: Option<Vec<u8>>, b: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 

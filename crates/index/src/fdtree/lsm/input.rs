@@ -116,6 +116,8 @@ pub(super) struct Input<'a> {
     pub stayed: Vec<bool>,
     /// Bytes of puts and tombstones that were merged.
     pub read_bytes: (u64, u64),
+    /// Entries that were merged.
+    read_entries: u64,
     /// The numbers of all that the level or run holds.
     pub seqs: (Seq, Seq),
 }
@@ -137,6 +139,7 @@ impl<'a> Input<'a> {
             head,
             stayed,
             read_bytes: (0, 0),
+            read_entries: 0,
             seqs: (Seq(0), Seq(0)),
         }
     }
@@ -198,6 +201,13 @@ impl<'a> Input<'a> {
         self.stayed.contains(&true)
     }
 
+    /// How many entries have been merged or have gone on in blocks that stay.
+    pub fn entries(&self) -> u64 {
+        let stayed = self.span.fences.iter().zip(&self.stayed).filter(|(_, stayed)| **stayed);
+        let entries = |fence: &OwnedFence| u64::from(fence.puts) + u64::from(fence.tombstones);
+        self.read_entries + stayed.map(|(fence, _)| entries(fence)).sum::<u64>()
+    }
+
     /// Opens the block that it stands before.
     pub fn open(&mut self) -> Result<()> {
         let Some(ptr) = self.at_border().map(|fence| fence.ptr) else { return Ok(()) };
@@ -244,6 +254,7 @@ impl<'a> Input<'a> {
         };
         self.read_bytes.0 += bytes.0 as u64;
         self.read_bytes.1 += bytes.1 as u64;
+        self.read_entries += 1;
         self.index += 1;
         self.settle()
     }

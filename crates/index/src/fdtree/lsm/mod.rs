@@ -4,7 +4,8 @@
 //! Reading order: [`policy`] (which part of a level is merged, and how large levels are), `choose`
 //! (which keys come next), `input` and `output` (the sides of a merge), `slice` (the merge itself,
 //! block-preserving), `nodes` (the index over a level's blocks), `state` (what a slice begins
-//! with).
+//! with), `layout` (where new levels go); `by_policy` chooses as the thesis does, [`merging`] says
+//! who chooses, [`counters`] count what that costs.
 //!
 //! Memtables are written out as runs, as an FD+tree's are. A slice takes the keys of one range out
 //! of all runs, and of as many levels as overflow, and merges them into the next level; what a run
@@ -19,8 +20,12 @@
 //! Invariant N3: of a run, only keys are looked for that are not gone; blocks whose keys are all
 //! gone may be anybody's.
 
+mod by_policy;
 mod choose;
+pub mod counters;
 mod input;
+mod layout;
+pub mod merging;
 mod nodes;
 mod output;
 pub mod policy;
@@ -41,10 +46,13 @@ use super::removed::MERGE_REMOVALS;
 use super::tree::{BlockReader, Tree};
 use super::view::Part;
 use super::{Commit, FdTree, KeptTombstones, Work, prepare};
-use choose::Pass;
-use choose::is_behind;
-pub(super) use choose::is_due;
+use by_policy::Part as PolicyPart;
+use choose::{Pass, Slice};
+pub(super) use merging::Lsm;
+pub use merging::{MergeReport, Merging};
 pub(super) use output::extent_of;
+use policy::Policy;
+use state::State;
 
 /// A job that merges what overflows ends after so many slices, whatever has overflowed meanwhile:
 /// whoever waits for it must not wait for those who write.
@@ -55,6 +63,8 @@ const SLICES_MAX: u32 = 256;
 pub struct Job {
     /// Of everything, down to the last level; how far it is.
     pass: Option<Pass>,
+    /// What is left of the part that a policy has chosen.
+    part: Option<PolicyPart>,
     /// Removals up to this number hide nothing any more when a full job is done.
     retired: Seq,
     /// The oldest snapshot when it began: the tombstones that stay are kept for it.
@@ -107,7 +117,8 @@ impl FdTree {
         let (_, retired) = self.removed_for_merge(durable.flushed_seq, full);
         self.retiring.store(retired > Seq(0) && self.removals() > 0, Ordering::Release);
         let oldest_snapshot = self.env.snapshots.oldest();
-        *slot = Some(Job { pass: full.then(Pass::default), retired, oldest_snapshot, done: 0 });
+        let pass = full.then(Pass::default);
+        *slot = Some(Job { pass, part: None, retired, oldest_snapshot, done: 0 });
         self.merging.store(true, Ordering::Release);
         true
     }
@@ -117,7 +128,8 @@ impl FdTree {
         let mut slot = self.slices.lock();
         let Some(job) = slot.as_mut() else { return Ok(Step::Idle) };
         let state = self.lsm_state()?;
-        let is_over = job.pass.is_none() && job.done >= SLICES_MAX;
+        // A part that was begun is merged to its end.
+        let is_over = job.pass.is_none() && job.part.is_none() && job.done >= SLICES_MAX;
         let next = if is_over { None } else { self.next_slice(&state, job)? };
         let Some(next) = next else {
             self.finish_slices(job, commit)?;
@@ -131,7 +143,39 @@ impl FdTree {
         if let Some(pass) = job.pass.as_mut() {
             pass.advance(&next);
         }
+        job.part = job.part.take().and_then(|part| part.after(&next));
         Ok(Step::More)
+    }
+
+    /// The next slice of a job; `None` when it is done.
+    fn next_slice(&self, state: &State, job: &mut Job) -> Result<Option<Slice>> {
+        if let Some(pass) = &job.pass {
+            return self.slice_of_all(state, pass);
+        }
+        if self.lsm.merging.policy == Policy::Pull {
+            return self.slice_to_pull(state);
+        }
+        if job.part.is_none() {
+            job.part = self.next_part(state)?;
+        }
+        job.part.as_ref().map(|part| self.slice_of_part(state, part)).transpose()
+    }
+
+    /// Whether something is to be merged.
+    pub(super) fn is_slice_due(&self, durable: &IndexMeta) -> bool {
+        let (merging, kappa0_bytes) = (&self.lsm.merging, self.kappa0_bytes());
+        match merging.policy {
+            Policy::Pull => choose::is_due(durable, kappa0_bytes),
+            _ => by_policy::is_due(durable, &merging.params, kappa0_bytes),
+        }
+    }
+
+    /// Whether writers should wait for merges: so much more stands in runs than may.
+    fn is_behind(&self, durable: &IndexMeta) -> bool {
+        match self.lsm.merging.policy {
+            Policy::Pull => choose::is_behind(durable, self.kappa0_bytes()),
+            _ => by_policy::is_behind(durable, self.kappa0_bytes()),
+        }
     }
 
     /// A full job is done: removals that it was for are forgotten; what it has left is kept for
@@ -158,7 +202,7 @@ impl FdTree {
         let balance = *self.flushed.lock();
         let full = self.removals() >= kept_removals + MERGE_REMOVALS
             || prepare::underflows(&balance, self.kappa0_bytes(), kept);
-        let is_due = full || is_due(durable, self.kappa0_bytes());
+        let is_due = full || self.is_slice_due(durable);
         is_due.then_some(Work::Merge { full, with_memtable: false })
     }
 
@@ -166,7 +210,7 @@ impl FdTree {
     pub(super) fn lsm_flush_work(&self) -> Option<Work> {
         let durable = self.meta();
         let is_full = durable.spills.len() + 2 >= SPILLS_MAX;
-        if !is_full && !is_behind(&durable, self.kappa0_bytes()) {
+        if !is_full && !self.is_behind(&durable) {
             return Some(Work::Spill);
         }
         // No more runs before some are gone.

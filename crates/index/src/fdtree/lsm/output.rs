@@ -55,13 +55,13 @@ impl Fill {
     }
 
     /// Whether a block may stay as it is, behind one of `open_sectors` that is closed for it: at
-    /// most `omega_percent` of the level are empty then (the thesis, section 5.3, with what the
-    /// block itself leaves empty counted).
-    pub fn takes(&self, ptr: &BlockPtr, open_sectors: u64, omega_percent: u64) -> bool {
+    /// most ω of the level, here in millionths, is empty then (the thesis, section 5.3, with what
+    /// the block itself leaves empty counted).
+    pub fn takes(&self, ptr: &BlockPtr, open_sectors: u64, omega_millionths: u64) -> bool {
         let open = open_sectors.next_multiple_of(UNIT_SECTORS) - open_sectors;
         let wasted = self.wasted_sectors + open + waste_of(ptr);
         let units = self.units + units_of(ptr) + open_sectors.div_ceil(UNIT_SECTORS) + 1;
-        wasted * 100 <= omega_percent * units * UNIT_SECTORS
+        wasted * 1_000_000 <= omega_millionths * units * UNIT_SECTORS
     }
 }
 
@@ -70,6 +70,8 @@ pub(super) struct Output {
     level: LevelWriter,
     /// Fences to all blocks so far, in order.
     fences: Vec<TailFence>,
+    /// How many of these blocks were written.
+    written: u64,
     /// The level as it will be, as far as is known.
     pub fill: Fill,
 }
@@ -84,6 +86,8 @@ pub(super) struct Written {
     pub seqs: (Seq, Seq),
     /// Units of all blocks.
     pub units: u64,
+    /// How many of the blocks were written; the others stayed as they were.
+    pub blocks: u64,
 }
 
 impl Output {
@@ -100,7 +104,7 @@ impl Output {
             apart: true,
         };
         let level = LevelWriter::new(start, out);
-        Self { level, fences: Vec::new(), fill }
+        Self { level, fences: Vec::new(), written: 0, fill }
     }
 
     /// Sectors of the block being built.
@@ -130,6 +134,7 @@ impl Output {
         if let Some(fence) = self.level.owed().take() {
             self.fill.add(&fence.ptr);
             self.fences.push(fence);
+            self.written += 1;
         }
         Ok(())
     }
@@ -141,7 +146,8 @@ impl Output {
         let meta = self.level.meta(Vec::new());
         let fences = std::mem::take(&mut self.fences);
         let units = fences.iter().map(|fence| units_of(&fence.ptr)).sum();
-        Ok(Written { fences, counts: meta.counts, seqs: meta.seqs, units })
+        let blocks = std::mem::take(&mut self.written);
+        Ok(Written { fences, counts: meta.counts, seqs: meta.seqs, units, blocks })
     }
 
     /// The space that was written.
@@ -189,10 +195,10 @@ mod tests {
         (0..10).for_each(|_| fill.add(&block(8)));
         fill.add(&block(4));
         assert_eq!(fill, Fill { wasted_sectors: 4, units: 11 });
-        assert!(fill.takes(&block(1), 1, 20), "18 of 112");
+        assert!(fill.takes(&block(1), 1, 200_000), "18 of 112");
         fill.wasted_sectors = 9;
-        assert!(!fill.takes(&block(1), 1, 20), "23 of 112");
-        assert!(fill.takes(&block(8), 0, 20), "9 of 104");
+        assert!(!fill.takes(&block(1), 1, 200_000), "23 of 112");
+        assert!(fill.takes(&block(8), 0, 200_000), "9 of 104");
     }
 
     #[test]

@@ -13,11 +13,12 @@ use esker_format::action::KeyRange;
 use esker_format::entry::Payload;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, TailFence};
-use esker_format::ptr::{Extent, SECTOR_BYTES};
+use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::{Error, Result};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::choose::{Overflow, Slice, shape_of};
+use super::counters::{LevelCounters, Work};
 use super::input::{Clip, Input, Span, joined};
 use super::nodes::{self, Edited, Replaced};
 use super::output::{Fill, Output, Written, extent_of, units_of};
@@ -34,9 +35,6 @@ use crate::fdtree::view::{Part, View};
 use crate::fdtree::writer::ExtentWriter;
 use crate::fdtree::{Commit, FdTree, delete, flushed_balance};
 
-/// Most of a level that may be empty, in percent (ω).
-const OMEGA_PERCENT: u64 = 20;
-
 /// What a slice is merged by.
 struct Rules {
     removed: Removed,
@@ -44,6 +42,8 @@ struct Rules {
     to_last: bool,
     /// Every block is opened.
     opens_all: bool,
+    /// ω: most of a level that may be empty, in millionths.
+    omega_millionths: u64,
 }
 
 /// A level that a slice takes keys from or merges them into.
@@ -61,6 +61,8 @@ struct Changed {
     top: Option<Arc<FenceIndex>>,
     /// Space of blocks and nodes that are not part of it any more.
     given_up: Vec<Extent>,
+    /// What was written for it.
+    work: LevelCounters,
 }
 
 /// What a slice makes of one run.
@@ -84,27 +86,33 @@ struct Made {
 struct Outcome {
     runs: Vec<Spent>,
     made: Made,
+    /// Entries that the runs had.
+    entered: u64,
 }
 
 impl State {
     /// The levels that a slice takes keys from, and the one that it merges them into. Those that do
     /// not exist yet are empty.
     fn taken(&self, slice: &Slice) -> (Vec<Level>, Level) {
-        let missing = slice.levels.saturating_sub(self.levels.len());
         let level = |number: usize| {
-            let old = number.checked_sub(missing);
+            let old = slice.layout.standing(number);
             let tree = old.and_then(|old| self.levels.get(old)).cloned().unwrap_or_default();
             let level = old.and_then(|old| self.level(old)).cloned().unwrap_or_default();
             Level { number, tree, level }
         };
-        ((0..slice.depth).map(level).collect(), level(slice.depth))
+        ((slice.from..slice.depth).map(level).collect(), level(slice.depth))
+    }
+
+    /// The runs that a slice takes keys from.
+    fn runs_of(&self, slice: &Slice) -> &[Run] {
+        if slice.runs { &self.runs } else { &[] }
     }
 
     /// Whether the levels behind the one that a slice merges into have nothing.
     fn is_empty_behind(&self, slice: &Slice) -> bool {
-        let missing = slice.levels.saturating_sub(self.levels.len());
-        let behind = (slice.depth + 1).saturating_sub(missing);
-        self.levels.iter().skip(behind).all(|level| level.height() == 0)
+        let mut behind = (slice.depth + 1..slice.layout.levels)
+            .filter_map(|number| self.levels.get(slice.layout.standing(number)?));
+        behind.all(|level| level.height() == 0)
     }
 }
 
@@ -132,14 +140,16 @@ impl FdTree {
     fn merge_keys(&self, state: &State, slice: &Slice) -> Result<Outcome> {
         let reader = &self.reader;
         let (upper, lower) = state.taken(slice);
-        let mut inputs = upper_inputs(reader, state, slice, &upper)?;
+        let runs = state.runs_of(slice);
+        let mut inputs = upper_inputs(reader, runs, slice, &upper)?;
         let span = Span::of(&lower.tree, reader, slice.keys.as_range())?;
-        let is_last = slice.depth + 1 >= slice.levels;
+        let is_last = slice.depth + 1 >= slice.layout.levels;
         let to_last = is_last || state.is_empty_behind(slice);
         let rules = Rules {
             removed: self.views.load().removed.up_to(state.durable.flushed_seq),
             to_last,
-            opens_all: slice.is_full() && is_last,
+            opens_all: (slice.is_full() && is_last) || !self.lsm.merging.preserves,
+            omega_millionths: (self.lsm.merging.params.omega * 1e6).round() as u64,
         };
         let mut fill = fill_of(&lower.level);
         span.fences.iter().for_each(|fence| fill.sub(&fence.ptr));
@@ -171,7 +181,7 @@ impl FdTree {
                 uppers,
                 &mut made.nodes,
             )?);
-            for (level, input) in upper.iter().zip(uppers.iter().skip(state.runs.len())) {
+            for (level, input) in upper.iter().zip(uppers.iter().skip(runs.len())) {
                 let mut rest = output(Fill::default());
                 let taken = taken_from(reader, level, input, &mut rest, &mut made.nodes)?;
                 made.changed.extend(taken);
@@ -179,8 +189,9 @@ impl FdTree {
             }
         }
         made.nodes.close()?;
-        let runs = spent(state, slice, &inputs);
-        Ok(Outcome { runs, made })
+        let entered = inputs.iter().take(runs.len()).map(Input::entries).sum();
+        let runs = spent(runs, slice, &inputs);
+        Ok(Outcome { runs, made, entered })
     }
 
     /// Walks all sources, the newest first among them, to their ends.
@@ -200,7 +211,7 @@ impl FdTree {
             let Some(input) = inputs.get(index) else { break };
             if let Some(fence) = input.at_border() {
                 let stays = may_stay(inputs, index, rules)
-                    && output.fill.takes(&fence.ptr, output.open_sectors(), OMEGA_PERCENT);
+                    && output.fill.takes(&fence.ptr, output.open_sectors(), rules.omega_millionths);
                 if stays {
                     group.close(output, rules.to_last)?;
                     output.stay(fence, input.upper())?;
@@ -235,7 +246,7 @@ impl FdTree {
         outcome: Outcome,
         commit: &mut Commit<'_>,
     ) -> Result<()> {
-        let Outcome { runs, made } = outcome;
+        let Outcome { runs, made, entered } = outcome;
         let Made { outputs, nodes, mut values, changed } = made;
         let written = outputs.iter().flat_map(Output::taken);
         let fresh: Vec<_> = written.chain(nodes.taken()).collect();
@@ -251,6 +262,8 @@ impl FdTree {
         let mut meta = IndexMeta::clone(&self.meta());
         let newer = meta.spills.len().saturating_sub(runs.len());
         let rest = note_in(&mut meta, newer, slice, &runs, &changed);
+        let levels = changed.iter().map(|level| (level.number, level.work)).collect();
+        let work = Work { layout: slice.layout, entered, levels };
         meta.merges += 1;
         meta.shape = shape_of(slice.sizes, self.kappa0_bytes());
         meta.removed = self.removed_for_record(&meta, Seq(0));
@@ -262,6 +275,7 @@ impl FdTree {
             nodes::keep(nodes);
         }
         made?;
+        self.lsm.counters.lock().add(&work);
         *self.flushed.lock() = flushed_balance(&meta);
         self.durable.swap(Arc::new(meta));
         let mut gone = self.settle_values(&mut values)?;
@@ -323,11 +337,11 @@ fn may_stay(inputs: &[Input<'_>], index: usize, rules: &Rules) -> bool {
 /// The sources above the level that is merged into, newest first.
 fn upper_inputs<'a>(
     reader: &'a BlockReader,
-    state: &State,
+    runs: &[Run],
     slice: &'a Slice,
     levels: &[Level],
 ) -> Result<Vec<Input<'a>>> {
-    let runs = state.runs.iter().map(|run| (&run.tree, run.gone.clone()));
+    let runs = runs.iter().map(|run| (&run.tree, run.gone.clone()));
     let levels = levels.iter().map(|level| (&level.tree, Gone::default()));
     let input = |(tree, gone): (&Arc<Tree>, Gone)| {
         let keys = slice.keys.as_range();
@@ -346,9 +360,9 @@ fn fill_of(level: &LsmLevel) -> Fill {
 }
 
 /// What of runs is gone after a slice; what they give up, and what becomes the level's.
-fn spent(state: &State, slice: &Slice, inputs: &[Input<'_>]) -> Vec<Spent> {
+fn spent(runs: &[Run], slice: &Slice, inputs: &[Input<'_>]) -> Vec<Spent> {
     let mut all = Vec::new();
-    for (run, input) in state.runs.iter().zip(inputs) {
+    for (run, input) in runs.iter().zip(inputs) {
         let gone = run.gone.with(slice.done.as_range());
         let (mut freed, mut moved) = (Vec::new(), Vec::new());
         for (at, fence) in input.span.fences.iter().enumerate() {
@@ -410,6 +424,8 @@ fn taken_from(
     if let Some(data) = changed.level.tree.levels.last_mut() {
         data.counts.put_bytes = data.counts.put_bytes.saturating_sub(moved_bytes(input));
     }
+    // What stays stays where it has been.
+    changed.work.blocks_kept = 0;
     Ok(Some(changed))
 }
 
@@ -423,7 +439,8 @@ fn replaced(
     stays: &[bool],
     nodes: &mut ExtentWriter,
 ) -> Result<Changed> {
-    let Written { mut fences, counts, units, .. } = written;
+    let Written { mut fences, counts, units, blocks: blocks_written, .. } = written;
+    let blocks_kept = (fences.len() as u64).saturating_sub(blocks_written);
     let old = level.tree.meta.levels.last().cloned().unwrap_or_default();
     let replaced = replaced_by(&level.tree, reader, &input.span, &mut fences)?;
     let Edited { mut meta, top, mut given_up, written_units } =
@@ -443,7 +460,9 @@ fn replaced(
     let units = (level.level.units + units).saturating_sub(old_units);
     let cursor = level.level.cursor.clone();
     let now = LsmLevel { tree: meta, units, node_units, cursor };
-    Ok(Changed { number: level.number, level: now, top, given_up })
+    let node_bytes_written = written_units * UNIT_BYTES;
+    let work = LevelCounters { blocks_written, blocks_kept, node_bytes_written };
+    Ok(Changed { number: level.number, level: now, top, given_up, work })
 }
 
 /// Which fences `fences` replace: those of a span. They begin where the span did; where nothing is
@@ -509,8 +528,7 @@ fn note_in(
     changed: &[Changed],
 ) -> Vec<Extent> {
     let lsm: &mut LsmMeta = meta.lsm.get_or_insert_default();
-    let missing = slice.levels.saturating_sub(lsm.levels.len());
-    lsm.levels.splice(..0, (0..missing).map(|_| LsmLevel::default()));
+    slice.layout.put_in(&mut lsm.levels, LsmLevel::default);
     for level in changed {
         if let Some(place) = lsm.levels.get_mut(level.number) {
             place.clone_from(&level.level);
@@ -518,8 +536,9 @@ fn note_in(
     }
     let cursor = match slice.overflow {
         Overflow::Runs => Some(&mut lsm.cursor),
-        Overflow::Level(level) => {
-            lsm.levels.get_mut(level + missing).map(|level| &mut level.cursor)
+        Overflow::Level(_) => {
+            let level = slice.depth.checked_sub(1).and_then(|above| lsm.levels.get_mut(above));
+            level.map(|level| &mut level.cursor)
         }
         Overflow::Nothing => None,
     };
@@ -554,9 +573,8 @@ fn with_slice(
 ) -> View {
     let newer = view.parts.len().saturating_sub(runs.len() + old_levels);
     let (newer, rest) = view.parts.split_at_checked(newer).unwrap_or_default();
-    let missing = slice.levels.saturating_sub(old_levels);
-    let mut levels = vec![Part::Run(Arc::default()); missing];
-    levels.extend_from_slice(rest.get(runs.len()..).unwrap_or_default());
+    let mut levels = rest.get(runs.len()..).unwrap_or_default().to_vec();
+    slice.layout.put_in(&mut levels, || Part::Run(Arc::default()));
     for Changed { number, level, top, .. } in changed {
         if let Some(place) = levels.get_mut(number) {
             *place = Part::Run(Arc::new(Tree::level(Arc::new(level.tree), top)));

@@ -4,6 +4,7 @@ mod damage;
 mod lsm;
 mod model;
 mod operands;
+mod policies;
 mod preserve;
 mod removals;
 mod shapes;
@@ -27,6 +28,7 @@ use esker_substrate::budget::Budget;
 use esker_substrate::runs::RunSet;
 use esker_substrate::snapshots::{At, SnapshotGuard, Snapshots};
 
+use super::lsm::Merging;
 use super::operands::{BoxError, MergeOperator, Operator};
 use super::{CheckSink, Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
 
@@ -79,7 +81,8 @@ impl Ask {
 }
 
 fn options(memtable_bytes_max: u64) -> Options {
-    Options { memtable_bytes_max, scheme: Scheme::Fc, sizes: Sizes::Cost, codec: Codec::None }
+    let (scheme, sizes, codec) = (Scheme::Fc, Sizes::Cost, Codec::None);
+    Options { memtable_bytes_max, scheme, sizes, codec, merging: Merging::DEFAULT }
 }
 
 /// Nobody else gives numbers out in these tests.

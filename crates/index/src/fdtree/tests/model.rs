@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use esker_format::block::Codec;
 
+use super::super::lsm::Merging;
+use super::super::lsm::policy::{Params, Policy};
 use super::{Ask, Options, Scheme, Sizes, Subject, Which, options};
 
 #[derive(Clone, Debug)]
@@ -215,6 +217,21 @@ proptest! {
     ) {
         let (memtable, budget) = if tiny { (2 * 1024, 1024) } else { (24 * 1024, 1 << 24) };
         let mut subject = Subject::lsm(Options { codec, ..options(memtable) }, budget);
+        history_of(&mut subject, &ops, pace);
+    }
+
+    #[test]
+    fn under_every_merge_policy(
+        ops in proptest::collection::vec(op(), 1..120),
+        pace in 0u8..4,
+        policy in 0..Policy::ALL.len(),
+        preserves: bool,
+        gamma in 2.0..4.0f64,
+        delta in 0.01..0.5f64,
+    ) {
+        let params = Params { gamma, delta, ..Params::DEFAULT };
+        let merging = Merging { policy: Policy::ALL[policy], params, preserves };
+        let mut subject = Subject::lsm(Options { merging, ..options(2 * 1024) }, 1024);
         history_of(&mut subject, &ops, pace);
     }
 

@@ -17,13 +17,23 @@ pub mod round_robin;
 pub mod sizes;
 pub mod test_policy;
 
+use std::fmt;
+
 pub use blocks::{Blocks, Choice};
 pub use mixed::{Fill, Merge, Thresholds};
 pub use params::{BadParam, Params};
 
-/// A policy by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Which part of a level of an LSM index is merged into the next one when there is too much in it.
+///
+/// All but [`Pull`](Self::Pull) are those of the thesis: level 0 is what memory has written out, up
+/// to κ0, and level i may hold κ0 γ^i.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Policy {
+    /// What comes next of the keys, out of a level and all that is newer; sizes of levels follow
+    /// the data. Not the thesis's.
+    #[default]
+    Pull,
     /// The whole level.
     Full,
     /// The share δ of it, from where its last merge ended.
@@ -31,10 +41,51 @@ pub enum Policy {
     /// The share δ of it that overlaps least; the paper's Partial.
     ChooseBest,
     /// One or the other, as learnt.
-    #[default]
     Mixed,
     /// Partial out of memory, full elsewhere.
     Test,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Pull, Self::Full, Self::RoundRobin, Self::ChooseBest, Self::Mixed, Self::Test];
+
+    /// As it is written: `pull`, `full`, `round-robin`, `choose-best`, `mixed` or `test`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pull => "pull",
+            Self::Full => "full",
+            Self::RoundRobin => "round-robin",
+            Self::ChooseBest => "choose-best",
+            Self::Mixed => "mixed",
+            Self::Test => "test",
+        }
+    }
+
+    /// What it comes to for a level that is merged into one so full: [`Full`](Self::Full),
+    /// [`RoundRobin`](Self::RoundRobin) or [`ChooseBest`](Self::ChooseBest). Pull goes round too.
+    #[must_use]
+    pub fn comes_to(self, level: usize, last: usize, below: Fill, learnt: &Thresholds) -> Self {
+        let merge = match self {
+            Self::Pull | Self::RoundRobin => return Self::RoundRobin,
+            Self::Full => Merge::Full,
+            Self::ChooseBest => Merge::Partial,
+            Self::Mixed => mixed::decide(level, last, below, learnt),
+            Self::Test => test_policy::decide(level),
+        };
+        match merge {
+            Merge::Full => Self::Full,
+            Merge::Partial => Self::ChooseBest,
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// A level that overflows.
@@ -65,16 +116,10 @@ pub fn choose<U: Blocks, L: Blocks>(
 ) -> Option<Choice> {
     let Overflow { level, last, upper, lower, below, cursor, .. } = *overflow;
     let run_bytes = params.run_bytes(overflow.capacity_bytes);
-    let merge = match policy {
-        Policy::RoundRobin => return round_robin::choose(upper, cursor, run_bytes),
-        Policy::Full => Merge::Full,
-        Policy::ChooseBest => Merge::Partial,
-        Policy::Mixed => mixed::decide(level, last, below, thresholds),
-        Policy::Test => test_policy::decide(level),
-    };
-    match merge {
-        Merge::Full => full::choose(upper),
-        Merge::Partial => choose_best::choose(upper, lower, run_bytes),
+    match policy.comes_to(level, last, below, thresholds) {
+        Policy::Full => full::choose(upper),
+        Policy::RoundRobin => round_robin::choose(upper, cursor, run_bytes),
+        _ => choose_best::choose(upper, lower, run_bytes),
     }
 }
 
@@ -84,8 +129,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const POLICIES: [Policy; 5] =
-        [Policy::Full, Policy::RoundRobin, Policy::ChooseBest, Policy::Mixed, Policy::Test];
+    const POLICIES: [Policy; 6] = Policy::ALL;
 
     /// By hand: level 1 of 3, half of it a run. Below blocks 0 and 1 there are three blocks, below
     /// blocks 1 and 2 four, below 2 and 3 two.
@@ -110,7 +154,7 @@ mod tests {
         };
         assert_eq!(
             POLICIES.map(|policy| blocks(policy, overflow(1, 6))),
-            [0..4, 1..3, 2..4, 0..4, 0..4]
+            [1..3, 0..4, 1..3, 2..4, 0..4, 0..4]
         );
         assert_eq!(blocks(Policy::Mixed, overflow(1, 7)), 2..4);
         assert_eq!(blocks(Policy::Mixed, overflow(2, 0)), 2..4);

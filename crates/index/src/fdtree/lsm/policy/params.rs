@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The parameters of levels and policies.
+/// The parameters of levels and merge policies, by their names in the thesis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     /// ω: most unused space, as a share of a level.
@@ -15,9 +15,14 @@ pub struct Params {
     pub mu: f64,
 }
 
+impl Params {
+    /// The paper's.
+    pub const DEFAULT: Self = Self { omega: 0.2, delta: 0.07, gamma: 10.0, mu: 0.1 };
+}
+
 impl Default for Params {
     fn default() -> Self {
-        Self { omega: 0.2, delta: 0.07, gamma: 10.0, mu: 0.1 }
+        Self::DEFAULT
     }
 }
 

@@ -1,0 +1,133 @@
+//! How LSM indexes are merged.
+
+use std::str::FromStr;
+
+use esker_index::fdtree::lsm;
+pub use esker_index::fdtree::lsm::policy::{Params as MergeParams, Policy as MergePolicy};
+
+use crate::error::{Error, Result};
+
+/// How the LSM indexes of a store are merged while it is open: for
+/// [`DbBuilder::merging`](crate::DbBuilder::merging). Nothing of it is kept in the store, and all
+/// choices read what the others have written.
+///
+/// The default, [`MergePolicy::Pull`], chooses the sizes of levels itself. The other policies are
+/// those of R. Thonangi's thesis (chapter 5), with its parameters:
+///
+/// - Level 0 is what memory has written out, as runs; κ0 is what the memory of a keyspace holds.
+///   Level i below it may hold κ0 γ^i. There are as many levels as the data needs: when the last
+///   one holds more than it may, an empty one is put in above it.
+/// - A level with too much in it is merged into the next one alone: all of it, or runs of its
+///   blocks of the size δ κ, as the policy says. Merges out of the runs take all of them when many
+///   stand, whatever the policy says: a lookup asks each run.
+/// - At most the share ω of a level may be left empty by blocks that stay as they are.
+/// - [`MergePolicy::Mixed`] goes by thresholds in steps of µ. None is learnt yet: until then it
+///   chooses the best.
+///
+/// ```
+/// use esker::{Db, MergeParams, MergePolicy, Merging};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("store");
+/// let params = MergeParams { gamma: 8.0, ..MergeParams::default() };
+/// let merging = Merging::by(MergePolicy::ChooseBest).params(params);
+/// let db = Db::builder(&path).merging(merging).open()?;
+/// # db.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+pub struct Merging {
+    policy: MergePolicy,
+    params: MergeParams,
+    preserves: bool,
+}
+
+impl Default for Merging {
+    fn default() -> Self {
+        Self::by(MergePolicy::Pull)
+    }
+}
+
+impl Merging {
+    /// By this policy, with the thesis's parameters.
+    pub const fn by(policy: MergePolicy) -> Self {
+        Self { policy, params: MergeParams::DEFAULT, preserves: true }
+    }
+
+    /// With other parameters: ω in [0, 0.5], δ and µ in (0, 1], γ at least 2. Opening the store
+    /// answers [`Error::Invalid`] for others. Pull goes by ω alone.
+    pub const fn params(mut self, params: MergeParams) -> Self {
+        self.params = params;
+        self
+    }
+
+    /// Plain merges, which read and write every block that they meet. With the policies Full,
+    /// RoundRobin and ChooseBest these stand for bLSM, LevelDB and HyperLevelDB.
+    #[cfg(feature = "baselines")]
+    #[doc(hidden)]
+    pub const fn plain(mut self) -> Self {
+        self.preserves = false;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.params.check().map_err(|bad| Error::invalid(bad.to_string()))
+    }
+
+    pub(crate) const fn for_index(&self) -> lsm::Merging {
+        lsm::Merging { policy: self.policy, params: self.params, preserves: self.preserves }
+    }
+}
+
+/// The policy of that name, as [`MergePolicy::name`] has it.
+///
+/// # Errors
+/// [`Error::Invalid`] for another name.
+pub(crate) fn policy_by_name(name: &str) -> Result<MergePolicy> {
+    let found = MergePolicy::ALL.into_iter().find(|policy| policy.name() == name);
+    found.ok_or_else(|| {
+        let names = MergePolicy::ALL.map(MergePolicy::name).join(", ");
+        Error::invalid(format!("a merge policy is one of {names}, and not {name:?}"))
+    })
+}
+
+impl FromStr for Merging {
+    type Err = Error;
+
+    /// By the policy of that name.
+    fn from_str(name: &str) -> Result<Self> {
+        policy_by_name(name).map(Self::by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_have_names() {
+        for policy in MergePolicy::ALL {
+            assert_eq!(policy.to_string().parse::<Merging>().unwrap(), Merging::by(policy));
+        }
+        let error = "best".parse::<Merging>().unwrap_err().to_string();
+        assert!(error.contains("choose-best, mixed, test, and not \"best\""), "{error}");
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_named() {
+        let paper = MergeParams::default();
+        let refused = [
+            (MergeParams { omega: 0.6, ..paper }, "omega (unused space) is 0.6"),
+            (MergeParams { delta: 0.0, ..paper }, "delta (share of a level) is 0"),
+            (MergeParams { gamma: 1.5, ..paper }, "gamma (growth of levels) is 1.5"),
+            (MergeParams { mu: f64::NAN, ..paper }, "mu (step of thresholds) is NaN"),
+        ];
+        for (params, what) in refused {
+            let error = Merging::default().params(params).check().unwrap_err();
+            assert!(matches!(&error, Error::Invalid { .. }), "{error:?}");
+            assert!(error.to_string().contains(what), "{error}");
+        }
+        assert!(Merging::by(MergePolicy::Mixed).check().is_ok());
+    }
+}
