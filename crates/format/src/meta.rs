@@ -1,5 +1,6 @@
 //! What the manifest says of a keyspace: its trees, level by level, and the merge under way.
 
+mod learnt;
 mod lsm;
 mod progress;
 mod removed;
@@ -11,6 +12,7 @@ use crate::error::Result;
 use crate::ids::Seq;
 use crate::ptr::{BlockPtr, Extent, decode_extents, encode_extents};
 
+pub use learnt::{LearntMeta, Real};
 pub use lsm::{LsmLevel, LsmMeta};
 pub use progress::{InputProgress, MergeProgress, TailFence};
 pub use removed::RemovedRange;
@@ -125,6 +127,7 @@ impl Default for IndexMeta {
 const HAS_MERGE: u8 = 1;
 const HAS_REMOVED: u8 = 2;
 const HAS_LSM: u8 = 4;
+const HAS_LEARNT: u8 = 8;
 
 /// No tree has more levels than this.
 pub const LEVELS_MAX: usize = 32;
@@ -361,15 +364,20 @@ impl IndexMeta {
         for spill in &self.spills {
             spill.encode(out);
         }
+        let learnt = self.lsm.as_ref().and_then(|lsm| lsm.learnt.as_ref());
         let parts = u8::from(self.merge.is_some()) * HAS_MERGE
             + u8::from(!self.removed.is_empty()) * HAS_REMOVED
-            + u8::from(self.lsm.is_some()) * HAS_LSM;
+            + u8::from(self.lsm.is_some()) * HAS_LSM
+            + u8::from(learnt.is_some()) * HAS_LEARNT;
         out.push(parts);
         if !self.removed.is_empty() {
             removed::encode(&self.removed, out);
         }
         if let Some(lsm) = &self.lsm {
             lsm.encode(out);
+        }
+        if let Some(learnt) = learnt {
+            learnt.encode(out);
         }
         if let Some(merge) = &self.merge {
             merge.encode(out);
@@ -388,7 +396,9 @@ impl IndexMeta {
         }
         let at = reader.clone();
         let parts = reader.u8()?;
-        if parts & !(HAS_MERGE | HAS_REMOVED | HAS_LSM) != 0 {
+        let has_learnt = parts & HAS_LEARNT != 0;
+        let is_known = parts & !(HAS_MERGE | HAS_REMOVED | HAS_LSM | HAS_LEARNT) == 0;
+        if !is_known || (has_learnt && parts & HAS_LSM == 0) {
             return Err(at.error("an index has parts that are unknown to this version"));
         }
         let has_removed = parts & HAS_REMOVED != 0;
@@ -398,7 +408,10 @@ impl IndexMeta {
         if lsm.is_some() && (parts & HAS_MERGE != 0 || !main.levels.is_empty()) {
             return Err(at.error("an LSM index has parts of an FD+tree"));
         }
-        let lsm = lsm.map(Box::new);
+        let mut lsm = lsm.map(Box::new);
+        if let Some(lsm) = lsm.as_mut().filter(|_| has_learnt) {
+            lsm.learnt = Some(LearntMeta::decode(reader)?);
+        }
         let mut index =
             Self { flushed_seq, shape, main, spills, merges, merge: None, removed, lsm };
         if parts & HAS_MERGE != 0 {

@@ -20,8 +20,8 @@ use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, S
 use esker_format::log_record::{BatchBuilder, LogOp, SegmentHeader, decode_ops};
 use esker_format::manifest_edit::{Edit, MANIFEST_GRAIN_BYTES, RecordBody, SegmentRef};
 use esker_format::meta::{
-    IndexMeta, InputProgress, LevelCounts, LevelMeta, LsmLevel, LsmMeta, MergeProgress,
-    RemovedRange, Shape, TailFence, TreeMeta,
+    IndexMeta, InputProgress, LearntMeta, LevelCounts, LevelMeta, LsmLevel, LsmMeta, MergeProgress,
+    Real, RemovedRange, Shape, TailFence, TreeMeta,
 };
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_EXPIRY, Superblock};
@@ -388,7 +388,8 @@ fn lsm_index() {
     tree.top_extents.clear();
     tree.levels[0].extents.clear();
     let level = LsmLevel { tree, units: 2, node_units: 1, cursor: b"cat".to_vec() };
-    let lsm = LsmMeta { levels: vec![level], gone: vec![vec![gone]], cursor: b"bob".to_vec() };
+    let (levels, gone) = (vec![level], vec![vec![gone]]);
+    let lsm = LsmMeta { levels, gone, cursor: b"bob".to_vec(), learnt: None };
     let main = index_meta();
     let index = IndexMeta {
         spills: vec![main.main.clone()],
@@ -401,6 +402,33 @@ fn lsm_index() {
     let mut without = Vec::new();
     IndexMeta { lsm: None, ..index.clone() }.encode(&mut without);
     assert_is_example("lsm index", &bytes[without.len() - 1..]);
+    assert_eq!(IndexMeta::decode(&mut Reader::new(&bytes)).unwrap(), index);
+}
+
+#[test]
+fn what_a_policy_has_learnt() {
+    let learnt = LearntMeta {
+        last: 3,
+        mu: Real::new(0.125),
+        window_records: 500,
+        phase: 3,
+        level: 0,
+        step: 0,
+        cost: Some(Real::new(0.25)),
+        records: 300,
+        found: vec![Real::new(0.5)],
+        learnt: vec![Real::new(0.0)],
+        is_last_full: true,
+        reference: Some((Real::new(1.5), 7)),
+    };
+    let lsm = LsmMeta { learnt: Some(learnt), ..LsmMeta::default() };
+    let index = IndexMeta { lsm: Some(Box::new(lsm.clone())), ..IndexMeta::default() };
+    let mut bytes = Vec::new();
+    index.encode(&mut bytes);
+    let mut without = Vec::new();
+    let lsm = Some(Box::new(LsmMeta { learnt: None, ..lsm }));
+    IndexMeta { lsm, ..IndexMeta::default() }.encode(&mut without);
+    assert_is_example("learnt", &bytes[without.len()..]);
     assert_eq!(IndexMeta::decode(&mut Reader::new(&bytes)).unwrap(), index);
 }
 

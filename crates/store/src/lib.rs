@@ -100,7 +100,7 @@ pub use range::{DamagedRange, Range};
 pub use read::Entry;
 pub use snapshot::Snapshot;
 pub use stats::{
-    IoStats, KeyspaceStats, LevelStats, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites,
+    IoStats, KeyspaceStats, LevelStats, LsmLearnt, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites,
     MemoryStats, MergeStats, NextStats, PinStats, ShapeStats, SpaceStats, Stats, TransactionStats,
     WaitStats,
 };

@@ -21,8 +21,9 @@ use crate::error::{Error, Result};
 ///   blocks of the size δ κ, as the policy says. Merges out of the runs take all of them when many
 ///   stand, whatever the policy says: a lookup asks each run.
 /// - At most the share ω of a level may be left empty by blocks that stay as they are.
-/// - [`MergePolicy::Mixed`] goes by thresholds in steps of µ. None is learnt yet: until then it
-///   chooses the best.
+/// - [`MergePolicy::Mixed`] learns in a steady state, by thresholds in steps of µ, when all of a
+///   level is cheaper to merge than the best part of it; until then it takes parts. What it has
+///   learnt is kept with the index, and is learnt anew when the cost is more than a fifth off.
 ///
 /// ```
 /// use esker::{Db, MergeParams, MergePolicy, Merging};

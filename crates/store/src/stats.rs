@@ -21,7 +21,7 @@ use crate::relief;
 use crate::shared::{Core, Slot};
 use crate::waits::Why;
 
-pub use lsm::{LsmLevelStats, LsmRunStats, LsmStats, LsmWrites};
+pub use lsm::{LsmLearnt, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites};
 
 /// A moment's figures of the whole store. Counters start at zero when the store is opened.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use crate::action::{KeyRange, KeyRangeBuf};
 use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
 
-use super::{LEVELS_MAX, SPILLS_MAX, TreeMeta, count};
+use super::{LEVELS_MAX, LearntMeta, SPILLS_MAX, TreeMeta, count};
 
 /// One level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct LsmMeta {
     pub gone: Vec<Vec<KeyRangeBuf>>,
     /// Where the next merge of the runs begins.
     pub cursor: Vec<u8>,
+    /// What a policy has learnt, where one learns; written behind all of these.
+    pub learnt: Option<LearntMeta>,
 }
 
 impl LsmMeta {
@@ -72,7 +74,7 @@ impl LsmMeta {
             let (units, node_units) = (count(reader)?, count(reader)?);
             levels.push(LsmLevel { tree, units, node_units, cursor: key(reader)? });
         }
-        Ok(Self { levels, gone, cursor })
+        Ok(Self { levels, gone, cursor, learnt: None })
     }
 }
 
@@ -127,6 +129,7 @@ mod tests {
             levels: vec![LsmLevel::default(), level],
             gone: vec![Vec::new(), vec![range("", "b"), range("c", "")]],
             cursor: b"m".to_vec(),
+            learnt: None,
         };
         assert_eq!(decoded(&meta, 2).unwrap(), meta);
         assert!(decoded(&meta, 3).is_err());

@@ -5,9 +5,10 @@ use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_index::fdtree::lsm::MergeReport;
 use esker_index::fdtree::lsm::counters::LevelCounters;
 use esker_index::fdtree::lsm::policy::Policy as MergePolicy;
+use esker_index::fdtree::lsm::policy::learn::{Learning, Phase};
 
 /// What an LSM index consists of.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LsmStats {
     /// Runs, newest first: memtables as they were written out, less what has been merged of them.
@@ -24,6 +25,24 @@ pub struct LsmStats {
     pub runs_written: LsmWrites,
     /// Entries that merges have taken out of runs since the store was opened.
     pub records_entered: u64,
+    /// What [`MergePolicy::Mixed`] goes by; `None` where it has not merged the index.
+    pub learnt: Option<LsmLearnt>,
+}
+
+/// What [`MergePolicy::Mixed`] goes by in an LSM index. It is kept with the index.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct LsmLearnt {
+    /// τ of levels 2, 3, … up to the one above the last: a level is merged whole into one that
+    /// holds less than this share of what it may.
+    pub thresholds: Vec<f64>,
+    /// Whether merges into the last level are of whole levels.
+    pub last_is_full: bool,
+    /// `settling` while a steady state is waited for, `trying` while thresholds are measured,
+    /// `learnt` when they have been.
+    pub phase: &'static str,
+    /// Blocks written per entry that came in, as it was measured for what was learnt last.
+    pub cost: Option<f64>,
 }
 
 /// What has been written for a level of an LSM index, or for its runs, since the store was opened.
@@ -102,7 +121,23 @@ pub(super) fn of(meta: &IndexMeta, report: Option<MergeReport>) -> Option<LsmSta
         runs_capacity_bytes: report.runs_capacity_bytes,
         runs_written: writes(&report.counters.runs),
         records_entered: report.counters.records_entered,
+        learnt: report.learning.as_ref().map(learnt),
     })
+}
+
+fn learnt(learning: &Learning) -> LsmLearnt {
+    let in_force = learning.thresholds();
+    LsmLearnt {
+        // All that a level may hold, and more, comes to the same.
+        thresholds: in_force.inner.iter().map(|tau| tau.min(1.0)).collect(),
+        last_is_full: in_force.is_last_full,
+        phase: match learning.phase {
+            Phase::Settling { .. } => "settling",
+            Phase::Inner { .. } | Phase::LastFull | Phase::LastPartial { .. } => "trying",
+            Phase::Learnt => "learnt",
+        },
+        cost: learning.reference.map(|known| known.cost),
+    }
 }
 
 fn writes(counters: &LevelCounters) -> LsmWrites {
@@ -159,6 +194,7 @@ mod tests {
             runs_capacity_bytes: 1,
             capacity_bytes: vec![u64::MAX],
             counters: Counters::default(),
+            learning: None,
         };
         let stats = of(&IndexMeta { lsm, ..IndexMeta::default() }, Some(report)).unwrap();
         let level = &stats.levels[0];

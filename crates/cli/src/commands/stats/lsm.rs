@@ -1,7 +1,7 @@
 //! What `stats` says of LSM indexes: how full their levels are, what is left of their runs, and
 //! where the next merges begin.
 
-use esker::{KeyspaceStats, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites, Stats};
+use esker::{KeyspaceStats, LsmLearnt, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites, Stats};
 use serde_json::{Map, Value, json};
 
 use super::{bytes, count};
@@ -91,6 +91,7 @@ pub(super) fn as_json(lsm: &LsmStats) -> Value {
             "runs_capacity_bytes": lsm.runs_capacity_bytes,
             "runs_written": writes_as_json(&lsm.runs_written),
             "records_entered": lsm.records_entered,
+            "learnt": lsm.learnt.as_ref().map(learnt_as_json),
         }),
     )
 }
@@ -109,6 +110,15 @@ fn level_as_json(level: &LsmLevelStats) -> Value {
             "written": writes_as_json(&level.written),
         }),
     )
+}
+
+fn learnt_as_json(learnt: &LsmLearnt) -> Value {
+    json!({
+        "thresholds": learnt.thresholds,
+        "last_is_full": learnt.last_is_full,
+        "phase": learnt.phase,
+        "cost": learnt.cost,
+    })
 }
 
 fn writes_as_json(writes: &LsmWrites) -> Value {

@@ -17,7 +17,7 @@ use super::choose::{
 };
 use super::layout::Layout;
 use super::policy::sizes::Sizes;
-use super::policy::{self, Blocks, Fill, Params, Policy, Thresholds};
+use super::policy::{self, Blocks, Fill, Params, Policy};
 use super::state::{Run, State};
 use crate::fdtree::FdTree;
 use crate::fdtree::cursor::{FenceCursor, Target};
@@ -28,7 +28,7 @@ use crate::fdtree::tree::{BlockReader, Tree};
 const LEVELS_MOST: usize = 24;
 
 /// κ of level i; level 0 are the runs.
-fn capacity(params: &Params, level: usize, kappa0_bytes: u64) -> u64 {
+pub(super) fn capacity(params: &Params, level: usize, kappa0_bytes: u64) -> u64 {
     let growth = params.gamma.powi(level.min(LEVELS_MOST) as i32);
     // Too much for a u64 is as much as it can be.
     (kappa0_bytes as f64 * growth) as u64
@@ -93,6 +93,8 @@ pub(super) struct Part {
     /// What is left of it.
     keys: KeyRangeBuf,
     layout: Layout,
+    /// Whether something of it has been merged.
+    is_begun: bool,
 }
 
 impl Part {
@@ -101,7 +103,7 @@ impl Part {
         let begin = slice.keys.end.clone()?;
         let is_left = self.keys.end.as_ref().is_none_or(|end| begin < *end);
         let keys = KeyRangeBuf { begin, ..self.keys };
-        is_left.then_some(Self { keys, ..self })
+        is_left.then_some(Self { keys, is_begun: true, ..self })
     }
 }
 
@@ -179,7 +181,7 @@ impl FdTree {
         };
         let bytes = standing(number).and_then(|level| state.level(level)).map_or(0, level_bytes);
         let below = Fill { bytes, capacity_bytes: capacity(params, number + 1, kappa0_bytes) };
-        let learnt = Thresholds::default();
+        let learnt = self.thresholds(state.lsm());
         let is_many = number == 0 && has_many_runs(&state.durable);
         let policy = self.lsm.merging.policy;
         let policy = if is_many { Policy::Full } else { policy };
@@ -205,7 +207,7 @@ impl FdTree {
         );
         let part = |choice: policy::Choice| {
             let keys = KeyRangeBuf { begin: choice.from, end: choice.to };
-            Part { overflow, keys, layout }
+            Part { overflow, keys, layout, is_begun: false }
         };
         Ok(choice.map(part))
     }
@@ -232,9 +234,12 @@ impl FdTree {
         let level = level.and_then(|level| state.levels.get(level));
         let trees = state.runs.iter().map(|run| &run.tree).filter(|_| runs).chain(level);
         let end = end_of(trees, &self.reader, &keys.begin, blocks)?;
-        let keys = KeyRangeBuf { begin: keys.begin.clone(), end: earlier(end, keys.end.clone()) };
+        let end = earlier(end, keys.end.clone());
+        let (is_first, is_last) = (!part.is_begun, end == keys.end);
+        let keys = KeyRangeBuf { begin: keys.begin.clone(), end };
         let sizes = sizes(layout, &self.lsm.merging.params);
         let done = keys.clone();
-        Ok(Slice { overflow: *overflow, runs, from, depth, keys, done, layout, sizes })
+        let overflow = *overflow;
+        Ok(Slice { overflow, runs, from, depth, keys, done, layout, sizes, is_first, is_last })
     }
 }

@@ -59,6 +59,9 @@ pub(super) struct Slice {
     pub layout: Layout,
     /// The sizes in force.
     pub sizes: Sizes,
+    /// Whether it is the first of what was chosen together, and the last.
+    pub is_first: bool,
+    pub is_last: bool,
 }
 
 impl Slice {
@@ -242,8 +245,19 @@ impl FdTree {
             // No run has any of the keys that are left.
             let keys = KeyRangeBuf { begin: cursor.to_vec(), end: None };
             let done = keys.clone();
-            let (runs, from) = (true, 0);
-            return Ok(Slice { overflow, runs, from, depth, done, keys, layout, sizes });
+            let of = Slice {
+                overflow,
+                runs: true,
+                from: 0,
+                depth,
+                done,
+                keys,
+                layout,
+                sizes,
+                is_first: true,
+                is_last: true,
+            };
+            return Ok(of);
         };
         let taken = (depth + 1).saturating_sub(layout.missing());
         let blocks = slice_blocks(self.kappa0_bytes());
@@ -252,7 +266,18 @@ impl FdTree {
         let end = end_of(trees, reader, &begin, blocks)?;
         let done = KeyRangeBuf { begin: cursor.to_vec(), end: end.clone() };
         let keys = KeyRangeBuf { begin, end };
-        Ok(Slice { overflow, runs: true, from: 0, depth, keys, done, layout, sizes })
+        Ok(Slice {
+            overflow,
+            runs: true,
+            from: 0,
+            depth,
+            keys,
+            done,
+            layout,
+            sizes,
+            is_first: true,
+            is_last: true,
+        })
     }
 }
 

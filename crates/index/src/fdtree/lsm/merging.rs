@@ -5,8 +5,10 @@ use esker_format::ptr::SECTOR_BYTES;
 use esker_substrate::sync::Mutex;
 
 use super::counters::{Counters, LevelCounters};
+use super::meter::Meter;
+use super::policy::learn::Learning;
 use super::policy::{Params, Policy};
-use super::{by_policy, choose};
+use super::{by_policy, choose, learnt};
 use crate::fdtree::FdTree;
 
 /// How an LSM index is merged. Nothing of it is kept with the index.
@@ -38,6 +40,7 @@ impl Default for Merging {
 pub(in crate::fdtree) struct Lsm {
     pub merging: Merging,
     pub counters: Mutex<Counters>,
+    pub(super) meter: Mutex<Meter>,
 }
 
 /// An LSM index's merges, for users.
@@ -51,11 +54,13 @@ pub struct MergeReport {
     pub capacity_bytes: Vec<u64>,
     /// What has been written since the index was opened.
     pub counters: Counters,
+    /// What Mixed has learnt of it; `None` where it has not merged it.
+    pub learning: Option<Learning>,
 }
 
 impl Lsm {
     pub fn new(merging: Merging) -> Self {
-        Self { merging, counters: Mutex::default() }
+        Self { merging, ..Self::default() }
     }
 
     /// A run has been recorded.
@@ -86,6 +91,7 @@ impl FdTree {
         };
         let mut counters = self.lsm.counters.lock().clone();
         counters.levels.resize_with(lsm.levels.len(), LevelCounters::default);
-        Some(MergeReport { merging, runs_capacity_bytes, capacity_bytes, counters })
+        let learning = learnt::of(lsm);
+        Some(MergeReport { merging, runs_capacity_bytes, capacity_bytes, counters, learning })
     }
 }

@@ -5,7 +5,7 @@
 //! (which keys come next), `input` and `output` (the sides of a merge), `slice` (the merge itself,
 //! block-preserving), `nodes` (the index over a level's blocks), `state` (what a slice begins
 //! with), `layout` (where new levels go); `by_policy` chooses as the thesis does, [`merging`] says
-//! who chooses, [`counters`] count what that costs.
+//! who chooses, [`counters`] count what that costs, of which `meter` and `learnt` make thresholds.
 //!
 //! Memtables are written out as runs, as an FD+tree's are. A slice takes the keys of one range out
 //! of all runs, and of as many levels as overflow, and merges them into the next level; what a run
@@ -25,7 +25,9 @@ mod choose;
 pub mod counters;
 mod input;
 mod layout;
+mod learnt;
 pub mod merging;
+mod meter;
 mod nodes;
 mod output;
 pub mod policy;

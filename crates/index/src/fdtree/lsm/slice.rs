@@ -264,6 +264,7 @@ impl FdTree {
         let rest = note_in(&mut meta, newer, slice, &runs, &changed);
         let levels = changed.iter().map(|level| (level.number, level.work)).collect();
         let work = Work { layout: slice.layout, entered, levels };
+        self.learn(&mut meta, slice, &work);
         meta.merges += 1;
         meta.shape = shape_of(slice.sizes, self.kappa0_bytes());
         meta.removed = self.removed_for_record(&meta, Seq(0));

@@ -29,7 +29,8 @@ pub(super) struct State {
 impl State {
     /// The durable state of the levels.
     pub fn lsm(&self) -> &LsmMeta {
-        static NONE: LsmMeta = LsmMeta { levels: Vec::new(), gone: Vec::new(), cursor: Vec::new() };
+        static NONE: LsmMeta =
+            LsmMeta { levels: Vec::new(), gone: Vec::new(), cursor: Vec::new(), learnt: None };
         self.durable.lsm.as_deref().unwrap_or(&NONE)
     }
 
