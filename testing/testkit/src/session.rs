@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use esker::{
     Compression, Db, DbBuilder, Durability, Error, IndexKind, Keyspace, KeyspaceOptions, Merge,
-    Scheme, Snapshot,
+    Merging, Scheme, Snapshot,
 };
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
@@ -50,6 +50,8 @@ pub struct Config {
     pub merge: Option<Merge>,
     /// How every keyspace's entries are arranged.
     pub index: IndexKind,
+    /// How LSM indexes are merged.
+    pub merging: Merging,
 }
 
 impl Default for Config {
@@ -65,6 +67,7 @@ impl Default for Config {
             inline_bytes_max: None,
             merge: None,
             index: IndexKind::FdTree,
+            merging: Merging::default(),
         }
     }
 }
@@ -93,6 +96,7 @@ impl Config {
             .runtime(Arc::clone(runtime) as _)
             .inline_merges(self.merge_steps)
             .scheme(self.scheme)
+            .merging(self.merging)
     }
 
     /// Opens the store on `device`, creating it where there is none.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use esker::{IndexKind, Scheme};
+use esker::{IndexKind, MergeParams, MergePolicy, Merging, Scheme};
 use esker_testkit::concurrent;
 use esker_testkit::counts::{Counts, budget, settle};
 use esker_testkit::crash::{self, Effort};
@@ -89,6 +89,30 @@ fn lsm_indexes() -> Verdict<Counts> {
         let effort = Effort { images: 400 * budget(), nested: true };
         crash::run_once(&scenario, effort, &mut images, &mut counts)
             .map_err(|violation| violation.at(format!("{} as an LSM index", scenario.name)))?;
+    }
+    counts.add("distinct", images.len() as u64);
+    Ok(counts)
+}
+
+#[test]
+fn lsm_indexes_by_merge_policies_survive_power_cuts() {
+    settle(merge_policies());
+}
+
+/// Parts of many slices, and thresholds that are learnt meanwhile.
+fn merge_policies() -> Verdict<Counts> {
+    let mut counts = Counts::new("crash", "merge policies");
+    let mut images = HashSet::new();
+    for policy in [MergePolicy::ChooseBest, MergePolicy::Mixed, MergePolicy::Full] {
+        for make in [scenario::overwrite, scenario::mixed] {
+            let mut scenario = make(0);
+            scenario.config.index = IndexKind::Lsm;
+            let params = MergeParams { gamma: 2.0, ..MergeParams::default() };
+            scenario.config.merging = Merging::by(policy).params(params);
+            let effort = Effort { images: 200 * budget(), nested: true };
+            crash::run_once(&scenario, effort, &mut images, &mut counts)
+                .map_err(|violation| violation.at(format!("{} by {policy}", scenario.name)))?;
+        }
     }
     counts.add("distinct", images.len() as u64);
     Ok(counts)
