@@ -14,6 +14,7 @@
 //!
 //! Nothing here knows how the store works: it sees public operations and a device.
 
+mod another;
 pub mod backups;
 pub mod concurrent;
 pub mod counts;

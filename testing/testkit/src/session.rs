@@ -18,6 +18,7 @@ use esker::{
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
 
+use crate::another;
 use crate::history::{By, Op};
 use crate::model::{Change, Model, Write};
 use crate::recovery::Point;
@@ -110,8 +111,8 @@ impl Config {
     /// Other sizes for the same store: nothing on the device may depend on them.
     #[must_use]
     fn another(&self) -> Self {
-        let scheme = another_scheme(self.scheme);
-        let compression = another_compression(self.compression);
+        let scheme = another::scheme(self.scheme);
+        let compression = another::compression(self.compression);
         let other = Self { scheme, compression, ..self.clone() };
         match self.log_segment_bytes {
             0x4000 => Self { log_segment_bytes: 0xa000, memory_budget_bytes: 512 << 10, ..other },
@@ -133,26 +134,6 @@ impl Config {
         let codec = Some(self.compression).filter(|codec| *codec != Compression::None);
         codec.map_or(options.clone(), |codec| options.compression(codec))
     }
-}
-
-/// What the next blocks of a store are compressed with.
-const fn another_compression(compression: Compression) -> Compression {
-    match compression {
-        Compression::Lz4 => Compression::Zstd,
-        Compression::Zstd => Compression::Lz4,
-        other => other,
-    }
-}
-
-/// What a store of another scheme than the first is opened with next: another of these.
-fn another_scheme(scheme: Scheme) -> Scheme {
-    if !scheme.tightens() {
-        // The others' checks ask for more than it keeps.
-        return scheme;
-    }
-    let others = Scheme::TIGHT.get(1..).unwrap_or_default();
-    let next = others.iter().position(|other| *other == scheme).map(|at| (at + 1) % others.len());
-    next.and_then(|next| others.get(next)).copied().unwrap_or(scheme)
 }
 
 /// What became of an operation.

@@ -15,19 +15,33 @@ fn of(stats: &Stats) -> impl Iterator<Item = (&KeyspaceStats, &LsmStats)> {
     stats.keyspaces.iter().filter_map(|keyspace| Some((keyspace, keyspace.lsm.as_ref()?)))
 }
 
-/// Levels, in the order in which what is written comes to them.
+/// Levels, in the order in which what is written comes to them; how many blocks were written for
+/// each since the store was opened, and how many merges kept as they were.
 pub(super) fn levels_table(stats: &Stats) -> Table {
-    let heading = ["LSM index", "blocks", "size", "occupied", "waste", "fences", "next merge at"];
-    let mut table = Table::new(&heading);
+    let mut table = Table::new(&[
+        "LSM index",
+        "blocks",
+        "size",
+        "may hold",
+        "occupied",
+        "waste",
+        "fences",
+        "written",
+        "kept",
+        "next merge at",
+    ]);
     for (keyspace, lsm) in of(stats) {
         let none = "-".to_owned();
         let runs: u64 = lsm.runs.iter().map(|run| run.left_bytes).sum();
         table.row([
-            format!("{} runs", keyspace.name),
+            format!("{} runs, {}", keyspace.name, lsm.policy),
             none.clone(),
             bytes(runs),
+            bytes(lsm.runs_capacity_bytes),
             none.clone(),
             none.clone(),
+            none.clone(),
+            count(lsm.runs_written.blocks_written),
             none.clone(),
             shown(&lsm.next_key),
         ]);
@@ -38,9 +52,12 @@ pub(super) fn levels_table(stats: &Stats) -> Table {
                 format!("{} {number}", keyspace.name),
                 count(level.blocks),
                 bytes(level.bytes),
+                level.capacity_bytes.map_or_else(|| none.clone(), bytes),
                 occupied.unwrap_or_else(|| none.clone()),
                 bytes(level.waste_bytes()),
                 bytes(level.fence_bytes),
+                count(level.written.blocks_written),
+                count(level.written.blocks_kept),
                 if is_last { none.clone() } else { shown(&level.next_key) },
             ]);
         }

@@ -1,0 +1,23 @@
+//! What a store is opened with the next time: nothing on the device may depend on it.
+
+use esker::{Compression, Scheme};
+
+/// What the next blocks of a store are compressed with.
+pub(crate) const fn compression(of: Compression) -> Compression {
+    match of {
+        Compression::Lz4 => Compression::Zstd,
+        Compression::Zstd => Compression::Lz4,
+        other => other,
+    }
+}
+
+/// What a store of another scheme than the first is opened with next: another of these.
+pub(crate) fn scheme(of: Scheme) -> Scheme {
+    if !of.tightens() {
+        // The others' checks ask for more than it keeps.
+        return of;
+    }
+    let others = Scheme::TIGHT.get(1..).unwrap_or_default();
+    let next = others.iter().position(|other| *other == of).map(|at| (at + 1) % others.len());
+    next.and_then(|next| others.get(next)).copied().unwrap_or(of)
+}
