@@ -100,7 +100,15 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-experiments",
         folder: "lab/experiments",
-        may_use: &["esker", "esker-permute", "esker-peers", "esker-sqlite", "esker-workload"],
+        // The index for its merge policies, of which the lab has a model.
+        may_use: &[
+            "esker",
+            "esker-index",
+            "esker-permute",
+            "esker-peers",
+            "esker-sqlite",
+            "esker-workload",
+        ],
         tests_may_use: &[],
     },
     Arrow { package: "xtask", folder: "xtask", may_use: &[], tests_may_use: &[] },

@@ -10,6 +10,8 @@
 //! | [`request`] | what a stream consists of |
 //! | [`entry`] | numbers as keys, versions as values |
 //! | [`uniform`] | load, overwrite and mix over random keys of 16 bytes |
+//! | [`law`] | numbers drawn evenly, or around a mean that moves |
+//! | [`steady`] | G_U and G_N: insertions by such a law, as many deletions as insertions |
 //! | [`ratio`] | G_R: lookups, insertions and deletions in a given ratio |
 //! | [`new_order`] | G_T: the primary index of TPC-C's NewOrder table |
 //! | [`tpcc`] | TPC-C itself, over SQLite |
@@ -19,11 +21,13 @@
 //! given.
 
 pub mod entry;
+pub mod law;
 pub mod new_order;
 pub mod random;
 pub mod ratio;
 pub mod request;
 pub mod rl;
+pub mod steady;
 pub mod tpcc;
 pub mod uniform;
 

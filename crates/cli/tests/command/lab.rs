@@ -29,7 +29,8 @@ fn an_experiment_prints_what_it_found_and_writes_it() {
 #[test]
 fn the_list_names_every_experiment_and_others_are_refused() {
     let answer = esker(["lab", "list"]);
-    let names = ["stall", "lookup-ratio", "ablation", "index-size", "level-skipping"];
+    let names =
+        ["stall", "lookup-ratio", "ablation", "index-size", "level-skipping", "merge-policies"];
     assert!(names.iter().all(|name| answer.text().contains(name)));
     esker(["lab", "run", "walk"]).fails(2, &["walk", "stall", "level-skipping"]);
     esker(["lab"]).fails(2, &["--help"]);

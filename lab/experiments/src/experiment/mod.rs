@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::measure::Metrics;
 use crate::measure::process::machine;
 use crate::measure::scale::Scale;
+use crate::merging::{index, keys, levels, load, loosened, payload, sizes, spread};
 use crate::rearranging::{asymmetry, passes};
 use crate::schemes::{ablation, index_size, level_skipping, lookup_ratio, stall};
 
@@ -60,7 +61,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const EXPERIMENTS: [Experiment; 7] = [
+pub const EXPERIMENTS: [Experiment; 15] = [
     stall::EXPERIMENT,
     lookup_ratio::EXPERIMENT,
     ablation::EXPERIMENT,
@@ -68,6 +69,14 @@ pub const EXPERIMENTS: [Experiment; 7] = [
     level_skipping::EXPERIMENT,
     passes::EXPERIMENT,
     asymmetry::EXPERIMENT,
+    sizes::EXPERIMENT,
+    keys::EXPERIMENT,
+    levels::EXPERIMENT,
+    load::EXPERIMENT,
+    payload::EXPERIMENT,
+    spread::EXPERIMENT,
+    loosened::EXPERIMENT,
+    index::EXPERIMENT,
 ];
 
 /// What a prediction came to.
