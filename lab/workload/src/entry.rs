@@ -26,13 +26,24 @@ pub const fn small_key(number: u64) -> [u8; 4] {
     (number as u32).to_be_bytes()
 }
 
+/// A key as long as the random one of a number, in the numbers' order.
+#[must_use]
+pub fn ordered_key(number: u64) -> [u8; KEY_BYTES] {
+    (u128::from(number) << 64 | u128::from(mixed(number))).to_be_bytes()
+}
+
 /// The value of a number's version.
 #[must_use]
 pub fn value(seed: u64, number: u64, version: u64) -> [u8; VALUE_BYTES] {
     let mut bytes = [0; VALUE_BYTES];
-    let start = seed ^ mixed(number) ^ mixed(!version).rotate_left(17);
-    Random::new(start).fill(&mut bytes);
+    fill_value(&mut bytes, seed, number, version);
     bytes
+}
+
+/// Fills `bytes` with a value of that length.
+pub fn fill_value(bytes: &mut [u8], seed: u64, number: u64, version: u64) {
+    let start = seed ^ mixed(number) ^ mixed(!version).rotate_left(17);
+    Random::new(start).fill(bytes);
 }
 
 #[cfg(test)]
@@ -44,6 +55,11 @@ mod tests {
         #[test]
         fn different_numbers_have_different_keys(a: u64, b: u64) {
             prop_assert_eq!(key(a) == key(b), a == b);
+        }
+
+        #[test]
+        fn ordered_keys_keep_the_order(a: u64, b: u64) {
+            prop_assert_eq!(ordered_key(a).cmp(&ordered_key(b)), a.cmp(&b));
         }
 
         #[test]

@@ -4,6 +4,7 @@
 //! median. Bars that compare time are ratios between systems that ran by turns in one comparison;
 //! counters have absolute bars.
 
+use esker::IndexKind;
 use esker_peers::Name;
 
 use crate::measure::report::Report;
@@ -67,8 +68,8 @@ const WRITTEN: &str = "written_per_byte";
 const RESIDENT: &str = "resident_over_allowed";
 const RESIDENT_WHAT: &str = "resident over budget + 10 % + 24 MiB";
 
-/// Every bar. They are made for the full scale.
-pub const BARS: [Bar; 30] = [
+/// The bars of an FD+tree. They are made for the full scale, as all are.
+pub const FDTREE: [Bar; 30] = [
     least(Row::Load, "rate", "entries/s, settled", Times(1.0, Rocksdb)),
     most(Row::Load, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
     most(Row::Load, RESIDENT, RESIDENT_WHAT, Number(1.0)),
@@ -99,6 +100,34 @@ pub const BARS: [Bar; 30] = [
     most(Row::Compact, RESIDENT, RESIDENT_WHAT, Number(1.0)),
     most(Row::Reopen, "first_read_seconds", "seconds to the first read", Number(1.0)),
     most(Row::Reopen, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+];
+
+const LOADED: &str = "load_written_per_byte";
+const OVERWRITTEN: &str = "overwrite_written_per_byte";
+
+/// The bars of an LSM index.
+pub const LSM: [Bar; 21] = [
+    most(Row::Load, WRITTEN, "bytes per user byte", Times(0.7, Rocksdb)),
+    most(Row::Overwrite, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
+    most(Row::Mix, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
+    most(Row::Values1000, LOADED, "load, bytes per byte", Times(0.6, Rocksdb)),
+    most(Row::Values1000, OVERWRITTEN, "overwrite, bytes per byte", Times(0.6, Rocksdb)),
+    most(Row::Values4000, LOADED, "load, bytes per byte", Times(0.6, Rocksdb)),
+    most(Row::Values4000, OVERWRITTEN, "overwrite, bytes per byte", Times(0.6, Rocksdb)),
+    most(Row::Sequential, LOADED, "load, bytes per byte", Times(0.6, Rocksdb)),
+    most(Row::Sequential, OVERWRITTEN, "overwrite, bytes per byte", Times(0.6, Rocksdb)),
+    least(Row::Merge, "put_samples", "writes measured", Number(1e4)),
+    most(Row::Merge, "put_p999_us", "writes, p99.9", Times(1.0, Rocksdb)),
+    most(Row::Merge, "put_max_us", "writes, longest", TimesOrControl(0.5, Rocksdb)),
+    most(Row::Merge, "put_given_up", "writes given up", Number(0.0)),
+    most(Row::MergeSpace, "added_over_data", "space added over the data", Number(0.1)),
+    least(Row::Lookups, "rate", "lookups/s", Times(1.0, Rocksdb)),
+    most(Row::Lookups, "reads_per_lookup", "device reads", Number(1.02)),
+    most(Row::Overwrite, "peak_over_live", "peak space over live data", Number(1.6)),
+    most(Row::Load, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+    most(Row::Lookups, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+    most(Row::Merge, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+    most(Row::Overwrite, RESIDENT, RESIDENT_WHAT, Number(1.0)),
 ];
 
 /// Whether a bar is met.
@@ -143,7 +172,11 @@ pub struct Judged {
 /// Judges every bar of the rows that the report has.
 #[must_use]
 pub fn judge(report: &Report) -> Vec<Judged> {
-    let of_rows = BARS.iter().filter(|bar| report.has(bar.row));
+    let bars = match report.index {
+        IndexKind::Lsm => LSM.as_slice(),
+        _ => FDTREE.as_slice(),
+    };
+    let of_rows = bars.iter().filter(|bar| report.has(bar.row));
     of_rows.map(|bar| judge_one(bar, report)).collect()
 }
 
@@ -234,6 +267,21 @@ mod tests {
         };
         assert_eq!(with(100.0), Verdict::Missed);
         assert_eq!(with(534.0), Verdict::Met);
+    }
+
+    /// Another kind of index, other bars.
+    #[test]
+    fn an_lsm_index_has_bars_of_its_own() {
+        let of = |index| {
+            let values =
+                [(Row::Load, Name::Esker, WRITTEN, 7.3), (Row::Load, Rocksdb, WRITTEN, 10.0)];
+            let mut report = report(&values);
+            report.index = index;
+            let judged = judge(&report);
+            judged.iter().find(|judged| judged.bar.metric == WRITTEN).unwrap().verdict
+        };
+        assert_eq!(of(IndexKind::FdTree), Verdict::Met);
+        assert_eq!(of(IndexKind::Lsm), Verdict::Missed);
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub trait Watch {
 /// # Errors
 /// [`Error::Interrupted`], and [`Error::System`] where folders cannot be made or copied.
 pub fn bench(plan: &Plan, watch: &mut dyn Watch) -> Result<Report> {
-    let mut bench = Bench { plan, watch, report: Report::default(), loaded: Vec::new() };
+    let mut bench = Bench { plan, watch, report: Report::of(plan.index), loaded: Vec::new() };
     bench.describe();
     for row in Row::ALL.into_iter().filter(|row| plan.rows.contains(row)) {
         bench.row(row)?;
@@ -136,7 +136,7 @@ impl Bench<'_> {
     fn row(&mut self, row: Row) -> Result<()> {
         let takes = |system: &Name| row.takes(*system);
         let systems: Vec<Name> = self.plan.systems.iter().copied().filter(takes).collect();
-        let needs_loaded = !matches!(row, Row::Load | Row::Reopen);
+        let needs_loaded = !row.begins_empty();
         if needs_loaded {
             for system in &systems {
                 self.load(*system)?;
@@ -198,7 +198,7 @@ impl Bench<'_> {
         let folder = self.plan.folder.join(RUN);
         self.remove(&folder)?;
         let loaded = self.plan.folder.join(LOADED).join(run.system.as_str());
-        if !matches!(run.row, Row::Load | Row::Reopen) {
+        if !run.row.begins_empty() {
             copy_store(&loaded, &folder)?;
         }
         let outcome = self.run_in(run, &folder, rate);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use esker::IndexKind;
 use esker_peers::Name;
 use serde_json::{Map, Value, json};
 
@@ -28,10 +29,18 @@ pub struct Report {
     pub about: BTreeMap<&'static str, Value>,
     /// What a reader must know besides.
     pub notes: Vec<String>,
+    /// The kind of index of Esker's keyspaces.
+    pub index: IndexKind,
     rows: BTreeMap<(Row, Name), Runs>,
 }
 
 impl Report {
+    /// Nothing yet, of keyspaces with such an index.
+    #[must_use]
+    pub fn of(index: IndexKind) -> Self {
+        Self { index, ..Self::default() }
+    }
+
     /// Adds a run.
     pub fn add(&mut self, row: Row, system: Name, metrics: Metrics) {
         let runs = self.rows.entry((row, system)).or_default();

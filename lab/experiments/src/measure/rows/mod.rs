@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`load`] | random load by one writer, merges settled |
 //! | [`overwrite`], [`mix`] | bytes written and space in steady writing ([`steady`]) |
+//! | [`patterns`] | bytes written with longer values, and where keys have neighbours |
 //! | [`merge`] | writes and lookups while a full merge runs |
 //! | [`merge_space`] | what a full merge adds while a scan is open |
 //! | [`lookups`], [`scans`] | reading |
@@ -19,6 +20,7 @@ pub mod merge;
 pub mod merge_space;
 pub mod mix;
 pub mod overwrite;
+pub mod patterns;
 pub mod reopen;
 pub mod scans;
 pub mod steady;
@@ -32,6 +34,7 @@ use crate::measure::beside::Control;
 use crate::measure::scale::Sizes;
 use crate::measure::space::Peak;
 use crate::measure::task::Task;
+use patterns::Pattern;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +45,12 @@ pub enum Row {
     Overwrite,
     /// See [`mix`].
     Mix,
+    /// See [`patterns`]: values of 1,000 bytes.
+    Values1000,
+    /// See [`patterns`]: values of 4,000 bytes.
+    Values4000,
+    /// See [`patterns`]: keys in their order.
+    Sequential,
     /// See [`merge`].
     Merge,
     /// See [`merge_space`].
@@ -60,7 +69,7 @@ pub enum Row {
 
 impl Row {
     /// Every row, in the order in which they run.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Load,
         Self::Lookups,
         Self::Scans,
@@ -69,6 +78,9 @@ impl Row {
         Self::MergeSpace,
         Self::Overwrite,
         Self::Mix,
+        Self::Values1000,
+        Self::Values4000,
+        Self::Sequential,
         Self::Compact,
         Self::Reopen,
     ];
@@ -80,6 +92,9 @@ impl Row {
             Self::Load => "load",
             Self::Overwrite => "overwrite",
             Self::Mix => "mix",
+            Self::Values1000 => "values-1000",
+            Self::Values4000 => "values-4000",
+            Self::Sequential => "sequential",
             Self::Merge => "merge",
             Self::MergeSpace => "merge-space",
             Self::Lookups => "lookups",
@@ -103,6 +118,9 @@ impl Row {
             Self::Load => "random load, 1 writer, merges settled",
             Self::Overwrite => "steady overwrite",
             Self::Mix => "steady mix: half overwrites, a quarter new, a quarter deletes",
+            Self::Values1000 => "values of 1,000 bytes: load and steady overwrite",
+            Self::Values4000 => "values of 4,000 bytes: load and steady overwrite",
+            Self::Sequential => "keys in their order: load and overwrite",
             Self::Merge => "during a full merge, with writes and lookups",
             Self::MergeSpace => "a full merge with a scan held open",
             Self::Lookups => "random lookups, 2 threads",
@@ -113,6 +131,13 @@ impl Row {
         }
     }
 
+    /// Whether it begins with a folder that has no store.
+    #[must_use]
+    pub const fn begins_empty(self) -> bool {
+        use Row::{Load, Reopen, Sequential, Values1000, Values4000};
+        matches!(self, Load | Reopen | Values1000 | Values4000 | Sequential)
+    }
+
     /// Whether a system takes part. redb cannot merge beside a scan, and would write steadily for
     /// hours to show what its load shows.
     #[must_use]
@@ -121,6 +146,7 @@ impl Row {
             (_, Name::Esker) => true,
             (Self::Reopen, _) => false,
             (Self::MergeSpace | Self::Overwrite | Self::Mix, Name::Redb) => false,
+            (Self::Values1000 | Self::Values4000 | Self::Sequential, Name::Redb) => false,
             _ => true,
         }
     }
@@ -205,6 +231,9 @@ pub fn run(run: &Run<'_>) -> Result<Metrics> {
         Row::Load => load::run(run),
         Row::Overwrite => overwrite::run(run),
         Row::Mix => mix::run(run),
+        Row::Values1000 => patterns::run(run, &Pattern::scattered(1_000)),
+        Row::Values4000 => patterns::run(run, &Pattern::scattered(4_000)),
+        Row::Sequential => patterns::run(run, &Pattern::SEQUENTIAL),
         Row::Merge => merge::run(run),
         Row::MergeSpace => merge_space::run(run),
         Row::Lookups => lookups::run(run),
