@@ -74,6 +74,10 @@ pub enum Bug {
     ValueNotClaimed,
     /// Pieces of a value are read whatever their checksums say.
     ValueWithoutChecksum,
+    /// A slice records nothing of the keys that runs have lost to it.
+    GoneNotRecorded,
+    /// A block goes down as it is although something newer or older has keys within its.
+    StaysAmongOthers,
     /// A lookup reads the visible number before it loads its view.
     NumberBeforeView,
     /// A backup's catalog is put in place before the blocks that it names are durable.
@@ -129,6 +133,23 @@ impl Bug {
         Self::BackupOverwritten,
         Self::BackupNotPinned,
         Self::RestoredBeforeData,
+    ];
+
+    /// Those of merges by slices, which an LSM index may have; the first two it alone.
+    pub const IN_SLICES: [Self; 13] = [
+        Self::GoneNotRecorded,
+        Self::StaysAmongOthers,
+        Self::ReclaimBeforeCommit,
+        Self::CommitBeforeBlocks,
+        Self::CommitBeforeLog,
+        Self::SnapshotBlocksReused,
+        Self::ExpiredForSnapshots,
+        Self::ExpiredHideNothing,
+        Self::RemovalsNotRecorded,
+        Self::RetiredForSnapshots,
+        Self::OperandsAnswer,
+        Self::MergedForSnapshots,
+        Self::ValueForgotten,
     ];
 
     /// Those that only several threads find.

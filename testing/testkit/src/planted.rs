@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use esker::IndexKind;
 use esker_substrate::planted::{Bug, with};
 
 use crate::backups;
@@ -97,6 +98,8 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         }
         Bug::ValueNotSynced | Bug::ValueNotVerified => vec![Crash(scenario::apart_synced)],
         Bug::ValueWithoutChecksum => vec![Flips(stores::apart, |file| file == "data", 53)],
+        Bug::GoneNotRecorded => vec![Crash(scenario::slices)],
+        Bug::StaysAmongOthers => vec![Crash(scenario::overwrite)],
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
     }
@@ -107,18 +110,27 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
 /// # Errors
 /// When nothing found it, or when the finding attempt fails without it.
 pub fn hunt(bug: Bug) -> Verdict<Finding> {
+    hunt_in(bug, IndexKind::FdTree)
+}
+
+/// The same where keyspaces have such an index.
+///
+/// # Errors
+/// Those of [`hunt`].
+pub fn hunt_in(bug: Bug, index: IndexKind) -> Verdict<Finding> {
     let mut judged = 0;
     for attempt in attempts(bug) {
         let mut counts = Counts::new("planted", format!("{bug:?}"));
         let specimen = attempt.specimen()?;
-        let verdict = with(bug, || without_panic(|| attempt.run(specimen.as_ref(), &mut counts)));
+        let verdict =
+            with(bug, || without_panic(|| attempt.run(index, specimen.as_ref(), &mut counts)));
         judged += counts.get("judged") + counts.get("judged within them");
         let violation = match verdict {
             Ok(()) => continue,
             Err(violation) if violation.oracle == Oracle::Harness => return Err(violation),
             Err(violation) => violation,
         };
-        attempt.run(specimen.as_ref(), &mut counts).map_err(|v| v.at("without any bug"))?;
+        attempt.run(index, specimen.as_ref(), &mut counts).map_err(|v| v.at("without any bug"))?;
         return Ok(Finding { oracle: violation.oracle, violation, judged });
     }
     let detail = format!("{bug:?} was not found, {judged} states judged");
@@ -133,14 +145,19 @@ impl Attempt {
         }
     }
 
-    fn run(self, specimen: Option<&Specimen>, counts: &mut Counts) -> Verdict {
+    fn run(self, index: IndexKind, specimen: Option<&Specimen>, counts: &mut Counts) -> Verdict {
+        let scenario_of = |make: Make| {
+            let mut scenario = make(0);
+            scenario.config.index = index;
+            scenario
+        };
         match self {
-            Self::Crash(scenario) => {
-                let scenario = scenario(0);
+            Self::Crash(make) => {
+                let scenario = scenario_of(make);
                 let effort = Effort { images: IMAGES, nested: true };
                 crash::run_once(&scenario, effort, &mut HashSet::new(), counts)
             }
-            Self::Faults(scenario) => faults::run(&scenario(0)).map(drop),
+            Self::Faults(make) => faults::run(&scenario_of(make)).map(drop),
             Self::Backups(suite) => suite(counts),
             Self::Flips(_, wanted, stride) => match specimen {
                 Some(store) => flips::bytes_of(store, wanted, stride).map(drop),

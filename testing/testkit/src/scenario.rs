@@ -5,7 +5,7 @@
 
 mod values;
 
-use esker::{Compression, Durability, Merge, Scheme};
+use esker::{Compression, Durability, IndexKind, Merge, Scheme};
 
 use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
 use crate::model::{Change, Write};
@@ -43,7 +43,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 24] = [
+pub const CRASH_TRACES: [Make; 25] = [
     creation,
     load,
     appends,
@@ -67,6 +67,7 @@ pub const CRASH_TRACES: [Make; 24] = [
     apart_full,
     apart_synced,
     operands,
+    slices,
     mixed,
 ];
 
@@ -400,6 +401,26 @@ pub fn ranges_over_ranges(seed: u64) -> Scenario {
     let ops = generate(&profile, 64 + seed);
     let mut scenario = Scenario::new("ranges over ranges", Vec::new(), ops);
     scenario.config.memtable_bytes = 2 << 10;
+    scenario
+}
+
+/// Overwrites of a level that is merged with in many slices, so that runs lose their keys, and
+/// their space, a part at a time. The index is an LSM index under whatever suite.
+#[must_use]
+pub fn slices(seed: u64) -> Scenario {
+    let weights = Weights { insert: 30, remove: 3, batch: 3, persist: 1, ..Weights::default() };
+    let profile = Profile {
+        ops: 900,
+        keys: 900,
+        value_bytes: 60..=160,
+        synced_percent: 2,
+        weights,
+        ..Profile::default()
+    };
+    let mut scenario =
+        Scenario::new("slices", filled(900, 70 + seed), generate(&profile, 71 + seed));
+    scenario.config.index = IndexKind::Lsm;
+    scenario.config.memtable_bytes = 8 << 10;
     scenario
 }
 

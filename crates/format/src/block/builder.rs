@@ -27,7 +27,12 @@ pub struct BlockBuilder {
     tombstones: u32,
     /// A block is full when the next entry would take it past this length.
     target_bytes: usize,
+    /// A block goes on beyond that while much of its units would be empty.
+    grows: bool,
 }
+
+/// How long a block may become that grows.
+pub const GROWN_BYTES_MAX: usize = 4 * UNIT_BYTES as usize;
 
 /// What decides a block's form and length.
 ///
@@ -169,7 +174,15 @@ impl BlockBuilder {
             puts: 0,
             tombstones: 0,
             target_bytes,
+            grows: false,
         }
+    }
+
+    /// A builder whose blocks grow beyond the target as long as more than a seventh of their units
+    /// would be empty, to [`GROWN_BYTES_MAX`]: for entries so long that few fit.
+    #[must_use]
+    pub fn growing(self) -> Self {
+        Self { grows: true, ..self }
     }
 
     /// Whether nothing has been added.
@@ -222,11 +235,20 @@ impl BlockBuilder {
     /// did. The first entry always fits.
     pub fn try_push(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> bool {
         let measure = self.measure_with(key, seq, payload);
-        let fits = self.items.is_empty() || measure.total_bytes() <= self.target_bytes;
+        let bytes = measure.total_bytes();
+        let fits = self.items.is_empty()
+            || bytes <= self.target_bytes
+            || self.grows && bytes <= GROWN_BYTES_MAX && self.is_roomy();
         if fits {
             self.append(key, seq, payload, measure);
         }
         fits
+    }
+
+    /// Whether more than a seventh of the block's units would be empty.
+    fn is_roomy(&self) -> bool {
+        let (used, whole) = (self.bytes_at_most(), self.block_bytes());
+        whole.saturating_sub(used) * 7 > whole
     }
 
     /// Adds an entry that must stand in this block, whatever its length: the duplicate fence of

@@ -4,7 +4,7 @@ use super::*;
 use crate::entry::Payload;
 use crate::fence::Fence;
 use crate::ids::{Moment, Seq};
-use crate::ptr::BlockPtr;
+use crate::ptr::{BlockPtr, UNIT_BYTES};
 
 #[derive(Clone, Debug)]
 struct Item {
@@ -382,6 +382,28 @@ fn a_block_is_compressed_where_that_saves_a_sector() {
         let (_, bytes, _, layout, _) = build_packed(&random[..3], 4096, packer);
         assert_eq!((layout.codec, bytes.len()), (Codec::None, 512));
     }
+}
+
+/// By hand: with around 90 bytes beside them, three entries of 1,016 bytes leave a quarter of a
+/// unit empty, seven an eighth of two; one of 4,016 bytes leaves half of two empty, and a second
+/// next to nothing. Entries of 116 bytes fill a unit.
+#[test]
+fn blocks_of_long_entries_grow_until_they_are_full() {
+    let entries = |value_len: usize, grows: bool| {
+        let builder = BlockBuilder::new(UNIT_BYTES as usize);
+        let mut builder = if grows { builder.growing() } else { builder };
+        let value = vec![7; value_len];
+        let mut count = 0u64;
+        while builder.try_push(&u128::from(count).to_be_bytes(), Seq(9), &Payload::Put(&value)) {
+            count += 1;
+        }
+        assert!(builder.block_bytes() <= GROWN_BYTES_MAX.max(BLOCK_BYTES_MAX));
+        (count, builder.block_bytes() as u64 / UNIT_BYTES)
+    };
+    assert_eq!([entries(1_000, false), entries(1_000, true)], [(3, 1), (7, 2)]);
+    assert_eq!([entries(4_000, false), entries(4_000, true)], [(1, 2), (2, 2)]);
+    assert_eq!(entries(100, true), entries(100, false));
+    assert_eq!(entries(100_000, true), (1, 25), "one fits always");
 }
 
 #[test]

@@ -101,9 +101,11 @@ impl LevelWriter {
     /// An empty level.
     pub(super) fn new(start: LevelStart, out: ExtentWriter) -> Self {
         let out = out.compressing(start.codec);
+        let builder = BlockBuilder::new(start.codec.target_bytes());
         Self {
             rank: start.rank,
-            builder: BlockBuilder::new(start.codec.target_bytes()),
+            // What is compressed fills its units as it happens to.
+            builder: if start.apart { builder.growing() } else { builder },
             out: if start.apart { out.apart() } else { out },
             counts: LevelCounts::default(),
             seqs: None,
@@ -262,8 +264,14 @@ impl LevelWriter {
         }
     }
 
-    /// Takes a block over whose keys are less than `upper`, which is `None` where nothing follows
-    /// it. The one being built must be closed. Neither its bytes nor its place are the level's.
+    /// The key of the last entry, or what was said of the last block that was passed over.
+    pub(super) fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Takes a block over as it is: the keys behind it are at or above `upper`, and above it if it
+    /// is in the block; `None` where nothing follows. The block being built must be closed. Neither
+    /// its bytes nor its place are the level's.
     pub(super) fn pass_over(&mut self, fence: &Fence<'_>, upper: Option<&[u8]>) {
         self.counts.blocks += 1;
         self.counts.sectors += u64::from(fence.ptr.sectors);

@@ -44,6 +44,7 @@ traces! {
     values_apart_on_a_full_device_survive_power_cuts: apart_full,
     values_apart_in_the_log_alone_survive_power_cuts: apart_synced,
     operands_survive_power_cuts: operands,
+    runs_that_are_merged_in_part_survive_power_cuts: slices,
     everything_at_once_survives_power_cuts: mixed,
 }
 

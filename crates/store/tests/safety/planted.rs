@@ -1,13 +1,23 @@
 //! Every planted bug is found, by name.
 
+use esker::IndexKind;
 use esker_substrate::planted::Bug;
 use esker_testkit::counts::{Counts, settle};
 use esker_testkit::planted;
 
 fn is_found(bug: Bug) {
-    settle(planted::hunt(bug).map(|finding| {
-        println!("{bug:?}: {}", finding.violation);
-        let mut counts = Counts::new("planted", format!("{bug:?}: \"{}\"", finding.oracle));
+    found(bug, IndexKind::FdTree, "");
+}
+
+fn is_found_in_slices(bug: Bug) {
+    found(bug, IndexKind::Lsm, " in slices");
+}
+
+fn found(bug: Bug, index: IndexKind, place: &str) {
+    settle(planted::hunt_in(bug, index).map(|finding| {
+        println!("{bug:?}{place}: {}", finding.violation);
+        let case = format!("{bug:?}{place}: \"{}\"", finding.oracle);
+        let mut counts = Counts::new("planted", case);
         counts.add("judged until found", finding.judged);
         counts
     }));
@@ -33,6 +43,37 @@ macro_rules! bugs_of_backups {
             assert_eq!([$(Bug::$bug),*], Bug::OF_BACKUPS);
         }
     };
+}
+
+macro_rules! bugs_in_slices {
+    ($($name:ident: $bug:ident,)*) => {
+        mod in_slices {
+            use super::*;
+
+            $(#[test] fn $name() { is_found_in_slices(Bug::$bug); })*
+
+            #[test]
+            fn every_bug_has_its_test() {
+                assert_eq!([$(Bug::$bug),*], Bug::IN_SLICES);
+            }
+        }
+    };
+}
+
+bugs_in_slices! {
+    finds_lost_keys_that_were_not_recorded: GoneNotRecorded,
+    finds_a_block_that_stays_among_others: StaysAmongOthers,
+    finds_blocks_reused_before_the_commit: ReclaimBeforeCommit,
+    finds_a_commit_before_its_blocks: CommitBeforeBlocks,
+    finds_a_commit_before_its_log: CommitBeforeLog,
+    finds_reuse_of_what_snapshots_need: SnapshotBlocksReused,
+    finds_what_expired_for_a_snapshot: ExpiredForSnapshots,
+    finds_what_expired_and_hid_nothing: ExpiredHideNothing,
+    finds_removals_that_were_not_recorded: RemovalsNotRecorded,
+    finds_removals_retired_before_a_snapshot_ends: RetiredForSnapshots,
+    finds_operands_taken_for_answers: OperandsAnswer,
+    finds_operands_joined_under_a_snapshot: MergedForSnapshots,
+    finds_a_value_that_is_forgotten: ValueForgotten,
 }
 
 bugs_of_backups! {

@@ -38,7 +38,8 @@ Every run has a process and a folder of its own, and a control group that limits
 cache included, where the system lets one be made. Systems take turns. Space: at the full scale
 about 4 GB for each system.
 
-Rows: load, lookups, scans, durable, merge, merge-space, overwrite, mix, compact, reopen.";
+Rows: load, lookups, scans, durable, merge, merge-space, overwrite, mix, values-1000,
+values-4000, sequential, compact, reopen.";
 
 /// What can be typed after `bench`.
 #[derive(Debug, Args)]

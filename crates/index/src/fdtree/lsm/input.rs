@@ -112,6 +112,9 @@ pub(super) struct Input<'a> {
     block: Option<(BlockPtr, BlockLayout)>,
     index: usize,
     pub head: Head,
+    /// Of the open block, as long as nothing of it has been taken and it may still stay: its last
+    /// key.
+    last_key: Option<Vec<u8>>,
     /// Which blocks stay as they are.
     pub stayed: Vec<bool>,
     /// Bytes of puts and tombstones that were merged.
@@ -137,6 +140,7 @@ impl<'a> Input<'a> {
             block: None,
             index: 0,
             head,
+            last_key: None,
             stayed,
             read_bytes: (0, 0),
             read_entries: 0,
@@ -174,12 +178,30 @@ impl<'a> Input<'a> {
     /// goes: all its keys take part, no key has versions on both sides of its borders, and most of
     /// its versions are the newest of their keys.
     pub fn may_stay(&self) -> bool {
-        let Some(fence) = self.at_border() else { return false };
-        let whole_keys = fence.seq == Seq::MAX
-            && self.span.upper(self.at).is_none_or(|upper| upper.seq == Seq::MAX);
-        let takes_part =
-            self.clip.as_ref().is_none_or(|clip| clip.has_all(self.span.keys(self.at)));
-        whole_keys && takes_part && !has_many_versions(fence)
+        self.at_border().is_some() && self.is_whole()
+    }
+
+    fn is_whole(&self) -> bool {
+        let begins_key = |fence: &OwnedFence| fence.seq == Seq::MAX;
+        let fence = self.span.fences.get(self.at);
+        let upper = self.span.upper(self.at);
+        let keys = self.span.keys(self.at);
+        fence.is_some_and(|fence| begins_key(fence) && !has_many_versions(fence))
+            && upper.is_none_or(begins_key)
+            && self.clip.as_ref().is_none_or(|clip| clip.has_all(keys))
+    }
+
+    /// The block that has been opened and of which nothing was taken, with its first and its last
+    /// key, if it may still stay as far as this source goes. Its fence may have said that it holds
+    /// keys that it does not.
+    pub fn untouched(&self) -> Option<(&OwnedFence, &[u8], &[u8])> {
+        let last = self.last_key.as_deref()?;
+        Some((self.span.fences.get(self.at)?, self.head.key.as_slice(), last))
+    }
+
+    /// The open block does not stay.
+    pub fn take(&mut self) {
+        self.last_key = None;
     }
 
     /// The keys of the block that it stands before end here.
@@ -187,8 +209,9 @@ impl<'a> Input<'a> {
         self.span.upper(self.at).map(|upper| upper.key.as_slice())
     }
 
-    /// The block that it stands before stays.
+    /// The block that it stands before, or that is open and untouched, stays.
     pub fn stay(&mut self) {
+        (self.block, self.last_key, self.head.present) = (None, None, false);
         if let Some(stayed) = self.stayed.get_mut(self.at) {
             *stayed = true;
         }
@@ -215,7 +238,18 @@ impl<'a> Input<'a> {
         let layout = self.window.verify(self.reader, &ptr)?;
         self.block = Some((ptr, layout));
         self.index = 0;
-        self.settle()
+        self.settle()?;
+        let block = self.block.filter(|_| self.index == 0 && self.is_whole());
+        self.last_key = block.map(|(ptr, layout)| self.last_of(ptr, layout)).transpose()?;
+        Ok(())
+    }
+
+    /// The last key of the open block.
+    fn last_of(&self, ptr: BlockPtr, layout: BlockLayout) -> Result<Vec<u8>> {
+        let view = self.window.view(&ptr, layout);
+        let last = view.entry_key(view.len().saturating_sub(1));
+        let (_, suffix, _) = last.map_err(|error| self.reader.damage(&ptr, &error))?;
+        Ok([view.prefix(), suffix].concat())
     }
 
     /// Moves to the first entry from where it stands that takes part; behind the last one of a
@@ -248,6 +282,7 @@ impl<'a> Input<'a> {
 
     /// Leaves the current entry.
     pub fn leave(&mut self) -> Result<()> {
+        self.last_key = None;
         let bytes = match self.payload()? {
             Payload::Delete => (0, self.head.key.len() + PUT_OVERHEAD_BYTES),
             payload => (self.head.key.len() + PUT_OVERHEAD_BYTES + content_len(&payload), 0),

@@ -2,10 +2,11 @@
 //! (Thonangi's thesis, chapter 5).
 //!
 //! Reading order: [`policy`] (which part of a level is merged, and how large levels are), `choose`
-//! (which keys come next), `input` and `output` (the sides of a merge), `slice` (the merge itself,
-//! block-preserving), `nodes` (the index over a level's blocks), `state` (what a slice begins
-//! with), `layout` (where new levels go); `by_policy` chooses as the thesis does, [`merging`] says
-//! who chooses, [`counters`] count what that costs, of which `meter` and `learnt` make thresholds.
+//! (which keys come next), `input` and `output` (the sides of a merge), `walk` (what becomes of
+//! each block), `slice` (the merge itself, block-preserving), `nodes` (the index over a level's
+//! blocks), `state` (what a slice begins with), `layout` (where new levels go); `by_policy` chooses
+//! as the thesis does, [`merging`] says who chooses, [`counters`] count what that costs, of which
+//! `meter` and `learnt` make thresholds.
 //!
 //! Memtables are written out as runs, as an FD+tree's are. A slice takes the keys of one range out
 //! of all runs, and of as many levels as overflow, and merges them into the next level; what a run
@@ -33,6 +34,7 @@ mod output;
 pub mod policy;
 mod slice;
 mod state;
+mod walk;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use esker_format::block::Codec;
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
 use esker_format::ids::{Generation, Seq};
+use esker_format::key;
 use esker_format::meta::{LevelCounts, TailFence};
 use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::{Error, Result};
@@ -115,8 +116,24 @@ impl Output {
     /// Takes a block over as it is, whose keys are less than `upper`.
     pub fn stay(&mut self, fence: &OwnedFence, upper: Option<&[u8]>) -> Result<()> {
         self.close()?;
+        self.pass_over(fence, fence.key.clone(), upper);
+        Ok(())
+    }
+
+    /// The same of a block that was looked into: from `first` to `last` key. Where its fence is
+    /// not above what comes before it, it gets another one.
+    pub fn stay_within(&mut self, fence: &OwnedFence, first: &[u8], last: &[u8]) -> Result<()> {
+        self.close()?;
+        let before = self.level.last_key();
+        let is_above = self.fences.is_empty() || before < fence.key.as_slice();
+        let key = if is_above { &fence.key } else { key::separator(before, first) };
+        self.pass_over(fence, key.to_vec(), Some(last));
+        Ok(())
+    }
+
+    fn pass_over(&mut self, fence: &OwnedFence, key: Vec<u8>, upper: Option<&[u8]>) {
         let fence = TailFence {
-            key: fence.key.clone(),
+            key,
             seq: fence.seq,
             ptr: fence.ptr,
             puts: fence.puts,
@@ -126,7 +143,6 @@ impl Output {
         self.fill.add(&fence.ptr);
         self.level.pass_over(&fence_of(&fence), upper);
         self.fences.push(fence);
-        Ok(())
     }
 
     fn close(&mut self) -> Result<()> {

@@ -1,20 +1,18 @@
 //! Block-preserving merge of one slice (the thesis, Algorithm 11).
 //!
-//! All sources are walked in key order. Where a source stands before a block and no other has
-//! anything within the block's keys, the block goes to the level below unread, unless too much of
-//! that level would be empty then. Every other block is opened and merged entry by entry.
+//! All sources are walked in key order (`walk`). Blocks that nothing else falls into go to the
+//! level below as they are, unless too much of that level would be empty then.
 //!
 //! Order of the writes: new blocks and nodes written → data synced → log synced → record synced →
 //! view replaced → old space reusable once nobody reads it.
 
 use std::sync::Arc;
 
-use esker_format::action::KeyRange;
-use esker_format::entry::Payload;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, TailFence};
 use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::{Error, Result};
+use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::choose::{Overflow, Slice, shape_of};
@@ -23,28 +21,15 @@ use super::input::{Clip, Input, Span, joined};
 use super::nodes::{self, Edited, Replaced};
 use super::output::{Fill, Output, Written, extent_of, units_of};
 use super::state::{Run, State};
+use super::walk::{Rules, Walk};
 use crate::fdtree::cursor::{FenceCursor, OwnedFence, Target};
 use crate::fdtree::fence_index::FenceIndex;
 use crate::fdtree::gone::Gone;
-use crate::fdtree::merge::group::Group;
-use crate::fdtree::removed::Removed;
 use crate::fdtree::tree::{BlockReader, Tree};
 use crate::fdtree::values::Moved;
-use crate::fdtree::versions::Keep;
 use crate::fdtree::view::{Part, View};
 use crate::fdtree::writer::ExtentWriter;
 use crate::fdtree::{Commit, FdTree, delete, flushed_balance};
-
-/// What a slice is merged by.
-struct Rules {
-    removed: Removed,
-    /// Nothing older is below.
-    to_last: bool,
-    /// Every block is opened.
-    opens_all: bool,
-    /// ω: most of a level that may be empty, in millionths.
-    omega_millionths: u64,
-}
 
 /// A level that a slice takes keys from or merges them into.
 #[derive(Clone)]
@@ -167,7 +152,7 @@ impl FdTree {
         if !is_idle {
             let written = match made.outputs.first_mut() {
                 Some(output) => {
-                    self.walk(&mut inputs, output, &rules, &mut made.values)?;
+                    Walk::new(self, &mut inputs, output, &rules).run(&mut made.values)?;
                     output.finish()?
                 }
                 None => return Err(lost()),
@@ -192,50 +177,6 @@ impl FdTree {
         let entered = inputs.iter().take(runs.len()).map(Input::entries).sum();
         let runs = spent(runs, slice, &inputs);
         Ok(Outcome { runs, made, entered })
-    }
-
-    /// Walks all sources, the newest first among them, to their ends.
-    fn walk(
-        &self,
-        inputs: &mut [Input<'_>],
-        output: &mut Output,
-        rules: &Rules,
-        values: &mut Moved,
-    ) -> Result<()> {
-        let points = self.env.snapshots.live();
-        let mut group = Group::none();
-        group.keep = Keep::new(points.numbers);
-        group.horizon = points.horizon;
-        group.operator = self.operator();
-        while let Some(index) = first(inputs) {
-            let Some(input) = inputs.get(index) else { break };
-            if let Some(fence) = input.at_border() {
-                let stays = may_stay(inputs, index, rules)
-                    && output.fill.takes(&fence.ptr, output.open_sectors(), rules.omega_millionths);
-                if stays {
-                    group.close(output, rules.to_last)?;
-                    output.stay(fence, input.upper())?;
-                }
-                if let Some(input) = inputs.get_mut(index) {
-                    if stays { input.stay() } else { input.open()? }
-                }
-                continue;
-            }
-            let (key, seq) = (&input.head.key, input.head.seq);
-            let payload = input.payload()?;
-            if group.ends_before(key, seq)? {
-                group.close(output, rules.to_last)?;
-                group.begin(key, &rules.removed);
-            }
-            let stays = group.place(output, key, seq, &payload, rules.to_last)?;
-            if let Payload::Reference(content) = payload {
-                values.note(content, stays, false);
-            }
-            if let Some(input) = inputs.get_mut(index) {
-                input.leave()?;
-            }
-        }
-        group.close(output, rules.to_last)
     }
 
     /// Makes a slice durable, and what readers see.
@@ -268,6 +209,11 @@ impl FdTree {
         meta.merges += 1;
         meta.shape = shape_of(slice.sizes, self.kappa0_bytes());
         meta.removed = self.removed_for_record(&meta, Seq(0));
+        let mut freed: Vec<_> = runs.iter().flat_map(|spent| &spent.freed).copied().collect();
+        if planted::is(Bug::ReclaimBeforeCommit) {
+            self.views.quarantine(&self.env.blocks, std::mem::take(&mut freed))?;
+            self.views.collect(&self.env.blocks)?;
+        }
         let made = self.make_durable(&meta, &values.recorded(), commit);
         if made.is_ok() || self.env.poison.reason().is_some() {
             // A record that has failed may be there all the same: where its blocks lie nobody
@@ -280,8 +226,7 @@ impl FdTree {
         *self.flushed.lock() = flushed_balance(&meta);
         self.durable.swap(Arc::new(meta));
         let mut gone = self.settle_values(&mut values)?;
-        let freed = runs.iter().flat_map(|spent| &spent.freed).copied();
-        gone.extend(freed.chain(unused).chain(rest));
+        gone.extend(freed.into_iter().chain(unused).chain(rest));
         let standing = state.lsm().levels.len();
         self.views.publish(|view| with_slice(view, standing, &runs, changed, slice));
         drop(recording);
@@ -305,34 +250,6 @@ impl FdTree {
         self.retiring.store(false, Ordering::Release);
         Ok(())
     }
-}
-
-/// The source that stands first; of those at one key, the newest.
-fn first(inputs: &[Input<'_>]) -> Option<usize> {
-    let mut first: Option<(usize, &Input<'_>)> = None;
-    for (index, input) in inputs.iter().enumerate() {
-        if input.position().is_some() && first.is_none_or(|(_, other)| input.is_before(other)) {
-            first = Some((index, input));
-        }
-    }
-    first.map(|(index, _)| index)
-}
-
-/// Whether the block that a source stands before may go to the level below as it is: nobody else
-/// has keys within its, and nothing in it could go.
-fn may_stay(inputs: &[Input<'_>], index: usize, rules: &Rules) -> bool {
-    let Some(input) = inputs.get(index).filter(|input| !rules.opens_all && input.may_stay()) else {
-        return false;
-    };
-    let Some(fence) = input.at_border() else { return false };
-    let upper = input.upper();
-    let others = inputs.iter().enumerate().filter(|(other, _)| *other != index);
-    let alone = others
-        .filter_map(|(_, other)| other.position())
-        .all(|(key, _)| upper.is_some_and(|upper| upper <= key));
-    let keys = KeyRange { begin: &fence.key, end: upper };
-    let removed = rules.removed.ranges().iter().any(|range| range.keys().meets(&keys));
-    alone && !removed && (fence.tombstones == 0 || !rules.to_last)
 }
 
 /// The sources above the level that is merged into, newest first.
@@ -555,7 +472,9 @@ fn note_in(
         if let Some(data) = spill.levels.last_mut() {
             data.extents = delete::without(&data.extents, &[freed.as_slice(), moved].concat());
         }
-        *gone = run.gone.ranges().to_vec();
+        if !planted::is(Bug::GoneNotRecorded) {
+            *gone = run.gone.ranges().to_vec();
+        }
         if run.gone.is_everything() {
             rest.extend(meta.spills.remove(at).extents().copied());
             lsm.gone.remove(at);

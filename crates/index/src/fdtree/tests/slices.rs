@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use esker_device::Purpose;
 use esker_format::meta::{IndexMeta, LsmLevel};
 use esker_substrate::error::Error;
 
@@ -60,6 +61,35 @@ fn scans_begin_at_the_borders_of_slices() {
         }
     }
     assert!(slices > 3, "{slices} slices");
+}
+
+/// Blocks of long entries go down although those of other runs and of the level stand between
+/// their borders, because no other has keys between their own: next to nothing is written.
+#[test]
+fn blocks_move_between_the_keys_of_others() {
+    let mut subject = Subject::lsm(options(256 * 1024), 1 << 22);
+    let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    let value = vec![3; 3_900];
+    for number in 0..600 {
+        subject.write(&key(number), Some(&value));
+        subject.maintain();
+    }
+    subject.run(Ask::Merge);
+    let written = |subject: &Subject, purpose| {
+        let counts = subject.device.counts();
+        counts.iter().find(|(of, _)| *of == purpose).unwrap().1.bytes_written
+    };
+    let merged = written(&subject, Purpose::Merge);
+    for number in 600..700 {
+        subject.write(&key(number), Some(&value));
+    }
+    subject.run(Ask::Spill);
+    subject.tree.begin(Ask::Merge.work(), &super::gate).unwrap();
+    subject.complete();
+    subject.verify_all();
+    subject.check();
+    let merged = written(&subject, Purpose::Merge) - merged;
+    assert!(merged < 100 * 4_096, "{merged} bytes for a hundred entries");
 }
 
 /// A record whose writing has failed may be on the device: its blocks must be left alone by a

@@ -1,0 +1,218 @@
+//! The walk of a slice: all sources in key order, and what becomes of each block.
+//!
+//! Where a source stands before a block and no other has anything within the block's keys, the
+//! block goes to the level below unread. Every other block is opened. A fence says where a block's
+//! keys may begin, not where they do: a block that turns out to have nothing of another source
+//! between its first and its last key goes down as it is all the same. Reading it was cheap, and
+//! writing it would not be. All others are merged entry by entry.
+
+use esker_format::action::KeyRange;
+use esker_format::entry::Payload;
+use esker_substrate::error::Result;
+use esker_substrate::planted::{self, Bug};
+
+use super::input::Input;
+use super::output::Output;
+use crate::fdtree::FdTree;
+use crate::fdtree::cursor::OwnedFence;
+use crate::fdtree::merge::group::Group;
+use crate::fdtree::removed::Removed;
+use crate::fdtree::values::Moved;
+use crate::fdtree::versions::Keep;
+
+/// What a slice is merged by.
+pub(super) struct Rules {
+    pub removed: Removed,
+    /// Nothing older is below.
+    pub to_last: bool,
+    /// Every block is opened, and none stays.
+    pub opens_all: bool,
+    /// Most of the level that may be empty (ω).
+    pub omega_millionths: u64,
+}
+
+impl Rules {
+    /// Whether a block with these keys may go to the level below as it is: nothing in it could go.
+    fn let_stay(&self, fence: &OwnedFence, keys: KeyRange<'_>) -> bool {
+        let removed = self.removed.ranges().iter().any(|range| range.keys().meets(&keys));
+        !self.opens_all && !removed && (fence.tombstones == 0 || !self.to_last)
+    }
+}
+
+/// What other sources have within a block's keys.
+enum Beside {
+    Nothing,
+    Something,
+    /// This one stands before a block that may have something.
+    Closed(usize),
+}
+
+/// A walk under way.
+pub(super) struct Walk<'w, 'a> {
+    /// The sources, the newest first.
+    inputs: &'w mut [Input<'a>],
+    output: &'w mut Output,
+    rules: &'w Rules,
+    group: Group,
+}
+
+impl<'w, 'a> Walk<'w, 'a> {
+    pub fn new(
+        tree: &FdTree,
+        inputs: &'w mut [Input<'a>],
+        output: &'w mut Output,
+        rules: &'w Rules,
+    ) -> Self {
+        let mut points = tree.env.snapshots.live();
+        if planted::is(Bug::SnapshotBlocksReused) {
+            points.numbers.truncate(1);
+        }
+        let mut group = Group::none();
+        group.keep = Keep::new(points.numbers);
+        group.horizon = points.horizon;
+        group.operator = tree.operator();
+        Self { inputs, output, rules, group }
+    }
+
+    /// Walks all sources to their ends.
+    ///
+    /// # Errors
+    /// When a block cannot be read, without room, and what the device says.
+    pub fn run(mut self, values: &mut Moved) -> Result<()> {
+        while let Some(index) = self.first() {
+            let Some(input) = self.inputs.get(index) else { break };
+            if input.at_border().is_some() {
+                self.pass_border(index)?;
+            } else if let Some((.., last)) = input.untouched() {
+                let last = last.to_vec();
+                self.look(index, &last)?;
+            } else {
+                self.take(index, values)?;
+            }
+        }
+        self.close()
+    }
+
+    /// The source that stands first; of those at one key, the newest.
+    fn first(&self) -> Option<usize> {
+        let mut first: Option<(usize, &Input<'_>)> = None;
+        for (index, input) in self.inputs.iter().enumerate() {
+            if input.position().is_some() && first.is_none_or(|(_, other)| input.is_before(other)) {
+                first = Some((index, input));
+            }
+        }
+        first.map(|(index, _)| index)
+    }
+
+    fn others(&self, index: usize) -> impl Iterator<Item = (usize, &Input<'a>)> {
+        self.inputs.iter().enumerate().filter(move |(other, _)| *other != index)
+    }
+
+    /// Writes what is held of the last key.
+    fn close(&mut self) -> Result<()> {
+        self.group.close(self.output, self.rules.to_last)
+    }
+
+    /// Whether a block leaves no more of the level empty than may be.
+    fn has_room(&self, fence: &OwnedFence) -> bool {
+        let open = self.output.open_sectors();
+        self.output.fill.takes(&fence.ptr, open, self.rules.omega_millionths)
+    }
+
+    /// The block that a source stands before goes down unread, or is opened.
+    fn pass_border(&mut self, index: usize) -> Result<()> {
+        let stays = self.may_stay(index);
+        if stays {
+            self.close()?;
+        }
+        let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
+        let Some(fence) = input.at_border().filter(|_| stays) else { return input.open() };
+        self.output.stay(fence, input.upper())?;
+        input.stay();
+        Ok(())
+    }
+
+    /// Whether the block that a source stands before may stay: nobody else has keys within its, and
+    /// nothing in it could go.
+    fn may_stay(&self, index: usize) -> bool {
+        let Some(input) = self.inputs.get(index).filter(|input| input.may_stay()) else {
+            return false;
+        };
+        let Some(fence) = input.at_border() else { return false };
+        let upper = input.upper();
+        let is_behind = |key: &[u8]| upper.is_some_and(|upper| upper <= key);
+        let alone = self.others(index).filter_map(|(_, other)| other.position());
+        let alone = alone.into_iter().all(|(key, _)| is_behind(key));
+        (alone || planted::is(Bug::StaysAmongOthers))
+            && self.rules.let_stay(fence, KeyRange { begin: &fence.key, end: upper })
+            && self.has_room(fence)
+    }
+
+    /// Decides of the block that has been opened at `index`, whose last key is `last`, when nothing
+    /// of it has been taken.
+    fn look(&mut self, index: usize, last: &[u8]) -> Result<()> {
+        let stays = match self.beside(index, last) {
+            Beside::Nothing => self.may_stay_open(index),
+            Beside::Something => false,
+            // What it has will be known when it is open, as it is to be anyway.
+            Beside::Closed(other) => {
+                return self.inputs.get_mut(other).map_or(Ok(()), Input::open);
+            }
+        };
+        if stays {
+            self.close()?;
+        }
+        let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
+        match input.untouched().filter(|_| stays) {
+            Some((fence, first, last)) => {
+                self.output.stay_within(fence, first, last)?;
+                input.stay();
+            }
+            None => input.take(),
+        }
+        Ok(())
+    }
+
+    /// What is beside the block of the source at `index`, whose keys go up to `last`.
+    fn beside(&self, index: usize, last: &[u8]) -> Beside {
+        let mut closed = None;
+        for (other, input) in self.others(index) {
+            if input.position().is_none_or(|(key, _)| last < key) {
+                continue;
+            }
+            if input.at_border().is_none() {
+                return Beside::Something;
+            }
+            closed = closed.or(Some(other));
+        }
+        closed.map_or(Beside::Nothing, Beside::Closed)
+    }
+
+    /// The same as [`may_stay`](Self::may_stay) of a block that is open and has nothing beside it.
+    fn may_stay_open(&self, index: usize) -> bool {
+        let Some((fence, first, last)) = self.inputs.get(index).and_then(Input::untouched) else {
+            return false;
+        };
+        let behind = [last, &[0]].concat();
+        self.group.key.as_deref().is_none_or(|key| key < first)
+            && self.rules.let_stay(fence, KeyRange { begin: first, end: Some(&behind) })
+            && self.has_room(fence)
+    }
+
+    /// Takes the entry that a source stands on.
+    fn take(&mut self, index: usize, values: &mut Moved) -> Result<()> {
+        let Some(input) = self.inputs.get(index) else { return Ok(()) };
+        let (key, seq) = (&input.head.key, input.head.seq);
+        let payload = input.payload()?;
+        let to_last = self.rules.to_last;
+        if self.group.ends_before(key, seq)? {
+            self.group.close(self.output, to_last)?;
+            self.group.begin(key, &self.rules.removed);
+        }
+        let stays = self.group.place(self.output, key, seq, &payload, to_last)?;
+        if let Payload::Reference(content) = payload {
+            values.note(content, stays, false);
+        }
+        self.inputs.get_mut(index).map_or(Ok(()), Input::leave)
+    }
+}
