@@ -143,21 +143,32 @@ impl Fences {
         Ok(all)
     }
 
+    /// Blocks that begin within a key's versions count as the one before: a part cannot end there.
+    ///
     /// Cost: reads all nodes of the tree.
     fn add(&mut self, reader: &BlockReader, tree: &Tree, gone: &Gone) -> Result<()> {
         let Some(level) = tree.height().checked_sub(1) else { return Ok(()) };
         let mut next = FenceCursor::find(tree, reader, level, Target::At(b"", Seq::MAX))?;
+        let mut before = None;
         while let Some(at) = next {
-            let (key, bytes) = at.with_current(|fence| {
-                (fence.key.to_vec(), super::extent_of(&fence.fence.ptr).bytes())
+            let (key, seq, bytes) = at.with_current(|fence| {
+                (fence.key.to_vec(), fence.seq, super::extent_of(&fence.fence.ptr).bytes())
             })?;
             next = at.next()?;
             let upper = next.as_ref().map(|next| next.with_current(|f| (f.key.to_vec(), f.seq)));
             let upper = upper.transpose()?;
-            if !gone.has_block(&key, upper.as_ref().map(|(key, seq)| (key.as_slice(), *seq))) {
-                let left = gone.at(&key).and_then(|gone| gone.end).map(<[u8]>::to_vec);
-                self.0.push((left.unwrap_or(key), bytes));
+            if gone.has_block(&key, upper.as_ref().map(|(key, seq)| (key.as_slice(), *seq))) {
+                before = None;
+                continue;
             }
+            let goes_on = before.and_then(|at: usize| self.0.get_mut(at));
+            if let Some((_, all)) = goes_on.filter(|_| seq != Seq::MAX) {
+                *all += bytes;
+                continue;
+            }
+            let left = gone.at(&key).and_then(|gone| gone.end).map(<[u8]>::to_vec);
+            before = Some(self.0.len());
+            self.0.push((left.unwrap_or(key), bytes));
         }
         Ok(())
     }
