@@ -1,6 +1,6 @@
 //! Figures of a store as dictionaries, of which `esker/_stats.py` makes its classes.
 
-use esker::{KeyspaceStats, LsmStats, Stats};
+use esker::{KeyspaceStats, LsmStats, LsmWrites, Stats};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -78,14 +78,26 @@ fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, 
 }
 
 fn lsm<'py>(py: Python<'py>, stats: &LsmStats) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
+    let dict = dict!(py, stats, runs_capacity_bytes records_entered);
+    dict.set_item("policy", stats.policy.name())?;
+    dict.set_item("runs_written", writes(py, &stats.runs_written)?)?;
     let runs = stats.runs.iter().map(|of| Ok(dict!(py, of, bytes left_bytes)));
     dict.set_item("runs", runs.collect::<PyResult<Vec<_>>>()?)?;
     let levels = stats.levels.iter().map(|of| {
-        let level = dict!(py, of, blocks bytes space_bytes fence_bytes);
+        let level = dict!(py, of, blocks bytes space_bytes fence_bytes capacity_bytes);
+        level.set_item("written", writes(py, &of.written)?)?;
         level.set_item("next_key", PyBytes::new(py, &of.next_key)).map(|()| level)
     });
     dict.set_item("levels", levels.collect::<PyResult<Vec<_>>>()?)?;
     dict.set_item("next_key", PyBytes::new(py, &stats.next_key))?;
+    let learnt = stats.learnt.as_ref();
+    let learnt = learnt.map(|of| -> PyResult<_> {
+        Ok(dict!(py, of, thresholds last_is_full phase cost))
+    });
+    dict.set_item("learnt", learnt.transpose()?)?;
     Ok(dict)
+}
+
+fn writes<'py>(py: Python<'py>, of: &LsmWrites) -> PyResult<Bound<'py, PyDict>> {
+    Ok(dict!(py, of, blocks_written blocks_kept node_bytes_written))
 }

@@ -144,10 +144,13 @@ def test_a_kind_of_index_is_chosen_once(tmp_path):
         lsm = db.stats().keyspaces["a"].lsm
         level = lsm.levels[-1]
         assert level.blocks > 0 and level.fence_bytes > 0 and isinstance(lsm.next_key, bytes)
+        assert lsm.policy == "pull" and lsm.learnt is None and lsm.runs_capacity_bytes > 0
         assert level.space_bytes - level.bytes == level.waste_bytes and 0.5 < level.occupancy <= 1
         assert all(run.left_bytes <= run.bytes for run in lsm.runs)
         db.compact()
-        assert db.stats().keyspaces["a"].lsm.runs == ()
+        lsm = db.stats().keyspaces["a"].lsm
+        assert lsm.runs == () and lsm.records_entered > 0
+        assert lsm.levels[-1].written.blocks_written > 0
 
 
 def test_stats_say_what_is_kept_and_what_comes(db):

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! cargo run --release -p esker --example measure -- load FOLDER [ENTRIES] [BUDGET_MIB]
-//! cargo run --release -p esker --example measure -- writes FOLDER [ENTRIES] [BUDGET_MIB] [INDEX]
+//! cargo run --release -p esker --example measure -- writes FOLDER [ENTRIES] [BUDGET_MIB] [INDEX]\
+//!     [POLICY]
 //! cargo run --release -p esker --example measure -- lookups COUNT
 //! cargo run --release -p esker --example measure -- syncs [SYNC_MICROSECONDS]
 //! ```
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker::{Db, Durability, IndexKind, Keyspace, KeyspaceOptions};
+use esker::{Db, Durability, IndexKind, Keyspace, KeyspaceOptions, Merging};
 use esker_device::delay::{DelayDevice, Delays};
 use esker_device::memory::MemoryDevice;
 
@@ -40,7 +41,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("writes") => {
             let folder = arguments.get(1).ok_or("which folder?")?;
             let kind = arguments.get(4).map_or(Ok(IndexKind::FdTree), |kind| kind.parse())?;
-            writes(folder, number(2, 5_000_000)?, number(3, 64)?, kind)
+            let merging = arguments.get(5).map_or(Ok(Merging::default()), |name| name.parse())?;
+            let db = Db::builder(folder).memory_budget(number(3, 64)? << 20);
+            writes(db.merging(merging).open()?, number(2, 5_000_000)?, kind)
         }
         Some("lookups") => lookups(number(1, 10_000)?),
         Some("syncs") => syncs(Duration::from_micros(number(1, 100)?)),
@@ -94,8 +97,7 @@ fn load(folder: &str, entries: u64, budget_mib: u64) -> Result<(), Box<dyn Error
     Ok(())
 }
 
-fn writes(folder: &str, n: u64, budget_mib: u64, kind: IndexKind) -> Result<(), Box<dyn Error>> {
-    let db = Db::builder(folder).memory_budget(budget_mib << 20).open()?;
+fn writes(db: Db, n: u64, kind: IndexKind) -> Result<(), Box<dyn Error>> {
     let keyspace = db.keyspace("default", KeyspaceOptions::default().index(kind))?;
     let value = |number: u64| {
         let mut value = [0; 100];

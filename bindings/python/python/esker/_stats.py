@@ -58,6 +58,31 @@ class LevelStats:
 
 
 @dataclass(frozen=True)
+class LsmWrites:
+    """What was written for a level of an LSM index, or for its runs, since the store was opened."""
+
+    blocks_written: int
+    #: Left as they were by merges into the level.
+    blocks_kept: int
+    #: Blocks that hold fences.
+    node_bytes_written: int
+
+
+@dataclass(frozen=True)
+class LsmLearnt:
+    """What the policy Mixed goes by."""
+
+    #: Of levels 2, 3, …: one is merged whole into a level that is less full than this.
+    thresholds: tuple[float, ...]
+    #: Whether merges into the last level are of whole levels.
+    last_is_full: bool
+    #: "settling", "trying" or "learnt".
+    phase: str
+    #: Blocks written per entry, as it was measured for what was learnt last.
+    cost: float | None
+
+
+@dataclass(frozen=True)
 class LsmRunStats:
     """A run of an LSM index: a memtable as it was written out."""
 
@@ -79,6 +104,9 @@ class LsmLevelStats:
     fence_bytes: int
     #: Where the next merge into the level below begins; the last has none.
     next_key: builtins.bytes
+    #: The most space that it may take before it is merged; `None` without a bound.
+    capacity_bytes: int | None
+    written: LsmWrites
 
     @property
     def waste_bytes(self) -> int:
@@ -101,6 +129,15 @@ class LsmStats:
     levels: tuple[LsmLevelStats, ...]
     #: Where the next merge of the runs begins.
     next_key: bytes
+    #: By which policy it is merged.
+    policy: str
+    #: The most that runs may hold before they are merged.
+    runs_capacity_bytes: int
+    runs_written: LsmWrites
+    #: Entries that merges have taken out of runs since the store was opened.
+    records_entered: int
+    #: `None` unless the policy is Mixed.
+    learnt: LsmLearnt | None
 
 
 @dataclass(frozen=True)
@@ -342,8 +379,18 @@ def _keyspace(found: Mapping[str, Any]) -> KeyspaceStats:
 
 
 def _lsm(found: Mapping[str, Any]) -> LsmStats:
+    def level(of: Mapping[str, Any]) -> LsmLevelStats:
+        return LsmLevelStats(**{**of, "written": LsmWrites(**of["written"])})
+
+    learnt = found["learnt"]
+    if learnt is not None:
+        learnt = LsmLearnt(**{**learnt, "thresholds": tuple(learnt["thresholds"])})
     return LsmStats(
-        runs=tuple(LsmRunStats(**of) for of in found["runs"]),
-        levels=tuple(LsmLevelStats(**of) for of in found["levels"]),
-        next_key=found["next_key"],
+        **{
+            **found,
+            "runs": tuple(LsmRunStats(**of) for of in found["runs"]),
+            "levels": tuple(level(of) for of in found["levels"]),
+            "runs_written": LsmWrites(**found["runs_written"]),
+            "learnt": learnt,
+        }
     )
