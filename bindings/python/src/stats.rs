@@ -91,9 +91,8 @@ fn lsm<'py>(py: Python<'py>, stats: &LsmStats) -> PyResult<Bound<'py, PyDict>> {
     dict.set_item("levels", levels.collect::<PyResult<Vec<_>>>()?)?;
     dict.set_item("next_key", PyBytes::new(py, &stats.next_key))?;
     let learnt = stats.learnt.as_ref();
-    let learnt = learnt.map(|of| -> PyResult<_> {
-        Ok(dict!(py, of, thresholds last_is_full phase cost))
-    });
+    let learnt =
+        learnt.map(|of| -> PyResult<_> { Ok(dict!(py, of, thresholds last_is_full phase cost)) });
     dict.set_item("learnt", learnt.transpose()?)?;
     Ok(dict)
 }

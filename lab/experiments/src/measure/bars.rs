@@ -106,7 +106,7 @@ const LOADED: &str = "load_written_per_byte";
 const OVERWRITTEN: &str = "overwrite_written_per_byte";
 
 /// The bars of an LSM index.
-pub const LSM: [Bar; 21] = [
+pub const LSM: [Bar; 23] = [
     most(Row::Load, WRITTEN, "bytes per user byte", Times(0.7, Rocksdb)),
     most(Row::Overwrite, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
     most(Row::Mix, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
@@ -116,6 +116,8 @@ pub const LSM: [Bar; 21] = [
     most(Row::Values4000, OVERWRITTEN, "overwrite, bytes per byte", Times(0.6, Rocksdb)),
     most(Row::Sequential, LOADED, "load, bytes per byte", Times(0.6, Rocksdb)),
     most(Row::Sequential, OVERWRITTEN, "overwrite, bytes per byte", Times(0.6, Rocksdb)),
+    most(Row::MovingNormal, LOADED, "load, bytes per byte", Times(0.6, Rocksdb)),
+    most(Row::MovingNormal, OVERWRITTEN, "steady, bytes per byte", Times(0.6, Rocksdb)),
     least(Row::Merge, "put_samples", "writes measured", Number(1e4)),
     most(Row::Merge, "put_p999_us", "writes, p99.9", Times(1.0, Rocksdb)),
     most(Row::Merge, "put_max_us", "writes, longest", TimesOrControl(0.5, Rocksdb)),

@@ -39,7 +39,7 @@ cache included, where the system lets one be made. Systems take turns. Space: at
 about 4 GB for each system.
 
 Rows: load, lookups, scans, durable, merge, merge-space, overwrite, mix, values-1000,
-values-4000, sequential, compact, reopen.";
+values-4000, sequential, moving-normal, compact, reopen.";
 
 /// What can be typed after `bench`.
 #[derive(Debug, Args)]

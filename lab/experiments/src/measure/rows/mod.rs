@@ -51,6 +51,8 @@ pub enum Row {
     Values4000,
     /// See [`patterns`]: keys in their order.
     Sequential,
+    /// See [`patterns`]: keys around a mean that moves.
+    MovingNormal,
     /// See [`merge`].
     Merge,
     /// See [`merge_space`].
@@ -69,7 +71,7 @@ pub enum Row {
 
 impl Row {
     /// Every row, in the order in which they run.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Load,
         Self::Lookups,
         Self::Scans,
@@ -81,6 +83,7 @@ impl Row {
         Self::Values1000,
         Self::Values4000,
         Self::Sequential,
+        Self::MovingNormal,
         Self::Compact,
         Self::Reopen,
     ];
@@ -95,6 +98,7 @@ impl Row {
             Self::Values1000 => "values-1000",
             Self::Values4000 => "values-4000",
             Self::Sequential => "sequential",
+            Self::MovingNormal => "moving-normal",
             Self::Merge => "merge",
             Self::MergeSpace => "merge-space",
             Self::Lookups => "lookups",
@@ -121,6 +125,7 @@ impl Row {
             Self::Values1000 => "values of 1,000 bytes: load and steady overwrite",
             Self::Values4000 => "values of 4,000 bytes: load and steady overwrite",
             Self::Sequential => "keys in their order: load and overwrite",
+            Self::MovingNormal => "normal keys, the mean moves: load, then insert and delete",
             Self::Merge => "during a full merge, with writes and lookups",
             Self::MergeSpace => "a full merge with a scan held open",
             Self::Lookups => "random lookups, 2 threads",
@@ -134,8 +139,8 @@ impl Row {
     /// Whether it begins with a folder that has no store.
     #[must_use]
     pub const fn begins_empty(self) -> bool {
-        use Row::{Load, Reopen, Sequential, Values1000, Values4000};
-        matches!(self, Load | Reopen | Values1000 | Values4000 | Sequential)
+        use Row::{Load, MovingNormal, Reopen, Sequential, Values1000, Values4000};
+        matches!(self, Load | Reopen | Values1000 | Values4000 | Sequential | MovingNormal)
     }
 
     /// Whether a system takes part. redb cannot merge beside a scan, and would write steadily for
@@ -146,7 +151,8 @@ impl Row {
             (_, Name::Esker) => true,
             (Self::Reopen, _) => false,
             (Self::MergeSpace | Self::Overwrite | Self::Mix, Name::Redb) => false,
-            (Self::Values1000 | Self::Values4000 | Self::Sequential, Name::Redb) => false,
+            (Self::Values1000 | Self::Values4000, Name::Redb) => false,
+            (Self::Sequential | Self::MovingNormal, Name::Redb) => false,
             _ => true,
         }
     }
@@ -234,6 +240,7 @@ pub fn run(run: &Run<'_>) -> Result<Metrics> {
         Row::Values1000 => patterns::run(run, &Pattern::scattered(1_000)),
         Row::Values4000 => patterns::run(run, &Pattern::scattered(4_000)),
         Row::Sequential => patterns::run(run, &Pattern::SEQUENTIAL),
+        Row::MovingNormal => patterns::run(run, &Pattern::MOVING),
         Row::Merge => merge::run(run),
         Row::MergeSpace => merge_space::run(run),
         Row::Lookups => lookups::run(run),

@@ -1,17 +1,22 @@
 //! Bytes written where values are longer than those of the load, or keys have neighbours.
 //!
-//! Each row begins with an empty store, loads as many bytes as the load does, and overwrites: once
-//! to warm up and twice to count, settled before and after.
+//! Each row begins with an empty store, loads as many bytes as the load does, and goes on writing:
+//! as many requests to warm up and twice as many to count, settled before and after.
 
-use esker_workload::Request;
 use esker_workload::entry::{self, ENTRY_BYTES, KEY_BYTES};
+use esker_workload::law::Law;
+use esker_workload::steady::Steady;
 use esker_workload::uniform::{self, Overwrite};
+use esker_workload::{Kind, Request};
 
 use esker_peers::Durability;
 
 use crate::error::Result;
 use crate::measure::Metrics;
 use crate::measure::rows::{PROGRESS_EVERY, Run, steady};
+
+/// Keys around a mean that moves: σ is half a percent of all keys, and 10,000 are drawn around each.
+const MOVING: Law = Law::Normal { sigma: 0.005, group: 10_000 };
 
 /// How entries look, and in which order they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +27,19 @@ pub struct Pattern {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// No two neighbouring requests have neighbouring keys.
+    /// No two neighbouring requests have neighbouring keys; then they are overwritten at random.
     Scattered,
     /// Each key is greater than the one before it; overwriting begins with the least one again.
     Ascending,
+    /// Keys near a mean that moves; then insertions and deletions by turns (G_N).
+    Moving,
 }
 
 impl Pattern {
     /// Keys in their order, with the values of the load.
     pub const SEQUENTIAL: Self = Self { value_bytes: entry::VALUE_BYTES, order: Order::Ascending };
+    /// Normal keys, with the values of the load.
+    pub const MOVING: Self = Self { value_bytes: entry::VALUE_BYTES, order: Order::Moving };
 
     /// Values of so many bytes.
     #[must_use]
@@ -45,31 +54,34 @@ impl Pattern {
     fn key(&self, number: u64) -> [u8; KEY_BYTES] {
         match self.order {
             Order::Scattered => entry::key(number),
-            Order::Ascending => entry::ordered_key(number),
+            Order::Ascending | Order::Moving => entry::ordered_key(number),
         }
     }
 
-    fn overwrites(&self, seed: u64, entries: u64) -> Box<dyn Iterator<Item = Request>> {
+    /// The load, and what comes after it, without end.
+    fn requests(&self, seed: u64, entries: u64) -> Box<dyn Iterator<Item = Request>> {
         match self.order {
-            Order::Scattered => Box::new(Overwrite::new(seed, entries)),
-            Order::Ascending => {
-                let again = (1..).flat_map(move |version| {
-                    (0..entries).map(move |number| Request::put(number, version))
-                });
-                Box::new(again)
+            Order::Scattered => {
+                Box::new(uniform::load(entries).chain(Overwrite::new(seed, entries)))
             }
+            Order::Ascending => {
+                let pass =
+                    move |version| (0..entries).map(move |number| Request::put(number, version));
+                Box::new((0..).flat_map(pass))
+            }
+            Order::Moving => Box::new(Steady::new(seed, MOVING, entries)),
         }
     }
 }
 
 pub(super) fn run(run: &Run<'_>, pattern: &Pattern) -> Result<Metrics> {
     let entries = (run.sizes.entries * ENTRY_BYTES / pattern.entry_bytes()).max(1);
+    let mut requests = pattern.requests(run.task.seed, entries);
     let mut metrics = Metrics::new();
-    let loaded = written(run, pattern, uniform::load(entries), entries)?;
+    let loaded = written(run, pattern, &mut requests, entries)?;
     add(&mut metrics, "load", loaded);
-    let mut overwrites = pattern.overwrites(run.task.seed, entries);
-    written(run, pattern, overwrites.by_ref().take(entries as usize), entries)?;
-    let steady = written(run, pattern, overwrites, 2 * entries)?;
+    written(run, pattern, &mut requests, entries)?;
+    let steady = written(run, pattern, &mut requests, 2 * entries)?;
     add(&mut metrics, "overwrite", steady);
     Ok(metrics)
 }
@@ -78,14 +90,22 @@ pub(super) fn run(run: &Run<'_>, pattern: &Pattern) -> Result<Metrics> {
 fn written(
     run: &Run<'_>,
     pattern: &Pattern,
-    requests: impl Iterator<Item = Request>,
+    requests: &mut dyn Iterator<Item = Request>,
     count: u64,
 ) -> Result<Metrics> {
     let before = steady::Counters::now(run.store)?;
     let mut value = vec![0; pattern.value_bytes];
+    let mut user_bytes = 0;
     for (done, request) in (0..count).zip(requests) {
-        entry::fill_value(&mut value, run.task.seed, request.number, request.version);
-        run.store.put(&pattern.key(request.number), &value, Durability::Buffered)?;
+        let key = pattern.key(request.number);
+        if request.kind == Kind::Delete {
+            run.store.delete(&key)?;
+            user_bytes += KEY_BYTES as u64;
+        } else {
+            entry::fill_value(&mut value, run.task.seed, request.number, request.version);
+            run.store.put(&key, &value, Durability::Buffered)?;
+            user_bytes += pattern.entry_bytes();
+        }
         if done % PROGRESS_EVERY == 0 {
             run.tell.progress(done, count);
         }
@@ -93,7 +113,7 @@ fn written(
     run.store.settle()?;
     run.store.persist()?;
     let mut metrics = Metrics::new();
-    before.written_since(run.store, count * pattern.entry_bytes(), &mut metrics)?;
+    before.written_since(run.store, user_bytes, &mut metrics)?;
     Ok(metrics)
 }
 
@@ -104,12 +124,25 @@ fn add(metrics: &mut Metrics, phase: &str, of_phase: Metrics) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn ascending_keys_begin_again_behind_the_last() {
-        let numbers = Pattern::SEQUENTIAL.overwrites(1, 3).take(5).map(|request| request.number);
+        let numbers = Pattern::SEQUENTIAL.requests(1, 3).take(5).map(|request| request.number);
         assert_eq!(numbers.collect::<Vec<_>>(), [0, 1, 2, 0, 1]);
         assert!(Pattern::SEQUENTIAL.key(1) < Pattern::SEQUENTIAL.key(2));
+    }
+
+    #[test]
+    fn whatever_is_loaded_is_put_once_before_anything_else() {
+        for pattern in [Pattern::scattered(9), Pattern::SEQUENTIAL, Pattern::MOVING] {
+            let loaded: Vec<_> = pattern.requests(1, 500).take(500).collect();
+            assert!(loaded.iter().all(|request| request.kind == Kind::Put));
+            let keys: BTreeSet<_> = loaded.iter().map(|it| pattern.key(it.number)).collect();
+            assert_eq!(keys.len(), 500);
+        }
+        let later = Pattern::MOVING.requests(1, 500).skip(500).take(100);
+        assert_eq!(later.filter(|request| request.kind == Kind::Delete).count(), 50);
     }
 
     #[test]
