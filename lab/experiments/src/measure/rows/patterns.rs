@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::measure::Metrics;
 use crate::measure::rows::{PROGRESS_EVERY, Run, steady};
 
-/// Keys around a mean that moves: σ is half a percent of all keys, and 10,000 are drawn around each.
+/// Keys around a mean that moves: σ is half a percent of all keys; 10,000 are drawn around each.
 const MOVING: Law = Law::Normal { sigma: 0.005, group: 10_000 };
 
 /// How entries look, and in which order they come.
