@@ -34,7 +34,7 @@ fn every_row_runs(index: &str) {
     assert!(value("load", "rate") > Some(0.0));
     assert!(value("merge", "put_samples") > Some(0.0));
     assert!(value("reopen", "first_read_seconds") > Some(0.0), "{found}");
-    assert_eq!(found["rows"].as_object().unwrap().len(), 10);
+    assert_eq!(found["rows"].as_object().unwrap().len(), 14);
     assert_eq!(format!("--index={}", found["about"]["index"].as_str().unwrap()), index);
     let verdicts = found["bars"].as_array().unwrap().iter().map(|bar| &bar["verdict"]);
     assert!(verdicts.clone().any(|verdict| verdict == "met"));

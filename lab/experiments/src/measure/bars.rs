@@ -106,7 +106,7 @@ const LOADED: &str = "load_written_per_byte";
 const OVERWRITTEN: &str = "overwrite_written_per_byte";
 
 /// The bars of an LSM index.
-pub const LSM: [Bar; 23] = [
+pub const LSM: [Bar; 24] = [
     most(Row::Load, WRITTEN, "bytes per user byte", Times(0.7, Rocksdb)),
     most(Row::Overwrite, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
     most(Row::Mix, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
@@ -130,6 +130,7 @@ pub const LSM: [Bar; 23] = [
     most(Row::Lookups, RESIDENT, RESIDENT_WHAT, Number(1.0)),
     most(Row::Merge, RESIDENT, RESIDENT_WHAT, Number(1.0)),
     most(Row::Overwrite, RESIDENT, RESIDENT_WHAT, Number(1.0)),
+    most(Row::Reopen, "first_read_seconds", "seconds to the first read", Number(1.0)),
 ];
 
 /// Whether a bar is met.
