@@ -117,7 +117,7 @@ mod tests {
 
     /// By hand, two levels, a window of 40 records: 10 + 10 and 10 + 10 blocks over 40 are steady.
     /// Then full merges: what comes before level 1 is empty does not count; 2 + 4 blocks and 14 of
-    /// the merge over 40 are 0.5. As many records pass; 5 + 5 over 40 are 0.25.
+    /// the merge over 40 are 0.5. Twice as many records pass; 5 + 5 over 40 are 0.25.
     #[test]
     fn a_round_of_two_levels() {
         let (mut meter, mut learning) = (Meter::default(), Learning::new(2, 0.1, 40));
@@ -125,7 +125,8 @@ mod tests {
         assert_eq!(learning.phase, Phase::LastFull);
         note(&mut meter, &mut learning, &[comes(99), goes(99), comes(2), comes(4), goes(14)]);
         assert_eq!(learning.phase, Phase::LastPartial { full: 0.5, records: 40 });
-        note(&mut meter, &mut learning, &[comes(99), comes(99), comes(5), comes(5)]);
+        note(&mut meter, &mut learning, &[comes(99), comes(99), comes(99), comes(99)]);
+        note(&mut meter, &mut learning, &[comes(5), comes(5)]);
         assert_eq!(learning.phase, Phase::Learnt);
         assert_eq!(learning.reference, Some(Reference { cost: 0.25, records: 40 }));
         assert!(!learning.thresholds().is_last_full);
