@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::judge::{Judged, is_within};
 use super::phases::{INTO, KEPT, LEVELS, OCCUPANCY, Plan, WRITES, plan};
 use super::policy::{BLSM, Contender, FULL, HLDB, Keys, LDB, PARTIAL, RR, TEST, name};
-use super::sizes::{partial_writes_less, smallest, test_tips};
+use super::sizes::{PARTIAL_BELOW_FULL, TEST_TIPS, smallest};
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on, metric};
 use crate::measure::Metrics;
@@ -40,18 +40,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     axis: "index over runs",
     columns: &[WRITES, INTO[0], INTO[1], KEPT, RUNS, NODES, OCCUPANCY],
     predictions: &[
-        Prediction {
-            name: "partial-writes-less-than-full",
-            claim: "Fig. 5.1: with three levels Partial writes less than Full at every size, and \
-                    saves more of it where keys are normal",
-            judge: partial_writes_less,
-        },
-        Prediction {
-            name: "test-tips",
-            claim: "Fig. 5.4: Test writes less than Partial at the smallest size and more at the \
-                    largest of three levels, and tips sooner where keys are normal",
-            judge: test_tips,
-        },
+        PARTIAL_BELOW_FULL,
+        TEST_TIPS,
         Prediction {
             name: "policies-have-their-order",
             claim: "Fig. 5.7: at the smallest size Partial <= RR < Full, by 5 % where keys are \

@@ -11,6 +11,22 @@ use crate::error::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch};
 use crate::measure::scale::Scale;
 
+/// Figure 5.1.
+pub const PARTIAL_BELOW_FULL: Prediction = Prediction {
+    name: "partial-writes-less-than-full",
+    claim: "Fig. 5.1: with three levels Partial writes less than Full at every size, and \
+            saves more of it where keys are normal",
+    judge: partial_writes_less,
+};
+
+/// Figure 5.4.
+pub const TEST_TIPS: Prediction = Prediction {
+    name: "test-tips",
+    claim: "Fig. 5.4: Test writes less than Partial at the smallest size and more at the \
+            largest of three levels, and tips sooner where keys are normal",
+    judge: test_tips,
+};
+
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
     name: "merge-policies",
@@ -19,18 +35,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     axis: "index over memory",
     columns: &[WRITES, INTO[0], INTO[1], INTO[2], OCCUPANCY, FILL, LAST_FULL],
     predictions: &[
-        Prediction {
-            name: "partial-writes-less-than-full",
-            claim: "Fig. 5.1: with three levels Partial writes less than Full at every size, and \
-                    saves more of it where keys are normal",
-            judge: partial_writes_less,
-        },
-        Prediction {
-            name: "test-tips",
-            claim: "Fig. 5.4: Test writes less than Partial at the smallest size and more at the \
-                    largest of three levels, and tips sooner where keys are normal",
-            judge: test_tips,
-        },
+        PARTIAL_BELOW_FULL,
+        TEST_TIPS,
         Prediction {
             name: "mixed-writes-least-while-the-last-level-is-empty",
             claim: "Fig. 5.7: at the smallest size Mixed writes at least 30 % less than Full and \
@@ -104,7 +110,7 @@ fn by_levels(series: &Series, keys: Keys) -> std::result::Result<[Vec<f64>; 2], 
     Ok(found)
 }
 
-pub(super) fn partial_writes_less(series: &Series) -> Judged {
+fn partial_writes_less(series: &Series) -> Judged {
     let mut savings = [0.0; 2];
     for (keys, saved) in Keys::ALL.into_iter().zip(&mut savings) {
         let [three, _] = by_levels(series, keys)?;
@@ -128,7 +134,7 @@ fn tips_at(series: &Series, keys: Keys) -> std::result::Result<f64, String> {
     crossover(series, keys, &three, [TEST, PARTIAL])
 }
 
-pub(super) fn test_tips(series: &Series) -> Judged {
+fn test_tips(series: &Series) -> Judged {
     let (uniform, normal) = (tips_at(series, Keys::Uniform)?, tips_at(series, Keys::Normal)?);
     if normal < uniform {
         return Ok(());

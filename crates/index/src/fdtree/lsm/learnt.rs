@@ -72,7 +72,7 @@ pub(super) fn of(lsm: &LsmMeta) -> Option<Learning> {
 fn window_records(lsm: &LsmMeta, above_last_bytes: u64) -> Option<u64> {
     let data = lsm.levels.last().and_then(|level| level.tree.levels.last())?;
     let entries = data.counts.data_entries();
-    let bytes = data.counts.sectors * esker_format::ptr::SECTOR_BYTES;
+    let bytes = data.counts.sectors.saturating_mul(esker_format::ptr::SECTOR_BYTES);
     let each = bytes.checked_div(entries)?.max(1);
     Some((above_last_bytes / each).max(1))
 }
@@ -139,7 +139,30 @@ impl FdTree {
 
 #[cfg(test)]
 mod tests {
+    use super::super::policy::learn::Measured;
     use super::*;
+
+    /// What a file says may be anything that decodes.
+    #[test]
+    fn the_greatest_numbers_overflow_nothing() {
+        for phase in 0..5 {
+            let (window_records, records) = (u64::MAX, u64::MAX);
+            let (level, step, last) = (24, u32::MAX, 24);
+            let kept = LearntMeta {
+                phase,
+                level,
+                step,
+                last,
+                window_records,
+                records,
+                ..Default::default()
+            };
+            let mut learning = learning(&kept);
+            assert!(learning.window().is_some());
+            learning.observe(Measured { block_writes: 1, records: 1 });
+            assert!(learning.thresholds().inner.len() <= 24);
+        }
+    }
 
     #[test]
     fn what_is_kept_is_what_was_learnt() {

@@ -46,8 +46,8 @@ pub(super) struct Fill {
 
 impl Fill {
     pub fn add(&mut self, ptr: &BlockPtr) {
-        self.wasted_sectors += waste_of(ptr);
-        self.units += units_of(ptr);
+        self.wasted_sectors = self.wasted_sectors.saturating_add(waste_of(ptr));
+        self.units = self.units.saturating_add(units_of(ptr));
     }
 
     pub fn sub(&mut self, ptr: &BlockPtr) {
@@ -60,9 +60,11 @@ impl Fill {
     /// the block itself leaves empty counted).
     pub fn takes(&self, ptr: &BlockPtr, open_sectors: u64, omega_millionths: u64) -> bool {
         let open = open_sectors.next_multiple_of(UNIT_SECTORS) - open_sectors;
-        let wasted = self.wasted_sectors + open + waste_of(ptr);
-        let units = self.units + units_of(ptr) + open_sectors.div_ceil(UNIT_SECTORS) + 1;
-        wasted * 1_000_000 <= omega_millionths * units * UNIT_SECTORS
+        // What a file says of a level may be any number.
+        let wasted = self.wasted_sectors.saturating_add(open + waste_of(ptr));
+        let more = units_of(ptr) + open_sectors.div_ceil(UNIT_SECTORS) + 1;
+        let sectors = u128::from(self.units.saturating_add(more)) * u128::from(UNIT_SECTORS);
+        u128::from(wasted) * 1_000_000 <= u128::from(omega_millionths) * sectors
     }
 }
 

@@ -274,7 +274,10 @@ fn upper_inputs<'a>(
 
 fn fill_of(level: &LsmLevel) -> Fill {
     let sectors = level.tree.levels.last().map_or(0, |data| data.counts.sectors);
-    Fill { wasted_sectors: (level.units * 8).saturating_sub(sectors), units: level.units }
+    Fill {
+        wasted_sectors: level.units.saturating_mul(8).saturating_sub(sectors),
+        units: level.units,
+    }
 }
 
 /// What of runs is gone after a slice; what they give up, and what becomes the level's.

@@ -83,9 +83,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             let Some(input) = self.inputs.get(index) else { break };
             if input.at_border().is_some() {
                 self.pass_border(index)?;
-            } else if let Some((.., last)) = input.untouched() {
-                let last = last.to_vec();
-                self.look(index, &last)?;
+            } else if input.untouched().is_some() {
+                self.look(index)?;
             } else {
                 self.take(index, values)?;
             }
@@ -141,17 +140,16 @@ impl<'w, 'a> Walk<'w, 'a> {
         let Some(fence) = input.at_border() else { return false };
         let upper = input.upper();
         let is_behind = |key: &[u8]| upper.is_some_and(|upper| upper <= key);
-        let alone = self.others(index).filter_map(|(_, other)| other.position());
-        let alone = alone.into_iter().all(|(key, _)| is_behind(key));
+        let mut others = self.others(index).filter_map(|(_, other)| other.position());
+        let alone = others.all(|(key, _)| is_behind(key));
         (alone || planted::is(Bug::StaysAmongOthers))
             && self.rules.let_stay(fence, KeyRange { begin: &fence.key, end: upper })
             && self.has_room(fence)
     }
 
-    /// Decides of the block that has been opened at `index`, whose last key is `last`, when nothing
-    /// of it has been taken.
-    fn look(&mut self, index: usize, last: &[u8]) -> Result<()> {
-        let stays = match self.beside(index, last) {
+    /// Decides of the block that has been opened at `index`, when nothing of it has been taken.
+    fn look(&mut self, index: usize) -> Result<()> {
+        let stays = match self.beside(index) {
             Beside::Nothing => self.may_stay_open(index),
             Beside::Something => false,
             // What it has will be known when it is open, as it is to be anyway.
@@ -173,8 +171,11 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(())
     }
 
-    /// What is beside the block of the source at `index`, whose keys go up to `last`.
-    fn beside(&self, index: usize, last: &[u8]) -> Beside {
+    /// What is beside the untouched block of the source at `index`.
+    fn beside(&self, index: usize) -> Beside {
+        let Some((.., last)) = self.inputs.get(index).and_then(Input::untouched) else {
+            return Beside::Something;
+        };
         let mut closed = None;
         for (other, input) in self.others(index) {
             if input.position().is_none_or(|(key, _)| last < key) {

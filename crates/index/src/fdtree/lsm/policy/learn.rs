@@ -164,7 +164,9 @@ impl Learning {
             Phase::Inner { level, .. } => Window::Period { level },
             Phase::LastFull => Window::Period { level: above_last },
             Phase::LastPartial { records, .. } => {
-                Window::Records { skipped: SETTLING * records, counted: records }
+                // What was kept in a file may be any number.
+                let skipped = records.saturating_mul(SETTLING);
+                Window::Records { skipped, counted: records }
             }
             // Of full merges into the last level, a window by records has one more or less.
             Phase::Settling { .. } | Phase::Learnt if self.learnt.is_last_full => {
