@@ -7,6 +7,7 @@
 mod values;
 
 use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -346,6 +347,26 @@ impl BlockStore {
         let missing = kept.saturating_sub(space.free_units());
         self.grow_by_some(&mut space, units.saturating_add(missing), purpose)?;
         space.allocate(units).ok_or_else(|| full(units))
+    }
+
+    /// Takes as many adjacent units as the first gap has, of the number that is asked for. What is
+    /// reserved is left to merges.
+    ///
+    /// # Errors
+    /// Those of [`BlockStore::allocate`].
+    pub fn allocate_gap(&self, units: RangeInclusive<u64>, purpose: Purpose) -> Result<Extent> {
+        let mut space = self.space.lock();
+        let reserved = if purpose == Purpose::Merge { 0 } else { space.reserved_units() };
+        let kept = reserved.saturating_add(EMERGENCY_UNITS);
+        let spare = space.free_units().saturating_sub(kept).min(*units.end());
+        if spare >= *units.start()
+            && let Some(extent) = space.allocate_gap(&(*units.start()..=spare))
+        {
+            return Ok(extent);
+        }
+        let missing = kept.saturating_sub(space.free_units());
+        self.grow_by_some(&mut space, units.end().saturating_add(missing), purpose)?;
+        space.allocate_gap(&units).ok_or_else(|| full(*units.end()))
     }
 
     /// Grows the file by at least `units`, and by more where there is room.

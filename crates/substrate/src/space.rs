@@ -12,6 +12,7 @@
 //! called when a manifest that does not name it is durable.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use esker_format::ptr::Extent;
 
@@ -66,11 +67,18 @@ impl Space {
     /// Takes `units` adjacent units: the lowest place that has room, so that the file's end can
     /// fall free. `None` when the file must grow.
     pub fn allocate(&mut self, units: u64) -> Option<Extent> {
-        let (&start, &length) = self.free.iter().find(|(_, length)| **length >= units)?;
+        self.allocate_gap(&(units..=units))
+    }
+
+    /// Takes the lowest place that has room for the least of `units`, and as many as it has of them.
+    /// `None` when the file must grow.
+    pub fn allocate_gap(&mut self, units: &RangeInclusive<u64>) -> Option<Extent> {
+        let (&start, &length) = self.free.iter().find(|(_, length)| **length >= *units.start())?;
         self.free.remove(&start);
         self.free_units -= length;
-        self.insert_free(start + units, length - units);
-        Some(Extent { start, units })
+        let taken = length.min(*units.end());
+        self.insert_free(start + taken, length - taken);
+        Some(Extent { start, units: taken })
     }
 
     /// Adds `units` free units at the end of the file.

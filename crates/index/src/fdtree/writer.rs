@@ -16,6 +16,9 @@ const EXTENT_UNITS: (u64, u64) = (4, 256);
 
 /// An extent may be so much shorter where the free space is in pieces.
 pub const PIECES: u64 = 8;
+/// Units of the shortest gap that blocks are written to which have their units to themselves:
+/// merges of such blocks leave many short ones.
+const GAP_UNITS: u64 = 8;
 
 /// The length of extents for a level of about `bytes`: a sixteenth, so that little is left over
 /// in the last one, within bounds.
@@ -43,7 +46,7 @@ pub struct ExtentWriter {
     buffer: CountedBuf,
     filled: usize,
     packer: Packer,
-    /// Every block has its units to itself.
+    /// Every block has its units to itself, and any gap will do.
     is_apart: bool,
 }
 
@@ -86,7 +89,7 @@ impl ExtentWriter {
     }
 
     /// The same, for blocks that each begin a unit, because each may come to be another's. Their
-    /// lengths say how full they are.
+    /// lengths say how full they are. They are written to the first gaps there are.
     pub(super) fn apart(mut self) -> Self {
         self.packer.set_in_sectors();
         self.is_apart = true;
@@ -140,10 +143,15 @@ impl ExtentWriter {
 
     /// An extent of `units`, or of fewer where the free space is in pieces, but at least `least`.
     fn allocate(&self, mut units: u64, least: u64) -> Result<Extent> {
+        let blocks = &self.reader.blocks;
         loop {
             let smaller = (units / 2).max(least);
-            let pieces = least.max(units / PIECES);
-            match self.reader.blocks.allocate(units, pieces, self.purpose) {
+            let allocated = if self.is_apart {
+                blocks.allocate_gap(least.max(GAP_UNITS).min(units)..=units, self.purpose)
+            } else {
+                blocks.allocate(units, least.max(units / PIECES), self.purpose)
+            };
+            match allocated {
                 Err(Error::Full { .. }) if smaller < units => units = smaller,
                 result => return result,
             }

@@ -35,7 +35,8 @@ impl Log {
     /// Makes a spare file where there is none, and has the device write what the current segment
     /// has in the page cache. May be called at any time from any thread; appends go on meanwhile.
     ///
-    /// Cost: one sync; where there is no spare also the writing of a whole segment.
+    /// Cost: one sync; where there is no spare and syncs are many also the writing of a whole
+    /// segment.
     ///
     /// # Errors
     /// [`crate::error::Error::Full`] without room for a spare, which changes nothing: the next

@@ -22,11 +22,12 @@ use std::sync::Arc;
 use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::Seq;
 
-use super::segment::Segment;
+use super::segment::{Segment, are_zeros_worth};
 use super::{Log, Ticket};
 use crate::error::Result;
 use crate::fault;
 use crate::planted::{self, Bug};
+use crate::sync::atomic::Ordering;
 use crate::sync::{self, MutexGuard};
 
 /// How many bytes may be pending before an append writes them itself. One batch may be longer.
@@ -62,6 +63,8 @@ pub(super) struct Queue {
     pub unsettled: Option<Unsettled>,
     /// Where in the current segment work ahead is due next.
     pub ahead_at: u64,
+    /// How often the current segment was synced for those who waited.
+    pub syncs: u64,
     /// A buffer to swap with `pending`.
     pub spare: Vec<u8>,
 }
@@ -120,6 +123,7 @@ impl Log {
                 queue.busy = true;
                 if sync {
                     gather(&mut queue);
+                    self.count_sync(&mut queue);
                 }
                 let flushed = self.flush(&mut queue, sync);
                 self.end_lead(&mut queue);
@@ -127,6 +131,15 @@ impl Log {
             }
         }
         Ok(())
+    }
+
+    /// Notes a sync that somebody waits for.
+    fn count_sync(&self, queue: &mut Queue) {
+        queue.syncs = queue.syncs.saturating_add(1);
+        let bytes = queue.current.as_ref().map(|segment| segment.reference.bytes);
+        if bytes.is_some_and(|bytes| are_zeros_worth(bytes, queue.syncs)) {
+            self.syncs_are_many.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Becomes the leader, after waiting for the one before.

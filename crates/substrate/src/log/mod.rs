@@ -100,6 +100,9 @@ pub struct Log {
     changed: Condvar,
     /// Appends have come to where work ahead is due.
     ahead_is_due: AtomicBool,
+    /// New files are to be written through: the current segment or the one before was synced
+    /// often, or nothing is known yet.
+    syncs_are_many: AtomicBool,
     closed: Mutex<BTreeMap<SegmentId, Segment>>,
     /// Locked before `spares`.
     held: Mutex<hold::Held>,
@@ -174,6 +177,7 @@ impl Log {
             queue: Mutex::new(queue),
             changed: Condvar::new(),
             ahead_is_due: AtomicBool::new(false),
+            syncs_are_many: AtomicBool::new(true),
             closed: Mutex::new(closed),
             held: Mutex::default(),
             spares: Mutex::new(spares),
@@ -260,7 +264,7 @@ impl Log {
     /// operation; the others follow.
     ///
     /// Cost: none; but when the segment is full, three syncs and a manifest commit, and where no
-    /// spare is left also the writing of a whole segment.
+    /// spare is left and syncs are many also the writing of a whole segment.
     ///
     /// # Errors
     /// On any error the batch has no numbers and never will be in the log. [`Error::Full`] when

@@ -1,9 +1,10 @@
 //! Segment files: names, creation, spares.
 //!
-//! A segment file is written through with zeros once and then reused for ever: rewriting written
-//! blocks costs a sync several times less than growing a file. Which use of the file is current,
-//! its header says; the records of earlier uses stay behind the newer ones and are refused by
-//! their seal.
+//! A segment file takes its whole space at once and is then reused for ever: rewriting written
+//! blocks costs a sync several times less than growing a file. Where syncs are many it is written
+//! through with zeros before its first use, too; where they are few, that would cost more than it
+//! saves. Which use of the file is current, its header says; the records of earlier uses stay
+//! behind the newer ones and are refused by their seal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -20,6 +21,16 @@ use crate::planted::{self, Bug};
 
 /// Where the first record of a segment begins, in bytes.
 pub(super) const RECORDS_OFFSET: u64 = SEGMENT_HEADER_BYTES as u64;
+
+/// Writing so many zeros takes about as long as a sync saves that need not note which blocks are
+/// written for the first time.
+const SYNC_WORTH_BYTES: u64 = 256 << 10;
+
+/// Whether a file of `bytes` should be written through before its first use, when a segment of this
+/// length has as many syncs as that.
+pub(super) const fn are_zeros_worth(bytes: u64, syncs: u64) -> bool {
+    bytes <= syncs.saturating_mul(SYNC_WORTH_BYTES)
+}
 
 /// The name of a segment file.
 #[must_use]
@@ -183,6 +194,12 @@ pub(super) struct Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeros_are_written_for_a_sync_each_quarter_of_a_mebibyte() {
+        assert!(!are_zeros_worth(4 << 20, 15) && are_zeros_worth(4 << 20, 16));
+        assert!(!are_zeros_worth(1 << 30, 16) && are_zeros_worth(1 << 30, u64::MAX));
+    }
 
     #[test]
     fn names_are_read_back_exactly() {

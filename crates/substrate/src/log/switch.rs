@@ -5,9 +5,11 @@
 //! commit nothing has changed, so when there is no room the store simply goes on.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::Arc;
 
 use crate::sync::MutexGuard;
+use crate::sync::atomic::Ordering;
 use esker_device::{Caching, DeviceFile, Open, Purpose};
 use esker_format::ids::{Generation, SegmentId, Seq};
 use esker_format::log_record::SegmentHeader;
@@ -16,7 +18,7 @@ use esker_format::ptr::UNIT_BYTES;
 
 use super::Log;
 use super::group_commit::Queue;
-use super::segment::{RECORDS_OFFSET, Segment, Taken, seal, segment_name};
+use super::segment::{RECORDS_OFFSET, Segment, Taken, are_zeros_worth, seal, segment_name};
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::manifest::{full_or, write_zeros};
@@ -51,6 +53,11 @@ impl Log {
         self.flush(queue, true)?;
         let old = queue.current.as_ref().map(|segment| segment.reference);
         let (first_seq, durable) = (queue.last.next(), queue.durable);
+        let syncs = mem::take(&mut queue.syncs);
+        if let Some(old) = old {
+            let many = are_zeros_worth(old.bytes, syncs);
+            self.syncs_are_many.store(many, Ordering::Relaxed);
+        }
         let next = MutexGuard::unlocked(queue, || {
             self.begin_segment(old, first_seq, durable, frame_bytes)
         })?;
@@ -124,12 +131,18 @@ impl Log {
         }
     }
 
-    /// Makes a segment's file and writes it through. What has come of one that fails is a stray.
+    /// Makes a segment's file, which has all its space then, and writes it through where syncs are
+    /// many. What has come of one that fails is a stray.
     pub(super) fn create(&self, number: u32, bytes: u64) -> Result<Arc<dyn DeviceFile>> {
         self.faults.hit(fault::LOG_CREATE)?;
         let name = segment_name(number);
         let file = self.device.open(&name, Open::CreateNew, Caching::Buffered)?;
-        if let Err(error) = write_zeros(file.as_ref(), bytes, Purpose::Log) {
+        let made = if self.syncs_are_many.load(Ordering::Relaxed) {
+            write_zeros(file.as_ref(), bytes, Purpose::Log)
+        } else {
+            file.preallocate(bytes, Purpose::Log).map_err(Error::from)
+        };
+        if let Err(error) = made {
             // At once, because it may be for want of room; else it is tried again later.
             let _stays_behind = self.device.remove(&name);
             return Err(error);

@@ -1,5 +1,6 @@
 //! Appending, waiting, switching, retiring, opening again.
 
+use esker_device::count::CountingDevice;
 use esker_device::memory::MemoryDevice;
 use proptest::prelude::*;
 
@@ -273,6 +274,25 @@ fn work_ahead_leaves_a_switch_no_file_to_make() {
     assert!(matches!(rig.log.work_ahead(), Err(Error::Device(_))), "the file was not made before");
     assert!(matches!(rig.append(1, 10), Err(Error::Poisoned { .. })));
     assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), rig.log.last_seq());
+}
+
+/// Of the syncs in a store's first segment nobody knows before.
+#[test]
+fn later_files_are_written_through_where_syncs_are_many() {
+    let log_bytes = |synced| {
+        let counting = Arc::new(CountingDevice::new(memory()));
+        let device: Arc<dyn Device> = counting.clone();
+        let rig = create_rig(&device).unwrap();
+        while rig.manifest.state().segments.len() < 4 {
+            rig.put(1, 500, synced).unwrap();
+        }
+        assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), rig.log.last_seq());
+        let counts = counting.counts();
+        let mut of_log = counts.iter().filter(|(purpose, _)| *purpose == Purpose::Log);
+        of_log.next().map(|(_, counts)| counts.bytes_written)
+    };
+    let zeros = 3 * SEGMENT_BYTES;
+    assert_eq!(log_bytes(true), log_bytes(false).map(|bytes| bytes + zeros));
 }
 
 #[test]
