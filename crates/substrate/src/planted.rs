@@ -78,6 +78,8 @@ pub enum Bug {
     GoneNotRecorded,
     /// A block goes down as it is although something newer or older has keys within its.
     StaysAmongOthers,
+    /// A block stays as what a merge would write although that is more than the block holds.
+    RepeatsAmongOthers,
     /// A lookup reads the visible number before it loads its view.
     NumberBeforeView,
     /// A backup's catalog is put in place before the blocks that it names are durable.
@@ -135,10 +137,11 @@ impl Bug {
         Self::RestoredBeforeData,
     ];
 
-    /// Those of merges by slices, which an LSM index may have; the first two it alone.
-    pub const IN_SLICES: [Self; 13] = [
+    /// Those of merges by slices, which an LSM index may have; the first three it alone.
+    pub const IN_SLICES: [Self; 14] = [
         Self::GoneNotRecorded,
         Self::StaysAmongOthers,
+        Self::RepeatsAmongOthers,
         Self::ReclaimBeforeCommit,
         Self::CommitBeforeBlocks,
         Self::CommitBeforeLog,

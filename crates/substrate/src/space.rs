@@ -264,8 +264,10 @@ mod tests {
             let mut used: Vec<Extent> = Vec::new();
             for (op, size) in ops {
                 match op {
-                    0 | 1 => match space.allocate(size) {
+                    0 | 1 => match space.allocate_gap(&(size.div_ceil(u64::from(op) + 1)..=size)) {
                         Some(extent) => {
+                            let least = size.div_ceil(u64::from(op) + 1);
+                            prop_assert!((least..=size).contains(&extent.units));
                             for unit in extent.start..extent.end() {
                                 prop_assert_eq!(units[unit as usize], Unit::Free);
                                 units[unit as usize] = Unit::Used;
@@ -313,6 +315,16 @@ mod tests {
                 prop_assert!(runs.windows(2).all(|pair| pair[0].end() < pair[1].start));
             }
         }
+    }
+
+    #[test]
+    fn a_gap_is_the_first_with_room_for_the_least() {
+        let extent = |start, units| Extent { start, units };
+        let mut space = Space::of(40, [extent(3, 1), extent(9, 1), extent(30, 10)]).unwrap();
+        assert_eq!(space.allocate_gap(&(4..=10)), Some(extent(4, 5)), "behind one of three units");
+        assert_eq!(space.allocate_gap(&(4..=10)), Some(extent(10, 10)), "no more than asked for");
+        assert_eq!(space.allocate_gap(&(11..=20)), None);
+        assert_eq!(space.free_runs().collect::<Vec<_>>(), [extent(0, 3), extent(20, 10)]);
     }
 
     #[test]

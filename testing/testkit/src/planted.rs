@@ -99,7 +99,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::ValueNotSynced | Bug::ValueNotVerified => vec![Crash(scenario::apart_synced)],
         Bug::ValueWithoutChecksum => vec![Flips(stores::apart, |file| file == "data", 53)],
         Bug::GoneNotRecorded => vec![Crash(scenario::slices)],
-        Bug::StaysAmongOthers => vec![Crash(scenario::overwrite)],
+        Bug::StaysAmongOthers | Bug::RepeatsAmongOthers => vec![Crash(scenario::overwrite)],
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
     }

@@ -27,8 +27,8 @@ pub struct BlockBuilder {
     tombstones: u32,
     /// A block is full when the next entry would take it past this length.
     target_bytes: usize,
-    /// A block goes on beyond that while much of its units would be empty.
-    grows: bool,
+    /// A block goes on beyond that while more than one part in so many of its units would be empty.
+    grows_above: Option<usize>,
 }
 
 /// How long a block may become that grows.
@@ -174,15 +174,15 @@ impl BlockBuilder {
             puts: 0,
             tombstones: 0,
             target_bytes,
-            grows: false,
+            grows_above: None,
         }
     }
 
-    /// A builder whose blocks grow beyond the target as long as more than a seventh of their units
-    /// would be empty, to [`GROWN_BYTES_MAX`]: for entries so long that few fit.
+    /// A builder whose blocks grow beyond the target as long as more than one part in `parts` of
+    /// their units would be empty, to [`GROWN_BYTES_MAX`]: for entries so long that few fit.
     #[must_use]
-    pub fn growing(self) -> Self {
-        Self { grows: true, ..self }
+    pub fn growing(self, parts: usize) -> Self {
+        Self { grows_above: Some(parts), ..self }
     }
 
     /// Whether nothing has been added.
@@ -238,17 +238,19 @@ impl BlockBuilder {
         let bytes = measure.total_bytes();
         let fits = self.items.is_empty()
             || bytes <= self.target_bytes
-            || self.grows && bytes <= GROWN_BYTES_MAX && self.is_roomy();
+            || bytes <= GROWN_BYTES_MAX && self.is_roomy(bytes);
         if fits {
             self.append(key, seq, payload, measure);
         }
         fits
     }
 
-    /// Whether more than a seventh of the block's units would be empty.
-    fn is_roomy(&self) -> bool {
+    /// Whether the block grows to `bytes`: so much of its units would be empty, or they are enough.
+    fn is_roomy(&self, bytes: usize) -> bool {
         let (used, whole) = (self.bytes_at_most(), self.block_bytes());
-        whole.saturating_sub(used) * 7 > whole
+        let empty = whole.saturating_sub(used);
+        let is_too_empty = |parts: usize| empty.saturating_mul(parts) > whole;
+        self.grows_above.is_some_and(|parts| bytes <= whole || is_too_empty(parts))
     }
 
     /// Adds an entry that must stand in this block, whatever its length: the duplicate fence of

@@ -384,14 +384,18 @@ fn a_block_is_compressed_where_that_saves_a_sector() {
     }
 }
 
-/// By hand: with around 90 bytes beside them, three entries of 1,016 bytes leave a quarter of a
-/// unit empty, seven an eighth of two; one of 4,016 bytes leaves half of two empty, and a second
-/// next to nothing. Entries of 116 bytes fill a unit.
+/// By hand: with around 90 bytes beside them, three values of 1,000 bytes leave a quarter of a unit
+/// empty, eight next to nothing of two; of values of 1,200 bytes three leave a tenth of one, and ten
+/// a fiftieth of three; one of 4,000 bytes leaves half of two empty, a second next to nothing.
+/// Values of 100 bytes fill a unit.
 #[test]
 fn blocks_of_long_entries_grow_until_they_are_full() {
-    let entries = |value_len: usize, grows: bool| {
+    let entries = |value_len: usize, grows_above: Option<usize>| {
         let builder = BlockBuilder::new(UNIT_BYTES as usize);
-        let mut builder = if grows { builder.growing() } else { builder };
+        let mut builder = match grows_above {
+            Some(parts) => builder.growing(parts),
+            None => builder,
+        };
         let value = vec![7; value_len];
         let mut count = 0u64;
         while builder.try_push(&u128::from(count).to_be_bytes(), Seq(9), &Payload::Put(&value)) {
@@ -400,10 +404,12 @@ fn blocks_of_long_entries_grow_until_they_are_full() {
         assert!(builder.block_bytes() <= GROWN_BYTES_MAX.max(BLOCK_BYTES_MAX));
         (count, builder.block_bytes() as u64 / UNIT_BYTES)
     };
-    assert_eq!([entries(1_000, false), entries(1_000, true)], [(3, 1), (7, 2)]);
-    assert_eq!([entries(4_000, false), entries(4_000, true)], [(1, 2), (2, 2)]);
-    assert_eq!(entries(100, true), entries(100, false));
-    assert_eq!(entries(100_000, true), (1, 25), "one fits always");
+    let three = |value_len| [None, Some(7), Some(14)].map(|parts| entries(value_len, parts));
+    assert_eq!(three(1_000), [(3, 1), (8, 2), (8, 2)]);
+    assert_eq!(three(1_200), [(3, 1), (3, 1), (10, 3)]);
+    assert_eq!(three(4_000), [(1, 2), (2, 2), (2, 2)]);
+    assert_eq!(three(100), [entries(100, None); 3]);
+    assert_eq!(entries(100_000, Some(7)), (1, 25), "one fits always");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use esker_format::ptr::{Extent, SECTOR_BYTES};
 use esker_substrate::error::Result;
 
 use super::fence_index::{Account, FenceIndex};
-use super::level_writer::{LevelEnd, LevelStart, LevelWriter, fence_of, keyed, owned};
+use super::level_writer::{Apart, LevelEnd, LevelStart, LevelWriter, fence_of, keyed, owned};
 use super::preserve::Kept;
 use super::top_writer::TopWriter;
 use super::tree::{BlockReader, LevelFences, Tree};
@@ -428,6 +428,6 @@ fn level_start(
         fences_only: !is_data,
         account: Some(account),
         codec: if is_data { plan.codec } else { Codec::None },
-        apart: is_data && plan.apart,
+        apart: (is_data && plan.apart).then_some(Apart::Run),
     }
 }

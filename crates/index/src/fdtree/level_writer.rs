@@ -67,7 +67,27 @@ pub struct LevelStart {
     /// What its blocks are compressed with.
     pub codec: Codec,
     /// Every block has its units to itself. Lookups ask many such levels.
-    pub apart: bool,
+    pub apart: Option<Apart>,
+}
+
+/// Whose blocks have their units to themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apart {
+    /// A run's.
+    Run,
+    /// A level's, which may stay as they are when it is merged into.
+    Level,
+}
+
+impl Apart {
+    /// Blocks grow as long as more than one part in so many of their units would be empty. Those of
+    /// runs are filled better; of levels', the fewer entries they have the more often they stay.
+    const fn grows_above(self) -> usize {
+        match self {
+            Self::Run => 14,
+            Self::Level => 7,
+        }
+    }
 }
 
 /// A fence as a block has it.
@@ -105,14 +125,17 @@ impl LevelWriter {
         Self {
             rank: start.rank,
             // What is compressed fills its units as it happens to.
-            builder: if start.apart { builder.growing() } else { builder },
-            out: if start.apart { out.apart() } else { out },
+            builder: match start.apart {
+                Some(apart) => builder.growing(apart.grows_above()),
+                None => builder,
+            },
+            out: if start.apart.is_some() { out.apart() } else { out },
             counts: LevelCounts::default(),
             seqs: None,
             fence_key: Vec::new(),
             fence_seq: Seq::MAX,
             hashes: Vec::new(),
-            filter_bits: if start.apart { BITS_PER_KEY_MANY } else { BITS_PER_KEY },
+            filter_bits: if start.apart.is_some() { BITS_PER_KEY_MANY } else { BITS_PER_KEY },
             last_key: Vec::new(),
             last_data: None,
             plast: None,

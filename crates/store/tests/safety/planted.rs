@@ -63,6 +63,7 @@ macro_rules! bugs_in_slices {
 bugs_in_slices! {
     finds_lost_keys_that_were_not_recorded: GoneNotRecorded,
     finds_a_block_that_stays_among_others: StaysAmongOthers,
+    finds_a_block_that_is_not_all_that_is_written: RepeatsAmongOthers,
     finds_blocks_reused_before_the_commit: ReclaimBeforeCommit,
     finds_a_commit_before_its_blocks: CommitBeforeBlocks,
     finds_a_commit_before_its_log: CommitBeforeLog,

@@ -27,8 +27,15 @@ pub(super) const RUNS_SMALL: usize = 8;
 pub(super) const RUNS_AHEAD: u64 = 6;
 /// So much less must other sizes write before they replace those in force.
 const WORTH_CHANGING: f64 = 0.95;
-/// Taken for the share of what comes that replaces or deletes something.
-const REPLACED: f64 = 1.0;
+
+/// What comes in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrivals {
+    /// κ0, what a full memtable brings, in bytes.
+    pub kappa0_bytes: u64,
+    /// The share of it that replaces or deletes something.
+    pub replaced: f64,
+}
 
 /// Whose overflow a slice is for: that says where it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,15 +108,16 @@ pub(super) const fn level_bytes(level: &LsmLevel) -> u64 {
 
 /// The sizes of levels: those in force, unless others write less by enough, or those in force let
 /// too much garbage stand.
-fn sizes(meta: &IndexMeta, lsm: &LsmMeta, kappa0_bytes: u64) -> Sizes {
+fn sizes(meta: &IndexMeta, lsm: &LsmMeta, arrivals: &Arrivals) -> Sizes {
+    let Arrivals { kappa0_bytes, replaced } = *arrivals;
     let data_bytes = lsm.levels.last().map_or(0, level_bytes);
-    let best = sizes::choose(data_bytes, kappa0_bytes, REPLACED);
+    let best = sizes::choose(data_bytes, kappa0_bytes, replaced);
     let Shape { b_quarters, k, t, .. } = meta.shape;
     let force = Sizes { runs: t, levels: k, growth: (b_quarters / 4).clamp(2, 16) as u8 };
     let ratio = data_bytes as f64 / kappa0_bytes.max(1) as f64;
-    let cost = |sizes: &Sizes| sizes::cost(sizes, ratio, REPLACED);
+    let cost = |sizes: &Sizes| sizes::cost(sizes, ratio, replaced);
     let stays =
-        t > 0 && force.is_within(ratio, REPLACED) && cost(&force) * WORTH_CHANGING <= cost(&best);
+        t > 0 && force.is_within(ratio, replaced) && cost(&force) * WORTH_CHANGING <= cost(&best);
     if stays { force } else { best }
 }
 
@@ -126,9 +134,10 @@ fn surplus(lsm: &LsmMeta, sizes: &Sizes) -> usize {
 
 /// What overflows, when nothing else is asked for: the lowest level that does, or the runs. Levels
 /// are numbered as they stand.
-fn due(meta: &IndexMeta, kappa0_bytes: u64) -> Option<(Overflow, Sizes)> {
+fn due(meta: &IndexMeta, arrivals: &Arrivals) -> Option<(Overflow, Sizes)> {
     let lsm = meta.lsm.as_deref()?;
-    let sizes = sizes(meta, lsm, kappa0_bytes);
+    let kappa0_bytes = arrivals.kappa0_bytes;
+    let sizes = sizes(meta, lsm, arrivals);
     let inner = lsm.levels.len().saturating_sub(1);
     for (number, level) in lsm.levels.iter().take(inner).enumerate().rev() {
         if level_bytes(level) > capacity_of(lsm, &sizes, number, kappa0_bytes) {
@@ -154,8 +163,9 @@ fn capacity_of(lsm: &LsmMeta, sizes: &Sizes, number: usize, kappa0_bytes: u64) -
 }
 
 /// The most bytes that the runs, and each level, may hold.
-pub(super) fn capacities(meta: &IndexMeta, lsm: &LsmMeta, kappa0_bytes: u64) -> (u64, Vec<u64>) {
-    let sizes = sizes(meta, lsm, kappa0_bytes);
+pub(super) fn capacities(meta: &IndexMeta, lsm: &LsmMeta, arrivals: &Arrivals) -> (u64, Vec<u64>) {
+    let kappa0_bytes = arrivals.kappa0_bytes;
+    let sizes = sizes(meta, lsm, arrivals);
     let level = |number| capacity_of(lsm, &sizes, number, kappa0_bytes);
     (sizes.capacity_bytes(0, kappa0_bytes), (0..lsm.levels.len()).map(level).collect())
 }
@@ -168,14 +178,15 @@ fn rank_of(sizes: &Sizes, inner: usize, number: usize) -> u8 {
 }
 
 /// Whether something is to be merged.
-pub(super) fn is_due(meta: &IndexMeta, kappa0_bytes: u64) -> bool {
-    due(meta, kappa0_bytes).is_some()
+pub(super) fn is_due(meta: &IndexMeta, arrivals: &Arrivals) -> bool {
+    due(meta, arrivals).is_some()
 }
 
 /// Whether writers should wait for merges: so much more stands in runs than may.
-pub(super) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64) -> bool {
+pub(super) fn is_behind(meta: &IndexMeta, arrivals: &Arrivals) -> bool {
     let Some(lsm) = meta.lsm.as_deref() else { return false };
-    let standing = sizes(meta, lsm, kappa0_bytes).capacity_bytes(0, kappa0_bytes);
+    let kappa0_bytes = arrivals.kappa0_bytes;
+    let standing = sizes(meta, lsm, arrivals).capacity_bytes(0, kappa0_bytes);
     runs_bytes(meta) > standing.saturating_add(RUNS_AHEAD.saturating_mul(kappa0_bytes))
 }
 
@@ -185,6 +196,12 @@ pub(super) fn slice_blocks(kappa0_bytes: u64) -> u64 {
 }
 
 impl FdTree {
+    /// What comes in, as far as it is known.
+    pub(super) fn arrivals(&self) -> Arrivals {
+        let replaced = self.lsm.replaced.lock().share();
+        Arrivals { kappa0_bytes: self.kappa0_bytes(), replaced }
+    }
+
     /// The next slice of everything; `None` when that is done.
     pub(super) fn slice_of_all(&self, state: &State, pass: &Pass) -> Result<Option<Slice>> {
         let begin = match &pass.done {
@@ -194,7 +211,7 @@ impl FdTree {
         };
         let (lsm, kappa0_bytes) = (state.lsm(), self.kappa0_bytes());
         let levels = if self.lsm.merging.policy == Policy::Pull {
-            let sizes = sizes(&state.durable, lsm, kappa0_bytes);
+            let sizes = sizes(&state.durable, lsm, &self.arrivals());
             let levels = lsm.levels.len().max(usize::from(sizes.levels) + 1);
             (Layout::above_all(lsm.levels.len(), levels), sizes)
         } else {
@@ -206,8 +223,9 @@ impl FdTree {
 
     /// The next slice of what overflows; `None` when nothing does.
     pub(super) fn slice_to_pull(&self, state: &State) -> Result<Option<Slice>> {
-        let kappa0_bytes = self.kappa0_bytes();
-        let Some((overflow, sizes)) = due(&state.durable, kappa0_bytes) else { return Ok(None) };
+        let Some((overflow, sizes)) = due(&state.durable, &self.arrivals()) else {
+            return Ok(None);
+        };
         let cursor = match overflow {
             Overflow::Level(number) => state.level(number).map(|level| level.cursor.as_slice()),
             Overflow::Runs | Overflow::Nothing => None,
@@ -371,31 +389,33 @@ mod tests {
     }
 
     const KAPPA0: u64 = 10 * UNIT_BYTES;
+    const OVERWRITES: Arrivals = Arrivals { kappa0_bytes: KAPPA0, replaced: 1.0 };
 
-    /// By hand: over 1,000 units there may be 8 runs and a level of 24 memtables.
+    /// By hand: over 1,000 units there may be 11 runs and a level of 22 memtables.
     #[test]
     fn the_lowest_level_that_overflows_is_merged_first() {
-        let overflows = |levels: &[u64], runs| due(&index(levels, runs), KAPPA0).map(|due| due.0);
-        assert_eq!(overflows(&[1000], 80), None);
-        assert_eq!(overflows(&[1000], 81), Some(Overflow::Runs));
-        assert_eq!(overflows(&[240, 1000], 81), Some(Overflow::Runs));
-        assert_eq!(overflows(&[241, 1000], 81), Some(Overflow::Level(0)));
-        assert_eq!(overflows(&[0, 240, 1000], 80), None, "the first is one too many");
-        assert_eq!(overflows(&[1, 240, 1000], 80), Some(Overflow::Level(0)));
-        assert_eq!(overflows(&[1, 241, 1000], 80), Some(Overflow::Level(1)));
+        let overflows =
+            |levels: &[u64], runs| due(&index(levels, runs), &OVERWRITES).map(|due| due.0);
+        assert_eq!(overflows(&[1000], 110), None);
+        assert_eq!(overflows(&[1000], 111), Some(Overflow::Runs));
+        assert_eq!(overflows(&[220, 1000], 111), Some(Overflow::Runs));
+        assert_eq!(overflows(&[221, 1000], 111), Some(Overflow::Level(0)));
+        assert_eq!(overflows(&[0, 220, 1000], 110), None, "the first is one too many");
+        assert_eq!(overflows(&[1, 220, 1000], 110), Some(Overflow::Level(0)));
+        assert_eq!(overflows(&[1, 221, 1000], 110), Some(Overflow::Level(1)));
     }
 
     #[test]
     fn sizes_stay_while_they_are_nearly_the_best() {
         let mut index = index(&[1000], 0);
-        let sizes = |index: &IndexMeta| sizes(index, index.lsm.as_deref().unwrap(), KAPPA0);
-        assert_eq!(sizes(&index), Sizes { runs: 8, levels: 1, growth: 3 });
+        let sizes = |index: &IndexMeta| sizes(index, index.lsm.as_deref().unwrap(), &OVERWRITES);
+        assert_eq!(sizes(&index), Sizes { runs: 11, levels: 1, growth: 2 });
         let in_force = |t, b_quarters| Shape { b_quarters, k: 1, t, kappa0_bytes: KAPPA0 };
-        index.shape = in_force(7, 12);
-        assert_eq!(sizes(&index).runs, 7, "4.40 is near to 4.20");
-        index.shape = in_force(6, 12);
-        assert_eq!(sizes(&index).runs, 8, "4.67 is not");
-        index.shape = in_force(8, 16);
-        assert_eq!(sizes(&index).growth, 3, "40.5 memtables are too much garbage");
+        index.shape = in_force(10, 8);
+        assert_eq!(sizes(&index).runs, 10, "3.84 is near to 3.70");
+        index.shape = in_force(9, 8);
+        assert_eq!(sizes(&index).runs, 11, "4.02 is not");
+        index.shape = in_force(11, 12);
+        assert_eq!(sizes(&index).growth, 2, "44.5 memtables are too much garbage");
     }
 }

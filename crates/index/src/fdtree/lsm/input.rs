@@ -100,6 +100,23 @@ impl Clip<'_> {
     }
 }
 
+/// A block that has been opened.
+#[derive(Clone, Copy)]
+pub(super) struct Opened {
+    /// Which one of the source.
+    at: usize,
+    ptr: BlockPtr,
+    layout: BlockLayout,
+}
+
+/// What was merged entry by entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Read {
+    pub put_bytes: u64,
+    pub tombstone_bytes: u64,
+    pub entries: u64,
+}
+
 /// A source of a merge.
 pub(super) struct Input<'a> {
     reader: &'a BlockReader,
@@ -117,10 +134,8 @@ pub(super) struct Input<'a> {
     last_key: Option<Vec<u8>>,
     /// Which blocks stay as they are.
     pub stayed: Vec<bool>,
-    /// Bytes of puts and tombstones that were merged.
-    pub read_bytes: (u64, u64),
-    /// Entries that were merged.
-    read_entries: u64,
+    /// What was merged of it.
+    pub read: Read,
     /// The numbers of all that the level or run holds.
     pub seqs: (Seq, Seq),
 }
@@ -142,8 +157,7 @@ impl<'a> Input<'a> {
             head,
             last_key: None,
             stayed,
-            read_bytes: (0, 0),
-            read_entries: 0,
+            read: Read::default(),
             seqs: (Seq(0), Seq(0)),
         }
     }
@@ -228,7 +242,7 @@ impl<'a> Input<'a> {
     pub fn entries(&self) -> u64 {
         let stayed = self.span.fences.iter().zip(&self.stayed).filter(|(_, stayed)| **stayed);
         let entries = |fence: &OwnedFence| u64::from(fence.puts) + u64::from(fence.tombstones);
-        self.read_entries + stayed.map(|(fence, _)| entries(fence)).sum::<u64>()
+        self.read.entries + stayed.map(|(fence, _)| entries(fence)).sum::<u64>()
     }
 
     /// Opens the block that it stands before.
@@ -280,16 +294,55 @@ impl<'a> Input<'a> {
         Ok(entry.map_err(|error| self.reader.damage(&ptr, &error))?.payload)
     }
 
+    /// The block that is open.
+    pub fn opened(&self) -> Option<Opened> {
+        self.block.map(|(ptr, layout)| Opened { at: self.at, ptr, layout })
+    }
+
+    /// How many entries of the open block come before the current one.
+    pub const fn taken(&self) -> usize {
+        self.index
+    }
+
+    /// Whether it has left a block that was open.
+    pub const fn is_behind(&self, block: Opened) -> bool {
+        self.at > block.at
+    }
+
+    /// An entry of the block that was opened last: its payload, and its key in `key`.
+    pub fn entry(&self, block: Opened, index: usize, key: &mut Vec<u8>) -> Result<Payload<'_>> {
+        let view = self.window.view(&block.ptr, block.layout);
+        let entry = view.entry(index).map_err(|error| self.reader.damage(&block.ptr, &error))?;
+        key.clear();
+        view.append_key(entry.suffix, key);
+        Ok(entry.payload)
+    }
+
+    /// The first and the last key of the block that was opened last, and its fence.
+    pub fn ends(&self, block: Opened) -> Result<(&OwnedFence, Vec<u8>, Vec<u8>)> {
+        let mut first = Vec::new();
+        self.entry(block, 0, &mut first)?;
+        let last = self.last_of(block.ptr, block.layout)?;
+        Ok((self.span.fences.get(block.at).ok_or_else(lost_place)?, first, last))
+    }
+
+    /// A block that was merged stays after all: of all that was merged, `read_before` was before it.
+    pub fn stay_behind(&mut self, block: Opened, read_before: Read) {
+        self.read = read_before;
+        if let Some(stayed) = self.stayed.get_mut(block.at) {
+            *stayed = true;
+        }
+    }
+
     /// Leaves the current entry.
     pub fn leave(&mut self) -> Result<()> {
         self.last_key = None;
-        let bytes = match self.payload()? {
-            Payload::Delete => (0, self.head.key.len() + PUT_OVERHEAD_BYTES),
-            payload => (self.head.key.len() + PUT_OVERHEAD_BYTES + content_len(&payload), 0),
-        };
-        self.read_bytes.0 += bytes.0 as u64;
-        self.read_bytes.1 += bytes.1 as u64;
-        self.read_entries += 1;
+        let bytes = (self.head.key.len() + PUT_OVERHEAD_BYTES) as u64;
+        match self.payload()? {
+            Payload::Delete => self.read.tombstone_bytes += bytes,
+            payload => self.read.put_bytes += bytes + content_len(&payload) as u64,
+        }
+        self.read.entries += 1;
         self.index += 1;
         self.settle()
     }

@@ -8,6 +8,7 @@ use super::counters::{Counters, LevelCounters};
 use super::meter::Meter;
 use super::policy::learn::Learning;
 use super::policy::{Params, Policy};
+use super::replaced::Replaced;
 use super::{by_policy, choose, learnt};
 use crate::fdtree::FdTree;
 
@@ -41,6 +42,7 @@ pub(in crate::fdtree) struct Lsm {
     pub merging: Merging,
     pub counters: Mutex<Counters>,
     pub(super) meter: Mutex<Meter>,
+    pub(super) replaced: Mutex<Replaced>,
 }
 
 /// An LSM index's merges, for users.
@@ -85,7 +87,7 @@ impl FdTree {
         let lsm = durable.lsm.as_deref()?;
         let (merging, kappa0_bytes) = (self.lsm.merging, self.kappa0_bytes());
         let (runs_capacity_bytes, capacity_bytes) = if merging.policy == Policy::Pull {
-            choose::capacities(&durable, lsm, kappa0_bytes)
+            choose::capacities(&durable, lsm, &self.arrivals())
         } else {
             by_policy::capacities(lsm, &merging.params, kappa0_bytes)
         };

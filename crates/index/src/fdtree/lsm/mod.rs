@@ -3,10 +3,11 @@
 //!
 //! Reading order: [`policy`] (which part of a level is merged, and how large levels are), `choose`
 //! (which keys come next), `input` and `output` (the sides of a merge), `walk` (what becomes of
-//! each block), `slice` (the merge itself, block-preserving), `nodes` (the index over a level's
-//! blocks), `state` (what a slice begins with), `layout` (where new levels go); `by_policy` chooses
-//! as the thesis does, [`merging`] says who chooses, [`counters`] count what that costs, of which
-//! `meter` and `learnt` make thresholds.
+//! each block), `repeat` (those that would be written again as they are), `slice` (the merge itself, block-preserving), `nodes` (the index over a level's
+//! blocks), `state` (what a slice begins with), `layout` (where new levels go), `replaced` (how much
+//! of what comes does not make the index larger); `by_policy` chooses as the thesis does,
+//! [`merging`] says who chooses, [`counters`] count what that costs, of which `meter` and `learnt`
+//! make thresholds.
 //!
 //! Memtables are written out as runs, as an FD+tree's are. A slice takes the keys of one range out
 //! of all runs, and of as many levels as overflow, and merges them into the next level; what a run
@@ -32,6 +33,8 @@ mod meter;
 mod nodes;
 mod output;
 pub mod policy;
+mod repeat;
+mod replaced;
 mod slice;
 mod state;
 mod walk;
@@ -167,17 +170,17 @@ impl FdTree {
 
     /// Whether something is to be merged.
     pub(super) fn is_slice_due(&self, durable: &IndexMeta) -> bool {
-        let (merging, kappa0_bytes) = (&self.lsm.merging, self.kappa0_bytes());
+        let merging = &self.lsm.merging;
         match merging.policy {
-            Policy::Pull => choose::is_due(durable, kappa0_bytes),
-            _ => by_policy::is_due(durable, &merging.params, kappa0_bytes),
+            Policy::Pull => choose::is_due(durable, &self.arrivals()),
+            _ => by_policy::is_due(durable, &merging.params, self.kappa0_bytes()),
         }
     }
 
     /// Whether writers should wait for merges: so much more stands in runs than may.
     fn is_behind(&self, durable: &IndexMeta) -> bool {
         match self.lsm.merging.policy {
-            Policy::Pull => choose::is_behind(durable, self.kappa0_bytes()),
+            Policy::Pull => choose::is_behind(durable, &self.arrivals()),
             _ => by_policy::is_behind(durable, self.kappa0_bytes()),
         }
     }

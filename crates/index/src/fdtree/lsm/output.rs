@@ -13,7 +13,7 @@ use esker_substrate::error::{Error, Result};
 
 use crate::fdtree::cursor::OwnedFence;
 use crate::fdtree::insert::Sink;
-use crate::fdtree::level_writer::{LevelStart, LevelWriter, fence_of};
+use crate::fdtree::level_writer::{Apart, LevelStart, LevelWriter, fence_of};
 use crate::fdtree::tree::BlockReader;
 use crate::fdtree::versions::Fate;
 use crate::fdtree::view::Which;
@@ -104,7 +104,7 @@ impl Output {
             fences_only: false,
             account: None,
             codec,
-            apart: true,
+            apart: Some(Apart::Level),
         };
         let level = LevelWriter::new(start, out);
         Self { level, fences: Vec::new(), written: 0, fill }

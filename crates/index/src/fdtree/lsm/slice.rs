@@ -73,6 +73,8 @@ struct Outcome {
     made: Made,
     /// Entries that the runs had.
     entered: u64,
+    /// Entries that were read and are not there any more.
+    dropped: u64,
 }
 
 impl State {
@@ -149,6 +151,7 @@ impl FdTree {
         };
         let is_idle =
             !slice.is_full() && inputs.iter().rev().skip(1).all(|i| i.position().is_none());
+        let mut dropped = 0;
         if !is_idle {
             let written = match made.outputs.first_mut() {
                 Some(output) => {
@@ -157,6 +160,8 @@ impl FdTree {
                 }
                 None => return Err(lost()),
             };
+            let read: u64 = inputs.iter().map(Input::entries).sum();
+            dropped = read.saturating_sub(written.counts.data_entries());
             let (input, uppers) = inputs.split_last().ok_or_else(lost)?;
             made.changed.push(merged_into(
                 reader,
@@ -176,7 +181,7 @@ impl FdTree {
         made.nodes.close()?;
         let entered = inputs.iter().take(runs.len()).map(Input::entries).sum();
         let runs = spent(runs, slice, &inputs);
-        Ok(Outcome { runs, made, entered })
+        Ok(Outcome { runs, made, entered, dropped })
     }
 
     /// Makes a slice durable, and what readers see.
@@ -187,7 +192,7 @@ impl FdTree {
         outcome: Outcome,
         commit: &mut Commit<'_>,
     ) -> Result<()> {
-        let Outcome { runs, made, entered } = outcome;
+        let Outcome { runs, made, entered, dropped } = outcome;
         let Made { outputs, nodes, mut values, changed } = made;
         let written = outputs.iter().flat_map(Output::taken);
         let fresh: Vec<_> = written.chain(nodes.taken()).collect();
@@ -223,6 +228,7 @@ impl FdTree {
         }
         made?;
         self.lsm.counters.lock().add(&work);
+        self.lsm.replaced.lock().note(entered, dropped, run_entries(&state.durable));
         *self.flushed.lock() = flushed_balance(&meta);
         self.durable.swap(Arc::new(meta));
         let mut gone = self.settle_values(&mut values)?;
@@ -278,6 +284,12 @@ fn fill_of(level: &LsmLevel) -> Fill {
         wasted_sectors: level.units.saturating_mul(8).saturating_sub(sectors),
         units: level.units,
     }
+}
+
+/// Entries of all runs.
+fn run_entries(meta: &IndexMeta) -> u64 {
+    let data = meta.spills.iter().filter_map(|run| run.levels.last());
+    data.map(|data| data.counts.data_entries()).sum()
 }
 
 /// What of runs is gone after a slice; what they give up, and what becomes the level's.
@@ -421,8 +433,8 @@ fn without(level: &LevelMeta, input: &Input<'_>) -> LevelMeta {
         counts.puts = counts.puts.saturating_sub(u64::from(fence.puts));
         counts.tombstones = counts.tombstones.saturating_sub(u64::from(fence.tombstones));
     }
-    counts.put_bytes = counts.put_bytes.saturating_sub(input.read_bytes.0);
-    counts.tombstone_bytes = counts.tombstone_bytes.saturating_sub(input.read_bytes.1);
+    counts.put_bytes = counts.put_bytes.saturating_sub(input.read.put_bytes);
+    counts.tombstone_bytes = counts.tombstone_bytes.saturating_sub(input.read.tombstone_bytes);
     level
 }
 

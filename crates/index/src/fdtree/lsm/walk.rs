@@ -4,7 +4,8 @@
 //! block goes to the level below unread. Every other block is opened. A fence says where a block's
 //! keys may begin, not where they do: a block that turns out to have nothing of another source
 //! between its first and its last key goes down as it is all the same. Reading it was cheap, and
-//! writing it would not be. All others are merged entry by entry.
+//! writing it would not be. All others are merged entry by entry, and even of them those stay that
+//! would be written again as they are (`repeat`).
 
 use esker_format::action::KeyRange;
 use esker_format::entry::Payload;
@@ -13,6 +14,7 @@ use esker_substrate::planted::{self, Bug};
 
 use super::input::Input;
 use super::output::Output;
+use super::repeat::{Repeat, Repeated, Repeating};
 use crate::fdtree::FdTree;
 use crate::fdtree::cursor::OwnedFence;
 use crate::fdtree::merge::group::Group;
@@ -54,6 +56,7 @@ pub(super) struct Walk<'w, 'a> {
     output: &'w mut Output,
     rules: &'w Rules,
     group: Group,
+    repeat: Repeat,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -71,7 +74,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         group.keep = Keep::new(points.numbers);
         group.horizon = points.horizon;
         group.operator = tree.operator();
-        Self { inputs, output, rules, group }
+        Self { inputs, output, rules, group, repeat: Repeat::default() }
+    }
+
+    /// Where what is merged goes, with the group that it comes from. `placed` is the source whose
+    /// entry is placed.
+    fn sink(&mut self, placed: Option<usize>) -> (Repeating<'_, 'a>, &mut Group) {
+        let Self { inputs, output, repeat, group, .. } = self;
+        (Repeating { inputs, output, repeat, placed }, group)
     }
 
     /// Walks all sources to their ends.
@@ -80,6 +90,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// When a block cannot be read, without room, and what the device says.
     pub fn run(mut self, values: &mut Moved) -> Result<()> {
         while let Some(index) = self.first() {
+            self.settle_before(index)?;
             let Some(input) = self.inputs.get(index) else { break };
             if input.at_border().is_some() {
                 self.pass_border(index)?;
@@ -107,9 +118,47 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.inputs.iter().enumerate().filter(move |(other, _)| *other != index)
     }
 
-    /// Writes what is held of the last key.
+    /// Writes what is held of the last key, and what is held back of a block.
     fn close(&mut self) -> Result<()> {
-        self.group.close(self.output, self.rules.to_last)
+        let to_last = self.rules.to_last;
+        let (mut sink, group) = self.sink(None);
+        group.close(&mut sink, to_last)?;
+        self.settle()
+    }
+
+    /// When the source at `index`, which stands first, is behind the last key, nothing more of that
+    /// comes: a block that has been repeated to its end stays.
+    fn settle_before(&mut self, index: usize) -> Result<()> {
+        if self.repeat.whole(self.inputs).is_none() {
+            return Ok(());
+        }
+        let next = self.inputs.get(index).and_then(Input::position);
+        let is_same = next.is_some_and(|(key, _)| self.group.key.as_deref() == Some(key));
+        if is_same { Ok(()) } else { self.close() }
+    }
+
+    /// A block that has been repeated to its end stays; what is held back of any other is written.
+    fn settle(&mut self) -> Result<()> {
+        if let Some(of) = self.repeat.whole(self.inputs)
+            && self.stay_repeated(&of)?
+        {
+            return Ok(());
+        }
+        self.sink(None).0.give_up()
+    }
+
+    /// Whether there is room for a block that has been repeated; then it stays.
+    fn stay_repeated(&mut self, of: &Repeated) -> Result<bool> {
+        let Some(input) = self.inputs.get_mut(of.source) else { return Ok(false) };
+        let (fence, first, last) = input.ends(of.block)?;
+        let open = self.output.open_sectors();
+        if !self.output.fill.takes(&fence.ptr, open, self.rules.omega_millionths) {
+            return Ok(false);
+        }
+        self.output.stay_within(fence, &first, &last)?;
+        input.stay_behind(of.block, of.read_before);
+        self.repeat.of = None;
+        Ok(true)
     }
 
     /// Whether a block leaves no more of the level empty than may be.
@@ -149,8 +198,12 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Decides of the block that has been opened at `index`, when nothing of it has been taken.
     fn look(&mut self, index: usize) -> Result<()> {
+        if !self.could_stay_open(index) {
+            self.inputs.get_mut(index).map(Input::take);
+            return Ok(());
+        }
         let stays = match self.beside(index) {
-            Beside::Nothing => self.may_stay_open(index),
+            Beside::Nothing => self.has_room_open(index),
             Beside::Something => false,
             // What it has will be known when it is open, as it is to be anyway.
             Beside::Closed(other) => {
@@ -165,9 +218,21 @@ impl<'w, 'a> Walk<'w, 'a> {
             Some((fence, first, last)) => {
                 self.output.stay_within(fence, first, last)?;
                 input.stay();
+                Ok(())
             }
-            None => input.take(),
+            None => self.begin_repeating(index),
         }
+    }
+
+    /// The block that has been opened at `index` is merged; perhaps to itself.
+    fn begin_repeating(&mut self, index: usize) -> Result<()> {
+        // Of a block that is repeated the next entry comes behind this block's first.
+        self.sink(None).0.give_up()?;
+        let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
+        if let Some(block) = input.opened() {
+            self.repeat.begin(index, block, input.read);
+        }
+        input.take();
         Ok(())
     }
 
@@ -189,28 +254,36 @@ impl<'w, 'a> Walk<'w, 'a> {
         closed.map_or(Beside::Nothing, Beside::Closed)
     }
 
-    /// The same as [`may_stay`](Self::may_stay) of a block that is open and has nothing beside it.
-    fn may_stay_open(&self, index: usize) -> bool {
+    /// Whether a block that is open leaves no more of the level empty than may be.
+    fn has_room_open(&self, index: usize) -> bool {
+        let untouched = self.inputs.get(index).and_then(Input::untouched);
+        untouched.is_some_and(|(fence, ..)| self.has_room(fence))
+    }
+
+    /// The same as [`may_stay`](Self::may_stay) of a block that is open, whatever is beside it.
+    fn could_stay_open(&self, index: usize) -> bool {
         let Some((fence, first, last)) = self.inputs.get(index).and_then(Input::untouched) else {
             return false;
         };
         let behind = [last, &[0]].concat();
         self.group.key.as_deref().is_none_or(|key| key < first)
             && self.rules.let_stay(fence, KeyRange { begin: first, end: Some(&behind) })
-            && self.has_room(fence)
     }
 
     /// Takes the entry that a source stands on.
     fn take(&mut self, index: usize, values: &mut Moved) -> Result<()> {
-        let Some(input) = self.inputs.get(index) else { return Ok(()) };
+        let Self { inputs, output, rules, group, repeat } = self;
+        let Some(input) = inputs.get(index) else { return Ok(()) };
         let (key, seq) = (&input.head.key, input.head.seq);
         let payload = input.payload()?;
-        let to_last = self.rules.to_last;
-        if self.group.ends_before(key, seq)? {
-            self.group.close(self.output, to_last)?;
-            self.group.begin(key, &self.rules.removed);
+        let mut sink = Repeating { inputs, output, repeat, placed: None };
+        if group.ends_before(key, seq)? {
+            group.close(&mut sink, rules.to_last)?;
+            group.begin(key, &rules.removed);
         }
-        let stays = self.group.place(self.output, key, seq, &payload, to_last)?;
+        sink.placed = Some(index);
+        let stays = group.place(&mut sink, key, seq, &payload, rules.to_last)?;
+        sink.check(index)?;
         if let Payload::Reference(content) = payload {
             values.note(content, stays, false);
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -92,6 +93,42 @@ fn blocks_move_between_the_keys_of_others() {
     assert!(merged < 100 * 4_096, "{merged} bytes for a hundred entries");
 }
 
+/// Blocks of what is overwritten in order say of every key anew what those below them say: they take
+/// their places. While a snapshot sees the older ones, both are written.
+#[test]
+fn what_is_overwritten_in_order_goes_down_as_it_is() {
+    let mut subject = Subject::lsm(options(512 * 1024), 1 << 22);
+    let level = |subject: &Subject| {
+        let levels = subject.tree.merge_report().unwrap().counters.levels;
+        levels.last().copied().unwrap_or_default()
+    };
+    let overwrite = |subject: &mut Subject, version: u8| {
+        let before = level(subject);
+        for number in 0..20_000u64 {
+            // Of different lengths: blocks begin elsewhere each time.
+            let value = vec![version; 60 + usize::from(version) * 7];
+            subject.write(&number.to_be_bytes(), Some(&value));
+            subject.maintain();
+        }
+        subject.run(Ask::Spill);
+        subject.begin(Ask::Merge);
+        subject.complete();
+        subject.verify_all();
+        subject.check();
+        let now = level(subject);
+        (now.blocks_written - before.blocks_written, now.blocks_kept - before.blocks_kept)
+    };
+    overwrite(&mut subject, 1);
+    let (written, kept) = overwrite(&mut subject, 2);
+    assert!(written * 5 < kept, "{written} written, {kept} kept");
+    let snapshot = subject.snapshots().register();
+    subject.snapshots.push(snapshot);
+    let (written, kept) = overwrite(&mut subject, 3);
+    assert!(kept * 5 < written, "{written} written, {kept} kept");
+    subject.snapshots.clear();
+    overwrite(&mut subject, 4);
+}
+
 /// A record whose writing has failed may be on the device: its blocks must be left alone by a
 /// thread that had begun to go on before it could hear of that.
 #[test]
@@ -105,12 +142,16 @@ fn blocks_of_a_record_in_doubt_are_not_written_over() {
     std::thread::scope(|scope| {
         let failed = tree.step(Which::Merge, &mut |meta, _| {
             recorded = Some(meta.clone());
-            scope.spawn(|| {
+            let (begun, begins) = mpsc::channel();
+            let commits = &commits;
+            scope.spawn(move || {
+                begun.send(()).unwrap();
                 tree.step(Which::Merge, &mut |_, _| {
                     commits.fetch_add(1, Ordering::Relaxed);
                     poison.check()
                 })
             });
+            begins.recv().unwrap();
             // It waits for its turn by then.
             std::thread::sleep(Duration::from_millis(50));
             Err(poison.set(Error::Invalid { what: "nobody knows".into() }))
