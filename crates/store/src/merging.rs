@@ -56,6 +56,12 @@ impl Merging {
         Self { policy, params: MergeParams::DEFAULT, preserves: true }
     }
 
+    /// The policy.
+    #[must_use]
+    pub const fn policy(&self) -> MergePolicy {
+        self.policy
+    }
+
     /// With other parameters: ω in [0, 0.5], δ and µ in (0, 1], γ at least 2. Opening the store
     /// answers [`Error::Invalid`] for others. Pull goes by ω alone.
     pub const fn params(mut self, params: MergeParams) -> Self {

@@ -70,8 +70,8 @@ impl Space {
         self.allocate_gap(&(units..=units))
     }
 
-    /// Takes the lowest place that has room for the least of `units`, and as many as it has of them.
-    /// `None` when the file must grow.
+    /// Takes the lowest place that has room for the least of `units`, and as many as it has of
+    /// them. `None` when the file must grow.
     pub fn allocate_gap(&mut self, units: &RangeInclusive<u64>) -> Option<Extent> {
         let (&start, &length) = self.free.iter().find(|(_, length)| **length >= *units.start())?;
         self.free.remove(&start);

@@ -18,4 +18,4 @@ pub mod schemes;
 pub mod sqlite;
 
 pub use error::{Error, Result};
-pub use esker_peers::Name;
+pub use esker_peers::{Arrangement, Name};

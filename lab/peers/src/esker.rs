@@ -1,23 +1,29 @@
-//! Esker: the memory budget as it is, the kind of index that is asked for, everything else at its
-//! default.
+//! Esker: the memory budget as it is, the kind of index and the policy that are asked for,
+//! everything else at its default.
 
 use std::hint::black_box;
 use std::path::Path;
 use std::time::Duration;
 
-use esker::{Db, IndexKind, Keyspace, KeyspaceOptions};
+use esker::{Db, Keyspace, KeyspaceOptions, Merging};
 
-use crate::system::{Durability, Error, Figures, Held, Name, Result, System, rest};
+use crate::system::{Arrangement, Durability, Error, Figures, Held, Name, Result, System, rest};
 
 struct Esker {
     db: Db,
     keyspace: Keyspace,
 }
 
-pub(crate) fn open(folder: &Path, budget_bytes: u64, index: IndexKind) -> Result<Box<dyn System>> {
-    let db = Db::builder(folder).memory_budget(budget_bytes).open().map_err(failed)?;
-    let keyspace =
-        db.keyspace("default", KeyspaceOptions::default().index(index)).map_err(failed)?;
+pub(crate) fn open(
+    folder: &Path,
+    budget_bytes: u64,
+    arrangement: Arrangement,
+) -> Result<Box<dyn System>> {
+    let merging = Merging::by(arrangement.policy);
+    let db = Db::builder(folder).memory_budget(budget_bytes).merging(merging);
+    let db = db.open().map_err(failed)?;
+    let options = KeyspaceOptions::default().index(arrangement.index);
+    let keyspace = db.keyspace("default", options).map_err(failed)?;
     Ok(Box::new(Esker { db, keyspace }))
 }
 

@@ -19,4 +19,4 @@ pub mod redb;
 pub mod rocksdb;
 pub mod system;
 
-pub use system::{Durability, Error, Figures, Held, Name, Result, System};
+pub use system::{Arrangement, Durability, Error, Figures, Held, Name, Result, System};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker::IndexKind;
+use esker::{IndexKind, MergePolicy};
 
 /// When a write returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,8 +201,17 @@ pub(crate) fn rest(mut is_busy: impl FnMut() -> Result<bool>) -> Result<Duration
     Ok(since.elapsed())
 }
 
+/// How Esker's keyspaces are arranged and merged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrangement {
+    /// The kind of index.
+    pub index: IndexKind,
+    /// Which parts of an LSM index are merged.
+    pub policy: MergePolicy,
+}
+
 /// Opens the store `name` in `folder`, creating it where there is none, with `budget_bytes` of
-/// memory for everything that it lets one limit. `index` is the kind that Esker's keyspace is of.
+/// memory for everything that it lets one limit. Esker's keyspace is arranged so.
 ///
 /// # Errors
 /// [`Error::NotBuilt`], [`Error::Failed`].
@@ -210,10 +219,10 @@ pub fn open(
     name: Name,
     folder: &Path,
     budget_bytes: u64,
-    index: IndexKind,
+    arrangement: Arrangement,
 ) -> Result<Box<dyn System>> {
     match name {
-        Name::Esker => crate::esker::open(folder, budget_bytes, index),
+        Name::Esker => crate::esker::open(folder, budget_bytes, arrangement),
         #[cfg(feature = "rocksdb")]
         Name::Rocksdb => crate::rocksdb::open(folder, budget_bytes),
         #[cfg(feature = "fjall")]
@@ -250,8 +259,9 @@ mod tests {
     #[test]
     fn a_peer_that_is_not_built_says_so() {
         for name in Name::ALL.into_iter().filter(|name| !name.is_built()) {
-            let error =
-                open(name, Path::new("/nonexistent"), 1 << 20, IndexKind::FdTree).err().unwrap();
+            let error = open(name, Path::new("/nonexistent"), 1 << 20, Arrangement::default())
+                .err()
+                .unwrap();
             assert!(matches!(error, Error::NotBuilt(_)), "{error}");
         }
     }
@@ -260,10 +270,11 @@ mod tests {
     #[test]
     fn every_store_does_what_it_is_asked() {
         let systems = Name::ALL.into_iter().filter(|name| name.is_built());
-        let systems = systems.map(|name| (name, IndexKind::FdTree));
-        for (name, index) in systems.chain([(Name::Esker, IndexKind::Lsm)]) {
+        let systems = systems.map(|name| (name, Arrangement::default()));
+        let by = |policy| (Name::Esker, Arrangement { index: IndexKind::Lsm, policy });
+        for (name, arrangement) in systems.chain(MergePolicy::ALL.map(by)) {
             let folder = tempfile::tempdir().unwrap();
-            let store = open(name, folder.path(), 4 << 20, index).unwrap();
+            let store = open(name, folder.path(), 4 << 20, arrangement).unwrap();
             for number in 0..500u32 {
                 let durability =
                     if number == 7 { Durability::Synced } else { Durability::Buffered };
@@ -283,7 +294,7 @@ mod tests {
             store.figures().unwrap();
             store.close().unwrap();
 
-            let store = open(name, folder.path(), 4 << 20, index).unwrap();
+            let store = open(name, folder.path(), 4 << 20, arrangement).unwrap();
             assert_eq!(store.scan(&[], 1000).unwrap(), 499, "{name}");
             store.close().unwrap();
         }

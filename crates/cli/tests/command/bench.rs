@@ -50,6 +50,8 @@ fn what_cannot_be_measured_is_refused_before_anything_runs() {
     esker(["bench", "--rows=load,walk"]).fails(2, &["walk", "merge-space"]);
     esker(["bench", "--rate=0"]).fails(2, &["rate"]);
     esker(["bench", "--index=btree"]).fails(2, &["btree", "fdtree, lsm"]);
+    esker(["bench", "--index=lsm", "--policy=best"]).fails(2, &["best", "choose-best"]);
+    esker(["bench", "--policy=mixed"]).fails(2, &["--policy mixed", "--index lsm"]);
     esker(["bench", "--systems=sled"]).fails(2, &["sled", "--features peers"]);
     let answer = esker(["bench", "--child", "{}"]);
     assert_eq!(answer.code(), 2, "{}", answer.stderr());

@@ -4,8 +4,8 @@
 //! median. Bars that compare time are ratios between systems that ran by turns in one comparison;
 //! counters have absolute bars.
 
-use esker::IndexKind;
-use esker_peers::Name;
+use esker::{IndexKind, MergePolicy};
+use esker_peers::{Arrangement, Name};
 
 use crate::measure::report::Report;
 use crate::measure::rows::Row;
@@ -133,6 +133,26 @@ pub const LSM: [Bar; 24] = [
     most(Row::Reopen, "first_read_seconds", "seconds to the first read", Number(1.0)),
 ];
 
+/// The bars of bytes written by the thesis's policy Mixed, with γ 10.
+const MIXED: [Bar; 3] = [
+    most(Row::Load, WRITTEN, "bytes per user byte", Times(0.8, Rocksdb)),
+    most(Row::Overwrite, WRITTEN, "bytes per user byte", Times(0.9, Rocksdb)),
+    most(Row::Mix, WRITTEN, "bytes per user byte", Times(0.85, Rocksdb)),
+];
+
+/// The bars of keyspaces that are arranged so. Of bytes written the default policy has its own,
+/// Mixed others, and no other policy any.
+fn of(arrangement: Arrangement) -> Vec<Bar> {
+    let written: &[Bar] = match (arrangement.index, arrangement.policy) {
+        (IndexKind::Lsm, MergePolicy::Pull) => return LSM.to_vec(),
+        (IndexKind::Lsm, MergePolicy::Mixed) => &MIXED,
+        (IndexKind::Lsm, _) => &[],
+        _ => return FDTREE.to_vec(),
+    };
+    let others = LSM.iter().filter(|bar| !bar.metric.ends_with(WRITTEN));
+    written.iter().chain(others).copied().collect()
+}
+
 /// Whether a bar is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -175,10 +195,7 @@ pub struct Judged {
 /// Judges every bar of the rows that the report has.
 #[must_use]
 pub fn judge(report: &Report) -> Vec<Judged> {
-    let bars = match report.index {
-        IndexKind::Lsm => LSM.as_slice(),
-        _ => FDTREE.as_slice(),
-    };
+    let bars = of(report.arrangement);
     let of_rows = bars.iter().filter(|bar| report.has(bar.row));
     of_rows.map(|bar| judge_one(bar, report)).collect()
 }
@@ -275,16 +292,18 @@ mod tests {
     /// Another kind of index, other bars.
     #[test]
     fn an_lsm_index_has_bars_of_its_own() {
-        let of = |index| {
+        let of = |index, policy| {
             let values =
                 [(Row::Load, Name::Esker, WRITTEN, 7.3), (Row::Load, Rocksdb, WRITTEN, 10.0)];
             let mut report = report(&values);
-            report.index = index;
+            report.arrangement = Arrangement { index, policy };
             let judged = judge(&report);
-            judged.iter().find(|judged| judged.bar.metric == WRITTEN).unwrap().verdict
+            judged.iter().find(|judged| judged.bar.metric == WRITTEN).map(|judged| judged.verdict)
         };
-        assert_eq!(of(IndexKind::FdTree), Verdict::Met);
-        assert_eq!(of(IndexKind::Lsm), Verdict::Missed);
+        assert_eq!(of(IndexKind::FdTree, MergePolicy::Pull), Some(Verdict::Met));
+        assert_eq!(of(IndexKind::Lsm, MergePolicy::Pull), Some(Verdict::Missed));
+        assert_eq!(of(IndexKind::Lsm, MergePolicy::Mixed), Some(Verdict::Met));
+        assert_eq!(of(IndexKind::Lsm, MergePolicy::Full), None);
     }
 
     #[test]

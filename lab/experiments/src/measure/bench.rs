@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use esker::IndexKind;
-use esker_peers::Name;
+use esker::{IndexKind, MergePolicy};
+use esker_peers::{Arrangement, Name};
 use serde_json::json;
 
 use crate::error::{Error, Result};
@@ -44,8 +44,8 @@ pub struct Plan {
     pub rows: Vec<Row>,
     /// Which systems, by turns.
     pub systems: Vec<Name>,
-    /// The kind of index of Esker's keyspaces.
-    pub index: IndexKind,
+    /// How Esker's keyspaces are arranged.
+    pub arrangement: Arrangement,
     /// Where the stores are made; what is made there is removed.
     pub folder: PathBuf,
     /// Writes a second beside a full merge; by default a share of RocksDB's rate of loading.
@@ -86,7 +86,7 @@ pub trait Watch {
 /// # Errors
 /// [`Error::Interrupted`], and [`Error::System`] where folders cannot be made or copied.
 pub fn bench(plan: &Plan, watch: &mut dyn Watch) -> Result<Report> {
-    let mut bench = Bench { plan, watch, report: Report::of(plan.index), loaded: Vec::new() };
+    let mut bench = Bench { plan, watch, report: Report::of(plan.arrangement), loaded: Vec::new() };
     bench.describe();
     for row in Row::ALL.into_iter().filter(|row| plan.rows.contains(row)) {
         bench.row(row)?;
@@ -111,7 +111,11 @@ impl Bench<'_> {
         let (plan, sizes) = (self.plan, self.plan.scale.sizes());
         let about = &mut self.report.about;
         about.insert("scale", json!(plan.scale.as_str()));
-        about.insert("index", json!(plan.index.name()));
+        let Arrangement { index, policy } = plan.arrangement;
+        about.insert("index", json!(index.name()));
+        if index == IndexKind::Lsm {
+            about.insert("policy", json!(policy.name()));
+        }
         about.insert("machine", json!(machine()));
         about.insert("entries", json!(sizes.entries));
         about.insert("budget_bytes", json!(sizes.budget_bytes));
@@ -122,10 +126,13 @@ impl Bench<'_> {
             self.report.notes.push(note);
             about.insert("memory_limit_bytes", json!(null));
         }
-        if plan.index != IndexKind::default() {
-            self.report
-                .notes
-                .push(format!("esker's keyspaces have an index of kind {}", plan.index));
+        if index != IndexKind::default() {
+            let note = format!("esker's keyspaces have an index of kind {index}");
+            self.report.notes.push(note);
+        }
+        if policy != MergePolicy::default() {
+            let note = format!("they are merged by the policy {policy}");
+            self.report.notes.push(note);
         }
         if plan.scale != Scale::Full {
             let note = "the bars are made for the full scale";
@@ -223,7 +230,7 @@ impl Bench<'_> {
         let task = Task {
             row: run.row,
             system: run.system,
-            index: self.plan.index,
+            arrangement: self.plan.arrangement,
             scale: self.plan.scale,
             folder: folder.to_owned(),
             seed: u64::from(run.number) + 1,

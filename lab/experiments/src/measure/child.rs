@@ -61,7 +61,7 @@ pub fn perform(task: &Task, tell: &dyn Tell) -> Result<Metrics> {
 
 fn in_open_store(task: &Task, tell: &dyn Tell) -> Result<Metrics> {
     let sizes = task.scale.sizes();
-    let store = system::open(task.system, &task.folder, sizes.budget_bytes, task.index)?;
+    let store = system::open(task.system, &task.folder, sizes.budget_bytes, task.arrangement)?;
     let (control, peak, stop) = (Control::default(), Peak::default(), Stop::default());
     let before = DeviceBytes::now();
     let run = Run { task, sizes, store: store.as_ref(), control: &control, peak: &peak, tell };

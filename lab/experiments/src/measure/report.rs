@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use esker::IndexKind;
-use esker_peers::Name;
+use esker_peers::{Arrangement, Name};
 use serde_json::{Map, Value, json};
 
 use crate::measure::Metrics;
@@ -29,16 +28,16 @@ pub struct Report {
     pub about: BTreeMap<&'static str, Value>,
     /// What a reader must know besides.
     pub notes: Vec<String>,
-    /// The kind of index of Esker's keyspaces.
-    pub index: IndexKind,
+    /// How Esker's keyspaces are arranged.
+    pub arrangement: Arrangement,
     rows: BTreeMap<(Row, Name), Runs>,
 }
 
 impl Report {
-    /// Nothing yet, of keyspaces with such an index.
+    /// Nothing yet, of keyspaces that are arranged so.
     #[must_use]
-    pub fn of(index: IndexKind) -> Self {
-        Self { index, ..Self::default() }
+    pub fn of(arrangement: Arrangement) -> Self {
+        Self { arrangement, ..Self::default() }
     }
 
     /// Adds a run.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use esker::IndexKind;
-use esker_peers::Name;
+use esker::Merging;
+use esker_peers::{Arrangement, Name};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -18,8 +18,8 @@ pub struct Task {
     pub row: Row,
     /// Which store.
     pub system: Name,
-    /// The kind of index of Esker's keyspace.
-    pub index: IndexKind,
+    /// How Esker's keyspace is arranged.
+    pub arrangement: Arrangement,
     /// How much of everything.
     pub scale: Scale,
     /// The store's folder: loaded before, except for the rows that load it.
@@ -41,7 +41,8 @@ impl Task {
         json!({
             "row": self.row.as_str(),
             "system": self.system.as_str(),
-            "index": self.index.name(),
+            "index": self.arrangement.index.name(),
+            "policy": self.arrangement.policy.name(),
             "scale": self.scale.as_str(),
             "folder": self.folder.to_string_lossy(),
             "seed": self.seed,
@@ -64,7 +65,10 @@ impl Task {
             Some(Self {
                 row: Row::parse(word("row")?)?,
                 system: Name::parse(word("system")?)?,
-                index: word("index")?.parse().ok()?,
+                arrangement: Arrangement {
+                    index: word("index")?.parse().ok()?,
+                    policy: word("policy")?.parse::<Merging>().ok()?.policy(),
+                },
                 scale: Scale::parse(word("scale")?)?,
                 folder: PathBuf::from(word("folder")?),
                 seed: value.get("seed")?.as_u64()?,
@@ -131,13 +135,14 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esker::{IndexKind, MergePolicy};
 
     #[test]
     fn a_task_is_read_back() {
         let task = Task {
             row: Row::Merge,
             system: Name::Fjall,
-            index: IndexKind::Lsm,
+            arrangement: Arrangement { index: IndexKind::Lsm, policy: MergePolicy::Mixed },
             scale: Scale::Small,
             folder: "/a b/\"c\"".into(),
             seed: u64::MAX,

@@ -13,15 +13,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
-use esker::IndexKind;
+use esker::{IndexKind, MergePolicy, Merging};
 use esker_experiments::bar::{Bar, Must};
 use esker_experiments::measure::bench::{self, Plan, Program};
 use esker_experiments::measure::child;
 use esker_experiments::measure::report::Report;
 use esker_experiments::measure::rows::Row;
 use esker_experiments::measure::scale::Scale;
-use esker_experiments::{Error, Name};
+use esker_experiments::{Arrangement, Error, Name};
 use serde_json::Value;
 
 use self::watch::Watcher;
@@ -62,6 +63,9 @@ pub(crate) struct Bench {
     /// How Esker's keyspaces are arranged, here and with `--live` [default: fdtree]
     #[arg(long, value_name = "KIND", value_parser = index_kind())]
     index: Option<IndexKind>,
+    /// Which parts of an LSM index are merged [default: pull]
+    #[arg(long, value_name = "POLICY", value_parser = policy(), conflicts_with = "live")]
+    policy: Option<MergePolicy>,
     /// Write everything measured to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -164,6 +168,7 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
         return live::bench::run(plan);
     }
     let systems = systems(args)?;
+    let policy = policy_of(args.policy, index)?;
     let interrupt = Interrupt::install()?;
     // Inside the chosen folder, so that nothing of the user's is ever removed.
     let place = folder(args.dir.as_deref())?;
@@ -171,7 +176,7 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
         scale: args.scale.into(),
         rows: if args.rows.is_empty() { Row::ALL.to_vec() } else { args.rows.clone() },
         systems,
-        index,
+        arrangement: Arrangement { index, policy },
         folder: place.path().to_owned(),
         rate: args.rate,
         repeats: args.repeat,
@@ -183,6 +188,23 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
     match report.failures().next() {
         Some(line) => Err(Failure::System { what: "measure", source: io::Error::other(line) }),
         None => Ok(()),
+    }
+}
+
+/// The policies by their names, which help and completions show.
+fn policy() -> impl TypedValueParser<Value = MergePolicy> {
+    PossibleValuesParser::new(MergePolicy::ALL.map(MergePolicy::name))
+        .try_map(|name| name.parse::<Merging>().map(|merging| merging.policy()))
+}
+
+/// The policy that was asked for, which an FD+tree has none of.
+fn policy_of(asked: Option<MergePolicy>, index: IndexKind) -> Result<MergePolicy, Failure> {
+    match asked {
+        Some(policy) if index != IndexKind::Lsm => {
+            let what = format!("--policy {policy} is for LSM indexes: say --index lsm, too");
+            Err(Failure::Input(what))
+        }
+        asked => Ok(asked.unwrap_or_default()),
     }
 }
 

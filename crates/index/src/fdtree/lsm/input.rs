@@ -326,7 +326,7 @@ impl<'a> Input<'a> {
         Ok((self.span.fences.get(block.at).ok_or_else(lost_place)?, first, last))
     }
 
-    /// A block that was merged stays after all: of all that was merged, `read_before` was before it.
+    /// A block that was merged stays after all: what was merged is what was `read_before` it.
     pub fn stay_behind(&mut self, block: Opened, read_before: Read) {
         self.read = read_before;
         if let Some(stayed) = self.stayed.get_mut(block.at) {

@@ -6,8 +6,8 @@
 //! as long as they are all that is written. When that was the whole block, it stays as it is;
 //! otherwise they are written after all. Nothing is copied: they are in the block.
 //!
-//! Invariant R1: what is held back are the first entries of one block, in order and as the block has
-//! them; nothing was written behind them.
+//! Invariant R1: what is held back are the first entries of one block, in order and as the block
+//! has them; nothing was written behind them.
 //! Invariant R2: the source stands within the block, or behind its end and opens no other: what is
 //! held back can be read.
 
@@ -90,8 +90,8 @@ impl Repeating<'_, '_> {
         Ok(())
     }
 
-    /// Whether this is the next entry of the block, as the block has it. Of numbers that are settled
-    /// nobody asks.
+    /// Whether this is the next entry of the block, as the block has it. Of numbers that are
+    /// settled nobody asks.
     fn is_next(&self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Result<bool> {
         let source = self.placed.filter(|source| self.repeat.is_of(*source));
         let Some(input) = source.and_then(|source| self.inputs.get(source)) else {

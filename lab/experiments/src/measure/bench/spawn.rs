@@ -149,7 +149,7 @@ mod tests {
         Task {
             row: Row::Load,
             system: Name::Esker,
-            index: esker::IndexKind::FdTree,
+            arrangement: esker_peers::Arrangement::default(),
             scale: Scale::Tiny,
             folder: "/x".into(),
             seed: 1,

@@ -70,7 +70,8 @@ pub(crate) fn measure(task: &Task) -> Result<Metrics> {
     let sizes = task.scale.sizes();
     let occupied = occupied_bytes(&task.folder);
     let start = Instant::now();
-    let store = system::open(task.system, Path::new(&task.folder), sizes.budget_bytes, task.index)?;
+    let store =
+        system::open(task.system, Path::new(&task.folder), sizes.budget_bytes, task.arrangement)?;
     let opening = start.elapsed();
     let found = store.get(&entry::key(sizes.crash_entries / 2))?;
     let answered = start.elapsed();

@@ -1,7 +1,7 @@
 //! Every row against Esker, in this process, at a scale of seconds. `reopen` needs a process to
 //! kill, and is tested with the command.
 
-use esker::IndexKind;
+use esker_peers::Arrangement;
 
 use super::*;
 use crate::measure::child::perform;
@@ -21,7 +21,7 @@ fn measure(row: Row, folder: &std::path::Path) -> Metrics {
     let task = Task {
         row,
         system: Name::Esker,
-        index: IndexKind::FdTree,
+        arrangement: Arrangement::default(),
         scale: Scale::Tiny,
         folder: folder.to_owned(),
         seed: 1,
