@@ -7,7 +7,7 @@ mod common;
 use std::sync::{Arc, Condvar, Mutex};
 
 use common::{Model, assert_sound, contents};
-use esker::{Db, Device, IoStats, Keyspace, KeyspaceOptions, KeyspaceStats, Scheme};
+use esker::{Db, Device, IndexKind, IoStats, Keyspace, KeyspaceOptions, KeyspaceStats, Scheme};
 use esker_device::Purpose;
 use esker_device::sim::{SimDevice, SimImage};
 use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
@@ -23,7 +23,12 @@ fn open(device: &Arc<dyn Device>, scheme: Scheme, inline: bool) -> Db {
 }
 
 fn keyspace(db: &Db) -> Keyspace {
-    db.keyspace("k", KeyspaceOptions::default().memtable_bytes(Some(MEMTABLE_BYTES))).unwrap()
+    keyspace_of(IndexKind::FdTree, db)
+}
+
+fn keyspace_of(index: IndexKind, db: &Db) -> Keyspace {
+    let options = KeyspaceOptions::default().index(index);
+    db.keyspace("k", options.memtable_bytes(Some(MEMTABLE_BYTES))).unwrap()
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -73,9 +78,25 @@ fn crashes(scheme: Scheme) -> Vec<(SimImage, Model)> {
     left
 }
 
+/// What crashes of an LSM index left, some of whose runs are merged in part.
+fn crashes_beside_slices() -> Vec<(SimImage, Model)> {
+    let device = Arc::new(SimDevice::new());
+    let db = open(&(Arc::clone(&device) as _), Scheme::Fc, true);
+    let keyspace = keyspace_of(IndexKind::Lsm, &db);
+    let mut left = Vec::new();
+    for write in 0..8 * KEYS {
+        keyspace.insert(key(write * 4999 % KEYS), [(write / KEYS) as u8; 100]).unwrap();
+        if write % 3777 == 3776 {
+            left.push((device.image(), contents(&keyspace)));
+        }
+    }
+    assert!(stats(&db).merges > 10, "{}", stats(&db).merges);
+    left
+}
+
 /// Reads a little on both sides of a merge's wavefront, then everything.
 fn read(db: &Db, expected: &Model) {
-    let keyspace = keyspace(db);
+    let keyspace = db.open_keyspace("k").unwrap().unwrap();
     for number in [0, KEYS / 2, KEYS - 1] {
         assert_eq!(keyspace.get(key(number)).unwrap().as_ref(), expected.get(&key(number)));
     }
@@ -111,6 +132,29 @@ fn reads_are_answered_before_a_merge_goes_on() {
         }
     }
     assert!(within > 6, "only {within} crashes were within a recorded merge");
+}
+
+#[test]
+fn reads_are_answered_before_slices_go_on() {
+    let mut with_runs = 0;
+    for (image, expected) in crashes_beside_slices() {
+        let device: Arc<dyn Device> = Arc::new(SimDevice::from_image(&image));
+        let db = open(&device, Scheme::Fc, true);
+        let opened = stats(&db);
+        assert_eq!((io(&db, "merge").bytes_written, io(&db, "merge").bytes_read), (0, 0));
+        let sources = opened.spills + opened.levels.len() as u64;
+        with_runs += u64::from(opened.spills > 1);
+        let before = io(&db, "user").reads;
+        let keyspace = keyspace_of(IndexKind::Lsm, &db);
+        assert_eq!(keyspace.get(key(17)).unwrap().as_ref(), expected.get(&key(17)));
+        assert!(io(&db, "user").reads - before <= 1 + sources);
+        read(&db, &expected);
+        assert_eq!(stats(&db).merges, opened.merges, "nothing has been merged");
+        db.compact().unwrap();
+        read(&db, &expected);
+        assert_sound(&db);
+    }
+    assert!(with_runs > 6, "only {with_runs} crashes left runs to merge");
 }
 
 /// Holds the writes of merges up until it is opened.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use esker::{Db, Durability, Keyspace};
+use esker::{Db, Durability, IndexKind, Keyspace};
 use esker_device::Device;
 use esker_device::sim::SimDevice;
 use parking_lot::Mutex;
@@ -30,14 +30,15 @@ struct Progress {
     points: Vec<Point>,
 }
 
-/// Records a run of several writers.
+/// Records a run of several writers; where the seed is odd, their keyspaces have an LSM index.
 ///
 /// # Errors
 /// When the store fails, or two commits have the same number.
 pub fn record(seed: u64) -> Verdict<Recording> {
     let failed = |error: esker::Error| Violation::new(Oracle::WorksOn, error.to_string());
     let device = Arc::new(SimDevice::new());
-    let config = Config { seed, ..Config::default() };
+    let index = if seed % 2 == 1 { IndexKind::Lsm } else { IndexKind::FdTree };
+    let config = Config { seed, index, ..Config::default() };
     let db = config.open(&(Arc::clone(&device) as Arc<dyn Device>)).map_err(failed)?;
     let mut model = Model::default();
     let mut keyspaces = Vec::new();

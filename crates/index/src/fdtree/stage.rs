@@ -32,7 +32,7 @@ use super::fence_index::{FenceIndex, Place};
 use super::head::Head;
 use super::preserve::Keeper;
 use super::tree::{BlockReader, Tree};
-use super::window::{Needed, Window};
+use super::window::{Needed, READ_AHEAD_BYTES, Window};
 use keep::Border;
 use memory::MemorySource;
 
@@ -364,7 +364,7 @@ impl Stage {
             gives_fences: level + 1 == levels && level + 1 < tree.height(),
             children,
             outbox: None,
-            window: Window::new(&meta.extents),
+            window: Window::new(&meta.extents, READ_AHEAD_BYTES),
             next: None,
             block: None,
             index: 0,

@@ -12,11 +12,12 @@ use super::buffer::CountedBuf;
 use super::tree::BlockReader;
 
 /// Bytes read ahead at once: large enough that reading is sequential.
-const READ_AHEAD_BYTES: u64 = 256 * 1024;
+pub(super) const READ_AHEAD_BYTES: u64 = 256 * 1024;
 
 /// Bytes read ahead.
 pub struct Window {
     pub(super) extents: Vec<Extent>,
+    ahead_bytes: u64,
     buffer: CountedBuf,
     offset: u64,
     length: usize,
@@ -25,10 +26,12 @@ pub struct Window {
 }
 
 impl Window {
-    pub(super) fn new(extents: &[Extent]) -> Self {
+    /// Over what lies in `extents`, at most so many bytes of it at once.
+    pub(super) fn new(extents: &[Extent], ahead_bytes: u64) -> Self {
         let mut extents = extents.to_vec();
         extents.sort_unstable();
-        Self { extents, buffer: CountedBuf::new(), offset: 0, length: 0, unpacked: Vec::new() }
+        let (buffer, unpacked) = (CountedBuf::new(), Vec::new());
+        Self { extents, ahead_bytes, buffer, offset: 0, length: 0, unpacked }
     }
 
     fn range_of(&self, ptr: &BlockPtr) -> Option<std::ops::Range<usize>> {
@@ -53,7 +56,7 @@ impl Window {
         if self.range_of(ptr).is_some() {
             return Ok(());
         }
-        let end = self.extent_end(ptr).min(ptr.offset() + READ_AHEAD_BYTES);
+        let end = self.extent_end(ptr).min(ptr.offset() + self.ahead_bytes);
         let length = end.saturating_sub(ptr.offset()).max(ptr.bytes() as u64) as usize;
         self.length = 0;
         self.buffer.grow(&reader.budget, length);

@@ -4,8 +4,8 @@
 //! `cargo test -p esker-index --features shuttle,planted --test shuttle`
 //!
 //! `runner` runs schedules and counts them; `history` is what threads saw, and whether it could
-//! be; `subject` is the index; `merges`, `histories` and `tails` are the scenarios; `planted`
-//! proves that they find mistakes.
+//! be; `subject` is the index; `merges`, `histories` and `tails` are the scenarios, `slices` those
+//! of an LSM index; `planted` proves that they find mistakes.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,5 +18,6 @@ mod history;
 mod merges;
 mod planted;
 mod runner;
+mod slices;
 mod subject;
 mod tails;

@@ -1,6 +1,7 @@
 //! An index to be tried: small, with nothing worth caching, on a device whose reads and writes
 //! are points at which threads may change.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use esker_device::{Device, Purpose};
 use esker_format::block::Codec;
 use esker_format::data::Value;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
-use esker_format::meta::IndexMeta;
+use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_index::fdtree::lsm::Merging;
 use esker_index::fdtree::{Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
 use esker_substrate::blocks::BlockStore;
@@ -29,6 +30,24 @@ pub const KEYS: u8 = 12;
 pub const FULL: Work = Work::Merge { full: true, with_memtable: true };
 /// A merge of everything but the memtable.
 pub const FULL_ALONE: Work = Work::Merge { full: true, with_memtable: false };
+
+thread_local! {
+    /// Whether subjects have an LSM index. All threads of a schedule are one of the system's.
+    static IS_LSM: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a scenario with subjects that have an LSM index.
+pub fn with_lsm(scenario: fn()) {
+    IS_LSM.set(true);
+    scenario();
+    IS_LSM.set(false);
+}
+
+/// An index of nothing.
+fn nothing() -> IndexMeta {
+    let lsm = IS_LSM.get().then(|| Box::new(LsmMeta::default()));
+    IndexMeta { lsm, ..IndexMeta::default() }
+}
 
 /// A key that the schedule chooses.
 pub fn any_key() -> u8 {
@@ -112,7 +131,7 @@ impl Subject {
             poison: Arc::default(),
         });
         Self {
-            tree: Self::open(&env, IndexMeta::default()),
+            tree: Self::open(&env, nothing()),
             env,
             history: History::default(),
             order: Mutex::default(),
@@ -172,8 +191,12 @@ impl Subject {
         })
     }
 
-    /// Begins `work` if nothing stands in its way; says whether it did.
+    /// Begins `work` if nothing stands in its way; says whether it did. Before slices of an LSM
+    /// index the memtable is written out, as it takes no part in them.
     pub fn begin(&self, work: Work) -> bool {
+        if self.tree.is_lsm() && matches!(work, Work::Merge { with_memtable: true, .. }) {
+            self.complete(Work::Spill);
+        }
         let gate = |body: &mut dyn FnMut()| {
             let _order = self.order.lock();
             body();

@@ -97,6 +97,14 @@ fn lying_devices_are_found_out() {
     }
 }
 
+#[test]
+fn lying_devices_are_found_out_below_an_lsm_index() {
+    let mut workload = scenario::fault_workloads().swap_remove(1);
+    workload.name = "overwriting an LSM index";
+    workload.config.index = IndexKind::Lsm;
+    settle(lies::run(&workload));
+}
+
 fn fills_up(index: IndexKind, then: Then) {
     // A store that has come to need an LSM index has written its manifest twice.
     let least = if index == IndexKind::Lsm { 640 } else { 400 };

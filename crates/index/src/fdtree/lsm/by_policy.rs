@@ -8,21 +8,18 @@
 //! lookup asks each of them, and policies that choose leave a little of many.
 
 use esker_format::action::KeyRangeBuf;
-use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_substrate::error::Result;
 
 use super::choose::{
     self, Overflow, RUNS_AHEAD, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes,
 };
+use super::fences::Fences;
 use super::layout::Layout;
 use super::policy::sizes::Sizes;
-use super::policy::{self, Blocks, Fill, Params, Policy};
-use super::state::{Run, State};
+use super::policy::{self, Fill, Params, Policy};
+use super::state::State;
 use crate::fdtree::FdTree;
-use crate::fdtree::cursor::{FenceCursor, Target};
-use crate::fdtree::gone::Gone;
-use crate::fdtree::tree::{BlockReader, Tree};
 
 /// Most levels, whatever there is in them.
 const LEVELS_MOST: usize = 24;
@@ -104,73 +101,6 @@ impl Part {
         let is_left = self.keys.end.as_ref().is_none_or(|end| begin < *end);
         let keys = KeyRangeBuf { begin, ..self.keys };
         is_left.then_some(Self { keys, is_begun: true, ..self })
-    }
-}
-
-/// Blocks as policies see them: of a level, or what is left of runs, by key.
-#[derive(Debug, Default)]
-struct Fences(Vec<(Vec<u8>, u64)>);
-
-impl Blocks for Fences {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn key(&self, block: usize) -> &[u8] {
-        self.0.get(block).map_or(&[], |(key, _)| key)
-    }
-
-    fn bytes(&self, block: usize) -> u64 {
-        self.0.get(block).map_or(0, |(_, bytes)| *bytes)
-    }
-}
-
-impl Fences {
-    /// The blocks of all runs: two may hold keys of one range. What is left of a block that a merge
-    /// has taken the first keys of begins behind these.
-    fn of_runs(reader: &BlockReader, runs: &[Run]) -> Result<Self> {
-        let mut all = Self::default();
-        for run in runs {
-            all.add(reader, &run.tree, &run.gone)?;
-        }
-        all.0.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(all)
-    }
-
-    fn of_level(reader: &BlockReader, tree: &Tree) -> Result<Self> {
-        let mut all = Self::default();
-        all.add(reader, tree, &Gone::default())?;
-        Ok(all)
-    }
-
-    /// Blocks that begin within a key's versions count as the one before: a part cannot end there.
-    ///
-    /// Cost: reads all nodes of the tree.
-    fn add(&mut self, reader: &BlockReader, tree: &Tree, gone: &Gone) -> Result<()> {
-        let Some(level) = tree.height().checked_sub(1) else { return Ok(()) };
-        let mut next = FenceCursor::find(tree, reader, level, Target::At(b"", Seq::MAX))?;
-        let mut before = None;
-        while let Some(at) = next {
-            let (key, seq, bytes) = at.with_current(|fence| {
-                (fence.key.to_vec(), fence.seq, super::extent_of(&fence.fence.ptr).bytes())
-            })?;
-            next = at.next()?;
-            let upper = next.as_ref().map(|next| next.with_current(|f| (f.key.to_vec(), f.seq)));
-            let upper = upper.transpose()?;
-            if gone.has_block(&key, upper.as_ref().map(|(key, seq)| (key.as_slice(), *seq))) {
-                before = None;
-                continue;
-            }
-            let goes_on = before.and_then(|at: usize| self.0.get_mut(at));
-            if let Some((_, all)) = goes_on.filter(|_| seq != Seq::MAX) {
-                *all += bytes;
-                continue;
-            }
-            let left = gone.at(&key).and_then(|gone| gone.end).map(<[u8]>::to_vec);
-            before = Some(self.0.len());
-            self.0.push((left.unwrap_or(key), bytes));
-        }
-        Ok(())
     }
 }
 

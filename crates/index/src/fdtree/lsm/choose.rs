@@ -29,7 +29,7 @@ pub(super) const RUNS_AHEAD: u64 = 6;
 const WORTH_CHANGING: f64 = 0.95;
 
 /// What comes in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Arrivals {
     /// κ0, what a full memtable brings, in bytes.
     pub kappa0_bytes: u64,

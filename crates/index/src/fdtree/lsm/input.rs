@@ -9,6 +9,7 @@ use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::key;
 use esker_format::ptr::{BlockPtr, Extent};
+use esker_substrate::budget::{Lease, Part};
 use esker_substrate::error::{Error, Result};
 
 use super::output::{Output, extent_of};
@@ -20,6 +21,13 @@ use crate::fdtree::tree::{BlockReader, Tree};
 use crate::fdtree::versions::Fate;
 use crate::fdtree::window::Window;
 
+/// Bytes read ahead of each source at once: a slice may have thirty, and half of what it needs of a
+/// run lies together.
+const READ_AHEAD_BYTES: u64 = 64 * 1024;
+
+/// What an allocation takes beside its bytes.
+const ALLOCATED_BYTES: usize = 16;
+
 /// Whole blocks of a level or run, next to each other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Span {
@@ -30,6 +38,14 @@ pub(super) struct Span {
 }
 
 impl Span {
+    /// The memory that the fences take.
+    fn memory_bytes(&self) -> u64 {
+        let one = |fence: &OwnedFence| {
+            size_of::<OwnedFence>() + ALLOCATED_BYTES * 2 + fence.key.len() + fence.filter.len()
+        };
+        self.fences.iter().map(|fence| one(fence) as u64).sum()
+    }
+
     /// The blocks that may hold `keys`, and as many more on both sides as it takes that no user key
     /// has versions outside.
     ///
@@ -138,14 +154,17 @@ pub(super) struct Input<'a> {
     pub read: Read,
     /// The numbers of all that the level or run holds.
     pub seqs: (Seq, Seq),
+    /// The memory of the fences, and of those that take their place.
+    _counted: Lease,
 }
 
 impl<'a> Input<'a> {
     pub fn new(reader: &'a BlockReader, span: Span, clip: Option<Clip<'a>>) -> Self {
         let extents: Vec<Extent> = joined(span.fences.iter().map(|fence| extent_of(&fence.ptr)));
         let stayed = vec![false; span.fences.len()];
-        let window = Window::new(&extents);
+        let window = Window::new(&extents, READ_AHEAD_BYTES);
         let head = Head::default();
+        let counted = reader.budget.lease(Part::Cache, 2 * span.memory_bytes());
         Self {
             reader,
             span,
@@ -159,6 +178,7 @@ impl<'a> Input<'a> {
             stayed,
             read: Read::default(),
             seqs: (Seq(0), Seq(0)),
+            _counted: counted,
         }
     }
 

@@ -4,6 +4,7 @@ use esker_format::meta::IndexMeta;
 use esker_format::ptr::SECTOR_BYTES;
 use esker_substrate::sync::Mutex;
 
+use super::asked::Asked;
 use super::counters::{Counters, LevelCounters};
 use super::meter::Meter;
 use super::policy::learn::Learning;
@@ -43,6 +44,7 @@ pub(in crate::fdtree) struct Lsm {
     pub counters: Mutex<Counters>,
     pub(super) meter: Mutex<Meter>,
     pub(super) replaced: Mutex<Replaced>,
+    pub(super) asked: Mutex<Asked>,
 }
 
 /// An LSM index's merges, for users.

@@ -6,8 +6,9 @@
 //! each block), `repeat` (those that would be written again as they are), `slice` (the merge
 //! itself, block-preserving), `nodes` (the index over a level's blocks), `state` (what a slice
 //! begins with), `layout` (where new levels go), `replaced` (how much of what comes does not make
-//! the index larger); `by_policy` chooses as the thesis does, [`merging`] says who chooses,
-//! [`counters`] count what that costs, of which `meter` and `learnt` make thresholds.
+//! the index larger), `asked` (whether something is due, as every write asks); `by_policy` chooses as the thesis does among the blocks in `fences`,
+//! [`merging`] says who chooses, [`counters`] count what that costs, of which `meter` and `learnt`
+//! make thresholds.
 //!
 //! Memtables are written out as runs, as an FD+tree's are. A slice takes the keys of one range out
 //! of all runs, and of as many levels as overflow, and merges them into the next level; what a run
@@ -22,9 +23,11 @@
 //! Invariant N3: of a run, only keys are looked for that are not gone; blocks whose keys are all
 //! gone may be anybody's.
 
+mod asked;
 mod by_policy;
 mod choose;
 pub mod counters;
+mod fences;
 mod input;
 mod layout;
 mod learnt;
@@ -169,12 +172,12 @@ impl FdTree {
     }
 
     /// Whether something is to be merged.
-    pub(super) fn is_slice_due(&self, durable: &IndexMeta) -> bool {
-        let merging = &self.lsm.merging;
-        match merging.policy {
-            Policy::Pull => choose::is_due(durable, &self.arrivals()),
-            _ => by_policy::is_due(durable, &merging.params, self.kappa0_bytes()),
-        }
+    pub(super) fn is_slice_due(&self, durable: &Arc<IndexMeta>) -> bool {
+        let (merging, arrivals) = (&self.lsm.merging, self.arrivals());
+        self.lsm.asked.lock().is_due(durable, &arrivals, || match merging.policy {
+            Policy::Pull => choose::is_due(durable, &arrivals),
+            _ => by_policy::is_due(durable, &merging.params, arrivals.kappa0_bytes),
+        })
     }
 
     /// Whether writers should wait for merges: so much more stands in runs than may.
@@ -201,7 +204,7 @@ impl FdTree {
     }
 
     /// What should begin in an LSM index whose memtable is not full.
-    pub(super) fn lsm_due(&self, durable: &IndexMeta) -> Option<Work> {
+    pub(super) fn lsm_due(&self, durable: &Arc<IndexMeta>) -> Option<Work> {
         let kept = *self.kept.lock();
         let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
         let (kept, kept_removals) =

@@ -1,0 +1,56 @@
+//! Whether something is due, worked out once for each state of the index.
+//!
+//! Every write asks. What the answer follows from changes with each run and slice, some thousand
+//! writes apart, and working it out takes longer than a write: it looks at all sizes that levels could
+//! have, and at the extents of all runs.
+
+use std::sync::Arc;
+
+use esker_format::meta::IndexMeta;
+
+use super::choose::Arrivals;
+
+/// The last answer, and what it was the answer to.
+#[derive(Debug, Default)]
+pub(super) struct Asked(Option<(Arc<IndexMeta>, Arrivals, bool)>);
+
+impl Asked {
+    /// Whether something is due in this state, of which `work_out` says it.
+    pub fn is_due(
+        &mut self,
+        durable: &Arc<IndexMeta>,
+        arrivals: &Arrivals,
+        work_out: impl FnOnce() -> bool,
+    ) -> bool {
+        match &self.0 {
+            Some((last, before, is_due)) if Arc::ptr_eq(last, durable) && before == arrivals => {
+                *is_due
+            }
+            _ => {
+                let is_due = work_out();
+                self.0 = Some((Arc::clone(durable), *arrivals, is_due));
+                is_due
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_worked_out_once_for_each_state() {
+        let mut asked = Asked::default();
+        let (one, other) = (Arc::new(IndexMeta::default()), Arc::new(IndexMeta::default()));
+        let few = Arrivals { kappa0_bytes: 10, replaced: 0.5 };
+        let many = Arrivals { kappa0_bytes: 20, ..few };
+        let unasked = || -> bool { panic!("the answer is known") };
+        assert!(asked.is_due(&one, &few, || true));
+        assert!(asked.is_due(&one, &few, unasked));
+        assert!(!asked.is_due(&one, &many, || false));
+        assert!(!asked.is_due(&one, &many, unasked));
+        assert!(asked.is_due(&other, &many, || true), "as equal as it may be");
+        assert!(asked.is_due(&other, &many, unasked));
+    }
+}

@@ -1,0 +1,91 @@
+//! The scenarios with an LSM index: its merges are slices, each with a record and a view of its
+//! own, and what a slice has taken of a run is gone of it.
+
+use crate::runner::{hunt, schedules};
+use crate::subject::{FULL, KEYS, Subject, beside, with_lsm};
+use crate::{histories, merges};
+use esker_index::fdtree::Work;
+use esker_substrate::planted::Bug;
+
+/// More runs than may stand are merged into a level slice by slice, and a key is overwritten that is
+/// in all of them: whoever looks it up, or scans, meets runs that are gone in part.
+fn lookups_beside_slices_of_runs() {
+    let subject = Subject::new();
+    for _ in 0..3 {
+        [1, 4, 7].into_iter().for_each(|key| subject.put(key));
+        subject.complete(Work::Spill);
+    }
+    let visible = subject.snapshots().visible();
+    let expected = subject.expected(visible);
+    let merge = beside(&subject, |subject| {
+        subject.complete(FULL);
+        subject.complete(FULL);
+    });
+    for key in [4, 7, KEYS - 1, 4] {
+        assert_eq!(subject.get(key), expected.get(&key).copied(), "key {key}");
+    }
+    assert_eq!(subject.scan(visible), expected);
+    merge.join().unwrap();
+    subject.assert_sound();
+}
+
+/// What a merge gives up, the next one writes to: whoever scans by a view from before has it still.
+fn scans_beside_two_merges() {
+    let subject = Subject::with(40);
+    let visible = subject.snapshots().visible();
+    let expected = subject.expected(visible);
+    let merge = beside(&subject, |subject| {
+        subject.complete(FULL);
+        subject.complete(FULL);
+    });
+    assert_eq!(subject.scan(visible), expected);
+    merge.join().unwrap();
+    subject.assert_sound();
+}
+
+macro_rules! with_lsm {
+    ($($test:ident: $name:literal, $runs:literal of $scenario:path,)*) => {
+        $(#[test] fn $test() {
+            schedules(concat!("LSM: ", $name), $runs, || with_lsm($scenario));
+        })*
+    };
+}
+
+with_lsm! {
+    lookups_find_the_one_right_answer:
+        "lookups beside slices", 8_000 of merges::lookups,
+    lookups_of_what_is_passed_find_it:
+        "lookups of blocks being replaced", 2_000 of merges::lookups_of_what_is_passed,
+    scans_of_what_is_passed_find_it:
+        "scans of blocks being replaced", 1_000 of merges::scans_of_what_is_passed,
+    scans_of_what_is_written_again_find_it:
+        "scans of blocks whose place is taken", 1_000 of scans_beside_two_merges,
+    scans_see_their_moment:
+        "scans beside writes and slices", 5_000 of merges::scans_and_writes,
+    snapshots_keep_what_they_see:
+        "snapshots beside slices that reclaim", 3_000 of merges::snapshots_and_reclaim,
+    runs_that_are_gone_in_part_are_passed:
+        "lookups beside slices of runs", 4_000 of lookups_beside_slices_of_runs,
+    puts_deletes_and_lookups_have_an_order:
+        "puts, deletes and lookups beside slices", 6_000 of histories::writes_and_a_merge,
+    lookups_never_go_back_in_time:
+        "overwrites that are merged at once", 6_000 of histories::overwrites_that_are_merged,
+    runs_are_older_than_what_is_frozen:
+        "spill runs below a frozen memtable", 4_000 of histories::runs_below_a_frozen_memtable,
+    spills_and_slices_go_on_beside_each_other:
+        "a spill beside slices", 4_000 of histories::a_spill_and_a_merge,
+    a_paused_index_owns_each_extent_once:
+        "a pause beside slices", 3_000 of histories::a_pause_beside_a_merge,
+    an_index_may_be_closed_beside_a_merge:
+        "a close beside slices", 4_000 of histories::a_close_beside_a_merge,
+}
+
+#[test]
+fn finds_space_reused_under_a_reader() {
+    hunt(Bug::QuarantineIgnored, 20_000, &[|| with_lsm(scans_beside_two_merges)]);
+}
+
+#[test]
+fn finds_the_number_read_before_the_view() {
+    hunt(Bug::NumberBeforeView, 20_000, &[|| with_lsm(histories::overwrites_that_are_spilled)]);
+}
