@@ -7,8 +7,8 @@ use crate::{histories, merges};
 use esker_index::fdtree::Work;
 use esker_substrate::planted::Bug;
 
-/// More runs than may stand are merged into a level slice by slice, and a key is overwritten that is
-/// in all of them: whoever looks it up, or scans, meets runs that are gone in part.
+/// More runs than may stand are merged into a level slice by slice, and a key is overwritten that
+/// is in all of them: whoever looks it up, or scans, meets runs that are gone in part.
 fn lookups_beside_slices_of_runs() {
     let subject = Subject::new();
     for _ in 0..3 {

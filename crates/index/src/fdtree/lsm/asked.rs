@@ -1,8 +1,8 @@
 //! Whether something is due, worked out once for each state of the index.
 //!
 //! Every write asks. What the answer follows from changes with each run and slice, some thousand
-//! writes apart, and working it out takes longer than a write: it looks at all sizes that levels could
-//! have, and at the extents of all runs.
+//! writes apart, and working it out takes longer than a write: it looks at all sizes that levels
+//! could have, and at the extents of all runs.
 
 use std::sync::Arc;
 

@@ -12,8 +12,9 @@ use crate::fdtree::tree::{BlockReader, Tree};
 /// Most blocks that are told apart.
 const FENCES_MAX: usize = 1 << 15;
 
-/// Blocks as policies see them: of a level, or what is left of runs, by key. In a level of more than
-/// [`FENCES_MAX`], neighbours count as one block, so that a choice takes a few megabytes of memory.
+/// Blocks as policies see them: of a level, or what is left of runs, by key. In a level of more
+/// than [`FENCES_MAX`], neighbours count as one block, so that a choice takes a few megabytes of
+/// memory.
 #[derive(Debug)]
 pub(super) struct Fences {
     blocks: Vec<(Vec<u8>, u64)>,

@@ -11,7 +11,9 @@ use esker_format::action::KeyRange;
 use esker_format::entry::Payload;
 use esker_substrate::error::Result;
 use esker_substrate::planted::{self, Bug};
+use esker_substrate::snapshots::Snapshots;
 
+use super::courtesy::Courtesy;
 use super::input::Input;
 use super::output::Output;
 use super::repeat::{Repeat, Repeated, Repeating};
@@ -57,11 +59,13 @@ pub(super) struct Walk<'w, 'a> {
     rules: &'w Rules,
     group: Group,
     repeat: Repeat,
+    snapshots: &'w Snapshots,
+    courtesy: Courtesy,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
     pub fn new(
-        tree: &FdTree,
+        tree: &'w FdTree,
         inputs: &'w mut [Input<'a>],
         output: &'w mut Output,
         rules: &'w Rules,
@@ -74,7 +78,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         group.keep = Keep::new(points.numbers);
         group.horizon = points.horizon;
         group.operator = tree.operator();
-        Self { inputs, output, rules, group, repeat: Repeat::default() }
+        let snapshots = &tree.env.snapshots;
+        let (repeat, courtesy) = (Repeat::default(), Courtesy::default());
+        Self { inputs, output, rules, group, repeat, snapshots, courtesy }
     }
 
     /// Where what is merged goes, with the group that it comes from. `placed` is the source whose
@@ -90,6 +96,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// When a block cannot be read, without room, and what the device says.
     pub fn run(mut self, values: &mut Moved) -> Result<()> {
         while let Some(index) = self.first() {
+            self.courtesy.step(self.snapshots);
             self.settle_before(index)?;
             let Some(input) = self.inputs.get(index) else { break };
             if input.at_border().is_some() {
@@ -272,7 +279,7 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Takes the entry that a source stands on.
     fn take(&mut self, index: usize, values: &mut Moved) -> Result<()> {
-        let Self { inputs, output, rules, group, repeat } = self;
+        let Self { inputs, output, rules, group, repeat, .. } = self;
         let Some(input) = inputs.get(index) else { return Ok(()) };
         let (key, seq) = (&input.head.key, input.head.seq);
         let payload = input.payload()?;
