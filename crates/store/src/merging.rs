@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 ///   blocks of the size δ κ, as the policy says. Merges out of the runs take all of them when many
 ///   stand, whatever the policy says: a lookup asks each run.
 /// - At most the share ω of a level may be left empty by blocks that stay as they are.
+/// - Where the size of the data is known, [`MergeParams::loosened`] chooses a γ for it.
 /// - [`MergePolicy::Mixed`] learns in a steady state, by thresholds in steps of µ, when all of a
 ///   level is cheaper to merge than the best part of it; until then it takes parts. What it has
 ///   learnt is kept with the index, and is learnt anew when the cost is more than a fifth off.

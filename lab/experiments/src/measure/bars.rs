@@ -106,7 +106,7 @@ const LOADED: &str = "load_written_per_byte";
 const OVERWRITTEN: &str = "overwrite_written_per_byte";
 
 /// The bars of an LSM index.
-pub const LSM: [Bar; 24] = [
+pub const LSM: [Bar; 25] = [
     most(Row::Load, WRITTEN, "bytes per user byte", Times(0.7, Rocksdb)),
     most(Row::Overwrite, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
     most(Row::Mix, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
@@ -126,6 +126,7 @@ pub const LSM: [Bar; 24] = [
     most(Row::MergeSpace, "added_over_data", "space added over the data", Number(0.1)),
     least(Row::Lookups, "rate", "lookups/s", Times(1.0, Rocksdb)),
     most(Row::Lookups, "reads_per_lookup", "device reads", Number(1.02)),
+    most(Row::Lookups, "reads_per_miss", "device reads, absent keys", Number(0.02)),
     most(Row::Overwrite, "peak_over_live", "peak space over live data", Number(1.6)),
     most(Row::Load, RESIDENT, RESIDENT_WHAT, Number(1.0)),
     most(Row::Lookups, RESIDENT, RESIDENT_WHAT, Number(1.0)),

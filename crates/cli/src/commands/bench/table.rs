@@ -15,7 +15,7 @@ const SHOWN: [(Row, &[&str]); 10] = [
         Row::Load,
         &["rate", "rate_unsettled", "written_per_byte", "peak_over_live", "resident_peak_bytes"],
     ),
-    (Row::Lookups, &["rate", "get_p50_us", "get_p999_us", "reads_per_lookup"]),
+    (Row::Lookups, &["rate", "get_p50_us", "get_p999_us", "reads_per_lookup", "reads_per_miss"]),
     (Row::Scans, &["rate", "scan_p50_us", "scan_p999_us"]),
     (
         Row::Durable,

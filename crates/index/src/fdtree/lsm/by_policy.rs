@@ -11,9 +11,7 @@ use esker_format::action::KeyRangeBuf;
 use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_substrate::error::Result;
 
-use super::choose::{
-    self, Overflow, RUNS_AHEAD, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes,
-};
+use super::choose::{self, Overflow, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes};
 use super::fences::Fences;
 use super::layout::Layout;
 use super::policy::sizes::Sizes;
@@ -78,9 +76,9 @@ pub(super) fn is_due(meta: &IndexMeta, params: &Params, kappa0_bytes: u64) -> bo
     due(meta, params, kappa0_bytes).is_some()
 }
 
-/// Whether writers should wait for merges.
-pub(super) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64) -> bool {
-    runs_bytes(meta) > kappa0_bytes.saturating_mul(1 + RUNS_AHEAD)
+/// Whether so many full memtables more stand in runs than may.
+pub(super) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64, memtables: u64) -> bool {
+    runs_bytes(meta) > kappa0_bytes.saturating_mul(1 + memtables)
 }
 
 /// A part of a level, or of the runs, that is being merged into the next level.

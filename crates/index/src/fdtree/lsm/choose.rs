@@ -25,6 +25,8 @@ const SLICE_BLOCKS: (u64, u64) = (4, 1024);
 pub(super) const RUNS_SMALL: usize = 8;
 /// How many full memtables writers may be ahead of merges.
 pub(super) const RUNS_AHEAD: u64 = 6;
+/// How many they may be ahead before a merge that has time has none any more.
+pub(super) const RUNS_PRESSING: u64 = 2;
 /// So much less must other sizes write before they replace those in force.
 const WORTH_CHANGING: f64 = 0.95;
 
@@ -182,12 +184,12 @@ pub(super) fn is_due(meta: &IndexMeta, arrivals: &Arrivals) -> bool {
     due(meta, arrivals).is_some()
 }
 
-/// Whether writers should wait for merges: so much more stands in runs than may.
-pub(super) fn is_behind(meta: &IndexMeta, arrivals: &Arrivals) -> bool {
+/// Whether so many full memtables more stand in runs than may.
+pub(super) fn is_behind(meta: &IndexMeta, arrivals: &Arrivals, memtables: u64) -> bool {
     let Some(lsm) = meta.lsm.as_deref() else { return false };
     let kappa0_bytes = arrivals.kappa0_bytes;
     let standing = sizes(meta, lsm, arrivals).capacity_bytes(0, kappa0_bytes);
-    runs_bytes(meta) > standing.saturating_add(RUNS_AHEAD.saturating_mul(kappa0_bytes))
+    runs_bytes(meta) > standing.saturating_add(memtables.saturating_mul(kappa0_bytes))
 }
 
 /// Blocks that a slice takes of one run or level.

@@ -7,7 +7,6 @@ use esker_format::block::BlockLayout;
 use esker_format::entry::{PUT_OVERHEAD_BYTES, Payload};
 use esker_format::filter;
 use esker_format::ids::Seq;
-use esker_format::key;
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::budget::{Lease, Part};
 use esker_substrate::error::{Error, Result};
@@ -144,6 +143,7 @@ pub(super) struct Input<'a> {
     at: usize,
     block: Option<(BlockPtr, BlockLayout)>,
     index: usize,
+    /// Where it stands: at an entry of the open block, or at the fence of the next one.
     pub head: Head,
     /// Of the open block, as long as nothing of it has been taken and it may still stay: its last
     /// key.
@@ -165,7 +165,7 @@ impl<'a> Input<'a> {
         let window = Window::new(&extents, READ_AHEAD_BYTES);
         let head = Head::default();
         let counted = reader.budget.lease(Part::Cache, 2 * span.memory_bytes());
-        Self {
+        let mut input = Self {
             reader,
             span,
             clip,
@@ -179,20 +179,27 @@ impl<'a> Input<'a> {
             read: Read::default(),
             seqs: (Seq(0), Seq(0)),
             _counted: counted,
+        };
+        input.arrive();
+        input
+    }
+
+    /// Stands before the next block of which something takes part, if there is one.
+    fn arrive(&mut self) {
+        while self.at < self.span.fences.len() && !self.takes_part(self.at) {
+            self.at += 1;
+        }
+        match self.span.fences.get(self.at) {
+            Some(fence) => self.head.set(&fence.key, &[], fence.seq, false),
+            None => self.head.present = false,
         }
     }
 
-    /// Passes over blocks of which nothing takes part.
-    pub fn skip(&mut self) {
-        let Some(clip) = &self.clip else { return };
-        while self.block.is_none() && self.at < self.span.fences.len() {
-            let begin = self.span.keys(self.at).begin;
-            let upper = self.span.upper(self.at).map(|upper| (upper.key.as_slice(), upper.seq));
-            if !clip.gone.has_block(begin, upper) && !self.is_outside(self.at) {
-                return;
-            }
-            self.at += 1;
-        }
+    /// Whether anything of a block takes part.
+    fn takes_part(&self, at: usize) -> bool {
+        let Some(clip) = &self.clip else { return true };
+        let upper = self.span.upper(at).map(|upper| (upper.key.as_slice(), upper.seq));
+        !clip.gone.has_block(self.span.keys(at).begin, upper) && !self.is_outside(at)
     }
 
     /// Whether it stands before a block that is not open.
@@ -202,10 +209,7 @@ impl<'a> Input<'a> {
 
     /// Where it stands: nothing before that comes any more.
     pub fn position(&self) -> Option<(&[u8], Seq)> {
-        match self.at_border() {
-            Some(fence) => Some((&fence.key, fence.seq)),
-            None => self.block.as_ref().map(|_| (self.head.key.as_slice(), self.head.seq)),
-        }
+        self.head.present.then_some((self.head.key.as_slice(), self.head.seq))
     }
 
     /// Whether the block that it stands before is one whole that may stay, as far as this source
@@ -245,12 +249,12 @@ impl<'a> Input<'a> {
 
     /// The block that it stands before, or that is open and untouched, stays.
     pub fn stay(&mut self) {
-        (self.block, self.last_key, self.head.present) = (None, None, false);
+        (self.block, self.last_key) = (None, None);
         if let Some(stayed) = self.stayed.get_mut(self.at) {
             *stayed = true;
         }
         self.at += 1;
-        self.skip();
+        self.arrive();
     }
 
     /// Whether any block goes on as it is.
@@ -301,9 +305,8 @@ impl<'a> Input<'a> {
             self.index += 1;
         }
         self.block = None;
-        self.head.present = false;
         self.at += 1;
-        self.skip();
+        self.arrive();
         Ok(())
     }
 
@@ -369,10 +372,7 @@ impl<'a> Input<'a> {
 
     /// Whether it stands before the other.
     pub fn is_before(&self, other: &Self) -> bool {
-        match (self.position(), other.position()) {
-            (Some(this), Some(other)) => key::compare(this, other).is_lt(),
-            (this, _) => this.is_some(),
-        }
+        self.head.present && (!other.head.present || self.head.before(&other.head))
     }
 }
 

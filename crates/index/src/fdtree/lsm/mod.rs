@@ -2,8 +2,8 @@
 //! (Thonangi's thesis, chapter 5).
 //!
 //! Reading order: [`policy`] (which part of a level is merged, and how large levels are), `choose`
-//! (which keys come next), `input` and `output` (the sides of a merge), `walk` (what becomes of
-//! each block), `repeat` (those that would be written again as they are), `courtesy` (writers go
+//! (which keys come next), `input` and `output` (the sides of a merge), `order` (which
+//! stands first), `walk` (what becomes of each block), `repeat` (those that would be written again as they are), `courtesy` (writers go
 //! first), `slice` (the merge itself, block-preserving), `nodes` (the index over a level's blocks),
 //! `state` (what a slice begins with), `layout` (where new levels go), `replaced` (how much of what
 //! comes does not make the index larger), `asked` (whether something is due, as every write asks);
@@ -35,6 +35,7 @@ mod learnt;
 pub mod merging;
 mod meter;
 mod nodes;
+mod order;
 mod output;
 pub mod policy;
 mod repeat;
@@ -58,7 +59,7 @@ use super::tree::{BlockReader, Tree};
 use super::view::Part;
 use super::{Commit, FdTree, KeptTombstones, Work, prepare};
 use by_policy::Part as PolicyPart;
-use choose::{Pass, Slice};
+use choose::{Pass, RUNS_AHEAD, RUNS_PRESSING, Slice};
 pub(super) use merging::Lsm;
 pub use merging::{MergeReport, Merging};
 pub(super) use output::extent_of;
@@ -181,12 +182,17 @@ impl FdTree {
         })
     }
 
-    /// Whether writers should wait for merges: so much more stands in runs than may.
-    fn is_behind(&self, durable: &IndexMeta) -> bool {
+    /// Whether writers are so many full memtables ahead of merges.
+    fn is_behind(&self, durable: &IndexMeta, memtables: u64) -> bool {
         match self.lsm.merging.policy {
-            Policy::Pull => choose::is_behind(durable, &self.arrivals()),
-            _ => by_policy::is_behind(durable, self.kappa0_bytes()),
+            Policy::Pull => choose::is_behind(durable, &self.arrivals(), memtables),
+            _ => by_policy::is_behind(durable, self.kappa0_bytes(), memtables),
         }
+    }
+
+    /// Whether a slice should not give way to writers: they wait for it, or soon will.
+    fn is_urgent(&self, durable: &IndexMeta, slice: &Slice) -> bool {
+        !slice.is_full() || self.is_behind(durable, RUNS_PRESSING)
     }
 
     /// A full job is done: removals that it was for are forgotten; what it has left is kept for
@@ -221,7 +227,7 @@ impl FdTree {
     pub(super) fn lsm_flush_work(&self) -> Option<Work> {
         let durable = self.meta();
         let is_full = durable.spills.len() + 2 >= SPILLS_MAX;
-        if !is_full && !self.is_behind(&durable) {
+        if !is_full && !self.is_behind(&durable, RUNS_AHEAD) {
             return Some(Work::Spill);
         }
         // No more runs before some are gone.

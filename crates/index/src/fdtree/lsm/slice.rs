@@ -137,6 +137,7 @@ impl FdTree {
             to_last,
             opens_all: (slice.is_full() && is_last) || !self.lsm.merging.preserves,
             omega_millionths: (self.lsm.merging.params.omega * 1e6).round() as u64,
+            is_urgent: self.is_urgent(&state.durable, slice),
         };
         let mut fill = fill_of(&lower.level);
         span.fences.iter().for_each(|fence| fill.sub(&fence.ptr));
@@ -272,7 +273,6 @@ fn upper_inputs<'a>(
         let span = Span::of(tree, reader, keys)?;
         let mut input = Input::new(reader, span, Some(Clip { keys, gone }));
         input.seqs = tree.meta.levels.last().map_or((Seq(0), Seq(0)), |level| level.seqs);
-        input.skip();
         Ok(input)
     };
     runs.chain(levels).map(input).collect()

@@ -15,6 +15,7 @@ use esker_substrate::snapshots::Snapshots;
 
 use super::courtesy::Courtesy;
 use super::input::Input;
+use super::order::Order;
 use super::output::Output;
 use super::repeat::{Repeat, Repeated, Repeating};
 use crate::fdtree::FdTree;
@@ -33,6 +34,8 @@ pub(super) struct Rules {
     pub opens_all: bool,
     /// Most of the level that may be empty (ω).
     pub omega_millionths: u64,
+    /// Writers are not let by.
+    pub is_urgent: bool,
 }
 
 impl Rules {
@@ -61,6 +64,7 @@ pub(super) struct Walk<'w, 'a> {
     repeat: Repeat,
     snapshots: &'w Snapshots,
     courtesy: Courtesy,
+    order: Order,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -79,8 +83,10 @@ impl<'w, 'a> Walk<'w, 'a> {
         group.horizon = points.horizon;
         group.operator = tree.operator();
         let snapshots = &tree.env.snapshots;
-        let (repeat, courtesy) = (Repeat::default(), Courtesy::default());
-        Self { inputs, output, rules, group, repeat, snapshots, courtesy }
+        let (repeat, courtesy) = (Repeat::default(), Courtesy::new(rules.is_urgent));
+        let before = |a: usize, b: usize| is_before(inputs, a, b);
+        let order = Order::new(inputs.len(), before);
+        Self { inputs, output, rules, group, repeat, snapshots, courtesy, order }
     }
 
     /// Where what is merged goes, with the group that it comes from. `placed` is the source whose
@@ -106,19 +112,22 @@ impl<'w, 'a> Walk<'w, 'a> {
             } else {
                 self.take(index, values)?;
             }
+            self.moved(index);
         }
         self.close()
     }
 
     /// The source that stands first; of those at one key, the newest.
     fn first(&self) -> Option<usize> {
-        let mut first: Option<(usize, &Input<'_>)> = None;
-        for (index, input) in self.inputs.iter().enumerate() {
-            if input.position().is_some() && first.is_none_or(|(_, other)| input.is_before(other)) {
-                first = Some((index, input));
-            }
-        }
-        first.map(|(index, _)| index)
+        let stands =
+            |index: &usize| self.inputs.get(*index).is_some_and(|i| i.position().is_some());
+        self.order.first().filter(stands)
+    }
+
+    /// The source at `index` may stand elsewhere.
+    fn moved(&mut self, index: usize) {
+        let Self { inputs, order, .. } = self;
+        order.moved(index, |a, b| is_before(inputs, a, b));
     }
 
     fn others(&self, index: usize) -> impl Iterator<Item = (usize, &Input<'a>)> {
@@ -214,7 +223,9 @@ impl<'w, 'a> Walk<'w, 'a> {
             Beside::Something => false,
             // What it has will be known when it is open, as it is to be anyway.
             Beside::Closed(other) => {
-                return self.inputs.get_mut(other).map_or(Ok(()), Input::open);
+                self.inputs.get_mut(other).map_or(Ok(()), Input::open)?;
+                self.moved(other);
+                return Ok(());
             }
         };
         if stays {
@@ -295,5 +306,13 @@ impl<'w, 'a> Walk<'w, 'a> {
             values.note(content, stays, false);
         }
         self.inputs.get_mut(index).map_or(Ok(()), Input::leave)
+    }
+}
+
+/// Whether one source stands before another.
+fn is_before(inputs: &[Input<'_>], this: usize, other: usize) -> bool {
+    match (inputs.get(this), inputs.get(other)) {
+        (Some(this), Some(other)) => this.is_before(other),
+        _ => false,
     }
 }

@@ -1,4 +1,5 @@
-//! Random lookups of keys that are there, by two threads that do nothing else.
+//! Random lookups of keys that are there, by two threads that do nothing else; then some of keys
+//! that are not there, for what these read.
 
 use std::sync::Barrier;
 use std::thread;
@@ -14,6 +15,8 @@ use crate::measure::process::DeviceBytes;
 use crate::measure::rows::{PROGRESS_EVERY, Run, grown, insert};
 
 const THREADS: u64 = 2;
+/// One lookup of an absent key for so many of others.
+const MISSES: u64 = 4;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     run.store.settle()?;
@@ -33,7 +36,21 @@ pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
         let bytes = now.since(before).read as f64 / lookups;
         insert(&mut metrics, "bytes_read_per_lookup", Some(bytes));
     }
+    let misses = run.sizes.lookups / MISSES;
+    miss(run, misses)?;
+    let missed = grown(&after, &run.store.figures()?, "reads_user");
+    insert(&mut metrics, "reads_per_miss", missed.map(|reads| reads / misses as f64));
     Ok(metrics)
+}
+
+/// Looks keys up that were never written, all over those that were.
+fn miss(run: &Run<'_>, count: u64) -> Result<()> {
+    for number in (run.sizes.entries..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
+        if run.store.get(&entry::key(number))?.is_some() {
+            return Err(Error::Invalid(format!("entry {number} was never written")));
+        }
+    }
+    Ok(())
 }
 
 /// Looks up `count` keys in all, and says how long that took.

@@ -50,6 +50,7 @@ fn every_row_measures_what_it_names() {
     let lookups = measure(Row::Lookups, folder);
     assert!(lookups["get_samples"] == 2000.0 && lookups["rate"] > 100.0, "{lookups:?}");
     assert!(lookups["reads_per_lookup"] <= 1.1, "{lookups:?}");
+    assert!(lookups["reads_per_miss"] < 0.5, "{lookups:?}");
     assert!(measure(Row::Scans, folder)["scan_samples"] == 100.0);
 
     let durable = measure(Row::Durable, folder);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::loosened;
+
 /// The parameters of levels and merge policies, by their names in the thesis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
@@ -62,6 +64,15 @@ impl Params {
         }
     }
 
+    /// The same with a γ for so many bytes of data over so many that memory holds (κ0): smaller
+    /// where a slightly smaller one adds a level and leaves the last one nearly empty, so that full
+    /// merges into it are cheap (section 5.5.5). Full and Mixed write up to a fifth less then; the
+    /// level above the last may hold versions of nearly all data, which takes space.
+    #[must_use]
+    pub fn loosened(self, data_bytes: u64, kappa0_bytes: u64) -> Self {
+        Self { gamma: loosened::growth(data_bytes, kappa0_bytes, self.gamma), ..self }
+    }
+
     /// δκ: the least bytes of a partial merge out of a level that may hold so many.
     #[must_use]
     pub fn run_bytes(&self, capacity_bytes: u64) -> u64 {
@@ -85,6 +96,17 @@ mod tests {
             assert_eq!(params.check(), Ok(()));
         }
         assert_eq!((paper.run_bytes(1000), paper.run_bytes(3)), (70, 1));
+    }
+
+    /// The paper's case, and data in one level, where nothing is to be gained.
+    #[test]
+    fn a_known_size_loosens_growth_alone() {
+        let paper = Params::default();
+        let loosened = paper.loosened(1500, 16);
+        assert!((loosened.gamma - 75f64.sqrt()).abs() < 1e-9, "{loosened:?}");
+        assert_eq!(Params { gamma: paper.gamma, ..loosened }, paper);
+        assert_eq!(loosened.check(), Ok(()));
+        assert_eq!(paper.loosened(10, 16), paper);
     }
 
     #[test]

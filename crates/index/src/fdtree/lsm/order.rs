@@ -1,0 +1,92 @@
+//! Which source of a slice stands first.
+//!
+//! A slice has up to two dozen sources, and a step moves one of them. So who is before whom is
+//! remembered, as in a tournament: after a step only the matches of the one that has moved are
+//! played again, one for each doubling of the sources.
+//!
+//! Invariant T1: node `n` has the winner of its children `2n` and `2n + 1`; the leaf of source `s`
+//! is node `leaves + s`.
+//! Invariant T2: of equals the earlier source wins. Sources are the newest first.
+
+/// No source: beaten by every other.
+const NOBODY: u8 = u8::MAX;
+/// Most sources.
+pub(super) const SOURCES_MAX: usize = NOBODY as usize;
+
+/// The order of sources by where they stand.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    nodes: Vec<u8>,
+    leaves: usize,
+}
+
+impl Order {
+    /// Of so many sources, at most [`SOURCES_MAX`]; `beats` says whether one stands before another.
+    pub fn new(sources: usize, beats: impl Fn(usize, usize) -> bool) -> Self {
+        debug_assert!(sources <= SOURCES_MAX, "a source is a byte");
+        let leaves = sources.next_power_of_two();
+        let mut nodes = vec![NOBODY; 2 * leaves];
+        for (source, leaf) in nodes.iter_mut().skip(leaves).take(sources).enumerate() {
+            *leaf = source as u8;
+        }
+        let mut order = Self { nodes, leaves };
+        for node in (1..leaves).rev() {
+            order.play(node, &beats);
+        }
+        order
+    }
+
+    /// The source that stands first.
+    pub fn first(&self) -> Option<usize> {
+        self.nodes.get(1).filter(|first| **first != NOBODY).map(|first| usize::from(*first))
+    }
+
+    /// A source has moved.
+    pub fn moved(&mut self, source: usize, beats: impl Fn(usize, usize) -> bool) {
+        let mut node = (self.leaves + source) / 2;
+        while node > 0 {
+            self.play(node, &beats);
+            node /= 2;
+        }
+    }
+
+    fn play(&mut self, node: usize, beats: &impl Fn(usize, usize) -> bool) {
+        let child = |at: usize| self.nodes.get(at).copied().unwrap_or(NOBODY);
+        let (earlier, later) = (child(2 * node), child(2 * node + 1));
+        let is_later = later != NOBODY
+            && (earlier == NOBODY || beats(usize::from(later), usize::from(earlier)));
+        if let Some(winner) = self.nodes.get_mut(node) {
+            *winner = if is_later { later } else { earlier };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn without_sources_nobody_is_first() {
+        assert_eq!(Order::new(0, |_, _| unreachable!()).first(), None);
+    }
+
+    proptest! {
+        /// Whatever moves, the first is the earliest of the least.
+        #[test]
+        fn the_first_is_the_earliest_of_the_least(
+            mut at in proptest::collection::vec(0u8..8, 1..40),
+            moves in proptest::collection::vec((any::<proptest::sample::Index>(), 0u8..8), 0..60),
+        ) {
+            let mut order = Order::new(at.len(), |a, b| at[a] < at[b]);
+            let least = |at: &[u8]| at.iter().enumerate().min_by_key(|(_, v)| **v).map(|(s, _)| s);
+            prop_assert_eq!(order.first(), least(&at));
+            for (source, to) in moves {
+                let source = source.index(at.len());
+                at[source] = to;
+                order.moved(source, |a, b| at[a] < at[b]);
+                prop_assert_eq!(order.first(), least(&at));
+            }
+        }
+    }
+}
