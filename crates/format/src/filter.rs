@@ -4,8 +4,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Bits a key, where not otherwise chosen.
 pub const BITS_PER_KEY: usize = 10;
-/// Bits a key where a lookup asks many runs: about one absent key in 500 passes.
-pub const BITS_PER_KEY_MANY: usize = 14;
+/// Bits a key where a lookup asks many runs: about one absent key in 780 passes. Of a dozen runs
+/// and a level, one block is read for every fiftieth absent key.
+pub const BITS_PER_KEY_MANY: usize = 15;
 /// Bits set by a key. ln 2 · 10 is 6.9; six cost less and a filter this small gains nothing
 /// from the seventh.
 const PROBES: u32 = 6;
@@ -92,7 +93,7 @@ mod tests {
         };
         let (usual, many) = (passed(BITS_PER_KEY), passed(BITS_PER_KEY_MANY));
         assert!((300..2500).contains(&usual), "{usual} of 100,000 absent keys passed");
-        assert!((50..500).contains(&many), "{many} of 100,000 absent keys passed");
+        assert!((50..200).contains(&many), "{many} of 100,000 absent keys passed");
         assert!(!may_contain(&[], hash(b"x")));
     }
 }

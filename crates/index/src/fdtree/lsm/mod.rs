@@ -2,13 +2,14 @@
 //! (Thonangi's thesis, chapter 5).
 //!
 //! Reading order: [`policy`] (which part of a level is merged, and how large levels are), `choose`
-//! (which keys come next), `input` and `output` (the sides of a merge), `order` (which
-//! stands first), `walk` (what becomes of each block), `repeat` (those that would be written again as they are), `courtesy` (writers go
-//! first), `slice` (the merge itself, block-preserving), `nodes` (the index over a level's blocks),
-//! `state` (what a slice begins with), `layout` (where new levels go), `replaced` (how much of what
-//! comes does not make the index larger), `asked` (whether something is due, as every write asks);
-//! `by_policy` chooses as the thesis does among the blocks in `fences`, [`merging`] says who
-//! chooses, [`counters`] count what that costs, of which `meter` and `learnt` make thresholds.
+//! (which keys come next), `input` and `output` (the sides of a merge), `order` (which source
+//! stands first), `walk` (what becomes of each block), `repeat` (those that would be written again
+//! as they are), `courtesy` (writers go first), `slice` (the merge itself, block-preserving),
+//! `nodes` (the index over a level's blocks), `state` (what a slice begins with), `layout` (where
+//! new levels go), `replaced` (how much of what comes does not make the index larger), `asked`
+//! (whether something is due, as every write asks); `by_policy` chooses as the thesis does among
+//! the blocks in `fences`, [`merging`] says who chooses, [`counters`] count what that costs, of
+//! which `meter` and `learnt` make thresholds.
 //!
 //! Memtables are written out as runs, as an FD+tree's are. A slice takes the keys of one range out
 //! of all runs, and of as many levels as overflow, and merges them into the next level; what a run
