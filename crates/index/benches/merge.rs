@@ -10,8 +10,8 @@ use esker_format::block::Codec;
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
-use esker_index::fdtree::lsm::Merging;
-use esker_index::fdtree::{Env, FdTree, Options, Scheme, Sizes, Work};
+use esker_index::lsm::Merging;
+use esker_index::{Env, Index, Options, Scheme, Sizes, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 
@@ -35,7 +35,7 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-fn tree() -> FdTree {
+fn tree() -> Index {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
     let blocks = BlockStore::create(&device, StoreId(1), 1 << 20).unwrap();
     let env = Arc::new(Env {
@@ -45,13 +45,13 @@ fn tree() -> FdTree {
         budget: Arc::new(Budget::new(1 << 30)),
         poison: Arc::default(),
     });
-    let tree = FdTree::open(env, KeyspaceId(1), IndexMeta::default(), OPTIONS);
+    let tree = Index::open(env, KeyspaceId(1), IndexMeta::default(), OPTIONS);
     insert(&tree, 0..BELOW, 0);
     tree.run(FULL, &|body| body(), &mut |_, _| Ok(())).unwrap();
     tree
 }
 
-fn insert(tree: &FdTree, numbers: std::ops::Range<u64>, seq: u64) {
+fn insert(tree: &Index, numbers: std::ops::Range<u64>, seq: u64) {
     for number in numbers {
         tree.insert(&key(number), Seq(seq + number + 1), Data::Put(&[number as u8; 100]));
     }

@@ -18,8 +18,8 @@ use esker_format::block::Codec;
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
-use esker_index::fdtree::lsm::Merging;
-use esker_index::fdtree::{Env, FdTree, Options, Scheme, Sizes, Work};
+use esker_index::lsm::Merging;
+use esker_index::{Env, Index, Options, Scheme, Sizes, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         budget: Arc::new(Budget::new(1 << 30)),
         poison: Arc::default(),
     };
-    let tree = FdTree::open(Arc::new(env), KeyspaceId(1), IndexMeta::default(), OPTIONS);
+    let tree = Index::open(Arc::new(env), KeyspaceId(1), IndexMeta::default(), OPTIONS);
     insert(&tree, 0..BELOW, 0);
     tree.run(FULL, &|body| body(), &mut |_, _| Ok(()))?;
     for round in 1..=8 {
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn insert(tree: &FdTree, numbers: Range<u64>, seq: u64) {
+fn insert(tree: &Index, numbers: Range<u64>, seq: u64) {
     for number in numbers {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());

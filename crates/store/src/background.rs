@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use esker_index::fdtree::Which;
+use esker_index::Which;
 use esker_substrate::planted::{self, Race};
 use esker_substrate::sync::{self, Condvar, Mutex};
 

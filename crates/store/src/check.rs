@@ -5,7 +5,7 @@
 //! never returned as an error: one bad block must not hide another.
 
 use esker_format::ptr::{Extent, UNIT_BYTES};
-use esker_index::fdtree::{CheckSink, FdTree};
+use esker_index::{CheckSink, Index};
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::space::Space;
 
@@ -61,7 +61,7 @@ pub(crate) fn check(shared: &Core) -> Result<CheckReport> {
     slots.sort_by_key(|slot| slot.id);
     // A keyspace dropped since the list was made has nothing left to check.
     let trees: Vec<_> = slots.iter().filter_map(|slot| slot.tree().ok()).collect();
-    let trees: Vec<_> = trees.into_iter().map(FdTree::pause).collect();
+    let trees: Vec<_> = trees.into_iter().map(Index::pause).collect();
     let mut problems: Vec<Problem> = Vec::new();
     let verified = shared.manifest.verify().into_iter().chain(shared.log.verify());
     problems.extend(verified.map(|found| Problem::new(found.file, found.offset, found.what)));

@@ -9,7 +9,7 @@ use esker_format::KEYSPACE_NAME_BYTES_MAX;
 use esker_format::block::Codec;
 use esker_format::manifest_edit::{Edit, keyspace_name_is_valid};
 use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_LSM, FEATURE_OPERANDS};
-use esker_index::fdtree::{FdTree, Options};
+use esker_index::{Index, Options};
 use esker_substrate::sync::atomic::Ordering;
 
 use crate::backup::{self, BackupProgress, BackupReport};
@@ -440,7 +440,7 @@ impl Db {
         let env = Arc::clone(&shared.env);
         let IndexOptions { scheme, sizes, merging } = shared.options;
         let index_options = Options { memtable_bytes_max, scheme, sizes, codec, merging };
-        let tree = FdTree::open(env, id, index, index_options);
+        let tree = Index::open(env, id, index, index_options);
         if let Some(asked) = &options.merge {
             tree.set_operator(asked.of(&name));
         }

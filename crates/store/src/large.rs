@@ -2,7 +2,7 @@
 //!
 //! Reading order: this module (how a write's values are put apart), `reader`
 //! and `writer` (streams). Whose a value is afterwards is the index's concern
-//! (`esker_index::fdtree::values`).
+//! (`esker_index::values`).
 //!
 //! Invariant X1: a value is written before a record that refers to it is appended to the log, and
 //! durable before that record counts as durable. A crash may leave the record and not the value:
@@ -204,7 +204,7 @@ pub(crate) fn claim_logged(shared: &Core) -> Result<()> {
         let Action::Say(key, Data::Reference(content)) = action else { return Ok(()) };
         let Some(keyspace) = state.keyspaces.get(&id) else { return Ok(()) };
         let value = ValueRef::decode(content);
-        let is_needed = esker_index::fdtree::values::is_in_log_alone(&keyspace.index, key, seq);
+        let is_needed = esker_index::values::is_in_log_alone(&keyspace.index, key, seq);
         match value {
             Ok(value) if is_needed => shared.env.blocks.claim(&value.runs),
             _ => Ok(()),

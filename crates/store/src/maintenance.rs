@@ -17,7 +17,7 @@ use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_format::meta::IndexMeta;
 use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_REMOVED_RANGES};
-use esker_index::fdtree::{FdTree, Step, ValuesEdit, Which, Work};
+use esker_index::{Index, Step, ValuesEdit, Which, Work};
 use esker_substrate::planted::{self, Bug, Race};
 
 use crate::background::Mode;
@@ -267,7 +267,7 @@ fn note<T>(slot: &Slot, which: Which, result: Result<T>) -> Result<T> {
         }
         Err(error) => {
             tracing::warn!(keyspace = slot.name, %error, "maintenance stopped");
-            let memtable_bytes = slot.tree().map_or(0, FdTree::memtable_memory_bytes);
+            let memtable_bytes = slot.tree().map_or(0, Index::memtable_memory_bytes);
             slot.set_stall(Some(Stall { which, error: error.clone(), memtable_bytes }));
         }
     }
@@ -293,7 +293,7 @@ pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: Which) {
             Ok(Step::Done) => begin_due(shared, slot),
             Ok(Step::Idle) if which == Which::Spill => return begin_due(shared, slot),
             Ok(Step::Idle) => {
-                let due = slot.tree().ok().and_then(FdTree::due);
+                let due = slot.tree().ok().and_then(Index::due);
                 let begun = due.map(|work| begin(shared, slot, work));
                 // Only a merge is for this thread to go on with.
                 if !matches!((due, begun), (Some(Work::Merge { .. }), Some(Ok(true)))) {
@@ -352,12 +352,12 @@ pub(crate) fn resume(shared: &Core) {
 
 /// Writes what is due during recovery out, at once.
 pub(crate) fn run_due(shared: &Core, slot: &Arc<Slot>) {
-    if is_worth_a_try(slot) && slot.tree().is_ok_and(FdTree::is_full) {
-        begin_and_complete(shared, slot, FdTree::flush_work);
+    if is_worth_a_try(slot) && slot.tree().is_ok_and(Index::is_full) {
+        begin_and_complete(shared, slot, Index::flush_work);
     }
 }
 
-fn begin_and_complete(shared: &Core, slot: &Arc<Slot>, work: impl Fn(&FdTree) -> Option<Work>) {
+fn begin_and_complete(shared: &Core, slot: &Arc<Slot>, work: impl Fn(&Index) -> Option<Work>) {
     let Some(work) = slot.tree().ok().and_then(work) else { return };
     if matches!(begin_quietly(shared, slot, work), Ok(true)) {
         while matches!(step(shared, slot, which_of(work)), Ok(Step::More)) {}

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use esker_index::fdtree::lsm;
-pub use esker_index::fdtree::lsm::policy::{Params as MergeParams, Policy as MergePolicy};
+use esker_index::lsm;
+pub use esker_index::lsm::policy::{Params as MergeParams, Policy as MergePolicy};
 
 use crate::error::{Error, Result};
 

@@ -23,8 +23,8 @@ use esker_device::{Device, DeviceLock};
 use esker_format::action::Action;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
-use esker_index::fdtree::operands::Operator;
-use esker_index::fdtree::{Env, FdTree, Options};
+use esker_index::operands::Operator;
+use esker_index::{Env, Index, Options};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::{Budget, Part};
 use esker_substrate::clock::Clock;
@@ -230,7 +230,7 @@ fn open_trees(
             merging: settings.merging.for_index(),
         };
         let meta = keyspace.index.as_ref().clone();
-        let tree = FdTree::open(Arc::clone(env), id, meta, options)
+        let tree = Index::open(Arc::clone(env), id, meta, options)
             .with_values(keyspace.values.as_ref().clone());
         let name = keyspace.name.clone();
         if let Some(operator) = &keyspace.operator {

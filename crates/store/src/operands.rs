@@ -1,6 +1,6 @@
 //! Merge operands: what may be written, and what becomes of many on one key.
 //!
-//! How operands are read and merged is the index's concern (`esker_index::fdtree::operands`).
+//! How operands are read and merged is the index's concern (`esker_index::operands`).
 //!
 //! Invariant O1: operands are written only while the keyspace's operator is there: who writes them
 //! can read them.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use esker_format::KEY_BYTES_MAX;
 use esker_format::action::KeyRangeBuf;
 use esker_format::data::Value;
-use esker_index::fdtree::{ScanBatch, ScanRequest};
+use esker_index::{ScanBatch, ScanRequest};
 use esker_substrate::snapshots::SnapshotGuard;
 
 use crate::error::{Error, Result};

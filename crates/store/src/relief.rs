@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use esker_format::ids::KeyspaceId;
-use esker_index::fdtree::{FdTree, Work};
+use esker_index::{Index, Work};
 
 use crate::background::Mode;
 use crate::maintenance::{begin, go_on, is_stuck};
@@ -61,7 +61,7 @@ fn relieve(shared: &Core, next: impl Fn() -> Option<Arc<Slot>>) {
         }
         tried.push(slot.id);
         let work = slot.tree().ok().filter(|tree| tree.memtable_entries() > 0);
-        match work.and_then(FdTree::flush_work) {
+        match work.and_then(Index::flush_work) {
             Some(Work::Merge { .. }) | None if shared.background.mode == Mode::Threads => {
                 // A merge that takes the memtable in is begun by a thread; a spill will do.
                 let _kept_as_stall = work.map(|_| begin(shared, &slot, Work::Spill));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use esker_format::action::{Action, KeyRange};
 use esker_format::ids::KeyspaceId;
-use esker_index::fdtree::Which;
+use esker_index::Which;
 
 use crate::background::Mode;
 use crate::error::{Error, Result};

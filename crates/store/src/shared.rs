@@ -25,7 +25,7 @@ use esker_device::count::CountingDevice;
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
-use esker_index::fdtree::{Env, FdTree, Scheme, Sizes, Which};
+use esker_index::{Env, Index, Scheme, Sizes, Which};
 use esker_substrate::budget::Part;
 use esker_substrate::log::Log;
 use esker_substrate::manifest::Manifest;
@@ -75,7 +75,7 @@ pub(crate) struct Core {
 pub(crate) struct IndexOptions {
     pub scheme: Scheme,
     pub sizes: Sizes,
-    pub merging: esker_index::fdtree::lsm::Merging,
+    pub merging: esker_index::lsm::Merging,
 }
 
 /// Whether operations may start.
@@ -109,7 +109,7 @@ pub(crate) struct Slot {
     pub name: String,
     /// Longer values are stored apart.
     pub inline_bytes_max: AtomicU64,
-    tree: FdTree,
+    tree: Index,
     gone: AtomicBool,
     /// Set exactly when `stall` holds something; read without the lock on every write.
     stalled: AtomicBool,
@@ -254,7 +254,7 @@ impl Drop for Shared {
 }
 
 impl Slot {
-    pub fn new(id: KeyspaceId, name: String, tree: FdTree) -> Self {
+    pub fn new(id: KeyspaceId, name: String, tree: Index) -> Self {
         Self {
             id,
             name,
@@ -268,7 +268,7 @@ impl Slot {
     }
 
     /// The keyspace's index, while there is one.
-    pub fn tree(&self) -> Result<&FdTree> {
+    pub fn tree(&self) -> Result<&Index> {
         if self.gone.load(Ordering::Acquire) { Err(self.gone()) } else { Ok(&self.tree) }
     }
 
@@ -277,7 +277,7 @@ impl Slot {
     ///
     /// # Errors
     /// [`Error::NoKeyspace`].
-    pub fn read<T>(&self, read: impl FnOnce(&FdTree) -> T) -> Result<T> {
+    pub fn read<T>(&self, read: impl FnOnce(&Index) -> T) -> Result<T> {
         let found = read(self.tree()?);
         self.tree().map(|_| found)
     }

@@ -11,7 +11,7 @@ use esker_device::Purpose;
 use esker_device::count::PurposeCounts;
 use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, Shape};
 use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
-use esker_index::fdtree::{FdTree, Forecast};
+use esker_index::{Forecast, Index};
 use esker_substrate::budget::Part;
 use esker_substrate::snapshots::At;
 
@@ -378,7 +378,7 @@ fn pins(shared: &Core, slots: &[Arc<Slot>], keyspaces: &[KeyspaceStats]) -> PinS
     let snapshots = shared.snapshots();
     let oldest = snapshots.oldest_at();
     let age = |at: At| Duration::from_millis(snapshots.now().0.saturating_sub(at.now.0));
-    let is_pinned = |slot: &Arc<Slot>| slot.tree().is_ok_and(FdTree::is_pinned);
+    let is_pinned = |slot: &Arc<Slot>| slot.tree().is_ok_and(Index::is_pinned);
     PinStats {
         oldest_snapshot_age: oldest.map(age),
         writes_since_oldest: oldest.map_or(0, |at| snapshots.visible().0.saturating_sub(at.seq.0)),

@@ -20,7 +20,7 @@ use esker_format::ids::{Moment, Seq};
 use esker_format::log_record::{BatchBuilder, EncodedBatch};
 use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_REMOVED_RANGES};
 use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
-use esker_index::fdtree::FdTree;
+use esker_index::Index;
 use esker_substrate::log::Ticket;
 use esker_substrate::planted::{self, Race};
 
@@ -42,7 +42,7 @@ pub(crate) struct Write<'a> {
 
 /// The writes to one keyspace, and the tree that takes them.
 struct Group<'a> {
-    tree: &'a FdTree,
+    tree: &'a Index,
     writes: &'a [Write<'a>],
 }
 

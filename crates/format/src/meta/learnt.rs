@@ -41,7 +41,7 @@ impl Real {
 }
 
 /// What Mixed has learnt, and how far it is: what each number means is said by
-/// `esker_index::fdtree::lsm::policy::learn`.
+/// `esker_index::lsm::policy::learn`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LearntMeta {
     /// The number of the last level.

@@ -7,12 +7,12 @@
 use esker_format::block::Codec;
 use esker_format::meta::{LevelCounts, LevelMeta, Shape};
 
-use super::insert::Plan;
 use super::shape::{self, Sizes};
-use super::stats::MergeStats;
+use crate::insert::Plan;
+use crate::stats::MergeStats;
 
 /// Bytes that an average fence takes in a block, filter included, where nothing is known.
-pub(super) const FENCE_BYTES: u64 = 40;
+pub(crate) const FENCE_BYTES: u64 = 40;
 
 /// What is to be merged beside the levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,13 +38,13 @@ pub struct Prepared {
 
 impl Prepared {
     /// The same, with data blocks that `codec` compresses.
-    pub(super) fn with_codec(mut self, codec: Codec) -> Self {
+    pub(crate) fn with_codec(mut self, codec: Codec) -> Self {
         self.plan.codec = codec;
         self
     }
 
     /// What readers are told of the merge when it begins.
-    pub(super) fn stats(&self) -> MergeStats {
+    pub(crate) fn stats(&self) -> MergeStats {
         MergeStats {
             full: self.full,
             levels: self.levels,
@@ -106,7 +106,7 @@ fn least_rank(shape: &Shape, levels: &[LevelMeta], incoming_bytes: u64) -> Optio
 
 /// Whether a level may stand right above `below` (I5): it is the next one, or the fences to `below`
 /// would fit a level between them.
-pub(super) fn may_lead_to(shape: &Shape, rank: u8, below: &LevelMeta) -> bool {
+pub(crate) fn may_lead_to(shape: &Shape, rank: u8, below: &LevelMeta) -> bool {
     let next = rank.saturating_add(1);
     let fences_bytes = below.counts.blocks.saturating_mul(FENCE_BYTES);
     below.rank <= next || fences_bytes <= shape::capacity_bytes(shape, next)

@@ -17,20 +17,20 @@ use esker_substrate::memtable::{Leaves, Memtable};
 use esker_substrate::planted::{self, Race};
 use esker_substrate::sync::atomic::Ordering;
 
-use super::compression;
-use super::fence_index::FenceIndex;
-use super::gone::Gone;
-use super::insert::{Insert, Plan};
-use super::merge::{Inputs, Merge, Start};
 use super::prepare::{self, Incoming, Prepared};
-use super::scheme::{Pace, Scheme};
 use super::shape::Sizes;
-use super::stage::Stage;
-use super::stats::MergeStats;
-use super::tree::{BlockReader, Tree};
 use super::two_level;
-use super::view::{Moving, Part, View, Which};
-use super::{FdTree, Gate};
+use crate::compression;
+use crate::fence_index::FenceIndex;
+use crate::gone::Gone;
+use crate::insert::{Insert, Plan};
+use crate::merge::{Inputs, Merge, Start};
+use crate::scheme::{Pace, Scheme};
+use crate::stage::Stage;
+use crate::stats::MergeStats;
+use crate::tree::{BlockReader, Tree};
+use crate::view::{Moving, Part, View, Which};
+use crate::{Gate, Index};
 
 /// Room for a level's last extent, in bytes; larger ones are taken in pieces where room is short.
 const EXTENT_BYTES_LEAST: u64 = 16 * 1024;
@@ -79,7 +79,7 @@ struct Planned {
     oldest_snapshot: Option<Seq>,
 }
 
-impl FdTree {
+impl Index {
     /// Freezes the memtable and begins to write it out as a spill run. False when it is empty or
     /// another spill is under way. No I/O.
     pub fn begin_spill(&self, gate: &Gate<'_>) -> bool {
@@ -397,7 +397,7 @@ impl FdTree {
     }
 
     /// The view of an index whose merge was recorded: without what the log still has to give.
-    pub(super) fn recorded_moving(
+    pub(crate) fn recorded_moving(
         reader: &BlockReader,
         meta: &IndexMeta,
         progress: &MergeProgress,

@@ -17,9 +17,9 @@
 use esker_format::block::Codec;
 use esker_format::meta::{LevelMeta, Shape};
 
-use super::insert::Plan;
 use super::prepare::{Incoming, Prepared};
 use super::shape::{self, Sizes};
+use crate::insert::Plan;
 
 /// γ of an FD-tree for which no sizes were chosen: small, so that small trees have several levels.
 const GROWTH_DEFAULT: u16 = 4;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::runner::schedules;
 use crate::subject::{FULL, FULL_ALONE, KEYS, Subject, beside};
-use esker_index::fdtree::{Step, Which, Work};
+use esker_index::{Step, Which, Work};
 
 /// Puts and deletes of a few keys beside a merge, and lookups of them.
 pub fn writes_and_a_merge() {

@@ -2,7 +2,7 @@
 
 use crate::runner::schedules;
 use crate::subject::{FULL, FULL_ALONE, KEYS, Subject, any_key, beside};
-use esker_index::fdtree::Work;
+use esker_index::Work;
 
 /// Without writers every lookup has one right answer, wherever the merge stands.
 pub fn lookups() {

@@ -4,7 +4,7 @@
 use crate::runner::{hunt, schedules};
 use crate::subject::{FULL, KEYS, Subject, beside, with_lsm};
 use crate::{histories, merges};
-use esker_index::fdtree::Work;
+use esker_index::Work;
 use esker_substrate::planted::Bug;
 
 /// More runs than may stand are merged into a level slice by slice, and a key is overwritten that

@@ -13,8 +13,8 @@ use esker_format::block::Codec;
 use esker_format::data::Value;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::{IndexMeta, LsmMeta};
-use esker_index::fdtree::lsm::Merging;
-use esker_index::fdtree::{Env, FdTree, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
+use esker_index::lsm::Merging;
+use esker_index::{Env, Index, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 use esker_substrate::snapshots::{At, Snapshots};
@@ -139,7 +139,7 @@ impl Subject {
         }
     }
 
-    fn open(env: &Arc<Env>, meta: IndexMeta) -> FdTree {
+    fn open(env: &Arc<Env>, meta: IndexMeta) -> Index {
         let options = Options {
             memtable_bytes_max: 8 << 10,
             scheme: Scheme::Fc,
@@ -147,7 +147,7 @@ impl Subject {
             codec: Codec::None,
             merging: Merging::DEFAULT,
         };
-        FdTree::open(Arc::clone(env), KeyspaceId(1), meta, options)
+        Index::open(Arc::clone(env), KeyspaceId(1), meta, options)
     }
 
     /// The index as it is when it is opened after a crash: as the last record says. What had been

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::runner::schedules;
 use crate::subject::{FULL_ALONE, Subject, beside};
-use esker_index::fdtree::{Step, Which, Work};
+use esker_index::{Step, Which, Work};
 
 /// So many blocks that their fences are given a level.
 const BLOCKS: u8 = 110;

@@ -2,10 +2,10 @@
 
 use esker_format::meta::{IndexMeta, LsmLevel, TreeMeta};
 use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
-use esker_index::fdtree::lsm::MergeReport;
-use esker_index::fdtree::lsm::counters::LevelCounters;
-use esker_index::fdtree::lsm::policy::Policy as MergePolicy;
-use esker_index::fdtree::lsm::policy::learn::{Learning, Phase};
+use esker_index::lsm::MergeReport;
+use esker_index::lsm::counters::LevelCounters;
+use esker_index::lsm::policy::Policy as MergePolicy;
+use esker_index::lsm::policy::learn::{Learning, Phase};
 
 /// What an LSM index consists of.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -174,8 +174,8 @@ mod tests {
     use esker_format::meta::{LevelCounts, LevelMeta, LsmMeta};
 
     use super::*;
-    use esker_index::fdtree::lsm::Merging;
-    use esker_index::fdtree::lsm::counters::Counters;
+    use esker_index::lsm::Merging;
+    use esker_index::lsm::counters::Counters;
 
     fn tree(blocks: u64, sectors: u64, extents: Vec<Extent>) -> TreeMeta {
         let counts = LevelCounts { blocks, sectors, ..LevelCounts::default() };

@@ -1,6 +1,6 @@
 //! Blocks of records, and levels of blocks, of which only the keys are there.
 
-use esker_index::fdtree::lsm::policy::Blocks;
+use esker_index::lsm::policy::Blocks;
 
 /// A key, and whether it is a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

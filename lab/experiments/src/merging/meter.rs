@@ -1,7 +1,7 @@
 //! Measures the windows that Mixed learns from, while merges go on.
 
-use esker_index::fdtree::lsm::policy::Thresholds;
-use esker_index::fdtree::lsm::policy::learn::{Learning, Measured, Phase, Window};
+use esker_index::lsm::policy::Thresholds;
+use esker_index::lsm::policy::learn::{Learning, Measured, Phase, Window};
 
 /// What Mixed has learnt, and the window that it learns from next.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use esker_index::fdtree::lsm::policy::learn::Learning;
-use esker_index::fdtree::lsm::policy::{Choice, Fill, Overflow, Params, Policy, blocks, choose};
+use esker_index::lsm::policy::learn::Learning;
+use esker_index::lsm::policy::{Choice, Fill, Overflow, Params, Policy, blocks, choose};
 use esker_workload::{Kind, Request};
 
 use super::block::{Block, Level, Record};

@@ -3,7 +3,7 @@
 //! A period ends when the level above the last becomes empty, as it does under full merges. Where
 //! it does not, any number of requests is as good as any other.
 
-use esker_index::fdtree::lsm::policy::Params;
+use esker_index::lsm::policy::Params;
 use esker_workload::law::Law;
 use esker_workload::steady::Steady;
 use serde_json::{Value, json};

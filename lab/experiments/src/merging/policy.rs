@@ -1,6 +1,6 @@
 //! The policies that are compared, and their names in figures.
 
-use esker_index::fdtree::lsm::policy::Policy;
+use esker_index::lsm::policy::Policy;
 
 /// A policy, with or without block preservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,72 @@
+//! What data blocks are compressed with, and the room that a merge needs because of it.
+//!
+//! A merge gives back what it has read as it writes: where blocks shrink as before, it needs little
+//! more room than it frees. It may write more than it frees where they shrink less.
+
+use esker_format::block::Codec;
+use esker_format::meta::{IndexMeta, LevelMeta};
+use esker_format::ptr::SECTOR_BYTES;
+use esker_substrate::sync::atomic::Ordering;
+
+use super::Index;
+
+/// Of what a codec saves, this share is reserved for a merge whose blocks shrink less than those
+/// that it reads.
+const MARGIN_SHARE: u64 = 16;
+
+impl Index {
+    /// What data blocks are compressed with.
+    pub fn codec(&self) -> Codec {
+        Codec::from_number(self.codec.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
+    /// Compresses data blocks with `codec`, in spills and merges that begin from now on.
+    pub fn set_codec(&self, codec: Codec) {
+        self.codec.store(codec as u8, Ordering::Relaxed);
+    }
+}
+
+/// What a merge of the spill runs and the first `levels` may write beyond what it frees, in bytes,
+/// where it compresses with `codec`.
+#[must_use]
+pub fn growth_bytes(durable: &IndexMeta, levels: usize, codec: Codec) -> u64 {
+    let spilled = durable.spills.iter().flat_map(|spill| &spill.levels);
+    let merged = spilled.chain(durable.main.levels.iter().take(levels));
+    // Level by level: one that takes more than its entries makes no room for another.
+    let saved = merged.map(saved_bytes).fold(0, u64::saturating_add);
+    match codec {
+        Codec::None => saved,
+        Codec::Lz4 | Codec::Zstd => saved / MARGIN_SHARE,
+    }
+}
+
+const fn saved_bytes(level: &LevelMeta) -> u64 {
+    level.counts.data_bytes().saturating_sub(level.counts.sectors.saturating_mul(SECTOR_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_format::meta::{LevelCounts, TreeMeta};
+
+    fn level(put_bytes: u64, sectors: u64) -> LevelMeta {
+        let counts = LevelCounts { put_bytes, sectors, ..LevelCounts::default() };
+        LevelMeta { counts, ..LevelMeta::default() }
+    }
+
+    /// By hand: a run of 51,200 bytes in 60 sectors saves 20,480; a level of 102,400 in 240, which
+    /// is more, nothing; one of 204,800 in 200 saves 102,400.
+    #[test]
+    fn what_was_saved_may_be_needed() {
+        let tree = |levels| TreeMeta { levels, ..TreeMeta::default() };
+        let durable = IndexMeta {
+            spills: vec![tree(vec![level(51_200, 60)])],
+            main: tree(vec![level(102_400, 240), level(204_800, 200)]),
+            ..IndexMeta::default()
+        };
+        assert_eq!(growth_bytes(&durable, 1, Codec::None), 20_480);
+        assert_eq!(growth_bytes(&durable, 2, Codec::None), 122_880);
+        assert_eq!(growth_bytes(&durable, 2, Codec::Lz4), 7_680);
+        assert_eq!(growth_bytes(&IndexMeta::default(), 0, Codec::None), 0);
+    }
+}

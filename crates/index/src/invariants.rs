@@ -1,0 +1,572 @@
+//! The walker: reads every block and names the first invariant that each damage breaks.
+//!
+//! Of an FD-tree, which keeps only these, I1 to I3 and what is recorded are checked.
+//!
+//! - I1: every block of a level is named by exactly one fence of the level above.
+//! - I2: in a level above others, every block begins with a fence at or before its fence key.
+//! - I3: no level holds more data than its number allows.
+//! - I4: the bottom holds more than the level above it may.
+//! - I5: a level that leads past missing levels leads to few enough blocks that its fences would
+//!   fit the next level.
+//! - I6: N∆ and N∇ are what is there, so that the trigger against underflow can be believed.
+//! - L1: the units of an LSM index's levels are what is recorded, by which waste is bounded.
+//! - X1: removed ranges are in order and do not overlap, and those of the log are not recorded.
+//! - I8: the sequence ranges of runs are disjoint and descending.
+//! - What fences promise: filters, counts and fence keys agree with the blocks.
+
+mod sizes;
+
+use esker_device::Purpose;
+use esker_format::action::KeyRange;
+use esker_format::block::BlockView;
+use esker_format::data::Data;
+use esker_format::entry::Payload;
+use esker_format::filter;
+use esker_format::ids::Seq;
+use esker_format::key;
+use esker_format::meta::{IndexMeta, LevelCounts, RemovedRange};
+use esker_format::ptr::{BlockPtr, Extent};
+use esker_format::value_ref::ValueRef;
+use esker_substrate::blocks::DATA_FILE;
+use esker_substrate::error::Error;
+use esker_substrate::memtable::Place;
+use esker_substrate::runs::RunSet;
+use esker_substrate::values;
+
+use super::cursor::{FenceCursor, OwnedFence, Target};
+use super::gone::Gone;
+use super::lsm;
+use super::tree::Tree;
+use super::view::Part;
+use super::{Index, Paused};
+use sizes::{Units, check_bottom, check_order_of_runs, check_sizes, check_skips, check_units};
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: String,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Collects what a check saw.
+#[derive(Clone, Debug, Default)]
+pub struct CheckSink {
+    /// Blocks read.
+    pub blocks: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Data entries seen.
+    pub entries: u64,
+    /// Values outside blocks read.
+    pub values: u64,
+    /// Findings.
+    pub problems: Vec<Problem>,
+}
+
+impl CheckSink {
+    fn report(&mut self, offset: u64, what: impl Into<String>) {
+        let problem = Problem { file: DATA_FILE.into(), offset, what: what.into() };
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    fn report_error(&mut self, error: &Error) {
+        let problem = match error {
+            Error::Corrupt { file, offset, what } => {
+                Problem { file: file.clone(), offset: *offset, what: what.clone() }
+            }
+            Error::Device(device) => Problem {
+                file: device.file.clone(),
+                offset: device.offset,
+                what: device.to_string(),
+            },
+            other => Problem { file: DATA_FILE.into(), offset: 0, what: other.to_string() },
+        };
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// Which part of a tree is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach<'a> {
+    Whole,
+    /// It is being written: up to the wavefront.
+    Growing,
+    /// A merge has passed what is at or before this key.
+    Behind(&'a [u8]),
+    /// A run that has lost these keys.
+    Without(&'a Gone),
+}
+
+impl<'a> Reach<'a> {
+    /// Whether a block may be another's: all its keys are gone.
+    fn is_gone(self, fence: &OwnedFence, next: Option<&OwnedFence>) -> bool {
+        let Reach::Without(gone) = self else { return false };
+        gone.has_block(&fence.key, next.map(|next| (next.key.as_slice(), next.seq)))
+    }
+
+    /// Whether keys of a block are gone.
+    fn has_lost(self, fence: &OwnedFence, next: Option<&OwnedFence>) -> bool {
+        let Reach::Without(gone) = self else { return false };
+        let end = next.map(|next| next.key.as_slice());
+        gone.meets(KeyRange { begin: &fence.key, end }) || next.is_some_and(|n| n.seq != Seq::MAX)
+    }
+
+    /// The first fence of a level that leads to what is there.
+    const fn first(self) -> Target<'a> {
+        match self {
+            Reach::Behind(wavefront) => Target::At(wavefront, Seq(0)),
+            Reach::Whole | Reach::Growing | Reach::Without(_) => Target::At(&[], Seq::MAX),
+        }
+    }
+}
+
+/// What the walk of one level found.
+#[derive(Default)]
+struct Walked {
+    counts: LevelCounts,
+    seqs: Option<(Seq, Seq)>,
+    /// The blocks of the level below, in the order of this level's fences, without I2's
+    /// duplicates: a digest, so that a level of any size is checked in constant memory.
+    children: u64,
+    last_child: Option<BlockPtr>,
+    complete: bool,
+    /// References to values, but for those that a merge has passed.
+    references: Vec<Vec<u8>>,
+    /// The level's extents are known: those of a level being written are not.
+    knows_extents: bool,
+    /// Space of blocks that lie anywhere.
+    apart: Vec<Extent>,
+}
+
+impl Walked {
+    /// Collects the references of a block, those at or before a wavefront left out.
+    fn note_references(&mut self, view: BlockView<'_>, reach: Reach<'_>) {
+        for index in 0..view.len() {
+            let Ok(entry) = view.entry(index) else { return };
+            let Payload::Reference(content) = entry.payload else { continue };
+            let mut key = Vec::new();
+            view.append_key(entry.suffix, &mut key);
+            let is_passed = match reach {
+                Reach::Behind(wavefront) => key.as_slice() <= wavefront,
+                Reach::Without(gone) => gone.at(&key).is_some(),
+                Reach::Whole | Reach::Growing => false,
+            };
+            if !is_passed {
+                self.references.push(content.to_vec());
+            }
+        }
+    }
+}
+
+fn digest(state: u64, ptr: &BlockPtr) -> u64 {
+    let mixed =
+        state ^ ptr.sector.rotate_left(17) ^ ptr.generation.0.rotate_left(41) ^ u64::from(ptr.crc);
+    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+}
+
+impl Paused<'_> {
+    /// Reads every block of the keyspace, past the cache, and checks all invariants. Of a spill
+    /// or merge under way both sides are checked, as far as they reach.
+    pub fn check(&self, sink: &mut CheckSink) {
+        self.tree.check(sink);
+    }
+}
+
+impl Index {
+    fn check(&self, sink: &mut CheckSink) {
+        let mut referred = RunSet::default();
+        let found = sink.problems.len();
+        self.check_parts(&mut referred, sink);
+        self.check_logged_values(sink);
+        if !self.is_merging() && !self.is_spilling() && sink.problems.len() == found {
+            self.check_taken(&referred, sink);
+        }
+        let meta = self.meta();
+        if meta.merge.is_none() && meta.lsm.is_none() {
+            check_sizes(&meta, sink);
+            if self.scheme.tightens() {
+                check_bottom(&meta, sink);
+                check_skips(&meta, sink);
+            }
+        }
+        check_order_of_runs(&meta, sink);
+        self.check_removed(&meta, sink);
+    }
+
+    /// X1, and that the index's record has only removals of which the log is not needed.
+    fn check_removed(&self, meta: &IndexMeta, sink: &mut CheckSink) {
+        let removed = &self.views.load().removed;
+        removed.disorder().into_iter().for_each(|what| sink.report(0, what));
+        let too_new = |range: &RemovedRange| {
+            range.seqs.first().is_none_or(|newest| *newest > meta.log_unneeded_seq())
+        };
+        if meta.removed.iter().any(too_new) {
+            sink.report(0, "a removed range is recorded that the log must have");
+        }
+    }
+
+    fn check_parts(&self, referred: &mut RunSet, sink: &mut CheckSink) {
+        let mut levels = Vec::new();
+        for part in &self.views.load().parts {
+            match part {
+                Part::Run(tree) => {
+                    levels.push(self.check_tree(tree, Reach::Whole, referred, sink));
+                }
+                Part::Rest(tree, gone) => {
+                    self.check_tree(tree, Reach::Without(gone), referred, sink);
+                }
+                Part::Moving(moving) => {
+                    self.check_tree(&moving.new, Reach::Growing, referred, sink);
+                    let wavefront = moving.wavefront.as_deref();
+                    for input in &moving.inputs {
+                        let reach = wavefront.map_or(Reach::Whole, Reach::Behind);
+                        self.check_tree(input, reach, referred, sink);
+                    }
+                }
+            }
+        }
+        check_units(&self.meta(), &levels, sink);
+    }
+
+    /// O1: what the manifest says is the values' is what the levels refer to.
+    fn check_taken(&self, referred: &RunSet, sink: &mut CheckSink) {
+        let taken = self.taken_runs();
+        for run in taken.runs().filter(|run| !referred.contains(run)) {
+            let what = "O1: no entry refers to all of this space, which is recorded as values'";
+            sink.report(run.offset(), what);
+        }
+        for run in referred.runs().filter(|run| !taken.contains(run)) {
+            sink.report(run.offset(), "O1: an entry refers to space that is not its keyspace's");
+        }
+    }
+
+    /// Reads the values that a level refers to.
+    fn check_values(&self, walked: &Walked, referred: &mut RunSet, sink: &mut CheckSink) {
+        for content in &walked.references {
+            let Some(value) = self.check_value(content, sink) else { continue };
+            for run in &value.runs {
+                if referred.insert(*run).is_err() {
+                    sink.report(run.offset(), "O1: two entries refer to the same space");
+                }
+            }
+        }
+    }
+
+    /// Reads the values that are in the log, and not in a level yet.
+    fn check_logged_values(&self, sink: &mut CheckSink) {
+        let view = self.views.load();
+        let memtable = view.memtable.leaves();
+        memtable.iter().for_each(|place| self.check_logged_value(&place, sink));
+        let moving = view.parts.iter().filter_map(|part| match part {
+            Part::Moving(moving) => Some(moving),
+            Part::Run(_) | Part::Rest(..) => None,
+        });
+        for moving in moving {
+            let left = moving.frozen.iter().flat_map(|frozen| frozen.iter());
+            left.filter(|place| !moving.has_passed(place.key()))
+                .for_each(|place| self.check_logged_value(&place, sink));
+        }
+    }
+
+    fn check_logged_value(&self, place: &Place<'_>, sink: &mut CheckSink) {
+        if let Data::Reference(content) = place.version().data() {
+            self.check_value(content, sink);
+        }
+    }
+
+    /// Reads the value of a reference.
+    fn check_value(&self, content: &[u8], sink: &mut CheckSink) -> Option<ValueRef> {
+        let value = ValueRef::decode(content).ok()?;
+        sink.values += 1;
+        match values::verify(&self.reader.blocks, &value, Purpose::Check) {
+            Ok(bytes) => sink.bytes += bytes,
+            Err(error) => sink.report_error(&error),
+        }
+        Some(value)
+    }
+
+    fn check_tree(
+        &self,
+        tree: &Tree,
+        reach: Reach<'_>,
+        referred: &mut RunSet,
+        sink: &mut CheckSink,
+    ) -> Option<Units> {
+        self.check_top(tree, sink);
+        let mut found = Some(Units::default());
+        if tree.is_level() {
+            for ptr in &tree.meta.top {
+                let _found_twice = referred.insert(lsm::extent_of(ptr));
+                found = found.map(|found| found.with(lsm::extent_of(ptr).units, true));
+            }
+        }
+        let mut above: Option<Walked> = None;
+        for level in 0..tree.height() {
+            let walked = self.check_level(tree, level, reach, above.as_ref(), sink);
+            self.check_values(&walked, referred, sink);
+            for extent in &walked.apart {
+                if referred.insert(*extent).is_err() {
+                    sink.report(extent.offset(), "O1: a block lies where something else is");
+                }
+            }
+            let units = walked.apart.iter().map(|extent| extent.units).sum();
+            let is_node = level + 1 < tree.height();
+            found = found.filter(|_| walked.complete).map(|found| found.with(units, is_node));
+            above = Some(walked);
+        }
+        found
+    }
+
+    fn check_top(&self, tree: &Tree, sink: &mut CheckSink) {
+        for ptr in &tree.meta.top {
+            self.check_readable(ptr, sink);
+            if !tree.is_level() && !tree.meta.top_extents.iter().any(|extent| holds(extent, ptr)) {
+                sink.report(ptr.offset(), "block of top fences lies outside the tree's extents");
+            }
+        }
+    }
+
+    fn check_readable(&self, ptr: &BlockPtr, sink: &mut CheckSink) {
+        sink.blocks += 1;
+        sink.bytes += ptr.bytes() as u64;
+        let read = self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check);
+        if let Err(error) = read {
+            sink.report_error(&error);
+        }
+    }
+
+    /// A block in which a merge stands: only what lies behind its wavefront is its.
+    fn check_passed(
+        &self,
+        ptr: &BlockPtr,
+        reach: Reach<'_>,
+        walked: &mut Walked,
+        sink: &mut CheckSink,
+    ) {
+        sink.blocks += 1;
+        sink.bytes += ptr.bytes() as u64;
+        match self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check) {
+            Err(error) => sink.report_error(&error),
+            Ok(block) => walked.note_references(block.view(), reach),
+        }
+    }
+
+    fn check_level(
+        &self,
+        tree: &Tree,
+        level: usize,
+        reach: Reach<'_>,
+        above: Option<&Walked>,
+        sink: &mut CheckSink,
+    ) -> Walked {
+        let mut walked = Walked {
+            complete: reach == Reach::Whole,
+            knows_extents: reach != Reach::Growing && !tree.is_level(),
+            ..Walked::default()
+        };
+        let mut blocks = 0;
+        let found = FenceCursor::find(tree, &self.reader, level, reach.first());
+        let mut cursor = found.unwrap_or_else(|error| {
+            sink.report_error(&error);
+            walked.complete = false;
+            None
+        });
+        // The fence that a search finds may be a duplicate (I2), which does not say where its block
+        // begins.
+        let mut is_own = !matches!(reach, Reach::Behind(_));
+        while let Some(at) = cursor {
+            let fence = at.owned();
+            let next = at.next();
+            let bound = match &next {
+                Ok(Some(next)) => next.owned().ok(),
+                _ => None,
+            };
+            match &fence {
+                Ok(fence) if reach.is_gone(fence, bound.as_ref()) => {}
+                Ok(fence) if reach.has_lost(fence, bound.as_ref()) => {
+                    self.check_passed(&fence.ptr, reach, &mut walked, sink);
+                }
+                Ok(fence) if is_own => {
+                    blocks = digest(blocks, &fence.ptr);
+                    self.check_block(tree, level, fence, bound.as_ref(), &mut walked, sink);
+                }
+                Ok(fence) => self.check_passed(&fence.ptr, reach, &mut walked, sink),
+                Err(_) => {}
+            }
+            is_own = true;
+            for error in [fence.err(), next.as_ref().err().cloned()].into_iter().flatten() {
+                sink.report_error(&error);
+                walked.complete = false;
+            }
+            cursor = next.unwrap_or_default();
+        }
+        check_recorded(
+            tree,
+            level,
+            &walked,
+            above.filter(|_| walked.complete).map(|above| (above, blocks)),
+            sink,
+        );
+        walked
+    }
+
+    fn check_block(
+        &self,
+        tree: &Tree,
+        level: usize,
+        fence: &OwnedFence,
+        next: Option<&OwnedFence>,
+        walked: &mut Walked,
+        sink: &mut CheckSink,
+    ) {
+        sink.blocks += 1;
+        sink.bytes += fence.ptr.bytes() as u64;
+        let offset = fence.ptr.offset();
+        if tree.is_level() {
+            walked.apart.push(lsm::extent_of(&fence.ptr));
+        }
+        let inside = tree
+            .meta
+            .levels
+            .get(level)
+            .is_some_and(|meta| meta.extents.iter().any(|extent| holds(extent, &fence.ptr)));
+        if walked.knows_extents && !inside {
+            sink.report(offset, "block lies outside the extents of its level");
+        }
+        let block = &self.reader.blocks;
+        match block.read_uncached(self.reader.keyspace, &fence.ptr, Purpose::Check) {
+            Err(error) => {
+                sink.report_error(&error);
+                walked.complete = false;
+            }
+            Ok(block) => {
+                let has_below = level + 1 < tree.height();
+                walked.note_references(block.view(), Reach::Whole);
+                let found = check_entries(block.view(), has_below, fence, next, walked);
+                sink.entries += u64::from(fence.puts) + u64::from(fence.tombstones);
+                if let Err(what) = found {
+                    sink.report(offset, what);
+                }
+            }
+        }
+    }
+}
+
+/// Whether what a walk of a level found is what is recorded of it, and what the level above leads
+/// to: `above` has that level, and a digest of the blocks that were found.
+fn check_recorded(
+    tree: &Tree,
+    level: usize,
+    walked: &Walked,
+    above: Option<(&Walked, u64)>,
+    sink: &mut CheckSink,
+) {
+    let Some(meta) = tree.meta.levels.get(level) else { return };
+    let offset = meta.extents.first().map_or(0, Extent::offset);
+    if let Some((above, blocks)) = above
+        && above.complete
+        && above.children != blocks
+    {
+        sink.report(offset, format!("I1: the fences above level {level} name other blocks"));
+    }
+    let expected =
+        LevelCounts { put_bytes: 0, tombstone_bytes: 0, kept_for_snapshots: 0, ..meta.counts };
+    if walked.complete && walked.counts != expected {
+        let found = walked.counts;
+        sink.report(offset, format!("I6: level {level} holds {found:?}, recorded {expected:?}"));
+    }
+    // Blocks leave a level of an LSM index one by one: its numbers are within what is recorded.
+    let seqs = walked.seqs.filter(|_| walked.complete);
+    let is_off = |(low, high): (Seq, Seq)| match tree.is_level() {
+        true => low < meta.seqs.0 || high > meta.seqs.1,
+        false => (low, high) != meta.seqs,
+    };
+    if seqs.is_some_and(is_off) {
+        sink.report(offset, format!("I8: level {level} has other sequence numbers than recorded"));
+    }
+}
+
+fn holds(extent: &Extent, ptr: &BlockPtr) -> bool {
+    let end = ptr.offset().saturating_add(ptr.bytes() as u64);
+    extent.offset() <= ptr.offset() && end <= extent.offset().saturating_add(extent.bytes())
+}
+
+/// Order, fence key, I2, filter and counts of one block.
+fn check_entries(
+    view: BlockView<'_>,
+    has_below: bool,
+    fence: &OwnedFence,
+    next: Option<&OwnedFence>,
+    walked: &mut Walked,
+) -> Result<(), String> {
+    let mut previous: Option<(Vec<u8>, Seq, bool)> = None;
+    let (mut puts, mut tombstones, mut fences) = (0u64, 0u64, 0u64);
+    let mut outcome = Ok(());
+    let mut fail = |what: &str| {
+        if outcome.is_ok() {
+            outcome = Err(what.to_string());
+        }
+    };
+    for index in 0..view.len() {
+        let Ok(entry) = view.entry(index) else { return Err("entry does not decode".into()) };
+        let mut user_key = Vec::new();
+        view.append_key(entry.suffix, &mut user_key);
+        let at = (user_key.as_slice(), entry.seq);
+        let is_fence = matches!(entry.payload, Payload::Fence(_));
+        if let Some((key, seq, was_fence)) = &previous {
+            let order = key::compare((key, *seq), at);
+            let fence_before_data = *was_fence && !is_fence;
+            if order.is_gt() || (order.is_eq() && !fence_before_data) {
+                fail("entries are out of order");
+            }
+        }
+        let own = (fence.key.as_slice(), fence.seq);
+        if index == 0 && has_below && (!is_fence || key::compare(at, own).is_gt()) {
+            fail("I2: the block does not begin with a fence at or before its fence key");
+        }
+        if !is_fence && key::compare(at, own).is_lt() {
+            fail("fences: an entry lies before the block's fence key");
+        }
+        if next.is_some_and(|next| key::compare(at, (&next.key, next.seq)).is_ge()) && !is_fence {
+            fail("fences: an entry lies behind the next block's fence key");
+        }
+        match entry.payload {
+            Payload::Fence(child) => {
+                fences += 1;
+                if walked.last_child.replace(child.ptr) != Some(child.ptr) {
+                    walked.children = digest(walked.children, &child.ptr);
+                }
+            }
+            Payload::Delete => tombstones += 1,
+            _ => puts += 1,
+        }
+        if !is_fence {
+            if !filter::may_contain(&fence.filter, filter::hash(&user_key)) {
+                fail("fences: the block's filter denies a key that is there");
+            }
+            let (low, high) = walked.seqs.unwrap_or((entry.seq, entry.seq));
+            walked.seqs = Some((low.min(entry.seq), high.max(entry.seq)));
+        }
+        previous = Some((user_key, entry.seq, is_fence));
+    }
+    if (puts, tombstones) != (u64::from(fence.puts), u64::from(fence.tombstones)) {
+        fail("fences: the fence counts other entries than the block holds");
+    }
+    if !has_below && fences > 0 {
+        fail("a block of the bottom level has fences");
+    }
+    walked.counts.blocks += 1;
+    walked.counts.sectors += u64::from(fence.ptr.sectors);
+    walked.counts.puts += puts;
+    walked.counts.tombstones += tombstones;
+    walked.counts.fences += fences;
+    outcome
+}

@@ -1,0 +1,184 @@
+//! The thesis's levels: level 0, the runs, may hold κ0, and level i below it κ0 γ^i. What overflows
+//! is merged into the next level alone, as much of it as the policy says.
+//!
+//! The part that was chosen is merged as slices, one behind the other; the job remembers how far it
+//! is. After a crash another part is chosen. While a part is merged nothing else is.
+//!
+//! When more runs stand than [`RUNS_SMALL`] they are merged whole, whatever the policy says: a
+//! lookup asks each of them, and policies that choose leave a little of many.
+
+use esker_format::action::KeyRangeBuf;
+use esker_format::meta::{IndexMeta, LsmMeta};
+use esker_substrate::error::Result;
+
+use super::choose::{self, Overflow, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes};
+use super::fences::Fences;
+use super::layout::Layout;
+use super::policy::sizes::Sizes;
+use super::policy::{self, Fill, Params, Policy};
+use super::state::State;
+use crate::Index;
+
+/// Most levels, whatever there is in them.
+const LEVELS_MOST: usize = 24;
+
+/// κ of level i; level 0 are the runs.
+pub(super) fn capacity(params: &Params, level: usize, kappa0_bytes: u64) -> u64 {
+    let growth = params.gamma.powi(level.min(LEVELS_MOST) as i32);
+    // Too much for a u64 is as much as it can be.
+    (kappa0_bytes as f64 * growth) as u64
+}
+
+/// The most bytes that the runs, and each level, may hold.
+pub(super) fn capacities(lsm: &LsmMeta, params: &Params, kappa0_bytes: u64) -> (u64, Vec<u64>) {
+    let level = |number| capacity(params, number, kappa0_bytes);
+    (level(0), (1..=lsm.levels.len()).map(level).collect())
+}
+
+/// The levels that there should be: empty ones are put in above the last until that may hold what
+/// it does.
+pub(super) fn layout(lsm: &LsmMeta, params: &Params, kappa0_bytes: u64) -> Layout {
+    let last_bytes = lsm.levels.last().map_or(0, level_bytes);
+    let mut levels = lsm.levels.len().max(1);
+    while levels < LEVELS_MOST && last_bytes > capacity(params, levels, kappa0_bytes) {
+        levels += 1;
+    }
+    Layout::above_last(lsm.levels.len(), levels)
+}
+
+/// What the index's state says of these levels.
+pub(super) fn sizes(layout: Layout, params: &Params) -> Sizes {
+    let levels = layout.levels.saturating_sub(1) as u8;
+    Sizes { runs: 1, levels, growth: params.gamma.clamp(2.0, 255.0) as u8 }
+}
+
+/// What overflows: the lowest level that does, or the runs.
+fn due(meta: &IndexMeta, params: &Params, kappa0_bytes: u64) -> Option<(Overflow, Layout)> {
+    let lsm = meta.lsm.as_deref()?;
+    let layout = layout(lsm, params, kappa0_bytes);
+    for number in (0..layout.levels - 1).rev() {
+        let level = layout.standing(number).and_then(|standing| lsm.levels.get(standing));
+        let bytes = level.map_or(0, level_bytes);
+        if bytes > capacity(params, number + 1, kappa0_bytes) {
+            return Some((Overflow::Level(number), layout));
+        }
+    }
+    let is_much = runs_bytes(meta) > capacity(params, 0, kappa0_bytes);
+    (is_much || has_many_runs(meta)).then_some((Overflow::Runs, layout))
+}
+
+fn has_many_runs(meta: &IndexMeta) -> bool {
+    meta.spills.len() > RUNS_SMALL
+}
+
+/// Whether something is to be merged.
+pub(super) fn is_due(meta: &IndexMeta, params: &Params, kappa0_bytes: u64) -> bool {
+    due(meta, params, kappa0_bytes).is_some()
+}
+
+/// Whether so many full memtables more stand in runs than may.
+pub(super) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64, memtables: u64) -> bool {
+    runs_bytes(meta) > kappa0_bytes.saturating_mul(1 + memtables)
+}
+
+/// A part of a level, or of the runs, that is being merged into the next level.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub overflow: Overflow,
+    /// What is left of it.
+    keys: KeyRangeBuf,
+    layout: Layout,
+    /// Whether something of it has been merged.
+    is_begun: bool,
+}
+
+impl Part {
+    /// A slice of it is done; what is left, if anything.
+    pub fn after(self, slice: &Slice) -> Option<Self> {
+        let begin = slice.keys.end.clone()?;
+        let is_left = self.keys.end.as_ref().is_none_or(|end| begin < *end);
+        let keys = KeyRangeBuf { begin, ..self.keys };
+        is_left.then_some(Self { keys, is_begun: true, ..self })
+    }
+}
+
+impl Index {
+    /// The part that is merged next; `None` when nothing overflows.
+    pub(super) fn next_part(&self, state: &State) -> Result<Option<Part>> {
+        let (kappa0_bytes, params) = (self.kappa0_bytes(), &self.lsm.merging.params);
+        let Some((overflow, layout)) = due(&state.durable, params, kappa0_bytes) else {
+            return Ok(None);
+        };
+        let number = match overflow {
+            Overflow::Level(number) => number + 1,
+            Overflow::Runs | Overflow::Nothing => 0,
+        };
+        let standing = |number: usize| layout.standing(number);
+        let upper = match number.checked_sub(1).map(standing) {
+            None => Fences::of_runs(&self.reader, &state.runs)?,
+            Some(level) => self.fences_of(state, level)?,
+        };
+        let bytes = standing(number).and_then(|level| state.level(level)).map_or(0, level_bytes);
+        let below = Fill { bytes, capacity_bytes: capacity(params, number + 1, kappa0_bytes) };
+        let learnt = self.thresholds(state.lsm());
+        let is_many = number == 0 && has_many_runs(&state.durable);
+        let policy = self.lsm.merging.policy;
+        let policy = if is_many { Policy::Full } else { policy };
+        let policy = policy.comes_to(number, layout.levels, below, &learnt);
+        let lower = match policy {
+            Policy::ChooseBest => self.fences_of(state, standing(number))?,
+            _ => Fences::default(),
+        };
+        let level = number.checked_sub(1).and_then(standing).and_then(|level| state.level(level));
+        let choice = policy::choose(
+            policy,
+            params,
+            &learnt,
+            &policy::Overflow {
+                level: number,
+                last: layout.levels,
+                upper: &upper,
+                capacity_bytes: capacity(params, number, kappa0_bytes),
+                lower: &lower,
+                below,
+                cursor: Some(level.map_or(&state.lsm().cursor, |level| &level.cursor)),
+            },
+        );
+        let part = |choice: policy::Choice| {
+            let keys = KeyRangeBuf { begin: choice.from, end: choice.to };
+            Part { overflow, keys, layout, is_begun: false }
+        };
+        Ok(choice.map(part))
+    }
+
+    /// The blocks of a level that stands; of one that is put in, none.
+    fn fences_of(&self, state: &State, level: Option<usize>) -> Result<Fences> {
+        match level.and_then(|level| state.levels.get(level)) {
+            Some(tree) => Fences::of_level(&self.reader, tree),
+            None => Ok(Fences::default()),
+        }
+    }
+
+    /// The next slice of a part.
+    pub(super) fn slice_of_part(&self, state: &State, part: &Part) -> Result<Slice> {
+        let Part { overflow, keys, .. } = part;
+        let layout = Layout::above_last(state.levels.len(), part.layout.levels);
+        let runs = *overflow == Overflow::Runs;
+        let (from, depth) = match *overflow {
+            Overflow::Level(number) => (number, number + 1),
+            Overflow::Runs | Overflow::Nothing => (0, 0),
+        };
+        let blocks = choose::slice_blocks(self.kappa0_bytes());
+        let level = if runs { None } else { layout.standing(from) };
+        let level = level.and_then(|level| state.levels.get(level));
+        let trees = state.runs.iter().map(|run| &run.tree).filter(|_| runs).chain(level);
+        let end = end_of(trees, &self.reader, &keys.begin, blocks)?;
+        let end = earlier(end, keys.end.clone());
+        let (is_first, is_last) = (!part.is_begun, end == keys.end);
+        let keys = KeyRangeBuf { begin: keys.begin.clone(), end };
+        let sizes = sizes(layout, &self.lsm.merging.params);
+        let done = keys.clone();
+        let overflow = *overflow;
+        Ok(Slice { overflow, runs, from, depth, keys, done, layout, sizes, is_first, is_last })
+    }
+}

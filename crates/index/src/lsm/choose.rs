@@ -1,0 +1,423 @@
+//! Which keys of which level are merged next.
+
+use esker_format::action::KeyRangeBuf;
+use esker_format::ids::Seq;
+use esker_format::meta::{IndexMeta, LsmLevel, LsmMeta, Shape, TreeMeta};
+use esker_format::ptr::{Extent, UNIT_BYTES};
+use esker_substrate::error::Result;
+
+use std::sync::Arc;
+
+use super::by_policy;
+use super::layout::Layout;
+use super::policy::Policy;
+use super::policy::sizes::{self, Sizes};
+use super::state::{Run, State};
+use crate::Index;
+use crate::cursor::{FenceCursor, Target};
+use crate::tree::{BlockReader, Tree};
+
+/// Blocks that a slice takes of one run or level: those of two full memtables, within these bounds.
+/// Each slice writes the nodes that lead to its blocks, and a record.
+const SLICE_BLOCKS: (u64, u64) = (4, 1024);
+/// Runs that may stand, however small, beyond three times those that the sizes have; as merges go
+/// round, twice as many are merged in part.
+pub(super) const RUNS_SMALL: usize = 8;
+/// How many full memtables writers may be ahead of merges.
+pub(super) const RUNS_AHEAD: u64 = 6;
+/// How many they may be ahead before a merge that has time has none any more.
+pub(super) const RUNS_PRESSING: u64 = 2;
+/// So much less must other sizes write before they replace those in force.
+const WORTH_CHANGING: f64 = 0.95;
+
+/// What comes in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Arrivals {
+    /// κ0, what a full memtable brings, in bytes.
+    pub kappa0_bytes: u64,
+    /// The share of it that replaces or deletes something.
+    pub replaced: f64,
+}
+
+/// Whose overflow a slice is for: that says where it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overflow {
+    /// Of the runs.
+    Runs,
+    /// Of this level, by its number among those that the slice leaves.
+    Level(usize),
+    /// Of nothing: everything is merged.
+    Nothing,
+}
+
+/// A slice of the keys: of all runs and the first levels, merged into the next level (Pull: what is
+/// newer than a level's keys goes along).
+#[derive(Clone, Debug)]
+pub(super) struct Slice {
+    pub overflow: Overflow,
+    /// Whether keys are taken out of the runs.
+    pub runs: bool,
+    /// The first of the levels that are merged into the one at `depth`, and all behind it are.
+    pub from: usize,
+    pub depth: usize,
+    /// What is merged.
+    pub keys: KeyRangeBuf,
+    /// What is done afterwards: `keys`, and keys before them that no run has.
+    pub done: KeyRangeBuf,
+    /// The levels that there are then.
+    pub layout: Layout,
+    /// The sizes in force.
+    pub sizes: Sizes,
+    /// Whether it is the first of what was chosen together, and the last.
+    pub is_first: bool,
+    pub is_last: bool,
+}
+
+impl Slice {
+    /// Nothing stays as it is, because everything is to be looked at.
+    pub fn is_full(&self) -> bool {
+        self.overflow == Overflow::Nothing
+    }
+}
+
+/// How far a full job is: up to this key.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    done: Option<KeyRangeBuf>,
+}
+
+impl Pass {
+    /// A slice is done.
+    pub fn advance(&mut self, slice: &Slice) {
+        self.done = Some(slice.done.clone());
+    }
+}
+
+/// Bytes of blocks of a run that are left.
+fn run_bytes(run: &TreeMeta) -> u64 {
+    run.levels.iter().flat_map(|level| &level.extents).map(Extent::bytes).sum()
+}
+
+/// Bytes of all runs' blocks.
+pub(super) fn runs_bytes(meta: &IndexMeta) -> u64 {
+    meta.spills.iter().map(run_bytes).sum()
+}
+
+/// Bytes of a level's blocks.
+pub(super) const fn level_bytes(level: &LsmLevel) -> u64 {
+    level.units.saturating_mul(UNIT_BYTES)
+}
+
+/// The sizes of levels: those in force, unless others write less by enough, or those in force let
+/// too much garbage stand.
+fn sizes(meta: &IndexMeta, lsm: &LsmMeta, arrivals: &Arrivals) -> Sizes {
+    let Arrivals { kappa0_bytes, replaced } = *arrivals;
+    let data_bytes = lsm.levels.last().map_or(0, level_bytes);
+    let best = sizes::choose(data_bytes, kappa0_bytes, replaced);
+    let Shape { b_quarters, k, t, .. } = meta.shape;
+    let force = Sizes { runs: t, levels: k, growth: (b_quarters / 4).clamp(2, 16) as u8 };
+    let ratio = data_bytes as f64 / kappa0_bytes.max(1) as f64;
+    let cost = |sizes: &Sizes| sizes::cost(sizes, ratio, replaced);
+    let stays =
+        t > 0 && force.is_within(ratio, replaced) && cost(&force) * WORTH_CHANGING <= cost(&best);
+    if stays { force } else { best }
+}
+
+/// What the index's state says of sizes.
+pub(super) fn shape_of(sizes: Sizes, kappa0_bytes: u64) -> Shape {
+    let b_quarters = u16::from(sizes.growth) * 4;
+    Shape { b_quarters, k: sizes.levels, t: sizes.runs, kappa0_bytes }
+}
+
+/// How many levels there are more than the sizes have: the first ones, which take nothing.
+fn surplus(lsm: &LsmMeta, sizes: &Sizes) -> usize {
+    lsm.levels.len().saturating_sub(usize::from(sizes.levels) + 1)
+}
+
+/// What overflows, when nothing else is asked for: the lowest level that does, or the runs. Levels
+/// are numbered as they stand.
+fn due(meta: &IndexMeta, arrivals: &Arrivals) -> Option<(Overflow, Sizes)> {
+    let lsm = meta.lsm.as_deref()?;
+    let kappa0_bytes = arrivals.kappa0_bytes;
+    let sizes = sizes(meta, lsm, arrivals);
+    let inner = lsm.levels.len().saturating_sub(1);
+    for (number, level) in lsm.levels.iter().take(inner).enumerate().rev() {
+        if level_bytes(level) > capacity_of(lsm, &sizes, number, kappa0_bytes) {
+            return Some((Overflow::Level(number), sizes));
+        }
+    }
+    let runs = runs_bytes(meta);
+    let is_much = runs > sizes.capacity_bytes(0, kappa0_bytes);
+    let is_many = meta.spills.len() > RUNS_SMALL + 3 * usize::from(sizes.runs);
+    (is_much || is_many).then_some((Overflow::Runs, sizes))
+}
+
+/// The most bytes that level number `number` may hold; of one too many, nothing.
+fn capacity_of(lsm: &LsmMeta, sizes: &Sizes, number: usize, kappa0_bytes: u64) -> u64 {
+    let inner = lsm.levels.len().saturating_sub(1);
+    if number >= inner {
+        u64::MAX
+    } else if number < surplus(lsm, sizes) {
+        0
+    } else {
+        sizes.capacity_bytes(rank_of(sizes, inner, number), kappa0_bytes)
+    }
+}
+
+/// The most bytes that the runs, and each level, may hold.
+pub(super) fn capacities(meta: &IndexMeta, lsm: &LsmMeta, arrivals: &Arrivals) -> (u64, Vec<u64>) {
+    let kappa0_bytes = arrivals.kappa0_bytes;
+    let sizes = sizes(meta, lsm, arrivals);
+    let level = |number| capacity_of(lsm, &sizes, number, kappa0_bytes);
+    (sizes.capacity_bytes(0, kappa0_bytes), (0..lsm.levels.len()).map(level).collect())
+}
+
+/// The rank of level number `number` of `inner` above the last, by the sizes: the last of them has
+/// the greatest.
+fn rank_of(sizes: &Sizes, inner: usize, number: usize) -> u8 {
+    let below = inner.saturating_sub(number + 1);
+    sizes.levels.saturating_sub(below.min(255) as u8)
+}
+
+/// Whether something is to be merged.
+pub(super) fn is_due(meta: &IndexMeta, arrivals: &Arrivals) -> bool {
+    due(meta, arrivals).is_some()
+}
+
+/// Whether so many full memtables more stand in runs than may.
+pub(super) fn is_behind(meta: &IndexMeta, arrivals: &Arrivals, memtables: u64) -> bool {
+    let Some(lsm) = meta.lsm.as_deref() else { return false };
+    let kappa0_bytes = arrivals.kappa0_bytes;
+    let standing = sizes(meta, lsm, arrivals).capacity_bytes(0, kappa0_bytes);
+    runs_bytes(meta) > standing.saturating_add(memtables.saturating_mul(kappa0_bytes))
+}
+
+/// Blocks that a slice takes of one run or level.
+pub(super) fn slice_blocks(kappa0_bytes: u64) -> u64 {
+    (2 * kappa0_bytes / UNIT_BYTES).clamp(SLICE_BLOCKS.0, SLICE_BLOCKS.1)
+}
+
+impl Index {
+    /// What comes in, as far as it is known.
+    pub(super) fn arrivals(&self) -> Arrivals {
+        let replaced = self.lsm.replaced.lock().share();
+        Arrivals { kappa0_bytes: self.kappa0_bytes(), replaced }
+    }
+
+    /// The next slice of everything; `None` when that is done.
+    pub(super) fn slice_of_all(&self, state: &State, pass: &Pass) -> Result<Option<Slice>> {
+        let begin = match &pass.done {
+            None => Vec::new(),
+            Some(KeyRangeBuf { end: Some(end), .. }) => end.clone(),
+            Some(KeyRangeBuf { end: None, .. }) => return Ok(None),
+        };
+        let (lsm, kappa0_bytes) = (state.lsm(), self.kappa0_bytes());
+        let levels = if self.lsm.merging.policy == Policy::Pull {
+            let sizes = sizes(&state.durable, lsm, &self.arrivals());
+            let levels = lsm.levels.len().max(usize::from(sizes.levels) + 1);
+            (Layout::above_all(lsm.levels.len(), levels), sizes)
+        } else {
+            let layout = by_policy::layout(lsm, &self.lsm.merging.params, kappa0_bytes);
+            (layout, by_policy::sizes(layout, &self.lsm.merging.params))
+        };
+        self.slice_from(state, Overflow::Nothing, levels, &begin).map(Some)
+    }
+
+    /// The next slice of what overflows; `None` when nothing does.
+    pub(super) fn slice_to_pull(&self, state: &State) -> Result<Option<Slice>> {
+        let Some((overflow, sizes)) = due(&state.durable, &self.arrivals()) else {
+            return Ok(None);
+        };
+        let cursor = match overflow {
+            Overflow::Level(number) => state.level(number).map(|level| level.cursor.as_slice()),
+            Overflow::Runs | Overflow::Nothing => None,
+        };
+        let cursor = cursor.unwrap_or(&state.lsm().cursor);
+        let levels = state.levels.len().max(usize::from(sizes.levels) + 1);
+        let layout = Layout::above_all(state.levels.len(), levels);
+        let overflow = match overflow {
+            Overflow::Level(number) => Overflow::Level(number + layout.missing()),
+            other => other,
+        };
+        self.slice_from(state, overflow, (layout, sizes), cursor).map(Some)
+    }
+
+    /// The keys from `cursor` on, as many as make a slice.
+    fn slice_from(
+        &self,
+        state: &State,
+        overflow: Overflow,
+        (layout, sizes): (Layout, Sizes),
+        cursor: &[u8],
+    ) -> Result<Slice> {
+        let reader = &self.reader;
+        let levels = layout.levels;
+        let depth = match overflow {
+            Overflow::Runs => levels - usize::from(sizes.levels) - 1,
+            Overflow::Level(number) => number + 1,
+            Overflow::Nothing => levels - 1,
+        };
+        let begin = match overflow {
+            Overflow::Runs if depth == 0 => first_left(&state.runs, reader, cursor)?,
+            _ => Some(cursor.to_vec()),
+        };
+        let Some(begin) = begin else {
+            // No run has any of the keys that are left.
+            let keys = KeyRangeBuf { begin: cursor.to_vec(), end: None };
+            let done = keys.clone();
+            let of = Slice {
+                overflow,
+                runs: true,
+                from: 0,
+                depth,
+                done,
+                keys,
+                layout,
+                sizes,
+                is_first: true,
+                is_last: true,
+            };
+            return Ok(of);
+        };
+        let taken = (depth + 1).saturating_sub(layout.missing());
+        let blocks = slice_blocks(self.kappa0_bytes());
+        let trees = state.runs.iter().map(|run| &run.tree);
+        let trees = trees.chain(state.levels.iter().take(taken));
+        let end = end_of(trees, reader, &begin, blocks)?;
+        let done = KeyRangeBuf { begin: cursor.to_vec(), end: end.clone() };
+        let keys = KeyRangeBuf { begin, end };
+        Ok(Slice {
+            overflow,
+            runs: true,
+            from: 0,
+            depth,
+            keys,
+            done,
+            layout,
+            sizes,
+            is_first: true,
+            is_last: true,
+        })
+    }
+}
+
+/// Where a slice ends at the latest: where so many blocks of one of its sources are over.
+pub(super) fn end_of<'a>(
+    trees: impl Iterator<Item = &'a Arc<Tree>>,
+    reader: &BlockReader,
+    begin: &[u8],
+    blocks: u64,
+) -> Result<Option<Vec<u8>>> {
+    let mut end: Option<Vec<u8>> = None;
+    for tree in trees {
+        end = earlier(end, bound(tree, reader, begin, blocks)?);
+    }
+    Ok(end)
+}
+
+/// The lesser of two keys, where `None` is behind all.
+pub(super) fn earlier(a: Option<Vec<u8>>, b: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// The least key at or behind `from` that a run may have.
+fn first_left(runs: &[Run], reader: &BlockReader, from: &[u8]) -> Result<Option<Vec<u8>>> {
+    let mut first: Option<Vec<u8>> = None;
+    for run in runs {
+        let Some(level) = run.tree.height().checked_sub(1) else { continue };
+        let mut next = FenceCursor::find(&run.tree, reader, level, Target::At(from, Seq::MAX))?;
+        while let Some(at) = next {
+            let fence = at.owned()?;
+            next = at.next()?;
+            let behind = next.as_ref().map(FenceCursor::owned).transpose()?;
+            let upper = behind.as_ref().map(|behind| behind.key.as_slice());
+            let begin = fence.key.as_slice().max(from);
+            if first.as_ref().is_some_and(|first| first.as_slice() <= begin) {
+                break;
+            }
+            let is_empty = upper.is_some_and(|upper| upper < begin)
+                || behind.as_ref().is_some_and(|b| b.key == begin && b.seq == Seq::MAX);
+            let upper = behind.as_ref().map(|behind| (behind.key.as_slice(), behind.seq));
+            if !is_empty && !run.gone.has_block(begin, upper) {
+                // What is gone of the block ends within it.
+                let behind = run.gone.at(begin).and_then(|gone| gone.end);
+                let begin = behind.unwrap_or(begin);
+                if first.as_ref().is_none_or(|first| begin < first.as_slice()) {
+                    first = Some(begin.to_vec());
+                }
+                break;
+            }
+        }
+    }
+    Ok(first)
+}
+
+/// The key at which as many blocks of a run or level as a slice takes are over, if there are as
+/// many.
+fn bound(tree: &Tree, reader: &BlockReader, begin: &[u8], blocks: u64) -> Result<Option<Vec<u8>>> {
+    let Some(level) = tree.height().checked_sub(1) else { return Ok(None) };
+    let mut next = FenceCursor::find(tree, reader, level, Target::At(begin, Seq::MAX))?;
+    let mut passed = 0;
+    while let Some(at) = next {
+        passed += 1;
+        let is_end = passed > blocks;
+        let border = |fence: &crate::fence_index::KeyedFence<'_>| {
+            let is_border = is_end && fence.seq == Seq::MAX && fence.key > begin;
+            is_border.then(|| fence.key.to_vec())
+        };
+        if let Some(key) = at.with_current(border)? {
+            return Ok(Some(key));
+        }
+        next = at.next()?;
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_format::meta::LevelMeta;
+
+    fn index(levels: &[u64], runs: u64) -> IndexMeta {
+        let level = |units: &u64| LsmLevel { units: *units, ..LsmLevel::default() };
+        let lsm = LsmMeta { levels: levels.iter().map(level).collect(), ..LsmMeta::default() };
+        let extents = vec![Extent { start: 0, units: runs }];
+        let data = LevelMeta { extents, ..LevelMeta::default() };
+        let spills = vec![TreeMeta { levels: vec![data], ..TreeMeta::default() }];
+        IndexMeta { lsm: Some(Box::new(lsm)), spills, ..IndexMeta::default() }
+    }
+
+    const KAPPA0: u64 = 10 * UNIT_BYTES;
+    const OVERWRITES: Arrivals = Arrivals { kappa0_bytes: KAPPA0, replaced: 1.0 };
+
+    /// By hand: over 1,000 units there may be 11 runs and a level of 22 memtables.
+    #[test]
+    fn the_lowest_level_that_overflows_is_merged_first() {
+        let overflows =
+            |levels: &[u64], runs| due(&index(levels, runs), &OVERWRITES).map(|due| due.0);
+        assert_eq!(overflows(&[1000], 110), None);
+        assert_eq!(overflows(&[1000], 111), Some(Overflow::Runs));
+        assert_eq!(overflows(&[220, 1000], 111), Some(Overflow::Runs));
+        assert_eq!(overflows(&[221, 1000], 111), Some(Overflow::Level(0)));
+        assert_eq!(overflows(&[0, 220, 1000], 110), None, "the first is one too many");
+        assert_eq!(overflows(&[1, 220, 1000], 110), Some(Overflow::Level(0)));
+        assert_eq!(overflows(&[1, 221, 1000], 110), Some(Overflow::Level(1)));
+    }
+
+    #[test]
+    fn sizes_stay_while_they_are_nearly_the_best() {
+        let mut index = index(&[1000], 0);
+        let sizes = |index: &IndexMeta| sizes(index, index.lsm.as_deref().unwrap(), &OVERWRITES);
+        assert_eq!(sizes(&index), Sizes { runs: 11, levels: 1, growth: 2 });
+        let in_force = |t, b_quarters| Shape { b_quarters, k: 1, t, kappa0_bytes: KAPPA0 };
+        index.shape = in_force(10, 8);
+        assert_eq!(sizes(&index).runs, 10, "3.84 is near to 3.70");
+        index.shape = in_force(9, 8);
+        assert_eq!(sizes(&index).runs, 11, "4.02 is not");
+        index.shape = in_force(11, 12);
+        assert_eq!(sizes(&index).growth, 2, "44.5 memtables are too much garbage");
+    }
+}

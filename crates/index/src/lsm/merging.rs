@@ -1,0 +1,101 @@
+//! How an LSM index is merged: what its owner chooses when it is opened.
+
+use esker_format::meta::IndexMeta;
+use esker_format::ptr::SECTOR_BYTES;
+use esker_substrate::sync::Mutex;
+
+use super::asked::Asked;
+use super::counters::{Counters, LevelCounters};
+use super::meter::Meter;
+use super::policy::learn::Learning;
+use super::policy::{Params, Policy};
+use super::replaced::Replaced;
+use super::{by_policy, choose, learnt};
+use crate::Index;
+
+/// How an LSM index is merged. Nothing of it is kept with the index.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Merging {
+    /// Which part of a level is merged.
+    pub policy: Policy,
+    /// The thesis's parameters.
+    pub params: Params,
+    /// Whether blocks into whose keys nothing else falls stay as they are; if not, merges are
+    /// plain.
+    pub preserves: bool,
+}
+
+impl Merging {
+    /// Pull.
+    pub const DEFAULT: Self =
+        Self { policy: Policy::Pull, params: Params::DEFAULT, preserves: true };
+}
+
+impl Default for Merging {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What an index knows of its merges beside the manifest.
+#[derive(Debug, Default)]
+pub(crate) struct Lsm {
+    pub merging: Merging,
+    pub counters: Mutex<Counters>,
+    pub(super) meter: Mutex<Meter>,
+    pub(super) replaced: Mutex<Replaced>,
+    pub(super) asked: Mutex<Asked>,
+}
+
+/// An LSM index's merges, for users.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergeReport {
+    /// How it is merged.
+    pub merging: Merging,
+    /// The most bytes that runs may hold before they are merged.
+    pub runs_capacity_bytes: u64,
+    /// The same of each level, from the first down; `u64::MAX` where there is no bound.
+    pub capacity_bytes: Vec<u64>,
+    /// What has been written since the index was opened.
+    pub counters: Counters,
+    /// What Mixed has learnt of it; `None` where it has not merged it.
+    pub learning: Option<Learning>,
+}
+
+impl Lsm {
+    pub fn new(merging: Merging) -> Self {
+        Self { merging, ..Self::default() }
+    }
+
+    /// A run has been recorded.
+    pub fn note_run(&self, meta: &IndexMeta) {
+        let Some((data, fences)) = meta.spills.first().and_then(|run| run.levels.split_last())
+        else {
+            return;
+        };
+        let sectors: u64 = fences.iter().map(|level| level.counts.sectors).sum();
+        self.counters.lock().add_run(&LevelCounters {
+            blocks_written: data.counts.blocks,
+            blocks_kept: 0,
+            node_bytes_written: sectors * SECTOR_BYTES,
+        });
+    }
+}
+
+impl Index {
+    /// How this index is merged and what that has cost; `None` when it is not an LSM index.
+    pub fn merge_report(&self) -> Option<MergeReport> {
+        let durable = self.meta();
+        let lsm = durable.lsm.as_deref()?;
+        let (merging, kappa0_bytes) = (self.lsm.merging, self.kappa0_bytes());
+        let (runs_capacity_bytes, capacity_bytes) = if merging.policy == Policy::Pull {
+            choose::capacities(&durable, lsm, &self.arrivals())
+        } else {
+            by_policy::capacities(lsm, &merging.params, kappa0_bytes)
+        };
+        let mut counters = self.lsm.counters.lock().clone();
+        counters.levels.resize_with(lsm.levels.len(), LevelCounters::default);
+        let learning = learnt::of(lsm);
+        Some(MergeReport { merging, runs_capacity_bytes, capacity_bytes, counters, learning })
+    }
+}

@@ -1,0 +1,238 @@
+//! The LSM index: levels whose blocks may lie anywhere, merged a slice of the keys at a time
+//! (Thonangi's thesis, chapter 5).
+//!
+//! Reading order: [`policy`] (which part of a level is merged, and how large levels are), `choose`
+//! (which keys come next), `input` and `output` (the sides of a merge), `order` (which source
+//! stands first), `walk` (what becomes of each block), `repeat` (those that would be written again
+//! as they are), `courtesy` (writers go first), `slice` (the merge itself, block-preserving),
+//! `nodes` (the index over a level's blocks), `state` (what a slice begins with), `layout` (where
+//! new levels go), `replaced` (how much of what comes does not make the index larger), `asked`
+//! (whether something is due, as every write asks); `by_policy` chooses as the thesis does among
+//! the blocks in `fences`, [`merging`] says who chooses, [`counters`] count what that costs, of
+//! which `meter` and `learnt` make thresholds.
+//!
+//! Memtables are written out as runs, as an FD+tree's are. A slice takes the keys of one range out
+//! of all runs, and of as many levels as overflow, and merges them into the next level; what a run
+//! has lost is noted beside it, its blocks stay as they are. Slices go round the keys: so each
+//! takes what has come together for its keys since the last time. A slice is a few megabytes, and
+//! durable when it is done: nothing of it has to be gone on with after a crash.
+//!
+//! Invariant N1: what a key's versions in a run or level say is older than what those above it say,
+//! key by key; only therefore may a lookup stop at the first.
+//! Invariant N2: no user key has versions in two blocks of which one may be moved without the
+//! other: slices begin and end between user keys.
+//! Invariant N3: of a run, only keys are looked for that are not gone; blocks whose keys are all
+//! gone may be anybody's.
+
+mod asked;
+mod by_policy;
+mod choose;
+pub mod counters;
+mod courtesy;
+mod fences;
+mod input;
+mod layout;
+mod learnt;
+pub mod merging;
+mod meter;
+mod nodes;
+mod order;
+mod output;
+pub mod policy;
+mod repeat;
+mod replaced;
+mod slice;
+mod state;
+mod walk;
+
+use std::sync::Arc;
+
+use esker_format::action::KeyRangeBuf;
+use esker_format::ids::Seq;
+use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, SPILLS_MAX, TreeMeta};
+use esker_substrate::error::Result;
+use esker_substrate::sync::atomic::Ordering;
+
+use crate::fdtree::prepare;
+use crate::gone::Gone;
+use crate::merge::Step;
+use crate::removed::MERGE_REMOVALS;
+use crate::tree::{BlockReader, Tree};
+use crate::view::Part;
+use crate::{Commit, Index, KeptTombstones, Work};
+use by_policy::Part as PolicyPart;
+use choose::{Pass, RUNS_AHEAD, RUNS_PRESSING, Slice};
+pub(super) use merging::Lsm;
+pub use merging::{MergeReport, Merging};
+pub(super) use output::extent_of;
+use policy::Policy;
+use state::State;
+
+/// A job that merges what overflows ends after so many slices, whatever has overflowed meanwhile:
+/// whoever waits for it must not wait for those who write.
+const SLICES_MAX: u32 = 256;
+
+/// Slices under way.
+#[derive(Debug)]
+pub struct Job {
+    /// Of everything, down to the last level; how far it is.
+    pass: Option<Pass>,
+    /// What is left of the part that a policy has chosen.
+    part: Option<PolicyPart>,
+    /// Removals up to this number hide nothing any more when a full job is done.
+    retired: Seq,
+    /// The oldest snapshot when it began: the tombstones that stay are kept for it.
+    oldest_snapshot: Option<Seq>,
+    /// How many slices it has merged.
+    done: u32,
+}
+
+/// The parts of a view of an index that has been opened.
+pub(super) fn open_parts(reader: &BlockReader, meta: &IndexMeta, lsm: &LsmMeta) -> Vec<Part> {
+    let run = |(tree, gone): (&TreeMeta, &Vec<KeyRangeBuf>)| {
+        let tree = Arc::new(Tree::open(reader, tree.clone()));
+        Part::of(tree, Gone::new(gone))
+    };
+    let level = |level: &LsmLevel| Part::Run(Arc::new(Tree::open_level(reader, &level.tree)));
+    let runs = meta.spills.iter().zip(&lsm.gone).map(run);
+    runs.chain(lsm.levels.iter().map(level)).collect()
+}
+
+/// Whether there is nothing to merge.
+pub(super) fn is_empty(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
+    meta.spills.is_empty() && lsm.levels.iter().all(|level| level.units == 0)
+}
+
+/// Whether everything is in the last level, and nothing in it could go.
+pub(super) fn is_tight(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
+    let mut levels = lsm.levels.iter().rev().map(|level| level.tree.levels.last());
+    let last = levels.next().flatten();
+    let is_clean = |level: &LevelMeta| level.counts.tombstones == 0;
+    meta.spills.is_empty() && last.is_none_or(is_clean) && levels.all(|level| level.is_none())
+}
+
+impl Index {
+    /// Whether this is an LSM index.
+    pub fn is_lsm(&self) -> bool {
+        self.durable.load().lsm.is_some()
+    }
+
+    /// Begins slices: of everything, or of what is due. False when there is nothing to merge.
+    pub(super) fn begin_slices(&self, full: bool) -> bool {
+        let _one_starts = self.starting.lock();
+        let _none_runs = self.merge.lock();
+        let mut slot = self.slices.lock();
+        let durable = self.meta();
+        let Some(lsm) = durable.lsm.as_deref() else { return false };
+        if slot.is_some() || is_empty(&durable, lsm) {
+            return false;
+        }
+        self.note_payload_share();
+        let (_, retired) = self.removed_for_merge(durable.flushed_seq, full);
+        self.retiring.store(retired > Seq(0) && self.removals() > 0, Ordering::Release);
+        let oldest_snapshot = self.env.snapshots.oldest();
+        let pass = full.then(Pass::default);
+        *slot = Some(Job { pass, part: None, retired, oldest_snapshot, done: 0 });
+        self.merging.store(true, Ordering::Release);
+        true
+    }
+
+    /// Merges the next slice.
+    pub(super) fn step_slices(&self, commit: &mut Commit<'_>) -> Result<Step> {
+        let mut slot = self.slices.lock();
+        let Some(job) = slot.as_mut() else { return Ok(Step::Idle) };
+        let state = self.lsm_state()?;
+        // A part that was begun is merged to its end.
+        let is_over = job.pass.is_none() && job.part.is_none() && job.done >= SLICES_MAX;
+        let next = if is_over { None } else { self.next_slice(&state, job)? };
+        let Some(next) = next else {
+            self.finish_slices(job, commit)?;
+            *slot = None;
+            self.retiring.store(false, Ordering::Release);
+            self.merging.store(false, Ordering::Release);
+            return Ok(Step::Done);
+        };
+        self.merge_slice(&state, &next, commit)?;
+        job.done += 1;
+        if let Some(pass) = job.pass.as_mut() {
+            pass.advance(&next);
+        }
+        job.part = job.part.take().and_then(|part| part.after(&next));
+        Ok(Step::More)
+    }
+
+    /// The next slice of a job; `None` when it is done.
+    fn next_slice(&self, state: &State, job: &mut Job) -> Result<Option<Slice>> {
+        if let Some(pass) = &job.pass {
+            return self.slice_of_all(state, pass);
+        }
+        if self.lsm.merging.policy == Policy::Pull {
+            return self.slice_to_pull(state);
+        }
+        if job.part.is_none() {
+            job.part = self.next_part(state)?;
+        }
+        job.part.as_ref().map(|part| self.slice_of_part(state, part)).transpose()
+    }
+
+    /// Whether something is to be merged.
+    pub(super) fn is_slice_due(&self, durable: &Arc<IndexMeta>) -> bool {
+        let (merging, arrivals) = (&self.lsm.merging, self.arrivals());
+        self.lsm.asked.lock().is_due(durable, &arrivals, || match merging.policy {
+            Policy::Pull => choose::is_due(durable, &arrivals),
+            _ => by_policy::is_due(durable, &merging.params, arrivals.kappa0_bytes),
+        })
+    }
+
+    /// Whether writers are so many full memtables ahead of merges.
+    fn is_behind(&self, durable: &IndexMeta, memtables: u64) -> bool {
+        match self.lsm.merging.policy {
+            Policy::Pull => choose::is_behind(durable, &self.arrivals(), memtables),
+            _ => by_policy::is_behind(durable, self.kappa0_bytes(), memtables),
+        }
+    }
+
+    /// Whether a slice should not give way to writers: they wait for it, or soon will.
+    fn is_urgent(&self, durable: &IndexMeta, slice: &Slice) -> bool {
+        !slice.is_full() || self.is_behind(durable, RUNS_PRESSING)
+    }
+
+    /// A full job is done: removals that it was for are forgotten; what it has left is kept for
+    /// snapshots.
+    fn finish_slices(&self, job: &Job, commit: &mut Commit<'_>) -> Result<()> {
+        if job.pass.is_none() {
+            return Ok(());
+        }
+        if job.retired > Seq(0) && self.removals() > 0 {
+            self.retire_removals(job.retired, commit)?;
+        }
+        let count = self.meta().levels().map(|level| level.counts.tombstones).sum();
+        let (removals, oldest_snapshot) = (self.removals(), job.oldest_snapshot);
+        *self.kept.lock() = KeptTombstones { count, removals, oldest_snapshot };
+        Ok(())
+    }
+
+    /// What should begin in an LSM index whose memtable is not full.
+    pub(super) fn lsm_due(&self, durable: &Arc<IndexMeta>) -> Option<Work> {
+        let kept = *self.kept.lock();
+        let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
+        let (kept, kept_removals) =
+            if still_kept { (kept.count, kept.removals) } else { Default::default() };
+        let balance = *self.flushed.lock();
+        let full = self.removals() >= kept_removals + MERGE_REMOVALS
+            || prepare::underflows(&balance, self.kappa0_bytes(), kept);
+        let is_due = full || self.is_slice_due(durable);
+        is_due.then_some(Work::Merge { full, with_memtable: false })
+    }
+
+    /// What of an LSM index is best done with a full memtable.
+    pub(super) fn lsm_flush_work(&self) -> Option<Work> {
+        let durable = self.meta();
+        let is_full = durable.spills.len() + 2 >= SPILLS_MAX;
+        if !is_full && !self.is_behind(&durable, RUNS_AHEAD) {
+            return Some(Work::Spill);
+        }
+        // No more runs before some are gone.
+        (!self.is_merging()).then_some(Work::Merge { full: is_full, with_memtable: false })
+    }
+}

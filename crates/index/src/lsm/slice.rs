@@ -1,0 +1,525 @@
+//! Block-preserving merge of one slice (the thesis, Algorithm 11).
+//!
+//! All sources are walked in key order (`walk`). Blocks that nothing else falls into go to the
+//! level below as they are, unless too much of that level would be empty then.
+//!
+//! Order of the writes: new blocks and nodes written → data synced → log synced → record synced →
+//! view replaced → old space reusable once nobody reads it.
+
+use std::sync::Arc;
+
+use esker_format::ids::Seq;
+use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, TailFence};
+use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
+use esker_substrate::error::{Error, Result};
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::sync::atomic::Ordering;
+
+use super::choose::{Overflow, Slice, shape_of};
+use super::counters::{LevelCounters, Work};
+use super::input::{Clip, Input, Span, joined};
+use super::nodes::{self, Edited, Replaced};
+use super::output::{Fill, Output, Written, extent_of, units_of};
+use super::state::{Run, State};
+use super::walk::{Rules, Walk};
+use crate::cursor::{FenceCursor, OwnedFence, Target};
+use crate::fence_index::FenceIndex;
+use crate::gone::Gone;
+use crate::tree::{BlockReader, Tree};
+use crate::values::Moved;
+use crate::view::{Part, View};
+use crate::writer::ExtentWriter;
+use crate::{Commit, Index, delete, flushed_balance};
+
+/// A level that a slice takes keys from or merges them into.
+#[derive(Clone)]
+pub(super) struct Level {
+    pub number: usize,
+    pub tree: Arc<Tree>,
+    pub level: LsmLevel,
+}
+
+/// What a slice makes of one level.
+struct Changed {
+    number: usize,
+    level: LsmLevel,
+    top: Option<Arc<FenceIndex>>,
+    /// Space of blocks and nodes that are not part of it any more.
+    given_up: Vec<Extent>,
+    /// What was written for it.
+    work: LevelCounters,
+}
+
+/// What a slice makes of one run.
+struct Spent {
+    run: Run,
+    /// Space of blocks of which nothing is left.
+    freed: Vec<Extent>,
+    /// Space of blocks that are the lower level's now.
+    moved: Vec<Extent>,
+}
+
+/// What a slice has written.
+struct Made {
+    outputs: Vec<Output>,
+    nodes: ExtentWriter,
+    values: Moved,
+    changed: Vec<Changed>,
+}
+
+/// What came of a slice, before it is recorded.
+struct Outcome {
+    runs: Vec<Spent>,
+    made: Made,
+    /// Entries that the runs had.
+    entered: u64,
+    /// Entries that were read and are not there any more.
+    dropped: u64,
+}
+
+impl State {
+    /// The levels that a slice takes keys from, and the one that it merges them into. Those that do
+    /// not exist yet are empty.
+    fn taken(&self, slice: &Slice) -> (Vec<Level>, Level) {
+        let level = |number: usize| {
+            let old = slice.layout.standing(number);
+            let tree = old.and_then(|old| self.levels.get(old)).cloned().unwrap_or_default();
+            let level = old.and_then(|old| self.level(old)).cloned().unwrap_or_default();
+            Level { number, tree, level }
+        };
+        ((slice.from..slice.depth).map(level).collect(), level(slice.depth))
+    }
+
+    /// The runs that a slice takes keys from.
+    fn runs_of(&self, slice: &Slice) -> &[Run] {
+        if slice.runs { &self.runs } else { &[] }
+    }
+
+    /// Whether the levels behind the one that a slice merges into have nothing.
+    fn is_empty_behind(&self, slice: &Slice) -> bool {
+        let mut behind = (slice.depth + 1..slice.layout.levels)
+            .filter_map(|number| self.levels.get(slice.layout.standing(number)?));
+        behind.all(|level| level.height() == 0)
+    }
+}
+
+impl Index {
+    /// Merges a slice and makes it durable. After an error nothing has changed, unless a write has
+    /// failed.
+    ///
+    /// Cost: reads the blocks of the slice that do not stay as they are and writes as many, with
+    /// the nodes that lead to them; two syncs and the record.
+    ///
+    /// # Errors
+    /// `Full` without room, `Corrupt` when a block cannot be read, and what `commit` or the device
+    /// says.
+    pub(super) fn merge_slice(
+        &self,
+        state: &State,
+        slice: &Slice,
+        commit: &mut Commit<'_>,
+    ) -> Result<()> {
+        let merged = self.merge_keys(state, slice);
+        let outcome = merged.map_err(|error| self.poison_if_write_failed(error))?;
+        self.record_slice(state, slice, outcome, commit)
+    }
+
+    fn merge_keys(&self, state: &State, slice: &Slice) -> Result<Outcome> {
+        let reader = &self.reader;
+        let (upper, lower) = state.taken(slice);
+        let runs = state.runs_of(slice);
+        let mut inputs = upper_inputs(reader, runs, slice, &upper)?;
+        let span = Span::of(&lower.tree, reader, slice.keys.as_range())?;
+        let is_last = slice.depth + 1 >= slice.layout.levels;
+        let to_last = is_last || state.is_empty_behind(slice);
+        let rules = Rules {
+            removed: self.views.load().removed.up_to(state.durable.flushed_seq),
+            to_last,
+            opens_all: (slice.is_full() && is_last) || !self.lsm.merging.preserves,
+            omega_millionths: (self.lsm.merging.params.omega * 1e6).round() as u64,
+            is_urgent: self.is_urgent(&state.durable, slice),
+        };
+        let mut fill = fill_of(&lower.level);
+        span.fences.iter().for_each(|fence| fill.sub(&fence.ptr));
+        inputs.push(Input::new(reader, span, None));
+        let generation = reader.blocks.take_generation();
+        let output = |fill| Output::new(reader, generation, self.codec(), fill);
+        let mut made = Made {
+            outputs: vec![output(fill)],
+            nodes: nodes::writer(reader, generation),
+            values: Moved::default(),
+            changed: Vec::new(),
+        };
+        let is_idle =
+            !slice.is_full() && inputs.iter().rev().skip(1).all(|i| i.position().is_none());
+        let mut dropped = 0;
+        if !is_idle {
+            let written = match made.outputs.first_mut() {
+                Some(output) => {
+                    Walk::new(self, &mut inputs, output, &rules).run(&mut made.values)?;
+                    output.finish()?
+                }
+                None => return Err(lost()),
+            };
+            let read: u64 = inputs.iter().map(Input::entries).sum();
+            dropped = read.saturating_sub(written.counts.data_entries());
+            let (input, uppers) = inputs.split_last().ok_or_else(lost)?;
+            made.changed.push(merged_into(
+                reader,
+                &lower,
+                input,
+                written,
+                uppers,
+                &mut made.nodes,
+            )?);
+            for (level, input) in upper.iter().zip(uppers.iter().skip(runs.len())) {
+                let mut rest = output(Fill::default());
+                let taken = taken_from(reader, level, input, &mut rest, &mut made.nodes)?;
+                made.changed.extend(taken);
+                made.outputs.push(rest);
+            }
+        }
+        made.nodes.close()?;
+        let entered = inputs.iter().take(runs.len()).map(Input::entries).sum();
+        let runs = spent(runs, slice, &inputs);
+        Ok(Outcome { runs, made, entered, dropped })
+    }
+
+    /// Makes a slice durable, and what readers see.
+    fn record_slice(
+        &self,
+        state: &State,
+        slice: &Slice,
+        outcome: Outcome,
+        commit: &mut Commit<'_>,
+    ) -> Result<()> {
+        let Outcome { runs, made, entered, dropped } = outcome;
+        let Made { outputs, nodes, mut values, changed } = made;
+        let written = outputs.iter().flat_map(Output::taken);
+        let fresh: Vec<_> = written.chain(nodes.taken()).collect();
+        let given_up: Vec<_> = changed.iter().flat_map(|level| &level.given_up).copied().collect();
+        // A node that was written and is not part of the tree after all.
+        let old = delete::without(&given_up, &fresh);
+        let unused = delete::without(&given_up, &old);
+        let kept = delete::without(&fresh, &unused);
+        let moved = runs.iter().flat_map(|spent| &spent.moved).copied();
+        let taken = joined(kept.into_iter().chain(moved));
+        values.change_blocks(taken, joined(old.iter().copied()));
+        let recording = self.recording.lock();
+        let mut meta = IndexMeta::clone(&self.meta());
+        let newer = meta.spills.len().saturating_sub(runs.len());
+        let rest = note_in(&mut meta, newer, slice, &runs, &changed);
+        let levels = changed.iter().map(|level| (level.number, level.work)).collect();
+        let work = Work { layout: slice.layout, entered, levels };
+        self.learn(&mut meta, slice, &work);
+        meta.merges += 1;
+        meta.shape = shape_of(slice.sizes, self.kappa0_bytes());
+        meta.removed = self.removed_for_record(&meta, Seq(0));
+        let mut freed: Vec<_> = runs.iter().flat_map(|spent| &spent.freed).copied().collect();
+        if planted::is(Bug::ReclaimBeforeCommit) {
+            self.views.quarantine(&self.env.blocks, std::mem::take(&mut freed))?;
+            self.views.collect(&self.env.blocks)?;
+        }
+        let made = self.make_durable(&meta, &values.recorded(), commit);
+        if made.is_ok() || self.env.poison.reason().is_some() {
+            // A record that has failed may be there all the same: where its blocks lie nobody
+            // writes any more.
+            outputs.into_iter().for_each(Output::keep);
+            nodes::keep(nodes);
+        }
+        made?;
+        self.lsm.counters.lock().add(&work);
+        self.lsm.replaced.lock().note(entered, dropped, run_entries(&state.durable));
+        *self.flushed.lock() = flushed_balance(&meta);
+        self.durable.swap(Arc::new(meta));
+        let mut gone = self.settle_values(&mut values)?;
+        gone.extend(freed.into_iter().chain(unused).chain(rest));
+        let standing = state.lsm().levels.len();
+        self.views.publish(|view| with_slice(view, standing, &runs, changed, slice));
+        drop(recording);
+        let given_up = self.views.quarantine(&self.env.blocks, joined(gone.into_iter()));
+        self.count_memory();
+        if let Err(error) = given_up.and_then(|()| self.views.collect(&self.env.blocks)) {
+            // The slice is done and durable all the same.
+            tracing::error!(%error, "space could not be given back");
+        }
+        Ok(())
+    }
+
+    /// Forgets the removals up to `retired`: nothing is left that they hide.
+    pub(super) fn retire_removals(&self, retired: Seq, commit: &mut Commit<'_>) -> Result<()> {
+        let _recording = self.recording.lock();
+        let mut meta = IndexMeta::clone(&self.meta());
+        meta.removed = self.removed_for_record(&meta, retired);
+        self.make_durable(&meta, &Moved::default().recorded(), commit)?;
+        self.durable.swap(Arc::new(meta));
+        self.views.publish(|view| view.with_removed(view.removed.above(retired)));
+        self.retiring.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// The sources above the level that is merged into, newest first.
+fn upper_inputs<'a>(
+    reader: &'a BlockReader,
+    runs: &[Run],
+    slice: &'a Slice,
+    levels: &[Level],
+) -> Result<Vec<Input<'a>>> {
+    let runs = runs.iter().map(|run| (&run.tree, run.gone.clone()));
+    let levels = levels.iter().map(|level| (&level.tree, Gone::default()));
+    let input = |(tree, gone): (&Arc<Tree>, Gone)| {
+        let keys = slice.keys.as_range();
+        let span = Span::of(tree, reader, keys)?;
+        let mut input = Input::new(reader, span, Some(Clip { keys, gone }));
+        input.seqs = tree.meta.levels.last().map_or((Seq(0), Seq(0)), |level| level.seqs);
+        Ok(input)
+    };
+    runs.chain(levels).map(input).collect()
+}
+
+fn fill_of(level: &LsmLevel) -> Fill {
+    let sectors = level.tree.levels.last().map_or(0, |data| data.counts.sectors);
+    Fill {
+        wasted_sectors: level.units.saturating_mul(8).saturating_sub(sectors),
+        units: level.units,
+    }
+}
+
+/// Entries of all runs.
+fn run_entries(meta: &IndexMeta) -> u64 {
+    let data = meta.spills.iter().filter_map(|run| run.levels.last());
+    data.map(|data| data.counts.data_entries()).sum()
+}
+
+/// What of runs is gone after a slice; what they give up, and what becomes the level's.
+fn spent(runs: &[Run], slice: &Slice, inputs: &[Input<'_>]) -> Vec<Spent> {
+    let mut all = Vec::new();
+    for (run, input) in runs.iter().zip(inputs) {
+        let gone = run.gone.with(slice.done.as_range());
+        let (mut freed, mut moved) = (Vec::new(), Vec::new());
+        for (at, fence) in input.span.fences.iter().enumerate() {
+            let extent = extent_of(&fence.ptr);
+            let upper = input.span.upper(at).map(|upper| (upper.key.as_slice(), upper.seq));
+            let has_all = |gone: &Gone| gone.has_block(&fence.key, upper);
+            if input.stayed.get(at).copied().unwrap_or(false) {
+                moved.push(extent);
+            } else if has_all(&gone) && !has_all(&run.gone) {
+                freed.push(extent);
+            }
+        }
+        let run = Run { tree: Arc::clone(&run.tree), gone };
+        all.push(Spent { run, freed: joined(freed.into_iter()), moved: joined(moved.into_iter()) });
+    }
+    all
+}
+
+/// The level that is merged into.
+fn merged_into(
+    reader: &BlockReader,
+    lower: &Level,
+    input: &Input<'_>,
+    written: Written,
+    uppers: &[Input<'_>],
+    nodes: &mut ExtentWriter,
+) -> Result<Changed> {
+    let counts = written.counts;
+    let mut seqs = written.seqs;
+    for upper in uppers.iter().filter(|upper| upper.has_moved()) {
+        seqs = span_of(seqs, upper.seqs);
+    }
+    let mut changed = replaced(reader, lower, input, written, &input.stayed, nodes)?;
+    if let Some(data) = changed.level.tree.levels.last_mut() {
+        data.counts.put_bytes += counts.put_bytes + uppers.iter().map(moved_bytes).sum::<u64>();
+        data.counts.tombstone_bytes += counts.tombstone_bytes;
+        data.seqs = span_of(data.seqs, seqs);
+    }
+    Ok(changed)
+}
+
+/// A level that keys are taken from; `None` where it has none of them. What its blocks at the
+/// borders have beside is written anew.
+fn taken_from(
+    reader: &BlockReader,
+    level: &Level,
+    input: &Input<'_>,
+    rest: &mut Output,
+    nodes: &mut ExtentWriter,
+) -> Result<Option<Changed>> {
+    if input.span.fences.is_empty() {
+        return Ok(None);
+    }
+    let left = input.leave_rest(rest)?;
+    let stays: Vec<_> =
+        left.iter().zip(&input.stayed).map(|(left, moved)| *left || *moved).collect();
+    let written = rest.finish()?;
+    let mut changed = replaced(reader, level, input, written, &stays, nodes)?;
+    if let Some(data) = changed.level.tree.levels.last_mut() {
+        data.counts.put_bytes = data.counts.put_bytes.saturating_sub(moved_bytes(input));
+    }
+    // What stays stays where it has been.
+    changed.work.blocks_kept = 0;
+    Ok(Some(changed))
+}
+
+/// A level with other blocks in the place of a span's: those of which `stays` says so are not given
+/// up.
+fn replaced(
+    reader: &BlockReader,
+    level: &Level,
+    input: &Input<'_>,
+    written: Written,
+    stays: &[bool],
+    nodes: &mut ExtentWriter,
+) -> Result<Changed> {
+    let Written { mut fences, counts, units, blocks: blocks_written, .. } = written;
+    let blocks_kept = (fences.len() as u64).saturating_sub(blocks_written);
+    let old = level.tree.meta.levels.last().cloned().unwrap_or_default();
+    let replaced = replaced_by(&level.tree, reader, &input.span, &mut fences)?;
+    let Edited { mut meta, top, mut given_up, written_units } =
+        nodes::replace(reader, &level.tree, replaced, fences, nodes)?;
+    if let Some(data) = meta.levels.last_mut() {
+        *data = without(&old, input);
+        data.counts.blocks += counts.blocks;
+        data.counts.sectors += counts.sectors;
+        data.counts.puts += counts.puts;
+        data.counts.tombstones += counts.tombstones;
+    }
+    let gone: u64 = given_up.iter().map(|extent| extent.units).sum();
+    let node_units = (level.level.node_units + written_units).saturating_sub(gone);
+    let blocks = input.span.fences.iter().zip(stays);
+    given_up.extend(blocks.filter(|(_, stays)| !**stays).map(|(fence, _)| extent_of(&fence.ptr)));
+    let old_units: u64 = input.span.fences.iter().map(|fence| units_of(&fence.ptr)).sum();
+    let units = (level.level.units + units).saturating_sub(old_units);
+    let cursor = level.level.cursor.clone();
+    let now = LsmLevel { tree: meta, units, node_units, cursor };
+    let node_bytes_written = written_units * UNIT_BYTES;
+    let work = LevelCounters { blocks_written, blocks_kept, node_bytes_written };
+    Ok(Changed { number: level.number, level: now, top, given_up, work })
+}
+
+/// Which fences `fences` replace: those of a span. They begin where the span did; where nothing is
+/// left of a level's first blocks, the next one becomes the first.
+fn replaced_by(
+    tree: &Tree,
+    reader: &BlockReader,
+    span: &Span,
+    fences: &mut Vec<TailFence>,
+) -> Result<Replaced> {
+    let from = span.fences.first().map_or((Vec::new(), Seq::MAX), |at| (at.key.clone(), at.seq));
+    let place = |fence: &OwnedFence| (fence.key.clone(), fence.seq);
+    let mut until = span.behind.as_ref().map(place);
+    if let Some(first) = fences.first_mut() {
+        (first.key, first.seq) = from.clone();
+    } else if let (true, Some(behind)) = (from.0.is_empty(), &span.behind) {
+        let level = tree.height().saturating_sub(1);
+        let target = Target::At(&behind.key, behind.seq);
+        let at = FenceCursor::find(tree, reader, level, target)?.ok_or_else(lost)?;
+        let next = at.next()?.as_ref().map(FenceCursor::owned).transpose()?;
+        until = next.as_ref().map(place);
+        fences.push(TailFence { key: Vec::new(), ..nodes::tail(behind.clone()) });
+    }
+    Ok(Replaced { from, until })
+}
+
+/// A level's counts without a span's blocks, but for the bytes of those that stay: nobody has
+/// looked into them.
+fn without(level: &LevelMeta, input: &Input<'_>) -> LevelMeta {
+    let mut level = LevelMeta { rank: 1, ..level.clone() };
+    let counts = &mut level.counts;
+    for fence in &input.span.fences {
+        counts.blocks = counts.blocks.saturating_sub(1);
+        counts.sectors = counts.sectors.saturating_sub(u64::from(fence.ptr.sectors));
+        counts.puts = counts.puts.saturating_sub(u64::from(fence.puts));
+        counts.tombstones = counts.tombstones.saturating_sub(u64::from(fence.tombstones));
+    }
+    counts.put_bytes = counts.put_bytes.saturating_sub(input.read.put_bytes);
+    counts.tombstone_bytes = counts.tombstone_bytes.saturating_sub(input.read.tombstone_bytes);
+    level
+}
+
+/// The numbers of both; (0, 0) are those of nothing.
+fn span_of(a: (Seq, Seq), b: (Seq, Seq)) -> (Seq, Seq) {
+    match (a, b) {
+        ((_, Seq(0)), all) | (all, (_, Seq(0))) => all,
+        (a, b) => (a.0.min(b.0), a.1.max(b.1)),
+    }
+}
+
+/// Bytes of data, about, in blocks that went to the level below unread: what their sectors hold.
+fn moved_bytes(input: &Input<'_>) -> u64 {
+    let stayed = input.span.fences.iter().zip(&input.stayed).filter(|(_, stayed)| **stayed);
+    stayed.map(|(fence, _)| u64::from(fence.ptr.sectors) * SECTOR_BYTES).sum()
+}
+
+/// Notes a slice in the index's state; answers the space of runs that are merged whole.
+fn note_in(
+    meta: &mut IndexMeta,
+    newer: usize,
+    slice: &Slice,
+    runs: &[Spent],
+    changed: &[Changed],
+) -> Vec<Extent> {
+    let lsm: &mut LsmMeta = meta.lsm.get_or_insert_default();
+    slice.layout.put_in(&mut lsm.levels, LsmLevel::default);
+    for level in changed {
+        if let Some(place) = lsm.levels.get_mut(level.number) {
+            place.clone_from(&level.level);
+        }
+    }
+    let cursor = match slice.overflow {
+        Overflow::Runs => Some(&mut lsm.cursor),
+        Overflow::Level(_) => {
+            let level = slice.depth.checked_sub(1).and_then(|above| lsm.levels.get_mut(above));
+            level.map(|level| &mut level.cursor)
+        }
+        Overflow::Nothing => None,
+    };
+    if let Some(cursor) = cursor {
+        *cursor = slice.done.end.clone().unwrap_or_default();
+    }
+    let mut rest = Vec::new();
+    for (number, Spent { run, freed, moved }) in runs.iter().enumerate().rev() {
+        let at = newer + number;
+        let (Some(spill), Some(gone)) = (meta.spills.get_mut(at), lsm.gone.get_mut(at)) else {
+            continue;
+        };
+        if let Some(data) = spill.levels.last_mut() {
+            data.extents = delete::without(&data.extents, &[freed.as_slice(), moved].concat());
+        }
+        if !planted::is(Bug::GoneNotRecorded) {
+            *gone = run.gone.ranges().to_vec();
+        }
+        if run.gone.is_everything() {
+            rest.extend(meta.spills.remove(at).extents().copied());
+            lsm.gone.remove(at);
+        }
+    }
+    rest
+}
+
+/// A view after a slice, which began with so many levels.
+fn with_slice(
+    view: &View,
+    old_levels: usize,
+    runs: &[Spent],
+    changed: Vec<Changed>,
+    slice: &Slice,
+) -> View {
+    let newer = view.parts.len().saturating_sub(runs.len() + old_levels);
+    let (newer, rest) = view.parts.split_at_checked(newer).unwrap_or_default();
+    let mut levels = rest.get(runs.len()..).unwrap_or_default().to_vec();
+    slice.layout.put_in(&mut levels, || Part::Run(Arc::default()));
+    for Changed { number, level, top, .. } in changed {
+        if let Some(place) = levels.get_mut(number) {
+            *place = Part::Run(Arc::new(Tree::level(Arc::new(level.tree), top)));
+        }
+    }
+    let runs = runs.iter().filter_map(|spent| spent.run.part());
+    let parts = newer.iter().cloned().chain(runs).chain(levels).collect();
+    View::new(Arc::clone(&view.memtable), parts, Arc::clone(&view.removed))
+}
+
+fn lost() -> Error {
+    Error::Invalid { what: "a slice lost its place".into() }
+}

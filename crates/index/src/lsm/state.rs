@@ -1,0 +1,85 @@
+//! What a slice begins with: the durable state, and the trees that it names.
+
+use std::sync::Arc;
+
+use esker_format::meta::{IndexMeta, LsmLevel, LsmMeta};
+use esker_substrate::error::{Error, Result};
+
+use crate::Index;
+use crate::gone::Gone;
+use crate::tree::Tree;
+use crate::view::{Part, View};
+
+/// A run that is not merged whole.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub tree: Arc<Tree>,
+    pub gone: Gone,
+}
+
+/// An LSM index between two slices.
+pub(super) struct State {
+    pub durable: Arc<IndexMeta>,
+    /// Newest first; as the durable state has them.
+    pub runs: Vec<Run>,
+    /// From the first down.
+    pub levels: Vec<Arc<Tree>>,
+}
+
+impl State {
+    /// The durable state of the levels.
+    pub fn lsm(&self) -> &LsmMeta {
+        static NONE: LsmMeta =
+            LsmMeta { levels: Vec::new(), gone: Vec::new(), cursor: Vec::new(), learnt: None };
+        self.durable.lsm.as_deref().unwrap_or(&NONE)
+    }
+
+    /// What is durable of a level.
+    pub fn level(&self, number: usize) -> Option<&LsmLevel> {
+        self.lsm().levels.get(number)
+    }
+}
+
+impl Run {
+    pub(super) fn of(part: &Part) -> Option<Self> {
+        match part {
+            Part::Run(tree) => Some(Self { tree: Arc::clone(tree), gone: Gone::default() }),
+            Part::Rest(tree, gone) => Some(Self { tree: Arc::clone(tree), gone: gone.clone() }),
+            Part::Moving(_) => None,
+        }
+    }
+
+    /// The run as a part of a view; `None` when all of it is gone.
+    pub(super) fn part(&self) -> Option<Part> {
+        if self.gone.is_everything() {
+            return None;
+        }
+        Some(Part::of(Arc::clone(&self.tree), self.gone.clone()))
+    }
+}
+
+impl Index {
+    /// The state, and the trees that readers see.
+    pub(super) fn lsm_state(&self) -> Result<State> {
+        // What is durable and what is seen change together under this lock.
+        let _recording = self.recording.lock();
+        let durable = self.meta();
+        let view = self.views.load();
+        let levels = durable.lsm.as_ref().map_or(0, |lsm| lsm.levels.len());
+        let (runs, levels) = split(&view, durable.spills.len(), levels).ok_or_else(lost)?;
+        let runs = runs.iter().filter_map(Run::of).collect();
+        let tree = |part: &Part| Run::of(part).map(|run| run.tree);
+        let levels = levels.iter().filter_map(tree).collect();
+        Ok(State { durable, runs, levels })
+    }
+}
+
+/// The runs and the levels among a view's parts.
+fn split(view: &View, runs: usize, levels: usize) -> Option<(&[Part], &[Part])> {
+    let first = view.parts.len().checked_sub(runs + levels)?;
+    view.parts.get(first..)?.split_at_checked(runs)
+}
+
+fn lost() -> Error {
+    Error::Invalid { what: "a view has other runs and levels than the manifest".into() }
+}

@@ -1,0 +1,318 @@
+//! The walk of a slice: all sources in key order, and what becomes of each block.
+//!
+//! Where a source stands before a block and no other has anything within the block's keys, the
+//! block goes to the level below unread. Every other block is opened. A fence says where a block's
+//! keys may begin, not where they do: a block that turns out to have nothing of another source
+//! between its first and its last key goes down as it is all the same. Reading it was cheap, and
+//! writing it would not be. All others are merged entry by entry, and even of them those stay that
+//! would be written again as they are (`repeat`).
+
+use esker_format::action::KeyRange;
+use esker_format::entry::Payload;
+use esker_substrate::error::Result;
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::snapshots::Snapshots;
+
+use super::courtesy::Courtesy;
+use super::input::Input;
+use super::order::Order;
+use super::output::Output;
+use super::repeat::{Repeat, Repeated, Repeating};
+use crate::Index;
+use crate::cursor::OwnedFence;
+use crate::merge::group::Group;
+use crate::removed::Removed;
+use crate::values::Moved;
+use crate::versions::Keep;
+
+/// What a slice is merged by.
+pub(super) struct Rules {
+    pub removed: Removed,
+    /// Nothing older is below.
+    pub to_last: bool,
+    /// Every block is opened, and none stays.
+    pub opens_all: bool,
+    /// Most of the level that may be empty (ω).
+    pub omega_millionths: u64,
+    /// Writers are not let by.
+    pub is_urgent: bool,
+}
+
+impl Rules {
+    /// Whether a block with these keys may go to the level below as it is: nothing in it could go.
+    fn let_stay(&self, fence: &OwnedFence, keys: KeyRange<'_>) -> bool {
+        let removed = self.removed.ranges().iter().any(|range| range.keys().meets(&keys));
+        !self.opens_all && !removed && (fence.tombstones == 0 || !self.to_last)
+    }
+}
+
+/// What other sources have within a block's keys.
+enum Beside {
+    Nothing,
+    Something,
+    /// This one stands before a block that may have something.
+    Closed(usize),
+}
+
+/// A walk under way.
+pub(super) struct Walk<'w, 'a> {
+    /// The sources, the newest first.
+    inputs: &'w mut [Input<'a>],
+    output: &'w mut Output,
+    rules: &'w Rules,
+    group: Group,
+    repeat: Repeat,
+    snapshots: &'w Snapshots,
+    courtesy: Courtesy,
+    order: Order,
+}
+
+impl<'w, 'a> Walk<'w, 'a> {
+    pub fn new(
+        tree: &'w Index,
+        inputs: &'w mut [Input<'a>],
+        output: &'w mut Output,
+        rules: &'w Rules,
+    ) -> Self {
+        let mut points = tree.env.snapshots.live();
+        if planted::is(Bug::SnapshotBlocksReused) {
+            points.numbers.truncate(1);
+        }
+        let mut group = Group::none();
+        group.keep = Keep::new(points.numbers);
+        group.horizon = points.horizon;
+        group.operator = tree.operator();
+        let snapshots = &tree.env.snapshots;
+        let (repeat, courtesy) = (Repeat::default(), Courtesy::new(rules.is_urgent));
+        let before = |a: usize, b: usize| is_before(inputs, a, b);
+        let order = Order::new(inputs.len(), before);
+        Self { inputs, output, rules, group, repeat, snapshots, courtesy, order }
+    }
+
+    /// Where what is merged goes, with the group that it comes from. `placed` is the source whose
+    /// entry is placed.
+    fn sink(&mut self, placed: Option<usize>) -> (Repeating<'_, 'a>, &mut Group) {
+        let Self { inputs, output, repeat, group, .. } = self;
+        (Repeating { inputs, output, repeat, placed }, group)
+    }
+
+    /// Walks all sources to their ends.
+    ///
+    /// # Errors
+    /// When a block cannot be read, without room, and what the device says.
+    pub fn run(mut self, values: &mut Moved) -> Result<()> {
+        while let Some(index) = self.first() {
+            self.courtesy.step(self.snapshots);
+            self.settle_before(index)?;
+            let Some(input) = self.inputs.get(index) else { break };
+            if input.at_border().is_some() {
+                self.pass_border(index)?;
+            } else if input.untouched().is_some() {
+                self.look(index)?;
+            } else {
+                self.take(index, values)?;
+            }
+            self.moved(index);
+        }
+        self.close()
+    }
+
+    /// The source that stands first; of those at one key, the newest.
+    fn first(&self) -> Option<usize> {
+        let stands =
+            |index: &usize| self.inputs.get(*index).is_some_and(|i| i.position().is_some());
+        self.order.first().filter(stands)
+    }
+
+    /// The source at `index` may stand elsewhere.
+    fn moved(&mut self, index: usize) {
+        let Self { inputs, order, .. } = self;
+        order.moved(index, |a, b| is_before(inputs, a, b));
+    }
+
+    fn others(&self, index: usize) -> impl Iterator<Item = (usize, &Input<'a>)> {
+        self.inputs.iter().enumerate().filter(move |(other, _)| *other != index)
+    }
+
+    /// Writes what is held of the last key, and what is held back of a block.
+    fn close(&mut self) -> Result<()> {
+        let to_last = self.rules.to_last;
+        let (mut sink, group) = self.sink(None);
+        group.close(&mut sink, to_last)?;
+        self.settle()
+    }
+
+    /// When the source at `index`, which stands first, is behind the last key, nothing more of that
+    /// comes: a block that has been repeated to its end stays.
+    fn settle_before(&mut self, index: usize) -> Result<()> {
+        if self.repeat.whole(self.inputs).is_none() {
+            return Ok(());
+        }
+        let next = self.inputs.get(index).and_then(Input::position);
+        let is_same = next.is_some_and(|(key, _)| self.group.key.as_deref() == Some(key));
+        if is_same { Ok(()) } else { self.close() }
+    }
+
+    /// A block that has been repeated to its end stays; what is held back of any other is written.
+    fn settle(&mut self) -> Result<()> {
+        if let Some(of) = self.repeat.whole(self.inputs)
+            && self.stay_repeated(&of)?
+        {
+            return Ok(());
+        }
+        self.sink(None).0.give_up()
+    }
+
+    /// Whether there is room for a block that has been repeated; then it stays.
+    fn stay_repeated(&mut self, of: &Repeated) -> Result<bool> {
+        let Some(input) = self.inputs.get_mut(of.source) else { return Ok(false) };
+        let (fence, first, last) = input.ends(of.block)?;
+        let open = self.output.open_sectors();
+        if !self.output.fill.takes(&fence.ptr, open, self.rules.omega_millionths) {
+            return Ok(false);
+        }
+        self.output.stay_within(fence, &first, &last)?;
+        input.stay_behind(of.block, of.read_before);
+        self.repeat.of = None;
+        Ok(true)
+    }
+
+    /// Whether a block leaves no more of the level empty than may be.
+    fn has_room(&self, fence: &OwnedFence) -> bool {
+        let open = self.output.open_sectors();
+        self.output.fill.takes(&fence.ptr, open, self.rules.omega_millionths)
+    }
+
+    /// The block that a source stands before goes down unread, or is opened.
+    fn pass_border(&mut self, index: usize) -> Result<()> {
+        let stays = self.may_stay(index);
+        if stays {
+            self.close()?;
+        }
+        let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
+        let Some(fence) = input.at_border().filter(|_| stays) else { return input.open() };
+        self.output.stay(fence, input.upper())?;
+        input.stay();
+        Ok(())
+    }
+
+    /// Whether the block that a source stands before may stay: nobody else has keys within its, and
+    /// nothing in it could go.
+    fn may_stay(&self, index: usize) -> bool {
+        let Some(input) = self.inputs.get(index).filter(|input| input.may_stay()) else {
+            return false;
+        };
+        let Some(fence) = input.at_border() else { return false };
+        let upper = input.upper();
+        let is_behind = |key: &[u8]| upper.is_some_and(|upper| upper <= key);
+        let mut others = self.others(index).filter_map(|(_, other)| other.position());
+        let alone = others.all(|(key, _)| is_behind(key));
+        (alone || planted::is(Bug::StaysAmongOthers))
+            && self.rules.let_stay(fence, KeyRange { begin: &fence.key, end: upper })
+            && self.has_room(fence)
+    }
+
+    /// Decides of the block that has been opened at `index`, when nothing of it has been taken.
+    fn look(&mut self, index: usize) -> Result<()> {
+        if !self.could_stay_open(index) {
+            self.inputs.get_mut(index).map(Input::take);
+            return Ok(());
+        }
+        let stays = match self.beside(index) {
+            Beside::Nothing => self.has_room_open(index),
+            Beside::Something => false,
+            // What it has will be known when it is open, as it is to be anyway.
+            Beside::Closed(other) => {
+                self.inputs.get_mut(other).map_or(Ok(()), Input::open)?;
+                self.moved(other);
+                return Ok(());
+            }
+        };
+        if stays {
+            self.close()?;
+        }
+        let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
+        match input.untouched().filter(|_| stays) {
+            Some((fence, first, last)) => {
+                self.output.stay_within(fence, first, last)?;
+                input.stay();
+                Ok(())
+            }
+            None => self.begin_repeating(index),
+        }
+    }
+
+    /// The block that has been opened at `index` is merged; perhaps to itself.
+    fn begin_repeating(&mut self, index: usize) -> Result<()> {
+        // Of a block that is repeated the next entry comes behind this block's first.
+        self.sink(None).0.give_up()?;
+        let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
+        if let Some(block) = input.opened() {
+            self.repeat.begin(index, block, input.read);
+        }
+        input.take();
+        Ok(())
+    }
+
+    /// What is beside the untouched block of the source at `index`.
+    fn beside(&self, index: usize) -> Beside {
+        let Some((.., last)) = self.inputs.get(index).and_then(Input::untouched) else {
+            return Beside::Something;
+        };
+        let mut closed = None;
+        for (other, input) in self.others(index) {
+            if input.position().is_none_or(|(key, _)| last < key) {
+                continue;
+            }
+            if input.at_border().is_none() {
+                return Beside::Something;
+            }
+            closed = closed.or(Some(other));
+        }
+        closed.map_or(Beside::Nothing, Beside::Closed)
+    }
+
+    /// Whether a block that is open leaves no more of the level empty than may be.
+    fn has_room_open(&self, index: usize) -> bool {
+        let untouched = self.inputs.get(index).and_then(Input::untouched);
+        untouched.is_some_and(|(fence, ..)| self.has_room(fence))
+    }
+
+    /// The same as [`may_stay`](Self::may_stay) of a block that is open, whatever is beside it.
+    fn could_stay_open(&self, index: usize) -> bool {
+        let Some((fence, first, last)) = self.inputs.get(index).and_then(Input::untouched) else {
+            return false;
+        };
+        let behind = [last, &[0]].concat();
+        self.group.key.as_deref().is_none_or(|key| key < first)
+            && self.rules.let_stay(fence, KeyRange { begin: first, end: Some(&behind) })
+    }
+
+    /// Takes the entry that a source stands on.
+    fn take(&mut self, index: usize, values: &mut Moved) -> Result<()> {
+        let Self { inputs, output, rules, group, repeat, .. } = self;
+        let Some(input) = inputs.get(index) else { return Ok(()) };
+        let (key, seq) = (&input.head.key, input.head.seq);
+        let payload = input.payload()?;
+        let mut sink = Repeating { inputs, output, repeat, placed: None };
+        if group.ends_before(key, seq)? {
+            group.close(&mut sink, rules.to_last)?;
+            group.begin(key, &rules.removed);
+        }
+        sink.placed = Some(index);
+        let stays = group.place(&mut sink, key, seq, &payload, rules.to_last)?;
+        sink.check(index)?;
+        if let Payload::Reference(content) = payload {
+            values.note(content, stays, false);
+        }
+        self.inputs.get_mut(index).map_or(Ok(()), Input::leave)
+    }
+}
+
+/// Whether one source stands before another.
+fn is_before(inputs: &[Input<'_>], this: usize, other: usize) -> bool {
+    match (inputs.get(this), inputs.get(other)) {
+        (Some(this), Some(other)) => this.is_before(other),
+        _ => false,
+    }
+}

@@ -1,0 +1,209 @@
+//! Merge operands: versions that change a value instead of replacing it.
+//!
+//! An operand is no answer. A read takes a key's versions from the newest on and joins operands to
+//! one, until a version says what they stand on: a value, or that there is none. Because an
+//! operator is associative, that one operand is all that has to be remembered on the way down, and
+//! merges may join operands that no snapshot tells apart, in whatever groups they meet them.
+//!
+//! Reading order: this module (the operator, and what it is asked), `unwind` (where code that is
+//! not ours runs), `settle` (what a writer puts in the place of many).
+//!
+//! Invariant Q1: what a key's value is depends on its versions alone, and not on which merges have
+//! come by: an operand stands on the next older version that its reader sees; on a tombstone, on a
+//! removed range, on what has expired, and on nothing, it is the value.
+//! Invariant Q2: a merge joins two versions only when every reader sees both or neither; the result
+//! has the newer one's number.
+//! Invariant Q3: what cannot be joined (no operator, one that fails, a result too long, a value
+//! that lies apart or expires) is written as it was.
+//! Invariant Q4: the new side of a spill has what its frozen memtable has: a read takes a key from
+//! one of them and never from both.
+
+mod settle;
+mod unwind;
+
+use std::fmt;
+use std::sync::Arc;
+
+use esker_format::VALUE_BYTES_MAX;
+use esker_format::data::{Data, DataBuf, Onto, Value};
+use esker_format::ids::Moment;
+use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
+use esker_substrate::error::{Error, Result};
+
+use super::Index;
+
+/// What a [`MergeOperator`] says when it cannot.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How a keyspace's operands change values: counters that are added to, lists that are appended
+/// to, sets that grow.
+///
+/// `merge(key, older, newer)` answers what `newer` makes of `older`, which is a value or an
+/// operand. It must be **associative**: `merge(merge(a, b), c)` and `merge(a, merge(b, c))` are the
+/// same, because operands are joined in any groups; and it must depend on nothing but its
+/// arguments, now and whenever the store is opened again. An operand that has nothing to stand on
+/// is the value.
+///
+/// It is called by reads, and by merges in threads of the store, from several threads at once. It
+/// must not use the store. An error or a panic is an error of the read; merges then leave the
+/// operands as they are, and nothing is lost.
+pub trait MergeOperator: Send + Sync {
+    /// What `newer` makes of `older`.
+    ///
+    /// # Errors
+    /// When the two cannot be merged: whoever reads `key` gets this.
+    fn merge(
+        &self,
+        key: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> std::result::Result<Vec<u8>, BoxError>;
+}
+
+impl<F> MergeOperator for F
+where
+    F: Fn(&[u8], &[u8], &[u8]) -> std::result::Result<Vec<u8>, BoxError> + Send + Sync,
+{
+    fn merge(
+        &self,
+        key: &[u8],
+        older: &[u8],
+        newer: &[u8],
+    ) -> std::result::Result<Vec<u8>, BoxError> {
+        self(key, older, newer)
+    }
+}
+
+/// A keyspace's operator, as far as it is known.
+#[derive(Clone, Default)]
+pub struct Operator {
+    /// Its name, as the manifest has it; `None`: there are no operands.
+    pub name: Option<Arc<str>>,
+    /// The keyspace's name, for errors.
+    pub keyspace: Arc<str>,
+    /// What it does; `None`: nobody has said yet.
+    pub function: Option<Arc<dyn MergeOperator>>,
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operator")
+            .field("name", &self.name)
+            .field("is_given", &self.function.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes of a key that an error shows.
+const KEY_BYTES_SHOWN: usize = 64;
+
+impl Operator {
+    /// What `newer` makes of `older`.
+    ///
+    /// # Errors
+    /// [`Error::Operator`]: nobody has given the operator, it fails or panics, or its result is
+    /// longer than any value.
+    pub fn join(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Result<Vec<u8>> {
+        let failed = |why: String| {
+            let (name, keyspace) = (self.name.as_deref().unwrap_or("?"), &self.keyspace);
+            let shown = key.get(..KEY_BYTES_SHOWN).unwrap_or(key).escape_ascii();
+            let what =
+                format!("merge operator {name} of keyspace {keyspace}: {why} at key {shown}");
+            Error::Operator { what }
+        };
+        let Some(function) = self.function.as_deref() else {
+            return Err(failed("open the keyspace with it to read operands".into()));
+        };
+        let joined = unwind::merge(function, key, older, newer).map_err(failed)?;
+        if joined.len() as u64 > LARGE_VALUE_BYTES_MAX {
+            return Err(failed(format!("it makes a value of {} bytes", joined.len())));
+        }
+        Ok(joined)
+    }
+
+    /// The same for a merge, which writes the result in a block; `None` where that cannot be (Q3).
+    pub(super) fn join_inline(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+        self.function.as_ref()?;
+        match self.join(key, older, newer) {
+            Ok(joined) => Some(joined).filter(|joined| joined.len() <= VALUE_BYTES_MAX),
+            Err(error) => {
+                tracing::debug!(%error, "operands stay as they are");
+                None
+            }
+        }
+    }
+}
+
+/// What a read has found of a key so far: operands, joined to one.
+pub(super) struct Stack<'a> {
+    key: &'a [u8],
+    operator: &'a Operator,
+    operand: Option<Vec<u8>>,
+}
+
+impl<'a> Stack<'a> {
+    pub(super) const fn new(key: &'a [u8], operator: &'a Operator) -> Self {
+        Self { key, operator, operand: None }
+    }
+
+    /// Takes what the next older version says, as of the read's moment. Answers the value, if that
+    /// version settles it.
+    pub(super) fn push(&mut self, data: Data<'_>) -> Option<Result<Option<Value>>> {
+        if let Data::Operand(older) = data {
+            return self.push_operand(older).err().map(Err);
+        }
+        Some(self.onto(data))
+    }
+
+    /// The same for what has been copied.
+    pub(super) fn push_owned(&mut self, data: DataBuf) -> Option<Result<Option<Value>>> {
+        if self.operand.is_none() && !data.as_data().is_operand() {
+            return Some(Ok(data.into_value(|| Moment(0))));
+        }
+        self.push(data.as_data())
+    }
+
+    fn push_operand(&mut self, older: &[u8]) -> Result<()> {
+        let joined = match &self.operand {
+            None => older.to_vec(),
+            Some(newer) => self.operator.join(self.key, older, newer)?,
+        };
+        self.operand = Some(joined);
+        Ok(())
+    }
+
+    fn onto(&mut self, data: Data<'_>) -> Result<Option<Value>> {
+        let Some(newer) = self.operand.take() else { return Ok(data.into()) };
+        Ok(Some(match data {
+            Data::Delete => Value::Here(newer),
+            Data::Reference(content) => {
+                Value::Onto(Box::new(Onto { content: content.to_vec(), operand: newer }))
+            }
+            Data::Put(older) | Data::PutUntil(_, older) | Data::Operand(older) => {
+                Value::Here(self.operator.join(self.key, older, &newer)?)
+            }
+        }))
+    }
+
+    /// The value when nothing is older.
+    pub(super) fn end(self) -> Option<Value> {
+        self.operand.map(Value::Here)
+    }
+
+    /// The operands so far, joined to one.
+    pub(super) fn into_operand(self) -> Option<Vec<u8>> {
+        self.operand
+    }
+}
+
+impl Index {
+    /// From now on operands are merged by this operator.
+    pub fn set_operator(&self, operator: Operator) {
+        self.operator.swap(Arc::new(operator));
+    }
+
+    /// The operator.
+    pub fn operator(&self) -> Arc<Operator> {
+        Arc::clone(&self.operator.load())
+    }
+}

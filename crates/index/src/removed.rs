@@ -1,0 +1,293 @@
+//! Ranges of keys that were removed, and are not in blocks.
+//!
+//! A keyspace has one set of them, immutable and part of its view: a removal puts another set in
+//! its place. Reads compare the number of the version that they find with the newest removal of
+//! its key that they see; merges leave out what nobody sees any more for a removal's sake. The
+//! removals that a memtable holds the log of become durable with it, in the index's record.
+//!
+//! A removal also leaves a tombstone of its first key in the memtable. That says nothing new, but
+//! whatever asks how far the log is needed, and what there is to flush, is right without knowing of
+//! removals.
+//!
+//! A removal is *retired* when a full merge is done that began when nobody could see anything
+//! older any more, and everything older was on the device or part of the merge: then nothing is
+//! left that it hides.
+//!
+//! Invariant X1: ranges ascend and share no key; neighbours that touch differ in their numbers.
+//! Invariant X2: of a range's removals those are kept that somebody may need: the newest one at or
+//! before each live snapshot and the visible number, and all newer ones.
+//! Invariant X3: every removal up to the number at which a memtable was frozen is in the set of the
+//! view that freezes it. A merge goes by that set to its end, whatever is removed meanwhile: what
+//! is removed later hides what it writes by its number.
+//! Invariant X4: a full merge settles no version of a key of which a removal stays in the set.
+
+use std::sync::Arc;
+
+use esker_format::action::KeyRange;
+use esker_format::data::Data;
+use esker_format::ids::Seq;
+use esker_format::meta::{IndexMeta, RemovedRange};
+use esker_substrate::planted::{self, Bug};
+
+use super::Index;
+use super::versions::{Fate, Keep};
+
+/// Numbers of removals from which on a full merge is due for their sake.
+pub const MERGE_REMOVALS: usize = 1024;
+/// Numbers of removals, and bytes of their keys, beyond which no more are taken.
+pub const REMOVALS_MAX: usize = 4096;
+const BYTES_MAX: usize = 512 << 10;
+
+/// The removed ranges of a keyspace.
+#[derive(Clone, Debug, Default)]
+pub struct Removed {
+    ranges: Arc<[RemovedRange]>,
+    /// Numbers of all ranges.
+    numbers: usize,
+    /// Bytes of their keys.
+    bytes: usize,
+}
+
+impl Removed {
+    /// A set of ranges that obey X1.
+    #[must_use]
+    pub fn new(ranges: Arc<[RemovedRange]>) -> Self {
+        let numbers = ranges.iter().map(|range| range.seqs.len()).sum();
+        let keys =
+            |range: &RemovedRange| range.begin.len() + range.end.as_ref().map_or(0, |e| e.len());
+        let bytes = ranges.iter().map(keys).sum();
+        Self { ranges, numbers, bytes }
+    }
+
+    /// The ranges.
+    #[must_use]
+    pub const fn ranges(&self) -> &Arc<[RemovedRange]> {
+        &self.ranges
+    }
+
+    /// Whether nothing was removed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Numbers of all removals.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.numbers
+    }
+
+    /// What breaks X1, if anything does.
+    pub(super) fn disorder(&self) -> Option<&'static str> {
+        let follows = |pair: &[RemovedRange]| match pair {
+            [left, right] => left.end.as_deref().is_some_and(|end| end <= &*right.begin),
+            _ => true,
+        };
+        let falls = |range: &RemovedRange| {
+            !range.seqs.is_empty() && range.seqs.is_sorted_by(|newer, older| newer > older)
+        };
+        if !self.ranges.windows(2).all(follows) {
+            Some("removed ranges overlap or are out of order")
+        } else if !self.ranges.iter().all(falls) {
+            Some("numbers of a removed range do not fall")
+        } else {
+            None
+        }
+    }
+
+    /// How full the set is: 1 when it takes no more.
+    fn fullness(&self) -> f64 {
+        let numbers = self.numbers as f64 / REMOVALS_MAX as f64;
+        numbers.max(self.bytes as f64 / BYTES_MAX as f64)
+    }
+
+    /// The range that has `key`.
+    #[must_use]
+    pub fn at(&self, key: &[u8]) -> Option<&RemovedRange> {
+        let behind = self.ranges.partition_point(|range| *range.begin <= *key);
+        let range = self.ranges.get(behind.checked_sub(1)?)?;
+        range.keys().has(key).then_some(range)
+    }
+
+    /// The newest removal of `key` that `seq` sees; 0 if there is none.
+    #[must_use]
+    pub fn newest(&self, key: &[u8], seq: Seq) -> Seq {
+        let seqs = self.at(key).map_or(&[][..], |range| &range.seqs);
+        seqs.iter().copied().find(|removal| *removal <= seq).unwrap_or_default()
+    }
+
+    /// The set with one more removal, the newest of all, and without those of its keys that nobody
+    /// needs who is at one of `points` (see [`Keep`]).
+    #[must_use]
+    pub fn with(&self, keys: KeyRange<'_>, seq: Seq, points: &[Seq]) -> Self {
+        let mut all = Pieces::default();
+        // Where what is new has not been put in yet.
+        let mut rest = Some(keys);
+        for range in self.ranges.iter() {
+            let old = range.keys();
+            if !old.meets(&keys) {
+                if old.begin > keys.begin {
+                    all.push_new(rest.take(), seq);
+                }
+                all.push(old, range.seqs.clone());
+                continue;
+            }
+            if old.begin < keys.begin {
+                all.push(KeyRange { end: Some(keys.begin), ..old }, range.seqs.clone());
+            }
+            let here = rest.map_or(old.begin, |rest| rest.begin);
+            all.push_new(between(here, old.begin), seq);
+            let both = KeyRange { begin: keys.begin.max(old.begin), end: least(keys.end, old.end) };
+            all.push(both, needed(seq, &range.seqs, points));
+            rest = both.end.and_then(|end| from(end, keys.end));
+            if let Some(end) = keys.end
+                && old.end.is_none_or(|old_end| end < old_end)
+            {
+                all.push(KeyRange { begin: end, end: old.end }, range.seqs.clone());
+            }
+        }
+        all.push_new(rest, seq);
+        Self::new(all.ranges.into())
+    }
+
+    /// The removals of which `stays` says so.
+    fn filtered(&self, stays: impl Fn(Seq) -> bool) -> Self {
+        let mut all = Pieces::default();
+        for range in self.ranges.iter() {
+            let seqs: Vec<_> = range.seqs.iter().copied().filter(|seq| stays(*seq)).collect();
+            if !seqs.is_empty() {
+                all.push(range.keys(), seqs);
+            }
+        }
+        Self::new(all.ranges.into())
+    }
+
+    /// Those with numbers up to `seq`.
+    #[must_use]
+    pub fn up_to(&self, seq: Seq) -> Self {
+        self.filtered(|removal| removal <= seq)
+    }
+
+    /// Those with greater numbers than `seq`.
+    #[must_use]
+    pub fn above(&self, seq: Seq) -> Self {
+        self.filtered(|removal| removal > seq)
+    }
+}
+
+/// The greater of no end and any end is no end.
+fn least<'a>(a: Option<&'a [u8]>, b: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Keys from `begin` up to `end`, if there are any.
+fn between<'a>(begin: &'a [u8], end: &'a [u8]) -> Option<KeyRange<'a>> {
+    from(begin, Some(end))
+}
+
+fn from<'a>(begin: &'a [u8], end: Option<&'a [u8]>) -> Option<KeyRange<'a>> {
+    end.is_none_or(|end| begin < end).then_some(KeyRange { begin, end })
+}
+
+/// `newest` and those of `older` that somebody may need (X2).
+fn needed(newest: Seq, older: &[Seq], points: &[Seq]) -> Vec<Seq> {
+    let mut keep = Keep::new(points.to_vec());
+    let needed = |seq: &Seq| keep.fate(*seq) != Fate::Drop;
+    std::iter::once(newest).chain(older.iter().copied()).filter(needed).collect()
+}
+
+/// Ranges in the making, ascending.
+#[derive(Default)]
+struct Pieces {
+    ranges: Vec<RemovedRange>,
+}
+
+impl Pieces {
+    fn push_new(&mut self, keys: Option<KeyRange<'_>>, seq: Seq) {
+        if let Some(keys) = keys {
+            self.push(keys, vec![seq]);
+        }
+    }
+
+    fn push(&mut self, keys: KeyRange<'_>, seqs: Vec<Seq>) {
+        let end = keys.end.map(Arc::from);
+        match self.ranges.last_mut() {
+            Some(last) if last.end.as_deref() == Some(keys.begin) && last.seqs == seqs => {
+                last.end = end;
+            }
+            _ => self.ranges.push(RemovedRange { begin: keys.begin.into(), end, seqs }),
+        }
+    }
+}
+
+impl Index {
+    /// Removes ranges of keys, each with its number, which ascend and are greater than all before.
+    /// No I/O. One thread at a time, the one that inserts.
+    ///
+    /// Cost: a copy of the set, for each call.
+    pub fn remove_ranges(&self, removals: &[(KeyRange<'_>, Seq)]) {
+        let points = self.env.snapshots.live().numbers;
+        self.views.publish(|view| {
+            let removed = Removed::clone(&view.removed);
+            let with = |removed: Removed, (keys, seq): &(KeyRange<'_>, Seq)| {
+                removed.with(*keys, *seq, &points)
+            };
+            view.with_removed(removals.iter().fold(removed, with))
+        });
+        for (keys, seq) in removals {
+            self.insert(keys.begin, *seq, Data::Delete);
+        }
+    }
+
+    /// Takes a removal that the log holds, as [`Index::replay`] does.
+    pub fn replay_removal(&self, keys: KeyRange<'_>, seq: Seq) {
+        // What is at or below that number has been recorded, or retired.
+        if seq > self.meta().log_unneeded_seq() {
+            let points = self.env.snapshots.live().numbers;
+            self.views.publish(|view| view.with_removed(view.removed.with(keys, seq, &points)));
+        }
+        self.replay(keys.begin, seq, Data::Delete);
+    }
+
+    /// How many removals of ranges are remembered.
+    pub fn removals(&self) -> usize {
+        self.views.load().removed.len()
+    }
+
+    /// Whether so many more removals are too many to be remembered.
+    pub fn is_full_of_removals(&self, more: usize) -> bool {
+        let removed = &self.views.load().removed;
+        // Each may cut two ranges into three.
+        removed.fullness() >= 1.0 || removed.len().saturating_add(2 * more) > REMOVALS_MAX
+    }
+
+    /// Whether the full merge under way retires removals.
+    pub fn is_retiring(&self) -> bool {
+        self.retiring.load(esker_substrate::sync::atomic::Ordering::Acquire)
+    }
+
+    /// What a merge goes by that begins now, of a memtable frozen at `frozen` or of what is on the
+    /// device up to there; and, for a full one, the number up to which it retires.
+    pub(super) fn removed_for_merge(&self, frozen: Seq, full: bool) -> (Removed, Seq) {
+        let removed = self.views.load().removed.up_to(frozen);
+        let oldest = self.env.snapshots.live().numbers.last().copied().unwrap_or_default();
+        let retired =
+            if planted::is(Bug::RetiredForSnapshots) { frozen } else { frozen.min(oldest) };
+        (removed, if full || planted::is(Bug::RetiredByHalf) { retired } else { Seq(0) })
+    }
+
+    /// What of the removals is to be durable with `meta`.
+    pub(super) fn removed_for_record(&self, meta: &IndexMeta, retired: Seq) -> Arc<[RemovedRange]> {
+        if planted::is(Bug::RemovalsNotRecorded) {
+            return Arc::clone(&meta.removed);
+        }
+        let removed = Removed::clone(&self.views.load().removed);
+        Arc::clone(removed.up_to(meta.log_unneeded_seq()).above(retired).ranges())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! The schemes of the paper, as policies of one merge loop.
+//!
+//! | scheme | readers see the new side | old space comes back | memory is shared |
+//! |---|---|---|---|
+//! | FD+FC | at every write unit | as the wavefront passes | yes |
+//! | FD+FC without sharing | at every write unit | as the wavefront passes | no |
+//! | FD+FC/TUP | at every write unit, a view for each key | as the wavefront passes | yes |
+//! | FD+DS | when the merge is done | when the merge is done | no |
+//! | FD+XM | when the merge is done; nobody reads or writes before | when the merge is done | no |
+//! | FD-tree | as FD+XM | when the merge is done | no |
+//!
+//! The FD-tree takes two levels at a time ([`two_level`]), all others all levels at once.
+
+use super::writer::WRITE_UNIT_BYTES;
+use crate::fdtree::shape::Sizes;
+use crate::fdtree::two_level;
+
+/// How merges run beside reads and writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// FD+FC: full concurrency.
+    #[default]
+    Fc,
+    /// FD+FC whose frozen memtable keeps its memory until the merge is done.
+    FcUnshared,
+    /// FD+FC that publishes a view for every tuple.
+    FcTuple,
+    /// FD+DS: the old tree serves until a second one is complete.
+    Ds,
+    /// FD+XM: one lock around every merge.
+    Xm,
+    /// FD-tree: as FD+XM, but a merge takes two levels at a time, and only I1 to I3 hold.
+    FdTree,
+}
+
+impl Scheme {
+    /// All schemes.
+    pub const ALL: [Self; 6] =
+        [Self::Fc, Self::FcUnshared, Self::FcTuple, Self::Ds, Self::Xm, Self::FdTree];
+
+    /// Those that keep I1 to I6, between which a store may change.
+    pub const TIGHT: [Self; 5] = [Self::Fc, Self::FcUnshared, Self::FcTuple, Self::Ds, Self::Xm];
+
+    /// Whether readers and writers wait while a merge runs.
+    #[must_use]
+    pub const fn is_exclusive(self) -> bool {
+        matches!(self, Self::Xm | Self::FdTree)
+    }
+
+    /// Whether it keeps all of I1 to I6, and not I1 to I3 alone.
+    #[must_use]
+    pub const fn tightens(self) -> bool {
+        !matches!(self, Self::FdTree)
+    }
+
+    /// Where level sizes come from, when `asked` was asked for.
+    pub(super) const fn sizes(self, asked: Sizes) -> Sizes {
+        if self.tightens() { asked } else { two_level::sizes(asked) }
+    }
+
+    /// Whether the memory of a frozen memtable comes back piece by piece.
+    #[must_use]
+    pub const fn shares_memory(self) -> bool {
+        matches!(self, Self::Fc | Self::FcTuple)
+    }
+
+    /// Whether old space comes back before the merge is done.
+    pub(super) const fn reclaims(self) -> bool {
+        matches!(self, Self::Fc | Self::FcUnshared | Self::FcTuple)
+    }
+
+    /// Bytes written between two publish points; beyond any bound where there are none.
+    pub(super) const fn publish_bytes(self, pace: &Pace) -> u64 {
+        if self.reclaims() { pace.publish_bytes } else { u64::MAX }
+    }
+}
+
+/// How much a merge does between two publish points and between two records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Bytes written between two publish points.
+    pub publish_bytes: u64,
+    /// Bytes written between two durable records of the merge's progress.
+    pub record_bytes: u64,
+}
+
+impl Pace {
+    /// The pace of a merge of `merged_bytes` in a keyspace whose memtable holds κ0: write units of
+    /// 256 KiB and a record every 8 MiB; less for small memtables, so that memory and space come
+    /// back in time for them too, but no more than 256 publish points and 32 records (each with its
+    /// syncs) for what one merge does.
+    #[must_use]
+    pub fn of(kappa0_bytes: u64, merged_bytes: u64) -> Self {
+        let unit = WRITE_UNIT_BYTES as u64;
+        Self {
+            publish_bytes: (kappa0_bytes / 16).max(merged_bytes / 256).clamp(4096, unit),
+            record_bytes: (kappa0_bytes / 2).max(merged_bytes / 32).clamp(8192, 32 * unit),
+        }
+    }
+}

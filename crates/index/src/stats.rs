@@ -1,0 +1,106 @@
+//! What a tree is made of, for users.
+
+use esker_format::meta::{LevelMeta, Shape};
+
+use super::Index;
+use super::view::{Part, Which};
+
+/// One level.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LevelStats {
+    /// The level's number.
+    pub rank: u8,
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes on the device.
+    pub bytes: u64,
+    /// Puts.
+    pub puts: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Bytes of puts and tombstones.
+    pub data_bytes: u64,
+    /// Versions kept only for snapshots.
+    pub kept_for_snapshots: u64,
+}
+
+/// One keyspace's index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeStats {
+    /// Versions in the memtable.
+    pub memtable_entries: u64,
+    /// Estimated memory of the memtable, in bytes.
+    pub memtable_bytes: u64,
+    /// Standing spill runs, newest first: what their data level holds.
+    pub spills: Vec<LevelStats>,
+    /// Levels of the main tree, top down.
+    pub levels: Vec<LevelStats>,
+    /// Level sizes in force.
+    pub shape: Shape,
+    /// Merges since the keyspace was created.
+    pub merges: u64,
+    /// Memory of fences and filters, in bytes.
+    pub fence_memory_bytes: u64,
+    /// The merge under way.
+    pub merge: Option<MergeStats>,
+    /// Whether the memtable is being written out.
+    pub spilling: bool,
+}
+
+/// A merge under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MergeStats {
+    /// Of everything.
+    pub full: bool,
+    /// Levels of the main tree that are replaced.
+    pub levels: usize,
+    /// Bytes of data blocks that the new side has so far, those of the old bottom that it keeps
+    /// included.
+    pub written_bytes: u64,
+    /// Bytes of data that it merges.
+    pub input_bytes: u64,
+    /// The last user key that has been merged.
+    pub wavefront: Option<Vec<u8>>,
+}
+
+impl LevelStats {
+    fn of(meta: &LevelMeta) -> Self {
+        Self {
+            rank: meta.rank,
+            blocks: meta.counts.blocks,
+            bytes: meta.counts.sectors * esker_format::ptr::SECTOR_BYTES,
+            puts: meta.counts.puts,
+            tombstones: meta.counts.tombstones,
+            data_bytes: meta.counts.data_bytes(),
+            kept_for_snapshots: meta.counts.kept_for_snapshots,
+        }
+    }
+}
+
+impl Index {
+    /// Statistics; no I/O.
+    pub fn stats(&self) -> TreeStats {
+        let meta = self.meta();
+        let view = self.views.load();
+        let spills = meta.spills.iter().filter_map(|spill| spill.levels.last());
+        // Of a level of an LSM index what its last blocks hold.
+        let lsm = meta.lsm.iter().flat_map(|lsm| &lsm.levels);
+        let levels =
+            meta.main.levels.iter().chain(lsm.filter_map(|level| level.tree.levels.last()));
+        let runs = view.parts.iter().flat_map(|part| match part {
+            Part::Run(tree) | Part::Rest(tree, _) => vec![tree],
+            Part::Moving(moving) => moving.inputs.iter().chain([&moving.new]).collect(),
+        });
+        TreeStats {
+            memtable_entries: self.memtable_entries(),
+            memtable_bytes: self.memtable_memory_bytes(),
+            spills: spills.map(LevelStats::of).collect(),
+            levels: levels.map(LevelStats::of).collect(),
+            shape: meta.shape,
+            merges: meta.merges,
+            fence_memory_bytes: runs.map(|tree| tree.fence_memory_bytes()).sum(),
+            merge: view.moving(Which::Merge).map(|(_, merge)| merge.shown_stats()),
+            spilling: self.is_spilling(),
+        }
+    }
+}

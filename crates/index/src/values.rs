@@ -1,0 +1,281 @@
+//! Values outside blocks: whose they are, and when their space comes back.
+//!
+//! A reference stands in one entry, which owns the runs that it names. While the log alone has the
+//! entry the runs are *logged*: after a crash, replaying the log finds them. The record by which
+//! the log becomes unnecessary for the entry is the one that *takes* them, in the manifest; from
+//! then on merges move the reference and leave the value where it is. A merge that drops the entry
+//! gives its runs up: if they were taken, by the record that makes its progress durable; if they
+//! were logged, by the same record, because with it the log's entry is not replayed any more. Then
+//! they go into quarantine like what was merged.
+//!
+//! Invariant O1: a run is logged, taken, or neither, and never both; of what a record takes all was
+//! logged, and of what it gives up all was taken.
+//! Invariant O2: what a merge has noted lies at or before its wavefront whenever it makes a record:
+//! the record says of every reference that it passed what has become of it, and of no other.
+
+use std::collections::BTreeMap;
+
+use esker_format::ids::{KeyspaceId, Seq};
+use esker_format::meta::{IndexMeta, LsmMeta};
+use esker_format::ptr::Extent;
+use esker_format::value_ref::ValueRef;
+use esker_substrate::error::{Error, Result};
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::runs::RunSet;
+use esker_substrate::sync::atomic::Ordering;
+
+use super::{Index, Paused};
+
+/// A keyspace's memtable is written out when what it refers to is this many times what it may
+/// hold itself: until then nothing that was written over in it comes back.
+const REFERRED_SHARE: u64 = 16;
+
+/// How a record changes what a keyspace's levels refer to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ValuesEdit {
+    /// Referred to from now on.
+    pub taken: Vec<Extent>,
+    /// Not referred to any more.
+    pub given_up: Vec<Extent>,
+}
+
+impl ValuesEdit {
+    /// Whether nothing changes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.taken.is_empty() && self.given_up.is_empty()
+    }
+}
+
+/// The values of one keyspace.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    /// As the manifest has them.
+    taken: RunSet,
+    /// Start → units.
+    logged: BTreeMap<u64, u64>,
+}
+
+impl Values {
+    pub(super) fn new(taken: RunSet) -> Self {
+        Self { taken, ..Self::default() }
+    }
+
+    /// A memtable refers to a value.
+    pub(super) fn note(&mut self, content: &[u8]) {
+        self.logged.extend(runs_of(content).iter().map(|run| (run.start, run.units)));
+    }
+}
+
+/// What a merge has found out since its last record. Repeating a note changes nothing.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    /// Logged runs that the new side refers to.
+    stays: BTreeMap<u64, u64>,
+    /// Runs that it does not, and whether they were logged.
+    goes: BTreeMap<u64, (u64, bool)>,
+    /// Space of blocks that lie anywhere, which is counted with the values' (see `lsm`).
+    blocks: ValuesEdit,
+}
+
+impl Moved {
+    /// The merge has passed a reference, which stays or goes. `is_logged`: it comes from a
+    /// memtable.
+    pub(super) fn note(&mut self, content: &[u8], stays: bool, is_logged: bool) {
+        for run in runs_of(content) {
+            if !stays {
+                self.stays.remove(&run.start);
+                self.goes.insert(run.start, (run.units, is_logged));
+            } else if is_logged {
+                self.stays.insert(run.start, run.units);
+            }
+        }
+    }
+
+    /// Blocks that lie anywhere are the index's from now on, and others are not any more.
+    pub(super) fn change_blocks(&mut self, taken: Vec<Extent>, given_up: Vec<Extent>) {
+        self.blocks = ValuesEdit { taken, given_up };
+    }
+
+    /// What the next record says.
+    pub(super) fn recorded(&self) -> ValuesEdit {
+        let mut edit = self.edit();
+        if planted::is(Bug::ValueFreedEarly) {
+            edit.given_up.clear();
+        }
+        edit.taken.extend_from_slice(&self.blocks.taken);
+        edit.given_up.extend_from_slice(&self.blocks.given_up);
+        edit
+    }
+
+    fn edit(&self) -> ValuesEdit {
+        if planted::is(Bug::ValueForgotten) {
+            return ValuesEdit { taken: extents(&self.stays), given_up: Vec::new() };
+        }
+        let taken = self.goes.iter().filter(|(_, (_, is_logged))| !is_logged);
+        let given_up = taken.map(|(start, (units, _))| Extent { start: *start, units: *units });
+        ValuesEdit { taken: extents(&self.stays), given_up: given_up.collect() }
+    }
+}
+
+fn extents(runs: &BTreeMap<u64, u64>) -> Vec<Extent> {
+    runs.iter().map(|(start, units)| Extent { start: *start, units: *units }).collect()
+}
+
+/// The runs that a reference names. What is in a memtable or a verified block is a reference.
+fn runs_of(content: &[u8]) -> Vec<Extent> {
+    ValueRef::decode(content).map(|value| value.runs).unwrap_or_default()
+}
+
+/// Whether the log's operation `seq` on `key` is not in the levels of `durable`.
+#[must_use]
+pub fn is_in_log_alone(durable: &IndexMeta, key: &[u8], seq: Seq) -> bool {
+    match &durable.merge {
+        Some(merge) if merge.frozen.0 < seq && seq <= merge.frozen.1 => {
+            key > merge.wavefront.as_slice()
+        }
+        _ => seq > durable.flushed_seq,
+    }
+}
+
+impl Index {
+    /// The same with the values that the manifest says are its.
+    #[must_use]
+    pub fn with_values(mut self, taken: RunSet) -> Self {
+        *self.values.get_mut() = Values::new(taken);
+        self
+    }
+
+    /// Bytes of the data file that values outside blocks take, in the levels and in memtables.
+    pub fn value_bytes(&self) -> u64 {
+        let values = self.values.lock();
+        let units = values.taken.units() + values.logged.values().sum::<u64>();
+        let blocks = |lsm: &LsmMeta| {
+            lsm.levels.iter().map(|level| level.units.saturating_add(level.node_units)).sum::<u64>()
+        };
+        let units = units.saturating_sub(self.meta().lsm.as_deref().map_or(0, blocks));
+        units.saturating_mul(esker_format::ptr::UNIT_BYTES)
+    }
+
+    /// What the manifest says is values'.
+    pub(super) fn taken_runs(&self) -> RunSet {
+        self.values.lock().taken.clone()
+    }
+
+    /// Whether the memtable refers to so much that it should be written out.
+    pub(super) fn refers_to_much(&self) -> bool {
+        let bytes = self.referred_bytes.load(Ordering::Relaxed);
+        bytes > self.memtable_bytes_max().saturating_mul(REFERRED_SHARE)
+    }
+
+    /// Whether the memtable refers to so much, beside what is being written out, that writers
+    /// should wait for that.
+    pub fn refers_to_too_much(&self) -> bool {
+        let bytes = self.referred_bytes.load(Ordering::Relaxed);
+        let most = self.memtable_bytes_max().saturating_mul(2 * REFERRED_SHARE);
+        bytes > most
+    }
+
+    /// A record with what `moved` says is durable. Answers the runs that are nobody's any more.
+    pub(super) fn settle_values(&self, moved: &mut Moved) -> Result<Vec<Extent>> {
+        let edit = moved.edit();
+        let logged = |(start, (units, is_logged)): (&u64, &(u64, bool))| {
+            is_logged.then_some(Extent { start: *start, units: *units })
+        };
+        let gone: Vec<Extent> = moved.goes.iter().filter_map(logged).collect();
+        let blocks = std::mem::take(&mut moved.blocks);
+        let mut values = self.values.lock();
+        for run in edit.given_up.iter().chain(&blocks.given_up) {
+            values.taken.remove(*run).map_err(|_| mixed_up(run))?;
+        }
+        for run in edit.taken.iter().chain(&blocks.taken) {
+            values.taken.insert(*run).map_err(|_| mixed_up(run))?;
+        }
+        for run in edit.taken.iter().chain(&gone) {
+            values.logged.remove(&run.start).ok_or_else(|| mixed_up(run))?;
+        }
+        drop(values);
+        self.env.blocks.fasten(&[edit.taken.as_slice(), &gone].concat())?;
+        *moved = Moved::default();
+        Ok([edit.given_up, gone, blocks.given_up].concat())
+    }
+}
+
+impl Paused<'_> {
+    /// What values of the levels take, in the manifest's words.
+    pub(super) fn taken(&self) -> Vec<Extent> {
+        self.tree.values.lock().taken.runs().collect()
+    }
+
+    /// The runs that the log alone refers to.
+    #[must_use]
+    pub fn logged(&self) -> Vec<Extent> {
+        extents(&self.tree.values.lock().logged)
+    }
+
+    /// The keyspace, which has no values any more.
+    #[must_use]
+    pub fn keyspace(&self) -> KeyspaceId {
+        self.tree.reader.keyspace
+    }
+
+    /// Forgets all values; answers their space.
+    pub(super) fn take_values(&mut self) -> Result<Vec<Extent>> {
+        let values = std::mem::take(&mut *self.tree.values.lock());
+        let logged = extents(&values.logged);
+        self.tree.env.blocks.fasten(&logged)?;
+        Ok(values.taken.runs().chain(logged).collect())
+    }
+}
+
+fn mixed_up(run: &Extent) -> Error {
+    Error::Corrupt {
+        file: esker_substrate::blocks::DATA_FILE.into(),
+        offset: run.offset(),
+        what: "a merge moved a value that is not the keyspace's: run check".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_format::ids::Generation;
+    use esker_format::meta::MergeProgress;
+
+    fn content(start: u64) -> Vec<u8> {
+        let runs = vec![Extent { start, units: 1 }];
+        let value = ValueRef { until: None, bytes: 9, generation: Generation(1), crc: 0, runs };
+        let mut content = Vec::new();
+        value.encode(&mut content);
+        content
+    }
+
+    #[test]
+    fn a_record_takes_what_was_logged_and_gives_up_what_was_taken() {
+        let mut moved = Moved::default();
+        moved.note(&content(1), true, true);
+        moved.note(&content(2), true, false);
+        moved.note(&content(3), false, true);
+        moved.note(&content(4), false, false);
+        // A second pass over the same, as an FD-tree makes it.
+        moved.note(&content(1), true, true);
+        moved.note(&content(5), true, true);
+        moved.note(&content(5), false, true);
+        let run = |start| Extent { start, units: 1 };
+        assert_eq!(moved.edit(), ValuesEdit { taken: vec![run(1)], given_up: vec![run(4)] });
+        assert_eq!(moved.goes.keys().copied().collect::<Vec<_>>(), [3, 4, 5]);
+    }
+
+    #[test]
+    fn the_log_alone_has_what_is_behind_every_record() {
+        let mut meta = IndexMeta { flushed_seq: Seq(10), ..IndexMeta::default() };
+        assert!(!is_in_log_alone(&meta, b"k", Seq(10)) && is_in_log_alone(&meta, b"k", Seq(11)));
+        meta.merge = Some(Box::new(MergeProgress {
+            frozen: (Seq(4), Seq(8)),
+            wavefront: b"k".to_vec(),
+            ..MergeProgress::default()
+        }));
+        assert!(!is_in_log_alone(&meta, b"k", Seq(5)) && is_in_log_alone(&meta, b"l", Seq(8)));
+        assert!(!is_in_log_alone(&meta, b"l", Seq(4)) && is_in_log_alone(&meta, b"a", Seq(11)));
+    }
+}
