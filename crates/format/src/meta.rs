@@ -7,6 +7,7 @@ mod removed;
 
 use std::sync::Arc;
 
+use crate::action::KeyRangeBuf;
 use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
 use crate::ids::Seq;
@@ -330,9 +331,28 @@ impl IndexMeta {
         }
     }
 
+    /// The levels whose blocks lie anywhere, from the first down; none where `main` has them all.
+    pub fn levels_apart(&self) -> impl Iterator<Item = &LsmLevel> {
+        self.lsm.iter().flat_map(|lsm| &lsm.levels)
+    }
+
+    /// What run number `run` has lost, where runs lose keys.
+    #[must_use]
+    pub fn gone(&self, run: usize) -> Option<&[KeyRangeBuf]> {
+        self.lsm.as_ref()?.gone.get(run).map(Vec::as_slice)
+    }
+
+    /// Notes a new run, the newest, without the keys of `gone`, where runs lose keys.
+    pub fn add_run(&mut self, run: TreeMeta, gone: Vec<KeyRangeBuf>) {
+        self.spills.insert(0, run);
+        if let Some(lsm) = &mut self.lsm {
+            lsm.gone.insert(0, gone);
+        }
+    }
+
     /// All levels of runs, tree and LSM index; not of what a merge has written.
     pub fn levels(&self) -> impl Iterator<Item = &LevelMeta> {
-        let lsm = self.lsm.iter().flat_map(|lsm| &lsm.levels).map(|level| &level.tree);
+        let lsm = self.levels_apart().map(|level| &level.tree);
         let trees = std::iter::once(&self.main).chain(&self.spills).chain(lsm);
         trees.flat_map(|tree| &tree.levels)
     }
@@ -341,7 +361,7 @@ impl IndexMeta {
     pub fn counts(&self) -> impl Iterator<Item = LevelCounts> {
         let runs = if self.lsm.is_some() { self.spills.len() } else { 0 };
         let (lost, whole) = self.spills.split_at_checked(runs).unwrap_or_default();
-        let lsm = self.lsm.iter().flat_map(|lsm| &lsm.levels).map(|level| &level.tree);
+        let lsm = self.levels_apart().map(|level| &level.tree);
         let trees = std::iter::once(&self.main).chain(whole).chain(lsm);
         let whole = trees.flat_map(|tree| &tree.levels).map(|level| level.counts);
         whole.chain(lost.iter().flat_map(|tree| &tree.levels).map(LevelMeta::left))

@@ -18,8 +18,9 @@ use esker_format::block::Codec;
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
+use esker_index::fdtree::Sizes;
 use esker_index::lsm::Merging;
-use esker_index::{Env, Index, Options, Scheme, Sizes, Work};
+use esker_index::{Env, Index, Options, Scheme, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 

@@ -1,10 +1,6 @@
 //! What will be done next with a tree, as it looks now: for users who ask.
 
-use esker_format::meta::IndexMeta;
-
-use super::due::{are_due, data_bytes, spilled_bytes};
 use super::{Index, Work};
-use crate::fdtree::prepare::{Incoming, prepare};
 
 /// What comes next when nothing else happens than that somebody writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,41 +45,16 @@ impl Index {
         Some(match work {
             Work::Merge { full, with_memtable } => {
                 let memtable_bytes = if with_memtable { memtable_bytes } else { 0 };
-                let merge = self.forecast_merge(&durable, full, memtable_bytes);
+                let merge = self.kind.forecast_merge(self, &durable, full, memtable_bytes);
                 Forecast { after_bytes, spill_bytes: 0, merge: Some(merge) }
             }
             Work::Spill => {
-                if durable.lsm.is_some() {
-                    let follows = self.lsm_due(&durable).is_some() && !self.is_merging();
-                    let merge = || self.forecast_merge(&durable, false, memtable_bytes);
-                    let merge = follows.then(merge);
-                    return Some(Forecast { after_bytes, spill_bytes: memtable_bytes, merge });
-                }
-                let (runs, spilled) = (durable.spills.len() + 1, spilled_bytes(&durable));
-                let follows = !self.is_merging()
-                    && are_due(&durable, runs, spilled.saturating_add(memtable_bytes));
-                let merge = || self.forecast_merge(&durable, false, memtable_bytes);
+                let follows =
+                    self.kind.is_due_behind(self, &durable, memtable_bytes) && !self.is_merging();
+                let merge = || self.kind.forecast_merge(self, &durable, false, memtable_bytes);
                 Forecast { after_bytes, spill_bytes: memtable_bytes, merge: follows.then(merge) }
             }
         })
-    }
-
-    /// A merge of all spill runs and this much of new data.
-    fn forecast_merge(&self, durable: &IndexMeta, full: bool, new_bytes: u64) -> ForecastMerge {
-        if durable.lsm.is_some() {
-            let input_bytes = spilled_bytes(durable).saturating_add(new_bytes);
-            return ForecastMerge { levels: 1, full, input_bytes };
-        }
-        let (shape, levels) = (&durable.shape, &durable.main.levels);
-        let incoming = incoming(durable, new_bytes);
-        let kappa0 = self.kappa0_bytes();
-        let prepared = prepare(shape, levels, incoming, full, kappa0, self.sizes, self.codec());
-        let merged = levels.get(..prepared.levels).unwrap_or_default();
-        ForecastMerge {
-            levels: prepared.levels,
-            full: prepared.full,
-            input_bytes: data_bytes(merged).saturating_add(incoming.data_bytes),
-        }
     }
 
     /// Whether a backup keeps what is replaced.
@@ -100,11 +71,4 @@ impl Index {
             versions: levels.map(|level| level.counts.kept_for_snapshots).sum(),
         }
     }
-}
-
-/// What comes to the levels: all spill runs, and this much of new data.
-fn incoming(durable: &IndexMeta, new_bytes: u64) -> Incoming {
-    let levels = durable.spills.iter().flat_map(|spill| &spill.levels);
-    let entries = levels.map(|level| level.counts.data_entries()).sum();
-    Incoming { data_bytes: spilled_bytes(durable).saturating_add(new_bytes), entries }
 }

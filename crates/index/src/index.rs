@@ -1,32 +1,11 @@
-//! The FD+tree with full concurrency (FD+FC).
+//! One keyspace's index: what all kinds stand on, and its kind.
 //!
-//! Reading order: [`shape`] (level sizes), [`fence_index`] and [`tree`] (what is on the device and
-//! how it is entered), [`lookup`], [`cursor`], [`data_cursor`] and [`scan`] (reading one tree),
-//! [`gone`] (keys that it has lost), [`view`] (what readers see while merges run) and `read` (what
-//! they call), then the merge in the paper's steps: [`scheme`], [`prepare`], [`start`] (freezing,
-//! and going on after a crash), [`stage`] (with [`window`] and [`preserve`]), [`insert`] (with
-//! [`level_writer`], [`top_writer`] and [`writer`] below it), [`merge`] (the loop, publish points,
-//! records), [`delete`], [`finalize`]; [`compression`] (codecs, and the room that merges need for
-//! them), [`two_level`] (how the older FD-tree differs), [`versions`] (what a merge keeps),
-//! [`removed`] (ranges of keys), [`operands`] (what
-//! changes values), [`values`] (whose the values outside blocks are), and
-//! [`invariants`] (the walker that checks I1 to I6 and I8). `due` says what should begin,
-//! `forecast` what will, `paused` makes everything stand still, [`walk`] goes through all that a
-//! durable state leads to. [`lsm`] is the other kind of index, on the same runs, views and readers.
-//!
-//! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
-//! lead to the blocks of the next. New entries collect in the memtable; when it is full it becomes
-//! a spill run or is merged, together with all spill runs and as many upper levels as it takes,
-//! into one new level, whose fences then fill the levels above it. While a merge runs, keys at or
-//! before its wavefront are found on the new side and all others on the old one.
-//!
-//! Not here: threads (the owner calls [`Index::step`]), the log, and the manifest (the owner
-//! makes the [`IndexMeta`] durable that a step hands to it).
+//! Not here: threads (the owner calls [`Index::step`]), the log, and the manifest (the owner makes
+//! the [`IndexMeta`] durable that a step hands to it).
 
 use std::sync::Arc;
 
 use esker_device::Purpose;
-use esker_format::block::Codec;
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::meta::IndexMeta;
@@ -42,19 +21,19 @@ use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
-use super::fdtree::Sizes;
-use super::fdtree::lead::Lead;
-use super::fdtree::prepare::Balance;
-use super::merge::{Merge, Step};
+use super::balance::{Balance, KeptTombstones, flushed_balance};
+use super::fault;
+use super::kind::Kind;
+use super::kinds::{Options, kind_of};
+use super::merge::Step;
 use super::operands::Operator;
 use super::paused::Paused;
-use super::preserve;
 use super::removed::Removed;
 use super::scheme::Scheme;
-use super::tree::{BlockReader, Tree};
+use super::spill::Spill;
+use super::tree::BlockReader;
 use super::values::{Values, ValuesEdit};
-use super::view::{Part, View, Views, Which};
-use super::{fault, lsm};
+use super::view::{View, Views, Which};
 
 /// What all keyspaces of a store share.
 #[derive(Debug)]
@@ -79,21 +58,6 @@ pub type Commit<'a> = dyn FnMut(&IndexMeta, &ValuesEdit) -> Result<()> + 'a;
 /// Runs its argument under the lock that gives sequence numbers out.
 pub type Gate<'a> = dyn Fn(&mut dyn FnMut()) + 'a;
 
-/// What can be chosen for a keyspace's index.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Memory of the memtable and of what is frozen, in bytes.
-    pub memtable_bytes_max: u64,
-    /// How merges run.
-    pub scheme: Scheme,
-    /// Where level sizes come from.
-    pub sizes: Sizes,
-    /// What data blocks are compressed with.
-    pub codec: Codec,
-    /// How it is merged if it is an LSM index.
-    pub merging: lsm::Merging,
-}
-
 /// Work that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
@@ -114,14 +78,14 @@ pub enum Work {
 /// never wait: they load a view. At most one spill and one merge are under way; each is stepped
 /// by one thread at a time.
 ///
-/// Locks, in the order in which they are taken: `starting`, `merge`, `spill`, the owner's gate,
-/// `recording`, and inside [`Views`] its own.
+/// Locks, in the order in which they are taken: `starting`, the one that the kind has for its
+/// merges, `spill`, the owner's gate, `recording`, and inside [`Views`] its own.
 #[derive(Debug)]
 pub struct Index {
     pub(super) env: Arc<Env>,
     pub(super) reader: BlockReader,
+    pub(super) kind: Box<dyn Kind>,
     pub(super) scheme: Scheme,
-    pub(super) sizes: Sizes,
     /// The number of the codec.
     pub(super) codec: AtomicU8,
     pub(super) memtable_bytes_max: AtomicU64,
@@ -135,23 +99,13 @@ pub struct Index {
     pub(super) recording: Mutex<()>,
     /// Only one spill or merge begins at a time.
     pub(super) starting: Mutex<()>,
-    pub(super) merge: Mutex<Option<Merge>>,
-    /// The slices under way; locked behind `merge`.
-    pub(super) slices: Mutex<Option<lsm::Job>>,
-    pub(super) lsm: lsm::Lsm,
-    pub(super) spill: Mutex<Option<Merge>>,
+    pub(super) spill: Mutex<Option<Spill>>,
     pub(super) merging: AtomicBool,
     pub(super) spilling: AtomicBool,
-    /// The merge under way moves a frozen memtable and has no record yet: a spill recorded now
-    /// would claim that older operations are on the device too.
-    pub(super) moves_unrecorded: AtomicBool,
     /// The merge under way retires removals of ranges.
     pub(super) retiring: AtomicBool,
-    /// Spill runs that the merge under way consumes.
-    pub(super) consumed_spills: AtomicU64,
     /// Bytes of payload in so much memory of a memtable (see `due`); 0 while none has shown it.
     pub(super) payload_share: AtomicU64,
-    pub(super) lead: Lead,
     /// What merge operands are merged by.
     pub(super) operator: Swap<Operator>,
     /// What the log still had for the merge that a crash cut off, until that goes on.
@@ -169,17 +123,9 @@ pub struct Index {
     pub(super) exclusive: RwLock<()>,
 }
 
-/// Tombstones that the last full merge had to keep, and for whom.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct KeptTombstones {
-    pub count: u64,
-    /// Removals of ranges that it could not retire.
-    pub removals: usize,
-    pub oldest_snapshot: Option<Seq>,
-}
-
 /// The cache learns of the memtable's growth in steps of this many bytes.
 const LEND_STEP_BYTES: u64 = 64 * 1024;
+
 impl Index {
     /// Opens a keyspace's index: reads the blocks of its top fences. A new keyspace has
     /// `IndexMeta::default()`.
@@ -195,15 +141,15 @@ impl Index {
         };
         let meta = Arc::new(meta);
         let removed = Removed::new(Arc::clone(&meta.removed)).into();
-        let parts = open_parts(&reader, &meta);
+        let kind = kind_of(&meta, &options);
+        let parts = kind.open_parts(&reader, &meta);
         let frozen = meta.merge.as_ref().map_or(Seq(0), |merge| merge.frozen.1);
         let frozen_until = meta.flushed_seq.max(frozen);
         let is_merging = meta.merge.is_some();
-        let consumed = meta.merge.as_ref().map_or(0, |merge| merge.spills);
         Self {
             reader,
+            kind,
             scheme: options.scheme,
-            sizes: options.scheme.sizes(options.sizes),
             codec: (options.codec as u8).into(),
             memtable_bytes_max: options.memtable_bytes_max.into(),
             views: Views::new(View::new(Arc::default(), parts, removed)),
@@ -213,17 +159,11 @@ impl Index {
             durable: Swap::new(meta),
             recording: Mutex::default(),
             starting: Mutex::default(),
-            merge: Mutex::default(),
-            slices: Mutex::default(),
-            lsm: lsm::Lsm::new(options.merging),
             spill: Mutex::default(),
             merging: is_merging.into(),
             spilling: false.into(),
-            moves_unrecorded: false.into(),
             retiring: false.into(),
-            consumed_spills: u64::from(consumed).into(),
             payload_share: 0.into(),
-            lead: Lead::default(),
             operator: Swap::new(Arc::default()),
             recovered: Mutex::default(),
             awaits_resume: is_merging.into(),
@@ -299,16 +239,26 @@ impl Index {
 
     /// Begins `work`; false when there is nothing to do or something stands in its way.
     ///
+    /// Cost: a merge may read top fences that are not in memory, and makes room for itself.
+    ///
     /// # Errors
-    /// Those of [`Index::begin_merge`].
+    /// [`esker_substrate::Error::Full`] without room for a merge to begin; `Corrupt` when top
+    /// fences cannot be read.
     pub fn begin(&self, work: Work, gate: &Gate<'_>) -> Result<bool> {
         self.env.poison.check()?;
         match work {
             Work::Spill => Ok(self.begin_spill(gate)),
-            // What is written out comes first: slices take no memtable.
-            Work::Merge { full, .. } if self.is_lsm() => Ok(self.begin_slices(full)),
-            Work::Merge { full, with_memtable } => self.begin_merge(full, with_memtable, gate),
+            Work::Merge { full, with_memtable } => self.kind.begin(self, full, with_memtable, gate),
         }
+    }
+
+    /// Goes on with the merge that a crash cut off, if there is one: to be called when the log
+    /// has been replayed. When blocks that it needs cannot be read, every later step tries again.
+    ///
+    /// # Errors
+    /// `Corrupt` when a block cannot be read that the merge begins with.
+    pub fn resume(&self) -> Result<()> {
+        self.kind.resume(self)
     }
 
     /// Does the next step of the spill or merge under way. After an error readers see what they
@@ -323,32 +273,10 @@ impl Index {
     /// read, and whatever `commit` or the device says.
     pub fn step(&self, which: Which, commit: &mut Commit<'_>) -> Result<Step> {
         self.env.poison.check()?;
-        if which == Which::Merge && self.awaits_resume() {
-            self.resume()?;
+        match which {
+            Which::Spill => self.step_spill(commit),
+            Which::Merge => self.kind.step(self, commit),
         }
-        let mut slot = match which {
-            Which::Spill => self.spill.lock(),
-            Which::Merge => self.merge.lock(),
-        };
-        if which == Which::Merge && slot.is_none() {
-            return self.step_slices(commit);
-        }
-        let Some(merge) = slot.as_mut() else { return Ok(Step::Idle) };
-        let _exclusive = self.scheme.is_exclusive().then(|| self.exclusive.write());
-        let step = merge.step(self, commit).map_err(|error| self.poison_if_write_failed(error))?;
-        if step == Step::Done {
-            *slot = None;
-            match which {
-                Which::Spill => self.spilling.store(false, Ordering::Release),
-                Which::Merge => {
-                    self.consumed_spills.store(0, Ordering::Relaxed);
-                    self.moves_unrecorded.store(false, Ordering::Release);
-                    self.retiring.store(false, Ordering::Release);
-                    self.merging.store(false, Ordering::Release);
-                }
-            }
-        }
-        Ok(step)
     }
 
     /// Completes the spill and the merge under way.
@@ -378,20 +306,7 @@ impl Index {
         if self.is_merging() || self.is_spilling() || self.memtable_entries() > 0 {
             return false;
         }
-        let durable = self.meta();
-        if let Some(lsm) = &durable.lsm {
-            let settled = !may_change && self.removals() == 0;
-            return lsm::is_empty(&durable, lsm) || (settled && lsm::is_tight(&durable, lsm));
-        }
-        let data = durable.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
-        let counts = || data.clone().map(|level| level.counts);
-        let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
-        let hidden = durable.main.levels.is_empty() || self.removals() == 0;
-        durable.spills.is_empty()
-            && hidden
-            && counts().count() <= 1
-            && garbage.sum::<u64>() == 0
-            && (!may_change || data.clone().all(preserve::is_settled))
+        self.kind.is_tight(self, &self.meta(), may_change)
     }
 
     /// Makes new blocks durable, then the record that names them.
@@ -452,8 +367,8 @@ impl Index {
     /// Makes spills and merges stand still, and lets none begin, until the answer is dropped.
     pub fn pause(&self) -> Paused<'_> {
         let starting = self.starting.lock();
-        let merge = self.merge.lock();
-        Paused { tree: self, _starting: starting, merge, spill: self.spill.lock() }
+        let merges = self.kind.pause();
+        Paused { index: self, _starting: starting, merges, spill: self.spill.lock() }
     }
 
     /// The newest number that was inserted.
@@ -464,28 +379,6 @@ impl Index {
     /// Whether everything up to `seq` is on the device, without the log.
     pub fn is_flushed(&self, seq: Seq) -> bool {
         self.durable.load().log_unneeded_seq() >= seq
-    }
-
-    /// Notes what a spill or merge has left.
-    pub(super) fn note_result(
-        &self,
-        meta: &IndexMeta,
-        which: Which,
-        full: bool,
-        oldest: Option<Seq>,
-    ) {
-        let flushed = flushed_balance(meta);
-        *self.flushed.lock() = flushed;
-        if which == Which::Spill && meta.lsm.is_some() {
-            self.lsm.note_run(meta);
-        }
-        if which == Which::Merge && full {
-            // Those of spills made meanwhile are kept for nobody.
-            let count = meta.main.levels.iter().map(|level| level.counts.tombstones).sum();
-            let removals = Removed::new(Arc::clone(&meta.removed)).len();
-            let kept = KeptTombstones { count, removals, oldest_snapshot: oldest };
-            *self.kept.lock() = kept;
-        }
     }
 
     /// Frees what no view leads to any more.
@@ -506,29 +399,4 @@ impl Index {
         let mut paused = self.pause();
         paused.forget();
     }
-}
-
-fn open_parts(reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
-    if let Some(lsm) = &meta.lsm {
-        return lsm::open_parts(reader, meta, lsm);
-    }
-    let consumed = meta.merge.as_ref().map_or(0, |merge| usize::from(merge.spills));
-    let kept = meta.spills.len().saturating_sub(consumed);
-    let run = |tree| Part::Run(Arc::new(Tree::open(reader, tree)));
-    let mut parts: Vec<_> = meta.spills.iter().take(kept).cloned().map(run).collect();
-    parts.push(match &meta.merge {
-        Some(merge) => Part::Moving(Arc::new(Index::recorded_moving(reader, meta, merge))),
-        None => run(meta.main.clone()),
-    });
-    parts
-}
-
-pub(super) fn flushed_balance(meta: &IndexMeta) -> Balance {
-    let mut balance = Balance::default();
-    for counts in meta.counts() {
-        balance.puts += counts.puts;
-        balance.tombstones += counts.tombstones;
-        balance.tombstone_bytes += counts.tombstone_bytes;
-    }
-    balance
 }

@@ -334,7 +334,7 @@ impl Insert {
     /// Those of [`Sink::add_data`].
     pub(super) fn conclude(&mut self, plan: &Plan, leftover: &mut Vec<Extent>) -> Result<()> {
         let fences = self.levels.iter().map(|level| level.fences().map(FenceIndex::memory_bytes));
-        let mut skip = crate::fdtree::finalize::levels_to_skip(fences, plan.top_bytes_max);
+        let mut skip = levels_to_skip(fences, plan.top_bytes_max);
         let empty = self.levels.last().is_none_or(|level| level.counts().blocks == 0);
         if empty {
             skip = self.levels.len();
@@ -429,5 +429,39 @@ fn level_start(
         account: Some(account),
         codec: if is_data { plan.codec } else { Codec::None },
         apart: (is_data && plan.apart).then_some(Apart::Run),
+    }
+}
+
+/// Most memory that top fences may take.
+#[must_use]
+pub fn top_bytes_max(kappa0_bytes: u64) -> u64 {
+    (kappa0_bytes / 4).max(4096)
+}
+
+/// How many upper levels to drop: as many as leave top fences of at most `top_bytes_max` (z of
+/// the thesis). For each new level from the top: the memory that its fences take, if they are
+/// held; the last level has the data and stays. Only fence-only levels may become part of L0: data
+/// whose log is gone must never live in memory only.
+#[must_use]
+pub fn levels_to_skip(fence_bytes: impl Iterator<Item = Option<u64>>, top_bytes_max: u64) -> usize {
+    let small = |bytes: &Option<u64>| bytes.is_some_and(|bytes| bytes <= top_bytes_max);
+    fence_bytes
+        .enumerate()
+        .filter(|(_, bytes)| small(bytes))
+        .map(|(level, _)| level)
+        .last()
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::levels_to_skip;
+
+    #[test]
+    fn the_deepest_level_whose_fences_fit_comes_first() {
+        assert_eq!(levels_to_skip([Some(10), Some(400), None].into_iter(), 50), 0);
+        assert_eq!(levels_to_skip([Some(1), Some(10), Some(400)].into_iter(), 50), 1);
+        assert_eq!(levels_to_skip([Some(1), Some(2), Some(3)].into_iter(), 50), 2);
+        assert_eq!(levels_to_skip([Some(99)].into_iter(), 50), 0);
     }
 }

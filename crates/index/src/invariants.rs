@@ -9,7 +9,8 @@
 //! - I5: a level that leads past missing levels leads to few enough blocks that its fences would
 //!   fit the next level.
 //! - I6: N∆ and N∇ are what is there, so that the trigger against underflow can be believed.
-//! - L1: the units of an LSM index's levels are what is recorded, by which waste is bounded.
+//! - L1: the units of levels whose blocks lie anywhere are what is recorded, by which waste is
+//!   bounded.
 //! - X1: removed ranges are in order and do not overlap, and those of the log are not recorded.
 //! - I8: the sequence ranges of runs are disjoint and descending.
 //! - What fences promise: filters, counts and fence keys agree with the blocks.
@@ -35,11 +36,12 @@ use esker_substrate::values;
 
 use super::cursor::{FenceCursor, OwnedFence, Target};
 use super::gone::Gone;
-use super::lsm;
+use super::level_writer::extent_of;
 use super::tree::Tree;
 use super::view::Part;
 use super::{Index, Paused};
-use sizes::{Units, check_bottom, check_order_of_runs, check_sizes, check_skips, check_units};
+pub(crate) use sizes::Units;
+use sizes::check_order_of_runs;
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +70,7 @@ pub struct CheckSink {
 }
 
 impl CheckSink {
-    fn report(&mut self, offset: u64, what: impl Into<String>) {
+    pub(super) fn report(&mut self, offset: u64, what: impl Into<String>) {
         let problem = Problem { file: DATA_FILE.into(), offset, what: what.into() };
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
@@ -176,7 +178,7 @@ impl Paused<'_> {
     /// Reads every block of the keyspace, past the cache, and checks all invariants. Of a spill
     /// or merge under way both sides are checked, as far as they reach.
     pub fn check(&self, sink: &mut CheckSink) {
-        self.tree.check(sink);
+        self.index.check(sink);
     }
 }
 
@@ -190,13 +192,7 @@ impl Index {
             self.check_taken(&referred, sink);
         }
         let meta = self.meta();
-        if meta.merge.is_none() && meta.lsm.is_none() {
-            check_sizes(&meta, sink);
-            if self.scheme.tightens() {
-                check_bottom(&meta, sink);
-                check_skips(&meta, sink);
-            }
-        }
+        self.kind.check_levels(self, &meta, sink);
         check_order_of_runs(&meta, sink);
         self.check_removed(&meta, sink);
     }
@@ -233,7 +229,7 @@ impl Index {
                 }
             }
         }
-        check_units(&self.meta(), &levels, sink);
+        self.kind.check_units(&self.meta(), &levels, sink);
     }
 
     /// O1: what the manifest says is the values' is what the levels refer to.
@@ -304,8 +300,8 @@ impl Index {
         let mut found = Some(Units::default());
         if tree.is_level() {
             for ptr in &tree.meta.top {
-                let _found_twice = referred.insert(lsm::extent_of(ptr));
-                found = found.map(|found| found.with(lsm::extent_of(ptr).units, true));
+                let _found_twice = referred.insert(extent_of(ptr));
+                found = found.map(|found| found.with(extent_of(ptr).units, true));
             }
         }
         let mut above: Option<Walked> = None;
@@ -431,7 +427,7 @@ impl Index {
         sink.bytes += fence.ptr.bytes() as u64;
         let offset = fence.ptr.offset();
         if tree.is_level() {
-            walked.apart.push(lsm::extent_of(&fence.ptr));
+            walked.apart.push(extent_of(&fence.ptr));
         }
         let inside = tree
             .meta
@@ -483,7 +479,8 @@ fn check_recorded(
         let found = walked.counts;
         sink.report(offset, format!("I6: level {level} holds {found:?}, recorded {expected:?}"));
     }
-    // Blocks leave a level of an LSM index one by one: its numbers are within what is recorded.
+    // Where blocks lie anywhere they leave a level one by one: its numbers are within what is
+    // recorded.
     let seqs = walked.seqs.filter(|_| walked.complete);
     let is_off = |(low, high): (Seq, Seq)| match tree.is_level() {
         true => low < meta.seqs.0 || high > meta.seqs.1,

@@ -19,7 +19,7 @@ use esker_format::filter::{self, BITS_PER_KEY, BITS_PER_KEY_MANY};
 use esker_format::ids::Seq;
 use esker_format::key;
 use esker_format::meta::{LevelCounts, LevelMeta, TailFence};
-use esker_format::ptr::Extent;
+use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::Result;
 
 use super::fence_index::{Account, FenceIndex, KeyedFence};
@@ -68,6 +68,19 @@ pub struct LevelStart {
     pub codec: Codec,
     /// Every block has its units to itself. Lookups ask many such levels.
     pub apart: Option<Apart>,
+}
+
+/// Sectors of a unit.
+pub(super) const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
+
+/// Units that a block takes that has its units to itself.
+pub(super) const fn units_of(ptr: &BlockPtr) -> u64 {
+    (ptr.sectors as u64).div_ceil(UNIT_SECTORS)
+}
+
+/// The space of such a block.
+pub(super) const fn extent_of(ptr: &BlockPtr) -> Extent {
+    Extent { start: ptr.offset() / UNIT_BYTES, units: units_of(ptr) }
 }
 
 /// Whose blocks have their units to themselves.
@@ -308,7 +321,7 @@ impl LevelWriter {
     /// Sectors of the block being built, at most.
     pub(super) fn open_sectors(&self) -> u64 {
         let bytes = if self.builder.is_empty() { 0 } else { self.builder.bytes_at_most() as u64 };
-        bytes.div_ceil(esker_format::ptr::SECTOR_BYTES)
+        bytes.div_ceil(SECTOR_BYTES)
     }
 
     /// Goes on with a level that a merge had written as `meta` says, with `open` fences in the

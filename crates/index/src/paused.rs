@@ -8,17 +8,18 @@ use esker_substrate::sync::MutexGuard;
 use esker_substrate::sync::atomic::Ordering;
 
 use super::Index;
-use super::merge::Merge;
+use super::kind::Still;
+use super::spill::Spill;
 use super::tree::Tree;
 use super::view::{Part, View};
 
 /// An index whose spills and merges stand still.
 #[derive(Debug)]
 pub struct Paused<'a> {
-    pub(super) tree: &'a Index,
+    pub(super) index: &'a Index,
     pub(super) _starting: MutexGuard<'a, ()>,
-    pub(super) merge: MutexGuard<'a, Option<Merge>>,
-    pub(super) spill: MutexGuard<'a, Option<Merge>>,
+    pub(super) merges: Box<dyn Still + 'a>,
+    pub(super) spill: MutexGuard<'a, Option<Spill>>,
 }
 
 impl Paused<'_> {
@@ -27,15 +28,15 @@ impl Paused<'_> {
     /// that spills and merges have taken besides. What is in quarantine is not among them, nor
     /// what the log alone refers to.
     pub fn extents(&self) -> Vec<Extent> {
-        let durable = self.tree.meta();
+        let durable = self.index.meta();
         let spills = durable.spills.iter().flat_map(|spill| spill.extents());
         let mut extents: Vec<Extent> = durable.main.extents().chain(spills).copied().collect();
-        match self.merge.as_ref() {
+        match self.merges.taken() {
             // What the record names is part of what the merge has taken.
-            Some(merge) => extents.extend(merge.taken()),
+            Some(taken) => extents.extend(taken),
             None => extents.extend(durable.merge.iter().flat_map(|merge| merge.new.extents())),
         }
-        extents.extend(self.spill.as_ref().into_iter().flat_map(Merge::taken));
+        extents.extend(self.spill.as_ref().into_iter().flat_map(Spill::taken));
         extents.extend(self.taken());
         extents
     }
@@ -43,7 +44,7 @@ impl Paused<'_> {
     /// Keeps everything that the durable state names in its place, whatever merges give up when
     /// they go on, until [`Index::unpin`] is called with the answer.
     pub fn pin(&self) -> u64 {
-        self.tree.views.pin()
+        self.index.views.pin()
     }
 
     /// Gives all extents of a dropped keyspace back. Call when the manifest that dropped it is
@@ -58,23 +59,21 @@ impl Paused<'_> {
         extents.retain(|extent| !taken.contains(extent));
         extents.extend(self.take_values()?);
         self.forget();
-        self.tree.views.quarantine(&self.tree.env.blocks, extents)?;
-        self.tree.collect()
+        self.index.views.quarantine(&self.index.env.blocks, extents)?;
+        self.index.collect()
     }
 
     pub(super) fn forget(&mut self) {
-        for slot in [&mut self.merge, &mut self.spill] {
-            if let Some(merge) = slot.take() {
-                merge.forget();
-            }
+        self.merges.forget();
+        if let Some(spill) = self.spill.take() {
+            spill.forget();
         }
-        let tree = self.tree;
-        *tree.slices.lock() = None;
-        tree.awaits_resume.store(false, Ordering::Release);
+        let index = self.index;
+        index.awaits_resume.store(false, Ordering::Release);
         let main = Part::Run(Arc::new(Tree::default()));
-        tree.views.publish(|_| View::new(Arc::default(), vec![main], Arc::default()));
-        tree.durable.swap(Arc::default());
-        tree.count_memory();
+        index.views.publish(|_| View::new(Arc::default(), vec![main], Arc::default()));
+        index.durable.swap(Arc::default());
+        index.count_memory();
     }
 }
 

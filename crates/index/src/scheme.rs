@@ -9,11 +9,10 @@
 //! | FD+XM | when the merge is done; nobody reads or writes before | when the merge is done | no |
 //! | FD-tree | as FD+XM | when the merge is done | no |
 //!
-//! The FD-tree takes two levels at a time ([`two_level`]), all others all levels at once.
+//! The FD-tree takes two levels at a time, all others all levels at once. Spills run under the
+//! scheme too, whatever the kind of index; a kind may have merges to which it says nothing.
 
 use super::writer::WRITE_UNIT_BYTES;
-use crate::fdtree::shape::Sizes;
-use crate::fdtree::two_level;
 
 /// How merges run beside reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,11 +50,6 @@ impl Scheme {
     #[must_use]
     pub const fn tightens(self) -> bool {
         !matches!(self, Self::FdTree)
-    }
-
-    /// Where level sizes come from, when `asked` was asked for.
-    pub(super) const fn sizes(self, asked: Sizes) -> Sizes {
-        if self.tightens() { asked } else { two_level::sizes(asked) }
     }
 
     /// Whether the memory of a frozen memtable comes back piece by piece.

@@ -83,10 +83,9 @@ impl Index {
         let meta = self.meta();
         let view = self.views.load();
         let spills = meta.spills.iter().filter_map(|spill| spill.levels.last());
-        // Of a level of an LSM index what its last blocks hold.
-        let lsm = meta.lsm.iter().flat_map(|lsm| &lsm.levels);
-        let levels =
-            meta.main.levels.iter().chain(lsm.filter_map(|level| level.tree.levels.last()));
+        // Of a level whose blocks lie anywhere what its last blocks hold.
+        let apart = meta.levels_apart().filter_map(|level| level.tree.levels.last());
+        let levels = meta.main.levels.iter().chain(apart);
         let runs = view.parts.iter().flat_map(|part| match part {
             Part::Run(tree) | Part::Rest(tree, _) => vec![tree],
             Part::Moving(moving) => moving.inputs.iter().chain([&moving.new]).collect(),

@@ -223,7 +223,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether it is a level of an LSM index, whose blocks may lie anywhere.
+    /// Whether it is a level whose blocks may lie anywhere.
     pub(super) const fn is_level(&self) -> bool {
         self.is_level
     }

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use esker_format::ids::{KeyspaceId, Seq};
-use esker_format::meta::{IndexMeta, LsmMeta};
+use esker_format::meta::IndexMeta;
 use esker_format::ptr::Extent;
 use esker_format::value_ref::ValueRef;
 use esker_substrate::error::{Error, Result};
@@ -74,7 +74,7 @@ pub(super) struct Moved {
     stays: BTreeMap<u64, u64>,
     /// Runs that it does not, and whether they were logged.
     goes: BTreeMap<u64, (u64, bool)>,
-    /// Space of blocks that lie anywhere, which is counted with the values' (see `lsm`).
+    /// Space of blocks that lie anywhere, which is counted with the values'.
     blocks: ValuesEdit,
 }
 
@@ -150,10 +150,9 @@ impl Index {
     pub fn value_bytes(&self) -> u64 {
         let values = self.values.lock();
         let units = values.taken.units() + values.logged.values().sum::<u64>();
-        let blocks = |lsm: &LsmMeta| {
-            lsm.levels.iter().map(|level| level.units.saturating_add(level.node_units)).sum::<u64>()
-        };
-        let units = units.saturating_sub(self.meta().lsm.as_deref().map_or(0, blocks));
+        let meta = self.meta();
+        let blocks = meta.levels_apart().map(|level| level.units.saturating_add(level.node_units));
+        let units = units.saturating_sub(blocks.sum());
         units.saturating_mul(esker_format::ptr::UNIT_BYTES)
     }
 
@@ -204,26 +203,26 @@ impl Index {
 impl Paused<'_> {
     /// What values of the levels take, in the manifest's words.
     pub(super) fn taken(&self) -> Vec<Extent> {
-        self.tree.values.lock().taken.runs().collect()
+        self.index.values.lock().taken.runs().collect()
     }
 
     /// The runs that the log alone refers to.
     #[must_use]
     pub fn logged(&self) -> Vec<Extent> {
-        extents(&self.tree.values.lock().logged)
+        extents(&self.index.values.lock().logged)
     }
 
     /// The keyspace, which has no values any more.
     #[must_use]
     pub fn keyspace(&self) -> KeyspaceId {
-        self.tree.reader.keyspace
+        self.index.reader.keyspace
     }
 
     /// Forgets all values; answers their space.
     pub(super) fn take_values(&mut self) -> Result<Vec<Extent>> {
-        let values = std::mem::take(&mut *self.tree.values.lock());
+        let values = std::mem::take(&mut *self.index.values.lock());
         let logged = extents(&values.logged);
-        self.tree.env.blocks.fasten(&logged)?;
+        self.index.env.blocks.fasten(&logged)?;
         Ok(values.taken.runs().chain(logged).collect())
     }
 }

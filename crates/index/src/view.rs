@@ -48,7 +48,7 @@ pub struct View {
 /// A part of a view.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// A spill run, the main tree, or a level of an LSM index.
+    /// A spill run, the main tree, or a level whose blocks lie anywhere.
     Run(Arc<Tree>),
     /// What is left of a run.
     Rest(Arc<Tree>, Gone),

@@ -74,11 +74,10 @@ pub fn walk(
     let standing = meta.spills.len().saturating_sub(consumed);
     for (number, spill) in meta.spills.iter().enumerate() {
         let merge = merge.filter(|_| number >= standing);
-        let gone = meta.lsm.as_ref().and_then(|lsm| lsm.gone.get(number));
-        let levels = Levels { gone: gone.map(|gone| Gone::new(gone)), ..Levels::of(spill) };
+        let levels = Levels { gone: meta.gone(number).map(Gone::new), ..Levels::of(spill) };
         walk.tree(&levels.behind(merge, spill.levels.len()), &spill.top)?;
     }
-    for level in meta.lsm.iter().flat_map(|lsm| &lsm.levels) {
+    for level in meta.levels_apart() {
         let levels = Levels { anywhere: true, ..Levels::of(&level.tree) };
         walk.tree(&levels, &level.tree.top)?;
     }
@@ -99,7 +98,7 @@ struct Levels<'a> {
     consumed: Option<(usize, &'a [u8])>,
     /// Keys that are not theirs any more.
     gone: Option<Gone>,
-    /// The blocks of an LSM index's levels may be anywhere.
+    /// Its blocks may be anywhere.
     anywhere: bool,
 }
 

@@ -103,7 +103,7 @@ impl DbBuilder {
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub const fn fixed_growth(mut self, growth: u16) -> Self {
-        self.settings.sizes = esker_index::Sizes::Fixed { growth };
+        self.settings.sizes = esker_index::fdtree::Sizes::Fixed { growth };
         self
     }
 

@@ -9,8 +9,9 @@ use esker_format::VALUE_BYTES_MAX;
 use esker_format::block::Codec;
 use esker_format::manifest_edit::keyspace_name_is_valid;
 use esker_format::meta::IndexMeta;
+use esker_index::Scheme;
+use esker_index::fdtree::Sizes;
 use esker_index::operands::{MergeOperator, Operator};
-use esker_index::{Scheme, Sizes};
 
 use crate::background::Mode;
 use crate::error::{Error, Result};

@@ -30,13 +30,13 @@ impl Default for Lead {
 
 impl Lead {
     /// A merge begins beside a memtable of so much payload.
-    pub(crate) fn begin(&self, memtable_bytes: u64) {
+    pub(super) fn begin(&self, memtable_bytes: u64) {
         self.begun_with_bytes.store(memtable_bytes, Ordering::Relaxed);
         self.frozen_bytes.store(0, Ordering::Relaxed);
     }
 
     /// The merge has done `done` of `total`.
-    pub(crate) fn advance(&self, room_bytes: u64, kappa0_bytes: u64, done: u64, total: u64) {
+    pub(super) fn advance(&self, room_bytes: u64, kappa0_bytes: u64, done: u64, total: u64) {
         let begun_with = self.begun_with_bytes.load(Ordering::Relaxed);
         let allowed =
             begun_with.saturating_add(allowed_bytes(room_bytes, kappa0_bytes, done, total));
@@ -44,17 +44,17 @@ impl Lead {
     }
 
     /// The merge is done, or goes on without telling how far it is.
-    pub(crate) fn end(&self) {
+    pub(super) fn end(&self) {
         self.allowed_bytes.store(NO_BOUND, Ordering::Relaxed);
     }
 
     /// A memtable of so much payload was frozen.
-    pub(crate) fn froze(&self, bytes: u64) {
+    pub(super) fn froze(&self, bytes: u64) {
         self.frozen_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Whether writers, whose memtable holds so much payload, should wait for the merge.
-    pub(crate) fn is_used_up(&self, memtable_bytes: u64) -> bool {
+    pub(super) fn is_used_up(&self, memtable_bytes: u64) -> bool {
         let allowed = self.allowed_bytes.load(Ordering::Relaxed);
         self.frozen_bytes.load(Ordering::Relaxed).saturating_add(memtable_bytes) > allowed
     }

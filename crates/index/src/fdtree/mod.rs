@@ -1,10 +1,225 @@
 //! The FD+tree with full concurrency (FD+FC).
+//!
+//! Reading order: [`shape`] (level sizes), then a merge in the paper's steps: [`prepare`] (which
+//! levels it replaces), `start` (how it begins, and goes on after a crash), `merge` (records of its
+//! progress, and what it becomes), [`finalize`]; [`two_level`] and `descend` (how the older FD-tree
+//! differs), `lead` (how far writers may run ahead), `due` (when a merge begins), `invariants` (I3
+//! to I5).
+//!
+//! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
+//! lead to the blocks of the next. The memtable is merged, together with all spill runs and as many
+//! upper levels as it takes, into one new level, whose fences then fill the levels above it. While
+//! a merge runs, keys at or before its wavefront are found on the new side and all others on the
+//! old one.
 
+mod descend;
+mod due;
 pub mod finalize;
-pub mod lead;
+mod invariants;
+mod lead;
+mod merge;
 pub mod prepare;
 pub mod shape;
-pub mod start;
+mod start;
 pub mod two_level;
 
+use std::ops::Deref;
+use std::sync::Arc;
+
+use esker_format::meta::IndexMeta;
+use esker_format::ptr::Extent;
+use esker_substrate::error::Result;
+use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_substrate::sync::{Mutex, MutexGuard};
+
+use crate::forecast::ForecastMerge;
+use crate::invariants::CheckSink;
+use crate::kind::{Kind, Still};
+use crate::merge::Step;
+use crate::preserve;
+use crate::scheme::Scheme;
+use crate::tree::{BlockReader, Tree};
+use crate::view::Part;
+use crate::{Commit, Gate, Index, Work};
+use lead::Lead;
+use merge::LevelMerge;
 pub use shape::Sizes;
+
+/// What an FD+tree knows beside what all indexes do.
+#[derive(Debug)]
+pub(crate) struct FdTree {
+    sizes: Sizes,
+    merge: Mutex<Option<LevelMerge>>,
+    /// The merge under way moves a frozen memtable and has no record yet: a spill recorded now
+    /// would claim that older operations are on the device too.
+    moves_unrecorded: AtomicBool,
+    /// Spill runs that the merge under way consumes.
+    consumed_spills: AtomicU64,
+    lead: Lead,
+}
+
+/// An index that is an FD+tree.
+#[derive(Clone, Copy, Debug)]
+struct FdTreeIndex<'a> {
+    index: &'a Index,
+    tree: &'a FdTree,
+}
+
+impl Deref for FdTreeIndex<'_> {
+    type Target = Index;
+
+    fn deref(&self) -> &Index {
+        self.index
+    }
+}
+
+impl FdTree {
+    /// Of an index whose record is `meta`.
+    pub fn new(meta: &IndexMeta, scheme: Scheme, sizes: Sizes) -> Self {
+        let consumed = meta.merge.as_ref().map_or(0, |merge| merge.spills);
+        Self {
+            sizes: if scheme.tightens() { sizes } else { two_level::sizes(sizes) },
+            merge: Mutex::default(),
+            moves_unrecorded: false.into(),
+            consumed_spills: u64::from(consumed).into(),
+            lead: Lead::default(),
+        }
+    }
+
+    const fn of<'a>(&'a self, index: &'a Index) -> FdTreeIndex<'a> {
+        FdTreeIndex { index, tree: self }
+    }
+}
+
+impl Kind for FdTree {
+    fn open_parts(&self, reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
+        let consumed = meta.merge.as_ref().map_or(0, |merge| usize::from(merge.spills));
+        let kept = meta.spills.len().saturating_sub(consumed);
+        let run = |tree| Part::Run(Arc::new(Tree::open(reader, tree)));
+        let mut parts: Vec<_> = meta.spills.iter().take(kept).cloned().map(run).collect();
+        parts.push(match &meta.merge {
+            Some(merge) => Part::Moving(Arc::new(start::recorded_moving(reader, meta, merge))),
+            None => run(meta.main.clone()),
+        });
+        parts
+    }
+
+    fn takes_runs_apart(&self) -> bool {
+        false
+    }
+
+    fn lets_spill(&self) -> bool {
+        !self.moves_unrecorded.load(Ordering::Acquire)
+    }
+
+    fn note_freeze(&self, bytes: u64) {
+        self.lead.froze(bytes);
+    }
+
+    fn due(&self, index: &Index, durable: &Arc<IndexMeta>) -> Option<Work> {
+        self.of(index).work_due(durable)
+    }
+
+    fn flush_work(&self, index: &Index, durable: &IndexMeta) -> Option<Work> {
+        self.of(index).work_of_flush(durable)
+    }
+
+    fn spills_first(&self, index: &Index, durable: &IndexMeta) -> bool {
+        !self.of(index).merges_directly(durable)
+    }
+
+    fn is_ahead(&self, index: &Index) -> bool {
+        self.of(index).is_lead_used_up()
+    }
+
+    fn is_due_behind(&self, _: &Index, durable: &Arc<IndexMeta>, spill_bytes: u64) -> bool {
+        due::is_due_behind(durable, spill_bytes)
+    }
+
+    fn forecast_merge(
+        &self,
+        index: &Index,
+        durable: &IndexMeta,
+        full: bool,
+        new_bytes: u64,
+    ) -> ForecastMerge {
+        self.of(index).forecast_merge(durable, full, new_bytes)
+    }
+
+    fn is_tight(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool {
+        let data = durable.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
+        let counts = || data.clone().map(|level| level.counts);
+        let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
+        let hidden = durable.main.levels.is_empty() || index.removals() == 0;
+        durable.spills.is_empty()
+            && hidden
+            && counts().count() <= 1
+            && garbage.sum::<u64>() == 0
+            && (!may_change || data.clone().all(preserve::is_settled))
+    }
+
+    fn begin(
+        &self,
+        index: &Index,
+        full: bool,
+        with_memtable: bool,
+        gate: &Gate<'_>,
+    ) -> Result<bool> {
+        self.of(index).begin_merge(full, with_memtable, gate)
+    }
+
+    fn resume(&self, index: &Index) -> Result<()> {
+        self.of(index).resume_merge()
+    }
+
+    fn step(&self, index: &Index, commit: &mut Commit<'_>) -> Result<Step> {
+        if index.awaits_resume() {
+            self.resume(index)?;
+        }
+        let mut slot = self.merge.lock();
+        let Some(merge) = slot.as_mut() else { return Ok(Step::Idle) };
+        let _exclusive = index.scheme.is_exclusive().then(|| index.exclusive.write());
+        let step = merge.step(&self.of(index), commit);
+        let step = step.map_err(|error| index.poison_if_write_failed(error))?;
+        if step == Step::Done {
+            *slot = None;
+            self.consumed_spills.store(0, Ordering::Relaxed);
+            self.moves_unrecorded.store(false, Ordering::Release);
+            index.retiring.store(false, Ordering::Release);
+            index.merging.store(false, Ordering::Release);
+        }
+        Ok(step)
+    }
+
+    fn pause(&self) -> Box<dyn Still + '_> {
+        Box::new(Paused { merge: self.merge.lock() })
+    }
+
+    fn check_levels(&self, index: &Index, meta: &IndexMeta, sink: &mut CheckSink) {
+        if meta.merge.is_none() {
+            invariants::check_sizes(meta, sink);
+            if index.scheme.tightens() {
+                invariants::check_bottom(meta, sink);
+                invariants::check_skips(meta, sink);
+            }
+        }
+    }
+}
+
+/// An FD+tree whose merge stands still.
+#[derive(Debug)]
+struct Paused<'a> {
+    merge: MutexGuard<'a, Option<LevelMerge>>,
+}
+
+impl Still for Paused<'_> {
+    fn taken(&self) -> Option<Vec<Extent>> {
+        self.merge.as_ref().map(|merge| merge.merge.taken().collect())
+    }
+
+    fn forget(&mut self) {
+        if let Some(merge) = self.merge.take() {
+            merge.merge.forget();
+        }
+    }
+}

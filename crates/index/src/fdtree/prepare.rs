@@ -8,11 +8,11 @@ use esker_format::block::Codec;
 use esker_format::meta::{LevelCounts, LevelMeta, Shape};
 
 use super::shape::{self, Sizes};
-use crate::insert::Plan;
+use crate::insert::{Plan, top_bytes_max};
 use crate::stats::MergeStats;
 
 /// Bytes that an average fence takes in a block, filter included, where nothing is known.
-pub(crate) const FENCE_BYTES: u64 = 40;
+pub(super) const FENCE_BYTES: u64 = 40;
 
 /// What is to be merged beside the levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,13 +38,13 @@ pub struct Prepared {
 
 impl Prepared {
     /// The same, with data blocks that `codec` compresses.
-    pub(crate) fn with_codec(mut self, codec: Codec) -> Self {
+    pub(super) fn with_codec(mut self, codec: Codec) -> Self {
         self.plan.codec = codec;
         self
     }
 
     /// What readers are told of the merge when it begins.
-    pub(crate) fn stats(&self) -> MergeStats {
+    pub(super) fn stats(&self) -> MergeStats {
         MergeStats {
             full: self.full,
             levels: self.levels,
@@ -86,12 +86,6 @@ pub fn prepare(
     Prepared { levels: count, full, shape, plan }
 }
 
-/// Most memory that top fences may take.
-#[must_use]
-pub fn top_bytes_max(kappa0_bytes: u64) -> u64 {
-    (kappa0_bytes / 4).max(4096)
-}
-
 /// The least level number that can take everything above and at it, and that leads past missing
 /// levels only to few blocks (I5); `None` for a full merge.
 fn least_rank(shape: &Shape, levels: &[LevelMeta], incoming_bytes: u64) -> Option<u8> {
@@ -106,7 +100,7 @@ fn least_rank(shape: &Shape, levels: &[LevelMeta], incoming_bytes: u64) -> Optio
 
 /// Whether a level may stand right above `below` (I5): it is the next one, or the fences to `below`
 /// would fit a level between them.
-pub(crate) fn may_lead_to(shape: &Shape, rank: u8, below: &LevelMeta) -> bool {
+pub(super) fn may_lead_to(shape: &Shape, rank: u8, below: &LevelMeta) -> bool {
     let next = rank.saturating_add(1);
     let fences_bytes = below.counts.blocks.saturating_mul(FENCE_BYTES);
     below.rank <= next || fences_bytes <= shape::capacity_bytes(shape, next)
@@ -163,30 +157,6 @@ fn fence_rank(shape: &Shape, bytes: u64, below_bytes: u64, rank_below: u8) -> u8
             && below_bytes <= shape::capacity_bytes(shape, *rank + 1)
     };
     (1..rank_below).find(fits).unwrap_or(rank_below)
-}
-
-/// N∆ and N∇ of a keyspace, without what is kept for snapshots.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Balance {
-    /// Puts.
-    pub puts: u64,
-    /// Tombstones.
-    pub tombstones: u64,
-    /// Bytes of the tombstones.
-    pub tombstone_bytes: u64,
-}
-
-/// Whether I6 asks for a full merge: more than a third as many tombstones as puts.
-///
-/// Two bounds keep it from being asked for in vain: the tombstones must be worth a merge (an
-/// eighth of κ0; below that the garbage is bounded by κ0 itself), and N∇ must have grown by an
-/// eighth of the puts since a merge that could not drop them because snapshots needed them.
-#[must_use]
-pub const fn underflows(balance: &Balance, kappa0_bytes: u64, kept_tombstones: u64) -> bool {
-    let beyond = balance.tombstones.saturating_sub(kept_tombstones);
-    balance.tombstones.saturating_mul(3) > balance.puts
-        && balance.tombstone_bytes.saturating_mul(8) > kappa0_bytes
-        && beyond.saturating_mul(8) > balance.puts
 }
 
 #[cfg(test)]
@@ -267,17 +237,6 @@ mod tests {
             Codec::None,
         );
         assert!(!prepared.plan.fence_ranks.is_empty());
-    }
-
-    #[test]
-    fn underflow_waits_until_it_is_worth_a_merge() {
-        let balance =
-            |puts, tombstones| Balance { puts, tombstones, tombstone_bytes: tombstones * 30 };
-        assert!(!underflows(&balance(9, 3), 1000, 0));
-        assert!(!underflows(&balance(6, 3), 1000, 0));
-        assert!(underflows(&balance(600, 300), 1000, 0));
-        assert!(!underflows(&balance(600, 300), 1000, 300));
-        assert!(underflows(&balance(600, 400), 1000, 300));
     }
 
     proptest! {

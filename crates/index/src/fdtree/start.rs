@@ -1,71 +1,39 @@
-//! How spills and merges begin, and how one goes on after a crash.
-//!
-//! Freezing is a boundary in sequence numbers: under the lock that gives numbers out, the current
-//! memtable becomes an input and an empty one takes its place. So every operation is wholly on
-//! one side of the boundary, and the frozen memtable never grows.
+//! How a merge begins, and how one goes on after a crash.
 
 use std::sync::Arc;
 
-use esker_format::KEY_BYTES_MAX;
-use esker_format::action::KeyRange;
 use esker_format::ids::Seq;
-use esker_format::meta::{IndexMeta, MergeProgress, SPILLS_MAX, TreeMeta};
+use esker_format::meta::{IndexMeta, MergeProgress, TreeMeta};
 use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::blocks::Reservation;
 use esker_substrate::error::{Error, Result};
-use esker_substrate::memtable::{Leaves, Memtable};
-use esker_substrate::planted::{self, Race};
+use esker_substrate::memtable::Memtable;
 use esker_substrate::sync::atomic::Ordering;
 
+use super::merge::LevelMerge;
 use super::prepare::{self, Incoming, Prepared};
 use super::shape::Sizes;
-use super::two_level;
+use super::{FdTreeIndex, two_level};
+use crate::Gate;
 use crate::compression;
 use crate::fence_index::FenceIndex;
-use crate::gone::Gone;
-use crate::insert::{Insert, Plan};
+use crate::freeze::Frozen;
+use crate::insert::{Insert, Plan, top_bytes_max};
 use crate::merge::{Inputs, Merge, Start};
 use crate::scheme::{Pace, Scheme};
+use crate::spill::nothing;
 use crate::stage::Stage;
 use crate::stats::MergeStats;
 use crate::tree::{BlockReader, Tree};
 use crate::view::{Moving, Part, View, Which};
-use crate::{Gate, Index};
 
 /// Room for a level's last extent, in bytes; larger ones are taken in pieces where room is short.
 const EXTENT_BYTES_LEAST: u64 = 16 * 1024;
-
-/// An empty new side for a view.
-fn nothing() -> Arc<Tree> {
-    Arc::new(Tree::growing(Arc::new(TreeMeta::default()), Vec::new()))
-}
 
 /// The fences of the main tree's levels from number `levels` on.
 fn below_fences(moving: &Moving, levels: usize) -> Vec<Option<Arc<FenceIndex>>> {
     let Some(main) = moving.inputs.last() else { return Vec::new() };
     (levels..main.height()).map(|level| main.held(level)).collect()
-}
-
-/// The keys before the first and behind the last of a memtable.
-fn outside(leaves: &Leaves) -> Gone {
-    let (first, last) = (leaves.iter().next(), leaves.last());
-    let mut outside = Gone::default();
-    if let Some(first) = first.filter(|first| !first.key().is_empty()) {
-        outside = outside.with(KeyRange { begin: &[], end: Some(first.key()) });
-    }
-    // The least key behind the last is longer by one byte, and may be too long to be written down.
-    if let Some(last) = last.filter(|last| last.key().len() < KEY_BYTES_MAX) {
-        let behind = [last.key(), &[0]].concat();
-        outside = outside.with(KeyRange { begin: &behind, end: None });
-    }
-    outside
-}
-
-/// A memtable that nobody writes to any more.
-struct Frozen {
-    leaves: Arc<Leaves>,
-    /// The numbers that it holds: after the first, up to the second.
-    numbers: (Seq, Seq),
 }
 
 /// A merge that can begin.
@@ -79,71 +47,7 @@ struct Planned {
     oldest_snapshot: Option<Seq>,
 }
 
-impl Index {
-    /// Freezes the memtable and begins to write it out as a spill run. False when it is empty or
-    /// another spill is under way. No I/O.
-    pub fn begin_spill(&self, gate: &Gate<'_>) -> bool {
-        let _one_starts = self.starting.lock();
-        let mut slot = self.spill.lock();
-        // The manifest names no more runs than this, whoever asks for one.
-        let too_many = self.durable.load().spills.len() + 1 >= SPILLS_MAX;
-        let blocked = slot.is_some() || too_many || self.moves_unrecorded.load(Ordering::Acquire);
-        if blocked || self.views.load().memtable.is_empty() {
-            return false;
-        }
-        let counts = self.views.load().memtable.counts();
-        self.lead.froze(counts.data_bytes());
-        self.note_payload_share();
-        let kappa0 = self.kappa0_bytes();
-        let plan = Plan {
-            fence_ranks: Vec::new(),
-            data_rank: 1,
-            data_bytes: counts.data_bytes(),
-            below: false,
-            top_bytes_max: prepare::top_bytes_max(kappa0),
-            codec: self.codec(),
-            apart: self.meta().lsm.is_some(),
-        };
-        let mut moving = Moving {
-            which: Which::Spill,
-            frozen: None,
-            frozen_bytes: 0,
-            inputs: Vec::new(),
-            new: nothing(),
-            wavefront: None,
-            stats: MergeStats::default(),
-        };
-        // A run may hold any number of bytes.
-        let Some(frozen) = self.freeze(gate, u64::MAX, &mut |frozen, parts| {
-            moving.set_frozen(Some(Arc::clone(frozen)));
-            parts.insert(0, Part::Moving(Arc::new(moving.clone())));
-        }) else {
-            return false;
-        };
-        let purpose = Which::Spill.purpose();
-        let mut stage = Stage::new(self.reader.clone(), purpose);
-        stage.add_memtable(&frozen.leaves);
-        let (removed, _) = self.removed_for_merge(frozen.numbers.1, false);
-        let outside = if self.is_lsm() { outside(&frozen.leaves) } else { Gone::default() };
-        *slot = Some(Merge::new(Start {
-            which: Which::Spill,
-            scheme: self.scheme,
-            pace: Pace::of(kappa0, counts.data_bytes()),
-            stage,
-            insert: Insert::new(&plan, &self.reader, purpose),
-            inputs: Inputs { frozen: frozen.numbers, outside, ..Inputs::default() },
-            to_bottom: false,
-            plan,
-            moving,
-            oldest_snapshot: None,
-            removed,
-            retired: Seq(0),
-            reservation: None,
-        }));
-        self.spilling.store(true, Ordering::Release);
-        true
-    }
-
+impl FdTreeIndex<'_> {
     /// Begins a merge of all spill runs and as many levels as it takes, or of everything. The
     /// memtable takes part when `with_memtable` says so. False when there is nothing to merge, or
     /// a spill or merge is under way.
@@ -153,9 +57,14 @@ impl Index {
     /// # Errors
     /// [`esker_substrate::Error::Full`] without room for the merge to begin; `Corrupt` when top
     /// fences cannot be read.
-    pub fn begin_merge(&self, full: bool, with_memtable: bool, gate: &Gate<'_>) -> Result<bool> {
+    pub(super) fn begin_merge(
+        &self,
+        full: bool,
+        with_memtable: bool,
+        gate: &Gate<'_>,
+    ) -> Result<bool> {
         let _one_starts = self.starting.lock();
-        let mut slot = self.merge.lock();
+        let mut slot = self.tree.merge.lock();
         if slot.is_some() || self.awaits_resume() || self.spill.lock().is_some() {
             return Ok(false);
         }
@@ -184,14 +93,13 @@ impl Index {
             shape: prepared.shape,
             below,
             below_fences: below_fences(&moving, prepared.levels),
-            outside: Gone::default(),
         };
         let insert = Insert::new(&prepared.plan, &self.reader, Which::Merge.purpose());
         // A block that stays may hold what was removed since it was found that nothing was.
         let retires = prepared.full && !stage.may_keep_blocks();
         let (removed, retired) = self.removed_for_merge(range.1, retires);
         self.retiring.store(retired > Seq(0) && !removed.is_empty(), Ordering::Release);
-        *slot = Some(Merge::new(Start {
+        let merge = Merge::new(Start {
             which: Which::Merge,
             scheme: self.scheme,
             pace,
@@ -199,16 +107,14 @@ impl Index {
             insert,
             plan: prepared.plan,
             inputs,
-            to_bottom: full,
             moving,
-            oldest_snapshot,
             removed,
-            retired,
             reservation: Some(reservation),
-        }));
-        self.lead.begin(self.views.load().memtable.counts().data_bytes());
-        self.consumed_spills.store(durable.spills.len() as u64, Ordering::Relaxed);
-        self.moves_unrecorded.store(range.0 < range.1, Ordering::Release);
+        });
+        *slot = Some(LevelMerge::new(merge, full, oldest_snapshot, retired));
+        self.tree.lead.begin(self.views.load().memtable.counts().data_bytes());
+        self.tree.consumed_spills.store(durable.spills.len() as u64, Ordering::Relaxed);
+        self.tree.moves_unrecorded.store(range.0 < range.1, Ordering::Release);
         self.merging.store(true, Ordering::Release);
         Ok(true)
     }
@@ -304,43 +210,13 @@ impl Index {
             stage.add_tree(main, levels, input, done)?;
             // The papers' settings rewrite everything.
             let may_keep = full && self.views.load().removed.is_empty();
-            if may_keep && self.scheme == Scheme::Fc && self.sizes == Sizes::Cost {
+            if may_keep && self.scheme == Scheme::Fc && self.tree.sizes == Sizes::Cost {
                 main.meta.levels.last().into_iter().for_each(|bottom| stage.keep_blocks(bottom));
             }
         } else {
             stage.add_top_fences(main, after);
         }
         Ok(stage)
-    }
-
-    /// Puts an empty memtable in the place of the current one, which `change` gives its place
-    /// among the parts. `None`, and nothing done, if more than `data_bytes_max` are in it by then.
-    fn freeze(
-        &self,
-        gate: &Gate<'_>,
-        data_bytes_max: u64,
-        change: &mut dyn FnMut(&Arc<Leaves>, &mut Vec<Part>),
-    ) -> Option<Frozen> {
-        let mut frozen = None;
-        let no_barrier: &Gate<'_> = &|body| body();
-        let gate = if planted::is(Race::FreezeWithoutBarrier) { no_barrier } else { gate };
-        gate(&mut || {
-            if self.active_data_bytes() > data_bytes_max {
-                return;
-            }
-            let newest = self.newest_seq();
-            self.referred_bytes.store(0, Ordering::Relaxed);
-            let from = self.frozen_until.swap(newest.0, Ordering::Relaxed);
-            let numbers = (Seq(from), newest.max(Seq(from)));
-            self.views.publish(|view| {
-                let leaves = view.memtable.leaves_arc();
-                let mut parts = view.parts.clone();
-                change(&leaves, &mut parts);
-                frozen = Some(Frozen { leaves, numbers });
-                View::new(Arc::default(), parts, Arc::clone(&view.removed))
-            });
-        });
-        frozen
     }
 
     /// Spill runs, newest first, then the main tree. Without a spill or merge under way.
@@ -350,11 +226,6 @@ impl Index {
             Part::Rest(..) | Part::Moving(_) => None,
         };
         self.views.load().parts.iter().filter_map(run).collect()
-    }
-
-    /// Payload of the memtable that is written to.
-    fn active_data_bytes(&self) -> u64 {
-        self.views.load().memtable.counts().data_bytes()
     }
 
     /// The plan of a merge of what comes in, all spill runs, and the levels that this takes.
@@ -368,7 +239,7 @@ impl Index {
             return two_level::first(shape, levels, incoming).with_codec(self.codec());
         }
         let (kappa0, codec) = (self.kappa0_bytes(), self.codec());
-        prepare::prepare(shape, levels, incoming, full, kappa0, self.sizes, codec)
+        prepare::prepare(shape, levels, incoming, full, kappa0, self.tree.sizes, codec)
     }
 
     /// Makes sure that there is room for a merge to begin and to go on: the space between two
@@ -396,40 +267,13 @@ impl Index {
         }
     }
 
-    /// The view of an index whose merge was recorded: without what the log still has to give.
-    pub(crate) fn recorded_moving(
-        reader: &BlockReader,
-        meta: &IndexMeta,
-        progress: &MergeProgress,
-    ) -> Moving {
-        let consumed = meta.spills.len().saturating_sub(usize::from(progress.spills));
-        let consumed = meta.spills.get(consumed..).unwrap_or_default();
-        let trees = consumed.iter().chain([&meta.main]);
-        let open = |tree: &TreeMeta| Arc::new(Tree::open(reader, tree.clone()).consumed());
-        let inputs: Vec<_> = trees.map(open).collect();
-        let new = Tree::recorded(reader, meta, progress);
-        Moving {
-            which: Which::Merge,
-            frozen: None,
-            frozen_bytes: 0,
-            inputs,
-            new: Arc::new(new),
-            wavefront: Some(progress.wavefront.as_slice().into()),
-            stats: MergeStats {
-                full: progress.full,
-                levels: usize::from(progress.levels),
-                ..MergeStats::default()
-            },
-        }
-    }
-
     /// Goes on with the merge that a crash cut off, if there is one: to be called when the log
     /// has been replayed. When blocks that it needs cannot be read, every later step tries again.
     ///
     /// # Errors
     /// `Corrupt` when a block cannot be read that the merge begins with.
-    pub fn resume(&self) -> Result<()> {
-        let mut slot = self.merge.lock();
+    pub(super) fn resume_merge(&self) -> Result<()> {
+        let mut slot = self.tree.merge.lock();
         let durable = self.meta();
         let Some(progress) = durable.merge.as_deref().filter(|_| slot.is_none()) else {
             return Ok(());
@@ -438,7 +282,7 @@ impl Index {
             return Ok(());
         }
         let recovered = self.recovered.lock().as_ref().map(Memtable::leaves_arc);
-        let mut moving = Self::recorded_moving(&self.reader, &durable, progress);
+        let mut moving = recorded_moving(&self.reader, &durable, progress);
         moving.set_frozen(recovered.filter(|leaves| !leaves.is_empty()));
         let shown = moving.clone();
         self.views.publish(|view| view.with_moving(shown));
@@ -453,7 +297,7 @@ impl Index {
             data_rank: 1,
             data_bytes: merged_bytes,
             below: !below.is_empty(),
-            top_bytes_max: prepare::top_bytes_max(kappa0_bytes),
+            top_bytes_max: top_bytes_max(kappa0_bytes),
             codec: self.codec(),
             apart: false,
         };
@@ -468,9 +312,8 @@ impl Index {
             shape: progress.shape,
             below,
             below_fences: below_fences(&moving, levels),
-            outside: Gone::default(),
         };
-        *slot = Some(Merge::new(Start {
+        let merge = Merge::new(Start {
             which: Which::Merge,
             scheme: self.scheme,
             pace: Pace::of(kappa0_bytes, merged_bytes),
@@ -478,17 +321,43 @@ impl Index {
             insert,
             plan,
             inputs,
-            to_bottom: false,
             moving,
-            oldest_snapshot: self.env.snapshots.oldest(),
             removed,
-            retired: Seq(0),
             reservation: None,
-        }));
-        self.lead.begin(self.views.load().memtable.counts().data_bytes());
+        });
+        let oldest_snapshot = self.env.snapshots.oldest();
+        *slot = Some(LevelMerge::new(merge, false, oldest_snapshot, Seq(0)));
+        self.tree.lead.begin(self.views.load().memtable.counts().data_bytes());
         // The merge holds what was recovered now.
         *self.recovered.lock() = None;
         self.awaits_resume.store(false, Ordering::Release);
         Ok(())
+    }
+}
+
+/// The view of an index whose merge was recorded: without what the log still has to give.
+pub(super) fn recorded_moving(
+    reader: &BlockReader,
+    meta: &IndexMeta,
+    progress: &MergeProgress,
+) -> Moving {
+    let consumed = meta.spills.len().saturating_sub(usize::from(progress.spills));
+    let consumed = meta.spills.get(consumed..).unwrap_or_default();
+    let trees = consumed.iter().chain([&meta.main]);
+    let open = |tree: &TreeMeta| Arc::new(Tree::open(reader, tree.clone()).consumed());
+    let inputs: Vec<_> = trees.map(open).collect();
+    let new = Tree::recorded(reader, meta, progress);
+    Moving {
+        which: Which::Merge,
+        frozen: None,
+        frozen_bytes: 0,
+        inputs,
+        new: Arc::new(new),
+        wavefront: Some(progress.wavefront.as_slice().into()),
+        stats: MergeStats {
+            full: progress.full,
+            levels: usize::from(progress.levels),
+            ..MergeStats::default()
+        },
     }
 }

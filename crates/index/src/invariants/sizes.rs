@@ -1,50 +1,10 @@
-//! What is recorded of levels and runs: their sizes and their numbers.
+//! What is recorded of levels and runs: their numbers, and what the walk finds of their sizes.
 
 use esker_format::ids::Seq;
-use esker_format::meta::{IndexMeta, LevelMeta};
-use esker_format::ptr::{BlockPtr, Extent};
+use esker_format::meta::IndexMeta;
+use esker_format::ptr::Extent;
 
 use super::CheckSink;
-use crate::fdtree::{prepare, shape};
-
-/// I3.
-pub(super) fn check_sizes(meta: &IndexMeta, sink: &mut CheckSink) {
-    let shape = &meta.shape;
-    for level in &meta.main.levels {
-        let offset = level.extents.first().map_or(0, Extent::offset);
-        let bytes = level.counts.data_bytes();
-        if bytes > shape::capacity_bytes(shape, level.rank) {
-            sink.report(offset, format!("I3: level {} holds {bytes} bytes", level.rank));
-        }
-    }
-}
-
-/// I4.
-pub(super) fn check_bottom(meta: &IndexMeta, sink: &mut CheckSink) {
-    let shape = &meta.shape;
-    let has_data = |level: &&LevelMeta| level.counts.data_entries() > 0;
-    let bottom = meta.main.levels.last().filter(has_data);
-    let Some(bottom) = bottom.filter(|level| level.rank == shape::bottom_rank(shape)) else {
-        return;
-    };
-    let bytes = bottom.counts.data_bytes();
-    if shape.k > 0 && bytes <= shape::capacity_bytes(shape, shape.k) {
-        let offset = bottom.extents.first().map_or(0, Extent::offset);
-        sink.report(offset, format!("I4: the bottom holds only {bytes} bytes"));
-    }
-}
-
-/// I5.
-pub(super) fn check_skips(meta: &IndexMeta, sink: &mut CheckSink) {
-    for pair in meta.main.levels.windows(2) {
-        let [upper, lower] = pair else { continue };
-        if !prepare::may_lead_to(&meta.shape, upper.rank, lower) {
-            let offset = upper.extents.first().map_or(0, Extent::offset);
-            let blocks = lower.counts.blocks;
-            sink.report(offset, format!("I5: level {} leads to {blocks} blocks", upper.rank));
-        }
-    }
-}
 
 /// I8.
 pub(super) fn check_order_of_runs(meta: &IndexMeta, sink: &mut CheckSink) {
@@ -60,11 +20,11 @@ pub(super) fn check_order_of_runs(meta: &IndexMeta, sink: &mut CheckSink) {
     }
 }
 
-/// Units of the blocks of a level of an LSM index.
+/// Units of the blocks of a level whose blocks lie anywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Units {
-    data: u64,
-    nodes: u64,
+pub(crate) struct Units {
+    pub data: u64,
+    pub nodes: u64,
 }
 
 impl Units {
@@ -72,16 +32,5 @@ impl Units {
     pub fn with(self, units: u64, is_node: bool) -> Self {
         let (data, nodes) = if is_node { (0, units) } else { (units, 0) };
         Self { data: self.data + data, nodes: self.nodes + nodes }
-    }
-}
-
-/// L1; `found` ends with what was found of each level, where all of it could be read.
-pub(super) fn check_units(meta: &IndexMeta, found: &[Option<Units>], sink: &mut CheckSink) {
-    let Some(lsm) = &meta.lsm else { return };
-    for (level, found) in lsm.levels.iter().rev().zip(found.iter().rev()) {
-        let recorded = Units { data: level.units, nodes: level.node_units };
-        let Some(found) = found.filter(|found| *found != recorded) else { continue };
-        let offset = level.tree.top.first().map_or(0, BlockPtr::offset);
-        sink.report(offset, format!("L1: a level has {found:?}, recorded {recorded:?}"));
     }
 }

@@ -11,13 +11,13 @@ use esker_format::action::KeyRangeBuf;
 use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_substrate::error::Result;
 
+use super::LsmIndex;
 use super::choose::{self, Overflow, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes};
 use super::fences::Fences;
 use super::layout::Layout;
 use super::policy::sizes::Sizes;
 use super::policy::{self, Fill, Params, Policy};
 use super::state::State;
-use crate::Index;
 
 /// Most levels, whatever there is in them.
 const LEVELS_MOST: usize = 24;
@@ -102,7 +102,7 @@ impl Part {
     }
 }
 
-impl Index {
+impl LsmIndex<'_> {
     /// The part that is merged next; `None` when nothing overflows.
     pub(super) fn next_part(&self, state: &State) -> Result<Option<Part>> {
         let (kappa0_bytes, params) = (self.kappa0_bytes(), &self.lsm.merging.params);

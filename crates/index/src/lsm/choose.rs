@@ -8,12 +8,12 @@ use esker_substrate::error::Result;
 
 use std::sync::Arc;
 
+use super::LsmIndex;
 use super::by_policy;
 use super::layout::Layout;
 use super::policy::Policy;
 use super::policy::sizes::{self, Sizes};
 use super::state::{Run, State};
-use crate::Index;
 use crate::cursor::{FenceCursor, Target};
 use crate::tree::{BlockReader, Tree};
 
@@ -197,7 +197,7 @@ pub(super) fn slice_blocks(kappa0_bytes: u64) -> u64 {
     (2 * kappa0_bytes / UNIT_BYTES).clamp(SLICE_BLOCKS.0, SLICE_BLOCKS.1)
 }
 
-impl Index {
+impl LsmIndex<'_> {
     /// What comes in, as far as it is known.
     pub(super) fn arrivals(&self) -> Arrivals {
         let replaced = self.lsm.replaced.lock().share();

@@ -72,7 +72,7 @@ impl Fences {
         let mut is_there = false;
         while let Some(at) = next {
             let (key, seq, bytes) = at.with_current(|fence| {
-                (fence.key.to_vec(), fence.seq, super::extent_of(&fence.fence.ptr).bytes())
+                (fence.key.to_vec(), fence.seq, super::output::extent_of(&fence.fence.ptr).bytes())
             })?;
             next = at.next()?;
             let upper = next.as_ref().map(|next| next.with_current(|f| (f.key.to_vec(), f.seq)));

@@ -2,13 +2,13 @@
 
 use esker_format::meta::{IndexMeta, LearntMeta, LsmMeta, Real};
 
+use super::LsmIndex;
 use super::by_policy;
 use super::choose::{Overflow, Slice};
 use super::counters::Work;
 use super::meter::Event;
 use super::policy::learn::{Learning, Phase, Reference};
 use super::policy::{Policy, Thresholds};
-use crate::Index;
 
 /// What is kept.
 fn kept(learning: &Learning) -> LearntMeta {
@@ -89,7 +89,7 @@ fn event_of(lsm: &LsmMeta, slice: &Slice, work: &Work) -> Event {
     }
 }
 
-impl Index {
+impl LsmIndex<'_> {
     /// The thresholds that Mixed goes by.
     pub(super) fn thresholds(&self, lsm: &LsmMeta) -> Thresholds {
         of(lsm).filter(|_| self.lsm.merging.policy == Policy::Mixed).map_or_else(

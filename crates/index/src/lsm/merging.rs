@@ -1,5 +1,7 @@
 //! How an LSM index is merged: what its owner chooses when it is opened.
 
+use std::any::Any;
+
 use esker_format::meta::IndexMeta;
 use esker_format::ptr::SECTOR_BYTES;
 use esker_substrate::sync::Mutex;
@@ -10,7 +12,7 @@ use super::meter::Meter;
 use super::policy::learn::Learning;
 use super::policy::{Params, Policy};
 use super::replaced::Replaced;
-use super::{by_policy, choose, learnt};
+use super::{Job, LsmIndex, by_policy, choose, learnt};
 use crate::Index;
 
 /// How an LSM index is merged. Nothing of it is kept with the index.
@@ -45,6 +47,8 @@ pub(crate) struct Lsm {
     pub(super) meter: Mutex<Meter>,
     pub(super) replaced: Mutex<Replaced>,
     pub(super) asked: Mutex<Asked>,
+    /// The slices under way.
+    pub(super) slices: Mutex<Option<Job>>,
 }
 
 /// An LSM index's merges, for users.
@@ -68,7 +72,7 @@ impl Lsm {
     }
 
     /// A run has been recorded.
-    pub fn note_run(&self, meta: &IndexMeta) {
+    pub(super) fn note_new_run(&self, meta: &IndexMeta) {
         let Some((data, fences)) = meta.spills.first().and_then(|run| run.levels.split_last())
         else {
             return;
@@ -85,6 +89,13 @@ impl Lsm {
 impl Index {
     /// How this index is merged and what that has cost; `None` when it is not an LSM index.
     pub fn merge_report(&self) -> Option<MergeReport> {
+        let kind: &dyn Any = &*self.kind;
+        LsmIndex { index: self, lsm: kind.downcast_ref()? }.report()
+    }
+}
+
+impl LsmIndex<'_> {
+    fn report(&self) -> Option<MergeReport> {
         let durable = self.meta();
         let lsm = durable.lsm.as_deref()?;
         let (merging, kappa0_bytes) = (self.lsm.merging, self.kappa0_bytes());

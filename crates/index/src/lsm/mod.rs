@@ -9,7 +9,8 @@
 //! new levels go), `replaced` (how much of what comes does not make the index larger), `asked`
 //! (whether something is due, as every write asks); `by_policy` chooses as the thesis does among
 //! the blocks in `fences`, [`merging`] says who chooses, [`counters`] count what that costs, of
-//! which `meter` and `learnt` make thresholds.
+//! which `meter` and `learnt` make thresholds; `kind` is what the [`Index`] asks, `invariants`
+//! checks what is recorded of levels.
 //!
 //! Memtables are written out as runs, as an FD+tree's are. A slice takes the keys of one range out
 //! of all runs, and of as many levels as overflow, and merges them into the next level; what a run
@@ -31,6 +32,8 @@ pub mod counters;
 mod courtesy;
 mod fences;
 mod input;
+mod invariants;
+mod kind;
 mod layout;
 mod learnt;
 pub mod merging;
@@ -53,18 +56,18 @@ use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, SPILLS_MAX, Tr
 use esker_substrate::error::Result;
 use esker_substrate::sync::atomic::Ordering;
 
-use crate::fdtree::prepare;
+use crate::balance::{KeptTombstones, underflows};
 use crate::gone::Gone;
 use crate::merge::Step;
 use crate::removed::MERGE_REMOVALS;
 use crate::tree::{BlockReader, Tree};
 use crate::view::Part;
-use crate::{Commit, Index, KeptTombstones, Work};
+use crate::{Commit, Index, Work};
 use by_policy::Part as PolicyPart;
 use choose::{Pass, RUNS_AHEAD, RUNS_PRESSING, Slice};
+use kind::LsmIndex;
 pub(super) use merging::Lsm;
 pub use merging::{MergeReport, Merging};
-pub(super) use output::extent_of;
 use policy::Policy;
 use state::State;
 
@@ -88,7 +91,7 @@ pub struct Job {
 }
 
 /// The parts of a view of an index that has been opened.
-pub(super) fn open_parts(reader: &BlockReader, meta: &IndexMeta, lsm: &LsmMeta) -> Vec<Part> {
+fn open_parts(reader: &BlockReader, meta: &IndexMeta, lsm: &LsmMeta) -> Vec<Part> {
     let run = |(tree, gone): (&TreeMeta, &Vec<KeyRangeBuf>)| {
         let tree = Arc::new(Tree::open(reader, tree.clone()));
         Part::of(tree, Gone::new(gone))
@@ -99,12 +102,12 @@ pub(super) fn open_parts(reader: &BlockReader, meta: &IndexMeta, lsm: &LsmMeta) 
 }
 
 /// Whether there is nothing to merge.
-pub(super) fn is_empty(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
+fn is_empty(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
     meta.spills.is_empty() && lsm.levels.iter().all(|level| level.units == 0)
 }
 
 /// Whether everything is in the last level, and nothing in it could go.
-pub(super) fn is_tight(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
+fn is_tight(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
     let mut levels = lsm.levels.iter().rev().map(|level| level.tree.levels.last());
     let last = levels.next().flatten();
     let is_clean = |level: &LevelMeta| level.counts.tombstones == 0;
@@ -116,12 +119,13 @@ impl Index {
     pub fn is_lsm(&self) -> bool {
         self.durable.load().lsm.is_some()
     }
+}
 
+impl LsmIndex<'_> {
     /// Begins slices: of everything, or of what is due. False when there is nothing to merge.
     pub(super) fn begin_slices(&self, full: bool) -> bool {
         let _one_starts = self.starting.lock();
-        let _none_runs = self.merge.lock();
-        let mut slot = self.slices.lock();
+        let mut slot = self.lsm.slices.lock();
         let durable = self.meta();
         let Some(lsm) = durable.lsm.as_deref() else { return false };
         if slot.is_some() || is_empty(&durable, lsm) {
@@ -139,7 +143,7 @@ impl Index {
 
     /// Merges the next slice.
     pub(super) fn step_slices(&self, commit: &mut Commit<'_>) -> Result<Step> {
-        let mut slot = self.slices.lock();
+        let mut slot = self.lsm.slices.lock();
         let Some(job) = slot.as_mut() else { return Ok(Step::Idle) };
         let state = self.lsm_state()?;
         // A part that was begun is merged to its end.
@@ -220,16 +224,15 @@ impl Index {
             if still_kept { (kept.count, kept.removals) } else { Default::default() };
         let balance = *self.flushed.lock();
         let full = self.removals() >= kept_removals + MERGE_REMOVALS
-            || prepare::underflows(&balance, self.kappa0_bytes(), kept);
+            || underflows(&balance, self.kappa0_bytes(), kept);
         let is_due = full || self.is_slice_due(durable);
         is_due.then_some(Work::Merge { full, with_memtable: false })
     }
 
     /// What of an LSM index is best done with a full memtable.
-    pub(super) fn lsm_flush_work(&self) -> Option<Work> {
-        let durable = self.meta();
+    pub(super) fn lsm_flush_work(&self, durable: &IndexMeta) -> Option<Work> {
         let is_full = durable.spills.len() + 2 >= SPILLS_MAX;
-        if !is_full && !self.is_behind(&durable, RUNS_AHEAD) {
+        if !is_full && !self.is_behind(durable, RUNS_AHEAD) {
             return Some(Work::Spill);
         }
         // No more runs before some are gone.

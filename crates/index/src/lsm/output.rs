@@ -8,33 +8,21 @@ use esker_format::fence::Fence;
 use esker_format::ids::{Generation, Seq};
 use esker_format::key;
 use esker_format::meta::{LevelCounts, TailFence};
-use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
+use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::error::{Error, Result};
 
 use crate::cursor::OwnedFence;
 use crate::insert::Sink;
-use crate::level_writer::{Apart, LevelStart, LevelWriter, fence_of};
+use crate::level_writer::{Apart, LevelStart, LevelWriter, UNIT_SECTORS, fence_of};
+pub(super) use crate::level_writer::{extent_of, units_of};
 use crate::tree::BlockReader;
 use crate::versions::Fate;
 use crate::view::Which;
 use crate::writer::ExtentWriter;
 
-/// Sectors of a unit.
-const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
-
-/// Units that a block takes: each has its own.
-pub(super) const fn units_of(ptr: &BlockPtr) -> u64 {
-    (ptr.sectors as u64).div_ceil(UNIT_SECTORS)
-}
-
 /// Sectors of a block's units that it leaves empty.
 pub(super) const fn waste_of(ptr: &BlockPtr) -> u64 {
     units_of(ptr) * UNIT_SECTORS - ptr.sectors as u64
-}
-
-/// The space of a block.
-pub(crate) const fn extent_of(ptr: &BlockPtr) -> Extent {
-    Extent { start: ptr.offset() / UNIT_BYTES, units: units_of(ptr) }
 }
 
 /// How much of a level is empty: sectors, of how many units.

@@ -15,6 +15,7 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
 
+use super::LsmIndex;
 use super::choose::{Overflow, Slice, shape_of};
 use super::counters::{LevelCounters, Work};
 use super::input::{Clip, Input, Span, joined};
@@ -22,6 +23,7 @@ use super::nodes::{self, Edited, Replaced};
 use super::output::{Fill, Output, Written, extent_of, units_of};
 use super::state::{Run, State};
 use super::walk::{Rules, Walk};
+use crate::balance::flushed_balance;
 use crate::cursor::{FenceCursor, OwnedFence, Target};
 use crate::fence_index::FenceIndex;
 use crate::gone::Gone;
@@ -29,7 +31,7 @@ use crate::tree::{BlockReader, Tree};
 use crate::values::Moved;
 use crate::view::{Part, View};
 use crate::writer::ExtentWriter;
-use crate::{Commit, Index, delete, flushed_balance};
+use crate::{Commit, delete};
 
 /// A level that a slice takes keys from or merges them into.
 #[derive(Clone)]
@@ -103,7 +105,7 @@ impl State {
     }
 }
 
-impl Index {
+impl LsmIndex<'_> {
     /// Merges a slice and makes it durable. After an error nothing has changed, unless a write has
     /// failed.
     ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use esker_format::meta::{IndexMeta, LsmLevel, LsmMeta};
 use esker_substrate::error::{Error, Result};
 
-use crate::Index;
+use super::LsmIndex;
 use crate::gone::Gone;
 use crate::tree::Tree;
 use crate::view::{Part, View};
@@ -58,7 +58,7 @@ impl Run {
     }
 }
 
-impl Index {
+impl LsmIndex<'_> {
     /// The state, and the trees that readers see.
     pub(super) fn lsm_state(&self) -> Result<State> {
         // What is durable and what is seen change together under this lock.

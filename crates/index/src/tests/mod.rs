@@ -28,9 +28,10 @@ use esker_substrate::budget::Budget;
 use esker_substrate::runs::RunSet;
 use esker_substrate::snapshots::{At, SnapshotGuard, Snapshots};
 
+use super::fdtree::Sizes;
 use super::lsm::Merging;
 use super::operands::{BoxError, MergeOperator, Operator};
-use super::{CheckSink, Env, Index, Options, ScanRequest, Scheme, Sizes, Step, Which, Work};
+use super::{CheckSink, Env, Index, Options, ScanRequest, Scheme, Step, Which, Work};
 
 /// Key and number, newest first.
 type Version = (Vec<u8>, Reverse<u64>);

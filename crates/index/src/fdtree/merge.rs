@@ -1,0 +1,211 @@
+//! An FD+tree's merge: prepare → (stage → insert → publish → record → delete)* → finalize.
+//!
+//! At some of the loop's publish points a record of the progress is made durable: new blocks
+//! written → data synced → log synced up to what the new side holds → record synced → old space
+//! reusable. A crash resumes from the record.
+
+use std::sync::Arc;
+
+use esker_format::ids::Seq;
+use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, TreeMeta};
+use esker_format::ptr::Extent;
+use esker_substrate::error::{Error, Result};
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::sync::atomic::Ordering;
+
+use super::{FdTreeIndex, finalize, shape};
+use crate::balance::KeptTombstones;
+use crate::delete;
+use crate::merge::{Inputs, Merge, Outcome, Phase, Step};
+use crate::removed::Removed;
+use crate::tree::{LevelFences, Tree};
+use crate::{Commit, Index};
+
+/// A merge of levels under way.
+#[derive(Debug)]
+pub(super) struct LevelMerge {
+    pub merge: Merge,
+    /// All levels are to be merged, in a scheme that does not take them at once.
+    pub to_bottom: bool,
+    /// Bytes of data blocks at the last record.
+    recorded_bytes: u64,
+    /// The oldest snapshot when it began: the tombstones that stay are kept for it.
+    oldest_snapshot: Option<Seq>,
+    /// Removals up to this number hide nothing any more when it is done.
+    retired: Seq,
+}
+
+impl LevelMerge {
+    pub fn new(merge: Merge, to_bottom: bool, oldest_snapshot: Option<Seq>, retired: Seq) -> Self {
+        let recorded_bytes = merge.insert.data_bytes();
+        Self { merge, to_bottom, recorded_bytes, oldest_snapshot, retired }
+    }
+
+    /// Moves groups up to the next publish point, or completes the merge.
+    pub fn step(&mut self, index: &FdTreeIndex<'_>, commit: &mut Commit<'_>) -> Result<Step> {
+        loop {
+            if self.merge.move_on(index)? == Step::More {
+                index.advance_lead(self.merge.stage.done());
+                self.merge.go_on(index)?;
+                self.record_if_due(index, commit)?;
+                return Ok(Step::More);
+            }
+            if self.merge.phase == Phase::Committing || !self.descend(index) {
+                break;
+            }
+        }
+        let Self { oldest_snapshot, retired, .. } = *self;
+        let full = self.merge.inputs.full;
+        self.merge.commit(index, commit, &Levels { index, full, oldest_snapshot, retired })?;
+        Ok(Step::Done)
+    }
+
+    /// Makes the progress durable when enough has been done.
+    fn record_if_due(&mut self, index: &FdTreeIndex<'_>, commit: &mut Commit<'_>) -> Result<()> {
+        if !self.merge.scheme.reclaims() {
+            return Ok(());
+        }
+        let written = self.merge.insert.data_bytes().saturating_sub(self.recorded_bytes);
+        if written < self.merge.pace.record_bytes {
+            return Ok(());
+        }
+        match self.record(index, commit) {
+            // No room for the record: the merge goes on without it as long as it can.
+            Err(Error::Full { .. }) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn record(&mut self, index: &FdTreeIndex<'_>, commit: &mut Commit<'_>) -> Result<()> {
+        let wavefront = self.merge.moving.wavefront.clone().unwrap_or_default();
+        let positions = self
+            .merge
+            .stage
+            .positions(self.merge.moving.levels(self.merge.inputs.levels), &wavefront);
+        let mut progress = MergeProgress {
+            frozen: self.merge.inputs.frozen,
+            wavefront: wavefront.to_vec(),
+            full: self.merge.inputs.full,
+            levels: self.merge.inputs.levels as u8,
+            spills: self.merge.inputs.spills as u8,
+            shape: self.merge.inputs.shape,
+            inputs: positions.iter().map(|position| position.done).collect(),
+            ..MergeProgress::default()
+        };
+        self.merge.insert.progress(&mut progress);
+        let recording = index.recording.lock();
+        let mut meta = IndexMeta::clone(&index.meta());
+        meta.merge = Some(Box::new(progress));
+        meta.removed = index.removed_for_record(&meta, Seq(0));
+        let needed: Vec<_> = positions.iter().map(|position| position.needed_from).collect();
+        let mut passed =
+            give_up_passed(&mut meta, &self.merge.inputs, &needed, &self.merge.insert.kept());
+        if !planted::is(Bug::ReclaimBeforeRecord) {
+            index.make_durable(&meta, &self.merge.values.recorded(), commit)?;
+        }
+        index.durable.swap(Arc::new(meta));
+        passed.extend(index.settle_values(&mut self.merge.values)?);
+        self.merge.insert.own_kept();
+        drop(recording);
+        index.tree.moves_unrecorded.store(false, Ordering::Release);
+        self.recorded_bytes = self.merge.insert.data_bytes();
+        index.views.quarantine(&index.env.blocks, passed)?;
+        index.views.collect(&index.env.blocks)
+    }
+}
+
+/// What a merge becomes: the main tree's upper levels.
+struct Levels<'a> {
+    index: &'a FdTreeIndex<'a>,
+    full: bool,
+    oldest_snapshot: Option<Seq>,
+    retired: Seq,
+}
+
+impl Outcome for Levels<'_> {
+    fn meta(&self, merge: &Merge, durable: &IndexMeta) -> IndexMeta {
+        let mut meta = durable.clone();
+        meta.main = merge.insert.meta();
+        meta.shape = merge.inputs.shape;
+        if merge.inputs.full && merge.scheme.tightens() {
+            // Tightening (Eq. 4.3): the result may be smaller than its bound was.
+            let levels = &mut meta.main.levels;
+            let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
+            let replaced = replaced_share(durable, merge.inputs.spills, data_bytes);
+            meta.shape =
+                self.index.tree.sizes.choose(data_bytes, merge.inputs.shape.kappa0_bytes, replaced);
+            finalize::renumber(levels, shape::bottom_rank(&meta.shape));
+        }
+        meta.main.levels.extend_from_slice(&merge.inputs.below);
+        meta.spills.truncate(meta.spills.len().saturating_sub(merge.inputs.spills));
+        meta.flushed_seq = meta.flushed_seq.max(merge.inputs.frozen.1);
+        meta.merges += 1;
+        meta.merge = None;
+        meta
+    }
+
+    fn retired(&self) -> Seq {
+        self.retired
+    }
+
+    fn tree(
+        &self,
+        merge: &Merge,
+        _: TreeMeta,
+        mut fences: Vec<LevelFences>,
+        meta: &IndexMeta,
+    ) -> Tree {
+        fences.extend(merge.below_fences());
+        Tree::written(Arc::new(meta.main.clone()), fences)
+    }
+
+    fn note(&self, index: &Index, meta: &IndexMeta) {
+        self.index.tree.lead.end();
+        if self.full {
+            // Those of spills made meanwhile are kept for nobody.
+            let count = meta.main.levels.iter().map(|level| level.counts.tombstones).sum();
+            let removals = Removed::new(Arc::clone(&meta.removed)).len();
+            let oldest_snapshot = self.oldest_snapshot;
+            *index.kept.lock() = KeptTombstones { count, removals, oldest_snapshot };
+        }
+    }
+}
+
+/// Takes from `meta` the extents of the merged levels that the merge has passed, and those that the
+/// new side keeps; answers the former.
+fn give_up_passed(
+    meta: &mut IndexMeta,
+    inputs: &Inputs,
+    needed: &[Option<u64>],
+    kept: &[Extent],
+) -> Vec<Extent> {
+    let mut passed = Vec::new();
+    let first = meta.spills.len().saturating_sub(inputs.spills);
+    let spills = meta.spills.get_mut(first..).unwrap_or_default();
+    let spilled = spills.iter_mut().flat_map(|spill| &mut spill.levels);
+    let levels = spilled.chain(meta.main.levels.iter_mut().take(inputs.levels));
+    for (level, needed) in levels.zip(needed) {
+        if let Some(offset) = needed {
+            let (gone, rest) = delete::split(&level.extents, *offset);
+            let kept_from_reuse = if planted::is(Bug::KeptGivenUp) { &[] } else { kept };
+            passed.extend(delete::without(&gone, kept_from_reuse));
+            level.extents = delete::without(&rest, kept);
+        }
+    }
+    passed
+}
+
+/// The share of what came since the last full merge that this one, which left `result_bytes`, has
+/// shown to replace or delete something.
+fn replaced_share(durable: &IndexMeta, spills: usize, result_bytes: u64) -> f64 {
+    let bytes = |level: &LevelMeta| level.counts.data_bytes();
+    let first = durable.spills.len().saturating_sub(spills);
+    let runs = durable.spills.get(first..).unwrap_or_default();
+    let spilled: u64 = runs.iter().flat_map(|run| &run.levels).map(bytes).sum();
+    let bottom_rank = shape::bottom_rank(&durable.shape);
+    let (old, upper): (Vec<_>, Vec<_>) =
+        durable.main.levels.iter().partition(|level| level.rank == bottom_rank);
+    let old_bytes = old.into_iter().map(bytes).sum();
+    let upper_bytes: u64 = upper.into_iter().map(bytes).sum();
+    shape::replaced_share(old_bytes, upper_bytes + spilled, result_bytes)
+}

@@ -1,0 +1,133 @@
+//! What a kind of index has to say.
+//!
+//! An [`Index`] has what all kinds stand on: the memtable and its spills, views, reads, values, the
+//! durable record. Its kind says what becomes of runs: where the trees of a record lie, when
+//! something is merged, what, and how. Reads never ask it: they go by the view.
+//!
+//! A kind keeps its own state, behind its own lock where merges are concerned. That lock is taken
+//! behind the index's `starting` and before its `spill` (see [`Index`]).
+//!
+//! No kind names another, and nothing that they stand on names one, but for the module that makes
+//! them.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use esker_format::meta::IndexMeta;
+use esker_format::ptr::Extent;
+use esker_substrate::error::Result;
+
+use super::forecast::ForecastMerge;
+use super::invariants::{CheckSink, Units};
+use super::merge::Step;
+use super::tree::BlockReader;
+use super::view::Part;
+use super::{Commit, Gate, Index, Work};
+
+/// A kind of index, with what one index of it knows beside its record. `index` is always the index
+/// whose kind it is; methods without it are called where there is none yet, or where it is not
+/// needed.
+pub(crate) trait Kind: Any + Debug + Send + Sync {
+    /// The parts of a view of an index whose record is `meta`, newest first, before its log has
+    /// been replayed. What cannot be read is no error: it is out of reach.
+    fn open_parts(&self, reader: &BlockReader, meta: &IndexMeta) -> Vec<Part>;
+
+    /// Whether merges take keys out of runs bit by bit. Then every block of a run has its units to
+    /// itself, and the keys that a run does not reach to count as gone from the beginning.
+    fn takes_runs_apart(&self) -> bool;
+
+    /// Whether nothing of the merge under way stands in the way of a spill. Asked under the lock
+    /// `spill`.
+    fn lets_spill(&self) -> bool {
+        true
+    }
+
+    /// A memtable of so much payload is about to be frozen for a spill.
+    fn note_freeze(&self, _bytes: u64) {}
+
+    /// A spill has been recorded in `meta`, as its newest run. Called under the lock `recording`.
+    fn note_run(&self, _meta: &IndexMeta) {}
+
+    /// What should begin when the memtable is not full, and nothing is under way.
+    fn due(&self, index: &Index, durable: &Arc<IndexMeta>) -> Option<Work>;
+
+    /// How the memtable is best written out when no spill is under way; `None` when it has to wait.
+    fn flush_work(&self, index: &Index, durable: &IndexMeta) -> Option<Work>;
+
+    /// Whether the memtable is spilled before the next merge, rather than taking part in it.
+    fn spills_first(&self, index: &Index, durable: &IndexMeta) -> bool;
+
+    /// Whether writers should wait for the merge under way, of which there is one.
+    fn is_ahead(&self, _index: &Index) -> bool {
+        false
+    }
+
+    /// Whether a merge would be due behind a spill of so much payload, if nothing is under way.
+    fn is_due_behind(&self, index: &Index, durable: &Arc<IndexMeta>, spill_bytes: u64) -> bool;
+
+    /// What a merge would be that begins now, of all runs and this much of new data. No I/O.
+    fn forecast_merge(
+        &self,
+        index: &Index,
+        durable: &IndexMeta,
+        full: bool,
+        new_bytes: u64,
+    ) -> ForecastMerge;
+
+    /// Whether a full merge would find nothing to do, where the memtable is empty and nothing is
+    /// under way. `may_change`: as [`Index::is_tight`].
+    fn is_tight(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool;
+
+    /// Begins a merge: of everything, or of what is due; with the memtable as one of its inputs, if
+    /// `with_memtable` says so and the kind knows such merges. Sets the index's `merging`. False
+    /// when there is nothing to merge, or something stands in its way.
+    ///
+    /// # Errors
+    /// `Full` without room for the merge to begin; `Corrupt` when something cannot be read that it
+    /// begins with. Nothing has changed then.
+    fn begin(
+        &self,
+        index: &Index,
+        full: bool,
+        with_memtable: bool,
+        gate: &Gate<'_>,
+    ) -> Result<bool>;
+
+    /// Goes on with the merge that the record has, after the log has been replayed. Where it fails,
+    /// every later step tries again.
+    ///
+    /// # Errors
+    /// `Corrupt` when a block cannot be read that the merge begins with.
+    fn resume(&self, _index: &Index) -> Result<()> {
+        Ok(())
+    }
+
+    /// Does the next step of the merge under way, as [`Index::step`] says it. Takes `merging` back
+    /// with the last one.
+    ///
+    /// # Errors
+    /// Those of [`Index::step`].
+    fn step(&self, index: &Index, commit: &mut Commit<'_>) -> Result<Step>;
+
+    /// Makes merges stand still, between two steps, until the answer is dropped.
+    fn pause(&self) -> Box<dyn Still + '_>;
+
+    /// Checks what was found of the levels against the record: see
+    /// [`invariants`](super::invariants). `found` ends with the units of each level, where all of
+    /// it could be read.
+    fn check_units(&self, _meta: &IndexMeta, _found: &[Option<Units>], _sink: &mut CheckSink) {}
+
+    /// Checks what the record says of the levels.
+    fn check_levels(&self, _index: &Index, _meta: &IndexMeta, _sink: &mut CheckSink) {}
+}
+
+/// Merges that stand still.
+pub(crate) trait Still: Debug {
+    /// What the merge under way has taken beside what the levels and runs of the record name, its
+    /// own progress in the record included; `None` when there is none in memory.
+    fn taken(&self) -> Option<Vec<Extent>>;
+
+    /// Lets go of the merge under way, without giving anything back.
+    fn forget(&mut self);
+}

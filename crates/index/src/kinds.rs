@@ -1,0 +1,33 @@
+//! The kinds of index that there are. Nothing else that kinds stand on names one.
+
+use esker_format::block::Codec;
+use esker_format::meta::IndexMeta;
+
+use super::fdtree::{FdTree, Sizes};
+use super::kind::Kind;
+use super::lsm::{Lsm, Merging};
+use super::scheme::Scheme;
+
+/// What can be chosen for a keyspace's index.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Memory of the memtable and of what is frozen, in bytes.
+    pub memtable_bytes_max: u64,
+    /// How merges run.
+    pub scheme: Scheme,
+    /// Where level sizes come from.
+    pub sizes: Sizes,
+    /// What data blocks are compressed with.
+    pub codec: Codec,
+    /// How it is merged if it is an LSM index.
+    pub merging: Merging,
+}
+
+/// The kind of an index, as its record says it.
+pub(super) fn kind_of(meta: &IndexMeta, options: &Options) -> Box<dyn Kind> {
+    if meta.lsm.is_some() {
+        Box::new(Lsm::new(options.merging))
+    } else {
+        Box::new(FdTree::new(meta, options.scheme, options.sizes))
+    }
+}

@@ -1,0 +1,123 @@
+//! The LSM index as a kind of index.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use esker_format::meta::IndexMeta;
+use esker_format::ptr::Extent;
+use esker_substrate::error::Result;
+use esker_substrate::sync::MutexGuard;
+
+use super::invariants;
+use super::merging::Lsm;
+use super::{Job, is_empty, is_tight, open_parts};
+use crate::due::spilled_bytes;
+use crate::forecast::ForecastMerge;
+use crate::invariants::{CheckSink, Units};
+use crate::kind::{Kind, Still};
+use crate::merge::Step;
+use crate::tree::BlockReader;
+use crate::view::Part;
+use crate::{Commit, Gate, Index, Work};
+
+/// An index that is an LSM index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LsmIndex<'a> {
+    pub index: &'a Index,
+    pub lsm: &'a Lsm,
+}
+
+impl Deref for LsmIndex<'_> {
+    type Target = Index;
+
+    fn deref(&self) -> &Index {
+        self.index
+    }
+}
+
+impl Lsm {
+    const fn of<'a>(&'a self, index: &'a Index) -> LsmIndex<'a> {
+        LsmIndex { index, lsm: self }
+    }
+}
+
+impl Kind for Lsm {
+    fn open_parts(&self, reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
+        meta.lsm.as_deref().map_or_else(Vec::new, |lsm| open_parts(reader, meta, lsm))
+    }
+
+    fn takes_runs_apart(&self) -> bool {
+        true
+    }
+
+    fn note_run(&self, meta: &IndexMeta) {
+        self.note_new_run(meta);
+    }
+
+    fn due(&self, index: &Index, durable: &Arc<IndexMeta>) -> Option<Work> {
+        self.of(index).lsm_due(durable)
+    }
+
+    fn flush_work(&self, index: &Index, durable: &IndexMeta) -> Option<Work> {
+        self.of(index).lsm_flush_work(durable)
+    }
+
+    fn spills_first(&self, _: &Index, _: &IndexMeta) -> bool {
+        true
+    }
+
+    fn is_due_behind(&self, index: &Index, durable: &Arc<IndexMeta>, _: u64) -> bool {
+        self.of(index).lsm_due(durable).is_some()
+    }
+
+    fn forecast_merge(
+        &self,
+        _: &Index,
+        durable: &IndexMeta,
+        full: bool,
+        new_bytes: u64,
+    ) -> ForecastMerge {
+        let input_bytes = spilled_bytes(durable).saturating_add(new_bytes);
+        ForecastMerge { levels: 1, full, input_bytes }
+    }
+
+    fn is_tight(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool {
+        let settled = !may_change && index.removals() == 0;
+        let is_done = |lsm| is_empty(durable, lsm) || (settled && is_tight(durable, lsm));
+        durable.lsm.as_deref().is_none_or(is_done)
+    }
+
+    /// What is written out comes first: slices take no memtable.
+    fn begin(&self, index: &Index, full: bool, _: bool, _: &Gate<'_>) -> Result<bool> {
+        Ok(self.of(index).begin_slices(full))
+    }
+
+    fn step(&self, index: &Index, commit: &mut Commit<'_>) -> Result<Step> {
+        self.of(index).step_slices(commit)
+    }
+
+    fn pause(&self) -> Box<dyn Still + '_> {
+        Box::new(Paused { slices: self.slices.lock() })
+    }
+
+    fn check_units(&self, meta: &IndexMeta, found: &[Option<Units>], sink: &mut CheckSink) {
+        invariants::check_units(meta, found, sink);
+    }
+}
+
+/// An LSM index whose slices stand still.
+#[derive(Debug)]
+struct Paused<'a> {
+    slices: MutexGuard<'a, Option<Job>>,
+}
+
+impl Still for Paused<'_> {
+    /// Between two slices everything is recorded.
+    fn taken(&self) -> Option<Vec<Extent>> {
+        None
+    }
+
+    fn forget(&mut self) {
+        *self.slices = None;
+    }
+}

@@ -1,0 +1,175 @@
+//! Spills: a memtable is written out as a run, which stands until it is merged.
+
+use std::sync::Arc;
+
+use esker_format::KEY_BYTES_MAX;
+use esker_format::action::KeyRange;
+use esker_format::meta::{IndexMeta, SPILLS_MAX, TreeMeta};
+use esker_format::ptr::Extent;
+use esker_substrate::error::Result;
+use esker_substrate::memtable::Leaves;
+use esker_substrate::sync::atomic::Ordering;
+
+use super::gone::Gone;
+use super::insert::{Insert, Plan, top_bytes_max};
+use super::merge::{Inputs, Merge, Outcome, Start, Step};
+use super::scheme::Pace;
+use super::stage::Stage;
+use super::stats::MergeStats;
+use super::tree::{LevelFences, Tree};
+use super::view::{Moving, Part, Which};
+use super::{Commit, Gate, Index};
+
+/// A spill under way.
+#[derive(Debug)]
+pub(super) struct Spill {
+    merge: Merge,
+    /// Keys that the run does not reach to, where they count as gone from the beginning.
+    outside: Gone,
+}
+
+impl Spill {
+    /// Writes up to the next publish point, or completes the spill.
+    fn step(&mut self, index: &Index, commit: &mut Commit<'_>) -> Result<Step> {
+        if self.merge.move_on(index)? == Step::More {
+            self.merge.go_on(index)?;
+            return Ok(Step::More);
+        }
+        self.merge.commit(index, commit, &Run { outside: &self.outside })?;
+        Ok(Step::Done)
+    }
+
+    /// All extents that the run has taken, those that will not be part of it included.
+    pub(super) fn taken(&self) -> impl Iterator<Item = Extent> {
+        self.merge.taken()
+    }
+
+    /// Lets go of everything without giving extents back: they are the caller's.
+    pub(super) fn forget(self) {
+        self.merge.forget();
+    }
+}
+
+/// What a spill becomes.
+struct Run<'a> {
+    outside: &'a Gone,
+}
+
+impl Outcome for Run<'_> {
+    fn meta(&self, merge: &Merge, durable: &IndexMeta) -> IndexMeta {
+        let mut meta = durable.clone();
+        meta.flushed_seq = meta.flushed_seq.max(merge.inputs.frozen.1);
+        meta.add_run(merge.insert.meta(), self.outside.ranges().to_vec());
+        meta
+    }
+
+    fn tree(&self, _: &Merge, written: TreeMeta, fences: Vec<LevelFences>, _: &IndexMeta) -> Tree {
+        Tree::written(Arc::new(written), fences)
+    }
+
+    fn outside(&self) -> Gone {
+        self.outside.clone()
+    }
+
+    fn note(&self, index: &Index, meta: &IndexMeta) {
+        index.kind.note_run(meta);
+    }
+}
+
+/// An empty new side for a view.
+pub(super) fn nothing() -> Arc<Tree> {
+    Arc::new(Tree::growing(Arc::new(TreeMeta::default()), Vec::new()))
+}
+
+/// The keys before the first and behind the last of a memtable.
+fn outside(leaves: &Leaves) -> Gone {
+    let (first, last) = (leaves.iter().next(), leaves.last());
+    let mut outside = Gone::default();
+    if let Some(first) = first.filter(|first| !first.key().is_empty()) {
+        outside = outside.with(KeyRange { begin: &[], end: Some(first.key()) });
+    }
+    // The least key behind the last is longer by one byte, and may be too long to be written down.
+    if let Some(last) = last.filter(|last| last.key().len() < KEY_BYTES_MAX) {
+        let behind = [last.key(), &[0]].concat();
+        outside = outside.with(KeyRange { begin: &behind, end: None });
+    }
+    outside
+}
+
+impl Index {
+    /// Freezes the memtable and begins to write it out as a spill run. False when it is empty or
+    /// another spill is under way. No I/O.
+    pub fn begin_spill(&self, gate: &Gate<'_>) -> bool {
+        let _one_starts = self.starting.lock();
+        let mut slot = self.spill.lock();
+        // The manifest names no more runs than this, whoever asks for one.
+        let too_many = self.durable.load().spills.len() + 1 >= SPILLS_MAX;
+        let blocked = slot.is_some() || too_many || !self.kind.lets_spill();
+        if blocked || self.views.load().memtable.is_empty() {
+            return false;
+        }
+        let counts = self.views.load().memtable.counts();
+        self.kind.note_freeze(counts.data_bytes());
+        self.note_payload_share();
+        let kappa0 = self.kappa0_bytes();
+        let plan = Plan {
+            fence_ranks: Vec::new(),
+            data_rank: 1,
+            data_bytes: counts.data_bytes(),
+            below: false,
+            top_bytes_max: top_bytes_max(kappa0),
+            codec: self.codec(),
+            apart: self.kind.takes_runs_apart(),
+        };
+        let mut moving = Moving {
+            which: Which::Spill,
+            frozen: None,
+            frozen_bytes: 0,
+            inputs: Vec::new(),
+            new: nothing(),
+            wavefront: None,
+            stats: MergeStats::default(),
+        };
+        // A run may hold any number of bytes.
+        let Some(frozen) = self.freeze(gate, u64::MAX, &mut |frozen, parts| {
+            moving.set_frozen(Some(Arc::clone(frozen)));
+            parts.insert(0, Part::Moving(Arc::new(moving.clone())));
+        }) else {
+            return false;
+        };
+        let purpose = Which::Spill.purpose();
+        let mut stage = Stage::new(self.reader.clone(), purpose);
+        stage.add_memtable(&frozen.leaves);
+        let (removed, _) = self.removed_for_merge(frozen.numbers.1, false);
+        let takes_apart = self.kind.takes_runs_apart();
+        let outside = if takes_apart { outside(&frozen.leaves) } else { Gone::default() };
+        let merge = Merge::new(Start {
+            which: Which::Spill,
+            scheme: self.scheme,
+            pace: Pace::of(kappa0, counts.data_bytes()),
+            stage,
+            insert: Insert::new(&plan, &self.reader, purpose),
+            inputs: Inputs { frozen: frozen.numbers, ..Inputs::default() },
+            plan,
+            moving,
+            removed,
+            reservation: None,
+        });
+        *slot = Some(Spill { merge, outside });
+        self.spilling.store(true, Ordering::Release);
+        true
+    }
+
+    /// Does the next step of the spill under way.
+    pub(super) fn step_spill(&self, commit: &mut Commit<'_>) -> Result<Step> {
+        let mut slot = self.spill.lock();
+        let Some(spill) = slot.as_mut() else { return Ok(Step::Idle) };
+        let _exclusive = self.scheme.is_exclusive().then(|| self.exclusive.write());
+        let step = spill.step(self, commit).map_err(|error| self.poison_if_write_failed(error))?;
+        if step == Step::Done {
+            *slot = None;
+            self.spilling.store(false, Ordering::Release);
+        }
+        Ok(step)
+    }
+}
