@@ -1,8 +1,8 @@
 //! Which crate may use which: the arrows of ARCHITECTURE.md, checked twice.
 //!
 //! `cargo metadata` shows what a crate could use; the paths in its sources show what it does use.
-//! The second catches a test-only dependency that leaks into `src/` behind a `cfg`, and one
-//! index kind that reaches into another.
+//! The second catches a test-only dependency that leaks into `src/` behind a `cfg`, one index kind
+//! that reaches into another, and a kind that is named by what all kinds stand on.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -119,8 +119,11 @@ const LIBRARY: [&str; 5] =
     ["esker-format", "esker-device", "esker-substrate", "esker-index", "esker"];
 const LIBRARY_DEPENDENCIES_MAX: usize = 15;
 
-/// The index kinds; none may name another.
+/// The index kinds; none may name another, and what they stand on names none.
 const INDEX_KINDS: [&str; 5] = ["fdtree", "lsm", "latree", "multiversion", "btree"];
+
+/// Where kinds may be named beside each other: where they are made, and the tests of all of them.
+const NAMES_INDEX_KINDS: [&str; 2] = ["/src/kinds.rs", "/src/tests/"];
 
 /// Checks the dependencies declared in the crates' manifests.
 pub fn check_manifests(tree: &Tree) -> Result<Vec<Finding>> {
@@ -211,7 +214,6 @@ fn judge_source(arrow: &Arrow, file: &File) -> Result<Vec<Finding>> {
     let source = Source::parse(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
     let inside = file.path.strip_prefix(arrow.folder).unwrap_or_default();
     let only_for_tests = !inside.starts_with("/src/");
-    let kind = index_kind(arrow, inside);
     let mut findings = Vec::new();
     for path in &source.paths {
         let used = path.first.replace('_', "-");
@@ -224,26 +226,48 @@ fn judge_source(arrow: &Arrow, file: &File) -> Result<Vec<Finding>> {
                 what: format!("{} may not use {used} here", arrow.package),
             });
         }
-        let other = INDEX_KINDS.iter().find(|other| **other == path.second);
-        if let (Some(kind), Some(other)) = (kind, other)
-            && path.first == "crate"
-            && kind != *other
-        {
-            findings.push(Finding {
-                file: file.path.clone(),
-                line: path.line,
-                what: format!(
-                    "index kind {kind} may not use {other}: share through esker-substrate"
-                ),
-            });
-        }
     }
+    findings.extend(
+        judge_index_kinds(arrow, inside, &source).into_iter().map(|(line, what)| Finding {
+            file: file.path.clone(),
+            line,
+            what,
+        }),
+    );
     Ok(findings)
 }
 
+/// Where a file of the index crate names a kind that it may not name: line and what is wrong.
+///
+/// Every segment of a path counts, not only those behind `crate`: `super::super::lsm` and
+/// `crate::{lsm, tree}` lead there too. So do fields: whoever asks a record for its `lsm` knows the
+/// kinds apart.
+fn judge_index_kinds(arrow: &Arrow, inside: &str, source: &Source) -> Vec<(usize, String)> {
+    let is_exempt = NAMES_INDEX_KINDS.iter().any(|exempt| inside.starts_with(exempt));
+    if arrow.package != "esker-index" || !inside.starts_with("/src/") || is_exempt {
+        return Vec::new();
+    }
+    let kind = index_kind(inside);
+    let mut findings = Vec::new();
+    for named in &source.named {
+        let other = INDEX_KINDS.iter().find(|other| **other == named.name);
+        let Some(other) = other.filter(|other| kind != Some(**other)) else { continue };
+        let what = match kind {
+            Some(kind) => {
+                format!("index kind {kind} may not use {other}: share what both stand on")
+            }
+            None => format!("what all index kinds stand on may not name {other}: ask the kind"),
+        };
+        if findings.last() != Some(&(named.line, what.clone())) {
+            findings.push((named.line, what));
+        }
+    }
+    findings
+}
+
 /// Which index kind a file inside the index crate belongs to.
-fn index_kind(arrow: &Arrow, inside: &str) -> Option<&'static str> {
-    let inside = inside.strip_prefix("/src/").filter(|_| arrow.package == "esker-index")?;
+fn index_kind(inside: &str) -> Option<&'static str> {
+    let inside = inside.strip_prefix("/src/")?;
     let head = inside.split('/').next()?.trim_end_matches(".rs");
     INDEX_KINDS.into_iter().find(|kind| *kind == head)
 }
@@ -335,6 +359,35 @@ mod tests {
         assert_eq!(source_findings("crates/index/src/lsm/level.rs", text).len(), 1);
         assert_eq!(source_findings("crates/index/src/lsm.rs", text).len(), 1);
         assert!(source_findings("crates/index/src/fdtree/level.rs", text).is_empty());
-        assert!(source_findings("crates/index/src/lib.rs", text).is_empty());
+        assert!(source_findings("crates/store/src/open.rs", text).is_empty());
+    }
+
+    #[test]
+    fn what_index_kinds_stand_on_names_none() {
+        let ways = [
+            "use crate::lsm::Run;",
+            "use super::lsm::Run;",
+            "use crate::{lsm, tree};",
+            "use super::super::{tree::{Tree}, lsm as other};",
+            "fn f() -> lsm::Run { todo!() }",
+            "fn f(meta: &Meta) -> bool { meta.lsm.is_some() }",
+            "fn f(meta: &Meta) { assert!(crate::lsm::is_it(meta)); }",
+        ];
+        for text in ways {
+            let found = |path: &str| source_findings(path, text);
+            let expected = "crates/index/src/view.rs:1: what all index kinds stand on may not name \
+                            lsm: ask the kind";
+            assert_eq!(found("crates/index/src/view.rs"), [expected], "{text}");
+            let expected = "crates/index/src/fdtree/level.rs:1: index kind fdtree may not use lsm: \
+                            share what both stand on";
+            assert_eq!(found("crates/index/src/fdtree/level.rs"), [expected], "{text}");
+            assert_eq!(found("crates/index/src/lib.rs").len(), 1, "{text}");
+            assert!(found("crates/index/src/lsm/level.rs").is_empty(), "{text}");
+            assert!(found("crates/index/src/kinds.rs").is_empty(), "{text}");
+            assert!(found("crates/index/src/tests/lsm.rs").is_empty(), "{text}");
+            assert!(found("crates/index/benches/merge.rs").is_empty(), "{text}");
+        }
+        let modules = "pub mod lsm; fn f(lsm: &[u8]) -> usize { 0..lsm.len() }";
+        assert!(source_findings("crates/index/src/lib.rs", modules).is_empty());
     }
 }

@@ -17,6 +17,16 @@ pub struct PathUse {
     pub second: String,
 }
 
+/// A name that is part of a path, or of what a `use` brings in, or a field; whatever stands in
+/// front of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Line, from 1.
+    pub line: usize,
+    /// The name.
+    pub name: String,
+}
+
 /// A function and its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
@@ -44,6 +54,8 @@ pub struct Silencer {
 pub struct Source {
     /// Every path of at least two segments, by its first two.
     pub paths: Vec<PathUse>,
+    /// Every segment of these paths, all names in `use`s, and every field.
+    pub named: Vec<Named>,
     /// Every function with a body.
     pub functions: Vec<Function>,
     /// Every `allow` and `expect`.
@@ -74,6 +86,9 @@ impl Source {
                     }
                     let colons = is_colon(tokens.get(at + 1)) && is_colon(tokens.get(at + 2));
                     let continues = at > 0 && is_colon(tokens.get(at - 1));
+                    if colons || continues || is_field(tokens.get(..at).unwrap_or_default()) {
+                        self.named.push(Named { line, name: first.clone() });
+                    }
                     if colons && !continues {
                         let second = match tokens.get(at + 3) {
                             Some(TokenTree::Ident(second)) => second.to_string(),
@@ -99,7 +114,24 @@ fn is_colon(token: Option<&TokenTree>) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == ':')
 }
 
+/// Whether what comes after these tokens is a field: one dot stands in front of it, and not two.
+fn is_field(before: &[TokenTree]) -> bool {
+    let is_dot = |token: Option<&TokenTree>| token.is_some_and(|token| token.to_string() == ".");
+    let mut before = before.iter().rev();
+    is_dot(before.next()) && !is_dot(before.next())
+}
+
 impl<'ast> Visit<'ast> for Source {
+    fn visit_use_name(&mut self, used: &'ast syn::UseName) {
+        let line = used.ident.span().start().line;
+        self.named.push(Named { line, name: used.ident.to_string() });
+    }
+
+    fn visit_use_rename(&mut self, used: &'ast syn::UseRename) {
+        let line = used.ident.span().start().line;
+        self.named.push(Named { line, name: used.ident.to_string() });
+    }
+
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
         self.add_function(&function.sig, &function.block);
         visit::visit_item_fn(self, function);
@@ -158,6 +190,15 @@ fn g() { unsafe {} }
             .collect();
         let expected = [(5, "esker_format", ""), (9, "std", "mem"), (9, "crate", "lsm")];
         assert_eq!(paths, expected);
+    }
+
+    #[test]
+    fn names_are_found_wherever_they_stand_in_a_path() {
+        let text = "use super::{a, b::{self, c as d}}; fn f() { x.e.g(); (y).h; k..l; m::n!(o) }";
+        let source = Source::parse(text).unwrap();
+        let mut named: Vec<_> = source.named.iter().map(|named| named.name.as_str()).collect();
+        named.sort_unstable();
+        assert_eq!(named, ["a", "b", "c", "e", "g", "h", "m", "n", "self", "super"]);
     }
 
     #[test]
