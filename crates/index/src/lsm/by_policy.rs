@@ -111,7 +111,7 @@ impl LsmIndex<'_> {
         };
         let number = match overflow {
             Overflow::Level(number) => number + 1,
-            Overflow::Runs | Overflow::Nothing => 0,
+            Overflow::Runs | Overflow::Nothing | Overflow::Waste { .. } => 0,
         };
         let standing = |number: usize| layout.standing(number);
         let upper = match number.checked_sub(1).map(standing) {
@@ -166,7 +166,7 @@ impl LsmIndex<'_> {
         let runs = *overflow == Overflow::Runs;
         let (from, depth) = match *overflow {
             Overflow::Level(number) => (number, number + 1),
-            Overflow::Runs | Overflow::Nothing => (0, 0),
+            Overflow::Runs | Overflow::Nothing | Overflow::Waste { .. } => (0, 0),
         };
         let blocks = choose::slice_blocks(self.kappa0_bytes());
         let level = if runs { None } else { layout.standing(from) };
@@ -176,7 +176,7 @@ impl LsmIndex<'_> {
         let end = earlier(end, keys.end.clone());
         let (is_first, is_last) = (!part.is_begun, end == keys.end);
         let keys = KeyRangeBuf { begin: keys.begin.clone(), end };
-        let sizes = sizes(layout, &self.lsm.merging.params);
+        let sizes = Some(sizes(layout, &self.lsm.merging.params));
         let done = keys.clone();
         let overflow = *overflow;
         Ok(Slice { overflow, runs, from, depth, keys, done, layout, sizes, is_first, is_last })

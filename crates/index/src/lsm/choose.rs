@@ -48,6 +48,8 @@ pub(super) enum Overflow {
     Level(usize),
     /// Of nothing: everything is merged.
     Nothing,
+    /// Of what is empty in this level: so many units of it are packed.
+    Waste { level: usize, units: u64 },
 }
 
 /// A slice of the keys: of all runs and the first levels, merged into the next level (Pull: what is
@@ -66,8 +68,8 @@ pub(super) struct Slice {
     pub done: KeyRangeBuf,
     /// The levels that there are then.
     pub layout: Layout,
-    /// The sizes in force.
-    pub sizes: Sizes,
+    /// The sizes in force from then on; `None` when they stay as they are.
+    pub sizes: Option<Sizes>,
     /// Whether it is the first of what was chosen together, and the last.
     pub is_first: bool,
     pub is_last: bool,
@@ -77,6 +79,16 @@ impl Slice {
     /// Nothing stays as it is, because everything is to be looked at.
     pub fn is_full(&self) -> bool {
         self.overflow == Overflow::Nothing
+    }
+
+    /// Whether a level is packed, and nothing merged into it.
+    pub fn packs(&self) -> bool {
+        matches!(self.overflow, Overflow::Waste { .. })
+    }
+
+    /// Whether no block stays as it is.
+    pub fn opens_all(&self) -> bool {
+        self.packs() || (self.is_full() && self.depth + 1 >= self.layout.levels)
     }
 }
 
@@ -230,7 +242,7 @@ impl LsmIndex<'_> {
         };
         let cursor = match overflow {
             Overflow::Level(number) => state.level(number).map(|level| level.cursor.as_slice()),
-            Overflow::Runs | Overflow::Nothing => None,
+            Overflow::Runs | Overflow::Nothing | Overflow::Waste { .. } => None,
         };
         let cursor = cursor.unwrap_or(&state.lsm().cursor);
         let levels = state.levels.len().max(usize::from(sizes.levels) + 1);
@@ -255,7 +267,7 @@ impl LsmIndex<'_> {
         let depth = match overflow {
             Overflow::Runs => levels - usize::from(sizes.levels) - 1,
             Overflow::Level(number) => number + 1,
-            Overflow::Nothing => levels - 1,
+            Overflow::Nothing | Overflow::Waste { .. } => levels - 1,
         };
         let begin = match overflow {
             Overflow::Runs if depth == 0 => first_left(&state.runs, reader, cursor)?,
@@ -273,7 +285,7 @@ impl LsmIndex<'_> {
                 done,
                 keys,
                 layout,
-                sizes,
+                sizes: Some(sizes),
                 is_first: true,
                 is_last: true,
             };
@@ -294,7 +306,7 @@ impl LsmIndex<'_> {
             keys,
             done,
             layout,
-            sizes,
+            sizes: Some(sizes),
             is_first: true,
             is_last: true,
         })

@@ -120,7 +120,8 @@ impl LsmIndex<'_> {
 
     /// Measures a slice that is about to be recorded, where anything is to be learnt of it.
     pub(super) fn learn(&self, meta: &mut IndexMeta, slice: &Slice, work: &Work) {
-        if self.lsm.merging.policy != Policy::Mixed {
+        // Packing is nobody's choice.
+        if self.lsm.merging.policy != Policy::Mixed || slice.packs() {
             return;
         }
         let Some(lsm) = meta.lsm.as_deref_mut() else { return };

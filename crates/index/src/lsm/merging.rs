@@ -9,6 +9,7 @@ use esker_substrate::sync::Mutex;
 use super::asked::Asked;
 use super::counters::{Counters, LevelCounters};
 use super::meter::Meter;
+use super::packing::Packing;
 use super::policy::learn::Learning;
 use super::policy::{Params, Policy};
 use super::replaced::Replaced;
@@ -47,6 +48,7 @@ pub(crate) struct Lsm {
     pub(super) meter: Mutex<Meter>,
     pub(super) replaced: Mutex<Replaced>,
     pub(super) asked: Mutex<Asked>,
+    pub(super) packing: Mutex<Packing>,
     /// The slices under way.
     pub(super) slices: Mutex<Option<Job>>,
 }

@@ -4,7 +4,8 @@
 //! Reading order: [`policy`] (which part of a level is merged, and how large levels are), `choose`
 //! (which keys come next), `input` and `output` (the sides of a merge), `order` (which source
 //! stands first), `walk` (what becomes of each block), `repeat` (those that would be written again
-//! as they are), `courtesy` (writers go first), `slice` (the merge itself, block-preserving),
+//! as they are), `courtesy` (writers go first), `packing` (levels of which too much is
+//! empty), `slice` (the merge itself, block-preserving),
 //! `nodes` (the index over a level's blocks), `state` (what a slice begins with), `layout` (where
 //! new levels go), `replaced` (how much of what comes does not make the index larger), `asked`
 //! (whether something is due, as every write asks); `by_policy` chooses as the thesis does among
@@ -41,6 +42,7 @@ mod meter;
 mod nodes;
 mod order;
 mod output;
+mod packing;
 pub mod policy;
 mod repeat;
 mod replaced;
@@ -86,6 +88,8 @@ pub struct Job {
     retired: Seq,
     /// The oldest snapshot when it began: the tombstones that stay are kept for it.
     oldest_snapshot: Option<Seq>,
+    /// Whether its last slice has packed a level.
+    has_packed: bool,
     /// How many slices it has merged.
     done: u32,
 }
@@ -136,7 +140,8 @@ impl LsmIndex<'_> {
         self.retiring.store(retired > Seq(0) && self.removals() > 0, Ordering::Release);
         let oldest_snapshot = self.env.snapshots.oldest();
         let pass = full.then(Pass::default);
-        *slot = Some(Job { pass, part: None, retired, oldest_snapshot, done: 0 });
+        *slot =
+            Some(Job { pass, part: None, retired, oldest_snapshot, has_packed: false, done: 0 });
         self.merging.store(true, Ordering::Release);
         true
     }
@@ -158,10 +163,13 @@ impl LsmIndex<'_> {
         };
         self.merge_slice(&state, &next, commit)?;
         job.done += 1;
+        job.has_packed = next.packs();
         if let Some(pass) = job.pass.as_mut() {
             pass.advance(&next);
         }
-        job.part = job.part.take().and_then(|part| part.after(&next));
+        if !next.packs() {
+            job.part = job.part.take().and_then(|part| part.after(&next));
+        }
         Ok(Step::More)
     }
 
@@ -170,6 +178,21 @@ impl LsmIndex<'_> {
         if let Some(pass) = &job.pass {
             return self.slice_of_all(state, pass);
         }
+        let may_pack = job.part.is_none();
+        if may_pack
+            && !job.has_packed
+            && let Some(slice) = self.slice_to_pack(state)?
+        {
+            return Ok(Some(slice));
+        }
+        match self.slice_of_overflow(state, job)? {
+            None if may_pack => self.slice_to_pack(state),
+            next => Ok(next),
+        }
+    }
+
+    /// The next slice of what overflows; `None` when nothing does.
+    fn slice_of_overflow(&self, state: &State, job: &mut Job) -> Result<Option<Slice>> {
         if self.lsm.merging.policy == Policy::Pull {
             return self.slice_to_pull(state);
         }
@@ -182,10 +205,16 @@ impl LsmIndex<'_> {
     /// Whether something is to be merged.
     pub(super) fn is_slice_due(&self, durable: &Arc<IndexMeta>) -> bool {
         let (merging, arrivals) = (&self.lsm.merging, self.arrivals());
-        self.lsm.asked.lock().is_due(durable, &arrivals, || match merging.policy {
+        let overflows = || match merging.policy {
             Policy::Pull => choose::is_due(durable, &arrivals),
             _ => by_policy::is_due(durable, &merging.params, arrivals.kappa0_bytes),
-        })
+        };
+        let wastes = || {
+            let omega = merging.params.omega_millionths();
+            let packing = self.lsm.packing.lock();
+            durable.lsm.as_deref().is_some_and(|lsm| packing.due(lsm, omega).is_some())
+        };
+        self.lsm.asked.lock().is_due(durable, &arrivals, || overflows() || wastes())
     }
 
     /// Whether writers are so many full memtables ahead of merges.

@@ -7,7 +7,7 @@ use esker_format::entry::Payload;
 use esker_format::fence::Fence;
 use esker_format::ids::{Generation, Seq};
 use esker_format::key;
-use esker_format::meta::{LevelCounts, TailFence};
+use esker_format::meta::{LevelCounts, LsmLevel, TailFence};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::error::{Error, Result};
 
@@ -33,6 +33,15 @@ pub(super) struct Fill {
 }
 
 impl Fill {
+    /// Of a level's blocks of data.
+    pub fn of(level: &LsmLevel) -> Self {
+        let sectors = level.tree.levels.last().map_or(0, |data| data.counts.sectors);
+        Self {
+            wasted_sectors: level.units.saturating_mul(UNIT_SECTORS).saturating_sub(sectors),
+            units: level.units,
+        }
+    }
+
     pub fn add(&mut self, ptr: &BlockPtr) {
         self.wasted_sectors = self.wasted_sectors.saturating_add(waste_of(ptr));
         self.units = self.units.saturating_add(units_of(ptr));
@@ -41,6 +50,26 @@ impl Fill {
     pub fn sub(&mut self, ptr: &BlockPtr) {
         self.wasted_sectors = self.wasted_sectors.saturating_sub(waste_of(ptr));
         self.units = self.units.saturating_sub(units_of(ptr));
+    }
+
+    /// The share that is empty, in millionths, rounded up.
+    pub fn millionths(&self) -> u64 {
+        let sectors = u128::from(self.units.max(1)) * u128::from(UNIT_SECTORS);
+        (u128::from(self.wasted_sectors) * 1_000_000).div_ceil(sectors) as u64
+    }
+
+    /// Whether more than this share of the level is empty, not counting one block: the last of a
+    /// level may have any length.
+    pub fn is_beyond(&self, millionths: u64) -> bool {
+        let wasted = self.wasted_sectors.saturating_sub(UNIT_SECTORS);
+        let sectors = u128::from(self.units) * u128::from(UNIT_SECTORS);
+        u128::from(wasted) * 1_000_000 > u128::from(millionths) * sectors
+    }
+
+    /// Whether as large a share of it is empty as of `level`.
+    pub fn is_as_empty_as(&self, level: &Self) -> bool {
+        let product = |wasted: u64, units: u64| u128::from(wasted) * u128::from(units);
+        product(self.wasted_sectors, level.units) >= product(level.wasted_sectors, self.units)
     }
 
     /// Whether a block may stay as it is, behind one of `open_sectors` that is closed for it: at

@@ -137,11 +137,11 @@ impl LsmIndex<'_> {
         let rules = Rules {
             removed: self.views.load().removed.up_to(state.durable.flushed_seq),
             to_last,
-            opens_all: (slice.is_full() && is_last) || !self.lsm.merging.preserves,
-            omega_millionths: (self.lsm.merging.params.omega * 1e6).round() as u64,
+            opens_all: slice.opens_all() || !self.lsm.merging.preserves,
+            omega_millionths: self.lsm.merging.params.omega_millionths(),
             is_urgent: self.is_urgent(&state.durable, slice),
         };
-        let mut fill = fill_of(&lower.level);
+        let mut fill = Fill::of(&lower.level);
         span.fences.iter().for_each(|fence| fill.sub(&fence.ptr));
         inputs.push(Input::new(reader, span, None));
         let generation = reader.blocks.take_generation();
@@ -152,8 +152,10 @@ impl LsmIndex<'_> {
             values: Moved::default(),
             changed: Vec::new(),
         };
-        let is_idle =
-            !slice.is_full() && inputs.iter().rev().skip(1).all(|i| i.position().is_none());
+        // Unless it is for the level itself, a slice is for what is merged into that.
+        let of_level = slice.is_full() || slice.packs();
+        let mut moving = inputs.iter().rev().skip(usize::from(!of_level));
+        let is_idle = !slice.is_full() && moving.all(|input| input.position().is_none());
         let mut dropped = 0;
         if !is_idle {
             let written = match made.outputs.first_mut() {
@@ -215,7 +217,9 @@ impl LsmIndex<'_> {
         let work = Work { layout: slice.layout, entered, levels };
         self.learn(&mut meta, slice, &work);
         meta.merges += 1;
-        meta.shape = shape_of(slice.sizes, self.kappa0_bytes());
+        if let Some(sizes) = slice.sizes {
+            meta.shape = shape_of(sizes, self.kappa0_bytes());
+        }
         meta.removed = self.removed_for_record(&meta, Seq(0));
         let mut freed: Vec<_> = runs.iter().flat_map(|spent| &spent.freed).copied().collect();
         if planted::is(Bug::ReclaimBeforeCommit) {
@@ -232,6 +236,10 @@ impl LsmIndex<'_> {
         made?;
         self.lsm.counters.lock().add(&work);
         self.lsm.replaced.lock().note(entered, dropped, run_entries(&state.durable));
+        if let Some(lsm) = &meta.lsm {
+            // Before anybody can ask of this state whether a level is to be packed.
+            self.lsm.packing.lock().note(slice, state.lsm(), lsm);
+        }
         *self.flushed.lock() = flushed_balance(&meta);
         self.durable.swap(Arc::new(meta));
         let mut gone = self.settle_values(&mut values)?;
@@ -278,14 +286,6 @@ fn upper_inputs<'a>(
         Ok(input)
     };
     runs.chain(levels).map(input).collect()
-}
-
-fn fill_of(level: &LsmLevel) -> Fill {
-    let sectors = level.tree.levels.last().map_or(0, |data| data.counts.sectors);
-    Fill {
-        wasted_sectors: level.units.saturating_mul(8).saturating_sub(sectors),
-        units: level.units,
-    }
 }
 
 /// Entries of all runs.
@@ -475,7 +475,7 @@ fn note_in(
             let level = slice.depth.checked_sub(1).and_then(|above| lsm.levels.get_mut(above));
             level.map(|level| &mut level.cursor)
         }
-        Overflow::Nothing => None,
+        Overflow::Nothing | Overflow::Waste { .. } => None,
     };
     if let Some(cursor) = cursor {
         *cursor = slice.done.end.clone().unwrap_or_default();

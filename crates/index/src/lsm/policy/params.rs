@@ -64,6 +64,11 @@ impl Params {
         }
     }
 
+    /// ω in millionths.
+    pub(crate) fn omega_millionths(&self) -> u64 {
+        (self.omega * 1e6).round() as u64
+    }
+
     /// The same with a γ for so many bytes of data over so many that memory holds (κ0): smaller
     /// where a slightly smaller one adds a level and leaves the last one nearly empty, so that full
     /// merges into it are cheap (section 5.5.5). Full and Mixed write up to a fifth less then; the
