@@ -1,10 +1,10 @@
 //! How many entries a full merge moves in a second of one core's time, in memory:
 //!
 //! ```text
-//! cargo run --release -p esker-index --example merge_rate
+//! cargo run --release -p esker-index --example merge_rate [fdtree|lsm]
 //! ```
 //!
-//! Each round overwrites 100,000 of a million entries by way of a spill run and merges everything.
+//! Each round overwrites 100,000 of a million entries by way of ten runs and merges everything.
 //! The rate is over the processor time of the thread (Linux), so that a busy machine does not
 //! change what is measured. The first round also pays for the memory that stands for the device.
 
@@ -26,6 +26,7 @@ use esker_substrate::budget::Budget;
 
 const BELOW: u64 = 1_000_000;
 const ABOVE: u64 = 100_000;
+const RUNS: u64 = 10;
 
 const OPTIONS: Options = Options {
     memtable_bytes_max: 1 << 30,
@@ -46,12 +47,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         budget: Arc::new(Budget::new(1 << 30)),
         poison: Arc::default(),
     };
-    let tree = Index::open(Arc::new(env), KeyspaceId(1), IndexMeta::default(), OPTIONS);
+    let lsm = match std::env::args().nth(1).as_deref() {
+        None | Some("fdtree") => None,
+        Some("lsm") => Some(Box::default()),
+        Some(other) => return Err(format!("no kind of index: {other}").into()),
+    };
+    let meta = IndexMeta { lsm, ..IndexMeta::default() };
+    let tree = Index::open(Arc::new(env), KeyspaceId(1), meta, OPTIONS);
     insert(&tree, 0..BELOW, 0);
+    tree.run(Work::Spill, &|body| body(), &mut |_, _| Ok(()))?;
     tree.run(FULL, &|body| body(), &mut |_, _| Ok(()))?;
     for round in 1..=8 {
-        insert(&tree, 0..ABOVE, round * BELOW);
-        tree.run(Work::Spill, &|body| body(), &mut |_, _| Ok(()))?;
+        for run in 0..RUNS {
+            insert(&tree, run * (ABOVE / RUNS)..(run + 1) * (ABOVE / RUNS), round * BELOW);
+            tree.run(Work::Spill, &|body| body(), &mut |_, _| Ok(()))?;
+        }
         let before = processor_seconds()?;
         tree.run(FULL, &|body| body(), &mut |_, _| Ok(()))?;
         let took = processor_seconds()? - before;

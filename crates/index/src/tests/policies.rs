@@ -114,8 +114,8 @@ proptest! {
         for (value_bytes, keys, entries) in batches {
             for _ in 0..entries {
                 let key = key(subject.next_seq % keys);
-                let value = vec![7; value_bytes];
-                subject.write(&key, Some(&value).filter(|_| subject.next_seq % 11 > 0).map(Vec::as_slice));
+                let is_put = !subject.next_seq.is_multiple_of(11);
+                subject.write(&key, is_put.then_some(&vec![7; value_bytes][..]));
                 if subject.tree.is_full() {
                     subject.maintain();
                 }
