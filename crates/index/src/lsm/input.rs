@@ -357,13 +357,13 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Leaves the current entry.
-    pub fn leave(&mut self) -> Result<()> {
+    /// Leaves the current entry, with so many bytes of content; `None`: a tombstone.
+    pub fn leave(&mut self, content_bytes: Option<usize>) -> Result<()> {
         self.last_key = None;
         let bytes = (self.head.key.len() + PUT_OVERHEAD_BYTES) as u64;
-        match self.payload()? {
-            Payload::Delete => self.read.tombstone_bytes += bytes,
-            payload => self.read.put_bytes += bytes + content_len(&payload) as u64,
+        match content_bytes {
+            None => self.read.tombstone_bytes += bytes,
+            Some(content) => self.read.put_bytes += bytes + content as u64,
         }
         self.read.entries += 1;
         self.index += 1;
@@ -428,14 +428,15 @@ impl Input<'_> {
     }
 }
 
-/// Bytes of what an entry says, as levels count them.
-fn content_len(payload: &Payload<'_>) -> usize {
+/// Bytes of what an entry says, as levels count them; `None` of a tombstone.
+pub(super) fn content_bytes(payload: &Payload<'_>) -> Option<usize> {
     match payload {
         Payload::Put(value)
         | Payload::PutUntil(_, value)
         | Payload::Reference(value)
-        | Payload::Operand(value) => value.len(),
-        Payload::Delete | Payload::Fence(_) => 0,
+        | Payload::Operand(value) => Some(value.len()),
+        Payload::Fence(_) => Some(0),
+        Payload::Delete => None,
     }
 }
 

@@ -44,8 +44,8 @@ pub(super) struct Repeating<'s, 'a> {
     pub inputs: &'s [Input<'a>],
     pub output: &'s mut Output,
     pub repeat: &'s mut Repeat,
-    /// The source whose entry is placed, while one is.
-    pub placed: Option<usize>,
+    /// The source whose entry is placed, while one is, and what that says.
+    pub placed: Option<(usize, Payload<'s>)>,
 }
 
 impl Repeat {
@@ -92,19 +92,19 @@ impl Repeating<'_, '_> {
 
     /// Whether this is the next entry of the block, as the block has it. Of numbers that are
     /// settled nobody asks.
-    fn is_next(&self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Result<bool> {
-        let source = self.placed.filter(|source| self.repeat.is_of(*source));
-        let Some(input) = source.and_then(|source| self.inputs.get(source)) else {
-            return Ok(false);
-        };
-        let is_its = input.head.key == key && (input.head.seq == seq || seq == Seq::SETTLED);
-        Ok(is_its && self.repeat.numbers.len() == input.taken() && input.payload()? == *payload)
+    fn is_next(&self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> bool {
+        let placed = self.placed.filter(|(source, _)| self.repeat.is_of(*source));
+        placed.is_some_and(|(source, its)| {
+            let Some(input) = self.inputs.get(source) else { return false };
+            let is_its = input.head.key == key && (input.head.seq == seq || seq == Seq::SETTLED);
+            is_its && self.repeat.numbers.len() == input.taken() && its == *payload
+        })
     }
 }
 
 impl Sink for Repeating<'_, '_> {
     fn add_data(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>, fate: Fate) -> Result<()> {
-        if self.is_next(key, seq, payload)? {
+        if self.is_next(key, seq, payload) {
             self.repeat.numbers.push(seq);
             return Ok(());
         }

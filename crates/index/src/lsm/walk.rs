@@ -14,7 +14,7 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::snapshots::Snapshots;
 
 use super::courtesy::Courtesy;
-use super::input::Input;
+use super::input::{Input, content_bytes};
 use super::order::Order;
 use super::output::Output;
 use super::repeat::{Repeat, Repeated, Repeating};
@@ -89,11 +89,10 @@ impl<'w, 'a> Walk<'w, 'a> {
         Self { inputs, output, rules, group, repeat, snapshots, courtesy, order }
     }
 
-    /// Where what is merged goes, with the group that it comes from. `placed` is the source whose
-    /// entry is placed.
-    fn sink(&mut self, placed: Option<usize>) -> (Repeating<'_, 'a>, &mut Group) {
+    /// Where what is merged goes beside the entries, with the group that it comes from.
+    fn sink(&mut self) -> (Repeating<'_, 'a>, &mut Group) {
         let Self { inputs, output, repeat, group, .. } = self;
-        (Repeating { inputs, output, repeat, placed }, group)
+        (Repeating { inputs, output, repeat, placed: None }, group)
     }
 
     /// Walks all sources to their ends.
@@ -137,7 +136,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// Writes what is held of the last key, and what is held back of a block.
     fn close(&mut self) -> Result<()> {
         let to_last = self.rules.to_last;
-        let (mut sink, group) = self.sink(None);
+        let (mut sink, group) = self.sink();
         group.close(&mut sink, to_last)?;
         self.settle()
     }
@@ -160,7 +159,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         {
             return Ok(());
         }
-        self.sink(None).0.give_up()
+        self.sink().0.give_up()
     }
 
     /// Whether there is room for a block that has been repeated; then it stays.
@@ -245,7 +244,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// The block that has been opened at `index` is merged; perhaps to itself.
     fn begin_repeating(&mut self, index: usize) -> Result<()> {
         // Of a block that is repeated the next entry comes behind this block's first.
-        self.sink(None).0.give_up()?;
+        self.sink().0.give_up()?;
         let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
         if let Some(block) = input.opened() {
             self.repeat.begin(index, block, input.read);
@@ -299,13 +298,14 @@ impl<'w, 'a> Walk<'w, 'a> {
             group.close(&mut sink, rules.to_last)?;
             group.begin(key, &rules.removed);
         }
-        sink.placed = Some(index);
+        sink.placed = Some((index, payload));
         let stays = group.place(&mut sink, key, seq, &payload, rules.to_last)?;
         sink.check(index)?;
         if let Payload::Reference(content) = payload {
             values.note(content, stays, false);
         }
-        self.inputs.get_mut(index).map_or(Ok(()), Input::leave)
+        let content = content_bytes(&payload);
+        self.inputs.get_mut(index).map_or(Ok(()), |input| input.leave(content))
     }
 }
 
