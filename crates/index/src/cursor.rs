@@ -227,7 +227,10 @@ impl<'a> FenceCursor<'a> {
     /// Fences that do not ascend are refused, so that no content sends a walk round in circles.
     pub(super) fn step(mut self, forward: bool) -> Result<Option<Self>> {
         let from = self.ptr()?;
-        let origin = if matches!(self.at, At::Express(_)) { None } else { Some(self.owned()?) };
+        let origin = match self.at {
+            At::Express(_) => None,
+            _ => Some(self.with_current(|at| (at.key.to_vec(), at.seq))?),
+        };
         loop {
             let moved = match self.at {
                 At::Express(place) => {
@@ -251,8 +254,8 @@ impl<'a> FenceCursor<'a> {
                 None => return Ok(None),
                 Some(moved) if moved.ptr()? != from => {
                     let here = |here: &KeyedFence<'_>| {
-                        let Some(origin) = &origin else { return true };
-                        let order = key::compare((&origin.key, origin.seq), (here.key, here.seq));
+                        let Some((key, seq)) = &origin else { return true };
+                        let order = key::compare((key, *seq), (here.key, here.seq));
                         if forward { order.is_lt() } else { order.is_gt() }
                     };
                     let goes_on = moved.with_current(here)?;

@@ -374,15 +374,13 @@ fn bound(tree: &Tree, reader: &BlockReader, begin: &[u8], blocks: u64) -> Result
     let mut next = FenceCursor::find(tree, reader, level, Target::At(begin, Seq::MAX))?;
     let mut passed = 0;
     while let Some(at) = next {
-        passed += 1;
-        let is_end = passed > blocks;
-        let border = |fence: &crate::fence_index::KeyedFence<'_>| {
-            let is_border = is_end && fence.seq == Seq::MAX && fence.key > begin;
-            is_border.then(|| fence.key.to_vec())
-        };
-        if let Some(key) = at.with_current(border)? {
-            return Ok(Some(key));
+        if passed >= blocks {
+            let fence = at.owned()?;
+            if fence.seq == Seq::MAX && fence.key.as_slice() > begin {
+                return Ok(Some(fence.key));
+            }
         }
+        passed += 1;
         next = at.next()?;
     }
     Ok(None)
