@@ -126,21 +126,25 @@ impl LsmIndex<'_> {
         self.record_slice(state, slice, outcome, commit)
     }
 
+    /// What a slice is merged by.
+    fn rules_of(&self, state: &State, slice: &Slice) -> Rules {
+        let is_last = slice.depth + 1 >= slice.layout.levels;
+        Rules {
+            removed: self.views.load().removed.up_to(state.durable.flushed_seq),
+            to_last: is_last || state.is_empty_behind(slice),
+            opens_all: slice.opens_all() || !self.lsm.merging.preserves,
+            omega_millionths: self.lsm.merging.params.omega_millionths(),
+            is_urgent: self.is_urgent(&state.durable, slice),
+        }
+    }
+
     fn merge_keys(&self, state: &State, slice: &Slice) -> Result<Outcome> {
         let reader = &self.reader;
         let (upper, lower) = state.taken(slice);
         let runs = state.runs_of(slice);
         let mut inputs = upper_inputs(reader, runs, slice, &upper)?;
         let span = Span::of(&lower.tree, reader, slice.keys.as_range())?;
-        let is_last = slice.depth + 1 >= slice.layout.levels;
-        let to_last = is_last || state.is_empty_behind(slice);
-        let rules = Rules {
-            removed: self.views.load().removed.up_to(state.durable.flushed_seq),
-            to_last,
-            opens_all: slice.opens_all() || !self.lsm.merging.preserves,
-            omega_millionths: self.lsm.merging.params.omega_millionths(),
-            is_urgent: self.is_urgent(&state.durable, slice),
-        };
+        let rules = self.rules_of(state, slice);
         let mut fill = Fill::of(&lower.level);
         span.fences.iter().for_each(|fence| fill.sub(&fence.ptr));
         inputs.push(Input::new(reader, span, None));
@@ -152,12 +156,8 @@ impl LsmIndex<'_> {
             values: Moved::default(),
             changed: Vec::new(),
         };
-        // Unless it is for the level itself, a slice is for what is merged into that.
-        let of_level = slice.is_full() || slice.packs();
-        let mut moving = inputs.iter().rev().skip(usize::from(!of_level));
-        let is_idle = !slice.is_full() && moving.all(|input| input.position().is_none());
         let mut dropped = 0;
-        if !is_idle {
+        if !is_idle(slice, &inputs) {
             let written = match made.outputs.first_mut() {
                 Some(output) => {
                     Walk::new(self, &mut inputs, output, &rules).run(&mut made.values)?;
@@ -267,6 +267,12 @@ impl LsmIndex<'_> {
         self.retiring.store(false, Ordering::Release);
         Ok(())
     }
+}
+
+/// Whether a slice has nothing to do: nothing to merge into its level, or nothing in that to pack.
+fn is_idle(slice: &Slice, inputs: &[Input<'_>]) -> bool {
+    let mut moving = inputs.iter().rev().skip(usize::from(!slice.packs()));
+    !slice.is_full() && moving.all(|input| input.position().is_none())
 }
 
 /// The sources above the level that is merged into, newest first.
