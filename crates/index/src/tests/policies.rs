@@ -170,6 +170,27 @@ fn choosing_the_best_writes_fewer_blocks_than_taking_all() {
     assert!(test < best && best < full, "{test} {best} {full}");
 }
 
+/// Where the last level is nearly full, a slightly smaller γ adds one that is nearly empty, and full
+/// merges write less (the thesis, 5.5.5).
+#[test]
+fn a_loosened_last_level_makes_full_merges_cheaper() {
+    let keys = 12_000;
+    let index = |params| by(Policy::Full, params, true, 48 * 1024);
+    let written = |params| {
+        let mut subject = index(params);
+        write(&mut subject, 2 * keys, keys);
+        let before = blocks_written(&subject);
+        write(&mut subject, 4 * keys, keys);
+        (blocks_written(&subject) - before, report(&subject).capacity_bytes.len())
+    };
+    let kappa0_bytes = report(&index(Params::DEFAULT)).runs_capacity_bytes;
+    let entry_bytes = 8 + 96 + 30;
+    let loosened = Params::DEFAULT.loosened(keys * entry_bytes, kappa0_bytes);
+    let (plain, loosened) = (written(Params::DEFAULT), written(loosened));
+    assert_eq!((plain.1, loosened.1), (2, 3), "levels");
+    assert!(loosened.0 * 10 < plain.0 * 9, "{loosened:?} {plain:?} blocks");
+}
+
 /// Plain merges leave no block as it is; the others leave some.
 #[test]
 fn plain_merges_open_every_block() {
