@@ -170,8 +170,8 @@ fn choosing_the_best_writes_fewer_blocks_than_taking_all() {
     assert!(test < best && best < full, "{test} {best} {full}");
 }
 
-/// Where the last level is nearly full, a slightly smaller γ adds one that is nearly empty, and full
-/// merges write less (the thesis, 5.5.5).
+/// Where the last level is nearly full, a slightly smaller γ adds one that is nearly empty, and
+/// full merges write less (the thesis, 5.5.5).
 #[test]
 fn a_loosened_last_level_makes_full_merges_cheaper() {
     let keys = 12_000;
