@@ -9,7 +9,7 @@
 //! Reading order: [`fence_index`] and [`tree`] (what is on the device and how it is entered),
 //! [`lookup`], [`cursor`], [`data_cursor`] and [`scan`] (reading one tree), [`gone`] (keys that it
 //! has lost), [`view`] (what readers see while merges run) and `read` (what they call); then how a
-//! memtable is written out: `freeze`, `spill`, [`scheme`], [`stage`] (with `window` and
+//! memtable is written out: `freeze`, `spill`, [`scheme`], [`stage`] (with [`window`] and
 //! [`preserve`]), [`insert`] (with [`level_writer`], [`top_writer`] and [`writer`] below it),
 //! [`merge`] (the loop, publish points, the record), [`delete`]; [`compression`] (codecs, and the
 //! room that merges need for them), [`versions`] (what a merge keeps), [`removed`] (ranges of
@@ -66,7 +66,7 @@ pub mod values;
 pub mod versions;
 pub mod view;
 pub mod walk;
-mod window;
+pub mod window;
 pub mod writer;
 
 #[cfg(test)]

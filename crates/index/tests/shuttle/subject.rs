@@ -84,7 +84,7 @@ impl Hook for Points {
 
 /// A tree, the lock that gives numbers out, and what was done to it.
 pub struct Subject {
-    pub tree: FdTree,
+    pub tree: Index,
     pub env: Arc<Env>,
     pub history: History,
     /// Every operation in its order: its place is its number less one.
