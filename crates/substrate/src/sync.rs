@@ -98,21 +98,6 @@ pub fn yield_now() {
     shuttle::thread::yield_now();
 }
 
-/// Lets other threads run for a while: at least so long, unless a test controls the schedule.
-#[cfg_attr(
-    not(feature = "shuttle"),
-    expect(clippy::disallowed_methods, reason = "nothing depends on how long it is")
-)]
-pub fn pause(time: std::time::Duration) {
-    #[cfg(not(feature = "shuttle"))]
-    std::thread::sleep(time);
-    #[cfg(feature = "shuttle")]
-    {
-        let _ = time;
-        shuttle::thread::yield_now();
-    }
-}
-
 /// How many threads run at once.
 #[must_use]
 pub fn cores() -> usize {

@@ -25,8 +25,6 @@ const SLICE_BLOCKS: (u64, u64) = (4, 1024);
 pub(super) const RUNS_SMALL: usize = 8;
 /// How many full memtables writers may be ahead of merges.
 pub(super) const RUNS_AHEAD: u64 = 6;
-/// How many they may be ahead before a merge that has time has none any more.
-pub(super) const RUNS_PRESSING: u64 = 2;
 /// So much less must other sizes write before they replace those in force.
 const WORTH_CHANGING: f64 = 0.95;
 

@@ -2,10 +2,7 @@
 //!
 //! Where more threads have work than there are cores, the system shares these evenly: whoever
 //! writes with more than its share falls behind, and waits longer with each request. A merge has
-//! time. So now and then, if somebody has written meanwhile, it pauses, and takes two thirds of a
-//! core at most; unless writers are about to wait for it.
-
-use std::time::Duration;
+//! time. So now and then, if somebody has written meanwhile, it lets others run first.
 
 use esker_format::ids::Seq;
 use esker_substrate::snapshots::Snapshots;
@@ -13,23 +10,15 @@ use esker_substrate::sync;
 
 /// Entries and blocks that are merged before others are let by: about a third of a millisecond's.
 const STEPS: u32 = 256;
-/// How long they are let by. The system takes half as long again to come back.
-const PAUSE: Duration = Duration::from_micros(100);
 
 /// How long ago others were let by.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Courtesy {
-    /// Writers wait for the merge, or soon will.
-    is_urgent: bool,
     steps: u32,
     seen: Seq,
 }
 
 impl Courtesy {
-    pub const fn new(is_urgent: bool) -> Self {
-        Self { is_urgent, steps: 0, seen: Seq(0) }
-    }
-
     /// A step of the merge is done.
     pub fn step(&mut self, snapshots: &Snapshots) {
         self.steps += 1;
@@ -38,10 +27,9 @@ impl Courtesy {
         }
         self.steps = 0;
         let visible = snapshots.visible();
-        if visible == self.seen {
-            return;
+        if visible != self.seen {
+            self.seen = visible;
+            sync::yield_now();
         }
-        self.seen = visible;
-        if self.is_urgent { sync::yield_now() } else { sync::pause(PAUSE) }
     }
 }

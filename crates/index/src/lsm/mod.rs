@@ -66,7 +66,7 @@ use crate::tree::{BlockReader, Tree};
 use crate::view::Part;
 use crate::{Commit, Index, Work};
 use by_policy::Part as PolicyPart;
-use choose::{Pass, RUNS_AHEAD, RUNS_PRESSING, Slice};
+use choose::{Pass, RUNS_AHEAD, Slice};
 use kind::LsmIndex;
 pub(super) use merging::Lsm;
 pub use merging::{MergeReport, Merging};
@@ -223,11 +223,6 @@ impl LsmIndex<'_> {
             Policy::Pull => choose::is_behind(durable, &self.arrivals(), memtables),
             _ => by_policy::is_behind(durable, self.kappa0_bytes(), memtables),
         }
-    }
-
-    /// Whether a slice should not give way to writers: they wait for it, or soon will.
-    fn is_urgent(&self, durable: &IndexMeta, slice: &Slice) -> bool {
-        !slice.is_full() || self.is_behind(durable, RUNS_PRESSING)
     }
 
     /// A full job is done: removals that it was for are forgotten; what it has left is kept for

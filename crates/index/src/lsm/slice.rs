@@ -134,7 +134,6 @@ impl LsmIndex<'_> {
             to_last: is_last || state.is_empty_behind(slice),
             opens_all: slice.opens_all() || !self.lsm.merging.preserves,
             omega_millionths: self.lsm.merging.params.omega_millionths(),
-            is_urgent: self.is_urgent(&state.durable, slice),
         }
     }
 

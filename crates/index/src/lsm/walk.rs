@@ -34,8 +34,6 @@ pub(super) struct Rules {
     pub opens_all: bool,
     /// Most of the level that may be empty (ω).
     pub omega_millionths: u64,
-    /// Writers are not let by.
-    pub is_urgent: bool,
 }
 
 impl Rules {
@@ -83,7 +81,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         group.horizon = points.horizon;
         group.operator = tree.operator();
         let snapshots = &tree.env.snapshots;
-        let (repeat, courtesy) = (Repeat::default(), Courtesy::new(rules.is_urgent));
+        let (repeat, courtesy) = (Repeat::default(), Courtesy::default());
         let before = |a: usize, b: usize| is_before(inputs, a, b);
         let order = Order::new(inputs.len(), before);
         Self { inputs, output, rules, group, repeat, snapshots, courtesy, order }
