@@ -100,15 +100,17 @@ fn lsm_indexes_by_merge_policies_survive_power_cuts() {
     settle(merge_policies());
 }
 
-/// Parts of many slices, and thresholds that are learnt meanwhile.
+/// Parts of many slices, levels that are packed between them, and thresholds that are learnt
+/// meanwhile.
 fn merge_policies() -> Verdict<Counts> {
     let mut counts = Counts::new("crash", "merge policies");
     let mut images = HashSet::new();
-    for policy in [MergePolicy::ChooseBest, MergePolicy::Mixed, MergePolicy::Full] {
+    let (best, mixed, full) = (MergePolicy::ChooseBest, MergePolicy::Mixed, MergePolicy::Full);
+    for (policy, omega) in [(best, 0.2), (mixed, 0.02), (full, 0.0)] {
         for make in [scenario::overwrite, scenario::mixed] {
             let mut scenario = make(0);
             scenario.config.index = IndexKind::Lsm;
-            let params = MergeParams { gamma: 2.0, ..MergeParams::default() };
+            let params = MergeParams { gamma: 2.0, omega, ..MergeParams::default() };
             scenario.config.merging = Merging::by(policy).params(params);
             let effort = Effort { images: 200 * budget(), nested: true };
             crash::run_once(&scenario, effort, &mut images, &mut counts)
