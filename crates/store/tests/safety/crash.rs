@@ -107,7 +107,7 @@ fn merge_policies() -> Verdict<Counts> {
     let mut images = HashSet::new();
     let (best, mixed, full) = (MergePolicy::ChooseBest, MergePolicy::Mixed, MergePolicy::Full);
     for (policy, omega) in [(best, 0.2), (mixed, 0.02), (full, 0.0)] {
-        for make in [scenario::overwrite, scenario::mixed] {
+        for make in [scenario::overwrite, scenario::mixed, scenario::slices] {
             let mut scenario = make(0);
             scenario.config.index = IndexKind::Lsm;
             let params = MergeParams { gamma: 2.0, omega, ..MergeParams::default() };
