@@ -98,5 +98,5 @@ fn lsm<'py>(py: Python<'py>, stats: &LsmStats) -> PyResult<Bound<'py, PyDict>> {
 }
 
 fn writes<'py>(py: Python<'py>, of: &LsmWrites) -> PyResult<Bound<'py, PyDict>> {
-    Ok(dict!(py, of, blocks_written blocks_kept node_bytes_written))
+    Ok(dict!(py, of, blocks_written blocks_packed blocks_kept node_bytes_written))
 }

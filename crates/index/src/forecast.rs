@@ -1,4 +1,4 @@
-//! What will be done next with a tree, as it looks now: for users who ask.
+//! What will be done next with an index, as it looks now: for users who ask.
 
 use super::{Index, Work};
 
@@ -16,7 +16,7 @@ pub struct Forecast {
 /// A merge that comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForecastMerge {
-    /// Levels of the main tree that it replaces.
+    /// Levels that it replaces, or merges into.
     pub levels: usize,
     /// Whether these are all.
     pub full: bool,
@@ -24,7 +24,7 @@ pub struct ForecastMerge {
     pub input_bytes: u64,
 }
 
-/// What a tree keeps that is of no use to whoever reads now.
+/// What an index keeps that is of no use to whoever reads now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
     /// Bytes of blocks that merges have replaced and that wait for readers, or for a backup.

@@ -1,5 +1,5 @@
 //! An embedded, ordered key-value store for devices whose random reads are cheap and whose
-//! writes are dear: an FD+tree behind a write-ahead log.
+//! writes are dear: an FD+tree, or a log-structured merge tree, behind a write-ahead log.
 //!
 //! ```
 //! # fn main() -> esker::Result<()> {

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use esker::{Error, Scheme};
+use esker::{Error, IndexKind, Scheme};
 use esker_device::Device;
 use esker_device::sim::{
     CrashModel, CrashOptions, CrashState, SimDevice, SimImage, Trace, Unwritten,
@@ -59,6 +59,8 @@ pub struct Shape {
     pub spills: u64,
     /// Levels with blocks at the end.
     pub levels: u64,
+    /// Blocks that were written to pack levels, since the store was opened last.
+    pub blocks_packed: u64,
 }
 
 /// Where a run starts.
@@ -176,6 +178,8 @@ impl<'a> Run<'a> {
             shape.merges += keyspace.merges;
             shape.spills += keyspace.spills;
             shape.levels += keyspace.levels.len() as u64;
+            let levels = keyspace.lsm.iter().flat_map(|lsm| &lsm.levels);
+            shape.blocks_packed += levels.map(|level| level.written.blocks_packed).sum::<u64>();
         }
         shape
     }
@@ -358,6 +362,9 @@ pub fn run_once(
     counts.add("merges", recording.shape.merges);
     counts.add("spill runs at the end", recording.shape.spills);
     counts.add("levels at the end", recording.shape.levels);
+    if scenario.config.index == IndexKind::Lsm {
+        counts.add("blocks packed", recording.shape.blocks_packed);
+    }
     explore(&recording, effort, images, counts)
 }
 

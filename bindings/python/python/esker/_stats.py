@@ -62,6 +62,8 @@ class LsmWrites:
     """What was written for a level of an LSM index, or for its runs, since the store was opened."""
 
     blocks_written: int
+    #: Those of them that were written because too much of the level was empty.
+    blocks_packed: int
     #: Left as they were by merges into the level.
     blocks_kept: int
     #: Blocks that hold fences.

@@ -15,6 +15,11 @@ use super::choose::Arrivals;
 pub(super) struct Asked(Option<(Arc<IndexMeta>, Arrivals, bool)>);
 
 impl Asked {
+    /// The answer may be another one now, of the same state.
+    pub fn forget(&mut self) {
+        self.0 = None;
+    }
+
     /// Whether something is due in this state, of which `work_out` says it.
     pub fn is_due(
         &mut self,
@@ -52,5 +57,7 @@ mod tests {
         assert!(!asked.is_due(&one, &many, unasked));
         assert!(asked.is_due(&other, &many, || true), "as equal as it may be");
         assert!(asked.is_due(&other, &many, unasked));
+        asked.forget();
+        assert!(!asked.is_due(&other, &many, || false));
     }
 }

@@ -12,7 +12,9 @@ use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_substrate::error::Result;
 
 use super::LsmIndex;
-use super::choose::{self, Overflow, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes};
+use super::choose::{
+    self, Cause, Overflow, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes,
+};
 use super::fences::Fences;
 use super::layout::Layout;
 use super::policy::sizes::Sizes;
@@ -111,7 +113,7 @@ impl LsmIndex<'_> {
         };
         let number = match overflow {
             Overflow::Level(number) => number + 1,
-            Overflow::Runs | Overflow::Nothing | Overflow::Waste { .. } => 0,
+            Overflow::Runs => 0,
         };
         let standing = |number: usize| layout.standing(number);
         let upper = match number.checked_sub(1).map(standing) {
@@ -166,7 +168,7 @@ impl LsmIndex<'_> {
         let runs = *overflow == Overflow::Runs;
         let (from, depth) = match *overflow {
             Overflow::Level(number) => (number, number + 1),
-            Overflow::Runs | Overflow::Nothing | Overflow::Waste { .. } => (0, 0),
+            Overflow::Runs => (0, 0),
         };
         let blocks = choose::slice_blocks(self.kappa0_bytes());
         let level = if runs { None } else { layout.standing(from) };
@@ -178,7 +180,7 @@ impl LsmIndex<'_> {
         let keys = KeyRangeBuf { begin: keys.begin.clone(), end };
         let sizes = Some(sizes(layout, &self.lsm.merging.params));
         let done = keys.clone();
-        let overflow = *overflow;
-        Ok(Slice { overflow, runs, from, depth, keys, done, layout, sizes, is_first, is_last })
+        let cause = Cause::Overflow(*overflow);
+        Ok(Slice { cause, runs, from, depth, keys, done, layout, sizes, is_first, is_last })
     }
 }

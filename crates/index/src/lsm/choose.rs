@@ -37,16 +37,23 @@ pub(super) struct Arrivals {
     pub replaced: f64,
 }
 
-/// Whose overflow a slice is for: that says where it begins.
+/// What overflows: that says where a slice begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overflow {
-    /// Of the runs.
+    /// The runs.
     Runs,
-    /// Of this level, by its number among those that the slice leaves.
+    /// This level, by its number among those that the slice leaves.
     Level(usize),
-    /// Of nothing: everything is merged.
-    Nothing,
-    /// Of what is empty in this level: so many units of it are packed.
+}
+
+/// What a slice is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Something overflows.
+    Overflow(Overflow),
+    /// Everything is merged.
+    Everything,
+    /// Too much of a level is empty: so many units of it are packed.
     Waste { level: usize, units: u64 },
 }
 
@@ -54,7 +61,7 @@ pub(super) enum Overflow {
 /// newer than a level's keys goes along).
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
-    pub overflow: Overflow,
+    pub cause: Cause,
     /// Whether keys are taken out of the runs.
     pub runs: bool,
     /// The first of the levels that are merged into the one at `depth`, and all behind it are.
@@ -76,12 +83,12 @@ pub(super) struct Slice {
 impl Slice {
     /// Nothing stays as it is, because everything is to be looked at.
     pub fn is_full(&self) -> bool {
-        self.overflow == Overflow::Nothing
+        self.cause == Cause::Everything
     }
 
     /// Whether a level is packed, and nothing merged into it.
     pub fn packs(&self) -> bool {
-        matches!(self.overflow, Overflow::Waste { .. })
+        matches!(self.cause, Cause::Waste { .. })
     }
 
     /// Whether no block stays as it is.
@@ -230,7 +237,7 @@ impl LsmIndex<'_> {
             let layout = by_policy::layout(lsm, &self.lsm.merging.params, kappa0_bytes);
             (layout, by_policy::sizes(layout, &self.lsm.merging.params))
         };
-        self.slice_from(state, Overflow::Nothing, levels, &begin).map(Some)
+        self.slice_from(state, None, levels, &begin).map(Some)
     }
 
     /// The next slice of what overflows; `None` when nothing does.
@@ -240,7 +247,7 @@ impl LsmIndex<'_> {
         };
         let cursor = match overflow {
             Overflow::Level(number) => state.level(number).map(|level| level.cursor.as_slice()),
-            Overflow::Runs | Overflow::Nothing | Overflow::Waste { .. } => None,
+            Overflow::Runs => None,
         };
         let cursor = cursor.unwrap_or(&state.lsm().cursor);
         let levels = state.levels.len().max(usize::from(sizes.levels) + 1);
@@ -249,60 +256,47 @@ impl LsmIndex<'_> {
             Overflow::Level(number) => Overflow::Level(number + layout.missing()),
             other => other,
         };
-        self.slice_from(state, overflow, (layout, sizes), cursor).map(Some)
+        self.slice_from(state, Some(overflow), (layout, sizes), cursor).map(Some)
     }
 
-    /// The keys from `cursor` on, as many as make a slice.
+    /// The keys from `cursor` on, as many as make a slice of what overflows; `None`: of everything.
     fn slice_from(
         &self,
         state: &State,
-        overflow: Overflow,
+        overflow: Option<Overflow>,
         (layout, sizes): (Layout, Sizes),
         cursor: &[u8],
     ) -> Result<Slice> {
         let reader = &self.reader;
         let levels = layout.levels;
         let depth = match overflow {
-            Overflow::Runs => levels - usize::from(sizes.levels) - 1,
-            Overflow::Level(number) => number + 1,
-            Overflow::Nothing | Overflow::Waste { .. } => levels - 1,
+            Some(Overflow::Runs) => levels - usize::from(sizes.levels) - 1,
+            Some(Overflow::Level(number)) => number + 1,
+            None => levels - 1,
         };
         let begin = match overflow {
-            Overflow::Runs if depth == 0 => first_left(&state.runs, reader, cursor)?,
+            Some(Overflow::Runs) if depth == 0 => first_left(&state.runs, reader, cursor)?,
             _ => Some(cursor.to_vec()),
         };
-        let Some(begin) = begin else {
+        let (begin, end) = match begin {
             // No run has any of the keys that are left.
-            let keys = KeyRangeBuf { begin: cursor.to_vec(), end: None };
-            let done = keys.clone();
-            let of = Slice {
-                overflow,
-                runs: true,
-                from: 0,
-                depth,
-                done,
-                keys,
-                layout,
-                sizes: Some(sizes),
-                is_first: true,
-                is_last: true,
-            };
-            return Ok(of);
+            None => (cursor.to_vec(), None),
+            Some(begin) => {
+                let taken = (depth + 1).saturating_sub(layout.missing());
+                let blocks = slice_blocks(self.kappa0_bytes());
+                let trees = state.runs.iter().map(|run| &run.tree);
+                let trees = trees.chain(state.levels.iter().take(taken));
+                let end = end_of(trees, reader, &begin, blocks)?;
+                (begin, end)
+            }
         };
-        let taken = (depth + 1).saturating_sub(layout.missing());
-        let blocks = slice_blocks(self.kappa0_bytes());
-        let trees = state.runs.iter().map(|run| &run.tree);
-        let trees = trees.chain(state.levels.iter().take(taken));
-        let end = end_of(trees, reader, &begin, blocks)?;
-        let done = KeyRangeBuf { begin: cursor.to_vec(), end: end.clone() };
-        let keys = KeyRangeBuf { begin, end };
         Ok(Slice {
-            overflow,
+            cause: overflow.map_or(Cause::Everything, Cause::Overflow),
             runs: true,
             from: 0,
             depth,
-            keys,
-            done,
+            done: KeyRangeBuf { begin: cursor.to_vec(), end: end.clone() },
+            keys: KeyRangeBuf { begin, end },
             layout,
             sizes: Some(sizes),
             is_first: true,
@@ -320,7 +314,7 @@ pub(super) fn end_of<'a>(
 ) -> Result<Option<Vec<u8>>> {
     let mut end: Option<Vec<u8>> = None;
     for tree in trees {
-        end = earlier(end, bound(tree, reader, begin, blocks)?);
+        end = earlier(end, bound(tree, reader, begin, blocks, |_| Ok(()))?);
     }
     Ok(end)
 }
@@ -365,9 +359,15 @@ fn first_left(runs: &[Run], reader: &BlockReader, from: &[u8]) -> Result<Option<
     Ok(first)
 }
 
-/// The key at which as many blocks of a run or level as a slice takes are over, if there are as
-/// many.
-fn bound(tree: &Tree, reader: &BlockReader, begin: &[u8], blocks: u64) -> Result<Option<Vec<u8>>> {
+/// The key at which so many blocks of a run or level are over, if there are as many; `pass` gets
+/// each of them.
+pub(super) fn bound(
+    tree: &Tree,
+    reader: &BlockReader,
+    begin: &[u8],
+    blocks: u64,
+    mut pass: impl FnMut(&FenceCursor<'_>) -> Result<()>,
+) -> Result<Option<Vec<u8>>> {
     let Some(level) = tree.height().checked_sub(1) else { return Ok(None) };
     let mut next = FenceCursor::find(tree, reader, level, Target::At(begin, Seq::MAX))?;
     let mut passed = 0;
@@ -378,6 +378,7 @@ fn bound(tree: &Tree, reader: &BlockReader, begin: &[u8], blocks: u64) -> Result
                 return Ok(Some(fence.key));
             }
         }
+        pass(&at)?;
         passed += 1;
         next = at.next()?;
     }

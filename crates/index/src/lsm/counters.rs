@@ -7,6 +7,8 @@ use super::layout::Layout;
 pub struct LevelCounters {
     /// Blocks of data that were written.
     pub blocks_written: u64,
+    /// Those of them that were written to pack the level.
+    pub blocks_packed: u64,
     /// Blocks of data that a merge met, or brought, and left as they were.
     pub blocks_kept: u64,
     /// Bytes of blocks of fences.
@@ -37,6 +39,7 @@ pub(super) struct Work {
 impl LevelCounters {
     fn add(&mut self, other: &Self) {
         self.blocks_written += other.blocks_written;
+        self.blocks_packed += other.blocks_packed;
         self.blocks_kept += other.blocks_kept;
         self.node_bytes_written += other.node_bytes_written;
     }

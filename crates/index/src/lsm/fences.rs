@@ -7,6 +7,7 @@ use super::policy::Blocks;
 use super::state::Run;
 use crate::cursor::{FenceCursor, Target};
 use crate::gone::Gone;
+use crate::level_writer::extent_of;
 use crate::tree::{BlockReader, Tree};
 
 /// Most blocks that are told apart.
@@ -72,7 +73,7 @@ impl Fences {
         let mut is_there = false;
         while let Some(at) = next {
             let (key, seq, bytes) = at.with_current(|fence| {
-                (fence.key.to_vec(), fence.seq, super::output::extent_of(&fence.fence.ptr).bytes())
+                (fence.key.to_vec(), fence.seq, extent_of(&fence.fence.ptr).bytes())
             })?;
             next = at.next()?;
             let upper = next.as_ref().map(|next| next.with_current(|f| (f.key.to_vec(), f.seq)));

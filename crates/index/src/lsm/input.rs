@@ -11,11 +11,12 @@ use esker_format::ptr::{BlockPtr, Extent};
 use esker_substrate::budget::{Lease, Part};
 use esker_substrate::error::{Error, Result};
 
-use super::output::{Output, extent_of};
+use super::output::Output;
 use crate::cursor::{FenceCursor, OwnedFence, Target};
 use crate::gone::Gone;
 use crate::head::Head;
 use crate::insert::Sink;
+use crate::level_writer::extent_of;
 use crate::tree::{BlockReader, Tree};
 use crate::versions::Fate;
 use crate::window::Window;

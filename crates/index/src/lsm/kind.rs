@@ -11,7 +11,6 @@ use esker_substrate::sync::MutexGuard;
 use super::invariants;
 use super::merging::Lsm;
 use super::{Job, is_empty, is_tight, open_parts};
-use crate::due::spilled_bytes;
 use crate::forecast::ForecastMerge;
 use crate::invariants::{CheckSink, Units};
 use crate::kind::{Kind, Still};
@@ -72,13 +71,12 @@ impl Kind for Lsm {
 
     fn forecast_merge(
         &self,
-        _: &Index,
+        index: &Index,
         durable: &IndexMeta,
         full: bool,
         new_bytes: u64,
     ) -> ForecastMerge {
-        let input_bytes = spilled_bytes(durable).saturating_add(new_bytes);
-        ForecastMerge { levels: 1, full, input_bytes }
+        self.of(index).merge_to_come(durable, full, new_bytes)
     }
 
     fn is_tight(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool {

@@ -4,7 +4,7 @@ use esker_format::meta::{IndexMeta, LearntMeta, LsmMeta, Real};
 
 use super::LsmIndex;
 use super::by_policy;
-use super::choose::{Overflow, Slice};
+use super::choose::Slice;
 use super::counters::Work;
 use super::meter::Event;
 use super::policy::learn::{Learning, Phase, Reference};
@@ -126,7 +126,7 @@ impl LsmIndex<'_> {
         }
         let Some(lsm) = meta.lsm.as_deref_mut() else { return };
         let mut meter = self.lsm.meter.lock();
-        if slice.overflow == Overflow::Nothing {
+        if slice.is_full() {
             *meter = Default::default();
             return;
         }

@@ -82,6 +82,7 @@ impl Lsm {
         let sectors: u64 = fences.iter().map(|level| level.counts.sectors).sum();
         self.counters.lock().add_run(&LevelCounters {
             blocks_written: data.counts.blocks,
+            blocks_packed: 0,
             blocks_kept: 0,
             node_bytes_written: sectors * SECTOR_BYTES,
         });

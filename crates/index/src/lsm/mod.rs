@@ -4,14 +4,13 @@
 //! Reading order: [`policy`] (which part of a level is merged, and how large levels are), `choose`
 //! (which keys come next), `input` and `output` (the sides of a merge), `order` (which source
 //! stands first), `walk` (what becomes of each block), `repeat` (those that would be written again
-//! as they are), `courtesy` (writers go first), `packing` (levels of which too much is
-//! empty), `slice` (the merge itself, block-preserving),
+//! as they are), `courtesy` (writers go first), `slice` (the merge itself, block-preserving),
 //! `nodes` (the index over a level's blocks), `state` (what a slice begins with), `layout` (where
-//! new levels go), `replaced` (how much of what comes does not make the index larger), `asked`
-//! (whether something is due, as every write asks); `by_policy` chooses as the thesis does among
-//! the blocks in `fences`, [`merging`] says who chooses, [`counters`] count what that costs, of
-//! which `meter` and `learnt` make thresholds; `kind` is what the [`Index`] asks, `invariants`
-//! checks what is recorded of levels.
+//! new levels go), `packing` (levels of which too much is empty), `replaced` (how much of what
+//! comes does not make the index larger), `asked` (whether something is due, as every write asks);
+//! `by_policy` chooses as the thesis does among the blocks in `fences`, [`merging`] says who
+//! chooses, [`counters`] count what that costs, of which `meter` and `learnt` make thresholds;
+//! `kind` is what the [`Index`] asks, `invariants` checks what is recorded of levels.
 //!
 //! Memtables are written out as runs, as an FD+tree's are. A slice takes the keys of one range out
 //! of all runs, and of as many levels as overflow, and merges them into the next level; what a run
@@ -59,6 +58,8 @@ use esker_substrate::error::Result;
 use esker_substrate::sync::atomic::Ordering;
 
 use crate::balance::{KeptTombstones, underflows};
+use crate::due::spilled_bytes;
+use crate::forecast::ForecastMerge;
 use crate::gone::Gone;
 use crate::merge::Step;
 use crate::removed::MERGE_REMOVALS;
@@ -66,7 +67,7 @@ use crate::tree::{BlockReader, Tree};
 use crate::view::Part;
 use crate::{Commit, Index, Work};
 use by_policy::Part as PolicyPart;
-use choose::{Pass, RUNS_AHEAD, Slice};
+use choose::{Arrivals, Pass, RUNS_AHEAD, Slice};
 use kind::LsmIndex;
 pub(super) use merging::Lsm;
 pub use merging::{MergeReport, Merging};
@@ -161,15 +162,16 @@ impl LsmIndex<'_> {
             self.merging.store(false, Ordering::Release);
             return Ok(Step::Done);
         };
-        self.merge_slice(&state, &next, commit)?;
         job.done += 1;
         job.has_packed = next.packs();
+        if let Err(error) = self.merge_slice(&state, &next, commit) {
+            self.go_on_unpacked(&state, &next, error)?;
+            return Ok(Step::More);
+        }
         if let Some(pass) = job.pass.as_mut() {
             pass.advance(&next);
         }
-        if !next.packs() {
-            job.part = job.part.take().and_then(|part| part.after(&next));
-        }
+        job.part = job.part.take().and_then(|part| part.after(&next));
         Ok(Step::More)
     }
 
@@ -178,17 +180,16 @@ impl LsmIndex<'_> {
         if let Some(pass) = &job.pass {
             return self.slice_of_all(state, pass);
         }
-        let may_pack = job.part.is_none();
-        if may_pack
-            && !job.has_packed
-            && let Some(slice) = self.slice_to_pack(state)?
+        // A part is merged to its end, and writers that wait do not wait for packing.
+        let waits = job.has_packed || self.is_behind(&state.durable, RUNS_AHEAD);
+        if job.part.is_none()
+            && !waits
+            && let Some(slice) = self.slice_to_pack(state)
         {
             return Ok(Some(slice));
         }
-        match self.slice_of_overflow(state, job)? {
-            None if may_pack => self.slice_to_pack(state),
-            next => Ok(next),
-        }
+        let next = self.slice_of_overflow(state, job)?;
+        Ok(next.or_else(|| self.slice_to_pack(state)))
     }
 
     /// The next slice of what overflows; `None` when nothing does.
@@ -204,17 +205,31 @@ impl LsmIndex<'_> {
 
     /// Whether something is to be merged.
     pub(super) fn is_slice_due(&self, durable: &Arc<IndexMeta>) -> bool {
-        let (merging, arrivals) = (&self.lsm.merging, self.arrivals());
-        let overflows = || match merging.policy {
-            Policy::Pull => choose::is_due(durable, &arrivals),
-            _ => by_policy::is_due(durable, &merging.params, arrivals.kappa0_bytes),
-        };
+        let arrivals = self.arrivals();
         let wastes = || {
-            let omega = merging.params.omega_millionths();
+            let omega = self.lsm.merging.params.omega_millionths();
             let packing = self.lsm.packing.lock();
             durable.lsm.as_deref().is_some_and(|lsm| packing.due(lsm, omega).is_some())
         };
-        self.lsm.asked.lock().is_due(durable, &arrivals, || overflows() || wastes())
+        let work_out = || self.overflows(durable, &arrivals) || wastes();
+        self.lsm.asked.lock().is_due(durable, &arrivals, work_out)
+    }
+
+    /// Whether the runs, or a level, are larger than they may be.
+    fn overflows(&self, durable: &IndexMeta, arrivals: &Arrivals) -> bool {
+        let merging = &self.lsm.merging;
+        match merging.policy {
+            Policy::Pull => choose::is_due(durable, arrivals),
+            _ => by_policy::is_due(durable, &merging.params, arrivals.kappa0_bytes),
+        }
+    }
+
+    /// What a merge would be that begins now. Where nothing overflows, it packs a level: how much
+    /// of it, nobody knows before it has looked.
+    fn merge_to_come(&self, durable: &IndexMeta, full: bool, new_bytes: u64) -> ForecastMerge {
+        let packs = !full && new_bytes == 0 && !self.overflows(durable, &self.arrivals());
+        let bytes = if packs { 0 } else { spilled_bytes(durable) };
+        ForecastMerge { levels: 1, full, input_bytes: bytes.saturating_add(new_bytes) }
     }
 
     /// Whether writers are so many full memtables ahead of merges.

@@ -20,10 +20,9 @@ use esker_format::meta::{LevelCounts, LevelMeta, TailFence, TreeMeta};
 use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 use esker_substrate::error::Result;
 
-use super::output::extent_of;
 use crate::cursor::{FenceCursor, OwnedFence, Target};
 use crate::fence_index::{Account, FenceIndex};
-use crate::level_writer::{fence_of, keyed, owned};
+use crate::level_writer::{extent_of, fence_of, keyed, owned};
 use crate::tree::{BlockReader, Tree};
 use crate::writer::ExtentWriter;
 

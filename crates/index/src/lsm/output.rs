@@ -13,8 +13,7 @@ use esker_substrate::error::{Error, Result};
 
 use crate::cursor::OwnedFence;
 use crate::insert::Sink;
-use crate::level_writer::{Apart, LevelStart, LevelWriter, UNIT_SECTORS, fence_of};
-pub(super) use crate::level_writer::{extent_of, units_of};
+use crate::level_writer::{Apart, LevelStart, LevelWriter, UNIT_SECTORS, fence_of, units_of};
 use crate::tree::BlockReader;
 use crate::versions::Fate;
 use crate::view::Which;

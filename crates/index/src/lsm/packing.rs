@@ -2,34 +2,39 @@
 //!
 //! A block stays as it is only while at most ω of its level is empty (the thesis, 5.1.2 and 5.1.3),
 //! but each merge ends with a block that is not full, and where merges are of few blocks these are
-//! many. While more than ω of a level is empty, slices of it are read and written again, with all
-//! their blocks opened: going round the keys, those of which at least as large a share is empty as
-//! of the whole level. One is always there, and full blocks are passed over.
+//! many. While more than ω of a level is empty, windows of it are read and written again, with all
+//! their blocks opened: going round the keys, the emptiest of those that come next. Full blocks are
+//! passed over.
 //!
-//! Entries that fill no units leave as much of them empty however they are packed. When a round has
-//! helped nothing, what is empty then is remembered, and the level is packed again only when that
-//! has grown by a tenth. Nothing of this is durable: an index that has been opened tries once more.
+//! Entries that fill no units leave as much of them empty however they are packed. When windows
+//! have cost more than they gave back, the level is given up: until a tenth more of it is empty, or
+//! its entries have another length. Nothing of this is durable: an index that has been opened tries
+//! once more, but only levels that merges have changed since. Who only reads writes nothing.
 //!
-//! Slices that pack take turns with those of what overflows, so that neither has to wait until the
-//! other is done, however large the level is.
+//! Packing saves space, and is never a reason for merges to stop: it takes turns with what
+//! overflows, waits while writers do, and passes over what it cannot read or has no room for.
 
 use esker_format::action::KeyRangeBuf;
-use esker_format::ids::Seq;
-use esker_format::meta::LsmMeta;
-use esker_substrate::error::Result;
+use esker_format::meta::{LsmLevel, LsmMeta};
+use esker_format::ptr::SECTOR_BYTES;
+use esker_substrate::error::{Error, Result};
 
-use super::choose::{Overflow, Slice, slice_blocks};
+use super::choose::{Cause, Slice, bound};
 use super::kind::LsmIndex;
 use super::layout::Layout;
 use super::output::Fill;
 use super::state::State;
-use crate::cursor::{FenceCursor, Target};
 use crate::tree::{BlockReader, Tree};
 
-/// Fewest blocks that are packed together: the last of them is not full.
-const BLOCKS_MIN: u64 = 64;
-/// Packing helps when it gives back one unit of so many.
-const UNITS_HELPED: u64 = 16;
+/// Blocks that are packed together: so many that the last one, which is not full, is not much, and
+/// so few that what is packed is where most is empty.
+const WINDOW_BLOCKS: u64 = 16;
+/// Windows that are looked at before one is packed.
+const WINDOWS_SEEN: u32 = 16;
+/// A window is worth writing again for one unit of so many.
+const WORTH_UNITS: u64 = 16;
+/// A level is given up when so many windows have given nothing back.
+const WINDOWS_IN_VAIN: u64 = 8;
 
 /// What is known of the packing of an index's levels, from the first down.
 #[derive(Debug, Default)]
@@ -39,30 +44,72 @@ pub(super) struct Packing {
 
 #[derive(Clone, Debug, Default)]
 struct Packed {
+    /// Whether merges have changed it since the index was opened.
+    is_changed: bool,
     /// Where to go on.
     at: Vec<u8>,
-    /// Units that were passed since packing has helped: over, or in vain.
-    passed_units: u64,
-    /// What a round that has helped nothing left empty, in millionths of the level.
-    left_millionths: u64,
+    /// Units that were written, beyond what those that were given back are worth.
+    units_in_vain: u64,
+    given_up: Option<GivenUp>,
+}
+
+/// A level that packing does not help.
+#[derive(Clone, Copy, Debug)]
+struct GivenUp {
+    /// The share that was empty.
+    millionths: u64,
+    /// What its entries took, on average.
+    entry_bytes: u64,
 }
 
 /// Neighbours of a level that are packed together.
+#[derive(Clone, Debug, PartialEq)]
 struct Window {
     keys: KeyRangeBuf,
     fill: Fill,
 }
 
+/// What entries of a level take, on average; 0 where there are none.
+fn entry_bytes(level: &LsmLevel) -> u64 {
+    let counts =
+        level.tree.levels.last().map(|data| (data.counts.sectors, data.counts.data_entries()));
+    let bytes =
+        |(sectors, entries): (u64, u64)| sectors.saturating_mul(SECTOR_BYTES).checked_div(entries);
+    counts.and_then(bytes).unwrap_or(0)
+}
+
+impl GivenUp {
+    fn of(level: &LsmLevel) -> Self {
+        Self { millionths: Fill::of(level).millionths(), entry_bytes: entry_bytes(level) }
+    }
+
+    /// The most of the level that may be empty before it is tried again.
+    fn most_millionths(&self, level: &LsmLevel) -> u64 {
+        let is_like = entry_bytes(level).abs_diff(self.entry_bytes) <= self.entry_bytes / 10;
+        if is_like { self.millionths + self.millionths / 10 } else { 0 }
+    }
+}
+
+impl Packed {
+    /// A window of so many units that ends there is done, and has given some back.
+    fn pass(&mut self, end: Option<&[u8]>, units: u64, freed_units: u64, level: &LsmLevel) {
+        self.at = end.unwrap_or_default().to_vec();
+        let worth = freed_units.saturating_mul(WORTH_UNITS);
+        self.units_in_vain = self.units_in_vain.saturating_add(units).saturating_sub(worth);
+        if self.units_in_vain >= units.saturating_mul(WINDOWS_IN_VAIN).min(level.units) {
+            (self.units_in_vain, self.given_up) = (0, Some(GivenUp::of(level)));
+        }
+    }
+}
+
 impl Packing {
     /// The first level of which too much is empty.
     pub fn due(&self, lsm: &LsmMeta, omega_millionths: u64) -> Option<usize> {
-        let left = |number: usize| self.levels.get(number).map_or(0, |level| level.left_millionths);
-        let mut levels = lsm.levels.iter().enumerate();
-        let due = levels.find(|(number, level)| {
-            let left = left(*number);
-            Fill::of(level).is_beyond(omega_millionths.max(left + left / 10))
-        });
-        due.map(|(number, _)| number)
+        let is_due = |(known, level): (&Packed, &LsmLevel)| {
+            let most = known.given_up.map_or(0, |given_up| given_up.most_millionths(level));
+            known.is_changed && Fill::of(level).is_beyond(omega_millionths.max(most))
+        };
+        self.levels.iter().zip(&lsm.levels).position(is_due)
     }
 
     /// The keys at which to go on in a level.
@@ -70,32 +117,23 @@ impl Packing {
         self.levels.get(number).map(|level| level.at.clone()).unwrap_or_default()
     }
 
-    /// Between the keys at which it went on and those of a slice so many units were passed over.
-    fn pass_over(&mut self, number: usize, units: u64) {
-        if self.levels.len() <= number {
-            self.levels.resize_with(number + 1, Packed::default);
-        }
-        if let Some(packed) = self.levels.get_mut(number) {
-            packed.passed_units = packed.passed_units.saturating_add(units);
-        }
-    }
-
     /// A slice is done: it found the index as `before` and has left it as `after`.
     pub fn note(&mut self, slice: &Slice, before: &LsmMeta, after: &LsmMeta) {
         self.levels.resize_with(slice.layout.before, Packed::default);
         slice.layout.put_in(&mut self.levels, Packed::default);
-        let Overflow::Waste { level: number, units } = slice.overflow else { return };
-        let level = |lsm: &LsmMeta| lsm.levels.get(number).map(Fill::of).unwrap_or_default();
-        let (before, after) = (level(before), level(after));
-        let Some(packed) = self.levels.get_mut(number) else { return };
-        packed.at = slice.keys.end.clone().unwrap_or_default();
-        if (before.units.saturating_sub(after.units)) * UNITS_HELPED >= units {
-            packed.passed_units = 0;
-            return;
-        }
-        packed.passed_units = packed.passed_units.saturating_add(units);
-        if packed.passed_units >= after.units {
-            (packed.passed_units, packed.left_millionths) = (0, after.millionths());
+        let Cause::Waste { level, units } = slice.cause else {
+            let changed = self.levels.iter_mut().take(slice.depth + 1).skip(slice.from);
+            return changed.for_each(|level| level.is_changed = true);
+        };
+        let of = |lsm: &LsmMeta| lsm.levels.get(level).map_or(0, |level| level.units);
+        let freed_units = of(before).saturating_sub(of(after));
+        self.pass(level, slice.keys.end.as_deref(), units, freed_units, after);
+    }
+
+    /// A window of a level is done.
+    fn pass(&mut self, number: usize, end: Option<&[u8]>, units: u64, freed: u64, lsm: &LsmMeta) {
+        if let (Some(packed), Some(level)) = (self.levels.get_mut(number), lsm.levels.get(number)) {
+            packed.pass(end, units, freed, level);
         }
     }
 }
@@ -104,22 +142,26 @@ impl LsmIndex<'_> {
     /// The next slice of a level that is packed; `None` when none is to be.
     ///
     /// Cost: reads the nodes that lead to what is passed over.
-    pub(super) fn slice_to_pack(&self, state: &State) -> Result<Option<Slice>> {
-        let omega = self.lsm.merging.params.omega_millionths();
+    pub(super) fn slice_to_pack(&self, state: &State) -> Option<Slice> {
         // Writers ask under this lock: nothing is read under it.
         let (level, at) = {
             let packing = self.lsm.packing.lock();
-            let Some(level) = packing.due(state.lsm(), omega) else { return Ok(None) };
+            let omega = self.lsm.merging.params.omega_millionths();
+            let level = packing.due(state.lsm(), omega)?;
             (level, packing.at(level))
         };
-        let (Some(tree), Some(meta)) = (state.levels.get(level), state.level(level)) else {
-            return Ok(None);
+        let (tree, fill) = (state.levels.get(level)?, Fill::of(state.level(level)?));
+        let found = find(&at, &fill, |begin| window(tree, &self.reader, begin));
+        let window = match found {
+            Ok(window) => window,
+            Err(error) => {
+                // Where to go on is not known either.
+                self.pass_unpacked(state, (level, 0), None, &error);
+                return None;
+            }
         };
-        let blocks = slice_blocks(self.kappa0_bytes()).max(BLOCKS_MIN);
-        let (passed, window) = find(tree, &self.reader, &at, blocks, &Fill::of(meta))?;
-        self.lsm.packing.lock().pass_over(level, passed);
-        Ok(Some(Slice {
-            overflow: Overflow::Waste { level, units: window.fill.units },
+        Some(Slice {
+            cause: Cause::Waste { level, units: window.fill.units },
             runs: false,
             from: level,
             depth: level,
@@ -129,65 +171,92 @@ impl LsmIndex<'_> {
             sizes: None,
             is_first: true,
             is_last: true,
-        }))
+        })
     }
-}
 
-/// The first window behind `at`, going round, of which as large a share is empty as of the level;
-/// and how many units are before it. When the level says other numbers than its blocks, the last.
-fn find(
-    tree: &Tree,
-    reader: &BlockReader,
-    at: &[u8],
-    blocks: u64,
-    level: &Fill,
-) -> Result<(u64, Window)> {
-    let mut passed = 0;
-    let (mut begin, mut is_round) = (at.to_vec(), at.is_empty());
-    loop {
-        let window = window(tree, reader, begin, blocks)?;
-        let end = window.keys.end.clone();
-        let is_over = is_round && end.as_deref().is_none_or(|end| end >= at);
-        if window.fill.is_as_empty_as(level) || is_over {
-            return Ok((passed, window));
+    /// A slice has failed. If it was to pack a level, and the store can still be written, merges go
+    /// on without.
+    ///
+    /// # Errors
+    /// Otherwise, with its error.
+    pub(super) fn go_on_unpacked(&self, state: &State, slice: &Slice, error: Error) -> Result<()> {
+        let Cause::Waste { level, units } = slice.cause else { return Err(error) };
+        if self.env.poison.reason().is_some() {
+            return Err(error);
         }
-        passed += window.fill.units;
-        is_round |= end.is_none();
-        begin = end.unwrap_or_default();
+        self.pass_unpacked(state, (level, units), slice.keys.end.as_deref(), &error);
+        Ok(())
+    }
+
+    /// A window of a level, of so many units, is passed over.
+    fn pass_unpacked(
+        &self,
+        state: &State,
+        (level, units): (usize, u64),
+        end: Option<&[u8]>,
+        error: &Error,
+    ) {
+        tracing::warn!(level, %error, "a part of a level is not packed");
+        self.lsm.packing.lock().pass(level, end, units, 0, state.lsm());
+        self.lsm.asked.lock().forget();
     }
 }
 
-/// So many blocks of a level from a key on, up to the next border between user keys.
-fn window(tree: &Tree, reader: &BlockReader, begin: Vec<u8>, blocks: u64) -> Result<Window> {
-    let (mut end, mut fill, mut taken) = (None, Fill::default(), 0);
-    let level = tree.height().checked_sub(1);
-    let first = |level| FenceCursor::find(tree, reader, level, Target::At(&begin, Seq::MAX));
-    let mut next = level.map(first).transpose()?.flatten();
-    while let Some(at) = next {
-        end = at.with_current(|fence| {
-            let is_border = fence.seq == Seq::MAX && fence.key > begin.as_slice();
-            let is_end = is_border && taken >= blocks;
-            if !is_end {
-                fill.add(&fence.fence.ptr);
-                taken += 1;
-            }
-            is_end.then(|| fence.key.to_vec())
-        })?;
-        next = if end.is_some() { None } else { at.next()? };
+/// The emptiest of the next windows behind `at`, going round: of [`WINDOWS_SEEN`], and of as many
+/// more as it takes until as large a share of one is empty as of the level. `window` has the one
+/// that begins at a key.
+fn find(
+    at: &[u8],
+    level: &Fill,
+    mut window: impl FnMut(&[u8]) -> Result<Window>,
+) -> Result<Window> {
+    let mut is_behind_end = at.is_empty();
+    let mut best = window(at)?;
+    let mut end = best.keys.end.clone();
+    let mut seen = 1;
+    loop {
+        let is_round = |end: &[u8]| !at.is_empty() && end >= at;
+        let is_over = is_behind_end && end.as_deref().is_none_or(is_round);
+        if is_over || (seen >= WINDOWS_SEEN && best.fill.is_as_empty_as(level)) {
+            return Ok(best);
+        }
+        is_behind_end |= end.is_none();
+        let next = window(&end.unwrap_or_default())?;
+        end = next.keys.end.clone();
+        seen += 1;
+        if !best.fill.is_as_empty_as(&next.fill) {
+            best = next;
+        }
     }
-    Ok(Window { keys: KeyRangeBuf { begin, end }, fill })
+}
+
+/// Blocks of a level from a key on, up to the next border between user keys.
+fn window(tree: &Tree, reader: &BlockReader, begin: &[u8]) -> Result<Window> {
+    let mut fill = Fill::default();
+    let end = bound(tree, reader, begin, WINDOW_BLOCKS, |block| {
+        fill.add(&block.ptr()?);
+        Ok(())
+    })?;
+    Ok(Window { keys: KeyRangeBuf { begin: begin.to_vec(), end }, fill })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::choose::Overflow;
     use super::*;
-    use esker_format::meta::{LevelCounts, LevelMeta, LsmLevel, TreeMeta};
+    use esker_format::meta::{LevelCounts, LevelMeta, TreeMeta};
 
     const OMEGA: u64 = 200_000;
 
+    /// Levels of so many units and sectors, with entries of 2,000 bytes.
     fn index(levels: &[(u64, u64)]) -> LsmMeta {
+        index_of(2_000, levels)
+    }
+
+    fn index_of(entry_bytes: u64, levels: &[(u64, u64)]) -> LsmMeta {
         let level = |(units, sectors): &(u64, u64)| {
-            let counts = LevelCounts { sectors: *sectors, ..LevelCounts::default() };
+            let (sectors, puts) = (*sectors, sectors * SECTOR_BYTES / entry_bytes);
+            let counts = LevelCounts { sectors, puts, ..LevelCounts::default() };
             let data = LevelMeta { counts, ..LevelMeta::default() };
             let tree = TreeMeta { levels: vec![data], ..TreeMeta::default() };
             LsmLevel { tree, units: *units, ..LsmLevel::default() }
@@ -196,10 +265,10 @@ mod tests {
     }
 
     /// A slice in so many levels, up to a key.
-    fn slice(overflow: Overflow, levels: usize, end: &[u8]) -> Slice {
+    fn slice(cause: Cause, levels: usize, end: &[u8]) -> Slice {
         let keys = KeyRangeBuf { begin: Vec::new(), end: Some(end.to_vec()) };
         Slice {
-            overflow,
+            cause,
             runs: false,
             from: 0,
             depth: 0,
@@ -212,41 +281,124 @@ mod tests {
         }
     }
 
+    /// Of so many levels, which merges have changed.
+    fn packing(levels: usize) -> Packing {
+        let changed = Packed { is_changed: true, ..Packed::default() };
+        Packing { levels: vec![changed; levels] }
+    }
+
+    fn pack(packing: &mut Packing, units: u64, before: &LsmMeta, after: &LsmMeta) {
+        packing.note(&slice(Cause::Waste { level: 0, units }, 1, b"k"), before, after);
+    }
+
     /// By hand: of 100 units, 800 sectors, 160 may be empty and those of a last block.
     #[test]
     fn a_level_is_packed_when_more_than_omega_is_empty() {
-        let packing = Packing::default();
+        let packing = packing(2);
         assert_eq!(packing.due(&index(&[(0, 0), (100, 632)]), OMEGA), None);
         assert_eq!(packing.due(&index(&[(0, 0), (100, 631)]), OMEGA), Some(1));
         assert_eq!(packing.due(&index(&[(1, 1)]), OMEGA), None, "one block is its last");
     }
 
-    /// Entries of 9,000 bytes leave a quarter of three units empty: after a round that has not
-    /// helped, such a level is packed again only when a tenth more is empty.
+    /// Of an index that has been opened and is read, nothing is.
+    #[test]
+    fn only_what_merges_have_changed_is_packed() {
+        let mut packing = Packing::default();
+        let two = index(&[(100, 600), (100, 600)]);
+        assert_eq!(packing.due(&two, OMEGA), None);
+        let merge = |from, depth| {
+            let cause = Cause::Overflow(Overflow::Level(from));
+            Slice { from, depth, ..slice(cause, 2, b"") }
+        };
+        packing.note(&merge(1, 1), &two, &two);
+        assert_eq!(packing.due(&two, OMEGA), Some(1));
+        packing.note(&merge(0, 1), &two, &two);
+        assert_eq!(packing.due(&two, OMEGA), Some(0));
+    }
+
+    /// Entries of 9,000 bytes leave a quarter of three units empty: after eight windows in vain
+    /// such a level is packed again only when a tenth more is empty.
     #[test]
     fn what_no_packing_helps_is_left() {
-        let mut packing = Packing::default();
-        let large = index(&[(300, 1800)]);
-        let pack = |packing: &mut Packing, end: &[u8], after: &LsmMeta| {
-            let overflow = Overflow::Waste { level: 0, units: 64 };
-            packing.note(&slice(overflow, 1, end), &large, after);
-        };
-        pack(&mut packing, b"c", &index(&[(299, 1800)]));
-        packing.pass_over(0, 107);
-        assert_eq!((packing.due(&large, OMEGA), packing.at(0)), (Some(0), b"c".to_vec()));
-        pack(&mut packing, b"m", &index(&[(296, 1768)]));
-        packing.pass_over(0, 172);
-        pack(&mut packing, b"p", &large);
-        assert_eq!(packing.due(&large, OMEGA), Some(0), "one window has helped, 236 units did not");
-        pack(&mut packing, b"s", &large);
+        let mut packing = packing(1);
+        let level = |sectors| index_of(9_000, &[(900, sectors)]);
+        let large = level(5_400);
+        for _ in 0..WINDOWS_IN_VAIN {
+            assert_eq!(packing.due(&large, OMEGA), Some(0));
+            pack(&mut packing, 64, &large, &large);
+        }
         assert_eq!(packing.due(&large, OMEGA), None);
-        assert_eq!(packing.due(&index(&[(300, 1732)]), OMEGA), None, "27.5 % and the last block");
-        assert_eq!(packing.due(&index(&[(300, 1731)]), OMEGA), Some(0));
+        assert_eq!(packing.due(&level(5_212), OMEGA), None, "27.5 % and the last block");
+        assert_eq!(packing.due(&level(5_211), OMEGA), Some(0));
+        let short = index_of(100, &[(900, 5_400)]);
+        assert_eq!(packing.due(&short, OMEGA), Some(0), "other entries may be packed");
         // Levels that are put in are others.
         let layout = Layout::above_last(1, 2);
-        let grows = Slice { layout, ..slice(Overflow::Runs, 1, b"") };
+        let grows = Slice { layout, depth: 1, ..slice(Cause::Overflow(Overflow::Runs), 1, b"") };
         packing.note(&grows, &large, &large);
-        assert_eq!(packing.due(&index(&[(300, 1800), (300, 1800)]), OMEGA), Some(0));
-        assert_eq!(packing.due(&index(&[(0, 0), (300, 1800)]), OMEGA), None);
+        let two = |first| index_of(9_000, &[first, (900, 5_400)]);
+        assert_eq!(packing.due(&two((900, 5_400)), OMEGA), Some(0));
+        assert_eq!(packing.due(&two((0, 0)), OMEGA), None);
+    }
+
+    /// What a window gives back is worth sixteen times as much; what is beyond that is not owed to
+    /// later ones.
+    #[test]
+    fn help_now_and_then_is_weighed_against_its_cost() {
+        let mut packing = packing(1);
+        let (large, helped) = (index(&[(900, 5_400)]), index(&[(896, 5_400)]));
+        for _ in 0..100 {
+            pack(&mut packing, 64, &large, &helped);
+            assert_eq!(packing.due(&large, OMEGA), Some(0), "4 of 64 are worth it");
+        }
+        for _ in 0..7 {
+            pack(&mut packing, 64, &large, &large);
+        }
+        pack(&mut packing, 64, &large, &index(&[(898, 5_400)]));
+        assert_eq!(packing.due(&large, OMEGA), Some(0), "7 and a half in vain");
+        pack(&mut packing, 64, &large, &large);
+        assert_eq!(packing.due(&large, OMEGA), None);
+    }
+
+    /// Numbers that are not true end it too.
+    #[test]
+    fn levels_that_say_too_much_are_given_up() {
+        for (units, level) in [(0, index(&[(1 << 50, 0)])), (64, index(&[(1 << 50, 100)]))] {
+            let mut packing = packing(1);
+            for _ in 0..WINDOWS_IN_VAIN {
+                pack(&mut packing, units, &level, &level);
+            }
+            assert_eq!(packing.due(&level, OMEGA), None);
+        }
+    }
+
+    /// Windows of ten units, as many as there are letters in `waste`: one begins at each.
+    fn found(at: &str, waste: &[(char, u64)], level_waste: u64) -> String {
+        let window = |begin: &[u8]| {
+            let is_at = |(_, (name, _)): &(usize, &(char, u64))| begin <= &[*name as u8][..];
+            let (number, (_, wasted_sectors)) = waste.iter().enumerate().find(is_at).unwrap();
+            let end = waste.get(number + 1).map(|(name, _)| vec![*name as u8]);
+            let fill = Fill { wasted_sectors: *wasted_sectors, units: 10 };
+            Ok(Window { keys: KeyRangeBuf { begin: begin.to_vec(), end }, fill })
+        };
+        let level = Fill { wasted_sectors: level_waste, units: 10 };
+        let window = find(at.as_bytes(), &level, window).unwrap();
+        String::from_utf8(window.keys.begin).unwrap()
+    }
+
+    /// Wherever it goes on, full windows are passed over, once around.
+    #[test]
+    fn full_windows_are_passed_over() {
+        let waste = [('a', 0), ('b', 40), ('c', 0), ('d', 20)];
+        for at in ["", "b", "c", "d"] {
+            assert_eq!(found(at, &waste, 15), "b", "from {at}");
+        }
+        assert_eq!(found("c", &waste, 41), "b", "none is as empty as the level says");
+        assert_eq!(found("", &[('a', 3)], 4), "", "the only one");
+        // Of many, not all are looked at; unless it takes them to find one.
+        let many: Vec<_> = ('a'..='z').zip((0..).map(|at| at % 20)).collect();
+        assert_eq!(found("", &many, 0), "p", "the 16th");
+        assert_eq!(found("", &many, 19), "t");
+        assert_eq!(found("u", &many, 15), "p", "behind the end comes the beginning");
     }
 }

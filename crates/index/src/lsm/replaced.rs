@@ -19,7 +19,9 @@ impl Replaced {
     pub fn note(&mut self, entered: u64, dropped: u64, recent: u64) {
         let entered = entered as f64;
         let before = (recent as f64 - entered).max(0.0);
-        let fades = if self.entered > before { before / self.entered } else { 1.0 };
+        // Where nothing comes, nothing is forgotten: a level is packed.
+        let fades = entered > 0.0 && self.entered > before;
+        let fades = if fades { before / self.entered } else { 1.0 };
         self.entered = self.entered * fades + entered;
         self.dropped = self.dropped * fades + dropped as f64;
     }
@@ -47,6 +49,8 @@ mod tests {
         assert!((replaced.share() - 0.5).abs() < 1e-9);
         replaced.note(50, 50, 100);
         assert!((replaced.share() - 0.75).abs() < 1e-9);
+        replaced.note(0, 5, 0);
+        assert!((replaced.share() - 0.8).abs() < 1e-9, "80 of 100");
         replaced.note(200, 400, 100);
         assert!((replaced.share() - 1.0).abs() < 1e-9);
     }

@@ -16,17 +16,18 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::LsmIndex;
-use super::choose::{Overflow, Slice, shape_of};
+use super::choose::{Cause, Overflow, Slice, shape_of};
 use super::counters::{LevelCounters, Work};
 use super::input::{Clip, Input, Span, joined};
 use super::nodes::{self, Edited, Replaced};
-use super::output::{Fill, Output, Written, extent_of, units_of};
+use super::output::{Fill, Output, Written};
 use super::state::{Run, State};
 use super::walk::{Rules, Walk};
 use crate::balance::flushed_balance;
 use crate::cursor::{FenceCursor, OwnedFence, Target};
 use crate::fence_index::FenceIndex;
 use crate::gone::Gone;
+use crate::level_writer::{extent_of, units_of};
 use crate::tree::{BlockReader, Tree};
 use crate::values::Moved;
 use crate::view::{Part, View};
@@ -212,7 +213,11 @@ impl LsmIndex<'_> {
         let mut meta = IndexMeta::clone(&self.meta());
         let newer = meta.spills.len().saturating_sub(runs.len());
         let rest = note_in(&mut meta, newer, slice, &runs, &changed);
-        let levels = changed.iter().map(|level| (level.number, level.work)).collect();
+        let work = |level: &Changed| {
+            let packed = if slice.packs() { level.work.blocks_written } else { 0 };
+            (level.number, LevelCounters { blocks_packed: packed, ..level.work })
+        };
+        let levels = changed.iter().map(work).collect();
         let work = Work { layout: slice.layout, entered, levels };
         self.learn(&mut meta, slice, &work);
         meta.merges += 1;
@@ -270,8 +275,9 @@ impl LsmIndex<'_> {
 
 /// Whether a slice has nothing to do: nothing to merge into its level, or nothing in that to pack.
 fn is_idle(slice: &Slice, inputs: &[Input<'_>]) -> bool {
-    let mut moving = inputs.iter().rev().skip(usize::from(!slice.packs()));
-    !slice.is_full() && moving.all(|input| input.position().is_none())
+    let uppers = inputs.split_last().map_or(inputs, |(_, uppers)| uppers);
+    let moving = if slice.packs() { inputs } else { uppers };
+    !slice.is_full() && moving.iter().all(|input| input.position().is_none())
 }
 
 /// The sources above the level that is merged into, newest first.
@@ -401,7 +407,7 @@ fn replaced(
     let cursor = level.level.cursor.clone();
     let now = LsmLevel { tree: meta, units, node_units, cursor };
     let node_bytes_written = written_units * UNIT_BYTES;
-    let work = LevelCounters { blocks_written, blocks_kept, node_bytes_written };
+    let work = LevelCounters { blocks_written, blocks_packed: 0, blocks_kept, node_bytes_written };
     Ok(Changed { number: level.number, level: now, top, given_up, work })
 }
 
@@ -474,13 +480,13 @@ fn note_in(
             place.clone_from(&level.level);
         }
     }
-    let cursor = match slice.overflow {
-        Overflow::Runs => Some(&mut lsm.cursor),
-        Overflow::Level(_) => {
+    let cursor = match slice.cause {
+        Cause::Overflow(Overflow::Runs) => Some(&mut lsm.cursor),
+        Cause::Overflow(Overflow::Level(_)) => {
             let level = slice.depth.checked_sub(1).and_then(|above| lsm.levels.get_mut(above));
             level.map(|level| &mut level.cursor)
         }
-        Overflow::Nothing | Overflow::Waste { .. } => None,
+        Cause::Everything | Cause::Waste { .. } => None,
     };
     if let Some(cursor) = cursor {
         *cursor = slice.done.end.clone().unwrap_or_default();

@@ -67,20 +67,20 @@ pub(super) struct Walk<'w, 'a> {
 
 impl<'w, 'a> Walk<'w, 'a> {
     pub fn new(
-        tree: &'w Index,
+        index: &'w Index,
         inputs: &'w mut [Input<'a>],
         output: &'w mut Output,
         rules: &'w Rules,
     ) -> Self {
-        let mut points = tree.env.snapshots.live();
+        let mut points = index.env.snapshots.live();
         if planted::is(Bug::SnapshotBlocksReused) {
             points.numbers.truncate(1);
         }
         let mut group = Group::none();
         group.keep = Keep::new(points.numbers);
         group.horizon = points.horizon;
-        group.operator = tree.operator();
-        let snapshots = &tree.env.snapshots;
+        group.operator = index.operator();
+        let snapshots = &index.env.snapshots;
         let (repeat, courtesy) = (Repeat::default(), Courtesy::default());
         let before = |a: usize, b: usize| is_before(inputs, a, b);
         let order = Order::new(inputs.len(), before);

@@ -2,14 +2,16 @@
 
 use proptest::prelude::*;
 
-use esker_format::meta::LsmLevel;
+use esker_format::meta::{IndexMeta, LsmLevel};
 use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
+use esker_substrate::error::Error;
 
 use super::super::lsm::policy::learn::Phase;
 use super::super::lsm::policy::{Params, Policy};
 use super::super::lsm::{MergeReport, Merging};
 use super::model::config;
-use super::{Ask, Options, Subject, options};
+use super::{Ask, Options, Subject, Work, gate, options};
+use crate::ValuesEdit;
 
 /// Keys over which nothing is written in order.
 fn key(number: u64) -> [u8; 8] {
@@ -127,31 +129,93 @@ proptest! {
     }
 }
 
-/// Values of 9,000 bytes leave a quarter of three units empty however they are packed, and with
-/// an ω of 0 everything is too much: merges come to an end all the same, and pack seldom.
+/// Blocks that packing has written, of all levels.
+fn blocks_packed(subject: &Subject) -> u64 {
+    report(subject).counters.levels.iter().map(|level| level.blocks_packed).sum()
+}
+
+/// With an ω of 0 everything is too much: merges come to an end all the same, and pack seldom.
+/// Levels above the last are packed too, with their tombstones and what snapshots see.
 #[test]
-fn levels_that_no_packing_helps_are_left_alone() {
-    for (policy, value_bytes, omega) in
-        [(Policy::Pull, 9_000, 0.2), (Policy::Mixed, 9_000, 0.2), (Policy::RoundRobin, 96, 0.0)]
-    {
-        let [packing, not] = [true, false].map(|packs| {
-            let omega = if packs { omega } else { 0.5 };
-            let params = Params { gamma: 4.0, omega, ..Params::DEFAULT };
-            let mut subject = by(policy, params, false, 256 * 1024);
-            let entries = 3_000_000 / value_bytes as u64;
-            for number in 0..2 * entries {
-                let key = key(number.wrapping_mul(0x2545_f491_4f6c_dd1d) % entries);
-                subject.write(&key, Some(&vec![7; value_bytes]));
-                if subject.tree.is_full() {
-                    subject.maintain();
-                }
-            }
-            subject.maintain();
-            subject.verify_all();
-            blocks_written(&subject)
-        });
-        assert!(packing < not * 5 / 4, "{policy}: {packing} blocks, {not} without packing");
+fn what_cannot_be_packed_better_is_seldom_tried() {
+    let params = Params { gamma: 4.0, omega: 0.0, ..Params::DEFAULT };
+    let mut subject = by(Policy::RoundRobin, params, false, 256 * 1024);
+    write(&mut subject, 30_000, 30_000);
+    let snapshot = subject.snapshots().register();
+    subject.snapshots.push(snapshot);
+    for number in 0..3_000 {
+        subject.write(&key(number * 7), None);
     }
+    write(&mut subject, 30_000, 30_000);
+    subject.maintain();
+    let levels = report(&subject).counters.levels;
+    let inner = levels.iter().take(levels.len() - 1).map(|level| level.blocks_packed);
+    assert!(inner.sum::<u64>() > 0, "{levels:?}");
+    let (packed, written) = (blocks_packed(&subject), blocks_written(&subject));
+    assert!(packed > 0 && packed * 5 < written, "{packed} of {written} blocks");
+    subject.verify_all();
+}
+
+/// Values of 4,096 bytes leave a quarter of their units empty however they are packed, those of
+/// 9,000 as much: whatever is written to such a level, and however often it is opened, it is not
+/// written again for that.
+#[test]
+fn long_values_are_not_packed_in_vain() {
+    for (policy, value_bytes) in
+        [(Policy::Pull, 4_096), (Policy::Pull, 9_000), (Policy::Mixed, 4_096)]
+    {
+        let params = Params { gamma: 4.0, ..Params::DEFAULT };
+        let mut subject = by(policy, params, true, 256 * 1024);
+        let entries = 12_000_000 / value_bytes as u64;
+        for number in 0..3 * entries {
+            let key = key(number.wrapping_mul(0x2545_f491_4f6c_dd1d) % entries);
+            subject.write(&key, Some(&vec![7; value_bytes]));
+            if subject.tree.is_full() {
+                subject.maintain();
+            }
+        }
+        subject.maintain();
+        let (packed, written) = (blocks_packed(&subject), blocks_written(&subject));
+        assert!(packed * 10 < written, "{policy}, {value_bytes}: {packed} of {written} blocks");
+        let wasted = wasted_sectors(&subject);
+        let (wasted, all) = wasted[wasted.len() - 1];
+        assert!(wasted > 0.2 * all, "{wasted} of {all} sectors: nothing is tried");
+        subject.reopen();
+        subject.maintain();
+        let again = blocks_packed(&subject);
+        assert!(again < 300, "{again} blocks: eight windows of a level are enough");
+        subject.verify_all();
+    }
+}
+
+/// Packing that finds no room, each time, stops no merges.
+#[test]
+fn what_cannot_be_packed_stops_no_merges() {
+    let params = Params { omega: 0.0, ..Params::DEFAULT };
+    let mut subject = by(Policy::Pull, params, true, 24 * 1024);
+    let mut refused = 0;
+    while subject.next_seq < 8_000 {
+        subject.write(&key(subject.next_seq % 3_000), Some(&[7; 96]));
+        let tree = &subject.tree;
+        while let Some(work) = Some(()).filter(|()| tree.is_full()).and_then(|()| tree.due()) {
+            assert!(tree.begin(work, &gate).unwrap());
+            let mut commit = |meta: &IndexMeta, _: &ValuesEdit| {
+                // All that overflows here takes something out of runs.
+                let gone = |meta: &IndexMeta| meta.lsm.as_deref().unwrap().gone.clone();
+                if work == Work::Spill || gone(meta) != gone(&tree.meta()) {
+                    return Ok(());
+                }
+                refused += 1;
+                Err(Error::Full { what: "a test".into() })
+            };
+            tree.complete(&mut commit).unwrap();
+        }
+    }
+    assert!(refused > 0);
+    assert_eq!(blocks_packed(&subject), 0);
+    let report = report(&subject);
+    assert!(subject.tree.meta().spills.len() < 16 && report.counters.records_entered > 4_000);
+    subject.verify_all();
 }
 
 /// With uniform keys, choosing writes less than full merges; where the last level holds little,

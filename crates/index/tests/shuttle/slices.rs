@@ -2,7 +2,9 @@
 //! own, and what a slice has taken of a run is gone of it.
 
 use crate::runner::{hunt, schedules};
-use crate::subject::{FULL, KEYS, Subject, beside, with_lsm};
+use std::sync::Arc;
+
+use crate::subject::{FULL, KEYS, Subject, beside, with_lsm, with_packing};
 use crate::{histories, merges};
 use esker_index::Work;
 use esker_substrate::planted::Bug;
@@ -41,6 +43,37 @@ fn scans_beside_two_merges() {
     assert_eq!(subject.scan(visible), expected);
     merge.join().unwrap();
     subject.assert_sound();
+}
+
+/// A level of blocks that leave a quarter empty is packed, while a spill and readers go on.
+fn lookups_beside_packing() {
+    let subject = Arc::new(Subject::empty(4_096));
+    (0..KEYS).for_each(|key| subject.put(key));
+    subject.complete(FULL);
+    let visible = subject.snapshots().visible();
+    let expected = subject.expected(visible);
+    let packing = beside(&subject, |subject| {
+        subject.complete(Work::Merge { full: false, with_memtable: false });
+    });
+    let spill = beside(&subject, |subject| {
+        subject.put(3);
+        subject.complete(Work::Spill);
+        subject.delete(8);
+    });
+    for key in [3, 8, 3] {
+        subject.get(key);
+    }
+    assert_eq!(subject.scan(visible), expected);
+    spill.join().unwrap();
+    packing.join().unwrap();
+    let report = subject.tree.merge_report().unwrap();
+    assert!(report.counters.levels.iter().any(|level| level.blocks_packed > 0));
+    subject.assert_sound();
+}
+
+#[test]
+fn levels_are_packed_beside_everything() {
+    schedules("LSM: packing beside a spill", 3_000, || with_packing(lookups_beside_packing));
 }
 
 macro_rules! with_lsm {

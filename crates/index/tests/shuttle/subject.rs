@@ -15,6 +15,7 @@ use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_index::fdtree::Sizes;
 use esker_index::lsm::Merging;
+use esker_index::lsm::policy::Params;
 use esker_index::{Env, Index, Options, ScanRequest, Scheme, Step, Which, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
@@ -35,6 +36,8 @@ pub const FULL_ALONE: Work = Work::Merge { full: true, with_memtable: false };
 thread_local! {
     /// Whether subjects have an LSM index. All threads of a schedule are one of the system's.
     static IS_LSM: Cell<bool> = const { Cell::new(false) };
+    /// The most of a level that may be empty before it is packed.
+    static OMEGA: Cell<f64> = const { Cell::new(Params::DEFAULT.omega) };
 }
 
 /// Runs a scenario with subjects that have an LSM index.
@@ -42,6 +45,13 @@ pub fn with_lsm(scenario: fn()) {
     IS_LSM.set(true);
     scenario();
     IS_LSM.set(false);
+}
+
+/// The same where any emptiness is too much.
+pub fn with_packing(scenario: fn()) {
+    OMEGA.set(0.0);
+    with_lsm(scenario);
+    OMEGA.set(Params::DEFAULT.omega);
 }
 
 /// An index of nothing.
@@ -141,12 +151,13 @@ impl Subject {
     }
 
     fn open(env: &Arc<Env>, meta: IndexMeta) -> Index {
+        let params = Params { omega: OMEGA.get(), ..Params::DEFAULT };
         let options = Options {
             memtable_bytes_max: 8 << 10,
             scheme: Scheme::Fc,
             sizes: Sizes::Cost,
             codec: Codec::None,
-            merging: Merging::DEFAULT,
+            merging: Merging { params, ..Merging::DEFAULT },
         };
         Index::open(Arc::clone(env), KeyspaceId(1), meta, options)
     }

@@ -51,6 +51,8 @@ pub struct LsmLearnt {
 pub struct LsmWrites {
     /// Blocks of data that were written.
     pub blocks_written: u64,
+    /// Those of them that were written because too much of the level was empty.
+    pub blocks_packed: u64,
     /// Blocks of data that merges into the level left as they were: its own among those merged,
     /// and those that became its own.
     pub blocks_kept: u64,
@@ -141,8 +143,9 @@ fn learnt(learning: &Learning) -> LsmLearnt {
 }
 
 fn writes(counters: &LevelCounters) -> LsmWrites {
-    let LevelCounters { blocks_written, blocks_kept, node_bytes_written } = *counters;
-    LsmWrites { blocks_written, blocks_kept, node_bytes_written }
+    let LevelCounters { blocks_written, blocks_packed, blocks_kept, node_bytes_written } =
+        *counters;
+    LsmWrites { blocks_written, blocks_packed, blocks_kept, node_bytes_written }
 }
 
 fn run(run: &TreeMeta) -> LsmRunStats {

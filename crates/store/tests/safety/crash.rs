@@ -118,6 +118,7 @@ fn merge_policies() -> Verdict<Counts> {
         }
     }
     counts.add("distinct", images.len() as u64);
+    assert!(counts.get("blocks packed") > 0, "power was cut while levels were packed");
     Ok(counts)
 }
 

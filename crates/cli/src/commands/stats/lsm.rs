@@ -141,6 +141,7 @@ fn learnt_as_json(learnt: &LsmLearnt) -> Value {
 fn writes_as_json(writes: &LsmWrites) -> Value {
     json!({
         "blocks_written": writes.blocks_written,
+        "blocks_packed": writes.blocks_packed,
         "blocks_kept": writes.blocks_kept,
         "node_bytes_written": writes.node_bytes_written,
     })
