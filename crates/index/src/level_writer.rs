@@ -95,7 +95,7 @@ pub enum Apart {
 impl Apart {
     /// Blocks grow as long as more than one part in so many of their units would be empty. Those of
     /// runs are filled better; of levels', the fewer entries they have the more often they stay.
-    const fn grows_above(self) -> usize {
+    pub(super) const fn grows_above(self) -> usize {
         match self {
             Self::Run => 14,
             Self::Level => 7,
@@ -322,6 +322,11 @@ impl LevelWriter {
     pub(super) fn open_sectors(&self) -> u64 {
         let bytes = if self.builder.is_empty() { 0 } else { self.builder.bytes_at_most() as u64 };
         bytes.div_ceil(SECTOR_BYTES)
+    }
+
+    /// Whether the block being built has no room for another entry like those that it has.
+    pub(super) fn is_open_full(&self) -> bool {
+        self.builder.is_full()
     }
 
     /// Goes on with a level that a merge had written as `meta` says, with `open` fences in the

@@ -25,14 +25,44 @@ pub struct BlockBuilder {
     measure: Measure,
     puts: u32,
     tombstones: u32,
-    /// A block is full when the next entry would take it past this length.
-    target_bytes: usize,
-    /// A block goes on beyond that while more than one part in so many of its units would be empty.
-    grows_above: Option<usize>,
+    limit: Limit,
 }
 
 /// How long a block may become that grows.
 pub const GROWN_BYTES_MAX: usize = 4 * UNIT_BYTES as usize;
+
+/// When a block is full.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// When the next entry would take it past this length.
+    pub target_bytes: usize,
+    /// A block goes on beyond that while more than one part in so many of its units would be empty.
+    pub grows_above: Option<usize>,
+}
+
+impl Limit {
+    /// Whether a block of `used` bytes may have one more entry, with which it has `bytes`.
+    const fn allows(&self, used: usize, bytes: usize) -> bool {
+        if bytes <= self.target_bytes {
+            return true;
+        }
+        let Some(parts) = self.grows_above else { return false };
+        let whole = used.next_multiple_of(UNIT_BYTES as usize);
+        let is_too_empty = whole.saturating_sub(used).saturating_mul(parts) > whole;
+        bytes <= GROWN_BYTES_MAX && (bytes <= whole || is_too_empty)
+    }
+
+    /// Whether a block of so many bytes and entries has no room for another entry that is as long
+    /// as they are on average.
+    #[must_use]
+    pub const fn is_reached(&self, used: usize, entries: usize) -> bool {
+        let entry = match used.checked_div(entries) {
+            Some(entry) => entry,
+            None => return false,
+        };
+        !self.allows(used, used.saturating_add(entry))
+    }
+}
 
 /// What decides a block's form and length.
 ///
@@ -173,8 +203,7 @@ impl BlockBuilder {
             measure: Measure::EMPTY,
             puts: 0,
             tombstones: 0,
-            target_bytes,
-            grows_above: None,
+            limit: Limit { target_bytes, grows_above: None },
         }
     }
 
@@ -182,7 +211,7 @@ impl BlockBuilder {
     /// their units would be empty, to [`GROWN_BYTES_MAX`]: for entries so long that few fit.
     #[must_use]
     pub fn growing(self, parts: usize) -> Self {
-        Self { grows_above: Some(parts), ..self }
+        Self { limit: Limit { grows_above: Some(parts), ..self.limit }, ..self }
     }
 
     /// Whether nothing has been added.
@@ -237,20 +266,18 @@ impl BlockBuilder {
         let measure = self.measure_with(key, seq, payload);
         let bytes = measure.total_bytes();
         let fits = self.items.is_empty()
-            || bytes <= self.target_bytes
-            || bytes <= GROWN_BYTES_MAX && self.is_roomy(bytes);
+            || bytes <= self.limit.target_bytes
+            || self.limit.allows(self.bytes_at_most(), bytes);
         if fits {
             self.append(key, seq, payload, measure);
         }
         fits
     }
 
-    /// Whether the block grows to `bytes`: so much of its units would be empty, or they are enough.
-    fn is_roomy(&self, bytes: usize) -> bool {
-        let (used, whole) = (self.bytes_at_most(), self.block_bytes());
-        let empty = whole.saturating_sub(used);
-        let is_too_empty = |parts: usize| empty.saturating_mul(parts) > whole;
-        self.grows_above.is_some_and(|parts| bytes <= whole || is_too_empty(parts))
+    /// Whether there is no room for another entry that is as long as the others are on average.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.limit.is_reached(self.bytes_at_most(), self.items.len())
     }
 
     /// Adds an entry that must stand in this block, whatever its length: the duplicate fence of

@@ -41,7 +41,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use builder::{BlockBuilder, Finished, GROWN_BYTES_MAX};
+pub use builder::{BlockBuilder, Finished, GROWN_BYTES_MAX, Limit};
 pub use codec::{Codec, Packer, Unpacker};
 pub use view::{BlockLayout, BlockView};
 

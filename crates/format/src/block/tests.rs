@@ -402,6 +402,7 @@ fn blocks_of_long_entries_grow_until_they_are_full() {
             count += 1;
         }
         assert!(builder.block_bytes() <= GROWN_BYTES_MAX.max(BLOCK_BYTES_MAX));
+        assert!(builder.is_full(), "{count} values of {value_len} bytes");
         (count, builder.block_bytes() as u64 / UNIT_BYTES)
     };
     let three = |value_len| [None, Some(7), Some(14)].map(|parts| entries(value_len, parts));

@@ -6,8 +6,9 @@
 //! stands first), `walk` (what becomes of each block), `repeat` (those that would be written again
 //! as they are), `courtesy` (writers go first), `slice` (the merge itself, block-preserving),
 //! `nodes` (the index over a level's blocks), `state` (what a slice begins with), `layout` (where
-//! new levels go), `packing` (levels of which too much is empty), `replaced` (how much of what
-//! comes does not make the index larger), `asked` (whether something is due, as every write asks);
+//! new levels go), `fill` (how much of a level is empty, and may be for a block to stay), `packing`
+//! (levels of which too much is), `replaced` (how much of what comes does not make the index
+//! larger), `asked` (whether something is due, as every write asks);
 //! `by_policy` chooses as the thesis does among the blocks in `fences`, [`merging`] says who
 //! chooses, [`counters`] count what that costs, of which `meter` and `learnt` make thresholds;
 //! `kind` is what the [`Index`] asks, `invariants` checks what is recorded of levels.
@@ -31,6 +32,7 @@ mod choose;
 pub mod counters;
 mod courtesy;
 mod fences;
+mod fill;
 mod input;
 mod invariants;
 mod kind;

@@ -2,15 +2,16 @@
 //!
 //! The space of what was written is given back when this is dropped, unless it was kept.
 
-use esker_format::block::Codec;
+use esker_format::block::{Codec, Limit};
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
 use esker_format::ids::{Generation, Seq};
 use esker_format::key;
-use esker_format::meta::{LevelCounts, LsmLevel, TailFence};
-use esker_format::ptr::{BlockPtr, Extent};
+use esker_format::meta::{LevelCounts, TailFence};
+use esker_format::ptr::Extent;
 use esker_substrate::error::{Error, Result};
 
+use super::fill::{Fill, Room, is_full, waste_of};
 use crate::cursor::OwnedFence;
 use crate::insert::Sink;
 use crate::level_writer::{Apart, LevelStart, LevelWriter, UNIT_SECTORS, fence_of, units_of};
@@ -18,71 +19,6 @@ use crate::tree::BlockReader;
 use crate::versions::Fate;
 use crate::view::Which;
 use crate::writer::ExtentWriter;
-
-/// Sectors of a block's units that it leaves empty.
-pub(super) const fn waste_of(ptr: &BlockPtr) -> u64 {
-    units_of(ptr) * UNIT_SECTORS - ptr.sectors as u64
-}
-
-/// How much of a level is empty: sectors, of how many units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fill {
-    pub wasted_sectors: u64,
-    pub units: u64,
-}
-
-impl Fill {
-    /// Of a level's blocks of data.
-    pub fn of(level: &LsmLevel) -> Self {
-        let sectors = level.tree.levels.last().map_or(0, |data| data.counts.sectors);
-        Self {
-            wasted_sectors: level.units.saturating_mul(UNIT_SECTORS).saturating_sub(sectors),
-            units: level.units,
-        }
-    }
-
-    pub fn add(&mut self, ptr: &BlockPtr) {
-        self.wasted_sectors = self.wasted_sectors.saturating_add(waste_of(ptr));
-        self.units = self.units.saturating_add(units_of(ptr));
-    }
-
-    pub fn sub(&mut self, ptr: &BlockPtr) {
-        self.wasted_sectors = self.wasted_sectors.saturating_sub(waste_of(ptr));
-        self.units = self.units.saturating_sub(units_of(ptr));
-    }
-
-    /// The share that is empty, in millionths, rounded up.
-    pub fn millionths(&self) -> u64 {
-        let sectors = u128::from(self.units.max(1)) * u128::from(UNIT_SECTORS);
-        (u128::from(self.wasted_sectors) * 1_000_000).div_ceil(sectors) as u64
-    }
-
-    /// Whether more than this share of the level is empty, not counting one block: the last of a
-    /// level may have any length.
-    pub fn is_beyond(&self, millionths: u64) -> bool {
-        let wasted = self.wasted_sectors.saturating_sub(UNIT_SECTORS);
-        let sectors = u128::from(self.units) * u128::from(UNIT_SECTORS);
-        u128::from(wasted) * 1_000_000 > u128::from(millionths) * sectors
-    }
-
-    /// Whether as large a share of it is empty as of `level`.
-    pub fn is_as_empty_as(&self, level: &Self) -> bool {
-        let product = |wasted: u64, units: u64| u128::from(wasted) * u128::from(units);
-        product(self.wasted_sectors, level.units) >= product(level.wasted_sectors, self.units)
-    }
-
-    /// Whether a block may stay as it is, behind one of `open_sectors` that is closed for it: at
-    /// most ω of the level, here in millionths, is empty then (the thesis, section 5.3, with what
-    /// the block itself leaves empty counted).
-    pub fn takes(&self, ptr: &BlockPtr, open_sectors: u64, omega_millionths: u64) -> bool {
-        let open = open_sectors.next_multiple_of(UNIT_SECTORS) - open_sectors;
-        // What a file says of a level may be any number.
-        let wasted = self.wasted_sectors.saturating_add(open + waste_of(ptr));
-        let more = units_of(ptr) + open_sectors.div_ceil(UNIT_SECTORS) + 1;
-        let sectors = u128::from(self.units.saturating_add(more)) * u128::from(UNIT_SECTORS);
-        u128::from(wasted) * 1_000_000 <= u128::from(omega_millionths) * sectors
-    }
-}
 
 /// New blocks in the making.
 pub(super) struct Output {
@@ -92,7 +28,12 @@ pub(super) struct Output {
     /// How many of these blocks were written.
     written: u64,
     /// The level as it will be, as far as is known.
-    pub fill: Fill,
+    fill: Fill,
+    room: Room,
+    /// Sectors that were not written, because blocks stay, beyond what those that they left empty
+    /// will cost.
+    saved_sectors: u64,
+    limit: Limit,
 }
 
 /// What came of a merge.
@@ -111,7 +52,12 @@ pub(super) struct Written {
 
 impl Output {
     /// `fill`: of the level without what is merged.
-    pub fn new(reader: &BlockReader, generation: Generation, codec: Codec, fill: Fill) -> Self {
+    pub fn new(
+        reader: &BlockReader,
+        generation: Generation,
+        codec: Codec,
+        (fill, room): (Fill, Room),
+    ) -> Self {
         let purpose = Which::Merge.purpose();
         let out = ExtentWriter::new(reader, purpose, generation, 1 << 24, Vec::new());
         let start = LevelStart {
@@ -122,18 +68,48 @@ impl Output {
             codec,
             apart: Some(Apart::Level),
         };
+        let limit = Limit {
+            target_bytes: codec.target_bytes(),
+            grows_above: Some(Apart::Level.grows_above()),
+        };
         let level = LevelWriter::new(start, out);
-        Self { level, fences: Vec::new(), written: 0, fill }
+        Self { level, fences: Vec::new(), written: 0, fill, room, saved_sectors: 0, limit }
     }
 
-    /// Sectors of the block being built.
-    pub fn open_sectors(&self) -> u64 {
-        self.level.open_sectors()
+    /// Whether a block may stay as it is, behind the one being built, which is closed for it: if
+    /// that leaves no more empty than writing it again would, or if little of the level is empty,
+    /// or if it pays and not too much is.
+    pub fn lets_stay(&self, fence: &OwnedFence) -> bool {
+        let open_sectors = self.level.open_sectors();
+        let takes = |most_millionths| self.fill.takes(&fence.ptr, open_sectors, most_millionths);
+        let Room { omega_millionths, in_vain_millionths } = self.room;
+        match self.left_empty(fence) {
+            0 => true,
+            _ if takes(in_vain_millionths.max(omega_millionths / 2)) => true,
+            sectors => self.room.pays(self.saved_sectors, sectors) && takes(omega_millionths),
+        }
+    }
+
+    /// Sectors that writing a block again might fill: its own, and those of the one being built.
+    fn left_empty(&self, fence: &OwnedFence) -> u64 {
+        let open_sectors = self.level.open_sectors();
+        let open = open_sectors.next_multiple_of(UNIT_SECTORS) - open_sectors;
+        let open = if self.level.is_open_full() { 0 } else { open };
+        open + if is_full(fence, &self.limit) { 0 } else { waste_of(&fence.ptr) }
+    }
+
+    /// Closes the block being built for one that stays.
+    fn close_before(&mut self, fence: &OwnedFence) -> Result<()> {
+        let left_empty = self.left_empty(fence);
+        self.close()?;
+        self.saved_sectors = self.room.rest(self.saved_sectors, left_empty);
+        self.saved_sectors += units_of(&fence.ptr) * UNIT_SECTORS;
+        Ok(())
     }
 
     /// Takes a block over as it is, whose keys are less than `upper`.
     pub fn stay(&mut self, fence: &OwnedFence, upper: Option<&[u8]>) -> Result<()> {
-        self.close()?;
+        self.close_before(fence)?;
         self.pass_over(fence, fence.key.clone(), upper);
         Ok(())
     }
@@ -141,7 +117,7 @@ impl Output {
     /// The same of a block that was looked into: from `first` to `last` key. Where its fence is
     /// not above what comes before it, it gets another one.
     pub fn stay_within(&mut self, fence: &OwnedFence, first: &[u8], last: &[u8]) -> Result<()> {
-        self.close()?;
+        self.close_before(fence)?;
         let before = self.level.last_key();
         let is_above = self.fences.is_empty() || before < fence.key.as_slice();
         let key = if is_above { &fence.key } else { key::separator(before, first) };
@@ -211,33 +187,5 @@ impl Sink for Output {
             offset: fence.ptr.offset(),
             what: "a block of data of an LSM index holds a fence to this one".into(),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn block(sectors: u16) -> BlockPtr {
-        BlockPtr { sector: 0, sectors, crc: 0, generation: Generation(1) }
-    }
-
-    /// By hand, with a fifth: ten full units and one of four sectors waste 4 of 88.
-    #[test]
-    fn a_block_stays_while_a_fifth_is_empty_at_most() {
-        let mut fill = Fill::default();
-        (0..10).for_each(|_| fill.add(&block(8)));
-        fill.add(&block(4));
-        assert_eq!(fill, Fill { wasted_sectors: 4, units: 11 });
-        assert!(fill.takes(&block(1), 1, 200_000), "18 of 112");
-        fill.wasted_sectors = 9;
-        assert!(!fill.takes(&block(1), 1, 200_000), "23 of 112");
-        assert!(fill.takes(&block(8), 0, 200_000), "9 of 104");
-    }
-
-    #[test]
-    fn blocks_take_whole_units() {
-        let of = |sectors| (units_of(&block(sectors)), waste_of(&block(sectors)));
-        assert_eq!([of(1), of(8), of(9)], [(1, 7), (1, 0), (2, 7)]);
     }
 }

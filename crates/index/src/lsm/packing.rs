@@ -1,7 +1,9 @@
 //! Levels of which too much is empty are packed.
 //!
-//! A block stays as it is only while at most ω of its level is empty (the thesis, 5.1.2 and 5.1.3),
-//! but each merge ends with a block that is not full, and where merges are of few blocks these are
+//! At most ω of a level may be empty (the thesis, 5.1.2). A block that stays as it is may add to
+//! that: the one before it is closed, full or not. It saves one write, and what it leaves empty
+//! takes several to gather up, so such blocks stay only while at most half of ω is empty. But each
+//! merge also ends with a block that is not full, and where merges are of few blocks these are
 //! many. While more than ω of a level is empty, windows of it are read and written again, with all
 //! their blocks opened: going round the keys, the emptiest of those that come next. Full blocks are
 //! passed over.
@@ -20,9 +22,9 @@ use esker_format::ptr::SECTOR_BYTES;
 use esker_substrate::error::{Error, Result};
 
 use super::choose::{Cause, Slice, bound};
+use super::fill::Fill;
 use super::kind::LsmIndex;
 use super::layout::Layout;
-use super::output::Fill;
 use super::state::State;
 use crate::tree::{BlockReader, Tree};
 
@@ -35,6 +37,10 @@ const WINDOWS_SEEN: u32 = 16;
 const WORTH_UNITS: u64 = 16;
 /// A level is given up when so many windows have given nothing back.
 const WINDOWS_IN_VAIN: u64 = 8;
+/// It is packed again when one part in so many more is empty.
+const AGAIN_PARTS: u64 = 10;
+/// Blocks stay in it until half as much more is empty.
+const STAYS_PARTS: u64 = 20;
 
 /// What is known of the packing of an index's levels, from the first down.
 #[derive(Debug, Default)]
@@ -83,10 +89,11 @@ impl GivenUp {
         Self { millionths: Fill::of(level).millionths(), entry_bytes: entry_bytes(level) }
     }
 
-    /// The most of the level that may be empty before it is tried again.
-    fn most_millionths(&self, level: &LsmLevel) -> u64 {
+    /// The most of the level that may be empty: what was, and one part in so many more. No part of
+    /// one whose entries are others now.
+    fn most_millionths(&self, level: &LsmLevel, parts: u64) -> u64 {
         let is_like = entry_bytes(level).abs_diff(self.entry_bytes) <= self.entry_bytes / 10;
-        if is_like { self.millionths + self.millionths / 10 } else { 0 }
+        if is_like { self.millionths + self.millionths / parts } else { 0 }
     }
 }
 
@@ -106,10 +113,18 @@ impl Packing {
     /// The first level of which too much is empty.
     pub fn due(&self, lsm: &LsmMeta, omega_millionths: u64) -> Option<usize> {
         let is_due = |(known, level): (&Packed, &LsmLevel)| {
-            let most = known.given_up.map_or(0, |given_up| given_up.most_millionths(level));
+            let most =
+                known.given_up.map_or(0, |given_up| given_up.most_millionths(level, AGAIN_PARTS));
             known.is_changed && Fill::of(level).is_beyond(omega_millionths.max(most))
         };
         self.levels.iter().zip(&lsm.levels).position(is_due)
+    }
+
+    /// A little more than what is empty of a level, in millionths, if it was given up; else 0.
+    pub fn in_vain(&self, number: usize, lsm: &LsmMeta) -> u64 {
+        let given_up = self.levels.get(number).and_then(|known| known.given_up);
+        let known = given_up.zip(lsm.levels.get(number));
+        known.map_or(0, |(given_up, level)| given_up.most_millionths(level, STAYS_PARTS))
     }
 
     /// The keys at which to go on in a level.
@@ -339,6 +354,21 @@ mod tests {
         let two = |first| index_of(9_000, &[first, (900, 5_400)]);
         assert_eq!(packing.due(&two((900, 5_400)), OMEGA), Some(0));
         assert_eq!(packing.due(&two((0, 0)), OMEGA), None);
+    }
+
+    /// By hand: a quarter, and a twentieth of it more.
+    #[test]
+    fn what_is_empty_in_vain_is_known() {
+        let mut packing = packing(1);
+        let large = index_of(9_000, &[(900, 5_400)]);
+        assert_eq!(packing.in_vain(0, &large), 0);
+        for _ in 0..WINDOWS_IN_VAIN {
+            pack(&mut packing, 64, &large, &large);
+        }
+        assert_eq!(packing.in_vain(0, &large), 262_500);
+        assert_eq!(packing.in_vain(1, &large), 0, "there is none");
+        let short = index_of(100, &[(900, 5_400)]);
+        assert_eq!(packing.in_vain(0, &short), 0);
     }
 
     /// What a window gives back is worth sixteen times as much; what is beyond that is not owed to

@@ -18,9 +18,10 @@ use esker_substrate::sync::atomic::Ordering;
 use super::LsmIndex;
 use super::choose::{Cause, Overflow, Slice, shape_of};
 use super::counters::{LevelCounters, Work};
+use super::fill::{Fill, Room};
 use super::input::{Clip, Input, Span, joined};
 use super::nodes::{self, Edited, Replaced};
-use super::output::{Fill, Output, Written};
+use super::output::{Output, Written};
 use super::state::{Run, State};
 use super::walk::{Rules, Walk};
 use crate::balance::flushed_balance;
@@ -134,7 +135,16 @@ impl LsmIndex<'_> {
             removed: self.views.load().removed.up_to(state.durable.flushed_seq),
             to_last: is_last || state.is_empty_behind(slice),
             opens_all: slice.opens_all() || !self.lsm.merging.preserves,
+        }
+    }
+
+    /// How much of the level that a slice is merged into may be empty for a block to stay.
+    fn room_of(&self, state: &State, slice: &Slice) -> Room {
+        let into = slice.layout.standing(slice.depth);
+        let in_vain = |number| self.lsm.packing.lock().in_vain(number, state.lsm());
+        Room {
             omega_millionths: self.lsm.merging.params.omega_millionths(),
+            in_vain_millionths: into.map_or(0, in_vain),
         }
     }
 
@@ -149,7 +159,8 @@ impl LsmIndex<'_> {
         span.fences.iter().for_each(|fence| fill.sub(&fence.ptr));
         inputs.push(Input::new(reader, span, None));
         let generation = reader.blocks.take_generation();
-        let output = |fill| Output::new(reader, generation, self.codec(), fill);
+        let room = self.room_of(state, slice);
+        let output = |fill| Output::new(reader, generation, self.codec(), (fill, room));
         let mut made = Made {
             outputs: vec![output(fill)],
             nodes: nodes::writer(reader, generation),

@@ -32,8 +32,6 @@ pub(super) struct Rules {
     pub to_last: bool,
     /// Every block is opened, and none stays.
     pub opens_all: bool,
-    /// Most of the level that may be empty (ω).
-    pub omega_millionths: u64,
 }
 
 impl Rules {
@@ -164,8 +162,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn stay_repeated(&mut self, of: &Repeated) -> Result<bool> {
         let Some(input) = self.inputs.get_mut(of.source) else { return Ok(false) };
         let (fence, first, last) = input.ends(of.block)?;
-        let open = self.output.open_sectors();
-        if !self.output.fill.takes(&fence.ptr, open, self.rules.omega_millionths) {
+        if !self.output.lets_stay(fence) {
             return Ok(false);
         }
         self.output.stay_within(fence, &first, &last)?;
@@ -176,8 +173,7 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Whether a block leaves no more of the level empty than may be.
     fn has_room(&self, fence: &OwnedFence) -> bool {
-        let open = self.output.open_sectors();
-        self.output.fill.takes(&fence.ptr, open, self.rules.omega_millionths)
+        self.output.lets_stay(fence)
     }
 
     /// The block that a source stands before goes down unread, or is opened.
