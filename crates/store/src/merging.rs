@@ -21,8 +21,9 @@ use crate::error::{Error, Result};
 ///   blocks of the size δ κ, as the policy says. Merges out of the runs take all of them when many
 ///   stand, whatever the policy says: a lookup asks each run.
 /// - At most the share ω of a level may be left empty by blocks that stay as they are, whatever the
-///   policy. Where merges leave more, the level is packed, unless its entries are so long that it
-///   does not help: a small ω saves space and costs writes.
+///   policy, and from half of ω on only where that saves enough. Where merges leave more, the level
+///   is packed, unless its entries are so long that it does not help: a small ω saves space and
+///   costs writes.
 /// - Where the size of the data is known, [`MergeParams::loosened`] chooses a γ for it.
 /// - [`MergePolicy::Mixed`] learns in a steady state, by thresholds in steps of µ, when all of a
 ///   level is cheaper to merge than the best part of it; until then it takes parts. What it has
