@@ -171,17 +171,18 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(true)
     }
 
-    /// Whether a block leaves no more of the level empty than may be.
-    fn has_room(&self, fence: &OwnedFence) -> bool {
-        self.output.lets_stay(fence)
+    /// Whether a block that nobody else has keys within may stay beside what was written, for which
+    /// there must be an end to that: what is held is written first.
+    fn makes_room(&mut self, index: usize) -> Result<bool> {
+        self.close()?;
+        let Some(input) = self.inputs.get(index) else { return Ok(false) };
+        let fence = input.at_border().or_else(|| input.untouched().map(|(fence, ..)| fence));
+        Ok(fence.is_some_and(|fence| self.output.lets_stay(fence)))
     }
 
     /// The block that a source stands before goes down unread, or is opened.
     fn pass_border(&mut self, index: usize) -> Result<()> {
-        let stays = self.may_stay(index);
-        if stays {
-            self.close()?;
-        }
+        let stays = self.could_stay(index) && self.makes_room(index)?;
         let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
         let Some(fence) = input.at_border().filter(|_| stays) else { return input.open() };
         self.output.stay(fence, input.upper())?;
@@ -189,9 +190,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(())
     }
 
-    /// Whether the block that a source stands before may stay: nobody else has keys within its, and
-    /// nothing in it could go.
-    fn may_stay(&self, index: usize) -> bool {
+    /// Whether the block that a source stands before could stay: nobody else has keys within its,
+    /// and nothing in it could go.
+    fn could_stay(&self, index: usize) -> bool {
         let Some(input) = self.inputs.get(index).filter(|input| input.may_stay()) else {
             return false;
         };
@@ -202,7 +203,6 @@ impl<'w, 'a> Walk<'w, 'a> {
         let alone = others.all(|(key, _)| is_behind(key));
         (alone || planted::is(Bug::StaysAmongOthers))
             && self.rules.let_stay(fence, KeyRange { begin: &fence.key, end: upper })
-            && self.has_room(fence)
     }
 
     /// Decides of the block that has been opened at `index`, when nothing of it has been taken.
@@ -212,7 +212,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             return Ok(());
         }
         let stays = match self.beside(index) {
-            Beside::Nothing => self.has_room_open(index),
+            Beside::Nothing => self.makes_room(index)?,
             Beside::Something => false,
             // What it has will be known when it is open, as it is to be anyway.
             Beside::Closed(other) => {
@@ -221,9 +221,6 @@ impl<'w, 'a> Walk<'w, 'a> {
                 return Ok(());
             }
         };
-        if stays {
-            self.close()?;
-        }
         let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
         match input.untouched().filter(|_| stays) {
             Some((fence, first, last)) => {
@@ -265,13 +262,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         closed.map_or(Beside::Nothing, Beside::Closed)
     }
 
-    /// Whether a block that is open leaves no more of the level empty than may be.
-    fn has_room_open(&self, index: usize) -> bool {
-        let untouched = self.inputs.get(index).and_then(Input::untouched);
-        untouched.is_some_and(|(fence, ..)| self.has_room(fence))
-    }
-
-    /// The same as [`may_stay`](Self::may_stay) of a block that is open, whatever is beside it.
+    /// The same as [`could_stay`](Self::could_stay) of a block that is open, whatever is beside it.
     fn could_stay_open(&self, index: usize) -> bool {
         let Some((fence, first, last)) = self.inputs.get(index).and_then(Input::untouched) else {
             return false;
