@@ -86,7 +86,7 @@ fn crashes_beside_slices() -> Vec<(SimImage, Model)> {
     let mut left = Vec::new();
     for write in 0..8 * KEYS {
         keyspace.insert(key(write * 4999 % KEYS), [(write / KEYS) as u8; 100]).unwrap();
-        if write % 3777 == 3776 {
+        if write % 1777 == 1776 {
             left.push((device.image(), contents(&keyspace)));
         }
     }
