@@ -12,7 +12,7 @@
 //! Invariant W1: a block that was closed stays `owed` until the level above has its fence. An
 //! operation that fails leaves the level as it was, so that it can be tried again.
 
-use esker_format::block::{BlockBuilder, Codec};
+use esker_format::block::{BlockBuilder, Codec, Limit};
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
 use esker_format::filter::{self, BITS_PER_KEY, BITS_PER_KEY_MANY};
@@ -95,7 +95,7 @@ pub enum Apart {
 impl Apart {
     /// Blocks grow as long as more than one part in so many of their units would be empty. Those of
     /// runs are filled better; of levels', the fewer entries they have the more often they stay.
-    pub(super) const fn grows_above(self) -> usize {
+    const fn grows_above(self) -> usize {
         match self {
             Self::Run => 14,
             Self::Level => 7,
@@ -322,6 +322,11 @@ impl LevelWriter {
     pub(super) fn open_sectors(&self) -> u64 {
         let bytes = if self.builder.is_empty() { 0 } else { self.builder.bytes_at_most() as u64 };
         bytes.div_ceil(SECTOR_BYTES)
+    }
+
+    /// When its blocks are full.
+    pub(super) const fn limit(&self) -> Limit {
+        self.builder.limit()
     }
 
     /// Whether the block being built has no room for another entry like those that it has.

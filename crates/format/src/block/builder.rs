@@ -266,12 +266,19 @@ impl BlockBuilder {
         let measure = self.measure_with(key, seq, payload);
         let bytes = measure.total_bytes();
         let fits = self.items.is_empty()
+            // Of most entries this says it, without a look at what the block has.
             || bytes <= self.limit.target_bytes
             || self.limit.allows(self.bytes_at_most(), bytes);
         if fits {
             self.append(key, seq, payload, measure);
         }
         fits
+    }
+
+    /// When it is full.
+    #[must_use]
+    pub const fn limit(&self) -> Limit {
+        self.limit
     }
 
     /// Whether there is no room for another entry that is as long as the others are on average.

@@ -84,19 +84,13 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Whether what was saved is worth leaving so much empty. When ω of a level is empty, packing
-    /// writes 1 - ω for each ω that it gathers up.
-    pub const fn pays(&self, saved: u64, left_empty: u64) -> bool {
-        let empty = self.omega_millionths;
-        saved.saturating_mul(empty) >= left_empty.saturating_mul(MILLION.saturating_sub(empty))
-    }
-
-    /// What is left then of what was saved.
-    pub const fn rest(&self, saved: u64, left_empty: u64) -> u64 {
-        let cost = left_empty.saturating_mul(MILLION.saturating_sub(self.omega_millionths));
-        match cost.checked_div(self.omega_millionths) {
-            Some(cost) => saved.saturating_sub(cost),
-            None => 0,
+    /// Sectors that gathering up will write for so many that are left empty: when ω of a level is
+    /// empty, packing writes 1 - ω for each ω.
+    pub fn cost(&self, left_empty: u64) -> u64 {
+        let written = left_empty.saturating_mul(MILLION.saturating_sub(self.omega_millionths));
+        match self.omega_millionths {
+            0 => written,
+            omega => written.div_ceil(omega),
         }
     }
 }
@@ -154,11 +148,11 @@ mod tests {
     #[test]
     fn what_is_left_empty_is_paid_for() {
         let room = Room { omega_millionths: 200_000, in_vain_millionths: 0 };
-        assert!(room.pays(28, 7) && !room.pays(27, 7));
-        assert_eq!([room.rest(30, 7), room.rest(27, 7), room.rest(30, 0)], [2, 0, 30]);
+        assert_eq!([room.cost(0), room.cost(1), room.cost(7)], [0, 4, 28]);
+        let third = Room { omega_millionths: 300_000, ..room };
+        assert_eq!(third.cost(1), 3, "seven thirds");
         let none = Room { omega_millionths: 0, ..room };
-        assert!(!none.pays(u64::MAX, 1));
-        assert_eq!(none.rest(100, 1), 0);
+        assert_eq!([none.cost(0), none.cost(1)], [0, 1_000_000], "more than is ever saved");
     }
 
     #[test]

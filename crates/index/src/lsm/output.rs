@@ -2,7 +2,7 @@
 //!
 //! The space of what was written is given back when this is dropped, unless it was kept.
 
-use esker_format::block::{Codec, Limit};
+use esker_format::block::Codec;
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
 use esker_format::ids::{Generation, Seq};
@@ -33,7 +33,6 @@ pub(super) struct Output {
     /// Sectors that were not written, because blocks stay, beyond what those that they left empty
     /// will cost.
     saved_sectors: u64,
-    limit: Limit,
 }
 
 /// What came of a merge.
@@ -68,12 +67,8 @@ impl Output {
             codec,
             apart: Some(Apart::Level),
         };
-        let limit = Limit {
-            target_bytes: codec.target_bytes(),
-            grows_above: Some(Apart::Level.grows_above()),
-        };
         let level = LevelWriter::new(start, out);
-        Self { level, fences: Vec::new(), written: 0, fill, room, saved_sectors: 0, limit }
+        Self { level, fences: Vec::new(), written: 0, fill, room, saved_sectors: 0 }
     }
 
     /// Whether a block may stay as it is, behind the one being built, which is closed for it: if
@@ -86,7 +81,7 @@ impl Output {
         match self.left_empty(fence) {
             0 => true,
             _ if takes(in_vain_millionths.max(omega_millionths / 2)) => true,
-            sectors => self.room.pays(self.saved_sectors, sectors) && takes(omega_millionths),
+            sectors => self.room.cost(sectors) <= self.saved_sectors && takes(omega_millionths),
         }
     }
 
@@ -95,15 +90,15 @@ impl Output {
         let open_sectors = self.level.open_sectors();
         let open = open_sectors.next_multiple_of(UNIT_SECTORS) - open_sectors;
         let open = if self.level.is_open_full() { 0 } else { open };
-        open + if is_full(fence, &self.limit) { 0 } else { waste_of(&fence.ptr) }
+        open + if is_full(fence, &self.level.limit()) { 0 } else { waste_of(&fence.ptr) }
     }
 
     /// Closes the block being built for one that stays.
     fn close_before(&mut self, fence: &OwnedFence) -> Result<()> {
-        let left_empty = self.left_empty(fence);
+        let cost = self.room.cost(self.left_empty(fence));
         self.close()?;
-        self.saved_sectors = self.room.rest(self.saved_sectors, left_empty);
-        self.saved_sectors += units_of(&fence.ptr) * UNIT_SECTORS;
+        let saved = units_of(&fence.ptr) * UNIT_SECTORS;
+        self.saved_sectors = self.saved_sectors.saturating_sub(cost) + saved;
         Ok(())
     }
 

@@ -2,9 +2,9 @@
 //!
 //! At most ω of a level may be empty (the thesis, 5.1.2). A block that stays as it is may add to
 //! that: the one before it is closed, full or not. It saves one write, and what it leaves empty
-//! takes several to gather up, so such blocks stay only while at most half of ω is empty. But each
-//! merge also ends with a block that is not full, and where merges are of few blocks these are
-//! many. While more than ω of a level is empty, windows of it are read and written again, with all
+//! takes several to gather up: that is weighed before a block may stay (`output`). But each merge
+//! also ends with a block that is not full, and where merges are of few blocks these are many.
+//! While more than ω of a level is empty, windows of it are read and written again, with all
 //! their blocks opened: going round the keys, the emptiest of those that come next. Full blocks are
 //! passed over.
 //!
@@ -17,7 +17,7 @@
 //! overflows, waits while writers do, and passes over what it cannot read or has no room for.
 
 use esker_format::action::KeyRangeBuf;
-use esker_format::meta::{LsmLevel, LsmMeta};
+use esker_format::meta::{LevelMeta, LsmLevel, LsmMeta};
 use esker_format::ptr::SECTOR_BYTES;
 use esker_substrate::error::{Error, Result};
 
@@ -77,11 +77,11 @@ struct Window {
 
 /// What entries of a level take, on average; 0 where there are none.
 fn entry_bytes(level: &LsmLevel) -> u64 {
-    let counts =
-        level.tree.levels.last().map(|data| (data.counts.sectors, data.counts.data_entries()));
-    let bytes =
-        |(sectors, entries): (u64, u64)| sectors.saturating_mul(SECTOR_BYTES).checked_div(entries);
-    counts.and_then(bytes).unwrap_or(0)
+    let of = |data: &LevelMeta| {
+        let bytes = data.counts.sectors.saturating_mul(SECTOR_BYTES);
+        bytes.checked_div(data.counts.data_entries())
+    };
+    level.tree.levels.last().and_then(of).unwrap_or(0)
 }
 
 impl GivenUp {
@@ -259,7 +259,7 @@ fn window(tree: &Tree, reader: &BlockReader, begin: &[u8]) -> Result<Window> {
 mod tests {
     use super::super::choose::Overflow;
     use super::*;
-    use esker_format::meta::{LevelCounts, LevelMeta, TreeMeta};
+    use esker_format::meta::{LevelCounts, TreeMeta};
 
     const OMEGA: u64 = 200_000;
 

@@ -171,8 +171,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(true)
     }
 
-    /// Whether a block that nobody else has keys within may stay beside what was written, for which
-    /// there must be an end to that: what is held is written first.
+    /// Whether there is room for a block to stay that nobody else has keys within. What is held of
+    /// the keys before it is written for that: the block being built may be another one then.
     fn makes_room(&mut self, index: usize) -> Result<bool> {
         self.close()?;
         let Some(input) = self.inputs.get(index) else { return Ok(false) };

@@ -78,8 +78,14 @@ pub fn runs_below_a_frozen_memtable() {
 pub fn a_spill_and_a_merge() {
     let subject = Subject::new();
     subject.complete(Work::Spill);
-    let merge = beside(&subject, |subject| subject.complete(FULL_ALONE));
-    let spill = beside(&subject, |subject| {
+    merge_beside_a_spill(&subject, FULL_ALONE, || ());
+    subject.assert_sound();
+}
+
+/// A merge, with a spill, lookups and something else beside it.
+pub fn merge_beside_a_spill(subject: &Arc<Subject>, work: Work, also: impl FnOnce()) {
+    let merge = beside(subject, move |subject| subject.complete(work));
+    let spill = beside(subject, |subject| {
         subject.put(3);
         subject.complete(Work::Spill);
         subject.delete(8);
@@ -87,9 +93,9 @@ pub fn a_spill_and_a_merge() {
     for key in [3, 8, 3] {
         subject.get(key);
     }
+    also();
     spill.join().unwrap();
     merge.join().unwrap();
-    subject.assert_sound();
 }
 
 /// Two threads ask for a merge, and both step whatever is under way.

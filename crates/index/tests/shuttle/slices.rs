@@ -52,20 +52,10 @@ fn lookups_beside_packing() {
     subject.complete(FULL);
     let visible = subject.snapshots().visible();
     let expected = subject.expected(visible);
-    let packing = beside(&subject, |subject| {
-        subject.complete(Work::Merge { full: false, with_memtable: false });
+    let due = Work::Merge { full: false, with_memtable: false };
+    histories::merge_beside_a_spill(&subject, due, || {
+        assert_eq!(subject.scan(visible), expected);
     });
-    let spill = beside(&subject, |subject| {
-        subject.put(3);
-        subject.complete(Work::Spill);
-        subject.delete(8);
-    });
-    for key in [3, 8, 3] {
-        subject.get(key);
-    }
-    assert_eq!(subject.scan(visible), expected);
-    spill.join().unwrap();
-    packing.join().unwrap();
     let report = subject.tree.merge_report().unwrap();
     assert!(report.counters.levels.iter().any(|level| level.blocks_packed > 0));
     subject.assert_sound();
