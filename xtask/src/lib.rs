@@ -2,8 +2,9 @@
 //!
 //! Reading order: [`tree`] (which files there are), [`source`] (a parsed Rust file),
 //! [`edges`] (which crate may use which), [`tidy`] (sizes, words, attributes), [`docs`] (links,
-//! the README's example, a reason for every dependency), [`fingerprint`] (the format page keeps
-//! up with the encoders), [`testing_doc`] (what the last test run counted).
+//! the README's example, a reason for every dependency), [`papers`] (what of the papers is here),
+//! [`fingerprint`] (the format page keeps up with the encoders), [`testing_doc`] (what the last
+//! test run counted).
 //!
 //! A check is a function from the repository to a list of [`Finding`]s; none of them changes
 //! anything.
@@ -11,6 +12,7 @@
 pub mod docs;
 pub mod edges;
 pub mod fingerprint;
+pub mod papers;
 pub mod source;
 pub mod testing_doc;
 pub mod tidy;
@@ -53,12 +55,13 @@ pub struct Check {
 }
 
 /// Every check, in the order in which `cargo xtask check` runs them.
-pub const CHECKS: [Check; 7] = [
+pub const CHECKS: [Check; 8] = [
     Check { name: "manifests keep to the arrows", run: edges::check_manifests },
     Check { name: "sources keep to the arrows", run: edges::check_sources },
     Check { name: "sizes, words and attributes are tidy", run: tidy::check },
     Check { name: "links lead somewhere", run: docs::check_links },
     Check { name: "every dependency has its reason", run: docs::check_dependency_reasons },
     Check { name: "the README's example is the tested one", run: docs::check_readme_example },
+    Check { name: "the page of the papers names what is there", run: papers::check },
     Check { name: "the format page is in step with the encoders", run: fingerprint::check },
 ];

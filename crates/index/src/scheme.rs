@@ -4,10 +4,14 @@
 //! |---|---|---|---|
 //! | FD+FC | at every write unit | as the wavefront passes | yes |
 //! | FD+FC without sharing | at every write unit | as the wavefront passes | no |
-//! | FD+FC/TUP | at every write unit, a view for each key | as the wavefront passes | yes |
+//! | FD+FC, a view a key | at every write unit | as the wavefront passes | yes |
 //! | FD+DS | when the merge is done | when the merge is done | no |
 //! | FD+XM | when the merge is done; nobody reads or writes before | when the merge is done | no |
 //! | FD-tree | as FD+XM | when the merge is done | no |
+//!
+//! The papers' FD+FC/TUP, which moves entries one by one, is not built. `FcTuple` moves write units
+//! as FD+FC does, and publishes the view that it already has once more before each key: it tries
+//! how readers and the queue of old views bear many publications.
 //!
 //! The FD-tree takes two levels at a time, all others all levels at once. Spills run under the
 //! scheme too, whatever the kind of index; a kind may have merges to which it says nothing.
@@ -22,7 +26,7 @@ pub enum Scheme {
     Fc,
     /// FD+FC whose frozen memtable keeps its memory until the merge is done.
     FcUnshared,
-    /// FD+FC that publishes a view for every tuple.
+    /// FD+FC that publishes a view before every key, with nothing new in it. Not FD+FC/TUP.
     FcTuple,
     /// FD+DS: the old tree serves until a second one is complete.
     Ds,

@@ -6,10 +6,11 @@
 //!     cargo build --release -p esker-cli --features peers
 //! ```
 //!
-//! Settings, of a budget B: write buffers of B/8, four of them; an LRU cache of B/2 that holds
-//! index and filter blocks too, those of level 0 pinned; bloom filters of 10 bits a key; blocks
-//! of 4 KiB; files of B/4; level 1 of B; leveled compaction by 2 background jobs; a write-ahead
-//! log. No compression.
+//! Settings, of a budget B: write buffers of B/4, two of them (with four of B/8 it writes 7.0
+//! bytes a byte in the load instead of 5.4, and 7.8 in overwriting instead of 5.3); an LRU cache
+//! of B/2 that holds index and filter blocks too, those of level 0 pinned; bloom filters of 10
+//! bits a key; blocks of 4 KiB; files of B/4; level 1 of B; leveled compaction by 2 background
+//! jobs; a write-ahead log. No compression.
 //!
 //! A full compaction is a manual one that is forced to rewrite the bottommost level too; the
 //! default would leave it as it is. It is exclusive, as by default.
@@ -34,6 +35,11 @@ const BUSY: [&str; 5] = [
     "rocksdb.num-immutable-mem-table",
 ];
 
+/// A write buffer is the budget over this. Together they take half of the budget.
+const WRITE_BUFFER_DIVISOR: u64 = 4;
+/// Write buffers: one is filled while the other is written out.
+const WRITE_BUFFERS: i32 = 2;
+
 struct Rocksdb {
     db: DB,
 }
@@ -54,8 +60,8 @@ fn options(budget_bytes: u64) -> Result<Options> {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_block_based_table_factory(&blocks);
-    options.set_write_buffer_size(part(8));
-    options.set_max_write_buffer_number(4);
+    options.set_write_buffer_size(part(WRITE_BUFFER_DIVISOR));
+    options.set_max_write_buffer_number(WRITE_BUFFERS);
     options.set_target_file_size_base(budget_bytes / 4);
     options.set_max_bytes_for_level_base(budget_bytes);
     options.set_max_background_jobs(2);

@@ -2,7 +2,9 @@
 //!
 //! An experiment measures a [`Series`]; each of its [`Prediction`]s is a pure function over that
 //! and says itself whether the shape showed. Predictions judge ratios between systems that were
-//! measured by turns, never absolute times.
+//! measured by turns, never absolute times. None shows where there is no effect: a worst case must
+//! be more than an idle thread met in the same runs, counters must have counted something, and
+//! what must be equal in one place must differ in another (`vacuous.rs` tries all of them).
 //!
 //! Reading order: [`series`], then here [`Prediction`], [`Experiment`], [`Findings`], and
 //! [`EXPERIMENTS`], the list of all.
@@ -90,6 +92,19 @@ pub struct Outcome {
     pub off: Option<String>,
 }
 
+impl Outcome {
+    /// For machines.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "claim": self.claim,
+            "shows": self.off.is_none(),
+            "off": self.off,
+        })
+    }
+}
+
 /// What an experiment found.
 #[derive(Clone, Debug)]
 pub struct Findings {
@@ -140,14 +155,6 @@ impl Findings {
     pub fn to_json(&self) -> Value {
         let experiment = &self.experiment;
         let (name, scale) = (experiment.name, self.scale.as_str());
-        let outcomes = self.outcomes.iter().map(|outcome| {
-            json!({
-                "name": outcome.name,
-                "claim": outcome.claim,
-                "shows": outcome.off.is_none(),
-                "off": outcome.off,
-            })
-        });
         json!({
             "experiment": name,
             "figure": experiment.figure,
@@ -157,7 +164,7 @@ impl Findings {
             "scale": scale,
             "settings": self.settings,
             "axis": experiment.axis,
-            "predictions": outcomes.collect::<Vec<_>>(),
+            "predictions": self.outcomes.iter().map(Outcome::json).collect::<Vec<_>>(),
             "totals": self.series.totals.values().map(point).collect::<Vec<_>>(),
             "series": self.series.points.iter().map(point).collect::<Vec<_>>(),
         })
@@ -188,6 +195,11 @@ pub(crate) fn go_on(watch: &dyn Watch) -> Result<()> {
 pub(crate) fn metric(metrics: &mut Metrics, name: &str, value: f64) {
     metrics.insert(name.to_owned(), value);
 }
+
+#[cfg(test)]
+mod committed;
+#[cfg(test)]
+mod vacuous;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::measure::Metrics;
 use crate::measure::summary::medians;
 
-/// How much more than the longest gap of an idle thread a worst case may be: a pause that the
-/// machine gave an idle thread is nobody's fault.
+/// How much more than the longest gap of an idle thread a worst case must be before it says
+/// anything about a system: shorter ones may be pauses of the machine.
 pub const CONTROL_FACTOR: f64 = 1.5;
 /// The metric of that gap.
 pub const CONTROL: &str = "control_max_us";
@@ -106,6 +106,28 @@ impl Point {
         Err(format!("no merge of {} finished at {}", self.system, self.at))
     }
 
+    /// A worst case, if it is more than an idle thread met in the same runs.
+    ///
+    /// # Errors
+    /// When it is not, or was not measured: then there is no effect that a ratio could show.
+    pub fn above_control(&self, metric: &str) -> Result<f64, String> {
+        let (value, control) = (self.value(metric)?, self.value(CONTROL)?);
+        if value > CONTROL_FACTOR * control {
+            return Ok(value);
+        }
+        let (system, at) = (self.system, self.at);
+        Err(format!("{metric} at {at}: {system} has {value:.0}, no more than an idle thread"))
+    }
+
+    /// A worst case of runs that saw a merge, if it is more than an idle thread met.
+    ///
+    /// # Errors
+    /// When no merge finished, and those of [`above_control`](Self::above_control).
+    pub fn waits_for_merges(&self, metric: &str) -> Result<f64, String> {
+        self.saw_a_merge()?;
+        self.above_control(metric)
+    }
+
     /// A metric's median.
     ///
     /// # Errors
@@ -117,22 +139,17 @@ impl Point {
 }
 
 /// Whether a worst case of one system is at most `share` of another's. A worst case that is no
-/// more than what an idle thread met is excused; the other's must stand out of that by itself, or
-/// there is nothing to see.
+/// more than what an idle thread met is excused; the other's must be more than that, or there is
+/// nothing to see.
 ///
 /// # Errors
 /// What is off, in a line.
 pub fn worst_is_at_most(share: f64, of: &Point, than: &Point, metric: &str) -> Result<(), String> {
     of.saw_a_merge()?;
-    than.saw_a_merge()?;
-    let (ours, theirs) = (of.value(metric)?, than.value(metric)?);
+    let (ours, theirs) = (of.value(metric)?, than.waits_for_merges(metric)?);
     let excuse = CONTROL_FACTOR * of.value(CONTROL)?;
-    let noise = CONTROL_FACTOR * than.value(CONTROL)?;
     let place = format!("{metric} at {}", of.at);
     let (system, other) = (of.system, than.system);
-    if theirs <= noise {
-        return Err(format!("{place}: {other} has {theirs:.0}, no more than an idle thread"));
-    }
     if ours <= (share * theirs).max(excuse) {
         return Ok(());
     }
@@ -177,7 +194,12 @@ mod tests {
         assert!(judge(26.0, 100.0, 1.0).unwrap_err().contains("0.26 of XM"));
         assert!(judge(30.0, 100.0, 20.0).is_ok());
         assert!(judge(1.0, 30.0, 20.0).unwrap_err().contains("idle"));
+        let slow = point("XM", 16.0, 10.0);
+        assert_eq!(slow.above_control("max_us"), Ok(16.0));
+        assert!(point("XM", 15.0, 10.0).above_control("max_us").is_err());
+        assert!(slow.above_control("min_us").is_err());
         let mut idle = point("FC", 1.0, 1.0);
+        assert!(idle.waits_for_merges("max_us").is_err());
         idle.metrics.insert(MERGES.to_owned(), 0.0);
         let found = worst_is_at_most(0.25, &idle, &point("XM", 100.0, 1.0), "max_us");
         assert!(found.unwrap_err().contains("no merge of FC"));

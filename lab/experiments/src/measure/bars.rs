@@ -3,6 +3,10 @@
 //! A bar compares Esker's median of a metric with a number, or with a multiple of a peer's
 //! median. Bars that compare time are ratios between systems that ran by turns in one comparison;
 //! counters have absolute bars.
+//!
+//! A bar on latencies is judged where the peer's longest request of that kind took longer than an
+//! idle thread was off in the same runs. Where it did not, neither system had anything to wait for,
+//! and a ratio would show the machine's pauses.
 
 use esker::{IndexKind, MergePolicy};
 use esker_peers::{Arrangement, Name};
@@ -164,7 +168,7 @@ pub enum Verdict {
     Tie,
     /// It is not.
     Missed,
-    /// A value that it needs was not measured.
+    /// A value that it needs was not measured, or is no more than the machine's pauses.
     Unknown,
 }
 
@@ -204,7 +208,10 @@ pub fn judge(report: &Report) -> Vec<Judged> {
 
 fn judge_one(bar: &Bar, report: &Report) -> Judged {
     let value = report.median(bar.row, Name::Esker, bar.metric);
-    let of = |peer| report.median(bar.row, peer, bar.metric);
+    let of = |peer| {
+        let found = report.median(bar.row, peer, bar.metric);
+        found.filter(|_| is_above_control(bar, report, peer))
+    };
     let (limit, equality) = match bar.limit {
         Number(limit) => (Some(limit), false),
         Times(factor, peer) => (of(peer).map(|value| value * factor), factor == 1.0),
@@ -219,6 +226,20 @@ fn judge_one(bar: &Bar, report: &Report) -> Judged {
         _ => Verdict::Unknown,
     };
     Judged { bar: *bar, value, limit, verdict }
+}
+
+/// Whether a peer's longest request was longer than the idle thread's longest gap; true of metrics
+/// that are no latencies of puts or gets.
+fn is_above_control(bar: &Bar, report: &Report, peer: Name) -> bool {
+    let longest = match bar.metric {
+        metric if !metric.ends_with("_us") => return true,
+        metric if metric.starts_with("put_") => "put_max_us",
+        metric if metric.starts_with("get_") => "get_max_us",
+        _ => return true,
+    };
+    let median = |metric| report.median(bar.row, peer, metric);
+    let (longest, control) = (median(longest), median(CONTROL));
+    longest.zip(control).is_some_and(|(longest, control)| longest > CONTROL_FACTOR * control)
 }
 
 fn verdict(sense: Sense, value: f64, limit: f64, equality: bool) -> Verdict {
@@ -282,13 +303,36 @@ mod tests {
     #[test]
     fn a_maximum_is_excused_by_the_machine_only() {
         let with = |control: f64| {
-            let mut report = report(&[(Row::Merge, Rocksdb, "put_max_us", 1000.0)]);
+            let peer = [("put_max_us", 1000.0), (CONTROL, 10.0)];
+            let mut report = report(&[]);
+            let peer = peer.map(|(name, value)| (name.to_owned(), value));
+            report.add(Row::Merge, Rocksdb, Metrics::from(peer));
             let ours = [("put_max_us".to_owned(), 800.0), (CONTROL.to_owned(), control)];
             report.add(Row::Merge, Name::Esker, Metrics::from(ours));
             verdict_of(Row::Merge, "put_max_us", TimesOrControl(0.5, Rocksdb), &report).verdict
         };
         assert_eq!(with(100.0), Verdict::Missed);
         assert_eq!(with(534.0), Verdict::Met);
+    }
+
+    /// Two systems that made nobody wait are not compared by the machine's pauses.
+    #[test]
+    fn latencies_are_judged_where_the_peers_are_more_than_an_idle_threads() {
+        let verdict = |metric: &str, limit, longest: f64| {
+            let of = |values: [f64; 3]| {
+                let names = ["put_max_us", "put_p999_us", CONTROL];
+                Metrics::from_iter(names.map(ToOwned::to_owned).into_iter().zip(values))
+            };
+            let mut report = Report::default();
+            report.add(Row::Merge, Name::Esker, of([5.0, 5.0, 10.0]));
+            report.add(Row::Merge, Rocksdb, of([longest, 100.0, 10.0]));
+            verdict_of(Row::Merge, metric, limit, &report).verdict
+        };
+        let longest = TimesOrControl(0.5, Rocksdb);
+        assert_eq!(verdict("put_max_us", longest, 16.0), Verdict::Met);
+        assert_eq!(verdict("put_max_us", longest, 15.0), Verdict::Unknown);
+        assert_eq!(verdict("put_p999_us", Times(1.0, Rocksdb), 16.0), Verdict::Met);
+        assert_eq!(verdict("put_p999_us", Times(1.0, Rocksdb), 15.0), Verdict::Unknown);
     }
 
     /// Another kind of index, other bars.

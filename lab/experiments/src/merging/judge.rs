@@ -7,10 +7,23 @@ use crate::experiment::Series;
 /// Whether a shape shows; if not, what is off.
 pub type Judged = Result<(), String>;
 
+/// What a policy that writes less than another writes of it, at most: closer ones are a tie.
+pub const LESS: [f64; 2] = [0.0, 0.99];
+
+/// A metric that must have counted something: where nothing was written, every share of nothing is
+/// within bounds.
+///
+/// # Errors
+/// When it was not measured, or is nothing.
+pub fn counted(series: &Series, system: &str, at: f64, metric: &str) -> Result<f64, String> {
+    let value = series.value(system, at, metric)?;
+    if value > 0.0 { Ok(value) } else { Err(format!("{metric} of {system} at {at} is {value}")) }
+}
+
 /// What a policy writes at a place, over what another one does.
 ///
 /// # Errors
-/// When one of them was not measured.
+/// When one of them was not measured, or wrote nothing.
 pub fn ratio(
     series: &Series,
     keys: Keys,
@@ -18,8 +31,8 @@ pub fn ratio(
     of: Contender,
     than: Contender,
 ) -> Result<f64, String> {
-    let writes = |contender| series.value(name(keys, contender), at, WRITES);
-    Ok(writes(of)? / writes(than)?.max(f64::MIN_POSITIVE))
+    let writes = |contender| counted(series, name(keys, contender), at, WRITES);
+    Ok(writes(of)? / writes(than)?)
 }
 
 /// Whether that is within bounds.
@@ -136,6 +149,8 @@ pub(super) mod tests {
         assert_eq!(within([0.7, 0.8]), Ok(()));
         assert!(within([0.81, 1.0]).unwrap_err().contains("0.800"));
         assert!(ratio(&series, Keys::Normal, 1.0, TEST, PARTIAL).is_err());
+        let nothing = two([0.0, 90.0, 110.0]);
+        assert!(ratio(&nothing, Keys::Uniform, 1.0, TEST, PARTIAL).unwrap_err().contains("is 0"));
         assert!(places(&series, Keys::Normal, TEST).is_err());
         assert_eq!(ends(&[1.0, 2.0, 3.0]), Ok([1.0, 3.0]));
         assert!(ends(&[1.0]).is_err());

@@ -36,7 +36,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         Prediction {
             name: "the-last-level-is-even",
             claim: "Figs. 1.2, 5.7c: where keys are uniform, no part of the last level has 1.3 \
-                    times the mean",
+                    times the mean, and one of level 1 has",
             judge: last_level_is_even,
         },
         Prediction {
@@ -104,25 +104,36 @@ fn next_keys_are_densest(series: &Series) -> Judged {
         let behind = shares.iter().skip(1).take(quarter).copied().collect::<Vec<_>>();
         let before = shares.iter().rev().take(quarter).copied().collect::<Vec<_>>();
         let (behind, before) = (mean(&behind), mean(&before));
-        if behind < 1.5 * before {
+        if behind <= 1.5 * before {
             return Err(format!("{metric}: {behind:.2} behind the cursor, {before:.2} before it"));
         }
     }
     Ok(())
 }
 
-fn last_level_is_even(series: &Series) -> Judged {
-    let shares = shares(series, Keys::Uniform, SHARES[2])?;
+/// The densest part of a level, over the mean.
+fn densest(series: &Series, metric: &str) -> std::result::Result<f64, String> {
+    let shares = shares(series, Keys::Uniform, metric)?;
     let most = shares.iter().copied().fold(0.0, f64::max);
     let mean = mean(&shares);
-    if most < 1.3 * mean { Ok(()) } else { Err(format!("one part has {most:.2}, not {mean:.2}")) }
+    if mean > 0.0 { Ok(most / mean) } else { Err(format!("{metric}: the level is empty")) }
+}
+
+fn last_level_is_even(series: &Series) -> Judged {
+    const EVEN: f64 = 1.3;
+    let [_, level_1, last] = SHARES.map(|metric| densest(series, metric));
+    let (level_1, last) = (level_1?, last?);
+    if level_1 < EVEN {
+        return Err(format!("level 1 is even too: its densest part has {level_1:.2} of the mean"));
+    }
+    if last < EVEN { Ok(()) } else { Err(format!("one part has {last:.2} of the mean")) }
 }
 
 fn normal_keys_make_no_step(series: &Series) -> Judged {
     for metric in SHARES.iter().take(2) {
         let [uniform, normal] = Keys::ALL.map(|keys| shares(series, keys, metric));
         let (uniform, normal) = (roughness(&uniform?), roughness(&normal?));
-        if normal < 3.0 * uniform {
+        if normal <= 3.0 * uniform {
             return Err(format!("{metric}: neighbours differ by {normal:.2} and {uniform:.2}"));
         }
     }
@@ -162,13 +173,17 @@ mod tests {
     #[test]
     fn the_last_level_must_be_even() {
         assert_eq!(last_level_is_even(&parts(STEP, [5.0; 8], SPIKES)), Ok(()));
-        assert!(last_level_is_even(&parts(STEP, STEP, SPIKES)).unwrap_err().contains("8.00"));
+        assert!(last_level_is_even(&parts(STEP, STEP, SPIKES)).unwrap_err().contains("1.60"));
+        let all = parts([5.0; 8], [5.0; 8], SPIKES);
+        assert!(last_level_is_even(&all).unwrap_err().contains("level 1 is even too"));
+        assert!(last_level_is_even(&parts(STEP, [0.0; 8], SPIKES)).unwrap_err().contains("empty"));
     }
 
     #[test]
     fn normal_keys_must_be_rougher() {
         assert_eq!(normal_keys_make_no_step(&parts(STEP, [5.0; 8], SPIKES)), Ok(()));
         assert!(normal_keys_make_no_step(&parts(STEP, [5.0; 8], STEP)).is_err());
+        assert!(normal_keys_make_no_step(&parts([5.0; 8], [5.0; 8], [5.0; 8])).is_err());
     }
 
     #[test]

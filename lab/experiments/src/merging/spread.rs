@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::judge::{Judged, ends, is_within, places};
+use super::judge::{Judged, LESS, counted, ends, is_within, places};
 use super::phases::{INTO, KEPT, Plan, WRITES, measure, plan, settings};
-use super::policy::{BLSM, FULL, HLDB, Keys, LDB, MIXED, PARTIAL, RR, SEVEN, name};
+use super::policy::{BLSM, Contender, FULL, HLDB, Keys, LDB, MIXED, PARTIAL, RR, SEVEN, name};
 use crate::error::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch};
 use crate::measure::scale::Scale;
@@ -19,7 +19,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     predictions: &[
         Prediction {
             name: "plain-full-and-round-robin-do-not-care",
-            claim: "~BLSM and ~LDB write the same at every spread, within 5 %",
+            claim: "~BLSM and ~LDB write the same at every spread, within 5 %; ~HLDB does not",
             judge: plain_do_not_care,
         },
         Prediction {
@@ -31,7 +31,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         Prediction {
             name: "wide-keys-preserve-nothing",
             claim: "at the largest spread Full, RR and Partial write what ~BLSM, ~LDB and ~HLDB \
-                    do, within 5 %",
+                    do, within 5 %; at the smallest Full writes less",
             judge: wide_keys_preserve_nothing,
         },
         Prediction {
@@ -64,15 +64,26 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     Ok((series, settings(&plan)))
 }
 
+/// The least and the most that a policy writes, over all spreads.
+fn range(series: &Series, contender: Contender) -> std::result::Result<[f64; 2], String> {
+    let system = name(Keys::Normal, contender);
+    let places = places(series, Keys::Normal, contender)?;
+    ends(&places)?;
+    places.into_iter().try_fold([f64::INFINITY, 0.0f64], |[least, most], at| {
+        let writes = counted(series, system, at, WRITES)?;
+        Ok([least.min(writes), most.max(writes)])
+    })
+}
+
 fn plain_do_not_care(series: &Series) -> Judged {
+    let [least, most] = range(series, HLDB)?;
+    if most <= 1.05 * least {
+        return Err(format!("~HLDB does not care either: {least:.0} to {most:.0}"));
+    }
     for contender in [BLSM, LDB] {
-        let system = name(Keys::Normal, contender);
-        let (mut least, mut most) = (f64::INFINITY, 0.0f64);
-        for at in places(series, Keys::Normal, contender)? {
-            let writes = series.value(system, at, WRITES)?;
-            (least, most) = (least.min(writes), most.max(writes));
-        }
+        let [least, most] = range(series, contender)?;
         if most > 1.05 * least {
+            let system = name(Keys::Normal, contender);
             return Err(format!("{system} writes between {least:.0} and {most:.0}"));
         }
     }
@@ -81,16 +92,18 @@ fn plain_do_not_care(series: &Series) -> Judged {
 
 fn narrow_keys_are_cheap(series: &Series) -> Judged {
     let [narrow, wide] = ends(&places(series, Keys::Normal, HLDB)?)?;
-    let writes = |at| series.value(name(Keys::Normal, HLDB), at, WRITES);
+    let writes = |at| counted(series, name(Keys::Normal, HLDB), at, WRITES);
     let less = writes(narrow)? / writes(wide)?;
     if less > 0.9 {
         return Err(format!("~HLDB writes {less:.3} of it"));
     }
-    is_within(series, Keys::Normal, narrow, [PARTIAL, HLDB], [0.0, 0.99])
+    is_within(series, Keys::Normal, narrow, [PARTIAL, HLDB], LESS)
 }
 
 fn wide_keys_preserve_nothing(series: &Series) -> Judged {
-    let [_, wide] = ends(&places(series, Keys::Normal, FULL)?)?;
+    let [narrow, wide] = ends(&places(series, Keys::Normal, FULL)?)?;
+    // That wide keys preserve nothing says something where narrow ones do.
+    is_within(series, Keys::Normal, narrow, [FULL, BLSM], LESS)?;
     for pair in [[FULL, BLSM], [RR, LDB], [PARTIAL, HLDB]] {
         is_within(series, Keys::Normal, wide, pair, [0.95, 1.05])?;
     }
@@ -110,7 +123,6 @@ mod tests {
     use super::*;
     use crate::experiment::tests::Silent;
     use crate::merging::judge::tests::wrote;
-    use crate::merging::policy::Contender;
 
     /// What each policy writes at the smallest and the largest spread.
     fn rows(change: impl Fn(Contender) -> Option<[f64; 2]>) -> Series {
@@ -140,6 +152,10 @@ mod tests {
             assert_eq!(outcome.off, None, "{}", outcome.name);
         }
         assert!(plain_do_not_care(&other(LDB, [94.0, 100.0])).unwrap_err().contains("LDB"));
+        let nobody = other(HLDB, [100.0, 100.0]);
+        assert!(plain_do_not_care(&nobody).unwrap_err().contains("HLDB"));
+        let nothing = other(FULL, [100.0, 100.0]);
+        assert!(wide_keys_preserve_nothing(&nothing).unwrap_err().contains("at 0.005"));
         assert!(narrow_keys_are_cheap(&other(HLDB, [91.0, 100.0])).is_err());
         assert!(narrow_keys_are_cheap(&other(PARTIAL, [80.0, 100.0])).is_err());
         assert!(wide_keys_preserve_nothing(&other(RR, [70.0, 94.0])).is_err());

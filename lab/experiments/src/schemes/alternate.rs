@@ -3,7 +3,8 @@
 //!
 //! At each place first all throughputs are measured, then all latencies: with requests that come
 //! at four fifths of the rate that the slowest system reached. (The papers measured at saturation;
-//! the spare memory of DS lasts through its merges where updates are few.)
+//! the spare memory of DS lasts through its merges where updates are few.) Throughput counts to the
+//! end of the merges, latencies until a merge has been seen to its end: see [`run`](super::run).
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::experiment::{Series, Watch, go_on};
 use crate::measure::Metrics;
-use crate::schemes::run::{Asked, run};
+use crate::schemes::run::{ANSWERED, Asked, WRITTEN, run};
 use crate::schemes::subject::{Setting, Subject, copy, load, name};
 
 /// How much of everything.
@@ -129,7 +130,7 @@ pub fn alternate(
 
 /// Whether a metric is taken from the runs whose requests come as fast as they can.
 fn of_throughput(name: &str) -> bool {
-    [RATE, "cpu_seconds", "syncs", "merge_bytes_written"].contains(&name)
+    [RATE, ANSWERED, "cpu_seconds", "syncs", WRITTEN].contains(&name)
 }
 
 fn slowest(series: &Series, at: f64) -> f64 {

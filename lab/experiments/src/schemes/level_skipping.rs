@@ -175,6 +175,9 @@ fn skipped_levels_save_reads(series: &Series) -> std::result::Result<(), String>
             continue;
         }
         let (reads_before, reads_after) = (before.value(READS)?, after.value(READS)?);
+        if reads_after <= 0.0 {
+            return Err(format!("no blocks were read after merge {}", after.at));
+        }
         if reads_after >= reads_before {
             let change = format!("from {reads_before:.2} to {reads_after:.2}");
             return Err(format!("merge {} left out a level, reads went {change}", after.at));
@@ -212,6 +215,8 @@ mod tests {
         );
         let none = trace(&[(2.0, 2.0), (3.0, 3.0)]);
         assert!(skipped_levels_save_reads(&none).unwrap_err().contains("no merge"));
+        let nothing = trace(&[(3.0, 2.0), (2.0, 0.0)]);
+        assert!(skipped_levels_save_reads(&nothing).unwrap_err().contains("no blocks"));
         let more = trace(&[(3.0, 2.0), (2.0, 2.1)]);
         assert!(skipped_levels_save_reads(&more).unwrap_err().contains("merge 1"));
         let little = trace(&[(3.0, 2.0), (2.0, 1.95)]);

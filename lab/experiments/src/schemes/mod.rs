@@ -17,13 +17,13 @@ pub mod subject;
 
 use alternate::Sizes;
 
-/// Memory of a memtable that holds κ0 = 256 KiB of the papers' entries, in bytes: with so small
-/// ones the memtable itself takes six times what they take in blocks.
+/// Memory of a memtable for about the papers' κ0, in bytes: 256 KiB there, and 300 KB of entries
+/// here. With so small entries the memtable takes five times what they take in blocks.
 const MEMTABLE_BYTES: u64 = 3 << 19;
 
-/// A few minutes: fewer requests than the papers made, and an index of half of theirs, large
-/// enough for a full merge to take longer than the memtable's spare room lasts at W_l 0.8. Each
-/// run sees the first merge, which is a full one, whatever W_l is.
+/// A few minutes: 48,000 requests where the papers made ten million, and an index of half of
+/// theirs, large enough for a full merge to take longer than the memtable's spare room lasts at
+/// W_l 0.8. Each run sees the first merge, which is a full one, whatever W_l is.
 const SMALL: Sizes = Sizes {
     preload: 5_000_000,
     warm_up: 11_500,
@@ -34,7 +34,8 @@ const SMALL: Sizes = Sizes {
     repeats: 3,
 };
 
-/// The papers' sizes.
+/// The papers' numbers of entries and requests, γ and buffer. Workers are half as many, three to
+/// one, and κ0 is what [`MEMTABLE_BYTES`] holds.
 const FULL: Sizes = Sizes {
     preload: 10_000_000,
     warm_up: 10_000,

@@ -10,7 +10,7 @@ use esker_workload::Request;
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::experiment::series::{CONTROL, MERGES, worst_is_at_most};
+use crate::experiment::series::{CONTROL, CONTROL_FACTOR, MERGES, worst_is_at_most};
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on, metric};
 use crate::measure::Metrics;
 use crate::measure::beside::{Control, Stop, StopOnDrop};
@@ -60,7 +60,7 @@ struct Sizes {
 }
 
 const fn sizes(scale: Scale) -> Sizes {
-    // The papers' setting: κ0 = 256 KiB, γ = 24, 15 MB of buffer.
+    // The papers' γ and buffer, and a memtable of about their κ0. They inserted 2 million.
     let papers = Setting {
         scheme: Scheme::Fc,
         growth: 24,
@@ -159,9 +159,15 @@ fn xm_stalls_grow(series: &Series) -> std::result::Result<(), String> {
     if longest.len() < 4 {
         return Err(format!("{} buckets of XM are too few", longest.len()));
     }
+    let total = series.totals.get("XM").ok_or("XM was not measured")?;
+    total.waits_for_merges(MAX)?;
+    let noise = CONTROL_FACTOR * total.value(CONTROL)?;
     let worst = |buckets: &[f64]| buckets.iter().copied().fold(0.0, f64::max);
     let early = worst(longest.get(..longest.len() / 4).unwrap_or_default());
     let late = worst(longest.get(longest.len() / 2..).unwrap_or_default());
+    if late <= noise {
+        return Err(format!("XM's longest in the last half is {late:.0} µs, as an idle thread's"));
+    }
     if late >= GROWTH * early {
         return Ok(());
     }
@@ -196,6 +202,8 @@ mod tests {
     fn xm_must_grow() {
         assert_eq!(xm_stalls_grow(&measured([100.0, 9.0, 9.0, 150.0], 1.0)), Ok(()));
         assert!(xm_stalls_grow(&measured([100.0, 500.0, 9.0, 149.0], 1.0)).is_err());
+        let noise = xm_stalls_grow(&measured([1.0, 100.0, 9.0, 15.0], 1.0));
+        assert!(noise.unwrap_err().contains("idle"));
     }
 
     #[test]

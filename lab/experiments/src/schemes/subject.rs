@@ -169,7 +169,7 @@ pub const fn name(scheme: Scheme) -> &'static str {
     match scheme {
         Scheme::Fc => "FC",
         Scheme::FcUnshared => "FC unshared",
-        Scheme::FcTuple => "FC/TUP",
+        Scheme::FcTuple => "FC view a key",
         Scheme::Ds => "DS",
         Scheme::Xm => "XM",
         Scheme::FdTree => "FD-tree",

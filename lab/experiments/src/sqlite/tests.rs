@@ -36,6 +36,7 @@ fn every_mode_does_transactions_and_ours_refuses_nobody() {
         assert!(value(&found, mode, "commits") > 0.0, "{mode:?}");
         assert!(value(&found, mode, "bytes_written") > 0.0, "{mode:?}");
         assert!(value(&found, mode, "commit_max_micros") > 0.0, "{mode:?}");
+        assert!(value(&found, mode, bars::CONTROL) > 1_000.0, "{mode:?}");
         if mode.is_esker() {
             assert!(value(&found, mode, "reads") > 10.0, "{mode:?}");
             assert_eq!(value(&found, mode, "reader_busy"), 0.0, "{mode:?}");
@@ -104,6 +105,15 @@ fn bars_are_met_by_what_is_measured() {
     assert_eq!(verdicts(&found), ["missed", "unknown", "unknown", "met", "unknown", "met"]);
     found.probe.rewriting_micros = 200.0;
     assert_eq!(verdicts(&found)[0], "met", "where rewriting is not so cheap, 1.3 is enough");
+    let mut commits = |ours: f64, theirs: f64| {
+        for (run, longest) in found.runs.iter_mut().zip([ours, theirs]) {
+            let metrics = [("commit_max_micros", longest), (bars::CONTROL, 100.0)];
+            run.metrics.extend(metrics.map(|(name, value)| (name.to_owned(), value)));
+        }
+        verdicts(&found)[2]
+    };
+    assert_eq!(commits(200.0, 2_000.0), "met");
+    assert_eq!(commits(15.0, 150.0), "unknown", "an idle thread was off for as long");
     found.runs.push(run(Mode::EskerRelaxed, 0.0, 0.0));
     found.runs[2].metrics.insert("writer_busy".to_owned(), 1.0);
     assert_eq!(verdicts(&found)[5], "missed");

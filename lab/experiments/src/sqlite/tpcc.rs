@@ -10,8 +10,9 @@ use rusqlite::Connection;
 use super::counters::Counters;
 use super::mode::Place;
 use super::shared::{Phase, Shared, is_busy};
-use super::{Plan, Watch, failed, readers};
+use super::{Plan, Watch, bars, failed, readers};
 use crate::measure::Metrics;
+use crate::measure::beside::{Control, Stop, StopOnDrop};
 use crate::measure::child::joined;
 use crate::measure::latency::Latencies;
 use crate::{Error, Result};
@@ -77,9 +78,12 @@ const ORDERS: &str = "SELECT sum(d_next_o_id) FROM district";
 /// Makes the run; the database is there.
 pub fn run(plan: &Plan, place: &Place, watch: &mut Watch<'_>) -> Result<Metrics> {
     let shared = Shared::default();
+    let (stop, control) = (Stop::default(), Control::default());
     let own = place.open()?;
     let mut metrics = Metrics::new();
     thread::scope(|scope| -> Result<()> {
+        let stopping = StopOnDrop(&stop);
+        scope.spawn(|| control.run(&stop));
         let worker = |number| {
             let shared = &shared;
             scope.spawn(move || ending(shared, || work(plan, place, number, shared)))
@@ -90,7 +94,8 @@ pub fn run(plan: &Plan, place: &Place, watch: &mut Watch<'_>) -> Result<Metrics>
         let held = plan
             .held_reader
             .then(|| scope.spawn(|| ending(&shared, || readers::held(place, ORDERS, &shared))));
-        let measured = measure(plan, place, &own, &shared, watch);
+        let measured = measure(plan, place, &own, (&shared, &control), watch);
+        drop(stopping);
         shared.enter(Phase::Ending);
         let mut tally = Tally::default();
         for worker in workers {
@@ -104,6 +109,7 @@ pub fn run(plan: &Plan, place: &Place, watch: &mut Watch<'_>) -> Result<Metrics>
         let commits = tally.committed(Kind::writes);
         measured.after.tell(&measured.before, commits, &mut metrics);
         metrics.insert("file_peak_bytes".to_owned(), measured.peak as f64);
+        metrics.insert(bars::CONTROL.to_owned(), measured.control_micros);
         metrics.insert("file_end_bytes".to_owned(), place.allocated_bytes() as f64);
         Ok(())
     })?;
@@ -126,6 +132,7 @@ struct Measured {
     before: Counters,
     after: Counters,
     peak: u64,
+    control_micros: f64,
 }
 
 /// Lets the others run, first without and then with counting.
@@ -133,7 +140,7 @@ fn measure(
     plan: &Plan,
     place: &Place,
     connection: &Connection,
-    shared: &Shared,
+    (shared, control): (&Shared, &Control),
     watch: &mut Watch<'_>,
 ) -> Result<Measured> {
     let all = plan.warmup + plan.duration;
@@ -151,12 +158,13 @@ fn measure(
     until(plan.warmup)?;
     let before = Counters::now(place, connection);
     let counted = Instant::now();
+    control.reset();
     shared.enter(Phase::Measuring);
     until(all)?;
-    let seconds = counted.elapsed().as_secs_f64();
+    let (seconds, control_micros) = (counted.elapsed().as_secs_f64(), control.longest_micros());
     shared.enter(Phase::Ending);
     let after = Counters::now(place, connection);
-    Ok(Measured { seconds, before, after, peak })
+    Ok(Measured { seconds, before, after, peak, control_micros })
 }
 
 fn work(plan: &Plan, place: &Place, number: u32, shared: &Shared) -> Result<Tally> {

@@ -38,7 +38,7 @@ struct Run {
     /// Which experiment; `esker lab list` has them
     #[arg(value_parser = experiment)]
     experiment: Experiment,
-    /// How much of everything: minutes, or hours at the sizes of the paper
+    /// How much of everything; docs/results/README.md has the sizes beside those of the papers
     #[arg(long, value_enum, default_value = "small")]
     scale: ScaleName,
     /// Write everything measured to a file
@@ -53,7 +53,7 @@ enum ScaleName {
     Tiny,
     /// Minutes
     Small,
-    /// The sizes of the paper
+    /// Hours; of some experiments the sizes of the paper
     Full,
 }
 
