@@ -16,7 +16,7 @@ use esker::Scheme;
 use serde_json::Value;
 
 use crate::error::Result;
-use crate::experiment::series::{MERGES, Point, worst_is_at_most};
+use crate::experiment::series::{Point, worst_is_at_most};
 use crate::experiment::{Experiment, Prediction, Series, Watch};
 use crate::measure::scale::Scale;
 use crate::schemes::alternate::{Place, Sizes, alternate};
@@ -284,6 +284,7 @@ fn space(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::series::MERGES;
     use crate::experiment::tests::{Silent, series};
 
     /// XM, DS and FC at W_l 0.8; merges make XM and DS wait.
