@@ -11,9 +11,10 @@
 //! Invariant B2: whatever changes what a writer may wait for (a step, an error, the end) ticks
 //! after the change; a writer reads the ticks before it looks. So no wake-up is lost.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use esker_format::ids::KeyspaceId;
 use esker_index::Which;
 use esker_substrate::planted::{self, Race};
 use esker_substrate::sync::{self, Condvar, Mutex};
@@ -46,16 +47,41 @@ pub(crate) struct Background {
 
 #[derive(Debug, Default)]
 struct State {
-    spills: VecDeque<Arc<Slot>>,
-    merges: VecDeque<Arc<Slot>>,
+    spills: Queue,
+    merges: Queue,
     /// The log has something to do before its next switch.
     log: bool,
     ticks: u64,
     stopped: bool,
 }
 
+/// Keyspaces in the order of asking.
+#[derive(Debug, Default)]
+struct Queue {
+    slots: VecDeque<Arc<Slot>>,
+    /// Those of `slots`.
+    ids: BTreeSet<KeyspaceId>,
+}
+
+impl Queue {
+    /// Says whether it is news.
+    fn push(&mut self, slot: &Arc<Slot>) -> bool {
+        let is_new = self.ids.insert(slot.id);
+        if is_new {
+            self.slots.push_back(Arc::clone(slot));
+        }
+        is_new
+    }
+
+    fn pop(&mut self) -> Option<Arc<Slot>> {
+        let slot = self.slots.pop_front()?;
+        self.ids.remove(&slot.id);
+        Some(slot)
+    }
+}
+
 impl State {
-    fn queue(&mut self, which: Which) -> &mut VecDeque<Arc<Slot>> {
+    fn queue(&mut self, which: Which) -> &mut Queue {
         match which {
             Which::Spill => &mut self.spills,
             Which::Merge => &mut self.merges,
@@ -71,9 +97,7 @@ impl Background {
     /// Asks for a keyspace's spill or merge to be run.
     pub fn ask(&self, which: Which, slot: &Arc<Slot>) {
         let mut state = self.state.lock();
-        let queue = state.queue(which);
-        if !queue.iter().any(|queued| queued.id == slot.id) {
-            queue.push_back(Arc::clone(slot));
+        if state.queue(which).push(slot) {
             drop(state);
             self.work.notify_all();
         }
@@ -112,8 +136,8 @@ impl Background {
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
-        state.spills.clear();
-        state.merges.clear();
+        state.spills = Queue::default();
+        state.merges = Queue::default();
         drop(state);
         self.work.notify_all();
         self.done.notify_all();
@@ -125,7 +149,7 @@ impl Background {
             if state.stopped {
                 return None;
             }
-            if let Some(slot) = state.queue(which).pop_front() {
+            if let Some(slot) = state.queue(which).pop() {
                 return Some(slot);
             }
             self.work.wait(&mut state);

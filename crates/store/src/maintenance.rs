@@ -473,6 +473,8 @@ pub(crate) fn commit_and_recycle(
         None => None,
     };
     let retired = shared.log.retire(&flushed);
+    // A state that is still read is copied by the commit.
+    drop(state);
     edits.extend_from_slice(retired.edits());
     shared.commit_edits(&edits)?;
     // The commit stands whatever becomes of the old files; a failure here must not make the

@@ -94,8 +94,11 @@ pub(crate) fn oldest_pin(shared: &Core) -> Option<Arc<Slot>> {
 
 fn pinning(shared: &Core, asks: impl Fn(&Slot) -> bool) -> Option<Arc<Slot>> {
     let state = shared.manifest.state();
-    let slots = shared.slots();
-    let asked = |id| slots.iter().find(|slot| slot.id == id && asks(slot));
+    let registry = shared.keyspaces.read();
+    let asked = |id| {
+        let slot = registry.get(&state.keyspaces.get(&id)?.name)?;
+        (slot.id == id && asks(slot)).then_some(slot)
+    };
     let flushed = |id| {
         // Who is not asked for pins nothing.
         let _slot = asked(id)?;

@@ -90,6 +90,8 @@ pub enum Bug {
     BackupNotPinned,
     /// A restored store is there before its data is durable.
     RestoredBeforeData,
+    /// A new keyspace's name is compared with every other's, one after the other.
+    NamesSearchedOneByOne,
 }
 
 impl Bug {

@@ -1,5 +1,5 @@
-//! Bodies of the fuzz targets: any bytes go in, nothing panics, hangs or asks for memory without
-//! bound, and what is accepted is written again as it was.
+//! Bodies of the fuzz targets: any bytes go in, nothing panics, hangs, takes longer than its length
+//! allows or asks for memory without bound, and what is accepted is written again as it was.
 //!
 //! The crate `testing/fuzz` gives these to libFuzzer; [`replay`] runs the committed inputs and
 //! seeded mutations of them in an ordinary test.
@@ -29,6 +29,7 @@ use esker_format::value_ref::ValueRef;
 
 use crate::counts::Counts;
 use crate::violation::{Oracle, Verdict, Violation, without_panic};
+use crate::work::Deadline;
 
 /// A target's body.
 pub type Target = fn(&[u8]);
@@ -239,8 +240,9 @@ pub fn replay(name: &str, target: Target, corpus: &Path, mutations: u64) -> Verd
 
 fn run(target: Target, input: &[u8]) -> Verdict {
     without_panic(|| {
+        let deadline = Deadline::of(input.len());
         target(input);
-        Ok(())
+        deadline.check()
     })
     .map_err(|violation| {
         let hex: String = input.iter().take(200).map(|byte| format!("{byte:02x}")).collect();

@@ -43,6 +43,8 @@ pub enum Oracle {
     DamageIsNamed,
     /// Damage in one block leaves the keys of other blocks readable.
     DamageStaysLocal,
+    /// What an input costs grows with its length, and not with its square.
+    WorkIsBounded,
     /// The suite itself could not do what it meant to.
     Harness,
 }
@@ -69,6 +71,7 @@ impl fmt::Display for Oracle {
             Self::NoSilentRollback => "damage never turns into an older state",
             Self::DamageIsNamed => "damage is named",
             Self::DamageStaysLocal => "damage stays local",
+            Self::WorkIsBounded => "work is in proportion to the input",
             Self::Harness => "the suite can do its work",
         })
     }

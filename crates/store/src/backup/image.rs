@@ -31,17 +31,12 @@ pub(super) struct Mapped {
 #[derive(Clone, Debug)]
 pub(super) struct FileMap {
     pub name: String,
+    /// The log segment that it is the file of.
+    pub segment: Option<SegmentId>,
     /// Its length in bytes; what is not mapped is zeros.
     pub len: u64,
     /// Ascending.
     pub parts: Vec<Mapped>,
-}
-
-impl FileMap {
-    /// Whether it is the file of a log segment.
-    pub fn is_of(&self, segment: &SegmentRef) -> bool {
-        self.name == segment_name(segment.file)
-    }
 }
 
 /// The files that a backup has: those of the log, and the data file.
@@ -59,18 +54,25 @@ pub(super) fn files(catalog: &Catalog, state: &ManifestState) -> Vec<FileMap> {
         place: piece.place * SECTOR_BYTES,
     });
     let len = units.max(copied).saturating_mul(UNIT_BYTES);
-    files.push(FileMap { name: DATA_FILE.into(), len, parts: parts.collect() });
+    files.push(FileMap { name: DATA_FILE.into(), segment: None, len, parts: parts.collect() });
     files
 }
 
+/// The parts of a segment among `chunks`, which ascend by segment.
+pub(super) fn chunks_of(chunks: &[LogChunk], segment: SegmentId) -> &[LogChunk] {
+    let from = chunks.partition_point(|chunk| chunk.segment < segment);
+    let until = chunks.partition_point(|chunk| chunk.segment <= segment);
+    chunks.get(from..until).unwrap_or_default()
+}
+
 fn log_file(segment: &SegmentRef, chunks: &[LogChunk]) -> FileMap {
-    let of = |id: SegmentId| chunks.iter().filter(move |chunk| chunk.segment == id);
-    let parts = of(segment.id).map(|chunk| Mapped {
+    let parts = chunks_of(chunks, segment.id).iter().map(|chunk| Mapped {
         offset: chunk.offset,
         bytes: chunk.bytes,
         place: chunk.place * UNIT_BYTES,
     });
-    FileMap { name: segment_name(segment.file), len: segment.bytes, parts: parts.collect() }
+    let (name, parts) = (segment_name(segment.file), parts.collect());
+    FileMap { name, segment: Some(segment.id), len: segment.bytes, parts }
 }
 
 /// The device.

@@ -24,7 +24,7 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 
 use super::folder::{BLOCKS, Folder, damaged};
-use super::image::{FileMap, files};
+use super::image::{FileMap, chunks_of, files};
 use crate::error::{Error, Result};
 
 /// Says that a restoring is under way.
@@ -144,7 +144,7 @@ pub(super) fn restore(
     let state = state_of(catalog)?;
     for map in files(catalog, &state) {
         let file = create(device.as_ref(), &map)?;
-        fill(folder, catalog, &map, &state, file.as_ref(), progress)?;
+        fill(folder, catalog, &map, file.as_ref(), progress)?;
         if !planted::is(Bug::RestoredBeforeData) {
             file.sync(Purpose::Backup)?;
         }
@@ -184,7 +184,6 @@ fn fill(
     folder: &Folder,
     catalog: &Catalog,
     map: &FileMap,
-    state: &ManifestState,
     file: &dyn DeviceFile,
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
@@ -192,10 +191,9 @@ fn fill(
         progress(bytes.len() as u64)?;
         Ok(file.write_at(offset, bytes, Purpose::Backup)?)
     };
-    let segment = state.segments.values().find(|segment| map.is_of(segment));
-    match segment {
+    match map.segment {
         Some(segment) => {
-            let chunks = catalog.chunks.iter().filter(|chunk| chunk.segment == segment.id);
+            let chunks = chunks_of(&catalog.chunks, segment).iter();
             chunks.into_iter().try_for_each(|chunk| read_chunk(folder, chunk, &mut sink))
         }
         None => catalog.pieces.iter().try_for_each(|piece| read_piece(folder, piece, &mut sink)),

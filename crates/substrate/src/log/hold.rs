@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_device::{DeviceFile, Purpose};
-use esker_format::ids::{Seq, StoreId};
+use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::manifest_edit::SegmentRef;
 
 use super::segment::{Segment, seal};
@@ -46,6 +46,7 @@ impl SegmentPart {
             end: self.end,
             highest: BTreeMap::new(),
             replayed: false,
+            last_pin: KeyspaceId(0),
         };
         let last_seq = self.reference.end_seq.unwrap_or(last_seq);
         let name = self.file.name();

@@ -159,10 +159,10 @@ impl Log {
         if planted::is(Bug::SequenceReusedAfterRecovery) {
             queue.last = Seq(queue.last.0.saturating_sub(1));
         }
-        let live = |file: &u32| state.segments.values().any(|segment| segment.file == *file);
         let names = device.list()?;
         let numbers: BTreeSet<_> = names.iter().filter_map(|name| segment_number(name)).collect();
-        let strays = numbers.iter().copied().filter(|file| !live(file)).collect();
+        let strays =
+            numbers.iter().copied().filter(|file| !state.has_segment_file(*file)).collect();
         let segment_bytes =
             options.segment_bytes.clamp(16 << 10, 1 << 30).next_multiple_of(UNIT_BYTES);
         let spares = Spares { files: Vec::new(), strays, numbers, segment_bytes };

@@ -42,12 +42,12 @@ impl Log {
     /// `flushed` gives (`None`: it is dropped). The newest segment is never among them. Nothing
     /// has changed yet: commit the edits, then call [`Log::recycle`].
     pub fn retire(&self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> Retired {
-        let closed = self.closed.lock();
-        let obsolete = |segment: &&Segment| {
-            segment.is_obsolete(flushed) || planted::is(Bug::LogTruncatedBeforeMerge)
-        };
+        let mut closed = self.closed.lock();
         let mut retired = Retired::default();
-        for segment in closed.values().filter(obsolete) {
+        for segment in closed.values_mut() {
+            if !segment.is_obsolete(flushed) && !planted::is(Bug::LogTruncatedBeforeMerge) {
+                continue;
+            }
             let id = segment.reference.id;
             retired.segments.push(id);
             retired.edits.push(Edit::SegmentRemove { id });
@@ -133,7 +133,7 @@ impl Log {
     /// A keyspace that keeps the oldest segment which is not obsolete: flushing it lets the log
     /// become shorter. `None` when no flush would do so. `flushed` is as for [`Log::retire`].
     pub fn oldest_pin(&self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> Option<KeyspaceId> {
-        self.closed.lock().values().find_map(|segment| segment.pin(flushed))
+        self.closed.lock().values_mut().find_map(|segment| segment.pin(flushed))
     }
 
     /// Reads all live segments again and checks header, checksums and numbers.

@@ -62,20 +62,27 @@ pub(super) struct Segment {
     pub highest: BTreeMap<KeyspaceId, Seq>,
     /// Whether `highest` covers all records.
     pub replayed: bool,
+    /// The keyspace that needed the segment when this was last asked: where to look first. Numbers
+    /// of flushes only grow, so that all answers together cost one walk, and not one each.
+    pub last_pin: KeyspaceId,
 }
 
 impl Segment {
     /// Whether nobody needs the segment: each of its keyspaces is flushed beyond it or dropped.
-    pub fn is_obsolete(&self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> bool {
+    pub fn is_obsolete(&mut self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> bool {
         self.replayed && self.pin(flushed).is_none()
     }
 
     /// A keyspace that still needs the segment.
-    pub fn pin(&self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> Option<KeyspaceId> {
+    pub fn pin(&mut self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> Option<KeyspaceId> {
         let needed = |(keyspace, highest): (&KeyspaceId, &Seq)| {
             flushed(*keyspace).is_some_and(|flushed| flushed < *highest).then_some(*keyspace)
         };
-        self.highest.iter().find_map(needed)
+        let from = self.last_pin;
+        let around = self.highest.range(from..).chain(self.highest.range(..from));
+        let pin = around.into_iter().find_map(needed);
+        self.last_pin = pin.unwrap_or(from);
+        pin
     }
 
     /// Notes that a record of `keyspace` has this number.
@@ -106,6 +113,7 @@ pub(super) fn open_live(
         end: reference.bytes,
         highest: BTreeMap::new(),
         replayed: false,
+        last_pin: KeyspaceId(0),
     })
 }
 

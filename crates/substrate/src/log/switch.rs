@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use esker_device::{Caching, DeviceFile, Open, Purpose};
-use esker_format::ids::{Generation, SegmentId, Seq};
+use esker_format::ids::{Generation, KeyspaceId, SegmentId, Seq};
 use esker_format::log_record::SegmentHeader;
 use esker_format::manifest_edit::{Edit, SEGMENT_BYTES_MAX, SegmentRef};
 use esker_format::ptr::UNIT_BYTES;
@@ -104,6 +104,7 @@ impl Log {
             end: RECORDS_OFFSET,
             highest: BTreeMap::new(),
             replayed: true,
+            last_pin: KeyspaceId(0),
         })
     }
 

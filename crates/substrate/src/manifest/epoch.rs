@@ -138,6 +138,7 @@ impl Manifest {
             next_number: 2,
             tail,
             doubt: None,
+            copy: writer.copy.take(),
         };
         self.poison.on_error(self.write_superblock(writer))?;
         let _stays_behind = self.device.remove(&manifest_name(old));

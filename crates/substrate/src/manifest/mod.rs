@@ -122,6 +122,9 @@ struct Writer {
     tail: u64,
     /// What opening read and D4 wants written again: the last record's offset and frame.
     doubt: Option<(u64, Vec<u8>)>,
+    /// A second copy of the state, which the next commit changes and puts in its place: a commit
+    /// costs what it changes, and not what there is. `None`: to be copied.
+    copy: Option<ManifestState>,
 }
 
 /// Bytes that are looked at, and overwritten, at once.
@@ -231,7 +234,8 @@ impl Manifest {
         let superblock = Superblock { features, ..superblock };
         let superblocks = put_superblocks(device.as_ref(), &superblock)
             .map_err(|error| full_or(error, "a new store"))?;
-        let writer = Writer { superblocks, superblock, file, next_number: 2, tail, doubt: None };
+        let writer =
+            Writer { superblocks, superblock, file, next_number: 2, tail, doubt: None, copy: None };
         Ok(Self::assemble(device, options, poison, faults, state, writer))
     }
 
@@ -256,8 +260,15 @@ impl Manifest {
         let file = device
             .open(&name, Open::Existing, Caching::Buffered)
             .map_err(|error| missing_manifest(error.into(), &name))?;
-        let mut writer =
-            Writer { superblocks, superblock, file, next_number: 1, tail: 0, doubt: None };
+        let mut writer = Writer {
+            superblocks,
+            superblock,
+            file,
+            next_number: 1,
+            tail: 0,
+            doubt: None,
+            copy: None,
+        };
         let contents = writer.regions(Purpose::Recovery).read(false)?;
         if contents.last_number == 0 {
             return Err(no_record(&name));
@@ -338,14 +349,21 @@ impl Manifest {
         }
         let mut writer = self.writer.lock();
         self.poison.check()?;
-        let mut state = ManifestState::clone(&self.state.read());
+        let copy = writer.copy.take().unwrap_or_else(|| ManifestState::clone(&self.state.read()));
+        let mut state = copy;
         let record = RecordBody { next_generation, edits: edits.to_vec() };
         state
             .apply_record(&record, durable_seq)
             .map_err(|misfit| Error::Invalid { what: format!("the manifest record {misfit}") })?;
         self.poison.on_error(self.settle_writer(&mut writer))?;
         self.append(&mut writer, edits, &state)?;
-        *self.state.write() = Arc::new(state);
+        let before = std::mem::replace(&mut *self.state.write(), Arc::new(state));
+        // Where nobody reads it any more, the state before is the next copy. What fails leaves
+        // none, and the next commit makes one.
+        writer.copy = Arc::into_inner(before).and_then(|mut state| {
+            let applied = state.apply_record(&record, durable_seq);
+            applied.is_ok().then_some(state)
+        });
         Ok(())
     }
 

@@ -7,8 +7,10 @@
 //! Invariant M5: a keyspace's merge operator is named once, and never another one.
 //! Invariant M6: `to_edits` applied to an empty state, with this state's numbers, gives this
 //! state.
+//! Invariant M7: `names` and `files` are those of the keyspaces and segments, so that an edit costs
+//! the logarithm of their number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use esker_format::block::Codec;
@@ -17,6 +19,7 @@ use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef, keyspace_name_is
 use esker_format::meta::IndexMeta;
 use esker_format::ptr::Extent;
 
+use crate::planted::{self, Bug};
 use crate::runs::RunSet;
 
 /// What the manifest says of one keyspace.
@@ -51,6 +54,10 @@ pub struct ManifestState {
     pub next_generation: Generation,
     /// The last number of the log, when the last record closed the store.
     pub clean_close: Option<Seq>,
+    /// The names of `keyspaces`.
+    names: BTreeSet<String>,
+    /// The files of `segments`.
+    files: BTreeSet<u32>,
 }
 
 impl Default for ManifestState {
@@ -62,6 +69,8 @@ impl Default for ManifestState {
             durable_seq: Seq(0),
             next_generation: Generation(1),
             clean_close: None,
+            names: BTreeSet::new(),
+            files: BTreeSet::new(),
         }
     }
 }
@@ -77,6 +86,12 @@ impl ManifestState {
         let closed = self.segments.values().filter_map(|segment| segment.end_seq);
         let clean = self.clean_close.unwrap_or_default();
         flushed.chain(closed).fold(self.durable_seq.max(clean), Seq::max)
+    }
+
+    /// Whether a segment in use has this file.
+    #[must_use]
+    pub fn has_segment_file(&self, file: u32) -> bool {
+        self.files.contains(&file)
     }
 
     /// The state that one record makes of an empty one.
@@ -118,7 +133,10 @@ impl ManifestState {
             },
             Edit::KeyspaceOperator { id, name } => self.name_operator(*id, name),
             Edit::KeyspaceDrop { id } => match self.keyspaces.remove(id) {
-                Some(_) => Ok(()),
+                Some(dropped) => {
+                    self.names.remove(&dropped.name);
+                    Ok(())
+                }
                 None => Err("drops a keyspace that does not exist"),
             },
             Edit::Index { id, index } => self.replace_index(*id, index),
@@ -127,7 +145,9 @@ impl ManifestState {
             Edit::SegmentClose { id, end_seq } => self.close_segment(*id, *end_seq),
             Edit::SegmentRemove { id } => {
                 // Two threads may find the same segment retired: the second removal is no news.
-                self.segments.remove(id);
+                if let Some(removed) = self.segments.remove(id) {
+                    self.files.remove(&removed.file);
+                }
                 Ok(())
             }
             Edit::CleanClose { seq } => {
@@ -153,11 +173,12 @@ impl ManifestState {
         if !keyspace_name_is_valid(name) {
             return Err("creates a keyspace whose name is not valid");
         }
-        if self.keyspaces.values().any(|keyspace| keyspace.name == name) {
+        if self.name_is_in_use(name) {
             return Err("creates a keyspace whose name is in use");
         }
         let next = id.0.checked_add(1).ok_or("creates a keyspace when no id is left")?;
         self.next_keyspace = KeyspaceId(next);
+        self.names.insert(name.to_string());
         let index = Arc::new(IndexMeta::default());
         let (name, codec) = (name.to_string(), Codec::None);
         let values = Arc::default();
@@ -165,6 +186,13 @@ impl ManifestState {
         let keyspace = KeyspaceState { name, memtable_bytes, codec, operator, index, values };
         self.keyspaces.insert(id, keyspace);
         Ok(())
+    }
+
+    fn name_is_in_use(&self, name: &str) -> bool {
+        if planted::is(Bug::NamesSearchedOneByOne) {
+            return self.keyspaces.values().any(|keyspace| keyspace.name == name);
+        }
+        self.names.contains(name)
     }
 
     fn name_operator(&mut self, id: KeyspaceId, name: &str) -> Result<(), Misfit> {
@@ -229,7 +257,7 @@ impl ManifestState {
         if segment.end_seq.is_some_and(|end| end < segment.first_seq) {
             return Err("adds a log segment that ends before it begins");
         }
-        if self.segments.values().any(|other| other.file == segment.file) {
+        if !self.files.insert(segment.file) {
             return Err("adds a log segment in a file that is in use");
         }
         self.segments.insert(segment.id, segment);
