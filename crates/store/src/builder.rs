@@ -1,5 +1,6 @@
 //! How a store is opened.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +15,6 @@ use crate::open;
 use crate::options::{Durability, Settings};
 
 /// Opens a store, with choices. Made by [`Db::builder`] and [`Db::builder_on`].
-#[derive(Debug)]
 #[must_use = "a builder does nothing until `open` is called"]
 pub struct DbBuilder {
     place: Place,
@@ -23,10 +23,22 @@ pub struct DbBuilder {
 }
 
 /// Where the store is.
-#[derive(Debug)]
 enum Place {
     Folder(PathBuf),
     Device(Arc<dyn Device>),
+}
+
+impl fmt::Debug for DbBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let location = match &self.place {
+            Place::Folder(path) => path.display().to_string(),
+            Place::Device(device) => device.location(),
+        };
+        f.debug_struct("DbBuilder")
+            .field("location", &location)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
 }
 
 impl DbBuilder {

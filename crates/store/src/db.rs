@@ -1,5 +1,6 @@
 //! The handle of an open store.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ const CONFLICTS_MAX: u32 = 100;
 /// Writes are ordered: each operation takes the next *sequence number*, a batch takes one for
 /// each of its operations. What a crash leaves is always a prefix of that order that ends
 /// between batches.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Db {
     shared: Arc<Shared>,
 }
@@ -447,6 +448,15 @@ impl Db {
         let slot = Arc::new(Slot::new(id, name.clone(), tree));
         registry.insert(name, Arc::clone(&slot));
         Ok(slot)
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db")
+            .field("location", &self.shared.device.location())
+            .field("visible_seq", &self.visible_seq())
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,9 +1,11 @@
 //! One ordered map of byte strings.
 
+use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
+use esker_device::Device;
 use esker_format::action::Action;
 use esker_format::data::Data;
 
@@ -23,7 +25,7 @@ use crate::write::{self, Write};
 ///
 /// Keys are ordered as byte strings. Reads see every write that returned before they began, and
 /// run beside each other, beside writes and beside merges; they wait for none of them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Keyspace {
     pub(crate) shared: Arc<Shared>,
     pub(crate) slot: Arc<Slot>,
@@ -375,5 +377,14 @@ impl Keyspace {
     pub fn compact(&self) -> Result<()> {
         let _open = self.shared.enter()?;
         maintenance::compact(&self.shared, &self.slot)
+    }
+}
+
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace")
+            .field("name", &self.slot.name)
+            .field("location", &self.shared.device.location())
+            .finish_non_exhaustive()
     }
 }

@@ -54,7 +54,7 @@ pub struct Range {
 type Found = (Vec<u8>, Value);
 
 /// A part of the key space that could not be read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct DamagedRange {
     /// The first key that may be missing.
@@ -348,6 +348,13 @@ impl fmt::Debug for Range {
             .field("snapshot", &self.snapshot.seq())
             .field("finished", &self.rest.is_none())
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for DamagedRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys are left out: they do not belong in logs.
+        f.debug_struct("DamagedRange").field("error", &self.error).finish_non_exhaustive()
     }
 }
 

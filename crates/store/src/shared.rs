@@ -18,10 +18,11 @@
 //! Invariant H3: a slot is `gone` exactly when its keyspace has been dropped or the store closed.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use esker_device::DeviceLock;
 use esker_device::count::CountingDevice;
+use esker_device::{Device, DeviceLock};
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
@@ -43,11 +44,9 @@ use crate::turn::Turns;
 use crate::waits::Waits;
 
 /// An open store, as all handles share it: it is closed when the last of them goes.
-#[derive(Debug)]
 pub(crate) struct Shared(Arc<Core>);
 
 /// An open store, as its own threads share it too.
-#[derive(Debug)]
 pub(crate) struct Core {
     pub device: Arc<CountingDevice>,
     pub poison: Arc<Poison>,
@@ -104,7 +103,6 @@ pub(crate) struct Limits {
 }
 
 /// One keyspace of an open store.
-#[derive(Debug)]
 pub(crate) struct Slot {
     pub id: KeyspaceId,
     pub name: String,
@@ -240,6 +238,32 @@ impl std::ops::Deref for Shared {
     type Target = Core;
     fn deref(&self) -> &Core {
         &self.0
+    }
+}
+
+// What a store holds (entries, blocks, the manifest) does not belong in logs: handles print where
+// the store is. No lock is taken: a thread may print what it holds locked.
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("location", &self.device.location())
+            .field("visible_seq", &self.snapshots().visible().0)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot")
+            .field("id", &self.id.0)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 

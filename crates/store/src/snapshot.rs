@@ -1,8 +1,10 @@
 //! A view of the whole store at one sequence number.
 
+use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
+use esker_device::Device;
 use esker_substrate::snapshots::SnapshotGuard;
 
 use crate::error::Result;
@@ -15,7 +17,7 @@ use crate::shared::Shared;
 /// All keyspaces as they were at one moment. Clones see the same moment. A snapshot holds
 /// versions that merges would drop, until its last clone (and the last range made from it) is
 /// dropped; it never blocks a write or a merge.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,
     guard: SnapshotGuard,
@@ -127,5 +129,14 @@ impl Snapshot {
         keyspace.must_be_of(&self.shared)?;
         let (shared, slot) = (Arc::clone(&self.shared), Arc::clone(&keyspace.slot));
         Ok(Range::new(shared, slot, self.guard.clone(), interval))
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("seq", &self.seq())
+            .field("location", &self.shared.device.location())
+            .finish_non_exhaustive()
     }
 }

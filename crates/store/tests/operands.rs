@@ -248,7 +248,10 @@ fn an_operator_that_fails_or_panics_is_an_error_of_that_key() {
             let said = error.to_string();
             let why = if fails { "I would rather\u{fffd}not" } else { "it panicked (not today)" };
             assert!(matches!(error, Error::Operator { .. }), "{said}");
-            let wanted = format!("merge operator moody of keyspace lists: {why} at key key 200");
+            let wanted = format!(
+                "merge operator moody of keyspace lists: {why} (key of 7 bytes, CRC-32C {:08x})",
+                esker_format::backup::checksum(b"key 200")
+            );
             assert_eq!(said, wanted);
             assert_eq!(text(&lists, "key 199").unwrap(), "v");
             assert!(lists.contains("key 200").unwrap());

@@ -25,6 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use esker_format::VALUE_BYTES_MAX;
+use esker_format::backup::checksum;
 use esker_format::data::{Data, DataBuf, Onto, Value};
 use esker_format::ids::Moment;
 use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
@@ -94,9 +95,6 @@ impl fmt::Debug for Operator {
     }
 }
 
-/// Bytes of a key that an error shows.
-const KEY_BYTES_SHOWN: usize = 64;
-
 impl Operator {
     /// What `newer` makes of `older`.
     ///
@@ -106,9 +104,12 @@ impl Operator {
     pub fn join(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Result<Vec<u8>> {
         let failed = |why: String| {
             let (name, keyspace) = (self.name.as_deref().unwrap_or("?"), &self.keyspace);
-            let shown = key.get(..KEY_BYTES_SHOWN).unwrap_or(key).escape_ascii();
-            let what =
-                format!("merge operator {name} of keyspace {keyspace}: {why} at key {shown}");
+            // The key itself may be a secret, and an error goes to logs.
+            let (len, crc) = (key.len(), checksum(key));
+            let what = format!(
+                "merge operator {name} of keyspace {keyspace}: {why} \
+                 (key of {len} bytes, CRC-32C {crc:08x})"
+            );
             Error::Operator { what }
         };
         let Some(function) = self.function.as_deref() else {

@@ -17,6 +17,7 @@ mod pieces;
 mod restore;
 mod run;
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,7 +72,6 @@ pub(crate) type Progress<'p> = dyn FnMut(&BackupProgress) -> ControlFlow<()> + '
 
 /// A backup made by [`Db::backup`](crate::Db::backup), open to be checked and restored. Nobody else
 /// has it open meanwhile.
-#[derive(Debug)]
 pub struct Backup {
     folder: Folder,
 }
@@ -222,6 +222,17 @@ impl Backup {
         };
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::default());
         open::open(device, &settings, &runtime)
+    }
+}
+
+impl fmt::Debug for Backup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backup")
+            .field("location", &self.folder.device.location())
+            .field("run", &self.run())
+            .field("seq", &self.seq())
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
     }
 }
 
