@@ -1,8 +1,20 @@
-//! What the pointers that C programs hold lead to.
+//! What the handles that C programs hold lead to.
 //!
-//! A handle is a heap allocation that begins with the number of its kind. The number is taken away
-//! when the handle is given up, so that most uses of foreign, mixed-up and stale pointers are
-//! errors and not crashes; all of them cannot be: memory that was given back may hold anything.
+//! A handle is no address. It is a number in the form of a pointer: a place in the table of this
+//! module, and the generation of that place. A generation is used for one handle, so that a handle
+//! which was given up, a pointer to something else and a handle of another kind are found out by
+//! reading the table alone, whatever memory has become of them. (After 2^31 handles a place begins
+//! again; a place waits for a thousand others before it is used again.)
+//!
+//! Thread safety: everything may be called from any thread. The table grows and never shrinks, and
+//! looking a handle up takes no lock.
+//! Invariant H1: a place's generation is odd exactly while it holds a value; who makes it even
+//! takes the value, and only one can.
+
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::error::{Failure, Result};
 
@@ -10,23 +22,13 @@ use crate::error::{Failure, Result};
 pub trait Handle {
     /// What there is behind it.
     type Value;
-    /// The number that it begins with. Any eight bytes that memory seldom holds by chance.
+    /// The number of the kind.
     const KIND: u64;
     /// What it is called in messages.
     const NAME: &'static str;
 }
 
-/// What a handle of the kind `H` points to.
-#[repr(C)]
-struct Tagged<H: Handle> {
-    kind: u64,
-    value: H::Value,
-}
-
-/// What stands in place of the kind when a handle has been given up.
-const GONE: u64 = 0;
-
-/// Says what a handle leads to: the name in C, the value in Rust, the eight letters it begins with.
+/// Says what a handle leads to: the name in C, the value in Rust, eight letters for the kind.
 /// The type itself stands where cbindgen sees it.
 macro_rules! handle {
     ($name:ident($value:ty) = $kind:literal) => {
@@ -39,66 +41,135 @@ macro_rules! handle {
 }
 pub(crate) use handle;
 
-/// Gives `value` to the caller.
-pub(crate) fn give<H: Handle>(value: H::Value) -> *mut H {
-    Box::into_raw(Box::new(Tagged::<H> { kind: H::KIND, value })).cast()
+/// Bits of a handle that say the place; the others say the generation.
+const PLACE_BITS: u32 = usize::BITS / 2;
+/// Places of the first chunk; each further one has twice as many as the one before.
+const FIRST_PLACES: usize = 64;
+const CHUNKS: usize = 32;
+/// So many places are unused before one is used again.
+const WAITING: usize = 1024;
+
+/// What a handle leads to.
+#[derive(Debug, Default)]
+struct Place {
+    generation: AtomicUsize,
+    kind: AtomicU64,
+    value: AtomicPtr<()>,
 }
 
-/// Whether `pointer` leads to a handle of the kind `H`.
-///
-/// # Safety
-/// Null, or not aligned, or a pointer to eight bytes that can be read.
-unsafe fn check<H: Handle>(pointer: *const H) -> Result<*mut Tagged<H>> {
+/// Places that were used before, and the first that never was.
+#[derive(Debug)]
+struct Unused {
+    places: VecDeque<usize>,
+    next: usize,
+}
+
+static TABLE: [OnceLock<Box<[Place]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
+static UNUSED: Mutex<Unused> = Mutex::new(Unused { places: VecDeque::new(), next: 0 });
+
+/// The chunk that a place is in, and where in it.
+const fn chunk_of(place: usize) -> (usize, usize) {
+    let chunk = (place / FIRST_PLACES + 1).ilog2() as usize;
+    (chunk, place + FIRST_PLACES - (FIRST_PLACES << chunk))
+}
+
+/// The place, if the table has got so far.
+fn at(place: usize) -> Option<&'static Place> {
+    let (chunk, within) = chunk_of(place);
+    TABLE.get(chunk)?.get()?.get(within)
+}
+
+/// A place for a new handle.
+fn unused_place() -> Option<(usize, &'static Place)> {
+    let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = if unused.places.len() > WAITING { unused.places.pop_front() } else { None };
+    let number = waited.unwrap_or(unused.next);
+    if waited.is_none() {
+        let (chunk, _) = chunk_of(number);
+        let places = || (0..FIRST_PLACES << chunk).map(|_| Place::default()).collect();
+        TABLE.get(chunk)?.get_or_init(places);
+        unused.next += 1;
+    }
+    at(number).map(|place| (number, place))
+}
+
+/// Gives `value` to the caller. Null when there are more handles than a pointer can tell apart.
+pub(crate) fn give<H: Handle>(value: H::Value) -> *mut H {
+    let found = unused_place().filter(|(number, _)| *number >> PLACE_BITS == 0);
+    let Some((number, place)) = found else { return ptr::null_mut() };
+    let generation = place.generation.load(Ordering::Relaxed).wrapping_add(1);
+    place.kind.store(H::KIND, Ordering::Relaxed);
+    place.value.store(Box::into_raw(Box::new(value)).cast(), Ordering::Relaxed);
+    // Whoever sees the generation sees the rest.
+    place.generation.store(generation & (usize::MAX >> PLACE_BITS), Ordering::Release);
+    ptr::without_provenance_mut(generation << PLACE_BITS | number)
+}
+
+/// The place of a handle of the kind `H`, and the generation that it has.
+fn check<H: Handle>(handle: *const H) -> Result<(usize, &'static Place, usize)> {
     let name = H::NAME;
-    if pointer.is_null() {
+    if handle.is_null() {
         return Err(Failure::invalid(format!("there is no {name}: the pointer is null")));
     }
-    let tagged = pointer.cast::<Tagged<H>>().cast_mut();
-    // SAFETY: it is aligned for the whole and so for the number, and by the caller's promise.
-    if !tagged.is_aligned() || unsafe { (&raw const (*tagged).kind).read_volatile() } != H::KIND {
-        let what = format!("this is no {name}, or it has been given up");
-        return Err(Failure::invalid(what));
+    let number = handle.addr() & (usize::MAX >> PLACE_BITS);
+    let generation = handle.addr() >> PLACE_BITS;
+    let is_held = |place: &&Place| {
+        generation % 2 == 1
+            && place.generation.load(Ordering::Acquire) == generation
+            && place.kind.load(Ordering::Relaxed) == H::KIND
+    };
+    match at(number).filter(is_held) {
+        Some(place) => Ok((number, place, generation)),
+        None => Err(Failure::invalid(format!("this is no {name}, or it has been given up"))),
     }
-    Ok(tagged)
 }
 
 /// What a handle leads to.
 ///
 /// # Safety
-/// As [`check`] asks for, and nobody gives it up or changes it during `'a`.
-pub(crate) unsafe fn get<'a, H: Handle>(pointer: *const H) -> Result<&'a H::Value> {
-    // SAFETY: by the caller's promise; the kind says that `give` has made it.
-    unsafe { Ok(&(*check(pointer)?).value) }
+/// Nobody gives it up or changes it during `'a`.
+pub(crate) unsafe fn get<'a, H: Handle>(handle: *const H) -> Result<&'a H::Value> {
+    let (_, place, _) = check(handle)?;
+    // SAFETY: the place holds a value of this kind (H1), which `give` has made; by the caller's
+    // promise it stays.
+    unsafe { Ok(&*place.value.load(Ordering::Relaxed).cast::<H::Value>()) }
 }
 
 /// What a handle leads to, to be changed.
 ///
 /// # Safety
-/// As [`check`] asks for, and nobody else uses it during `'a`.
-pub(crate) unsafe fn get_mut<'a, H: Handle>(pointer: *mut H) -> Result<&'a mut H::Value> {
-    // SAFETY: by the caller's promise; the kind says that `give` has made it.
-    unsafe { Ok(&mut (*check(pointer.cast_const())?).value) }
+/// Nobody else uses it during `'a`.
+pub(crate) unsafe fn get_mut<'a, H: Handle>(handle: *mut H) -> Result<&'a mut H::Value> {
+    let (_, place, _) = check(handle.cast_const())?;
+    // SAFETY: as in `get`; by the caller's promise nobody else has it.
+    unsafe { Ok(&mut *place.value.load(Ordering::Relaxed).cast::<H::Value>()) }
 }
 
-/// Takes a handle back.
+/// Takes a handle back: the first time, and never again.
 ///
 /// # Safety
-/// As [`check`] asks for, and nobody uses it any more.
-pub(crate) unsafe fn take<H: Handle>(pointer: *mut H) -> Result<H::Value> {
-    // SAFETY: by the caller's promise; the kind says that `give` has made it and that it has not
-    // been taken back, so that it is a box's.
-    unsafe {
-        let tagged = check(pointer.cast_const())?;
-        (&raw mut (*tagged).kind).write_volatile(GONE);
-        Ok(Box::from_raw(tagged).value)
+/// Nobody uses it at this moment.
+pub(crate) unsafe fn take<H: Handle>(handle: *mut H) -> Result<H::Value> {
+    let (number, place, generation) = check(handle.cast_const())?;
+    let value = place.value.load(Ordering::Relaxed).cast::<H::Value>();
+    let even = generation.wrapping_add(1) & (usize::MAX >> PLACE_BITS);
+    let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+    if place.generation.compare_exchange(generation, even, success, failure).is_err() {
+        return Err(Failure::invalid(format!("this {} has been given up", H::NAME)));
     }
+    UNUSED.lock().unwrap_or_else(PoisonError::into_inner).places.push_back(number);
+    // SAFETY: `give` has made it of a box, and only who changed the generation comes here (H1).
+    Ok(*unsafe { Box::from_raw(value) })
 }
 
 /// Takes a handle back and lets go of it; of null and of what is no handle nothing.
 ///
 /// # Safety
 /// As [`take`].
-pub(crate) unsafe fn free<H: Handle>(pointer: *mut H) {
+pub(crate) unsafe fn free<H: Handle>(handle: *mut H) {
     // SAFETY: by the caller's promise.
-    drop(unsafe { take(pointer) });
+    drop(unsafe { take(handle) });
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,17 @@
 //! The key-value store for C: what `include/esker.h` declares.
 //!
-//! Reading order: [`handle`] (what a pointer leads to, and how a foreign one is found out),
+//! Reading order: [`handle`] (what a handle leads to, and how a foreign one is found out),
 //! [`error`] (codes, messages, panics), [`bytes`] (what goes in and comes out), then the handles:
 //! [`db`], [`keyspace`], [`batch`], [`snapshot`], [`range`], [`transaction`],
 //! [`value`].
 //!
 //! Every function returns a code, and where it fails an error object if the caller asks for one.
-//! A panic never crosses the border. Pointers are checked as far as that is possible: null ones,
-//! those that are not aligned, and those to something else than what is asked for are refused.
+//! A panic never crosses the border. Handles are numbers in a table, and no addresses: null ones,
+//! those of another kind, those that were given up and pointers to anything else are refused.
 //!
-//! What is relied on, in every call: a pointer that is not null leads to what its type says and
-//! stays valid for the call, except that handles may be of the wrong kind; a handle is given up at
-//! most once; batches, ranges, transactions, readers and writers are used by one thread at a time.
+//! What is relied on, in every call: a pointer to something else than a handle is null, or leads to
+//! what its type says and stays valid for the call; a handle is not given up while another thread
+//! uses it; batches, ranges, transactions, readers and writers are used by one thread at a time.
 
 #![expect(unsafe_code, reason = "the interface is one of C")]
 #![expect(non_camel_case_types, reason = "these are the names that C programs see")]

@@ -83,6 +83,22 @@ int main(int count, char **arguments) {
     esker_bytes_free(NULL);
     CHECK(esker_put(keys, key, 3, key, 3, ESKER_DEFAULT, NULL) == ESKER_OK);
 
+    // Handles that were given up stay refused, whatever takes their place; twice is nothing.
+    CHECK(esker_snapshot_new(db, &snapshot, &error) == ESKER_OK);
+    esker_snapshot *stale = snapshot;
+    esker_snapshot_free(stale);
+    esker_snapshot_free(stale);
+    CHECK(esker_snapshot_new(db, &snapshot, &error) == ESKER_OK);
+    CHECK(refused(esker_snapshot_get(stale, keys, key, 3, &value, &found, &error), ESKER_INVALID,
+        &error));
+    esker_snapshot_free(stale);
+    CHECK(esker_snapshot_get(snapshot, keys, key, 3, &value, &found, &error) == ESKER_OK && found);
+    esker_bytes_free(&value);
+    esker_snapshot_free(snapshot);
+    snapshot = NULL;
+    CHECK(refused(esker_persist((esker_db *)&stats, &error), ESKER_INVALID, &error));
+    CHECK(refused(esker_persist((esker_db *)16, &error), ESKER_INVALID, &error));
+
     // Keys, values and places.
     CHECK(refused(esker_put(keys, NULL, 3, key, 3, 0, &error), ESKER_INVALID, &error));
     CHECK(refused(esker_put(keys, key, SIZE_MAX, key, 3, 0, &error), ESKER_INVALID, &error));

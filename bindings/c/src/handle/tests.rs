@@ -1,0 +1,92 @@
+use std::sync::Arc;
+use std::sync::Barrier;
+
+use super::*;
+
+struct Text;
+struct Number;
+
+handle!(Text(String) = b"test-txt");
+handle!(Number(u64) = b"test-num");
+
+/// What `get` says, copied.
+fn text(handle: *const Text) -> Option<String> {
+    // SAFETY: each test uses its handles in one thread.
+    unsafe { get(handle) }.ok().cloned()
+}
+
+#[test]
+fn places_follow_each_other_through_the_chunks() {
+    let places: Vec<_> = [0, 63, 64, 191, 192].map(chunk_of).to_vec();
+    assert_eq!(places, [(0, 0), (0, 63), (1, 0), (1, 127), (2, 0)]);
+}
+
+#[test]
+fn a_handle_that_was_given_up_is_never_another_one() {
+    let mut stale = Vec::new();
+    // Of the same size: an allocator would give the same memory again.
+    for number in 0..5_000 {
+        let handle = give::<Text>(format!("{number:05}"));
+        assert_eq!(text(handle).as_deref(), Some(&*format!("{number:05}")));
+        assert!(!stale.contains(&handle), "{number}");
+        // SAFETY: nobody uses it.
+        unsafe { free(handle) };
+        stale.push(handle);
+        assert!(stale.iter().rev().take(50).all(|handle| text(*handle).is_none()), "{number}");
+    }
+    let alive = give::<Text>("alive".into());
+    for handle in stale {
+        // SAFETY: nobody uses what is not there.
+        assert!(unsafe { take(handle) }.is_err());
+    }
+    assert_eq!(text(alive).as_deref(), Some("alive"));
+    // SAFETY: nobody uses it any more.
+    assert_eq!(unsafe { take(alive) }.ok().as_deref(), Some("alive"));
+}
+
+#[test]
+fn other_kinds_and_other_pointers_are_refused() {
+    let handle = give::<Text>("text".into());
+    let local = 7_u64;
+    let foreign: [*const Text; 6] = [
+        ptr::null(),
+        (&raw const local).cast(),
+        // Memory that cannot be read.
+        ptr::without_provenance(16),
+        ptr::without_provenance(usize::MAX),
+        handle.wrapping_byte_add(1),
+        handle.wrapping_byte_sub(1),
+    ];
+    for pointer in foreign {
+        assert!(text(pointer).is_none_or(|found| found != "text"), "{pointer:?}");
+    }
+    // SAFETY: nobody else uses it.
+    unsafe {
+        assert!(get(handle.cast_const().cast::<Number>()).is_err());
+        assert!(get_mut(handle.cast::<Number>()).is_err());
+        assert!(take(handle.cast::<Number>()).is_err());
+        get_mut(handle).unwrap().push('s');
+        assert_eq!(take(handle).ok().as_deref(), Some("texts"));
+    }
+}
+
+#[test]
+fn of_threads_that_give_one_handle_up_one_has_it() {
+    for round in 0..200_u64 {
+        let address = give::<Number>(round).expose_provenance();
+        let barrier = Arc::new(Barrier::new(4));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let barrier = Arc::clone(&barrier);
+                std::thread::spawn(move || {
+                    barrier.wait();
+                    let handle = ptr::without_provenance_mut::<Number>(address);
+                    // SAFETY: nobody uses the value.
+                    unsafe { take(handle) }.ok()
+                })
+            })
+            .collect();
+        let taken: Vec<_> = threads.into_iter().filter_map(|t| t.join().unwrap()).collect();
+        assert_eq!(taken, [round]);
+    }
+}
