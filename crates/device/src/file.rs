@@ -54,6 +54,8 @@ struct Shared {
     path: PathBuf,
     folder: OwnedFd,
     readers: Arc<Readers>,
+    /// What files are opened for.
+    access: Access,
 }
 
 #[derive(Debug)]
@@ -72,11 +74,20 @@ struct LockGuard(#[expect(dead_code, reason = "held for its drop")] OwnedFd);
 impl FileDevice {
     /// Uses the folder at `path`, which must exist. Opens no file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::open_for(path.as_ref(), Access::Write)
+    }
+
+    /// Uses the folder at `path` for reading: files are opened so, which also works on a file
+    /// system that cannot be written to and without the right to write.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_for(path.as_ref(), Access::Read)
+    }
+
+    fn open_for(path: &Path, access: Access) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = retry_on_intr(|| fs::open(path, flags, Mode::empty()))
             .map_err(|errno| failed_at(Operation::Open, path, errno))?;
-        let shared = Shared { path: path.to_owned(), folder, readers: Arc::default() };
+        let shared = Shared { path: path.to_owned(), folder, readers: Arc::default(), access };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -157,7 +168,11 @@ fn sync_parent(path: &Path) -> Result<()> {
 impl Device for FileDevice {
     fn open(&self, name: &str, open: Open, caching: Caching) -> Result<Arc<dyn DeviceFile>> {
         self.checked(name, Operation::Open)?;
-        Ok(self.file(name, self.handle(name, (open, Access::Write), caching)?))
+        let access = self.shared.access;
+        if (open, access) == (Open::CreateNew, Access::Read) {
+            return Err(self.failed(Operation::Open, name, Errno::ROFS));
+        }
+        Ok(self.file(name, self.handle(name, (open, access), caching)?))
     }
 
     fn list(&self) -> Result<Vec<String>> {
@@ -222,6 +237,27 @@ impl Device for FileDevice {
             Ok(()) => Ok(Some(Box::new(LockGuard(file)))),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    fn try_lock_shared(&self) -> Result<Option<DeviceLock>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let folder = &self.shared.folder;
+        let opened = retry_on_intr(|| fs::openat(folder, name::LOCK_NAME, flags, Mode::empty()));
+        let file = match opened {
+            Ok(file) => file,
+            // Whoever writes would have made it. What may not be read cannot be locked.
+            Err(Errno::NOENT | Errno::ACCESS) => return Ok(Some(Box::new(()))),
+            Err(errno) => return Err(self.failed(Operation::Lock, name::LOCK_NAME, errno)),
+        };
+        match retry_on_intr(|| fs::flock(&file, FlockOperation::NonBlockingLockShared)) {
+            Ok(()) => Ok(Some(Box::new(LockGuard(file)))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            // A file system without locks, such as an image of a disc.
+            Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::ROFS) => {
+                Ok(Some(Box::new(())))
+            }
+            Err(errno) => Err(self.failed(Operation::Lock, name::LOCK_NAME, errno)),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Reading order: [`Device`] and [`DeviceFile`] (the contract), [`buffer`] (aligned memory for
 //! direct I/O), [`mod@file`] (a folder of the file system), [`memory`] (for tests and scratch),
 //! [`sim`] (a simulated disk with crashes and faults), [`wrap`] (what wrappers share), [`count`],
-//! [`delay`], [`throttle`] (wrappers that compose); [`transfer`] (for files that are no device's),
+//! [`delay`], [`throttle`] (wrappers that compose), [`readonly`] (one that lets nothing be changed); [`transfer`] (for files that are no device's),
 //! [`mod@prefetch`] (a hint for memory), and `planting` (how tests plant mistakes in the crates
 //! above).
 //!
@@ -20,6 +20,7 @@ pub mod memory;
 mod name;
 mod planting;
 pub mod prefetch;
+pub mod readonly;
 pub mod sim;
 pub mod throttle;
 pub mod transfer;
@@ -122,6 +123,13 @@ pub trait Device: Send + Sync + Debug {
     /// Takes the one-process lock; `None` when another process or handle holds it.
     /// The lock ends when the guard is dropped or the process ends.
     fn try_lock(&self) -> Result<Option<DeviceLock>>;
+
+    /// Takes the lock of those who only read, and writes nothing for it: any number may have it,
+    /// while nobody has the one-process lock; `None` when somebody has that. Where a lock is not
+    /// possible without writing there is none. A device that knows no such lock takes the other.
+    fn try_lock_shared(&self) -> Result<Option<DeviceLock>> {
+        self.try_lock()
+    }
 
     /// Where the device is, for error messages: a path, or a name such as `memory`.
     fn location(&self) -> String;

@@ -118,6 +118,10 @@ impl<H: Hook + 'static> Device for Wrapped<H> {
         self.inner.try_lock()
     }
 
+    fn try_lock_shared(&self) -> Result<Option<DeviceLock>> {
+        self.inner.try_lock_shared()
+    }
+
     fn location(&self) -> String {
         self.inner.location()
     }

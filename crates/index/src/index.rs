@@ -211,7 +211,13 @@ impl Index {
                 if let Data::Reference(content) = data {
                     self.values.lock().note(content);
                 }
-                self.recovered.lock().get_or_insert_default().insert(key, seq, data);
+                let mut recovered = self.recovered.lock();
+                let recovered = recovered.get_or_insert_default();
+                let before = recovered.memory_bytes();
+                recovered.insert(key, seq, data);
+                let added = recovered.memory_bytes().saturating_sub(before);
+                self.counted_bytes.fetch_add(added, Ordering::Relaxed);
+                self.env.budget.add(MemoryPart::Memtables, added);
             }
         } else if seq > durable.flushed_seq {
             self.insert(key, seq, data);

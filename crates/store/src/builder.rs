@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_device::Device;
+use esker_device::readonly::ReadOnlyDevice;
 use esker_substrate::runtime::{Runtime, SystemRuntime};
 
 use crate::background::Mode;
@@ -58,6 +59,34 @@ impl DbBuilder {
     /// [`open`](Self::open) answers [`Error::NoStore`](crate::Error::NoStore).
     pub const fn create(mut self, yes: bool) -> Self {
         self.settings.create = yes;
+        self
+    }
+
+    /// Whether the store is opened for reading alone; the default is no. Then not a byte is written:
+    /// what the log holds is replayed into memory, no merge goes on, and every write answers
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). It works on a medium that cannot be written to
+    /// and in a folder without the right to write. Any number of handles and processes may have a
+    /// store open so at once, while none has it open for writing. The store must be there, whatever
+    /// [`create`](Self::create) says.
+    ///
+    /// What the log holds must fit in the [`memory_budget`](Self::memory_budget): opening answers
+    /// [`Error::Invalid`](crate::Error::Invalid) if it does not.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let folder = std::env::temp_dir().join(format!("esker-doc-ro-{}", std::process::id()));
+    /// # esker::Db::open(&folder)?.keyspace("users", Default::default())?.insert("ada", "1815")?;
+    /// let db = esker::Db::builder(&folder).read_only(true).open()?;
+    /// let users = db.keyspace("users", Default::default())?;
+    /// assert_eq!(users.get("ada")?.as_deref(), Some(b"1815".as_slice()));
+    /// assert!(matches!(users.insert("ada", "1816"), Err(esker::Error::ReadOnly)));
+    /// # db.close()?;
+    /// # let _ = std::fs::remove_dir_all(&folder);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn read_only(mut self, yes: bool) -> Self {
+        self.settings.read_only = yes;
         self
     }
 
@@ -131,7 +160,11 @@ impl DbBuilder {
         self.settings.validate()?;
         let runtime = self.runtime.unwrap_or_else(|| Arc::new(SystemRuntime::default()));
         let device = match self.place {
+            Place::Device(device) if self.settings.read_only => {
+                Arc::new(ReadOnlyDevice::new(device))
+            }
             Place::Device(device) => device,
+            Place::Folder(path) if self.settings.read_only => open::read_only_folder(&path)?,
             Place::Folder(path) => open::folder(&path, self.settings.create)?,
         };
         open::open(device, &self.settings, &runtime).map(Db::new)

@@ -305,6 +305,12 @@ impl Db {
         stats::collect(&self.shared)
     }
 
+    /// Whether the store was opened for reading alone.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.shared.poison.is_read_only()
+    }
+
     /// The sequence number up to which everything is on the device: what a power cut would leave
     /// holds at least the operations up to here.
     #[must_use]

@@ -43,6 +43,8 @@ pub enum Error {
         /// The first failure.
         reason: String,
     },
+    /// The store was opened for reading ([`DbBuilder::read_only`](crate::DbBuilder::read_only)).
+    ReadOnly,
     /// An argument is outside its documented bounds.
     Invalid {
         /// What is out of bounds, and the bound.
@@ -119,6 +121,7 @@ impl From<Inner> for Error {
             Inner::Full { what } => Self::Full { what },
             Inner::Poisoned { reason } => Self::Poisoned { reason: reason.to_string() },
             Inner::Invalid { what } => Self::Invalid { what },
+            Inner::ReadOnly => Self::ReadOnly,
             Inner::Operator { what } => Self::Operator { what },
         }
     }
@@ -177,6 +180,9 @@ impl fmt::Display for Error {
             Self::NoStore { location } => write!(out, "there is no store at {location}"),
             Self::NoKeyspace { name } => write!(out, "there is no keyspace {name}"),
             Self::Closed => write!(out, "the store is closed"),
+            Self::ReadOnly => {
+                write!(out, "the store was opened read-only: open it for writing to change it")
+            }
         }
     }
 }

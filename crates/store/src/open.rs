@@ -14,12 +14,14 @@
 //! skips, keyspace by keyspace, what the committed index already holds.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use esker_device::count::CountingDevice;
 use esker_device::file::FileDevice;
-use esker_device::{Device, DeviceLock};
+use esker_device::readonly::ReadOnlyDevice;
+use esker_device::{Device, DeviceError, DeviceLock};
 use esker_format::action::Action;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
@@ -33,12 +35,13 @@ use esker_substrate::log::{Log, LogOptions};
 use esker_substrate::manifest::{
     self, KeyspaceState, Manifest, ManifestOptions, ManifestState, Presence,
 };
+use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::runtime::Runtime;
 use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::{Mutex, RwLock};
 
-use crate::background::{self, Background};
+use crate::background::{self, Background, Mode};
 use crate::error::{Error, Result};
 use crate::large;
 use crate::maintenance;
@@ -52,18 +55,29 @@ use crate::waits::Waits;
 
 /// The folder `path` as a device; made if it is missing and `create` is set.
 pub(crate) fn folder(path: &Path, create: bool) -> Result<Arc<dyn Device>> {
-    use std::io::ErrorKind;
-    let location = || path.display().to_string();
     match FileDevice::open(path) {
         Ok(device) => Ok(Arc::new(device)),
-        Err(error) => match error.source.kind() {
-            ErrorKind::NotFound if create => Ok(Arc::new(FileDevice::create(path)?)),
-            ErrorKind::NotFound => Err(Error::NoStore { location: location() }),
-            ErrorKind::NotADirectory => {
-                Err(Error::NotAStore { location: location(), what: "it is not a folder".into() })
-            }
-            _ => Err(error.into()),
-        },
+        Err(error) if error.source.kind() == ErrorKind::NotFound && create => {
+            Ok(Arc::new(FileDevice::create(path)?))
+        }
+        Err(error) => Err(no_folder(path, error)),
+    }
+}
+
+/// The folder `path` as a device that is only read.
+pub(crate) fn read_only_folder(path: &Path) -> Result<Arc<dyn Device>> {
+    let device = FileDevice::open_read_only(path).map_err(|error| no_folder(path, error))?;
+    Ok(Arc::new(ReadOnlyDevice::new(Arc::new(device))))
+}
+
+fn no_folder(path: &Path, error: DeviceError) -> Error {
+    let location = path.display().to_string();
+    match error.source.kind() {
+        ErrorKind::NotFound => Error::NoStore { location },
+        ErrorKind::NotADirectory => {
+            Error::NotAStore { location, what: "it is not a folder".into() }
+        }
+        _ => error.into(),
     }
 }
 
@@ -105,6 +119,9 @@ fn require_store(device: &Arc<dyn Device>, settings: &Settings) -> Result<Presen
         Presence::Empty | Presence::Unfinished(_) if !settings.create => {
             Err(Error::NoStore { location: device.location() })
         }
+        Presence::Empty | Presence::Unfinished(_) if settings.read_only => {
+            Err(Error::NoStore { location: device.location() })
+        }
         presence => Ok(presence),
     }
 }
@@ -125,7 +142,7 @@ impl Base {
     fn new(device: Arc<dyn Device>, settings: &Settings) -> Self {
         Self {
             device,
-            poison: Arc::default(),
+            poison: Arc::new(Poison::new(settings.read_only)),
             faults: Arc::default(),
             budget: Arc::new(Budget::new(settings.memory_budget_bytes)),
         }
@@ -188,6 +205,8 @@ impl Base {
             poison: Arc::clone(&self.poison),
         });
         let slots = open_trees(&env, &manifest.state(), &limits, settings);
+        // What is only read has nothing for threads to do.
+        let mode = if settings.read_only { Mode::Inline(1) } else { settings.mode };
         Ok(Core {
             device,
             poison: self.poison,
@@ -201,7 +220,7 @@ impl Base {
             turns: Turns::default(),
             waits,
             limits,
-            background: Background::new(settings.mode),
+            background: Background::new(mode),
             options: IndexOptions {
                 scheme: settings.scheme,
                 sizes: settings.sizes,
@@ -261,7 +280,7 @@ fn replay(shared: &Core) -> Result<()> {
         }),
     })?;
     // A device that cannot be written to is told of now rather than at the first write.
-    shared.poison.check()?;
+    must_be_sound(shared)?;
     shared.snapshots().publish(shared.log.last_seq());
     Ok(())
 }
@@ -279,7 +298,28 @@ fn replay_one(
         }
     }
     shared.snapshots().publish(seq);
-    maintenance::run_due(shared, slot);
-    relief::relieve_memory(shared);
-    shared.poison.check()
+    if !shared.poison.is_read_only() || planted::is(Bug::WrittenReadOnly) {
+        maintenance::run_due(shared, slot);
+        relief::relieve_memory(shared);
+    }
+    must_be_sound(shared)
+}
+
+/// Fails where replaying cannot go on: what was to be written out was not; or, where nothing may
+/// be written, there is no memory left.
+fn must_be_sound(shared: &Core) -> esker_substrate::Result<()> {
+    if !shared.poison.is_read_only() {
+        return shared.poison.check();
+    }
+    let (used, budget) = (shared.memtables_bytes(), shared.env.budget.total_bytes());
+    if used <= budget {
+        return Ok(());
+    }
+    Err(esker_substrate::Error::Invalid {
+        what: format!(
+            "the log of {} does not fit in the memory budget of {budget} bytes, and nothing may be \
+             written: open it with a larger memory budget, or for writing",
+            shared.device.location()
+        ),
+    })
 }

@@ -296,6 +296,7 @@ const MEMTABLE_BYTES: (u64, u64) = (1 << 10, 1 << 40);
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub create: bool,
+    pub read_only: bool,
     pub memory_budget_bytes: u64,
     pub log_segment_bytes: u64,
     pub durability: Durability,
@@ -309,6 +310,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             create: true,
+            read_only: false,
             memory_budget_bytes: MEMORY_BUDGET_DEFAULT,
             log_segment_bytes: LOG_SEGMENT_BYTES_DEFAULT,
             durability: Durability::Buffered,

@@ -64,6 +64,9 @@ pub enum Error {
         /// The first failure.
         reason: Arc<str>,
     },
+    /// The store was opened for reading.
+    #[error("the store was opened read-only: open it for writing to change it")]
+    ReadOnly,
     /// An input is outside its documented bounds.
     #[error("{what}")]
     Invalid {

@@ -90,6 +90,8 @@ pub enum Bug {
     BackupNotPinned,
     /// A restored store is there before its data is durable.
     RestoredBeforeData,
+    /// What was opened for reading is recovered as ever: memtables are written out.
+    WrittenReadOnly,
     /// A new keyspace's name is compared with every other's, one after the other.
     NamesSearchedOneByOne,
 }

@@ -9,8 +9,8 @@
 //! moment), [`serializable`] (an order for transactions), [`full`] (no room left), [`lies`] (a
 //! device that says what is not), [`flips`] (every byte damaged, over [`image`]), [`planted`] (bugs
 //! that the suites must find), [`backups`] (copies of a store, under all of that), [`kill`] (a real
-//! process killed), [`fuzz`] (every decoder), [`work`] (what long inputs cost); and [`counts`]
-//! (what was done, for the page generated from it).
+//! process killed), [`fuzz`] (every decoder), [`work`] (what long inputs cost),
+//! [`readonly`] (what is opened for reading); and [`counts`] (what was done, for the page generated from it).
 //!
 //! Nothing here knows how the store works: it sees public operations and a device.
 
@@ -32,6 +32,7 @@ pub mod minimise;
 pub mod model;
 pub mod planted;
 pub mod random;
+pub mod readonly;
 pub mod recovery;
 pub mod scenario;
 pub mod serializable;

@@ -10,6 +10,7 @@ use esker::Db;
 use esker_device::Device;
 
 use crate::model::{Change, Model};
+use crate::readonly;
 use crate::session::{Config, Doubt};
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
@@ -74,6 +75,8 @@ pub fn judge(
 ) -> Verdict<Recovered> {
     let opens = |error: esker::Error| Violation::new(Oracle::Opens, error.to_string());
     let existed = expectation.now.exists;
+    // First, because what is opened for writing is changed.
+    let read = readonly::judge(config, device, expectation, depth)?;
     let db = config
         .builder_at(device, expectation.model.now())
         .create(!existed)
@@ -81,6 +84,9 @@ pub fn judge(
         .map_err(opens)?;
     let mut recovered = examine(&db, expectation, depth)?;
     recovered.existed = existed;
+    ensure(read.is_none_or(|seq| seq == recovered.seq), Oracle::ContentMatches, || {
+        format!("read-only at {read:?}, and {} else", recovered.seq)
+    })?;
     verify::check(&db)?;
     if depth == Depth::Once {
         return Ok(recovered);

@@ -43,6 +43,8 @@ pub enum Oracle {
     DamageIsNamed,
     /// Damage in one block leaves the keys of other blocks readable.
     DamageStaysLocal,
+    /// What is opened for reading is not changed.
+    ReadingWritesNothing,
     /// What an input costs grows with its length, and not with its square.
     WorkIsBounded,
     /// The suite itself could not do what it meant to.
@@ -71,6 +73,7 @@ impl fmt::Display for Oracle {
             Self::NoSilentRollback => "damage never turns into an older state",
             Self::DamageIsNamed => "damage is named",
             Self::DamageStaysLocal => "damage stays local",
+            Self::ReadingWritesNothing => "what is opened for reading is not changed",
             Self::WorkIsBounded => "work is in proportion to the input",
             Self::Harness => "the suite can do its work",
         })

@@ -86,6 +86,9 @@ pub(crate) struct Sqlite {
     /// Where to make the databases, and remove them [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Leave out the bars at the end, of which a short run of some modes knows little
+    #[arg(long)]
+    no_bars: bool,
     /// Write everything measured to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -151,7 +154,8 @@ pub(super) fn run(args: &Sqlite) -> Result<(), Failure> {
     }
     output.line("")?;
     output.line(&disk(&found))?;
-    for bar in bars(&found) {
+    let shown = if args.no_bars { Vec::new() } else { bars(&found) };
+    for bar in shown {
         output.line(&verdict(&bar))?;
     }
     output.flush()
