@@ -89,15 +89,17 @@ pub(super) fn round(bench: &Bench<'_>) -> Result<Vec<(String, Metrics)>> {
     Ok(found)
 }
 
-/// The log is read again, whatever has changed.
+/// The log is read again, whatever has changed. A share of nothing is unknown, and so is what is
+/// written where there is nothing to back up.
 pub(super) fn bars(found: &Found) -> Vec<Bar> {
-    let share = |way: &str, metric: &str, of: &str| {
-        Some(found.median(way, metric)? / found.median(way, of)?.max(1.0))
-    };
+    let counted = |way: &str, metric: &str| found.median(way, metric).filter(|value| *value > 0.0);
+    let share =
+        |way: &str, metric: &str, of: &str| Some(found.median(way, metric)? / counted(way, of)?);
+    let holds = counted(UNCHANGED, "held_bytes");
     vec![
         Bar {
             what: "nothing changed: bytes written",
-            value: found.median(UNCHANGED, "written_bytes"),
+            value: holds.and(found.median(UNCHANGED, "written_bytes")),
             must: Must::AtMost(4096.0),
         },
         Bar {
@@ -106,4 +108,27 @@ pub(super) fn bars(found: &Found) -> Vec<Bar> {
             must: Must::AtMost(1.05),
         },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_need_something_to_back_up() {
+        let verdicts = |held: f64, changed: f64| {
+            let round = |metrics_of| vec![metrics(metrics_of)];
+            let ways = vec![
+                (UNCHANGED.to_owned(), round([("held_bytes", held), ("written_bytes", 0.0)])),
+                (
+                    OVERWRITTEN.to_owned(),
+                    round([("changed_bytes", changed), ("written_bytes", 0.0)]),
+                ),
+            ];
+            let found = Found { case: super::super::Case::Backup, ways };
+            bars(&found).iter().map(Bar::verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(verdicts(100.0, 100.0), ["met", "met"]);
+        assert_eq!(verdicts(0.0, 0.0), ["unknown", "unknown"]);
+    }
 }
