@@ -47,6 +47,8 @@ typedef enum esker_code {
   ESKER_OTHER = 14,
   // A merge operator could not say what the operands of a key come to; other keys are read.
   ESKER_OPERATOR = 15,
+  // The store was opened to be read alone.
+  ESKER_READ_ONLY = 16,
 } esker_code;
 
 // When a write returns.
@@ -167,8 +169,13 @@ typedef struct esker_options {
   int32_t durability;
   // Not 0: the store must be there, none is created.
   int32_t must_exist;
+  // Not 0: the store is only read, and nothing is written; it must be there. Works on a medium
+  // that cannot be written to.
+  int32_t read_only;
+  // For what is to come: zero.
+  int32_t reserved_here;
   // For what is to come: zeros.
-  uint64_t reserved[4];
+  uint64_t reserved[3];
 } esker_options;
 
 // Counters of a store.

@@ -51,8 +51,13 @@ pub struct esker_options {
     pub durability: i32,
     /// Not 0: the store must be there, none is created.
     pub must_exist: i32,
+    /// Not 0: the store is only read, and nothing is written; it must be there. Works on a medium
+    /// that cannot be written to.
+    pub read_only: i32,
+    /// For what is to come: zero.
+    pub reserved_here: i32,
     /// For what is to come: zeros.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 3],
 }
 
 /// Counters of a store.
@@ -110,7 +115,7 @@ pub unsafe extern "C" fn esker_open(
 fn open(path: &Path, options: Option<&esker_options>) -> Result<Db> {
     let mut builder = Db::builder(path);
     if let Some(options) = options {
-        if options.reserved != [0; 4] {
+        if options.reserved != [0; 3] || options.reserved_here != 0 {
             return Err(Failure::invalid("reserved fields of esker_options must be zeros"));
         }
         if options.memory_budget != 0 {
@@ -122,7 +127,7 @@ fn open(path: &Path, options: Option<&esker_options>) -> Result<Db> {
         if let Some(durability) = durability(options.durability)? {
             builder = builder.durability(durability);
         }
-        builder = builder.create(options.must_exist == 0);
+        builder = builder.create(options.must_exist == 0).read_only(options.read_only != 0);
     }
     Ok(builder.open()?)
 }

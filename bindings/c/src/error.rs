@@ -44,12 +44,14 @@ pub enum esker_code {
     ESKER_OTHER = 14,
     /// A merge operator could not say what the operands of a key come to; other keys are read.
     ESKER_OPERATOR = 15,
+    /// The store was opened to be read alone.
+    ESKER_READ_ONLY = 16,
 }
 
 use esker_code::{
     ESKER_CLOSED, ESKER_CONFLICT, ESKER_DAMAGED, ESKER_FULL, ESKER_INVALID, ESKER_IO, ESKER_LOCKED,
     ESKER_NO_KEYSPACE, ESKER_NO_STORE, ESKER_NOT_A_STORE, ESKER_OK, ESKER_OPERATOR, ESKER_OTHER,
-    ESKER_PANIC, ESKER_POISONED, ESKER_TOO_NEW,
+    ESKER_PANIC, ESKER_POISONED, ESKER_READ_ONLY, ESKER_TOO_NEW,
 };
 
 /// Why a call failed. Given up with `esker_error_free`.
@@ -105,6 +107,7 @@ impl From<Error> for Failure {
             Error::Closed => ESKER_CLOSED,
             Error::Conflict { .. } => ESKER_CONFLICT,
             Error::Operator { .. } => ESKER_OPERATOR,
+            Error::ReadOnly => ESKER_READ_ONLY,
             _ => ESKER_OTHER,
         };
         Self::new(code, &error.to_string())

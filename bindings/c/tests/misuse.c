@@ -57,9 +57,9 @@ int main(int count, char **arguments) {
     options.memory_budget = 1;
     CHECK(refused(esker_open(arguments[1], &options, &db, &error), ESKER_INVALID, &error));
     options.memory_budget = 1 << 20;
-    options.reserved[3] = 1;
+    options.reserved[2] = 1;
     CHECK(refused(esker_open(arguments[1], &options, &db, &error), ESKER_INVALID, &error));
-    options.reserved[3] = 0;
+    options.reserved[2] = 0;
     CHECK(refused(esker_open(NULL, NULL, &db, &error), ESKER_INVALID, &error));
     CHECK(refused(esker_open(arguments[1], NULL, NULL, &error), ESKER_INVALID, &error));
     CHECK(refused(esker_open("/dev/null/no", NULL, &db, &error), ESKER_NOT_A_STORE, &error));
@@ -266,6 +266,24 @@ int main(int count, char **arguments) {
     CHECK(refused(esker_restore(copy, arguments[1], &error), ESKER_INVALID, &error));
     CHECK(esker_restore(copy, restored, &error) == ESKER_OK);
     CHECK(esker_open(restored, NULL, &second, &error) == ESKER_OK);
+    CHECK(esker_close(second, &error) == ESKER_OK);
+
+    // What is only read is not written to, and may be open more than once.
+    memset(&options, 0, sizeof options);
+    options.reserved_here = 1;
+    CHECK(refused(esker_open(restored, &options, &second, &error), ESKER_INVALID, &error));
+    options.reserved_here = 0;
+    options.read_only = 1;
+    esker_db *reading = NULL;
+    CHECK(refused(esker_open(copy, &options, &second, &error), ESKER_NOT_A_STORE, &error));
+    CHECK(esker_open(restored, &options, &second, &error) == ESKER_OK);
+    CHECK(esker_open(restored, &options, &reading, &error) == ESKER_OK);
+    CHECK(esker_open_keyspace(reading, "k", NULL, &text, &error) == ESKER_OK);
+    CHECK(refused(esker_put(text, key, 3, key, 3, 0, &error), ESKER_READ_ONLY, &error));
+    CHECK(refused(esker_open_keyspace(second, "new", NULL, (esker_keyspace **)&one, &error),
+        ESKER_READ_ONLY, &error));
+    esker_keyspace_free(text);
+    CHECK(esker_close(reading, &error) == ESKER_OK);
     CHECK(esker_close(second, &error) == ESKER_OK);
 
     // A dropped keyspace, and a closed store: what is left over says so and can be given up.

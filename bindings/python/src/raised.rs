@@ -35,6 +35,7 @@ pub(crate) fn of_store(py: Python<'_>, error: &esker::Error) -> PyErr {
         Error::Closed => made(py, "ClosedError", (text,)),
         Error::NoKeyspace { .. } => made(py, "NoKeyspaceError", (text,)),
         Error::Poisoned { .. } => made(py, "PoisonedError", (text,)),
+        Error::ReadOnly => made(py, "ReadOnlyError", (text,)),
         Error::Full { .. } => system(py, "FullError", "ENOSPC", &text, None),
         Error::Locked { location } => {
             let text = "the store is open in another process or object";

@@ -163,10 +163,11 @@ impl Store {
         memory_bytes: u64,
         durability: &str,
         create: bool,
+        read_only: bool,
     ) -> PyResult<Self> {
         let durability = durability_of(py, durability)?;
         let builder = Db::builder(&path).memory_budget(memory_bytes).durability(durability);
-        let db = apart(py, || builder.create(create).open())?;
+        let db = apart(py, || builder.create(create).read_only(read_only).open())?;
         let (is_closed, turns) = (false.into(), Turns::new());
         let open = Arc::new(Open { db: Kept::new(db), path, durability, is_closed, turns });
         let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);

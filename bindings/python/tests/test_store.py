@@ -519,6 +519,32 @@ def test_after_it_was_closed(tmp_path):
             ks[b"a"]
 
 
+def test_what_is_only_read_is_not_written(tmp_path):
+    with esker.open(tmp_path / "db") as db:
+        db.keyspace("things")[b"a"] = b"1"
+    before = {path.name: path.read_bytes() for path in (tmp_path / "db").iterdir()}
+    with esker.open(tmp_path / "db", read_only=True) as db:
+        ks = db.keyspace("things")
+        # Others may read at the same time, and nobody writes.
+        with esker.open(tmp_path / "db", read_only=True) as other:
+            assert other.keyspace("things")[b"a"] == b"1"
+        with pytest.raises(esker.LockedError):
+            esker.open(tmp_path / "db")
+        assert list(ks.items()) == [(b"a", b"1")] and db.check().ok
+        for write in [
+            lambda: ks.put(b"a", b"2"),
+            lambda: ks.remove(b"a"),
+            lambda: db.keyspace("new"),
+            lambda: db.flush(),
+            lambda: db.compact(),
+        ]:
+            with pytest.raises(esker.ReadOnlyError):
+                write()
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "db").iterdir()}
+    with pytest.raises(esker.NoStoreError):
+        esker.open(tmp_path / "absent", read_only=True)
+
+
 def test_folders_that_cannot_be_opened(tmp_path):
     with pytest.raises(esker.NoStoreError) as caught:
         esker.open(tmp_path / "absent", create=False)

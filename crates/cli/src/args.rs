@@ -1,16 +1,17 @@
 //! What can be typed.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use esker::{IndexKind, KeyspaceOptions};
 
 use crate::exit::Failure;
 use crate::output::Output;
-use crate::text::Format;
+use crate::text::{self, Format};
 
 const ABOUT: &str = "An embedded ordered key-value store, from the command line";
 
@@ -29,7 +30,8 @@ Exit codes:
   3  stored data is damaged
 
 Keys and values on the command line are bytes as they are. Where one begins with a dash, put
-`--` before it.";
+`--` before it. With `--key-format escaped` keys are read as `scan` and `dump` print them, with
+`--key-format hex` in hexadecimal digits.";
 
 const TEXT_HELP: &str = r#"Text: one entry a line: key, TAB, value; \\ \t \n \r and \xHH are
 a backslash, a TAB, a line feed, a carriage return, and any byte.
@@ -63,7 +65,7 @@ struct CommandLine {
 pub(crate) enum Command {
     /// Store VALUE under KEY, durably; creates the store and the keyspace
     Put(Put),
-    /// Print the value of KEY and a line feed; exit 1 without output if it is absent
+    /// Print the value of KEY and a line feed (none with --raw); exit 1 without output if it is absent
     Get(Get),
     /// Remove KEY, durably; no error if it is absent
     Del(Del),
@@ -125,6 +127,43 @@ pub(crate) struct Space {
     pub(crate) name: String,
 }
 
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Keys {
+    /// How keys are given on the command line
+    #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
+    key_format: KeyFormat,
+}
+
+impl Keys {
+    /// The bytes of a key, or of its beginning.
+    pub(crate) fn bytes(self, given: &OsStr) -> Result<Vec<u8>, Failure> {
+        let given = given.as_bytes();
+        let decoded = match self.key_format {
+            KeyFormat::Text => return Ok(given.to_vec()),
+            KeyFormat::Escaped => text::unescaped(given).map_err(|error| error.to_string()),
+            KeyFormat::Hex => text::from_hex(given)
+                .ok_or_else(|| "it is not an even number of hexadecimal digits".to_owned()),
+        };
+        let form = match self.key_format {
+            KeyFormat::Hex => "hex",
+            _ => "escaped",
+        };
+        decoded.map_err(|why| {
+            Failure::Input(format!("the key cannot be read with --key-format {form}: {why}"))
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum KeyFormat {
+    /// The bytes as they are
+    Text,
+    /// As `scan` prints them, with escapes such as \xHH
+    Escaped,
+    /// Two hexadecimal digits a byte
+    Hex,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Kind {
     /// How a keyspace is arranged that is created here, for good; one that is there must be of this
@@ -153,10 +192,16 @@ pub(crate) fn index_kind() -> impl TypedValueParser<Value = IndexKind> {
 pub(crate) struct Put {
     #[command(flatten)]
     pub(crate) store: Store,
-    /// Key, as bytes
+    /// Key
     pub(crate) key: OsString,
     /// Value, as bytes
-    pub(crate) value: OsString,
+    #[arg(required_unless_present = "file")]
+    pub(crate) value: Option<OsString>,
+    /// Read the value from a file; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "value")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) keys: Keys,
     #[command(flatten)]
     pub(crate) keyspace: Space,
     #[command(flatten)]
@@ -167,10 +212,15 @@ pub(crate) struct Put {
 pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) store: Store,
-    /// Key, as bytes
+    /// Key
     pub(crate) key: OsString,
     #[command(flatten)]
+    pub(crate) keys: Keys,
+    #[command(flatten)]
     pub(crate) keyspace: Space,
+    /// Print the bytes of the value and nothing else, without a line feed
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) raw: bool,
     /// Print the entry as a JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -180,8 +230,10 @@ pub(crate) struct Get {
 pub(crate) struct Del {
     #[command(flatten)]
     pub(crate) store: Store,
-    /// Key, as bytes
+    /// Key
     pub(crate) key: OsString,
+    #[command(flatten)]
+    pub(crate) keys: Keys,
     #[command(flatten)]
     pub(crate) keyspace: Space,
 }
@@ -199,6 +251,8 @@ pub(crate) struct Scan {
     /// Only keys that begin with these bytes
     #[arg(long, value_name = "BYTES")]
     pub(crate) prefix: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) keys: Keys,
     /// From the last key to the first
     #[arg(long)]
     pub(crate) reverse: bool,
@@ -417,8 +471,8 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> Failure {
         }
         // A forgotten quote makes a part of the value an argument of its own.
         (Some("put"), ErrorKind::UnknownArgument | ErrorKind::InvalidValue) => {
-            "put takes DB KEY VALUE: quote a key or value that holds spaces, and put `--` before \
-             one that begins with a dash"
+            "put takes DB KEY VALUE, or DB KEY --file FILE: quote a key or value that holds spaces, \
+             and put `--` before one that begins with a dash"
                 .to_owned()
         }
         _ => first_paragraph(&error.render().to_string()),
@@ -428,7 +482,21 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> Failure {
         Some(name) => format!("esker {name} --help"),
         None => "esker --help".to_owned(),
     };
-    Failure::Input(format!("{text} (see `{help}`)"))
+    match suggestion(error) {
+        Some(meant) => Failure::Input(format!("{text}; did you mean `{meant}`? (see `{help}`)")),
+        None => Failure::Input(format!("{text} (see `{help}`)")),
+    }
+}
+
+/// A name that is like what was typed.
+fn suggestion(error: &clap::Error) -> Option<&str> {
+    let kinds =
+        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    kinds.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(name) => Some(name.as_str()),
+        ContextValue::Strings(names) => names.first().map(String::as_str),
+        _ => None,
+    })
 }
 
 fn is_subcommand(name: &str) -> bool {
@@ -467,6 +535,11 @@ mod tests {
         assert!(text.contains("<DB>") && text.contains("<KEY>"), "{text}");
         let text = refusal(&["esker", "gett", "db"]);
         assert!(text.contains("'gett'") && text.ends_with("(see `esker --help`)"), "{text}");
+        assert!(text.contains("did you mean `get`?"), "{text}");
+        let text = refusal(&["esker", "get", "db", "k", "--keyspase", "n"]);
+        assert!(text.contains("did you mean `--keyspace`?"), "{text}");
+        let text = refusal(&["esker", "load", "db", "--format", "jsonk"]);
+        assert!(text.contains("did you mean `jsonl`?"), "{text}");
         for arguments in [&["esker", "get"][..], &["esker", "--frob"], &["esker", "dump", "a", "b"]]
         {
             assert!(!refusal(arguments).contains('\n'));
@@ -485,6 +558,6 @@ mod tests {
     fn keys_are_bytes_and_may_begin_with_a_dash() {
         let arguments = ["esker", "put", "db", "--", "-k", "--json"].map(OsString::from);
         let Ok(Some(Command::Put(put))) = parse(arguments) else { panic!() };
-        assert_eq!((put.key, put.value), ("-k".into(), "--json".into()));
+        assert_eq!((put.key, put.value), ("-k".into(), Some("--json".into())));
     }
 }

@@ -45,7 +45,7 @@ impl Operation {
 
 /// A device operation that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {} {file} at byte {offset}: {source}", operation.verb())]
+#[error("cannot {} {file}{}: {source}", operation.verb(), self.place())]
 pub struct DeviceError {
     /// What was attempted.
     pub operation: Operation,
@@ -69,6 +69,14 @@ impl DeviceError {
         Self { operation, file: file.into(), offset, source: source.into() }
     }
 
+    /// The offset, as a part of a sentence, where the operation has one.
+    fn place(&self) -> String {
+        match self.operation {
+            Operation::Read | Operation::Write => format!(" at byte {}", self.offset),
+            _ => String::new(),
+        }
+    }
+
     /// Whether the device has no room left (ENOSPC, EDQUOT, EFBIG).
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -76,5 +84,21 @@ impl DeviceError {
             self.source.kind(),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_is_told_where_there_is_one() {
+        let said = |operation| {
+            let error = DeviceError::new(operation, "data", 7, io::ErrorKind::NotFound);
+            error.to_string()
+        };
+        assert_eq!(said(Operation::Read), "cannot read data at byte 7: entity not found");
+        assert_eq!(said(Operation::Open), "cannot open data: entity not found");
+        assert_eq!(said(Operation::Lock), "cannot lock data: entity not found");
     }
 }

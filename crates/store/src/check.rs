@@ -24,6 +24,11 @@ pub struct CheckReport {
     pub entries: u64,
     /// Values stored apart that were read.
     pub values: u64,
+    /// Operations read in the log: those that are not in blocks yet, and older ones until their
+    /// part of the log is given up.
+    pub log_operations: u64,
+    /// Bytes of the log that were read.
+    pub log_bytes: u64,
     /// Everything that is wrong, in the order of discovery.
     pub problems: Vec<Problem>,
 }
@@ -63,7 +68,8 @@ pub(crate) fn check(shared: &Core) -> Result<CheckReport> {
     let trees: Vec<_> = slots.iter().filter_map(|slot| slot.tree().ok()).collect();
     let trees: Vec<_> = trees.into_iter().map(Index::pause).collect();
     let mut problems: Vec<Problem> = Vec::new();
-    let verified = shared.manifest.verify().into_iter().chain(shared.log.verify());
+    let log = shared.log.verify_counted();
+    let verified = shared.manifest.verify().into_iter().chain(log.problems);
     problems.extend(verified.map(|found| Problem::new(found.file, found.offset, found.what)));
     let mut sink = CheckSink::default();
     for tree in &trees {
@@ -74,7 +80,8 @@ pub(crate) fn check(shared: &Core) -> Result<CheckReport> {
     let used = trees.iter().flat_map(|tree| tree.extents());
     problems.extend(unaccounted(used, &shared.env.blocks.space()));
     let CheckSink { blocks, bytes, entries, values, .. } = sink;
-    Ok(CheckReport { blocks, bytes, entries, values, problems })
+    let (log_operations, log_bytes) = (log.operations, log.bytes);
+    Ok(CheckReport { blocks, bytes, entries, values, log_operations, log_bytes, problems })
 }
 
 /// Every unit of the data file must be in exactly one tree's extent, in quarantine or free.

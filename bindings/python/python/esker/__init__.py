@@ -23,6 +23,7 @@ from ._errors import (
     OperatorError,
     PatternError,
     PoisonedError,
+    ReadOnlyError,
 )
 from ._esker import Batch, Range
 from ._stats import (
@@ -101,6 +102,7 @@ __all__ = [
     "PoisonedError",
     "Problem",
     "Range",
+    "ReadOnlyError",
     "ShapeStats",
     "Snapshot",
     "SpaceStats",

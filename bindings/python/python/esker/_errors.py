@@ -50,6 +50,10 @@ class PoisonedError(Error, RuntimeError):
     """A write or sync failed before: the store is read-only until it is opened again."""
 
 
+class ReadOnlyError(Error, RuntimeError):
+    """The store was opened with `read_only`: it is not written to."""
+
+
 class ConflictError(Error, RuntimeError):
     """Somebody else has written what the transaction has read. Nothing was applied: run it again
     from its beginning, as `Db.transact` does."""
@@ -84,6 +88,7 @@ for _class in [
     FormatError,
     DamagedError,
     PoisonedError,
+    ReadOnlyError,
     ConflictError,
     ClosedError,
     ForkError,

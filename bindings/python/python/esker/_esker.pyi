@@ -57,7 +57,12 @@ class Job:
 @final
 class Store:
     def __new__(
-        cls, path: str | PathLike[str], memory_bytes: int, durability: str, create: bool
+        cls,
+        path: str | PathLike[str],
+        memory_bytes: int,
+        durability: str,
+        create: bool,
+        read_only: bool,
     ) -> Self: ...
     @property
     def path(self) -> Path: ...

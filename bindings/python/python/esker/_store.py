@@ -54,6 +54,7 @@ def open(
     memory: int | str = "64MiB",
     durability: Durability = "buffered",
     create: bool = True,
+    read_only: bool = False,
 ) -> Db:
     """Opens the store in the folder `path`, or makes one there. Use it in a `with` block, or call
     `close`.
@@ -67,9 +68,13 @@ def open(
 
     Without `create` a store has to be there already (`NoStoreError`).
 
-    One object of one process has a store open at a time (`LockedError`); its threads share it.
+    With `read_only` nothing is written: the store has to be there, also on a medium that cannot be
+    written to, every write raises `ReadOnlyError`, and what the log holds must fit in `memory`.
+
+    One object of one process has a store open at a time (`LockedError`), or several that only read;
+    its threads share it.
     """
-    return Db(_esker.Store(os.fsdecode(path), _bytes_of(memory), durability, create))
+    return Db(_esker.Store(os.fsdecode(path), _bytes_of(memory), durability, create, read_only))
 
 
 def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:

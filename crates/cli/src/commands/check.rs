@@ -6,7 +6,7 @@ use esker::{Backup, CheckReport, Error};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
 
-use super::open;
+use super::open_to_read;
 use crate::args::Check;
 use crate::exit::{Failure, one_line};
 use crate::output::Output;
@@ -39,10 +39,12 @@ pub(super) fn run(args: &Check) -> Result<(), Failure> {
         }
         if findings.is_empty() {
             output.line(&format!(
-                "ok: {} entries in {} blocks ({})",
+                "ok: {} entries in {} blocks ({}), {} operations in the log ({})",
                 HumanCount(report.entries),
                 HumanCount(report.blocks),
-                HumanBytes(report.bytes)
+                HumanBytes(report.bytes),
+                HumanCount(report.log_operations),
+                HumanBytes(report.log_bytes)
             ))?;
         }
     }
@@ -55,7 +57,10 @@ pub(super) fn run(args: &Check) -> Result<(), Failure> {
 }
 
 fn check(path: &Path) -> Result<CheckReport, Failure> {
-    if Backup::exists(path)? { Ok(Backup::open(path)?.check()?) } else { Ok(open(path)?.check()?) }
+    if Backup::exists(path)? {
+        return Ok(Backup::open(path)?.check()?);
+    }
+    Ok(open_to_read(path)?.check()?)
 }
 
 fn findings(report: &CheckReport) -> Vec<Finding> {
@@ -78,6 +83,8 @@ fn as_json(report: &CheckReport, findings: &[Finding]) -> serde_json::Value {
         "entries": report.entries,
         "blocks": report.blocks,
         "bytes": report.bytes,
+        "log_operations": report.log_operations,
+        "log_bytes": report.log_bytes,
         "problems": problems.collect::<Vec<_>>(),
     })
 }

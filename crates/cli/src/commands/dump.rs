@@ -1,13 +1,13 @@
 //! `dump`: every entry of a keyspace, as of one moment.
 
 use super::entries::{self, Selection};
-use super::{keyspace, open};
+use super::{keyspace, open_to_read};
 use crate::args::Dump;
 use crate::exit::Failure;
 use crate::text::Format;
 
 pub(super) fn run(args: &Dump) -> Result<(), Failure> {
-    let db = open(&args.store.path)?;
+    let db = open_to_read(&args.store.path)?;
     let range = keyspace(&db, &args.keyspace.name)?.iter()?;
     entries::print(
         range,

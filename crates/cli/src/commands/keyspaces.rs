@@ -1,12 +1,12 @@
 //! `keyspaces`: their names, sorted.
 
-use super::open;
+use super::open_to_read;
 use crate::args::Keyspaces;
 use crate::exit::Failure;
 use crate::output::Output;
 
 pub(super) fn run(args: &Keyspaces) -> Result<(), Failure> {
-    let names = open(&args.store.path)?.keyspaces()?;
+    let names = open_to_read(&args.store.path)?.keyspaces()?;
     let mut output = Output::new();
     if args.json {
         output.json(&names.into())?;

@@ -15,6 +15,7 @@ mod live;
 mod load;
 pub(crate) mod permute;
 mod permute_probe;
+mod place;
 mod scan;
 mod single;
 pub(crate) mod sqlite;
@@ -27,6 +28,7 @@ use esker::{Db, Keyspace, KeyspaceOptions};
 use crate::args::{self, Command};
 use crate::exit::Failure;
 use crate::output::Output;
+use place::{open, open_to_read};
 
 /// Runs the subcommand, if there is one.
 pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
@@ -59,11 +61,6 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
     }
 }
 
-/// Opens a store that must exist.
-fn open(path: &Path) -> Result<Db, Failure> {
-    Ok(Db::builder(path).create(false).open()?)
-}
-
 /// Opens a keyspace that must exist.
 fn keyspace(db: &Db, name: &str) -> Result<Keyspace, Failure> {
     db.open_keyspace(name)?.ok_or_else(|| esker::Error::NoKeyspace { name: name.to_owned() }.into())
@@ -75,7 +72,7 @@ fn open_or_create(
     name: &str,
     options: KeyspaceOptions,
 ) -> Result<(Db, Keyspace), Failure> {
-    let db = Db::open(path)?;
+    let db = Db::open(path).map_err(|error| place::refused(path, error))?;
     let keyspace = db.keyspace(name, options)?;
     Ok((db, keyspace))
 }

@@ -2,18 +2,20 @@
 
 use std::ffi::OsString;
 use std::ops::Bound;
-use std::os::unix::ffi::OsStrExt;
 
 use super::entries::{self, Selection};
-use super::{keyspace, open};
+use super::{keyspace, open_to_read};
 use crate::args::Scan;
 use crate::exit::Failure;
 use crate::text::Format;
 
 pub(super) fn run(args: &Scan) -> Result<(), Failure> {
-    let db = open(&args.store.path)?;
-    let [from, to, prefix] = [&args.from, &args.to, &args.prefix].map(as_bytes);
-    let range = keyspace(&db, &args.keyspace.name)?.range(bounds(from, to, prefix))?;
+    let bytes =
+        |given: &Option<OsString>| given.as_deref().map(|given| args.keys.bytes(given)).transpose();
+    let (from, to, prefix) = (bytes(&args.from)?, bytes(&args.to)?, bytes(&args.prefix)?);
+    let db = open_to_read(&args.store.path)?;
+    let bounds = bounds(from.as_deref(), to.as_deref(), prefix.as_deref());
+    let range = keyspace(&db, &args.keyspace.name)?.range(bounds)?;
     entries::print(
         range,
         &Selection {
@@ -23,10 +25,6 @@ pub(super) fn run(args: &Scan) -> Result<(), Failure> {
             skip_damaged: args.skip_damaged,
         },
     )
-}
-
-fn as_bytes(argument: &Option<OsString>) -> Option<&[u8]> {
-    argument.as_deref().map(OsStrExt::as_bytes)
 }
 
 /// The keys that satisfy all that is given: not before `from`, before `to`, beginning with

@@ -1,40 +1,95 @@
 //! `put`, `get` and `del`: one key.
 
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use esker::Durability;
+use esker::{Durability, Keyspace};
 
-use super::{keyspace, open, open_or_create};
+use super::{keyspace, open, open_or_create, open_to_read};
 use crate::args::{Del, Get, Put};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::text::Format;
 
+/// How much of a value is read at once.
+const PIECE_BYTES: usize = 256 << 10;
+
 pub(super) fn put(args: &Put) -> Result<(), Failure> {
+    let key = args.keys.bytes(&args.key)?;
+    // First, so that a mistake makes no store.
+    let source = args.file.as_deref().map(Source::open).transpose()?;
     let (db, keyspace) =
         open_or_create(&args.store.path, &args.keyspace.name, args.kind.options())?;
-    keyspace.insert_with(args.key.as_bytes(), args.value.as_bytes(), Durability::Synced)?;
+    match source {
+        Some(source) => source.store(&keyspace, &key)?,
+        None => {
+            let value = args.value.as_deref().unwrap_or_default().as_bytes();
+            keyspace.insert_with(key, value, Durability::Synced)?;
+        }
+    }
     Ok(db.close()?)
 }
 
+/// What a value is read from.
+struct Source {
+    name: String,
+    stream: Box<dyn Read>,
+}
+
+impl Source {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        if path.as_os_str() == "-" {
+            return Ok(Self { name: "stdin".to_owned(), stream: Box::new(io::stdin()) });
+        }
+        let name = path.display().to_string();
+        let file = File::open(path)
+            .map_err(|error| Failure::Input(format!("cannot open {name}: {error}")))?;
+        Ok(Self { name, stream: Box::new(file) })
+    }
+
+    /// Makes it the value of `key`, piece by piece.
+    fn store(mut self, keyspace: &Keyspace, key: &[u8]) -> Result<(), Failure> {
+        let mut writer = keyspace.writer(key)?;
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            let read = match self.stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(Failure::Read { name: self.name, source }),
+            };
+            // The writer keeps its first failure, and finishing answers it.
+            if writer.write_all(&piece[..read]).is_err() {
+                break;
+            }
+        }
+        Ok(writer.finish_with(Durability::Synced)?)
+    }
+}
+
 pub(super) fn get(args: &Get) -> Result<(), Failure> {
-    let db = open(&args.store.path)?;
-    let key = args.key.as_bytes();
-    let value = keyspace(&db, &args.keyspace.name)?.get(key)?.ok_or(Failure::Absent)?;
+    let key = args.keys.bytes(&args.key)?;
+    let db = open_to_read(&args.store.path)?;
+    let value = keyspace(&db, &args.keyspace.name)?.get(&key)?.ok_or(Failure::Absent)?;
     let mut output = Output::new();
     if args.json {
         let mut line = Vec::new();
-        Format::Jsonl.encode(key, &value, &mut line);
+        Format::Jsonl.encode(&key, &value, &mut line);
         output.bytes(&line)?;
     } else {
         output.bytes(&value)?;
-        output.bytes(b"\n")?;
+        if !args.raw {
+            output.bytes(b"\n")?;
+        }
     }
     output.flush()
 }
 
 pub(super) fn del(args: &Del) -> Result<(), Failure> {
+    let key = args.keys.bytes(&args.key)?;
     let db = open(&args.store.path)?;
-    keyspace(&db, &args.keyspace.name)?.remove_with(args.key.as_bytes(), Durability::Synced)?;
+    keyspace(&db, &args.keyspace.name)?.remove_with(key, Durability::Synced)?;
     Ok(db.close()?)
 }

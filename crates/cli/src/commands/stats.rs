@@ -6,14 +6,14 @@ use esker::{KeyspaceStats, NextStats, Stats};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
 
-use super::open;
+use super::open_to_read;
 use crate::args;
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::table::Table;
 
 pub(super) fn run(args: &args::Stats) -> Result<(), Failure> {
-    let mut stats = open(&args.store.path)?.stats()?;
+    let mut stats = open_to_read(&args.store.path)?.stats()?;
     if let Some(name) = &args.keyspace {
         stats.keyspaces.retain(|keyspace| keyspace.name == *name);
         if stats.keyspaces.is_empty() {

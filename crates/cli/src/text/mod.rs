@@ -77,6 +77,29 @@ impl Format {
     }
 }
 
+/// The bytes that a text with escapes stands for.
+///
+/// # Errors
+/// [`LineError::UnknownEscape`].
+pub fn unescaped(text: &[u8]) -> Result<Vec<u8>, LineError> {
+    tsv::unescape(text, 0)
+}
+
+/// The bytes of a text of hexadecimal digits, with or without `0x` before them; `None` where it is
+/// anything else.
+#[must_use]
+pub fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix(b"0x").unwrap_or(text);
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let byte = |pair: &[u8]| match *pair {
+        [high, low] => Some(tsv::hex_digit(high)? << 4 | tsv::hex_digit(low)?),
+        _ => None,
+    };
+    digits.chunks(2).map(byte).collect()
+}
+
 /// Why a line was refused. Columns count bytes from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {

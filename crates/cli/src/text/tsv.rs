@@ -45,7 +45,7 @@ fn escape_hex(byte: u8, line: &mut Vec<u8>) {
 }
 
 /// `column_base` is how many bytes of the line stand before `text`.
-fn unescape(text: &[u8], column_base: usize) -> Result<Vec<u8>, LineError> {
+pub(super) fn unescape(text: &[u8], column_base: usize) -> Result<Vec<u8>, LineError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
@@ -74,7 +74,7 @@ fn unescape_one(escaped: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-fn hex_digit(digit: u8) -> Option<u8> {
+pub(super) fn hex_digit(digit: u8) -> Option<u8> {
     let value = char::from(digit).to_digit(16)?;
     u8::try_from(value).ok()
 }

@@ -107,6 +107,10 @@ fn sqlite_is_measured_over_the_page_store_and_beside_it() {
         assert!(text.contains(word), "{word}: {text}");
     }
     assert!(answer.stderr().contains("NOTPM"), "{}", answer.stderr());
+    let short = ["bench", "sqlite", "--scale=small", "--seconds=1", "--warmup=0", "--mode=wal"];
+    let answer = esker(short.into_iter().chain(["--no-bars"]));
+    let text = String::from_utf8(answer.0.stdout.clone()).unwrap();
+    assert!(text.contains("NOTPM") && !text.contains("must be"), "{text}");
     esker(["bench", "sqlite", "--mode=off"]).fails(2, &["esker-relaxed", "delete"]);
     let answer = esker(["bench", "sqlite", "--help"]);
     let help = answer.text();

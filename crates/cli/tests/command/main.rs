@@ -15,6 +15,7 @@ mod lab;
 mod live;
 mod load;
 mod permute;
+mod readonly;
 mod roundtrip;
 mod scan;
 mod single;

@@ -182,3 +182,63 @@ fn stats_show_the_levels_and_runs_of_an_lsm_index() {
     assert_eq!(stats["keyspaces"][0]["lsm"]["runs"], json!([]));
     assert!(!esker(["stats", &db]).text().contains("LSM run"));
 }
+
+#[test]
+fn a_key_that_was_printed_finds_its_entry() {
+    for place in Place::of_each_kind() {
+        let db = place.load("\\xff\\x00\\n\\\\\tbinary\na\\tb\ttab\nplain\tv\n");
+        let printed = esker(["scan", &db]).text().to_owned();
+        assert_eq!(printed.lines().count(), 3);
+        for line in printed.lines() {
+            let (key, value) = line.split_once('\t').unwrap();
+            let found = esker(["get", &db, key, "--key-format", "escaped"]);
+            assert_eq!(found.text(), format!("{value}\n"));
+            let scanned = esker(["scan", &db, "--key-format=escaped", "--from", key, "--limit=1"]);
+            assert_eq!(scanned.text(), format!("{line}\n"));
+        }
+        assert_eq!(esker(["get", &db, "ff000a5c", "--key-format=hex"]).text(), "binary\n");
+        assert_eq!(esker(["get", &db, "0xFF000A5C", "--key-format=hex"]).text(), "binary\n");
+        let found = esker(["scan", &db, "--prefix=ff", "--key-format=hex"]);
+        assert_eq!(found.text(), "\\xff\\x00\\n\\\\\tbinary\n");
+        esker(["put", &db, "00ff", "new", "--key-format=hex"]).stdout();
+        assert_eq!(esker(["get", &db, "\\x00\\xff", "--key-format=escaped"]).text(), "new\n");
+        esker(["del", &db, "\\x00\\xff", "--key-format=escaped"]).stdout();
+        assert_eq!(esker(["get", &db, "00ff", "--key-format=hex"]).code(), 1);
+        for (key, form) in [("0", "hex"), ("0g", "hex"), ("\\q", "escaped"), ("\\x0", "escaped")] {
+            let words = ["--key-format", form];
+            esker(["get", &db, key, "--key-format", form]).fails(2, &words);
+        }
+    }
+}
+
+#[test]
+fn a_value_comes_from_a_file_and_back_byte_by_byte() {
+    for place in Place::of_each_kind() {
+        let db = place.db();
+        let value: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let file = place.write("value", &value);
+        esker(["put", &db, "k", "--file", &file]).stdout();
+        assert!(esker(["get", &db, "k", "--raw"]).stdout() == value);
+        let with_line_feed = [&value[..], b"\n"].concat();
+        assert!(esker(["get", &db, "k"]).stdout() == with_line_feed);
+        esker_reading(["put", &db, "k", "--file", "-"], b"from \xff\0 stdin").stdout();
+        assert_eq!(esker(["get", &db, "k", "--raw"]).stdout(), b"from \xff\0 stdin");
+        esker_reading(["put", &db, "k", "--file", "-"], b"").stdout();
+        assert_eq!(esker(["get", &db, "k", "--raw"]).stdout(), b"");
+        esker(["put", &db, "k"]).fails(2, &["VALUE"]);
+        esker(["put", &db, "k", "v", "--file", &file]).fails(2, &["--file"]);
+        esker(["put", &db, "k", "--file", "/nonexistent"]).fails(2, &["/nonexistent"]);
+        esker(["get", &db, "k", "--raw", "--json"]).fails(2, &["--raw", "--json"]);
+    }
+}
+
+#[test]
+fn check_counts_what_is_in_the_log_alone() {
+    for place in Place::of_each_kind() {
+        let db = place.load("a\t1\nb\t2\n");
+        let report = esker(["check", &db, "--json"]).json();
+        assert_eq!(report["log_operations"], 2);
+        assert!(report["log_bytes"].as_u64() > Some(0), "{report}");
+        assert!(esker(["check", &db]).text().contains("2 operations in the log"));
+    }
+}

@@ -55,9 +55,12 @@ pub(super) fn is_backup(device: &dyn Device) -> Result<bool> {
 }
 
 impl Folder {
-    /// Opens the folder of a backup that must exist.
+    /// Opens the folder of a backup that must exist, on a device that is only read.
     pub fn existing(device: Arc<dyn Device>) -> Result<Self> {
         refuse_foreign(device.as_ref())?;
+        if !device.list()?.iter().any(|name| name == CATALOG) {
+            return Err(no_backup(device.as_ref()));
+        }
         let folder = Self::open(device)?;
         match folder.catalog {
             Some(_) => Ok(folder),

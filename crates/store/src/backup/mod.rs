@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use esker_device::Device;
 use esker_device::file::FileDevice;
+use esker_device::readonly::ReadOnlyDevice;
 use esker_substrate::fault::FaultPoints;
 use esker_substrate::manifest::{Beginning, Manifest, ManifestOptions};
 use esker_substrate::poison::Poison;
@@ -70,8 +71,8 @@ pub struct BackupReport {
 /// Told now and then how far it is; may end it.
 pub(crate) type Progress<'p> = dyn FnMut(&BackupProgress) -> ControlFlow<()> + 'p;
 
-/// A backup made by [`Db::backup`](crate::Db::backup), open to be checked and restored. Nobody else
-/// has it open meanwhile.
+/// A backup made by [`Db::backup`](crate::Db::backup), open to be checked and restored. Nobody writes
+/// to it meanwhile.
 pub struct Backup {
     folder: Folder,
 }
@@ -82,13 +83,14 @@ impl Backup {
     /// # Errors
     /// [`Error::Io`] when it cannot be read.
     pub fn exists(path: impl AsRef<Path>) -> Result<bool> {
-        match FileDevice::open(path) {
+        match FileDevice::open_read_only(path) {
             Ok(device) => folder::is_backup(&device),
             Err(_) => Ok(false),
         }
     }
 
-    /// Opens the backup in the folder `path`.
+    /// Opens the backup in the folder `path`, of which nothing is changed: it may be on a medium that
+    /// cannot be written to, and open several times at once.
     ///
     /// # Errors
     /// [`Error::Invalid`] where there is none, [`Error::Damaged`] when its catalog is unreadable,
@@ -99,7 +101,7 @@ impl Backup {
         if !Self::exists(path)? {
             return Err(Error::invalid(format!("there is no backup at {}", path.display())));
         }
-        Self::open_on(Arc::new(FileDevice::open(path)?))
+        Self::open_on(open::read_only_folder(path)?)
     }
 
     /// Opens the backup on `device`.
@@ -107,7 +109,7 @@ impl Backup {
     /// # Errors
     /// Those of [`Backup::open`].
     pub fn open_on(device: Arc<dyn Device>) -> Result<Self> {
-        Ok(Self { folder: Folder::existing(device)? })
+        Ok(Self { folder: Folder::existing(Arc::new(ReadOnlyDevice::new(device)))? })
     }
 
     /// The number up to which operations are in it.

@@ -53,7 +53,7 @@ use segment::{Segment, Spares, open_live};
 pub use beneath::{Beneath, Nothing};
 pub use hold::SegmentPart;
 pub use passing::PartCheck;
-pub use retire::Retired;
+pub use retire::{Retired, Verified};
 pub use segment::segment_name;
 pub(crate) use segment::segment_number;
 

@@ -23,6 +23,17 @@ pub struct Retired {
     edits: Vec<Edit>,
 }
 
+/// What a check of the log read, and what is wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// Operations in segments that are sound.
+    pub operations: u64,
+    /// Bytes of those segments up to the last record.
+    pub bytes: u64,
+    /// Everything that is wrong.
+    pub problems: Vec<Problem>,
+}
+
 impl Retired {
     /// To be committed in the same manifest record as the index edit that made them obsolete.
     #[must_use]
@@ -141,24 +152,34 @@ impl Log {
     /// Cost: reads the live log; appends and flushes go on meanwhile.
     #[must_use]
     pub fn verify(&self) -> Vec<Problem> {
+        self.verify_counted().problems
+    }
+
+    /// [`verify`](Self::verify), and what was read.
+    #[must_use]
+    pub fn verify_counted(&self) -> Verified {
         let mut segments: Vec<Segment> = self.closed.lock().values().cloned().collect();
         let (current, written, written_end) = {
             let queue = self.queue.lock();
             (queue.current.clone(), queue.written, queue.pending_at)
         };
         segments.extend(current.map(|segment| Segment { end: written_end, ..segment }));
-        let mut problems = Vec::new();
+        let mut verified = Verified::default();
         for segment in segments {
             let last_seq = segment.reference.end_seq.unwrap_or(written);
-            let Err(error) = verify_segment(self.manifest.store(), &segment, last_seq) else {
-                continue;
-            };
-            // A segment that was given up meanwhile may be anything by now.
-            if self.is_live(segment.reference.id) {
-                problems.push(Problem::of(segment.file.name(), &error));
+            match verify_segment(self.manifest.store(), &segment, last_seq) {
+                Ok((operations, end)) => {
+                    verified.operations += operations;
+                    verified.bytes += end;
+                }
+                // A segment that was given up meanwhile may be anything by now.
+                Err(error) if self.is_live(segment.reference.id) => {
+                    verified.problems.push(Problem::of(segment.file.name(), &error));
+                }
+                Err(_) => {}
             }
         }
-        problems
+        verified
     }
 
     fn is_live(&self, id: SegmentId) -> bool {
@@ -168,11 +189,16 @@ impl Log {
     }
 }
 
-fn verify_segment(store: StoreId, segment: &Segment, last_seq: Seq) -> Result<()> {
+/// The operations of a segment, and where its records end.
+fn verify_segment(store: StoreId, segment: &Segment, last_seq: Seq) -> Result<(u64, u64)> {
     check_header(segment.file.as_ref(), store, &segment.reference, Purpose::Check)?;
     let name = segment.file.name();
-    replay::read_all(segment, segment.end, last_seq, Purpose::Check, &mut |record| {
-        record.for_each(name, &mut |_, _| Ok(()))
+    let mut operations = 0;
+    let end = replay::read_all(segment, segment.end, last_seq, Purpose::Check, &mut |record| {
+        record.for_each(name, &mut |_, _| {
+            operations += 1;
+            Ok(())
+        })
     })?;
-    Ok(())
+    Ok((operations, end))
 }

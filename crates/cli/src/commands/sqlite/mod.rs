@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use esker_flash::{Allocation, Missing, Options, StoreFile, decide_by_file};
 
+use super::place::refused_by_pages;
 use crate::exit::Failure;
 use crate::output::Output;
 
@@ -144,12 +145,14 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
 
 /// Opens a store that must exist.
 fn open(path: &Path) -> Result<StoreFile, Failure> {
-    decided(path, StoreFile::open(path, Missing::Fail, Options::default())?)
+    let opened = StoreFile::open(path, Missing::Fail, Options::default());
+    decided(path, opened.map_err(|error| refused_by_pages(path, error))?)
 }
 
 /// Opens a store that must exist, and writes nothing.
 fn open_read_only(path: &Path) -> Result<StoreFile, Failure> {
-    decided(path, StoreFile::open_read_only(path, Options::default())?)
+    let opened = StoreFile::open_read_only(path, Options::default());
+    decided(path, opened.map_err(|error| refused_by_pages(path, error))?)
 }
 
 /// A transaction over several stores that was cut off took place or did not, as SQLite finds it.
