@@ -13,6 +13,9 @@
 //!   bounded.
 //! - X1: removed ranges are in order and do not overlap, and those of the log are not recorded.
 //! - I8: the sequence ranges of runs are disjoint and descending.
+//! - O1: no two entries refer to the same space, and what levels refer to is what is recorded. Of a
+//!   merge under way an entry is the new side's at or before the wavefront, else the old side's;
+//!   both sides lead to the same blocks of the levels below.
 //! - What fences promise: filters, counts and fence keys agree with the blocks.
 
 mod sizes;
@@ -96,11 +99,13 @@ impl CheckSink {
 }
 
 /// Which part of a tree is there.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Reach<'a> {
+    #[default]
     Whole,
-    /// It is being written: up to the wavefront.
-    Growing,
+    /// It is being written, up to this key: what the levels below it hold behind that is the old
+    /// side's.
+    UpTo(Option<&'a [u8]>),
     /// A merge has passed what is at or before this key.
     Behind(&'a [u8]),
     /// A run that has lost these keys.
@@ -125,14 +130,26 @@ impl<'a> Reach<'a> {
     const fn first(self) -> Target<'a> {
         match self {
             Reach::Behind(wavefront) => Target::At(wavefront, Seq(0)),
-            Reach::Whole | Reach::Growing | Reach::Without(_) => Target::At(&[], Seq::MAX),
+            Reach::Whole | Reach::UpTo(_) | Reach::Without(_) => Target::At(&[], Seq::MAX),
+        }
+    }
+
+    /// Whether the tree's entries at a key are its own. Of a merge under way each key is one
+    /// side's, although blocks at the border are both sides'.
+    fn has(self, key: &[u8]) -> bool {
+        match self {
+            Reach::Whole => true,
+            Reach::UpTo(wavefront) => wavefront.is_some_and(|wavefront| key <= wavefront),
+            Reach::Behind(wavefront) => key > wavefront,
+            Reach::Without(gone) => gone.at(key).is_none(),
         }
     }
 }
 
 /// What the walk of one level found.
 #[derive(Default)]
-struct Walked {
+struct Walked<'a> {
+    reach: Reach<'a>,
     counts: LevelCounts,
     seqs: Option<(Seq, Seq)>,
     /// The blocks of the level below, in the order of this level's fences, without I2's
@@ -140,7 +157,7 @@ struct Walked {
     children: u64,
     last_child: Option<BlockPtr>,
     complete: bool,
-    /// References to values, but for those that a merge has passed.
+    /// References to values, of the entries that are the tree's own.
     references: Vec<Vec<u8>>,
     /// The level's extents are known: those of a level being written are not.
     knows_extents: bool,
@@ -148,20 +165,15 @@ struct Walked {
     apart: Vec<Extent>,
 }
 
-impl Walked {
-    /// Collects the references of a block, those at or before a wavefront left out.
-    fn note_references(&mut self, view: BlockView<'_>, reach: Reach<'_>) {
+impl Walked<'_> {
+    /// Collects the references of a block.
+    fn note_references(&mut self, view: BlockView<'_>) {
         for index in 0..view.len() {
             let Ok(entry) = view.entry(index) else { return };
             let Payload::Reference(content) = entry.payload else { continue };
             let mut key = Vec::new();
             view.append_key(entry.suffix, &mut key);
-            let is_passed = match reach {
-                Reach::Behind(wavefront) => key.as_slice() <= wavefront,
-                Reach::Without(gone) => gone.at(&key).is_some(),
-                Reach::Whole | Reach::Growing => false,
-            };
-            if !is_passed {
+            if self.reach.has(&key) {
                 self.references.push(content.to_vec());
             }
         }
@@ -187,8 +199,8 @@ impl Index {
         let mut referred = RunSet::default();
         let found = sink.problems.len();
         self.check_parts(&mut referred, sink);
-        self.check_logged_values(sink);
-        if !self.is_merging() && !self.is_spilling() && sink.problems.len() == found {
+        self.check_logged_values(&mut referred.clone(), sink);
+        if sink.problems.len() == found {
             self.check_taken(&referred, sink);
         }
         let meta = self.meta();
@@ -220,8 +232,8 @@ impl Index {
                     self.check_tree(tree, Reach::Without(gone), referred, sink);
                 }
                 Part::Moving(moving) => {
-                    self.check_tree(&moving.new, Reach::Growing, referred, sink);
                     let wavefront = moving.wavefront.as_deref();
+                    self.check_tree(&moving.new, Reach::UpTo(wavefront), referred, sink);
                     for input in &moving.inputs {
                         let reach = wavefront.map_or(Reach::Whole, Reach::Behind);
                         self.check_tree(input, reach, referred, sink);
@@ -232,35 +244,40 @@ impl Index {
         self.kind.check_units(&self.meta(), &levels, sink);
     }
 
-    /// O1: what the manifest says is the values' is what the levels refer to.
+    /// O1: what the manifest says is the values' is what the levels refer to. A spill or merge
+    /// under way has moved references since its last record: of what it has taken from the log the
+    /// manifest does not know yet, and of what it has dropped it still does.
     fn check_taken(&self, referred: &RunSet, sink: &mut CheckSink) {
-        let taken = self.taken_runs();
-        for run in taken.runs().filter(|run| !referred.contains(run)) {
-            let what = "O1: no entry refers to all of this space, which is recorded as values'";
-            sink.report(run.offset(), what);
+        let is_still = !self.is_merging() && !self.is_spilling();
+        let mut known = self.taken_runs();
+        if is_still {
+            for run in known.runs().filter(|run| !referred.contains(run)) {
+                let what = "O1: no entry refers to all of this space, which is recorded as values'";
+                sink.report(run.offset(), what);
+            }
+        } else {
+            for run in self.logged_runs() {
+                if known.insert(run).is_err() {
+                    sink.report(run.offset(), "O1: the log alone refers to recorded space");
+                }
+            }
         }
-        for run in referred.runs().filter(|run| !taken.contains(run)) {
+        for run in referred.runs().filter(|run| !known.contains(run)) {
             sink.report(run.offset(), "O1: an entry refers to space that is not its keyspace's");
         }
     }
 
     /// Reads the values that a level refers to.
-    fn check_values(&self, walked: &Walked, referred: &mut RunSet, sink: &mut CheckSink) {
-        for content in &walked.references {
-            let Some(value) = self.check_value(content, sink) else { continue };
-            for run in &value.runs {
-                if referred.insert(*run).is_err() {
-                    sink.report(run.offset(), "O1: two entries refer to the same space");
-                }
-            }
-        }
+    fn check_values(&self, walked: &Walked<'_>, referred: &mut RunSet, sink: &mut CheckSink) {
+        walked.references.iter().for_each(|content| self.check_value(content, referred, sink));
     }
 
-    /// Reads the values that are in the log, and not in a level yet.
-    fn check_logged_values(&self, sink: &mut CheckSink) {
+    /// Reads the values that are in the log, and not in a level yet; `referred` has those that
+    /// levels refer to.
+    fn check_logged_values(&self, referred: &mut RunSet, sink: &mut CheckSink) {
         let view = self.views.load();
         let memtable = view.memtable.leaves();
-        memtable.iter().for_each(|place| self.check_logged_value(&place, sink));
+        memtable.iter().for_each(|place| self.check_logged_value(&place, referred, sink));
         let moving = view.parts.iter().filter_map(|part| match part {
             Part::Moving(moving) => Some(moving),
             Part::Run(_) | Part::Rest(..) => None,
@@ -268,25 +285,29 @@ impl Index {
         for moving in moving {
             let left = moving.frozen.iter().flat_map(|frozen| frozen.iter());
             left.filter(|place| !moving.has_passed(place.key()))
-                .for_each(|place| self.check_logged_value(&place, sink));
+                .for_each(|place| self.check_logged_value(&place, referred, sink));
         }
     }
 
-    fn check_logged_value(&self, place: &Place<'_>, sink: &mut CheckSink) {
+    fn check_logged_value(&self, place: &Place<'_>, referred: &mut RunSet, sink: &mut CheckSink) {
         if let Data::Reference(content) = place.version().data() {
-            self.check_value(content, sink);
+            self.check_value(content, referred, sink);
         }
     }
 
-    /// Reads the value of a reference.
-    fn check_value(&self, content: &[u8], sink: &mut CheckSink) -> Option<ValueRef> {
-        let value = ValueRef::decode(content).ok()?;
+    /// Reads the value of a reference, whose space nothing else has.
+    fn check_value(&self, content: &[u8], referred: &mut RunSet, sink: &mut CheckSink) {
+        let Ok(value) = ValueRef::decode(content) else { return };
         sink.values += 1;
+        for run in &value.runs {
+            if referred.insert(*run).is_err() {
+                sink.report(run.offset(), "O1: two entries refer to the same space");
+            }
+        }
         match values::verify(&self.reader.blocks, &value, Purpose::Check) {
             Ok(bytes) => sink.bytes += bytes,
             Err(error) => sink.report_error(&error),
         }
-        Some(value)
     }
 
     fn check_tree(
@@ -304,7 +325,7 @@ impl Index {
                 found = found.map(|found| found.with(extent_of(ptr).units, true));
             }
         }
-        let mut above: Option<Walked> = None;
+        let mut above: Option<Walked<'_>> = None;
         for level in 0..tree.height() {
             let walked = self.check_level(tree, level, reach, above.as_ref(), sink);
             self.check_values(&walked, referred, sink);
@@ -339,33 +360,28 @@ impl Index {
         }
     }
 
-    /// A block in which a merge stands: only what lies behind its wavefront is its.
-    fn check_passed(
-        &self,
-        ptr: &BlockPtr,
-        reach: Reach<'_>,
-        walked: &mut Walked,
-        sink: &mut CheckSink,
-    ) {
+    /// A block in which a merge stands: only some of it is the tree's own.
+    fn check_passed(&self, ptr: &BlockPtr, walked: &mut Walked<'_>, sink: &mut CheckSink) {
         sink.blocks += 1;
         sink.bytes += ptr.bytes() as u64;
         match self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check) {
             Err(error) => sink.report_error(&error),
-            Ok(block) => walked.note_references(block.view(), reach),
+            Ok(block) => walked.note_references(block.view()),
         }
     }
 
-    fn check_level(
+    fn check_level<'a>(
         &self,
         tree: &Tree,
         level: usize,
-        reach: Reach<'_>,
-        above: Option<&Walked>,
+        reach: Reach<'a>,
+        above: Option<&Walked<'_>>,
         sink: &mut CheckSink,
-    ) -> Walked {
+    ) -> Walked<'a> {
         let mut walked = Walked {
+            reach,
             complete: reach == Reach::Whole,
-            knows_extents: reach != Reach::Growing && !tree.is_level(),
+            knows_extents: !matches!(reach, Reach::UpTo(_)) && !tree.is_level(),
             ..Walked::default()
         };
         let mut blocks = 0;
@@ -388,13 +404,13 @@ impl Index {
             match &fence {
                 Ok(fence) if reach.is_gone(fence, bound.as_ref()) => {}
                 Ok(fence) if reach.has_lost(fence, bound.as_ref()) => {
-                    self.check_passed(&fence.ptr, reach, &mut walked, sink);
+                    self.check_passed(&fence.ptr, &mut walked, sink);
                 }
                 Ok(fence) if is_own => {
                     blocks = digest(blocks, &fence.ptr);
                     self.check_block(tree, level, fence, bound.as_ref(), &mut walked, sink);
                 }
-                Ok(fence) => self.check_passed(&fence.ptr, reach, &mut walked, sink),
+                Ok(fence) => self.check_passed(&fence.ptr, &mut walked, sink),
                 Err(_) => {}
             }
             is_own = true;
@@ -420,7 +436,7 @@ impl Index {
         level: usize,
         fence: &OwnedFence,
         next: Option<&OwnedFence>,
-        walked: &mut Walked,
+        walked: &mut Walked<'_>,
         sink: &mut CheckSink,
     ) {
         sink.blocks += 1;
@@ -445,7 +461,7 @@ impl Index {
             }
             Ok(block) => {
                 let has_below = level + 1 < tree.height();
-                walked.note_references(block.view(), Reach::Whole);
+                walked.note_references(block.view());
                 let found = check_entries(block.view(), has_below, fence, next, walked);
                 sink.entries += u64::from(fence.puts) + u64::from(fence.tombstones);
                 if let Err(what) = found {
@@ -461,8 +477,8 @@ impl Index {
 fn check_recorded(
     tree: &Tree,
     level: usize,
-    walked: &Walked,
-    above: Option<(&Walked, u64)>,
+    walked: &Walked<'_>,
+    above: Option<(&Walked<'_>, u64)>,
     sink: &mut CheckSink,
 ) {
     let Some(meta) = tree.meta.levels.get(level) else { return };
@@ -502,7 +518,7 @@ fn check_entries(
     has_below: bool,
     fence: &OwnedFence,
     next: Option<&OwnedFence>,
-    walked: &mut Walked,
+    walked: &mut Walked<'_>,
 ) -> Result<(), String> {
     let mut previous: Option<(Vec<u8>, Seq, bool)> = None;
     let (mut puts, mut tombstones, mut fences) = (0u64, 0u64, 0u64);

@@ -161,6 +161,11 @@ impl Index {
         self.values.lock().taken.clone()
     }
 
+    /// What the log alone refers to.
+    pub(super) fn logged_runs(&self) -> Vec<Extent> {
+        extents(&self.values.lock().logged)
+    }
+
     /// Whether the memtable refers to so much that it should be written out.
     pub(super) fn refers_to_much(&self) -> bool {
         let bytes = self.referred_bytes.load(Ordering::Relaxed);
@@ -209,7 +214,7 @@ impl Paused<'_> {
     /// The runs that the log alone refers to.
     #[must_use]
     pub fn logged(&self) -> Vec<Extent> {
-        extents(&self.index.values.lock().logged)
+        self.index.logged_runs()
     }
 
     /// The keyspace, which has no values any more.

@@ -91,6 +91,12 @@ pub(crate) fn put_apart(shared: &Core, writes: &[Write<'_>]) -> Result<Option<(A
     let (mut apart, mut unlogged) = (Apart::default(), Unlogged::default());
     for write in writes {
         let value = large(write).and_then(|data| Some((data.value()?, data.until())));
+        if planted::is(Bug::ValueOwnedTwice)
+            && let Some(content) = earlier_of(writes, &apart, value)
+        {
+            apart.contents.push(Some(content));
+            continue;
+        }
         let stored = value.map(|(value, until)| store(shared, value, until)).transpose()?;
         apart.contents.push(stored.map(|(content, runs)| {
             unlogged.0.push(runs);
@@ -98,6 +104,19 @@ pub(crate) fn put_apart(shared: &Core, writes: &[Write<'_>]) -> Result<Option<(A
         }));
     }
     Ok(Some((apart, unlogged)))
+}
+
+/// The reference of an earlier write of the same value: for a planted bug.
+fn earlier_of(
+    writes: &[Write<'_>],
+    apart: &Apart,
+    value: Option<(&[u8], Option<Moment>)>,
+) -> Option<Vec<u8>> {
+    let mut earlier = writes.iter().zip(&apart.contents);
+    earlier.find_map(|(write, content)| {
+        let same = large(write).and_then(|data| Some((data.value()?, data.until()))) == value;
+        content.clone().filter(|_| same)
+    })
 }
 
 /// To be called before a value is written.

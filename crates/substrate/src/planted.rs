@@ -80,6 +80,11 @@ pub enum Bug {
     StaysAmongOthers,
     /// A block stays as what a merge would write although that is more than the block holds.
     RepeatsAmongOthers,
+    /// A batch that says one large value of two keys stores it once, and both own it.
+    ValueOwnedTwice,
+    /// A scan from the end goes back past the wavefront in a tree that a merge consumes, into space
+    /// that may be another's.
+    FloorIgnored,
     /// A lookup reads the visible number before it loads its view.
     NumberBeforeView,
     /// A backup's catalog is put in place before the blocks that it names are durable.
@@ -158,6 +163,9 @@ impl Bug {
         Self::MergedForSnapshots,
         Self::ValueForgotten,
     ];
+
+    /// Those that are looked for at every step of merges: by `check`, and by scans from every key.
+    pub const BESIDE_MERGES: [Self; 2] = [Self::ValueOwnedTwice, Self::FloorIgnored];
 
     /// Those that only several threads find.
     pub const CONCURRENT: [Self; 2] = [Self::QuarantineIgnored, Self::NumberBeforeView];

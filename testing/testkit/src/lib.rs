@@ -16,6 +16,7 @@
 
 mod another;
 pub mod backups;
+pub mod checks;
 pub mod concurrent;
 pub mod counts;
 pub mod crash;

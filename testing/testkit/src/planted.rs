@@ -100,6 +100,8 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::ValueWithoutChecksum => vec![Flips(stores::apart, |file| file == "data", 53)],
         Bug::GoneNotRecorded => vec![Crash(scenario::slices)],
         Bug::StaysAmongOthers | Bug::RepeatsAmongOthers => vec![Crash(scenario::overwrite)],
+        // Crashes do not show these: steps of merges are searched for them.
+        Bug::ValueOwnedTwice | Bug::FloorIgnored => Vec::new(),
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
         // Answers are right, and late: `work` measures that.

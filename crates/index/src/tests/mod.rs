@@ -4,6 +4,7 @@ mod damage;
 mod lsm;
 mod model;
 mod operands;
+mod owners;
 mod policies;
 mod preserve;
 mod removals;

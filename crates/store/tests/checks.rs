@@ -1,0 +1,72 @@
+//! What `check` says beside merges: nothing of what is sound, and of what is not, what it is.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::back_up;
+use esker::{Backup, Db, IndexKind, KeyspaceOptions, Merge};
+use esker_device::memory::MemoryDevice;
+use esker_substrate::planted::{Bug, with};
+use esker_testkit::checks;
+use esker_testkit::counts::{Counts, budget, settle};
+use esker_testkit::violation::Verdict;
+
+fn histories(index: IndexKind, seeds: std::ops::Range<u64>) -> Verdict<Counts> {
+    let mut counts = Counts::new("checks", format!("at every step, {index}"));
+    for seed in seeds {
+        checks::at_every_step(index, seed, &mut counts)?;
+    }
+    assert!(counts.get("checks beside merges") > 0 || index == IndexKind::Lsm);
+    Ok(counts)
+}
+
+#[test]
+fn check_is_silent_at_every_step_of_merges_of_an_fd_tree() {
+    settle(histories(IndexKind::FdTree, 0..60 * budget()));
+}
+
+#[test]
+fn check_is_silent_at_every_step_of_merges_of_an_lsm_index() {
+    settle(histories(IndexKind::Lsm, 0..40 * budget()));
+}
+
+/// One value that two entries have is named by the check of the store and of its backup.
+#[test]
+fn space_that_two_entries_have_is_named() {
+    assert!(Bug::BESIDE_MERGES.contains(&Bug::ValueOwnedTwice));
+    for index in [IndexKind::FdTree, IndexKind::Lsm] {
+        let hunt = || histories(index, 0..20).unwrap_err();
+        let violation = with(Bug::ValueOwnedTwice, hunt).to_string();
+        assert!(violation.contains("two entries refer to the same space"), "{violation}");
+    }
+}
+
+/// Keys as long as many blocks, a merge that stands at every step: what levels below the merge hold
+/// is reached from both of its sides.
+#[test]
+fn blocks_that_both_sides_of_a_merge_lead_to_have_one_owner() {
+    let long = |letter: u8, bytes: usize| {
+        let mut key = [&b"user/"[..], &[letter]].concat();
+        key.resize(bytes, b'k');
+        key
+    };
+    for (key_bytes, steps) in [(65_536, 2), (65_535, 2), (40_000, 2), (40_000, 1), (3_000, 1)] {
+        let (device, folder) = (MemoryDevice::new(), MemoryDevice::new());
+        let db = Db::builder_on(Arc::new(device)).memory_budget(8 << 20).inline_merges(steps);
+        let db = db.log_segment_bytes(16 << 10).open().unwrap();
+        let options = KeyspaceOptions::default().inline_bytes_max(0).merge(Merge::Append);
+        let keyspace = db.keyspace("k", options.memtable_bytes(Some(1024))).unwrap();
+        for number in 0..12u8 {
+            keyspace.insert(long(b'a' + number % 5, key_bytes), [number; 30]).unwrap();
+            keyspace.insert(format!("s{number}"), [number; 30]).unwrap();
+            let report = db.check().unwrap();
+            assert!(report.is_ok(), "keys of {key_bytes}, {number}: {:?}", report.problems);
+            back_up(&db, &folder).unwrap();
+            let report = Backup::open_on(Arc::new(folder.clone())).unwrap().check().unwrap();
+            assert!(report.is_ok(), "backup, keys of {key_bytes}: {:?}", report.problems);
+        }
+    }
+}
