@@ -3,6 +3,11 @@
 //! The order of a level's blocks is the order of its fences and nothing else, so a cursor walks a
 //! stack of parents: through the express fences where they are in memory, else through the blocks
 //! of the level above, and theirs; in a growing tree the level's tail comes behind those.
+//!
+//! A merge that consumes the tree gives up blocks that hold nothing behind its wavefront, of every
+//! level that it merges. A cursor with that wavefront as its *floor* does not go back past it, on
+//! any level of its stack: everything before a fence at or before the floor is at or before the
+//! floor too, whichever of a block's fences (I2) that is.
 
 use std::sync::Arc;
 
@@ -13,6 +18,7 @@ use esker_format::ptr::BlockPtr;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
+use esker_substrate::planted::{self, Bug};
 
 use super::fence_index::{FenceIndex, KeyedFence, Place};
 use super::tree::{BlockReader, Tree};
@@ -26,6 +32,9 @@ pub struct FenceCursor<'a> {
     tree: &'a Tree,
     reader: &'a BlockReader,
     pub(super) level: usize,
+    /// Nothing is looked for at or before this key: blocks there may be gone, and their space
+    /// another's.
+    floor: Option<&'a [u8]>,
     at: At<'a>,
 }
 
@@ -117,16 +126,29 @@ impl<'a> FenceCursor<'a> {
         level: usize,
         target: Target<'_>,
     ) -> Result<Option<Self>> {
+        Self::find_behind(tree, reader, level, target, None)
+    }
+
+    /// The same in a tree of which a merge has passed what is at or before `floor`; `target` lies
+    /// behind that.
+    pub(super) fn find_behind(
+        tree: &'a Tree,
+        reader: &'a BlockReader,
+        level: usize,
+        target: Target<'_>,
+        floor: Option<&'a [u8]>,
+    ) -> Result<Option<Self>> {
         tree.enter(reader)?;
         if let Some(fences) = tree.fences(level) {
             let at = target.in_index(fences).map(At::Express);
-            return Ok(at.map(|at| Self { tree, reader, level, at }));
+            return Ok(at.map(|at| Self { tree, reader, level, floor, at }));
         }
         if let Some(place) = tree.tail(level).and_then(|tail| target.in_index(tail)) {
-            return Ok(Some(Self { tree, reader, level, at: At::Tail(place) }));
+            return Ok(Some(Self { tree, reader, level, floor, at: At::Tail(place) }));
         }
         let Some(above) = level.checked_sub(1) else { return Ok(None) };
-        let Some(parent) = Self::find(tree, reader, above, target)? else { return Ok(None) };
+        let parent = Self::find_behind(tree, reader, above, target, floor)?;
+        let Some(parent) = parent else { return Ok(None) };
         let block = parent.load()?;
         let index = target.in_block(block.view());
         Self::in_block(parent, block, index).map(Some)
@@ -138,11 +160,12 @@ impl<'a> FenceCursor<'a> {
         index: esker_format::Result<Option<usize>>,
     ) -> Result<Self> {
         let ptr = parent.ptr()?;
-        let (tree, reader, level) = (parent.tree, parent.reader, parent.level + 1);
+        let Self { tree, reader, floor, .. } = parent;
+        let level = parent.level + 1;
         match index {
             Ok(Some(index)) => {
                 let at = At::Block { parent: Box::new(parent), block, index };
-                Ok(Self { tree, reader, level, at })
+                Ok(Self { tree, reader, level, floor, at })
             }
             Ok(None) => Err(Error::Corrupt {
                 file: DATA_FILE.into(),
@@ -225,6 +248,7 @@ impl<'a> FenceCursor<'a> {
     /// I2's duplicates name the block that the neighbouring fence names: they are passed over.
     ///
     /// Fences that do not ascend are refused, so that no content sends a walk round in circles.
+    /// Back from a fence at or before the floor, be it a duplicate, there is nothing.
     pub(super) fn step(mut self, forward: bool) -> Result<Option<Self>> {
         let from = self.ptr()?;
         let origin = match self.at {
@@ -232,6 +256,9 @@ impl<'a> FenceCursor<'a> {
             _ => Some(self.with_current(|at| (at.key.to_vec(), at.seq))?),
         };
         loop {
+            if !forward && self.is_at_floor()? {
+                return Ok(None);
+            }
             let moved = match self.at {
                 At::Express(place) => {
                     let fences = self.tree.fences(self.level);
@@ -242,12 +269,12 @@ impl<'a> FenceCursor<'a> {
                 }
                 At::Tail(place) => self.step_in_tail(place, forward)?,
                 At::Block { parent, block, index } => {
-                    let (tree, reader, level) = (self.tree, self.reader, self.level);
+                    let Self { tree, reader, level, floor, .. } = self;
                     let moved = Self::step_in_block(*parent, block, index, forward)?;
                     // Behind the last block above comes the tail.
                     let tail = tree.tail(level).filter(|_| forward && moved.is_none());
                     let first = tail.and_then(FenceIndex::first).map(At::Tail);
-                    moved.or_else(|| first.map(|at| Self { tree, reader, level, at }))
+                    moved.or_else(|| first.map(|at| Self { tree, reader, level, floor, at }))
                 }
             };
             match moved {
@@ -266,17 +293,29 @@ impl<'a> FenceCursor<'a> {
         }
     }
 
+    /// Whether everything before the fence is at or before the floor.
+    fn is_at_floor(&self) -> Result<bool> {
+        match self.floor {
+            Some(floor) if !planted::is(Bug::FloorIgnored) => {
+                self.with_current(|at| at.key <= floor)
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// The neighbour of a fence in the level's tail; before the first one come the blocks of the
     /// level above.
     fn step_in_tail(&self, place: Place, forward: bool) -> Result<Option<Self>> {
-        let (tree, reader, level) = (self.tree, self.reader, self.level);
+        let Self { tree, reader, level, floor, .. } = *self;
         let tail = tree.tail(level);
         let moved = tail.and_then(|t| if forward { t.next(place) } else { t.previous(place) });
         if moved.is_some() || forward {
-            return Ok(moved.map(|place| Self { tree, reader, level, at: At::Tail(place) }));
+            let at = |place| Self { tree, reader, level, floor, at: At::Tail(place) };
+            return Ok(moved.map(at));
         }
         let Some(above) = level.checked_sub(1) else { return Ok(None) };
-        let Some(parent) = Self::find(tree, reader, above, Target::Last)? else { return Ok(None) };
+        let parent = Self::find_behind(tree, reader, above, Target::Last, floor)?;
+        let Some(parent) = parent else { return Ok(None) };
         let block = parent.load()?;
         let last = block.view().fence_before(block.view().len());
         Self::in_block(parent, block, last).map(Some)

@@ -86,7 +86,7 @@ impl<'a> DataCursor<'a> {
         let share = blocks as f64 / total_entries.max(1) as f64;
         // The first block is entered somewhere; behind it come as many as hold the entries.
         let wanted = 1 + (entries as f64 * share).round() as usize;
-        let first = FenceCursor::find(self.tree, self.reader, self.level, target).ok().flatten();
+        let first = self.find(self.level, target).ok().flatten();
         let walk = std::iter::successors(first, |at| at.clone().step(forward).ok().flatten());
         ptrs.extend(walk.take(wanted.min(BLOCKS_AHEAD)).filter_map(|at| at.ptr().ok()));
     }
@@ -138,6 +138,10 @@ impl<'a> DataCursor<'a> {
     }
 
     fn enter_before(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
+        if before.is_some_and(|(key, _)| self.floor.is_some_and(|floor| key <= floor)) {
+            self.at = None;
+            return Ok(());
+        }
         let target = before.map_or(Target::Last, |(key, seq)| Target::Before(key, seq));
         let Some((fence, block)) = self.enter(target)? else { return Ok(()) };
         let bound = match before {
@@ -153,11 +157,16 @@ impl<'a> DataCursor<'a> {
         target: Target<'_>,
     ) -> CursorResult<Option<(FenceCursor<'a>, Arc<CachedBlock>)>> {
         self.at = None;
-        let fence = FenceCursor::find(self.tree, self.reader, self.level, target)
-            .map_err(|error| self.unreadable_above(target, error))?;
+        let fence = self.find(self.level, target);
+        let fence = fence.map_err(|error| self.unreadable_above(target, error))?;
         let Some(fence) = fence else { return Ok(None) };
         let block = self.load(&fence)?;
         Ok(Some((fence, block)))
+    }
+
+    /// The fence of a level of the tree that `target` names.
+    fn find(&self, level: usize, target: Target<'_>) -> Result<Option<FenceCursor<'a>>, Error> {
+        FenceCursor::find_behind(self.tree, self.reader, level, target, self.floor)
     }
 
     /// The entry and its block's common prefix.
@@ -206,9 +215,6 @@ impl<'a> DataCursor<'a> {
                 index = if forward { Some(candidate + 1) } else { candidate.checked_sub(1) };
             }
             let here = fence.owned()?;
-            if !forward && self.reaches_floor(&fence, &here, &block)? {
-                return Ok(());
-            }
             let moved = if forward { fence.next() } else { fence.previous() };
             let beside = |error| self.unreadable_beside(&here, self.level, error, forward);
             match moved.map_err(beside)? {
@@ -265,25 +271,6 @@ impl<'a> DataCursor<'a> {
         }
     }
 
-    /// Whether nothing behind the floor lies before a block: all before it is less than its fence
-    /// key, and than its first entry, for the fence may be a duplicate (I2), whose key lies
-    /// behind its block's begin.
-    fn reaches_floor(
-        &self,
-        fence: &FenceCursor<'a>,
-        here: &OwnedFence,
-        block: &CachedBlock,
-    ) -> CursorResult<bool> {
-        let Some(floor) = self.floor else { return Ok(false) };
-        if here.key.as_slice() <= floor {
-            return Ok(true);
-        }
-        let view = block.view();
-        let first = view.entry_key(0);
-        let (_, first, _) = first.map_err(|error| self.damaged(fence, &error))?;
-        Ok([view.prefix(), first].concat().as_slice() <= floor)
-    }
-
     fn load(&self, fence: &FenceCursor<'a>) -> CursorResult<Arc<CachedBlock>> {
         fence.load().map_err(|error| self.unreadable(fence, error))
     }
@@ -310,7 +297,7 @@ impl<'a> DataCursor<'a> {
     /// reach.
     fn unreadable_above(&self, target: Target<'_>, error: Error) -> Unreadable {
         for level in (0..self.level).rev() {
-            let fence = FenceCursor::find(self.tree, self.reader, level, target);
+            let fence = self.find(level, target);
             if let Ok(Some(fence)) = fence {
                 return self.unreadable(&fence, error);
             }
@@ -329,7 +316,7 @@ impl<'a> DataCursor<'a> {
     ) -> Unreadable {
         for level in (0..level).rev() {
             let target = Target::At(&here.key, here.seq);
-            let at = FenceCursor::find(self.tree, self.reader, level, target);
+            let at = self.find(level, target);
             let Ok(Some(at)) = at else { continue };
             // A duplicate fence (I2) leads to a block that reaches over the border between two
             // blocks above it: the damage may be where the current key itself belongs.

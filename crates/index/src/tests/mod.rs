@@ -8,6 +8,7 @@ mod owners;
 mod policies;
 mod preserve;
 mod removals;
+mod reverse;
 mod shapes;
 mod slices;
 
@@ -16,15 +17,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use esker_device::Device;
 use esker_device::count::CountingDevice;
 use esker_device::memory::MemoryDevice;
+use esker_device::{Caching, Device, Open, Purpose};
 use esker_format::action::KeyRange;
 use esker_format::block::Codec;
 use esker_format::data::{Data, Value};
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
-use esker_substrate::blocks::BlockStore;
+use esker_substrate::blocks::{BlockStore, DATA_FILE};
 use esker_substrate::budget::Budget;
 use esker_substrate::runs::RunSet;
 use esker_substrate::snapshots::{At, SnapshotGuard, Snapshots};
@@ -60,6 +61,8 @@ struct Subject {
     is_blind: bool,
     snapshots: Vec<SnapshotGuard>,
     options: Options,
+    /// What is free is overwritten whenever the index is checked, as if others had taken it.
+    scribbles: bool,
 }
 
 /// What a test asks for.
@@ -147,6 +150,7 @@ impl Subject {
             is_blind: false,
             snapshots: Vec::new(),
             options,
+            scribbles: false,
         }
     }
 
@@ -256,6 +260,19 @@ impl Subject {
         assert_eq!(used + space.retired_units() + space.free_units(), space.end(), "lost units");
         self.tree.collect().unwrap();
         assert_eq!(self.env.blocks.space().retired_units(), 0);
+        if self.scribbles {
+            self.scribble();
+        }
+    }
+
+    /// Overwrites what is free.
+    fn scribble(&self) {
+        let file = self.device.open(DATA_FILE, Open::Existing, Caching::Buffered).unwrap();
+        let free: Vec<_> = self.env.blocks.space().free_runs().collect();
+        for extent in free {
+            let bytes = file.len().unwrap().saturating_sub(extent.offset()).min(extent.bytes());
+            file.write_at(extent.offset(), &vec![0xa5; bytes as usize], Purpose::Check).unwrap();
+        }
     }
 
     /// A crash that the whole log survives: what was recorded, and the log replayed.
@@ -314,6 +331,7 @@ impl Subject {
             is_blind: other.is_blind,
             snapshots: Vec::new(),
             options: other.options,
+            scribbles: other.scribbles,
         };
         subject.reopen_unchecked();
         subject
