@@ -226,7 +226,8 @@ impl Db {
     /// Those of a write, and [`Error::Damaged`] where a merge meets damage.
     pub fn flush(&self) -> Result<()> {
         let _open = self.shared.enter()?;
-        self.shared.slots().iter().try_for_each(|slot| maintenance::flush(&self.shared, slot))
+        let flush = |slot| unless_dropped(maintenance::flush(&self.shared, slot));
+        self.shared.slots().iter().try_for_each(flush)
     }
 
     /// Merges every keyspace into one level without garbage (what live snapshots see excepted)
@@ -237,7 +238,7 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         let _open = self.shared.enter()?;
         for slot in self.shared.slots() {
-            maintenance::compact(&self.shared, &slot)?;
+            unless_dropped(maintenance::compact(&self.shared, &slot))?;
         }
         spare::give_up_all(&self.shared)
     }
@@ -469,6 +470,14 @@ impl fmt::Debug for Db {
 /// Older versions are refused before there is anything to refuse them for.
 fn require(shared: &Core, features: u32) -> Result<()> {
     if shared.manifest.requires(features) { Ok(()) } else { shared.require(features) }
+}
+
+/// What is done to all keyspaces is not owed to one that somebody drops meanwhile.
+fn unless_dropped(done: Result<()>) -> Result<()> {
+    match done {
+        Err(Error::NoKeyspace { .. }) => Ok(()),
+        done => done,
+    }
 }
 
 /// Whether the keyspace has the kind of index that is asked for.

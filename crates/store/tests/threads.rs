@@ -133,4 +133,29 @@ also_with_lsm! {
     batches_are_whole_for_readers_and_scans,
     close_stops_everybody,
     ; except:
+    keyspaces_that_are_dropped_meanwhile_are_passed_over,
+}
+
+/// Whoever flushes or compacts the whole store has nothing to do with keyspaces that others drop.
+#[test]
+fn keyspaces_that_are_dropped_meanwhile_are_passed_over() {
+    let db = threaded(&MemoryDevice::new()).open().unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..300 {
+                let keyspace = tiny(&db, "comes and goes");
+                (0..20u32).for_each(|key| keyspace.insert(key.to_be_bytes(), [7; 200]).unwrap());
+                assert!(db.drop_keyspace("comes and goes").unwrap(), "round {round}");
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let last = tiny(&db, "stays");
+        while !done.load(Ordering::Relaxed) {
+            last.insert("key", [1; 100]).unwrap();
+            db.flush().unwrap();
+            db.compact().unwrap();
+        }
+    });
+    assert_sound(&db);
 }
