@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Write as _};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use esker::{Db, Durability, IndexKind, KeyspaceOptions};
@@ -155,10 +155,14 @@ fn examine(path: &Path, acknowledged: u64) -> Verdict {
 /// # Errors
 /// When the program cannot be started.
 pub fn spawn_test(test: &str, path: &Path) -> std::io::Result<Child> {
-    std::process::Command::new(std::env::current_exe()?)
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(CHILD_STORE, path)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
+    command(test).env(CHILD_STORE, path).stderr(Stdio::null()).spawn()
+}
+
+/// This very program, running only its test `test`; what it prints goes to a pipe.
+#[must_use]
+pub fn command(test: &str) -> Command {
+    let program = std::env::current_exe().unwrap_or_default();
+    let mut command = Command::new(program);
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).stdout(Stdio::piped());
+    command
 }

@@ -8,9 +8,11 @@
 //! (every device operation failing), [`linear`] (reads and writes of many threads, each at one
 //! moment), [`serializable`] (an order for transactions), [`full`] (no room left), [`lies`] (a
 //! device that says what is not), [`flips`] (every byte damaged, over [`image`]), [`planted`] (bugs
-//! that the suites must find), [`backups`] (copies of a store, under all of that), [`kill`] (a real
-//! process killed), [`fuzz`] (every decoder), [`work`] (what long inputs cost),
-//! [`readonly`] (what is opened for reading); and [`counts`] (what was done, for the page generated from it).
+//! that the suites must find), [`checks`] (what `check` says at every step of merges), [`backups`]
+//! (copies of a store, under all of that), [`kill`] (a real process killed), [`soak`] (everything
+//! at once, by several threads, in a process that is killed), [`fuzz`] (every decoder), [`work`]
+//! (what long inputs cost), [`readonly`] (what is opened for reading); and [`counts`] (what was
+//! done, for the page generated from it).
 //!
 //! Nothing here knows how the store works: it sees public operations and a device.
 
@@ -38,6 +40,7 @@ pub mod recovery;
 pub mod scenario;
 pub mod serializable;
 pub mod session;
+pub mod soak;
 pub mod verify;
 pub mod violation;
 pub mod work;

@@ -107,7 +107,7 @@ pub fn check(db: &Db) -> Verdict<CheckReport> {
 }
 
 /// Walks two sequences of entries side by side.
-fn same<'a>(
+pub(crate) fn same<'a>(
     found: impl Iterator<Item = esker::Result<Entry>>,
     expected: impl Iterator<Item = (&'a [u8], &'a Value)>,
     oracle: Oracle,
