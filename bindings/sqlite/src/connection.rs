@@ -10,6 +10,11 @@
 //! | commit | control `COMMIT_PHASETWO` | one record, one sync; the version is published |
 //! | rolls back | unlock without that control | the transaction is dropped |
 //!
+//! From phase one on, a transaction over several files is decided by the super-journal. Once SQLite
+//! has removed it the transaction took place: SQLite tells nobody of what fails after that, so
+//! nothing does. The cut that may come before the control is a part of the commit, and an unlock
+//! without the control commits as well.
+//!
 //! A transaction cannot begin while there is another one, or when a newer version was committed
 //! than the one that was read. Who was refused waits for its turn when it comes back
 //! ([`crate::queue`]). One over several files is prepared in phase one, with the name of
@@ -24,11 +29,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use esker_flash::{Durability, Error, PageStore, Snapshot, Writer};
 
 use crate::code::{Code, Result};
+use crate::ffi::database::Database;
 use crate::ffi::process;
 use crate::ffi::types::level;
 use crate::journal::{Journal, Original};
-use crate::open_stores::{self, OpenStore};
+use crate::open_stores::{self, Decision, OpenStore};
 use crate::planted::{self, Bug};
+use crate::pragma::JournalMode;
 use crate::queue::{Id, Queue, Refused};
 
 /// A connection's main file.
@@ -49,8 +56,14 @@ pub struct Connection {
     committed: Option<Snapshot>,
     /// Whether SQLite asked for a sync in this transaction: it does not where `synchronous` is off.
     wants_sync: bool,
+    /// Whether the pager syncs its journal as it does where `synchronous` is full.
+    is_full: bool,
     /// What `PRAGMA synchronous` and `PRAGMA esker_durability` said.
     pub durability: Choice,
+    /// What `PRAGMA journal_mode` was set to last.
+    pub journal_mode: JournalMode,
+    /// SQLite's connection.
+    pub database: Option<Database>,
     journal: Arc<Mutex<Kept>>,
     /// In the queue of those who want to write.
     id: Id,
@@ -64,6 +77,10 @@ pub struct Connection {
 struct Kept {
     journal: Journal,
     original: Option<Snapshot>,
+    /// Bytes of the last write.
+    written: usize,
+    /// Whether it was synced before its header was written again.
+    is_full: bool,
 }
 
 impl Kept {
@@ -71,13 +88,18 @@ impl Kept {
     fn begin(&mut self, original: Option<Snapshot>) {
         self.journal.clear();
         self.original = original;
+        (self.written, self.is_full) = (0, false);
     }
 }
+
+/// Bytes of a journal's header that are written again: magic number, and count of records.
+const COUNT_BYTES: usize = 12;
 
 /// How durable commits are to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Of `PRAGMA synchronous`: whether commits may wait to become durable.
+    /// Of the last `PRAGMA synchronous` that SQLite accepted: whether commits may wait to become
+    /// durable.
     pub is_relaxed: bool,
     /// Of `PRAGMA esker_durability`, which goes first.
     pub forced: Option<Durability>,
@@ -99,7 +121,10 @@ impl Connection {
             writer: None,
             committed: None,
             wants_sync: false,
+            is_full: false,
             durability: Choice::default(),
+            journal_mode: JournalMode::default(),
+            database: None,
             journal: Arc::default(),
             id: Id::unique(),
             refused: None,
@@ -173,6 +198,9 @@ impl Connection {
     /// Cuts the database to `bytes`.
     pub fn truncate(&mut self, bytes: u64) -> Result {
         let writer = self.writer.as_mut().ok_or(Code::IOERR_WRITE)?;
+        if planted::is(Bug::CutRefused) && writer.is_prepared() {
+            return Err(Code::IOERR_WRITE);
+        }
         let pages = u32::try_from(bytes.div_ceil(u64::from(writer.page_size())))
             .map_err(|_| Code::IOERR_WRITE)?;
         writer.truncate(pages).map_err(|error| Code::of_write(&error))
@@ -235,7 +263,7 @@ impl Connection {
         };
         lock(&self.journal).begin(Some(base.clone()));
         self.writer = Some(writer);
-        (self.wants_sync, self.refused) = (false, None);
+        (self.wants_sync, self.is_full, self.refused) = (false, false, None);
         Ok(())
     }
 
@@ -257,7 +285,8 @@ impl Connection {
         }
     }
 
-    /// Lowers the lock. A transaction that was not committed is dropped.
+    /// Lowers the lock. A transaction that was not committed is dropped, unless its super-journal
+    /// is gone.
     pub fn unlock(&mut self, to: c_int) {
         if to < level::RESERVED {
             if self.level >= level::RESERVED {
@@ -266,11 +295,7 @@ impl Connection {
             if planted::is(Bug::AbandonedCommitted) {
                 let _planted = self.commit();
             }
-            if let Some(writer) = self.writer.take() {
-                writer.abort();
-                self.ended();
-                self.leave_queue();
-            }
+            self.abandon();
             if let Some(committed) = self.committed.take() {
                 self.snapshot = Some(committed);
             }
@@ -284,6 +309,24 @@ impl Connection {
         self.level = self.level.min(to);
     }
 
+    /// Ends a transaction that SQLite has not committed.
+    fn abandon(&mut self) {
+        let decision = self.open.as_deref().map_or(Decision::None, OpenStore::decision);
+        let decision = if planted::is(Bug::CutRefused) { Decision::None } else { decision };
+        if decision == Decision::Commit {
+            // A prepared one cannot fail; one that changed nothing has nothing to lose.
+            let _committed = self.commit();
+        }
+        let Some(writer) = self.writer.take() else { return };
+        if decision == Decision::Unknown && !planted::is(Bug::DoubtForgotten) {
+            writer.leave_undecided();
+        } else {
+            writer.abort();
+        }
+        self.ended();
+        self.leave_queue();
+    }
+
     /// Whether somebody writes.
     pub fn has_writer(&self) -> Result<bool> {
         Ok(self.store()?.has_writer())
@@ -293,6 +336,7 @@ impl Connection {
     /// super-journal the transaction is prepared, durably.
     pub fn reserve(&mut self, super_journal: Option<&[u8]>) -> Result {
         let Some(writer) = self.writer.as_mut() else { return Ok(()) };
+        self.is_full |= lock(&self.journal).is_full;
         let failed = |error: Error| Code::of_write(&error);
         writer.reserve().map_err(failed)?;
         let super_journal = super_journal.filter(|_| !planted::is(Bug::NotPrepared));
@@ -306,7 +350,8 @@ impl Connection {
     /// Commits what was written.
     pub fn commit(&mut self) -> Result {
         let Some(writer) = self.writer.take() else { return Ok(()) };
-        let relaxed = self.durability.is_relaxed || !self.wants_sync;
+        let is_relaxed = self.durability.is_relaxed && !self.is_full;
+        let relaxed = is_relaxed || !self.wants_sync;
         let chosen = if relaxed { Durability::Relaxed } else { Durability::Full };
         let durability = self.durability.forced.unwrap_or(chosen);
         let committed = writer.commit(durability);
@@ -349,13 +394,23 @@ impl OpenJournal {
 
     /// Writes `bytes` at `offset`.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result {
-        let Kept { journal, original } = &mut *lock(&self.0);
+        let Kept { journal, original, written, .. } = &mut *lock(&self.0);
+        *written = bytes.len();
         journal.write(offset, bytes, original)
+    }
+
+    /// Notes how the pager syncs. Before it writes to the database it writes the count of records
+    /// into the header and syncs; where `synchronous` is full it has synced the records before.
+    pub fn sync(&self) {
+        let mut kept = lock(&self.0);
+        if kept.written != COUNT_BYTES {
+            kept.is_full = true;
+        }
     }
 
     /// Cuts it to `len` bytes.
     pub fn truncate(&self, len: u64) -> Result {
-        let Kept { journal, original } = &mut *lock(&self.0);
+        let Kept { journal, original, .. } = &mut *lock(&self.0);
         journal.truncate(len, original)
     }
 

@@ -36,7 +36,25 @@ pub struct OpenStore {
     /// Those who want to write.
     pub queue: Queue,
     /// The super-journal that decides what is prepared here, until that is done.
-    awaited: Mutex<Option<Vec<u8>>>,
+    awaited: Mutex<Option<Awaited>>,
+}
+
+/// A super-journal, and what became of it here.
+#[derive(Debug)]
+struct Awaited {
+    path: Vec<u8>,
+    decision: Decision,
+}
+
+/// What is known of a transaction over several files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Its super-journal is there, or there is none: if it ends now, it did not take place.
+    None,
+    /// SQLite has removed its super-journal: it took place, whatever comes after.
+    Commit,
+    /// The super-journal is gone, or perhaps gone, and not durably: the next opening finds out.
+    Unknown,
 }
 
 /// A store, and where it is.
@@ -101,13 +119,19 @@ impl OpenStore {
         self.held.as_ref().map(Held::store).ok_or(Code::ERROR)
     }
 
-    fn awaited(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+    fn awaited(&self) -> MutexGuard<'_, Option<Awaited>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says which super-journal decides what is about to be prepared.
     pub fn await_decision(&self, super_journal: &[u8]) {
-        *self.awaited() = Some(super_journal.to_owned());
+        let path = super_journal.to_owned();
+        *self.awaited() = Some(Awaited { path, decision: Decision::None });
+    }
+
+    /// What is known of the transaction that is prepared here.
+    pub fn decision(&self) -> Decision {
+        self.awaited().as_ref().map_or(Decision::None, |awaited| awaited.decision)
     }
 
     /// A writer has ended: its super-journal is not needed any more, if its decision is written.
@@ -239,8 +263,25 @@ pub fn is_awaited(path: &Path) -> bool {
         return false;
     }
     let path = path.as_os_str().as_bytes();
-    let waits = |open: Arc<OpenStore>| open.awaited().as_deref() == Some(path);
+    let waits = |open: Arc<OpenStore>| open.awaited().as_ref().is_some_and(|on| on.path == path);
     table().as_ref().is_some_and(|table| table.stores.values().filter_map(Weak::upgrade).any(waits))
+}
+
+/// SQLite has removed a super-journal, which commits what waits for it; or has tried to, and it is
+/// not known what is there after a power cut.
+pub fn super_journal_removed(path: &Path, is_sure: bool) {
+    let decision = match path.try_exists() {
+        _ if is_sure => Decision::Commit,
+        Ok(true) => return,
+        _ => Decision::Unknown,
+    };
+    let path = path.as_os_str().as_bytes();
+    let stores = table().as_ref().map(|table| table.stores.values().cloned().collect::<Vec<_>>());
+    for open in stores.iter().flatten().filter_map(Weak::upgrade) {
+        if let Some(awaited) = open.awaited().as_mut().filter(|on| on.path == path) {
+            awaited.decision = decision;
+        }
+    }
 }
 
 /// A transaction over several files was prepared and cut off: it took place exactly when the

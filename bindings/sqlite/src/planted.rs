@@ -19,17 +19,27 @@ pub enum Bug {
     AbandonedCommitted,
     /// A commit that fails says so with a code that leaves the pager its cache.
     CacheKept,
+    /// What is prepared cannot be cut any more, and is dropped where SQLite then goes no further,
+    /// although its super-journal is gone.
+    CutRefused,
+    /// A super-journal of which it is not known whether it was removed is taken to be there.
+    DoubtForgotten,
+    /// `PRAGMA synchronous` counts where SQLite refuses it.
+    RefusedCounts,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::CommittedAtSync,
         Self::NotPrepared,
         Self::DecidedBlindly,
         Self::SuperJournalRemoved,
         Self::AbandonedCommitted,
         Self::CacheKept,
+        Self::CutRefused,
+        Self::DoubtForgotten,
+        Self::RefusedCounts,
     ];
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::code::Code;
 use crate::connection::Connection;
+use crate::planted::{self, Bug};
 
 /// What becomes of a pragma.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,15 +28,14 @@ pub fn pragma(connection: &mut Connection, name: &str, value: Option<&str>) -> O
     let lower = value.map(str::to_ascii_lowercase);
     match (name.to_ascii_lowercase().as_str(), lower.as_deref()) {
         ("synchronous", Some(value)) => {
-            if let Some(is_relaxed) = is_relaxed(value) {
-                connection.durability.is_relaxed = is_relaxed;
+            // Within a transaction SQLite refuses it.
+            let is_accepted = connection.database.is_some_and(|it| it.is_autocommit());
+            if is_accepted || planted::is(Bug::RefusedCounts) {
+                connection.durability.is_relaxed = is_relaxed(value);
             }
             Ok(Answer::GoOn)
         }
-        // A log of SQLite's own is not needed; who asks for one gets what they want it for.
-        ("journal_mode", Some("wal")) => Ok(Answer::Row("wal".to_owned())),
-        // Without a journal a statement that fails would leave its first rows.
-        ("journal_mode", Some("off")) => Ok(Answer::Row("delete".to_owned())),
+        ("journal_mode", value) => Ok(journal_mode(connection, value)),
         // The pager moves the counter of changes once only, and caches of other connections
         // would go stale.
         ("locking_mode", Some("exclusive")) => Ok(Answer::Row("normal".to_owned())),
@@ -57,12 +57,74 @@ pub fn pragma(connection: &mut Connection, name: &str, value: Option<&str>) -> O
     }
 }
 
-/// Of the values of `PRAGMA synchronous`, whether commits may wait.
-fn is_relaxed(value: &str) -> Option<bool> {
-    match value {
-        "0" | "off" | "no" | "false" | "1" | "normal" | "on" | "yes" | "true" => Some(true),
-        "2" | "full" | "3" | "extra" => Some(false),
-        _ => None,
+/// Of the values of `PRAGMA synchronous`, as SQLite reads them, whether commits may wait.
+fn is_relaxed(value: &str) -> bool {
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let number = value.get(..digits).unwrap_or_default();
+    let level = match value {
+        _ if digits > 0 => number.parse::<i32>().unwrap_or(0) & 7,
+        "off" | "no" | "false" => 0,
+        "full" => 2,
+        "extra" => 3,
+        // "normal" among them.
+        _ => 1,
+    };
+    // There is no eighth.
+    matches!(level, 0 | 1 | 7)
+}
+
+/// A journal mode, as SQLite numbers and names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JournalMode {
+    /// What a database begins with.
+    #[default]
+    Delete,
+    /// `persist`
+    Persist,
+    /// `off`
+    Off,
+    /// `truncate`
+    Truncate,
+    /// `memory`
+    Memory,
+    /// `wal`
+    Wal,
+}
+
+impl JournalMode {
+    const ALL: [(Self, &str); 6] = [
+        (Self::Delete, "delete"),
+        (Self::Persist, "persist"),
+        (Self::Off, "off"),
+        (Self::Truncate, "truncate"),
+        (Self::Memory, "memory"),
+        (Self::Wal, "wal"),
+    ];
+
+    /// The first whose name begins like this; SQLite looks no further than the value goes.
+    fn of(value: &str) -> Option<Self> {
+        let found = Self::ALL.into_iter().find(|(_, name)| name.starts_with(value));
+        found.map(|(mode, _)| mode)
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(mode, _)| *mode == self).map_or("delete", |(_, name)| name)
+    }
+}
+
+/// A log of SQLite's own is not needed: who asks for one gets what they want it for, and is told so
+/// when they look. Without a journal a statement that fails would leave its first rows: `off` is
+/// answered with the mode that stays.
+fn journal_mode(connection: &mut Connection, value: Option<&str>) -> Answer {
+    let lower = value.map(str::to_ascii_lowercase);
+    match lower.as_deref().and_then(JournalMode::of) {
+        Some(JournalMode::Off) => return Answer::Row(connection.journal_mode.name().to_owned()),
+        Some(mode) => connection.journal_mode = mode,
+        None => {}
+    }
+    match connection.journal_mode {
+        JournalMode::Wal => Answer::Row(JournalMode::Wal.name().to_owned()),
+        _ => Answer::GoOn,
     }
 }
 

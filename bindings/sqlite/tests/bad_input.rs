@@ -96,6 +96,32 @@ fn judge(path: &Path, expected: &[(i64, String)], what: &str) -> bool {
     true
 }
 
+/// Zeros are where something was, or will be: a database is made of no file that holds anything.
+#[test]
+fn a_file_that_begins_with_zeros_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    fs::write(&image, [&[0; 64 << 10][..], &b"PRECIOUS".repeat(1000)].concat()).unwrap();
+    assert_refused(&image, ErrorCode::NotADatabase, "begins with zeros");
+    let long = folder.path().join("long");
+    fs::write(&long, vec![0; 5 << 20]).unwrap();
+    assert_refused(&long, ErrorCode::NotADatabase, "begins with zeros");
+    let path = folder.path().join("store.db");
+    specimen(&path);
+    let whole = fs::read(&path).unwrap();
+    for zeros in [16 << 10, 64 << 10, whole.len() - 1] {
+        let mut bytes = whole.clone();
+        bytes[..zeros].fill(0);
+        fs::write(&path, &bytes).unwrap();
+        assert_refused(&path, ErrorCode::NotADatabase, "begins with zeros");
+        let read = with(&path, "mode=ro").and_then(|connection| rows(&connection));
+        assert_eq!(code(&read.unwrap_err()), ErrorCode::NotADatabase, "{zeros}");
+    }
+    let empty = folder.path().join("empty.db");
+    fs::write(&empty, "").unwrap();
+    specimen(&empty);
+}
+
 #[test]
 fn a_database_of_sqlite_is_refused_and_told_what_to_do() {
     let folder = tempfile::tempdir().unwrap();

@@ -182,6 +182,16 @@ fn two_files_in_one_transaction() {
     settle("attached", 10, 100);
 }
 
+#[test]
+fn two_files_that_become_shorter() {
+    settle("attached, cut", 10, 100);
+}
+
+#[test]
+fn three_files_that_become_shorter() {
+    settle("three", 10, 60);
+}
+
 /// Traces that should meet a bug, until one does: how many states were judged.
 fn hunt(names: &[&str]) -> Option<u64> {
     let mut judged = 0;
@@ -228,5 +238,7 @@ fn planted_bugs_are_found() {
     for bug in [Here::CommittedAtSync, Here::DecidedBlindly, Here::NotPrepared] {
         judge(format!("{bug:?}"), planted::with(bug, || hunt(&["attached"])));
     }
+    let bug = Here::CutRefused;
+    judge(format!("{bug:?}"), planted::with(bug, || hunt(&["attached, cut"])));
     assert!(hidden.is_empty(), "{hidden:?} were not found");
 }

@@ -146,19 +146,35 @@ fn journal_modes_are_answered() {
     filled(&connection, 10);
     for (asked, answer) in [
         ("wal", "wal"),
-        ("off", "delete"),
+        ("off", "wal"),
         ("truncate", "truncate"),
+        ("OFF", "truncate"),
+        ("W", "wal"),
+        ("of", "wal"),
+        ("none", "wal"),
         ("persist", "persist"),
         ("memory", "memory"),
         ("delete", "delete"),
+        ("Wal", "wal"),
+        ("'delete'", "delete"),
     ] {
-        assert_eq!(text(&connection, &format!("PRAGMA journal_mode = {asked}")), answer);
+        let said = text(&connection, &format!("PRAGMA journal_mode = {asked}"));
+        assert_eq!(said, answer, "{asked}");
+        // What sqlite-utils and peewee look at before and after.
+        assert_eq!(text(&connection, "PRAGMA journal_mode"), answer, "{asked}");
         connection
             .execute_batch("BEGIN; DELETE FROM t; ROLLBACK; UPDATE t SET name = 'x'")
             .unwrap();
         connection.execute_batch("SAVEPOINT s; DELETE FROM t; ROLLBACK TO s; RELEASE s").unwrap();
         assert_eq!(number(&connection, "SELECT count(*) FROM t WHERE name = 'x'"), 10, "{asked}");
     }
+    // A mode is a connection's, and of one file; the store knows of none.
+    let attach = format!("ATTACH 'file:{}/b.db?vfs=esker' AS b", folder.path().display());
+    connection.execute_batch(&attach).unwrap();
+    assert_eq!(text(&connection, "PRAGMA b.journal_mode = wal"), "wal");
+    assert_eq!(text(&connection, "PRAGMA journal_mode"), "delete");
+    assert_eq!(text(&connection, "PRAGMA b.journal_mode"), "wal");
+    assert_eq!(text(&open(&folder.path().join("b.db")).unwrap(), "PRAGMA journal_mode"), "delete");
     assert_eq!(text(&connection, "PRAGMA locking_mode = exclusive"), "normal");
     assert_eq!(text(&connection, "PRAGMA esker_durability = relaxed"), "relaxed");
     assert!(connection.query_row("PRAGMA esker_durability = x", [], |_| Ok(())).is_err());
@@ -228,4 +244,49 @@ fn transactions_over_several_files() {
     }
     let files = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(files, 2, "no super-journal is left");
+}
+
+/// After the super-journal is gone SQLite cuts a file that is longer than its database, and asks
+/// nobody whether that worked.
+#[test]
+fn rows_that_move_between_files_are_in_one_of_them() {
+    let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+        SELECT i, zeroblob(4000) FROM n";
+    let given_up = format!("SAVEPOINT s; INSERT INTO main.u {rows}; ROLLBACK TO s; RELEASE s");
+    let failing = format!("INSERT INTO main.u {rows} UNION ALL SELECT 7, 'again'");
+    for (vacuum, statement) in [
+        ("full", "DELETE FROM main.t"),
+        ("incremental", "DELETE FROM main.t; PRAGMA main.incremental_vacuum"),
+        ("none", &format!("{given_up}; DELETE FROM main.t")),
+        ("none", &format!("DELETE FROM main.t; {failing}")),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = open(&folder.path().join("a.db")).unwrap();
+        connection.execute_batch(&format!("PRAGMA auto_vacuum = {vacuum}")).unwrap();
+        filled(&connection, 5000);
+        connection.execute_batch("CREATE TABLE u(x UNIQUE, y)").unwrap();
+        let attach = format!("ATTACH 'file:{}/b.db?vfs=esker' AS b", folder.path().display());
+        connection.execute_batch(&attach).unwrap();
+        connection.execute_batch("CREATE TABLE b.t(id INTEGER PRIMARY KEY, name TEXT)").unwrap();
+        connection.execute_batch("BEGIN; INSERT INTO b.t SELECT * FROM main.t").unwrap();
+        match connection.execute_batch(statement) {
+            Err(error) => {
+                assert_eq!(error.sqlite_error_code(), Some(ErrorCode::ConstraintViolation));
+            }
+            Ok(()) => assert!(!statement.ends_with(&failing)),
+        }
+        connection.execute_batch("COMMIT").unwrap();
+        let counts = |connection: &Connection| {
+            ["main.t", "b.t", "main.u"]
+                .map(|table| number(connection, &format!("SELECT count(*) FROM {table}")))
+        };
+        assert_eq!(counts(&connection), [0, 5000, 0], "{vacuum}, {statement:.40}");
+        drop(connection);
+        let connection = open(&folder.path().join("a.db")).unwrap();
+        connection.execute_batch(&attach).unwrap();
+        assert_eq!(counts(&connection), [0, 5000, 0], "{vacuum}, {statement:.40}");
+        for schema in ["main", "b"] {
+            assert_eq!(text(&connection, &format!("PRAGMA {schema}.integrity_check")), "ok");
+        }
+    }
 }

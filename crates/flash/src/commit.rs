@@ -164,8 +164,9 @@ impl Writer {
 
     /// Makes all of this visible to snapshots taken from now on, and durable as asked. A
     /// transaction that changed nothing writes nothing. A prepared one is durable, and decided
-    /// where its name says: it is visible whatever fails, and where that cannot be written the
-    /// store is poisoned and the next opening asks for the decision again.
+    /// where its name says: its commit does not fail. It is visible whatever fails, and where that
+    /// cannot be written the store is poisoned and the next opening asks for the decision again.
+    /// What it was cut by after it was prepared is committed after it, by the same sync.
     ///
     /// Costs one write for each run of slots, one for the record, and with
     /// [`Durability::Full`] one sync; two where pages were spilled; and now and then a checkpoint.
@@ -177,7 +178,7 @@ impl Writer {
     pub fn commit(mut self, durability: Durability) -> Result<Snapshot> {
         let engine = Arc::clone(&self.engine);
         if self.is_prepared {
-            engine.commit_prepared();
+            engine.commit_prepared(self.pages);
             self.is_over = true;
             engine.release_writer();
             return Ok(Snapshot::newest(&engine));
@@ -324,20 +325,63 @@ impl Writer {
     }
 }
 
+/// What cuts the database that `prepared` makes to `pages`; `None` where it is no longer.
+fn cut_after(prepared: &Changes, pages: u32) -> Option<Changes> {
+    (pages < prepared.pages).then(|| Changes {
+        version: prepared.version + 1,
+        page_size: prepared.page_size,
+        pages,
+        kept_pages: pages,
+        is_new_map: false,
+        are_pages_durable: false,
+        items: Vec::new(),
+    })
+}
+
 impl Engine {
-    /// Commits the prepared transaction of the live writer. Others have committed their parts of
-    /// it, so it has taken place even where that cannot be written.
-    fn commit_prepared(&self) {
+    /// Commits the prepared transaction of the live writer, and cuts the database to `pages`.
+    /// Others have committed their parts of it, so it has taken place even where that cannot be
+    /// written.
+    fn commit_prepared(&self, pages: u32) {
         let mut core = self.core.lock();
         let Some(prepared) = core.prepared.clone() else { return };
-        if let Err(error) = self.note(&mut core, &Record::Decide(true)) {
+        let mut cut = cut_after(&prepared.changes, pages);
+        match self.note_decision(&mut core, cut.as_ref()) {
+            Ok(is_cut) => cut = cut.filter(|_| is_cut),
             // Later records would build on a decision that is not there.
-            self.poisoned(error);
+            Err(error) => drop(self.poisoned(error)),
         }
         core.prepared = None;
-        let base = Arc::clone(self.versions.lock().newest().1);
-        self.publish(&mut core, &prepared.changes, &base);
+        for changes in [Some(prepared.changes), cut].into_iter().flatten() {
+            let base = Arc::clone(self.versions.lock().newest().1);
+            self.publish(&mut core, &changes, &base);
+        }
         self.checkpoint_if_due(&mut core);
+    }
+
+    /// Writes that the prepared transaction took place, and the cut after it where there is room;
+    /// whether there was. One sync.
+    fn note_decision(&self, core: &mut Core, cut: Option<&Changes>) -> Result<bool> {
+        self.check_poison()?;
+        self.own_log(core)?;
+        let decision = Record::Decide(true).encode();
+        let cut = cut.map(|cut| cut.record(None));
+        // Making room may take a checkpoint, which must not come between the records.
+        let frames = 2 * (core.log.unit + RECORD_BYTES);
+        let bytes = |cut: &Vec<u8>| frames + (decision.len() + cut.len()) as u64;
+        let both = cut.filter(|cut| self.ensure_log(core, bytes(cut)).is_ok());
+        if both.is_none() {
+            self.check_poison()?;
+            self.ensure_log(core, decision.len() as u64)?;
+        }
+        self.append(core, &decision)?;
+        if let Some(cut) = &both {
+            self.append(core, cut)?;
+        }
+        if !planted::is(Bug::DecisionNotSynced) {
+            self.sync_core(core)?;
+        }
+        Ok(both.is_some())
     }
 
     /// Decides the prepared transaction, durably. Who only reads decides for itself: whoever

@@ -128,6 +128,13 @@ pub(crate) struct RootRef {
     pub(crate) top: Option<NodeRef>,
 }
 
+impl RootRef {
+    /// What a new store holds: a database of no pages.
+    pub(crate) fn first(page_size: u32) -> Self {
+        Self { names: Vec::new(), version: 0, page_size, pages: 0, height: 0, top: None }
+    }
+}
+
 /// The bytes of a list of roots.
 ///
 /// ```text

@@ -42,11 +42,13 @@ pub enum Bug {
     LogNotRead,
     /// The file is cut before a checkpoint that does not lead behind its new end is durable.
     CutBeforeCheckpoint,
+    /// A file that begins with zeros is a new store, whatever follows.
+    HeadIsEnough,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -65,6 +67,7 @@ impl Bug {
         Self::VersionForgotten,
         Self::LogNotRead,
         Self::CutBeforeCheckpoint,
+        Self::HeadIsEnough,
     ];
 }
 

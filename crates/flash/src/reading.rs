@@ -22,7 +22,7 @@ use parking_lot::RwLock;
 
 use crate::engine::{Core, Engine};
 use crate::error::{Error, Result};
-use crate::recovery::{find_in, put_zeros};
+use crate::recovery::{check_new, find_in, put_zeros};
 use crate::store::PageStore;
 use crate::superblock::Found;
 
@@ -135,6 +135,7 @@ impl Engine {
     /// Makes durable what recovery found.
     fn finish_recovery(&self, core: &mut Core, found: Found) -> Result<()> {
         if found == Found::Nothing {
+            check_new(&*self.file, &self.options)?;
             put_zeros(&*self.file, self.segment_bytes)?;
         } else if core.log.bytes == 0 {
             return Ok(());

@@ -18,21 +18,21 @@ use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
 
-use crate::checkpoint::{EPOCHS_TRIED_MAX, node_class};
+use crate::checkpoint::{EPOCHS_TRIED_MAX, NODE_BYTES_MIN, node_class};
 use crate::collect::Mover;
 use crate::engine::{Core, Engine, Prepared};
 use crate::error::{Error, Result, corrupt, damaged, invalid};
 use crate::log::{self, Log, Scan};
 use crate::map::{Inner, Map, Mapping, Node, NodeRef, Releases, Root};
 use crate::media::{FileMedia, Media};
-use crate::node::{RootRef, decode_inner, decode_leaf, decode_roots};
+use crate::node::{RootRef, decode_inner, decode_leaf, decode_roots, encode_roots};
 use crate::options::{Allocation, Options};
 use crate::planted::{self, Bug};
 use crate::reading::Gate;
 use crate::record::{Changes, Record};
 use crate::space::{Class, Sector, Space};
 use crate::stats::Counters;
-use crate::superblock::{FORMAT, Found, SUPERBLOCKS_BYTES, Superblock, find};
+use crate::superblock::{FORMAT, Found, SUPERBLOCKS_BYTES, Superblock, find, first_bytes};
 use crate::versions::{Replaced, Versions};
 
 /// A random number, for identities only.
@@ -56,7 +56,10 @@ pub(crate) fn open_on(
     media: MakeMedia,
 ) -> Result<Arc<Engine>> {
     options.check()?;
-    let Found::Superblock(block) = find_in(&*file)? else { return create(file, options, media) };
+    let Found::Superblock(block) = find_in(&*file)? else {
+        check_new(&*file, &options)?;
+        return create(file, options, media);
+    };
     let media = media(&file, block.segment_bytes);
     let (engine, found) = load(Disk { file, media, gate: None }, options, &block)?;
     if planted::is(Bug::LogWrittenOn) {
@@ -72,6 +75,9 @@ pub(crate) fn open_on(
 pub(crate) fn open_to_read(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
     options.check()?;
     let found = find_in(&*file)?;
+    if found == Found::Nothing {
+        check_new(&*file, &options)?;
+    }
     let gate = Arc::new(Gate::new(file, found));
     let file: Arc<dyn DeviceFile> = Arc::clone(&gate) as _;
     let disk = |bytes| {
@@ -86,7 +92,8 @@ pub(crate) fn open_to_read(file: Arc<dyn DeviceFile>, options: Options) -> Resul
     }
 }
 
-/// What a file is: a store, or one that is yet to be made.
+/// What a file is: a store, or, by its first bytes, one that is yet to be made; [`check_new`] looks
+/// at the others.
 pub(crate) fn find_in(file: &dyn DeviceFile) -> Result<Found> {
     let len = file.len()?;
     let mut head = vec![0; (len as usize).min(SUPERBLOCKS_BYTES)];
@@ -96,8 +103,51 @@ pub(crate) fn find_in(file: &dyn DeviceFile) -> Result<Found> {
         found @ (Found::Superblock(_) | Found::Nothing) => Ok(found),
         Found::Foreign(what) => Err(Error::Foreign { file: name(), what }),
         Found::Newer(found) => Err(Error::TooNew { file: name(), found, supported: FORMAT }),
-        Found::Damaged => Err(corrupt(file.name(), 0, "no copy of the superblock is whole")),
+        Found::Damaged => {
+            Err(corrupt(file.name(), 0, "the newest copies of the superblock are lost"))
+        }
     }
+}
+
+/// Fails unless `file`, whose first bytes are zeros, is what a creation with these options leaves
+/// that was cut off before its first superblock was whole: empty, or zeros to its end, no longer
+/// than [`new_bytes`], but for the list of roots and one copy. Anything else is another file, or a
+/// store that has lost its first bytes.
+pub(crate) fn check_new(file: &dyn DeviceFile, options: &Options) -> Result<()> {
+    let foreign = |what| Err(Error::Foreign { file: file.name().to_owned(), what });
+    let len = file.len()?;
+    if planted::is(Bug::HeadIsEnough) {
+        return Ok(());
+    }
+    if len > new_bytes(options.segment_bytes) {
+        return foreign(
+            "longer than a new store and begins with zeros: it is no page store, or one whose \
+             first bytes are lost; restore it from a copy, or choose another file",
+        );
+    }
+    let roots = encode_roots(&[RootRef::first(options.page_size)]);
+    let mut block = vec![0; NODE_BYTES_MIN];
+    for at in (0..len).step_by(NODE_BYTES_MIN) {
+        let part = usize::try_from(len - at).unwrap_or(usize::MAX).min(NODE_BYTES_MIN);
+        let block = block.get_mut(..part).unwrap_or_default();
+        file.read_at(at, block, Purpose::Recovery)?;
+        let superblock = if at < SUPERBLOCKS_BYTES as u64 { first_bytes(block) } else { 0 };
+        let rest = block.strip_prefix(roots.as_slice()).unwrap_or(block);
+        let rest = rest.get(superblock..).unwrap_or_default();
+        if rest.iter().any(|byte| *byte != 0) {
+            return foreign(
+                "not empty and begins with zeros: it is no page store, or one whose first bytes \
+                 are lost; restore it from a copy, or choose another file",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of zeros that a new store begins as: the superblocks, the first list of roots, and the
+/// log, with what its first checkpoint keeps free.
+fn new_bytes(segment_bytes: u32) -> u64 {
+    u64::from(NEW_SEGMENTS) * u64::from(segment_bytes)
 }
 
 /// Where a store is.
@@ -165,7 +215,10 @@ fn core_of(space: Space, log: Log, next_epoch: u64) -> Core {
     }
 }
 
-/// Makes a new store: the first segment, then a checkpoint of nothing.
+/// Segments of a new store; its first checkpoint needs no more.
+const NEW_SEGMENTS: u32 = 5;
+
+/// Makes a new store: zeros, then a checkpoint of nothing.
 fn create(file: Arc<dyn DeviceFile>, options: Options, media: MakeMedia) -> Result<Arc<Engine>> {
     put_zeros(&*file, options.segment_bytes)?;
     let media = media(&file, options.segment_bytes);
@@ -174,10 +227,13 @@ fn create(file: Arc<dyn DeviceFile>, options: Options, media: MakeMedia) -> Resu
     Ok(engine)
 }
 
-/// Makes the first segment of a new store.
+/// Makes the first segments of a new store.
 pub(crate) fn put_zeros(file: &dyn DeviceFile, segment_bytes: u32) -> Result<()> {
-    file.write_at(0, &vec![0; segment_bytes as usize], Purpose::Gc)?;
-    // What is half a superblock must have been zeros before, or it looks like another's file.
+    let zeros = vec![0; segment_bytes as usize];
+    for segment in 0..u64::from(NEW_SEGMENTS) {
+        file.write_at(segment * u64::from(segment_bytes), &zeros, Purpose::Gc)?;
+    }
+    // What is not yet a store must be zeros, or it looks like another's file.
     Ok(file.sync(Purpose::Manifest)?)
 }
 
@@ -197,7 +253,7 @@ fn empty(disk: Disk, options: Options) -> Arc<Engine> {
     let versions = Versions::new(0, Arc::new(Root::empty(options.page_size)));
     let mut log = Log::new(&block);
     log.segments.clear();
-    let core = core_of(Space::new(segment_bytes, 1), log, 1);
+    let core = core_of(Space::new(segment_bytes, NEW_SEGMENTS), log, 1);
     engine(disk, options, &block, versions, Releases::default(), core)
 }
 

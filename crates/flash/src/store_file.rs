@@ -159,6 +159,9 @@ fn refused(path: &Path, access: Access, errno: Errno) -> Error {
 /// removal is the commit, such as SQLite's super-journal: it took place exactly when that file is
 /// gone. In memory where the store is only read. Does nothing where nothing is prepared.
 ///
+/// That the file is gone is made durable first. Whoever removed it may have died before it was,
+/// and a power cut that brought the file back would undo the transaction in other stores.
+///
 /// # Errors
 /// As [`PageStore::decide`]; or it cannot be found out: then nothing is decided.
 pub fn decide_by_file(store: &PageStore, path: &Path) -> Result<()> {
@@ -168,7 +171,22 @@ pub fn decide_by_file(store: &PageStore, path: &Path) -> Result<()> {
         let what = format!("cannot look for the super-journal {}: {error}", decider.display());
         Error::InvalidArgument(what)
     })?;
+    if !is_there && let Err(error) = sync_folder(&decider) {
+        // Who only reads decides nothing for others.
+        if !store.is_read_only() {
+            return Err(error.into());
+        }
+    }
     store.decide(!is_there)
+}
+
+/// Makes durable which files are beside `path`.
+fn sync_folder(path: &Path) -> esker_device::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match FileDevice::open(folder.unwrap_or_else(|| Path::new("."))) {
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(()),
+        device => device?.sync_dir(),
+    }
 }
 
 #[cfg(test)]
@@ -303,7 +321,7 @@ mod tests {
         writer.write(0, 0, &[2; 4096]).unwrap();
         writer.prepare(journal.as_os_str().as_bytes()).unwrap();
         let left = std::fs::read(&path).unwrap();
-        drop(writer);
+        writer.abort();
         file.close().unwrap();
         for is_there in [true, false] {
             std::fs::write(&path, &left).unwrap();

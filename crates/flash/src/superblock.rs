@@ -29,6 +29,7 @@ use esker_format::ids::StoreId;
 
 use crate::map::NodeRef;
 use crate::options::{Allocation, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, check_page_size};
+use crate::planted::{self, Bug};
 use crate::space::{SECTOR_BYTES, Sector};
 
 /// The newest format that is understood here: that of stores with segment allocation.
@@ -67,11 +68,11 @@ pub(crate) struct Superblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Superblock(Superblock),
-    /// Nothing was ever written, or the first write of all was cut off.
+    /// Nothing was ever written, or the first write of all was cut off; or it begins with zeros.
     Nothing,
     Newer(u32),
     Foreign(&'static str),
-    /// It was one of ours.
+    /// It is or was one of ours, and the newest superblock is lost.
     Damaged,
 }
 
@@ -173,6 +174,32 @@ fn newer(copy: &[u8]) -> Option<u32> {
     (is_ours && is_whole && version > FORMAT).then_some(version)
 }
 
+/// What a file is whose newest whole copy this is. A copy that was written is never zeros again. So
+/// where both of the other pair are lost, and one of them is zeros, the first bytes of the file
+/// were lost, and what was there may have been newer; unless nothing was written there yet.
+fn newest_of(newest: &Superblock, bytes: &[u8]) -> Found {
+    let copy = |at: u64| {
+        bytes.get(at as usize..).map_or(&[][..], |rest| rest.get(..BYTES).unwrap_or(rest))
+    };
+    let is_zeros = |at: &u64| copy(*at).iter().all(|byte| *byte == 0);
+    let others = Superblock { epoch: newest.epoch + 1, ..*newest }.places();
+    let is_whole = |at: &u64| Superblock::decode(copy(*at)).is_some();
+    let is_lost = others.iter().any(is_zeros) && !others.iter().any(is_whole);
+    match newest.epoch {
+        _ if !is_lost || planted::is(Bug::HeadIsEnough) => Found::Superblock(*newest),
+        // The first one of all, and it is alone: its twin was not written, or is lost as well.
+        1 if newest.places().iter().any(is_zeros) => Found::Nothing,
+        1 => Found::Superblock(*newest),
+        _ => Found::Damaged,
+    }
+}
+
+/// Bytes of the first superblock of a store, if a block begins with it.
+pub(crate) fn first_bytes(block: &[u8]) -> usize {
+    let is_first = Superblock::decode(block).is_some_and(|first| first.epoch == 1);
+    if is_first { BYTES } else { 0 }
+}
+
 /// Says what a file is from its first [`SUPERBLOCKS_BYTES`], or all of it where it is shorter.
 pub(crate) fn find(bytes: &[u8]) -> Found {
     let copies = || bytes.chunks(APART);
@@ -181,7 +208,7 @@ pub(crate) fn find(bytes: &[u8]) -> Found {
         return Found::Newer(version);
     }
     if let Some(newest) = copies().filter_map(Superblock::decode).max_by_key(|copy| copy.epoch) {
-        return Found::Superblock(newest);
+        return newest_of(&newest, bytes);
     }
     if bytes.iter().all(|byte| *byte == 0) {
         return Found::Nothing;
@@ -229,6 +256,28 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_that_is_zeros_may_have_been_the_newest() {
+        let all = file(&[block(3), block(4)]);
+        let cut = |len: usize| {
+            let mut file = all.clone();
+            file[..len].fill(0);
+            find(&file)
+        };
+        for len in [1, BYTES, APART, APART + 1, 2 * APART] {
+            assert_eq!(cut(len), Found::Superblock(block(4)), "{len}");
+        }
+        for len in [2 * APART + 1, 2 * APART + BYTES, 3 * APART] {
+            assert_eq!(cut(len), Found::Damaged, "{len}");
+        }
+        // A new store has one pair.
+        assert_eq!(find(&file(&[block(1)])), Found::Superblock(block(1)));
+        // Its second copy alone may be the end of a creation that was cut off.
+        let mut half = file(&[block(1)]);
+        half[..3 * APART].fill(0);
+        assert_eq!(find(&half), Found::Nothing);
+    }
+
+    #[test]
     fn the_newest_of_both_pairs_counts_and_has_a_twin() {
         let mut file = file(&[block(3), block(4)]);
         assert_eq!(find(&file), Found::Superblock(block(4)));
@@ -270,7 +319,7 @@ mod tests {
 
     #[test]
     fn segment_allocation_is_a_format_of_its_own() {
-        let slot = block(3);
+        let slot = block(1);
         let segment = Superblock { allocation: Allocation::Segment, log_unit: 4096, ..slot };
         let bytes = segment.encode();
         assert_eq!((bytes[16], slot.encode()[16]), (2, 1));

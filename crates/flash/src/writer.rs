@@ -26,8 +26,9 @@ pub(crate) enum Dirty {
 }
 
 /// The one transaction that writes. Nothing of it is visible before [`Writer::commit`]; dropping it
-/// aborts. It keeps at most [`crate::Options::spill_bytes`] of pages in memory and writes the rest
-/// out early.
+/// aborts, unless it is prepared: then it is left to whoever knows the decision, as
+/// [`Writer::leave_undecided`] does. It keeps at most [`crate::Options::spill_bytes`] of pages in
+/// memory and writes the rest out early.
 pub struct Writer {
     pub(crate) engine: Arc<Engine>,
     pub(crate) base: Snapshot,
@@ -39,7 +40,7 @@ pub struct Writer {
     pub(crate) pages: u32,
     pub(crate) page_size: u32,
     pub(crate) is_new_map: bool,
-    /// Whether a prepare record is durable: then nothing changes any more.
+    /// Whether a prepare record is durable: then nothing changes any more, but that it may be cut.
     pub(crate) is_prepared: bool,
     pub(crate) is_over: bool,
 }
@@ -209,10 +210,19 @@ impl Writer {
 
     /// Makes the database this many pages long. What is cut off reads as zeros if it comes back.
     ///
+    /// After [`Writer::prepare`] it can only become shorter. That belongs to the commit and to no
+    /// decision: a crash between the decision and the commit leaves what is past the new end.
+    ///
     /// # Errors
-    /// [`Error::InvalidArgument`] after [`Writer::prepare`].
+    /// [`Error::InvalidArgument`] where a prepared transaction would become longer.
     pub fn truncate(&mut self, pages: u32) -> Result<()> {
-        self.check_open()?;
+        if self.is_prepared {
+            if pages > self.pages {
+                return invalid("a prepared transaction cannot become longer: commit or abort it");
+            }
+            self.pages = pages;
+            return Ok(());
+        }
         let cut: Vec<u32> = self.dirty.range(pages..).map(|(page, _)| *page).collect();
         for page in cut {
             self.forget(page);
@@ -227,6 +237,12 @@ impl Writer {
         self.pages > self.base.pages() || self.is_new_map
     }
 
+    /// Whether [`Writer::prepare`] has made it durable.
+    #[must_use]
+    pub fn is_prepared(&self) -> bool {
+        self.is_prepared
+    }
+
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_prepared {
             return invalid("the transaction is prepared: commit it or abort it");
@@ -234,8 +250,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Drops the transaction. Nothing of it was ever visible.
-    pub fn abort(self) {}
+    /// Drops the transaction. Nothing of it was ever visible. That a prepared one did not take
+    /// place is made durable; where that cannot be written the store is poisoned, and the next
+    /// opening asks for the decision again.
+    pub fn abort(mut self) {
+        self.end(true);
+    }
+
+    /// Ends a prepared transaction of which it is not known here whether it took place: nothing of
+    /// it is visible, the store is poisoned, and the next opening asks for the decision
+    /// ([`crate::PageStore::prepared`]). Any other one is aborted.
+    pub fn leave_undecided(mut self) {
+        self.end(false);
+    }
 
     /// Leaves some memory to the next transaction.
     fn give_memory_back(&mut self) {
@@ -248,17 +275,20 @@ impl Writer {
         *self.engine.spare.lock() = std::mem::take(&mut self.spare);
     }
 
-    /// Gives back what the transaction holds.
-    fn end(&mut self) {
+    /// Gives back what the transaction holds. A prepared one has not taken place, if `is_decided`.
+    fn end(&mut self, is_decided: bool) {
         if self.is_over {
             return;
         }
         self.is_over = true;
-        if self.is_prepared {
+        if self.is_prepared && is_decided {
             // Where it cannot be written, a later opening asks for the decision again.
             if let Err(error) = self.engine.decide(false) {
                 self.engine.poisoned(error);
             }
+        } else if self.is_prepared {
+            let why = "it is not known whether a prepared transaction took place";
+            self.engine.poisoned(Error::InvalidArgument(why.to_owned()));
         } else {
             let mut core = self.engine.core.lock();
             for dirty in self.dirty.values() {
@@ -274,7 +304,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.end();
+        self.end(false);
         self.give_memory_back();
     }
 }

@@ -34,12 +34,23 @@ fn example(name: &str) -> Vec<u8> {
     bytes
 }
 
+/// The superblock of the checkpoint before.
+fn superblock_before() -> Vec<u8> {
+    let mut bytes = example("page superblock");
+    bytes[32] -= 1;
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..20]), &bytes[24..]);
+    bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
 /// The store that the examples are.
 fn example_store() -> Vec<u8> {
     let mut bytes = vec![0; 5 * 16 * 1024];
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
-    put(4096, &example("page superblock"));
-    put(3 * 4096, &example("page superblock"));
+    for at in [0, 8192] {
+        put(at, &superblock_before());
+        put(at + 4096, &example("page superblock"));
+    }
     put(96 * 512, &example("page roots"));
     put(104 * 512, &example("page leaf"));
     put(16 * 1024, &example("page commit"));

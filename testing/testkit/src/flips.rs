@@ -132,6 +132,42 @@ pub fn units_and_lengths(specimen: &Specimen) -> Verdict<Counts> {
     tally.finish(specimen, counts)
 }
 
+/// Replaces the start of each file by zeros, up to many lengths; removes files in all combinations.
+///
+/// # Errors
+/// The first broken promise: a new store in the place of what is left among them.
+pub fn heads_and_files(specimen: &Specimen) -> Verdict<Counts> {
+    let mut counts = Counts::new("flips", format!("{}: heads and files", specimen.name));
+    let mut tally = Tally::new(&specimen.image);
+    let files: Vec<(String, usize)> = specimen
+        .image
+        .files()
+        .filter(|(name, _)| *name != "lock")
+        .map(|(name, len)| (name.to_owned(), len))
+        .collect();
+    for (file, len) in &files {
+        for zeros in cuts(*len).into_iter().chain([*len]) {
+            let mut image = specimen.image.clone();
+            image.overwrite(file, 0, &vec![0; zeros]);
+            let place = format!("{} {file}, {zeros} zeros of {len}", specimen.name);
+            counts.add("heads", 1);
+            tally.add(&specimen.held(), &image, (file, ELSEWHERE), &place)?;
+        }
+    }
+    // With nothing left it is an empty folder, of which a store may be made.
+    let most = (1_u32 << files.len().min(10)) - 1;
+    for removed in 1..most {
+        let mut image = specimen.image.clone();
+        let gone = files.iter().enumerate().filter(|(at, _)| removed >> at & 1 == 1);
+        let names: Vec<&str> = gone.map(|(_, (name, _))| name.as_str()).collect();
+        names.iter().for_each(|name| image.remove(name));
+        let place = format!("{} without {names:?}", specimen.name);
+        counts.add("combinations", 1);
+        tally.add(&specimen.held(), &image, ("", ELSEWHERE), &place)?;
+    }
+    tally.finish(specimen, counts)
+}
+
 /// Replaces files by those of another store, and by what they were earlier. Old files put back may
 /// make the store older: every byte of them was right once.
 ///

@@ -6,18 +6,34 @@ use crate::history::Op;
 /// A shorter history that still fails; `fails` says whether one does. Calls it at most
 /// `tries_max` times.
 pub fn minimise(ops: &[Op], tries_max: usize, fails: impl Fn(&[Op]) -> bool) -> Vec<Op> {
-    let mut ops = ops.to_vec();
     let mut tries = 0;
-    let mut run = ops.len().div_ceil(2);
-    while run > 0 && tries < tries_max {
+    let ops = shorten_within(ops, tries_max, &mut tries, &fails);
+    thin_batches(ops, tries_max.saturating_sub(tries), &fails)
+}
+
+/// Fewer steps that still fail, whatever a step is. Calls `fails` at most `tries_max` times.
+pub fn shorten<T: Clone>(steps: &[T], tries_max: usize, fails: impl Fn(&[T]) -> bool) -> Vec<T> {
+    shorten_within(steps, tries_max, &mut 0, &fails)
+}
+
+/// Takes out runs of steps, shorter and shorter ones.
+fn shorten_within<T: Clone>(
+    steps: &[T],
+    tries_max: usize,
+    tries: &mut usize,
+    fails: &impl Fn(&[T]) -> bool,
+) -> Vec<T> {
+    let mut steps = steps.to_vec();
+    let mut run = steps.len().div_ceil(2);
+    while run > 0 && *tries < tries_max {
         let mut at = 0;
         let mut shortened = false;
-        while at < ops.len() && tries < tries_max {
-            let mut shorter = ops.clone();
-            shorter.drain(at..(at + run).min(ops.len()));
-            tries += 1;
+        while at < steps.len() && *tries < tries_max {
+            let mut shorter = steps.clone();
+            shorter.drain(at..(at + run).min(steps.len()));
+            *tries += 1;
             if fails(&shorter) {
-                ops = shorter;
+                steps = shorter;
                 shortened = true;
             } else {
                 at += run;
@@ -27,7 +43,7 @@ pub fn minimise(ops: &[Op], tries_max: usize, fails: impl Fn(&[Op]) -> bool) -> 
             run /= 2;
         }
     }
-    thin_batches(ops, tries_max.saturating_sub(tries), &fails)
+    steps
 }
 
 /// Takes changes out of batches, one at a time.

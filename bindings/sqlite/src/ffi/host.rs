@@ -20,6 +20,7 @@ pub struct Host {
     pub uri_boolean: unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int,
     pub uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
     pub database_file_object: unsafe extern "C" fn(*const c_char) -> *mut File,
+    pub get_autocommit: unsafe extern "C" fn(*mut c_void) -> c_int,
     /// For everything that is not a database: never null, lives as long as the process.
     pub system: *mut Vfs,
 }
@@ -67,6 +68,7 @@ pub unsafe fn set(routines: *const Routines) -> std::result::Result<&'static Hos
             uri_boolean: cast(at(routine::URI_BOOLEAN))?,
             uri_parameter: cast(at(routine::URI_PARAMETER))?,
             database_file_object: cast(at(routine::DATABASE_FILE_OBJECT))?,
+            get_autocommit: cast(at(routine::GET_AUTOCOMMIT))?,
             system: ptr::null_mut(),
         }
     };

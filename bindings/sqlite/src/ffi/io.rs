@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 
+use super::database::Database;
 use super::guard;
 use super::host::host;
 use super::types::{File, IoMethods, POWERSAFE_OVERWRITE, control};
@@ -109,7 +110,9 @@ impl Bytes for OpenJournal {
         Self::truncate(self, len)
     }
 
-    fn sync(&mut self) {}
+    fn sync(&mut self) {
+        Self::sync(self);
+    }
 
     fn size(&self) -> Result<u64> {
         Ok(Self::size(self))
@@ -284,6 +287,12 @@ unsafe extern "C" fn control_database(
                 connection.reserve(name)
             }
             control::COMMIT_PHASETWO => connection.commit(),
+            control::PDB => {
+                // SAFETY: the argument is where the pager keeps its connection, until it closes
+                // the file.
+                connection.database = Some(unsafe { Database::new(argument.cast()) });
+                Ok(())
+            }
             // SAFETY: the argument is three strings, the last of which may be null.
             control::PRAGMA => unsafe { answer_pragma(connection, argument.cast()) },
             control::LOCKSTATE => {

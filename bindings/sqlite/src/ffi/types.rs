@@ -74,6 +74,7 @@ pub struct Routines {
 
 /// Positions in [`Routines`].
 pub mod routine {
+    pub const GET_AUTOCOMMIT: usize = 60;
     pub const LIBVERSION_NUMBER: usize = 67;
     pub const MALLOC: usize = 68;
     pub const VFS_FIND: usize = 141;
@@ -108,6 +109,7 @@ pub mod control {
     pub const HAS_MOVED: c_int = 20;
     pub const SYNC: c_int = 21;
     pub const COMMIT_PHASETWO: c_int = 22;
+    pub const PDB: c_int = 30;
 }
 
 /// Levels of `xLock`.

@@ -1,6 +1,7 @@
 //! Files by name: databases are ours, everything else is the system's.
 
-use std::ffi::{CStr, c_char, c_double, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_double, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::host::{Host, host};
@@ -162,9 +163,9 @@ fn fixed(open: &OpenStore, version: Option<&CStr>) -> std::result::Result<Snapsh
 /// Of the name of a journal or log, the database it would belong to, if that is open here: then
 /// there is no such file.
 fn virtual_of(path: &Path) -> Option<PathBuf> {
-    let name = path.to_str()?;
-    let base = name.strip_suffix("-journal").or_else(|| name.strip_suffix("-wal"))?;
-    let base = Path::new(base);
+    let name = path.as_os_str().as_bytes();
+    let base = name.strip_suffix(b"-journal").or_else(|| name.strip_suffix(b"-wal"))?;
+    let base = Path::new(OsStr::from_bytes(base));
     open_stores::is_open(base).then(|| base.to_owned())
 }
 
@@ -175,14 +176,19 @@ unsafe extern "C" fn delete(_: *mut Vfs, name: *const c_char, sync: c_int) -> c_
         if path.and_then(virtual_of).is_some() {
             return Ok(());
         }
+        let awaited = path.filter(|path| open_stores::is_awaited(path));
         // A rollback removes a super-journal that no journal on the disk names, and unlike a
         // commit without a sync. What is prepared here still needs it: without it, it took place.
-        if sync == 0 && path.is_some_and(open_stores::is_awaited) {
+        if sync == 0 && awaited.is_some() {
             return Ok(());
         }
         let system = host()?.system;
         // SAFETY: the system's VFS gets what SQLite gave.
-        answered(unsafe { (*system).delete.map(|delete| delete(system, name, sync)) })
+        let done = answered(unsafe { (*system).delete.map(|delete| delete(system, name, sync)) });
+        if let Some(path) = awaited {
+            open_stores::super_journal_removed(path, done.is_ok());
+        }
+        done
     })
 }
 

@@ -222,8 +222,11 @@ impl Session {
         if prepare {
             self.prepared.push((self.newest() + 1, self.working.clone()));
             writer.prepare(b"super-journal")?;
-            if self.newest().is_multiple_of(3) {
-                self.store().checkpoint()?;
+            if self.newest().is_multiple_of(3)
+                && let Err(error) = self.store().checkpoint()
+            {
+                writer.abort();
+                return Err(error);
             }
             if self.newest().is_multiple_of(2) {
                 writer.abort();

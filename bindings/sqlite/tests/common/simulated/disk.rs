@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::panic;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
 use esker_device::sim::{SimDevice, SimImage};
@@ -37,9 +38,19 @@ struct Watch {
     disk: SimDevice,
     folder: PathBuf,
     history: Arc<Mutex<Vec<Option<SuperJournal>>>>,
+    /// After how many syncs the super-journal goes; 0 for never.
+    removes_after: Arc<AtomicU64>,
 }
 
 impl Hook for Watch {
+    fn after(&self, step: Step) {
+        if step.kind == StepKind::Sync && self.removes_after.load(Ordering::Relaxed) > 0 {
+            if self.removes_after.fetch_sub(1, Ordering::Relaxed) == 1 {
+                put_super_journal(&self.folder, None);
+            }
+        }
+    }
+
     fn before(&self, step: Step) {
         if step.kind == StepKind::Read {
             return;
@@ -81,6 +92,8 @@ pub struct Disk {
     pub folder: PathBuf,
     /// The super-journals that came and went, as the marks number them.
     pub history: Arc<Mutex<Vec<Option<SuperJournal>>>>,
+    /// After how many syncs the super-journal goes, as if SQLite had removed it and did not know.
+    pub removes_after: Arc<AtomicU64>,
     options: Options,
     _mounted: Mounted,
 }
@@ -89,7 +102,9 @@ impl Disk {
     pub fn mount(device: SimDevice, folder: &Path, options: &Options) -> Self {
         let history: Arc<Mutex<Vec<Option<SuperJournal>>>> = Arc::default();
         history.lock().unwrap().push(None);
+        let removes_after: Arc<AtomicU64> = Arc::default();
         let watch = Watch {
+            removes_after: Arc::clone(&removes_after),
             disk: device.clone(),
             folder: folder.to_owned(),
             history: Arc::clone(&history),
@@ -107,7 +122,8 @@ impl Disk {
             Ok((file, options.clone()))
         };
         let mounted = elsewhere::mount(folder, Arc::new(open));
-        Self { device, folder: folder.to_owned(), history, options: kept, _mounted: mounted }
+        let folder = folder.to_owned();
+        Self { device, folder, history, removes_after, options: kept, _mounted: mounted }
     }
 
     pub fn of_image(image: &SimImage, folder: &Path, options: &Options) -> Self {

@@ -16,7 +16,7 @@ pub struct State {
 
 /// The names by which a connection knows the databases of a case.
 pub fn schemas(case: &Case) -> &'static [&'static str] {
-    &["main", "b"][..case.files.len()]
+    &["main", "b", "c"][..case.files.len()]
 }
 
 /// Makes the tables of a case, and their first rows.

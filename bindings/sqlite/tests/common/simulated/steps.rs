@@ -55,7 +55,7 @@ pub struct Case {
     /// Pages of SQLite's cache: what does not fit goes out early.
     pub cache_pages: u32,
     pub rows: u64,
-    /// The databases; the second is attached.
+    /// The databases; all but the first are attached.
     pub files: &'static [&'static str],
     pub is_relaxed: bool,
     pub auto_vacuum: &'static str,
@@ -78,6 +78,7 @@ impl Case {
 
 const ONE: &[&str] = &["main.db"];
 const TWO: &[&str] = &["main.db", "other.db"];
+const THREE: &[&str] = &["main.db", "other.db", "third.db"];
 
 /// All kinds.
 pub fn cases() -> Vec<Case> {
@@ -100,8 +101,15 @@ pub fn cases() -> Vec<Case> {
         Case { name: "pinned", options: whole, steps: pinned, ..case.clone() },
         Case { name: "relaxed", is_relaxed: true, steps: relaxed, ..case.clone() },
         Case { name: "attached", files: TWO, rows: 20, steps: attached, ..case.clone() },
+        Case { name: "attached, cut", auto_vacuum: "full", steps: cut, ..several(&case, TWO) },
+        Case { name: "three", auto_vacuum: "incremental", steps: three, ..several(&case, THREE) },
         case,
     ]
+}
+
+/// Several files, of which transactions are larger than the cache.
+fn several(case: &Case, files: &'static [&'static str]) -> Case {
+    Case { files, rows: 20, cache_pages: 10, ..case.clone() }
 }
 
 fn sound(sql: String) -> Statement {
@@ -238,14 +246,63 @@ fn relaxed(random: &mut Random) -> Vec<Step> {
     (0..30).map(|_| step(random)).collect()
 }
 
-fn attached(random: &mut Random) -> Vec<Step> {
-    let other = |random: &mut Random| {
-        let statement = few(random);
-        let sql = ["INTO ", "UPDATE ", "FROM "].iter().fold(statement.sql, |sql, word| {
-            sql.replace(&format!("{word}t"), &format!("{word}b.t"))
-        });
-        sound(sql)
+/// The same in another file.
+fn within(schema: &str, statement: Statement) -> Statement {
+    let sql = ["INTO ", "UPDATE ", "FROM "].iter().fold(statement.sql, |sql, word| {
+        let sql = sql.replace(&format!("{word}t"), &format!("{word}{schema}.t"));
+        sql.replace(&format!("{word}u"), &format!("{word}{schema}.u"))
+    });
+    Statement { sql, ..statement }
+}
+
+/// What makes a file longer than its database is when the transaction is committed: rows are
+/// removed that were there, or are given up again after they were written early.
+fn shrinking(random: &mut Random, schema: &str) -> Vec<Statement> {
+    let control = |sql: &str| sound(sql.to_owned());
+    let mut body = vec![within(schema, few(random))];
+    match random.below(5) {
+        0 => body.push(within(schema, breaking(random))),
+        1 => {
+            body.push(control("SAVEPOINT a"));
+            body.extend(some(random, 2, many).into_iter().map(|one| within(schema, one)));
+            body.push(control(["ROLLBACK TO a", "RELEASE a"][random.below(2) as usize]));
+            body.push(within(schema, fewer()));
+        }
+        2 => body.push(sound(format!("DELETE FROM {schema}.t WHERE id % 3 <> 0"))),
+        3 => {
+            let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
+                WHERE i < 60) SELECT 5000 + i % 59 FROM n";
+            let sql = format!("INSERT INTO {schema}.u {rows}");
+            body.push(Statement { sql, breaks: true });
+        }
+        _ => body.push(within(schema, many(random))),
+    }
+    if random.below(3) == 0 {
+        body.push(sound(format!("PRAGMA {schema}.incremental_vacuum")));
+    }
+    body
+}
+
+fn in_all(random: &mut Random, schemas: &[&str]) -> Vec<Step> {
+    let step = |random: &mut Random| {
+        let left_out = random.below(4 * schemas.len() as u64) as usize;
+        let parts = schemas.iter().enumerate().filter(|(at, _)| *at != left_out);
+        let body = parts.flat_map(|(_, schema)| shrinking(random, schema)).collect();
+        Step::Transaction { body, commits: random.below(8) > 0 }
     };
+    (0..10).map(|_| step(random)).collect()
+}
+
+fn cut(random: &mut Random) -> Vec<Step> {
+    in_all(random, &["main", "b"])
+}
+
+fn three(random: &mut Random) -> Vec<Step> {
+    in_all(random, &["main", "b", "c"])
+}
+
+fn attached(random: &mut Random) -> Vec<Step> {
+    let other = |random: &mut Random| within("b", few(random));
     let step = |random: &mut Random| {
         let body = match random.below(10) {
             0 => vec![few(random)],

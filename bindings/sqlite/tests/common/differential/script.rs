@@ -1,0 +1,135 @@
+//! What a script does, from a seed: several connections by turns, each with its transactions.
+
+use esker_flash::Allocation;
+use esker_testkit::random::Random;
+
+use super::statements;
+
+/// The names by which every connection knows the databases.
+pub const SCHEMAS: [&str; 3] = ["main", "b", "c"];
+
+/// What a script is run on.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub seed: u64,
+    pub files: usize,
+    pub connections: usize,
+    pub page_sizes: [u32; 3],
+    pub auto_vacuums: [&'static str; 3],
+    /// Pages of SQLite's cache: what does not fit is written early.
+    pub cache_pages: u32,
+    pub allocation: Allocation,
+    /// Whether the store's thread works beside the script.
+    pub has_thread: bool,
+}
+
+/// What one connection does at once.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Run {
+        connection: usize,
+        sql: String,
+    },
+    /// Runs a statement while rows of a query are still to be read.
+    Beside {
+        connection: usize,
+        select: String,
+        sql: String,
+    },
+    /// Closes the connection, with whatever transaction is open, and opens it again.
+    Reopen {
+        connection: usize,
+    },
+    /// Compares all that is committed, through another connection.
+    Judge,
+}
+
+impl Setup {
+    pub fn new(seed: u64, files: usize, connections: usize) -> Self {
+        let random = Random::new(seed);
+        let page_size = || 512 << random.below(if random.below(4) == 0 { 5 } else { 2 });
+        let auto_vacuum = || ["none", "full", "full", "incremental"][random.index(4)];
+        Self {
+            seed,
+            files,
+            connections,
+            page_sizes: [page_size(), page_size(), page_size()],
+            auto_vacuums: [auto_vacuum(), auto_vacuum(), auto_vacuum()],
+            cache_pages: [1, 4, 10, 10, 2000][random.index(5)],
+            allocation: [Allocation::Slot, Allocation::Segment][random.index(2)],
+            has_thread: random.below(8) == 0,
+        }
+    }
+
+    /// The steps of the script.
+    pub fn steps(&self) -> Vec<Step> {
+        let random = Random::new(self.seed ^ 0x5eed);
+        let mut open = vec![Open::default(); self.connections];
+        let mut steps = Vec::new();
+        for _ in 0..24 + random.below(24) {
+            let connection = random.index(self.connections);
+            steps.push(self.step(&random, connection, &mut open[connection]));
+            if random.below(12) == 0 {
+                steps.push(Step::Judge);
+            }
+        }
+        steps
+    }
+
+    fn step(&self, random: &Random, connection: usize, open: &mut Open) -> Step {
+        let sql = match random.below(40) {
+            0 => {
+                *open = Open::default();
+                return Step::Reopen { connection };
+            }
+            1..14 => open.control(random),
+            _ => statements::any(random, self),
+        };
+        if random.below(12) == 0 {
+            return Step::Beside { connection, select: statements::select(random, self), sql };
+        }
+        Step::Run { connection, sql }
+    }
+}
+
+/// What a connection has begun, as far as the script knows.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    is_begun: bool,
+    savepoints: Vec<char>,
+}
+
+impl Open {
+    /// Begins or ends a transaction, or a part of one.
+    fn control(&mut self, random: &Random) -> String {
+        if !self.is_begun && self.savepoints.is_empty() && random.below(6) > 0 {
+            self.is_begun = true;
+            return ["BEGIN", "BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"][random.index(4)]
+                .into();
+        }
+        match (random.below(10), self.savepoints.is_empty()) {
+            (0..4, _) | (4..8, true) => {
+                let name = ['p', 'q', 'r'][random.index(3)];
+                if random.below(3) > 0 {
+                    self.savepoints.push(name);
+                    return format!("SAVEPOINT {name}");
+                }
+                (self.is_begun, self.savepoints) = (false, Vec::new());
+                ["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"][random.index(4)].into()
+            }
+            (4..8, false) => {
+                let at = random.index(self.savepoints.len());
+                let name = self.savepoints[at];
+                if random.below(2) == 0 {
+                    return format!("ROLLBACK TO {name}");
+                }
+                self.savepoints.truncate(at);
+                format!("RELEASE {name}")
+            }
+            _ => {
+                (self.is_begun, self.savepoints) = (false, Vec::new());
+                ["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"][random.index(4)].into()
+            }
+        }
+    }
+}

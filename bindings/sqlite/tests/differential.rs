@@ -1,0 +1,81 @@
+//! Random scripts say and leave the same in SQLite over the VFS as in a plain SQLite: rows, codes
+//! of errors, counters, and all that is in the files, also after they were closed and opened.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "common/differential/mod.rs"]
+mod differential;
+
+use esker_sqlite::planted::{self, Bug};
+use esker_testkit::counts::{Counts, budget};
+use esker_testkit::minimise::shorten;
+
+use differential::pair::{Judged, Pair};
+use differential::script::{Setup, Step};
+
+/// Runs a script on both sides.
+fn run(setup: &Setup, steps: &[Step]) -> Judged {
+    let mut pair = Pair::new(setup);
+    steps.iter().try_for_each(|step| pair.apply(step))?;
+    pair.finish()
+}
+
+/// Runs the script of a seed; one that differs is told as short as it gets.
+fn judge(setup: &Setup) -> Result<u64, String> {
+    let steps = setup.steps();
+    let Err(first) = run(setup, &steps) else { return Ok(steps.len() as u64) };
+    let short = shorten(&steps, 400, |steps| run(setup, steps).is_err());
+    let differs = run(setup, &short).err().unwrap_or(first);
+    let told: Vec<_> = short.iter().map(|step| format!("  {step:?}")).collect();
+    Err(format!("{differs}\n{setup:?}\n{}", told.join("\n")))
+}
+
+fn settle(name: &str, scripts: u64, files: usize, connections: usize) {
+    let mut counts = Counts::new("sqlite-differential", name);
+    for seed in 0..scripts * budget() {
+        let steps = judge(&Setup::new(seed, files, connections)).unwrap_or_else(|differs| {
+            panic!("{name}, seed {seed}: {differs}");
+        });
+        counts.add("scripts", 1);
+        counts.add("steps", steps);
+    }
+    counts.record().unwrap();
+}
+
+#[test]
+fn one_file() {
+    settle("one file", 900, 1, 1);
+}
+
+#[test]
+fn two_files() {
+    settle("two files", 1200, 2, 1);
+}
+
+#[test]
+fn three_files() {
+    settle("three files", 600, 3, 1);
+}
+
+#[test]
+fn several_connections() {
+    settle("several connections", 500, 1, 3);
+}
+
+#[test]
+fn several_connections_to_several_files() {
+    settle("several connections to several files", 600, 2, 2);
+}
+
+/// A suite that cannot fail proves nothing.
+#[test]
+fn planted_bugs_are_found() {
+    for (bug, files) in [(Bug::CutRefused, 2), (Bug::CommittedAtSync, 1)] {
+        let differs = |seed: &u64| judge(&Setup::new(*seed, files, 1)).is_err();
+        let found = planted::with(bug, || (0..200).find(differs));
+        let seed = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
+        let mut counts = Counts::new("sqlite-planted", format!("{bug:?}"));
+        counts.add("scripts until found", seed + 1);
+        counts.record().unwrap();
+    }
+}
