@@ -66,6 +66,14 @@ fn every_unit_and_length_within_a_merge_of_every_scheme() {
     }
 }
 
+/// What is left of a store is never taken for the beginning of a new one.
+#[test]
+fn heads_that_are_zeros_and_files_that_are_missing() {
+    for specimen in [stores::clean(), stores::dirty_log(), stores::apart()] {
+        examine(specimen, flips::heads_and_files);
+    }
+}
+
 #[test]
 fn files_of_other_stores_and_other_times() {
     let all = stores::all().unwrap();

@@ -4,8 +4,9 @@
 //! [`SUPERBLOCK`]. Before it there is no store, whatever else has been written; after it the
 //! store exists and is empty.
 
-use esker_device::Device;
+use esker_device::{Caching, Device, Open, Purpose};
 use esker_format::ids::Epoch;
+use esker_format::manifest_edit::MANIFEST_GRAIN_BYTES;
 
 use crate::error::{Error, Result};
 use crate::log::segment_number;
@@ -71,8 +72,34 @@ pub fn probe(device: &dyn Device) -> Result<Presence> {
     if let Some(used) = names.iter().find(used) {
         return Err(missing_superblock(used));
     }
+    for name in &names {
+        let is_used = match name.as_str() {
+            DATA => device.open(name, Open::Existing, Caching::Buffered)?.len()? > 0,
+            _ if manifest_epoch(name).is_some() => has_later_records(device, name)?,
+            _ => false,
+        };
+        if is_used {
+            return Err(missing_superblock(&format!("what {name} holds")));
+        }
+    }
     let leftovers: Vec<_> = names.into_iter().filter(|name| name != LOCK).collect();
     Ok(if leftovers.is_empty() { Presence::Empty } else { Presence::Unfinished(leftovers) })
+}
+
+/// Whether a manifest holds more than the first record of a new store, of which there are two
+/// copies of a grain each.
+fn has_later_records(device: &dyn Device, name: &str) -> Result<bool> {
+    let file = device.open(name, Open::Existing, Caching::Buffered)?;
+    let len = file.len()?;
+    let mut grain = vec![0; MANIFEST_GRAIN_BYTES as usize];
+    let mut filled = 0;
+    for at in (0..len).step_by(grain.len()) {
+        let part = usize::try_from(len - at).unwrap_or(usize::MAX).min(grain.len());
+        let part = grain.get_mut(..part).unwrap_or_default();
+        file.read_at(at, part, Purpose::Recovery)?;
+        filled += u64::from(part.iter().any(|byte| *byte != 0));
+    }
+    Ok(filled > 2)
 }
 
 fn missing_superblock(evidence: &str) -> Error {
@@ -86,7 +113,6 @@ fn missing_superblock(evidence: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use esker_device::memory::MemoryDevice;
-    use esker_device::{Caching, Open};
 
     use super::*;
 
@@ -119,5 +145,17 @@ mod tests {
         assert!(matches!(holding(&["data", "letter.txt"]), Err(Error::NotAStore { .. })));
         assert!(matches!(holding(&["data", "log-00000001"]), Err(Error::Corrupt { .. })));
         assert!(matches!(holding(&["manifest-00000002"]), Err(Error::Corrupt { .. })));
+        // Nor does a creation write blocks, or a second record.
+        let device = MemoryDevice::new();
+        let put = |name: &str, at: u64| {
+            let file = device.open(name, Open::CreateNew, Caching::Buffered).unwrap();
+            file.write_at(at, &[1; 3 * 4096], Purpose::User).unwrap();
+        };
+        put("data", 0);
+        assert!(matches!(probe(&device), Err(Error::Corrupt { .. })));
+        device.remove("data").unwrap();
+        assert_eq!(probe(&device).unwrap(), Presence::Empty);
+        put("manifest-00000001", 512);
+        assert!(matches!(probe(&device), Err(Error::Corrupt { .. })));
     }
 }
