@@ -97,6 +97,8 @@ pub struct PieceHeader {
     pub identity: PieceIdentity,
     /// Length of its data, in bytes.
     pub len: usize,
+    /// The [`sum`] of the pieces before it, as it says.
+    pub before: u32,
     /// The [`sum`] of all pieces up to it.
     pub sum: u32,
     crc: u32,
@@ -130,20 +132,21 @@ pub fn parse(piece: &[u8]) -> Result<PieceHeader> {
     if len == 0 || len as u64 > PIECE_DATA_BYTES {
         return Err(DecodeError::new(28, "length of a piece is out of range"));
     }
-    Ok(PieceHeader { identity, len, sum: sum(before, crc), crc })
+    Ok(PieceHeader { identity, len, before, sum: sum(before, crc), crc })
 }
 
-/// The data that a piece says it has, and the sum up to it, whatever is wrong with it.
+/// The data that a piece says it has, whatever is wrong with it.
 #[must_use]
-pub fn open_unchecked(piece: &[u8]) -> (&[u8], u32) {
-    let (len, sum) = parse(piece).map_or((0, 0), |header| (header.len, header.sum));
+pub fn open_unchecked(piece: &[u8]) -> &[u8] {
+    let len = parse(piece).map_or(0, |header| header.len);
     let end = PIECE_HEADER_BYTES.saturating_add(len).min(piece.len());
-    (piece.get(PIECE_HEADER_BYTES..end).unwrap_or_default(), sum)
+    piece.get(PIECE_HEADER_BYTES..end).unwrap_or_default()
 }
 
-/// The data of the piece that `piece` consists of, and the [`sum`] up to it.
-pub fn open(piece: &[u8], expected: PieceIdentity) -> Result<(&[u8], u32)> {
-    let PieceHeader { identity, len, sum, crc } = parse(piece)?;
+/// The data of the piece that `piece` consists of, and its header.
+pub fn open(piece: &[u8], expected: PieceIdentity) -> Result<(&[u8], PieceHeader)> {
+    let header = parse(piece)?;
+    let PieceHeader { identity, len, crc, .. } = header;
     if crc32c::crc32c(piece.get(COVERED_FROM..).unwrap_or_default()) != crc {
         return Err(DecodeError::new(4, "piece of a value does not match its checksum"));
     }
@@ -157,7 +160,7 @@ pub fn open(piece: &[u8], expected: PieceIdentity) -> Result<(&[u8], u32)> {
     if padding.iter().any(|byte| *byte != 0) {
         return Err(DecodeError::new(PIECE_HEADER_BYTES, "padding of a piece is not zero"));
     }
-    Ok((data, sum))
+    Ok((data, header))
 }
 
 #[cfg(test)]
@@ -193,7 +196,8 @@ mod tests {
             let header = parse(&good).unwrap();
             assert_eq!((header.identity, header.len), (IDENTITY, data.len()));
             assert_eq!(header.units(), good.len() as u64 / UNIT_BYTES);
-            assert_eq!(header.sum, open(&good, IDENTITY).unwrap().1);
+            assert_eq!(header, open(&good, IDENTITY).unwrap().1);
+            assert_eq!(header.before, 7);
             for at in (0..good.len()).step_by(if good.len() > 8192 { 97 } else { 1 }) {
                 let mut bad = good.clone();
                 bad[at] ^= 0x10;

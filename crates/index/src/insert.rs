@@ -12,10 +12,11 @@ use esker_device::Purpose;
 use esker_format::block::Codec;
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
-use esker_format::ids::{Generation, Seq};
+use esker_format::ids::Seq;
 use esker_format::meta::{LevelMeta, MergeProgress, TailFence, TreeMeta};
 use esker_format::ptr::{Extent, SECTOR_BYTES};
 use esker_substrate::error::Result;
+use esker_substrate::generations::OneGeneration;
 
 use super::fence_index::{Account, FenceIndex};
 use super::level_writer::{Apart, LevelEnd, LevelStart, LevelWriter, fence_of, keyed, owned};
@@ -68,7 +69,7 @@ pub struct Insert {
     top: TopWriter,
     reader: BlockReader,
     purpose: Purpose,
-    generation: Generation,
+    generation: OneGeneration,
     /// Sectors of the data level that were not written but kept.
     kept_sectors: u64,
     /// Sectors written to the data level at the last publish point.
@@ -79,7 +80,7 @@ pub struct Insert {
 impl Insert {
     /// Begins the levels of `plan`.
     pub(super) fn new(plan: &Plan, reader: &BlockReader, purpose: Purpose) -> Self {
-        let generation = reader.blocks.take_generation();
+        let generation = OneGeneration::default();
         let ranks = plan.fence_ranks.iter().chain([&plan.data_rank]);
         let bottom = plan.fence_ranks.len();
         let levels = ranks.enumerate().map(|(number, rank)| {
@@ -87,11 +88,11 @@ impl Insert {
             let bytes = if number == bottom { plan.data_bytes } else { plan.data_bytes / 32 };
             LevelWriter::new(
                 start,
-                ExtentWriter::new(reader, purpose, generation, bytes, Vec::new()),
+                ExtentWriter::new(reader, purpose, &generation, bytes, Vec::new()),
             )
         });
         let levels = levels.collect();
-        let out = ExtentWriter::new(reader, purpose, generation, 0, Vec::new());
+        let out = ExtentWriter::new(reader, purpose, &generation, 0, Vec::new());
         Self {
             levels,
             top: TopWriter::new(out, Vec::new(), &[]),
@@ -115,14 +116,14 @@ impl Insert {
     ) -> Result<Self> {
         let mut insert =
             Self::new(&Plan { fence_ranks: Vec::new(), ..plan.clone() }, reader, Purpose::Merge);
-        let (purpose, generation) = (insert.purpose, insert.generation);
+        let (purpose, generation) = (insert.purpose, insert.generation.clone());
         let bottom = progress.new.levels.len().saturating_sub(1);
         let tail = |number: usize| progress.tails.get(number).map_or(&[][..], Vec::as_slice);
         insert.levels.clear();
         for (number, meta) in progress.new.levels.iter().enumerate() {
             let start = level_start(plan, reader, number, bottom, meta.rank);
             let bytes = if number == bottom { plan.data_bytes } else { plan.data_bytes / 32 };
-            let out = ExtentWriter::new(reader, purpose, generation, bytes, meta.extents.clone());
+            let out = ExtentWriter::new(reader, purpose, &generation, bytes, meta.extents.clone());
             // The fences to the level below that no block has yet are in this level's open block.
             let open = if number == bottom { &[][..] } else { tail(number + 1) };
             insert.levels.push(LevelWriter::resume(start, out, meta, open));
@@ -136,7 +137,7 @@ impl Insert {
             });
         }
         let extents = progress.new.top_extents.clone();
-        let out = ExtentWriter::new(reader, purpose, generation, 0, extents);
+        let out = ExtentWriter::new(reader, purpose, &generation, 0, extents);
         insert.top = TopWriter::new(out, progress.new.top.clone(), tail(0));
         // What the record names is not given back: the next try needs it.
         let fences = super::tree::read_top_fences(reader, &progress.new);
@@ -342,7 +343,7 @@ impl Insert {
         if self.skipped || skip == 0 {
             return Ok(());
         }
-        let out = ExtentWriter::new(&self.reader, self.purpose, self.generation, 0, Vec::new());
+        let out = ExtentWriter::new(&self.reader, self.purpose, &self.generation, 0, Vec::new());
         let mut top = TopWriter::new(out, Vec::new(), &[]);
         if let Some(index) = self.levels.get(skip).and_then(LevelWriter::fences) {
             index.iter().try_for_each(|fence| top.add(&fence))?;

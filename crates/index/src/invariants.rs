@@ -26,7 +26,7 @@ use esker_format::block::BlockView;
 use esker_format::data::Data;
 use esker_format::entry::Payload;
 use esker_format::filter;
-use esker_format::ids::Seq;
+use esker_format::ids::{Generation, Seq};
 use esker_format::key;
 use esker_format::meta::{IndexMeta, LevelCounts, RemovedRange};
 use esker_format::ptr::{BlockPtr, Extent};
@@ -68,6 +68,8 @@ pub struct CheckSink {
     pub entries: u64,
     /// Values outside blocks read.
     pub values: u64,
+    /// The highest generation of what was read.
+    pub generation_max: Generation,
     /// Findings.
     pub problems: Vec<Problem>,
 }
@@ -78,6 +80,13 @@ impl CheckSink {
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
+    }
+
+    /// A block is read.
+    fn note_block(&mut self, ptr: &BlockPtr) {
+        self.blocks += 1;
+        self.bytes += ptr.bytes() as u64;
+        self.generation_max = self.generation_max.max(ptr.generation);
     }
 
     fn report_error(&mut self, error: &Error) {
@@ -299,6 +308,7 @@ impl Index {
     fn check_value(&self, content: &[u8], referred: &mut RunSet, sink: &mut CheckSink) {
         let Ok(value) = ValueRef::decode(content) else { return };
         sink.values += 1;
+        sink.generation_max = sink.generation_max.max(value.generation);
         for run in &value.runs {
             if referred.insert(*run).is_err() {
                 sink.report(run.offset(), "O1: two entries refer to the same space");
@@ -352,8 +362,7 @@ impl Index {
     }
 
     fn check_readable(&self, ptr: &BlockPtr, sink: &mut CheckSink) {
-        sink.blocks += 1;
-        sink.bytes += ptr.bytes() as u64;
+        sink.note_block(ptr);
         let read = self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check);
         if let Err(error) = read {
             sink.report_error(&error);
@@ -362,8 +371,7 @@ impl Index {
 
     /// A block in which a merge stands: only some of it is the tree's own.
     fn check_passed(&self, ptr: &BlockPtr, walked: &mut Walked<'_>, sink: &mut CheckSink) {
-        sink.blocks += 1;
-        sink.bytes += ptr.bytes() as u64;
+        sink.note_block(ptr);
         match self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check) {
             Err(error) => sink.report_error(&error),
             Ok(block) => walked.note_references(block.view()),
@@ -439,8 +447,7 @@ impl Index {
         walked: &mut Walked<'_>,
         sink: &mut CheckSink,
     ) {
-        sink.blocks += 1;
-        sink.bytes += fence.ptr.bytes() as u64;
+        sink.note_block(&fence.ptr);
         let offset = fence.ptr.offset();
         if tree.is_level() {
             walked.apart.push(extent_of(&fence.ptr));

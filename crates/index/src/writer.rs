@@ -2,9 +2,9 @@
 
 use esker_device::Purpose;
 use esker_format::block::{BlockBuilder, BlockIdentity, Codec, Finished, Packer};
-use esker_format::ids::Generation;
 use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::{Error, Result};
+use esker_substrate::generations::OneGeneration;
 
 use super::buffer::CountedBuf;
 use super::tree::BlockReader;
@@ -36,7 +36,7 @@ pub fn extent_units(bytes: u64) -> u64 {
 pub struct ExtentWriter {
     reader: BlockReader,
     purpose: Purpose,
-    generation: Generation,
+    generation: OneGeneration,
     units: u64,
     /// In the order of their blocks.
     pieces: Vec<Piece>,
@@ -63,14 +63,14 @@ impl ExtentWriter {
     pub(super) fn new(
         reader: &BlockReader,
         purpose: Purpose,
-        generation: Generation,
+        generation: &OneGeneration,
         bytes_expected: u64,
         extents: Vec<Extent>,
     ) -> Self {
         Self {
             reader: reader.clone(),
             purpose,
-            generation,
+            generation: generation.clone(),
             units: extent_units(bytes_expected),
             pieces: extents.into_iter().map(|extent| Piece { extent, is_own: true }).collect(),
             current: None,
@@ -98,6 +98,7 @@ impl ExtentWriter {
 
     /// Finishes the builder's block and appends it.
     pub(super) fn append(&mut self, builder: &mut BlockBuilder) -> Result<(BlockPtr, Finished)> {
+        let generation = self.generation.get(&self.reader.blocks)?;
         let bytes = builder.pack(&mut self.packer);
         self.make_room(bytes)?;
         let start = self.current.map_or(0, |extent| extent.offset());
@@ -106,7 +107,7 @@ impl ExtentWriter {
             store: self.reader.blocks.store(),
             keyspace: self.reader.keyspace,
             sector,
-            generation: self.generation,
+            generation,
         };
         let place = self.buffer.get_mut(self.filled..self.filled + bytes).unwrap_or_default();
         let finished = builder.finish_packed(identity, &self.packer, place);
@@ -117,7 +118,7 @@ impl ExtentWriter {
             self.filled = end;
         }
         let sectors = (bytes as u64 / SECTOR_BYTES) as u16;
-        let ptr = BlockPtr { sector, sectors, crc: finished.crc, generation: self.generation };
+        let ptr = BlockPtr { sector, sectors, crc: finished.crc, generation };
         Ok((ptr, finished))
     }
 

@@ -4,6 +4,7 @@
 //! walked and the moment the free map is compared with them. Damage found is collected,
 //! never returned as an error: one bad block must not hide another.
 
+use esker_format::ids::Generation;
 use esker_format::ptr::{Extent, UNIT_BYTES};
 use esker_index::{CheckSink, Index};
 use esker_substrate::blocks::DATA_FILE;
@@ -79,9 +80,19 @@ pub(crate) fn check(shared: &Core) -> Result<CheckReport> {
     problems.extend(found.map(|found| Problem::new(found.file, found.offset, found.what)));
     let used = trees.iter().flat_map(|tree| tree.extents());
     problems.extend(unaccounted(used, &shared.env.blocks.space()));
+    problems.extend(used_again(sink.generation_max, shared.env.blocks.next_generation()));
     let CheckSink { blocks, bytes, entries, values, .. } = sink;
     let (log_operations, log_bytes) = (log.operations, log.bytes);
     Ok(CheckReport { blocks, bytes, entries, values, log_operations, log_bytes, problems })
+}
+
+/// Blocks and values are known by their generations, so that none may be handed out twice.
+fn used_again(found: Generation, next: Generation) -> Option<Problem> {
+    let what = format!(
+        "generation {found} is in use, and {next} is the next one to be handed out: dump the store \
+         and load it into a new one"
+    );
+    (found >= next).then(|| Problem::new(DATA_FILE, 0, what))
 }
 
 /// Every unit of the data file must be in exactly one tree's extent, in quarantine or free.
@@ -140,6 +151,12 @@ mod tests {
         let used = [extent(4, 2), extent(0, 3)];
         assert_eq!(found(10, &used, &used), []);
         assert_eq!(found(0, &[], &[]), []);
+    }
+
+    #[test]
+    fn a_generation_that_would_come_again_is_named() {
+        assert_eq!(used_again(Generation(7), Generation(8)), None);
+        assert!(used_again(Generation(8), Generation(8)).is_some());
     }
 
     #[test]

@@ -26,7 +26,7 @@ use esker_format::value_ref::ValueRef;
 use esker_substrate::Error as Inner;
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
-use esker_substrate::values::{self, LooseRuns, ReadAhead};
+use esker_substrate::values::{self, LooseRuns, ReadAhead, Sequel};
 
 pub use reader::ValueReader;
 pub use writer::ValueWriter;
@@ -179,10 +179,11 @@ pub(crate) fn fetch(shared: &Core, slot: &Slot, key: &[u8], value: Value) -> Res
 
 fn fetch_apart(shared: &Core, slot: &Slot, content: &[u8]) -> Result<Vec<u8>> {
     let value = decode(content)?;
-    let (mut bytes, mut piece, mut ahead) = (Vec::new(), Vec::new(), ReadAhead::default());
+    let (mut bytes, mut piece) = (Vec::new(), Vec::new());
+    let (mut ahead, mut sequel) = (ReadAhead::default(), Sequel::default());
     for number in 0..value.pieces() {
         ahead.go_on(&shared.env.blocks, &value, number);
-        let data = read_piece(shared, slot, &value, number, &mut piece)?;
+        let data = read_piece(shared, slot, &value, (number, &mut sequel), &mut piece)?;
         if number == 0 {
             // What could be read is there: a reference alone is no reason for a large allocation.
             bytes.reserve_exact(value.bytes as usize);
@@ -196,7 +197,7 @@ fn read_piece<'p>(
     shared: &Core,
     slot: &Slot,
     value: &ValueRef,
-    number: u64,
+    number: (u64, &mut Sequel),
     piece: &'p mut Vec<u8>,
 ) -> Result<&'p [u8]> {
     let read = values::read_piece(&shared.env.blocks, value, number, piece, Purpose::User);
@@ -213,7 +214,8 @@ fn decode(content: &[u8]) -> Result<ValueRef> {
     })
 }
 
-/// Takes the space of values that the log alone refers to, before anything else takes it.
+/// Takes the space of values that the log alone refers to, and the generations of all that it
+/// refers to, before anything else takes them.
 pub(crate) fn claim_logged(shared: &Core) -> Result<()> {
     if !shared.manifest.requires(FEATURE_LARGE_VALUES) || planted::is(Bug::ValueNotClaimed) {
         return Ok(());
@@ -221,12 +223,12 @@ pub(crate) fn claim_logged(shared: &Core) -> Result<()> {
     let state = shared.manifest.state();
     shared.log.scan(&mut |seq, id, action| {
         let Action::Say(key, Data::Reference(content)) = action else { return Ok(()) };
+        let Ok(value) = ValueRef::decode(content) else { return Ok(()) };
+        shared.env.blocks.generation_found(value.generation);
         let Some(keyspace) = state.keyspaces.get(&id) else { return Ok(()) };
-        let value = ValueRef::decode(content);
-        let is_needed = esker_index::values::is_in_log_alone(&keyspace.index, key, seq);
-        match value {
-            Ok(value) if is_needed => shared.env.blocks.claim(&value.runs),
-            _ => Ok(()),
+        match esker_index::values::is_in_log_alone(&keyspace.index, key, seq) {
+            true => shared.env.blocks.claim(&value.runs),
+            false => Ok(()),
         }
     })?;
     Ok(())

@@ -162,6 +162,7 @@ impl Base {
         let blocks = BlockStore::create(&self.device, store, self.cache_bytes())?;
         let options = ManifestOptions::default();
         let manifest = Manifest::create(&self.device, store, options, &self.poison, &self.faults)?;
+        blocks.reserve_generations_in(&manifest);
         Ok((manifest, blocks))
     }
 
@@ -179,6 +180,7 @@ impl Base {
         let floor: Generation = state.next_generation;
         let store = manifest.store();
         let blocks = BlockStore::open(&self.device, store, self.cache_bytes(), allocated, floor)?;
+        blocks.reserve_generations_in(&manifest);
         Ok((manifest, blocks))
     }
 

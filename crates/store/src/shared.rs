@@ -169,8 +169,11 @@ impl Core {
     /// Makes `edits` durable, with the positions that every manifest record carries.
     pub fn commit_edits(&self, edits: &[Edit]) -> esker_substrate::Result<()> {
         self.with_room(|| {
-            let (durable, next) = (self.log.durable_seq(), self.env.blocks.next_generation());
-            self.manifest.commit(edits, durable, next)
+            let blocks = &self.env.blocks;
+            let (durable, next) = (self.log.durable_seq(), blocks.generation_to_record());
+            self.manifest.commit(edits, durable, next)?;
+            blocks.generation_recorded(next);
+            Ok(())
         })
     }
 

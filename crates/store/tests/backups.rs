@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{also_with_lsm, assert_sound, back_up, contents, copy, small, threaded, tiny};
 use esker::{Db, Device, Error, Keyspace};
 use esker_device::memory::MemoryDevice;
+use esker_device::sim::{Effect, Fault, FaultPlan, OpKind, SimDevice};
 
 fn restored(folder: &MemoryDevice) -> Db {
     let db = small(&common::restored(folder)).create(false).open().unwrap();
@@ -216,7 +217,42 @@ fn damage_in_the_store_is_not_copied() {
     );
 }
 
+/// What is put in place was read again: a catalog that a device has made something else of never
+/// takes the place of a good one, and neither do blocks.
+#[test]
+fn what_does_not_read_back_is_not_put_in_place() {
+    let device = MemoryDevice::new();
+    let db = small(&device).open().unwrap();
+    let keyspace = tiny(&db, "a");
+    fill(&keyspace, 0..500, "a");
+    let sim = Arc::new(SimDevice::new());
+    let folder: Arc<dyn Device> = Arc::clone(&sim) as _;
+    let back_up = || db.backup_on(Arc::clone(&folder), &mut |_| ControlFlow::Continue(()));
+    let mut refused = 0;
+    for file in ["backup.new", "blocks"] {
+        let before = back_up().unwrap().run;
+        fill(&keyspace, 0..900, file);
+        db.compact().unwrap();
+        for nth in 0..40 {
+            let flip = Fault::new(Effect::FlipRead { byte: 100, mask: 4 }).on(OpKind::Read);
+            sim.set_faults(FaultPlan::new().with(flip.file(file).nth(nth)));
+            let made = back_up();
+            sim.set_faults(FaultPlan::new());
+            let backup = esker::Backup::open_on(Arc::clone(&folder)).unwrap();
+            assert!(backup.check().unwrap().is_ok(), "{file} {nth}");
+            if made.is_ok() {
+                break;
+            }
+            assert!(matches!(made, Err(Error::Damaged { .. })), "{made:?}");
+            assert_eq!(backup.run(), before);
+            refused += 1;
+        }
+    }
+    assert!(refused > 2, "{refused}");
+}
+
 also_with_lsm! {
+    what_does_not_read_back_is_not_put_in_place,
     a_later_backup_reads_and_writes_what_has_changed,
     threads_write_and_merge_beside_backups,
     a_keyspace_that_is_dropped_meanwhile_is_in_the_backup,

@@ -19,6 +19,8 @@ use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 
 use crate::cache::{BlockCache, CachedBlock};
 use crate::error::{Error, Result};
+use crate::generations::Generations;
+use crate::manifest::Manifest;
 use crate::planted::{self, Bug};
 use crate::space::{Overlap, Space};
 
@@ -62,7 +64,7 @@ pub struct BlockStore {
     store: StoreId,
     space: Mutex<Space>,
     cache: BlockCache,
-    generation: AtomicU64,
+    generations: Generations,
     /// What decompresses, kept for the next block.
     unpackers: Mutex<Vec<Unpacker>>,
     /// Bytes of values that have been written, and how many of them are known to be durable.
@@ -119,7 +121,7 @@ impl BlockStore {
             store,
             space: Mutex::new(space),
             cache: BlockCache::new(cache_bytes),
-            generation: AtomicU64::new(generation.0),
+            generations: Generations::new(generation),
             unpackers: Mutex::default(),
             value_bytes_written: AtomicU64::new(0),
             value_bytes_durable: AtomicU64::new(0),
@@ -137,15 +139,47 @@ impl BlockStore {
         &self.cache
     }
 
-    /// A generation never used before.
-    pub fn take_generation(&self) -> Generation {
-        Generation(self.generation.fetch_add(1, Ordering::Relaxed))
+    /// From now on a generation is taken only when `manifest` has it reserved. Without this they
+    /// are used once in the life of this object.
+    pub fn reserve_generations_in(&self, manifest: &Arc<Manifest>) {
+        self.generations.reserve_in(manifest);
     }
 
-    /// A generation above all that were taken; durable in the manifest, the floor of the next
-    /// opening.
+    /// A generation never used before, in any life of the store.
+    ///
+    /// Cost: none, but for a record of the manifest after an opening and once in 1,024 calls.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the manifest has no room; every other failure poisons the store.
+    pub fn take_generation(&self) -> Result<Generation> {
+        match self.generations.take() {
+            Err(Error::Full { .. }) => {
+                // What the data file does not use may be the room that is missing.
+                self.discard_free()?;
+                self.generations.take()
+            }
+            taken => taken,
+        }
+    }
+
+    /// A generation above all that were taken, and all that are known to be in use.
     pub fn next_generation(&self) -> Generation {
-        Generation(self.generation.load(Ordering::Relaxed))
+        self.generations.next()
+    }
+
+    /// What a record of the manifest is to say of generations: the floor of the next opening.
+    pub fn generation_to_record(&self) -> Generation {
+        self.generations.to_record()
+    }
+
+    /// A record that says so is durable.
+    pub fn generation_recorded(&self, recorded: Generation) {
+        self.generations.recorded(recorded);
+    }
+
+    /// Something of this generation was found that may not be known to the manifest.
+    pub fn generation_found(&self, found: Generation) {
+        self.generations.found(found);
     }
 
     /// Reads a block through the cache: no I/O if it is there, else one read.

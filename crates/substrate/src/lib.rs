@@ -3,8 +3,8 @@
 //! Reading order: [`error`], [`runtime`] (clock and randomness, injected), [`sync`], [`poison`] and
 //! [`fault`] (how failures spread and how tests provoke them), [`budget`], [`space`] and [`runs`]
 //! (extents),
-//! [`cache`] and [`blocks`] (the data file, block by block), [`values`] (values outside blocks),
-//! [`manifest`], [`log`], [`memtable`],
+//! [`cache`] and [`blocks`] (the data file, block by block), [`generations`] (what blocks and
+//! values are known by), [`values`] (values outside blocks), [`manifest`], [`log`], [`memtable`],
 //! [`clock`] and [`snapshots`] (when values expire, and which versions may be seen).
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -15,6 +15,7 @@ pub mod cache;
 pub mod clock;
 pub mod error;
 pub mod fault;
+pub mod generations;
 pub mod log;
 pub mod manifest;
 pub mod memtable;

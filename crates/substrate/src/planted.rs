@@ -74,6 +74,9 @@ pub enum Bug {
     ValueNotClaimed,
     /// Pieces of a value are read whatever their checksums say.
     ValueWithoutChecksum,
+    /// Generations are handed out before the manifest has them, and what recovery finds is not
+    /// looked at.
+    GenerationsNotReserved,
     /// A slice records nothing of the keys that runs have lost to it.
     GoneNotRecorded,
     /// A block goes down as it is although something newer or older has keys within its.
@@ -99,11 +102,13 @@ pub enum Bug {
     WrittenReadOnly,
     /// A new keyspace's name is compared with every other's, one after the other.
     NamesSearchedOneByOne,
+    /// What a backup keeps of the last one begins and ends with a unit, within blocks.
+    PiecesCutAtUnits,
 }
 
 impl Bug {
     /// Those that crashes, damage and failing operations find.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::NoBarrierBeforeSuperblock,
         Self::ReclaimBeforeCommit,
         Self::LogWithoutChecksum,
@@ -136,14 +141,16 @@ impl Bug {
         Self::ValueNotVerified,
         Self::ValueNotClaimed,
         Self::ValueWithoutChecksum,
+        Self::GenerationsNotReserved,
     ];
 
     /// Those of backups.
-    pub const OF_BACKUPS: [Self; 4] = [
+    pub const OF_BACKUPS: [Self; 5] = [
         Self::CatalogBeforeBlocks,
         Self::BackupOverwritten,
         Self::BackupNotPinned,
         Self::RestoredBeforeData,
+        Self::PiecesCutAtUnits,
     ];
 
     /// Those of merges by slices, which an LSM index may have; the first three it alone.

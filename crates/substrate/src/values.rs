@@ -15,7 +15,8 @@ use esker_format::data::Data;
 use esker_format::ids::{Generation, Moment};
 use esker_format::ptr::{Extent, UNIT_BYTES};
 use esker_format::value_piece::{
-    self, PIECE_BYTES, PIECE_DATA_BYTES, PIECE_HEADER_BYTES, PIECE_UNITS, PieceIdentity, units_for,
+    self, PIECE_BYTES, PIECE_DATA_BYTES, PIECE_HEADER_BYTES, PIECE_UNITS, PieceHeader,
+    PieceIdentity, units_for,
 };
 use esker_format::value_ref::{LARGE_VALUE_BYTES_MAX, VALUE_RUNS_MAX, ValueRef};
 
@@ -81,6 +82,7 @@ impl ValueWriter {
     /// # Errors
     /// [`Error::Full`].
     pub fn new(blocks: &Arc<BlockStore>, expected_bytes: Option<u64>) -> Result<Self> {
+        let generation = blocks.take_generation()?;
         let mut runs = LooseRuns { blocks: Arc::clone(blocks), runs: Vec::new() };
         if let Some(bytes) = expected_bytes {
             runs.runs =
@@ -88,7 +90,7 @@ impl ValueWriter {
         }
         Ok(Self {
             runs,
-            generation: blocks.take_generation(),
+            generation,
             written_units: 0,
             bytes: 0,
             pieces: 0,
@@ -274,6 +276,33 @@ impl ReadAhead {
     }
 }
 
+/// The sum of the pieces of a value, as far as they were read one after the other. A piece says
+/// itself what the sum of those before it is: if that is another, it is not of the same value,
+/// whatever else it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sequel {
+    next: u64,
+    sum: u32,
+}
+
+impl Sequel {
+    /// Whether piece `number` with this header may follow those before it, of which it is one then.
+    /// Where the one before it was not read last, only the value's last piece says so.
+    pub fn takes(&mut self, value: &ValueRef, number: u64, header: &PieceHeader) -> bool {
+        let next = number.saturating_add(1);
+        let before = match number {
+            0 => Some(0),
+            _ => (self.next == number).then_some(self.sum),
+        };
+        let follows = before.is_none_or(|before| before == header.before);
+        let fits = follows && (next < value.pieces() || header.sum == value.crc);
+        if fits {
+            *self = Self { next, sum: header.sum };
+        }
+        fits
+    }
+}
+
 /// Reads piece `number` of a value into `piece`, and answers its data. A piece that a user wants
 /// and that is damaged is read once more, past the page cache.
 ///
@@ -282,7 +311,7 @@ impl ReadAhead {
 pub fn read_piece<'p>(
     blocks: &BlockStore,
     value: &ValueRef,
-    number: u64,
+    (number, sequel): (u64, &mut Sequel),
     piece: &'p mut Vec<u8>,
     purpose: Purpose,
 ) -> Result<&'p [u8]> {
@@ -300,12 +329,13 @@ pub fn read_piece<'p>(
         blocks.read_raw(place.offset(), piece, Purpose::Check)?;
     }
     if planted::is(Bug::ValueWithoutChecksum) {
-        return Ok(value_piece::open_unchecked(piece).0);
+        return Ok(value_piece::open_unchecked(piece));
     }
     let opened = value_piece::open(piece, identity);
-    let (data, sum) = opened.map_err(|error| Error::corrupt(DATA_FILE, place.offset(), &error))?;
-    if number + 1 == value.pieces() && sum != value.crc {
-        return Err(other_value(value));
+    let (data, header) =
+        opened.map_err(|error| Error::corrupt(DATA_FILE, place.offset(), &error))?;
+    if !sequel.takes(value, number, &header) {
+        return Err(other_value(&place));
     }
     let left = value.bytes - number * PIECE_DATA_BYTES;
     if data.len() as u64 != left.min(PIECE_DATA_BYTES) {
@@ -320,9 +350,9 @@ pub fn read_piece<'p>(
 /// # Errors
 /// Those of [`read_piece`].
 pub fn verify(blocks: &BlockStore, value: &ValueRef, purpose: Purpose) -> Result<u64> {
-    let (mut piece, mut bytes) = (Vec::new(), 0);
+    let (mut piece, mut bytes, mut sequel) = (Vec::new(), 0, Sequel::default());
     for number in 0..value.pieces() {
-        read_piece(blocks, value, number, &mut piece, purpose)?;
+        read_piece(blocks, value, (number, &mut sequel), &mut piece, purpose)?;
         bytes += piece.len() as u64;
     }
     Ok(bytes)
@@ -341,6 +371,8 @@ impl Beneath for BlockStore {
         }
         let value = ValueRef::decode(content);
         let value = value.map_err(|error| Error::corrupt(DATA_FILE, 0, &error))?;
+        // Also of a value that is left out: its pieces stay where they are.
+        self.generation_found(value.generation);
         // A file that is shorter than it was lost more than what ends behind its end.
         if value.runs.iter().any(|run| run.end() > self.end()) {
             return Ok(false);
@@ -356,10 +388,78 @@ impl Beneath for BlockStore {
     }
 }
 
-fn other_value(value: &ValueRef) -> Error {
+fn other_value(place: &Extent) -> Error {
     Error::Corrupt {
         file: DATA_FILE.into(),
-        offset: value.runs.first().map_or(0, Extent::offset),
+        offset: place.offset(),
         what: "the pieces of a value are whole, but not those that its key refers to".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_device::Device;
+    use esker_device::memory::MemoryDevice;
+    use esker_format::ids::StoreId;
+
+    use super::*;
+
+    /// Pieces of the value.
+    const PIECES: u64 = 5;
+
+    /// A value of which each byte is this one, in a file of its own, and a file with it alone.
+    fn written(byte: u8) -> (Arc<BlockStore>, ValueRef) {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+        let blocks = Arc::new(BlockStore::create(&device, StoreId(7), 1 << 16).unwrap());
+        let bytes = vec![byte; (PIECES * PIECE_DATA_BYTES) as usize - 100];
+        let mut writer = ValueWriter::new(&blocks, Some(bytes.len() as u64)).unwrap();
+        writer.append(&bytes).unwrap();
+        let (value, runs) = writer.finish(None).unwrap();
+        runs.keep();
+        (blocks, value)
+    }
+
+    fn read(blocks: &BlockStore, value: &ValueRef, numbers: &[u64]) -> Result<u8> {
+        let (mut piece, mut sequel, mut byte) = (Vec::new(), Sequel::default(), 0);
+        for number in numbers {
+            let place = (*number, &mut sequel);
+            byte = read_piece(blocks, value, place, &mut piece, Purpose::User)?[0];
+        }
+        Ok(byte)
+    }
+
+    #[test]
+    fn a_piece_of_another_value_of_the_same_generation_is_refused() {
+        for number in 0..PIECES {
+            let ((blocks, value), (older, old)) = (written(1), written(2));
+            assert_eq!((value.generation, &value.runs), (old.generation, &old.runs));
+            let place = value.piece(number).unwrap();
+            let mut piece = vec![0; place.bytes() as usize];
+            older.read_raw(place.offset(), &mut piece, Purpose::Check).unwrap();
+            verify(&blocks, &value, Purpose::Check).unwrap();
+            blocks.write_raw(place.offset(), &piece, Purpose::Value).unwrap();
+            let found = verify(&blocks, &value, Purpose::Check);
+            assert!(matches!(found, Err(Error::Corrupt { .. })), "{number}: {found:?}");
+            let mut content = Vec::new();
+            value.encode(&mut content);
+            let action = Action::Say(b"k", Data::Reference(&content));
+            assert!(!blocks.has(&action).unwrap(), "recovery takes piece {number} for whole");
+        }
+    }
+
+    #[test]
+    fn pieces_are_read_from_any_place_and_refused_as_often_as_asked_for() {
+        let ((blocks, value), (older, _)) = (written(1), written(2));
+        assert_eq!(read(&blocks, &value, &[3, 4, 0, 1, 4, 2, 2]).unwrap(), 1);
+        let place = value.piece(2).unwrap();
+        let mut piece = vec![0; place.bytes() as usize];
+        older.read_raw(place.offset(), &mut piece, Purpose::Check).unwrap();
+        blocks.write_raw(place.offset(), &piece, Purpose::Value).unwrap();
+        let (mut piece, mut sequel) = (Vec::new(), Sequel::default());
+        for number in [1, 2, 2, 2] {
+            let place = (number, &mut sequel);
+            let found = read_piece(&blocks, &value, place, &mut piece, Purpose::User);
+            assert_eq!(found.is_ok(), number == 1, "{number}");
+        }
     }
 }

@@ -2,12 +2,15 @@
 //! operations and damage.
 //!
 //! [`Source`] is a store with a history, of which backups are made while the history goes on;
-//! [`crash`] cuts the power while a backup or a restoring is written, [`faults`] fails each of
-//! their operations, [`flips`] damages each of their bytes.
+//! [`lives`] ends the store uncleanly between backups, [`merging`] makes one at every step of
+//! merges; [`crash`] cuts the power while a backup or a restoring is written, [`faults`] fails each
+//! of their operations, [`flips`] damages each of their bytes.
 
 pub mod crash;
 pub mod faults;
 pub mod flips;
+pub mod lives;
+pub mod merging;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -59,7 +62,15 @@ impl Source {
     /// # Errors
     /// When it cannot be made.
     pub fn on(config: &Config, device: Arc<dyn Device>) -> Verdict<Self> {
-        let session = Session::open(config, device, Model::default());
+        Self::with(config, device, Model::default())
+    }
+
+    /// The store on `device`, which holds what `model` says.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn with(config: &Config, device: Arc<dyn Device>, model: Model) -> Verdict<Self> {
+        let session = Session::open(config, device, model);
         let session = session.map_err(|error| harness(&error))?;
         Ok(Self { config: config.clone(), session })
     }
@@ -124,6 +135,12 @@ impl Source {
             format!("the backup is of {}, {} was visible", report.seq, held.point.visible)
         })?;
         Ok((held, report))
+    }
+
+    /// What is known of it now.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        Held { model: self.session.model().clone(), point: self.session.point() }
     }
 
     /// Compares the store with its model, whole.

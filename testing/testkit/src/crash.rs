@@ -15,6 +15,7 @@ use esker_device::sim::{
 };
 
 use crate::counts::{Counts, budget};
+use crate::generations;
 use crate::history::{Op, generate};
 use crate::model::Model;
 use crate::recovery::{Depth, Expectation, Point, Recovered, judge};
@@ -24,6 +25,8 @@ use crate::violation::{Oracle, Verdict, Violation, without_panic};
 
 /// One crash state in this many is run on and crashed again.
 pub const NESTED_ONE_IN: u64 = 50;
+/// In one state in this many the whole data file is looked through for generations.
+const GENERATIONS_ONE_IN: u64 = 4;
 /// Different images that every kind of workload must give.
 pub const DISTINCT_AT_LEAST: u64 = 5_000;
 /// Workloads of one kind that are tried for them.
@@ -285,6 +288,9 @@ fn judge_state(
     let next = Some(next.unwrap_or(&end));
     let expectation = Expectation { model: &recording.model, now: &now, next, doubt: None };
     let shared: Arc<dyn Device> = Arc::clone(device) as _;
+    if state.digest.is_multiple_of(GENERATIONS_ONE_IN) {
+        generations::are_used_once(&shared)?;
+    }
     judge(config, &shared, &expectation, depth)
 }
 

@@ -3,7 +3,8 @@
 //! Reading order: [`violation`] (the promises, by name), [`random`], [`history`] (operations from
 //! a seed), [`scenario`] (named ones), [`model`] (what a store should hold, at every commit),
 //! [`verify`] (store against model), [`session`] (both side by side), [`recovery`] (what may be
-//! there after a crash), [`minimise`] (a failing history made short); then the suites: [`crash`]
+//! there after a crash) with [`generations`] (numbers that must not come again), [`minimise`] (a
+//! failing history made short); then the suites: [`crash`]
 //! (every legal state after a power cut) and [`concurrent`] (with several writers), [`faults`]
 //! (every device operation failing), [`linear`] (reads and writes of many threads, each at one
 //! moment), [`serializable`] (an order for transactions), [`full`] (no room left), [`lies`] (a
@@ -26,6 +27,7 @@ pub mod faults;
 pub mod flips;
 pub mod full;
 pub mod fuzz;
+pub mod generations;
 pub mod history;
 pub mod image;
 pub mod kill;

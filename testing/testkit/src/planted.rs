@@ -92,9 +92,13 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         }
         Bug::BackupNotPinned => vec![Backups(backups::histories)],
         Bug::RestoredBeforeData => vec![Backups(backups::crash::of_restoring)],
+        Bug::PiecesCutAtUnits => vec![Backups(backups::merging::at_every_step)],
         Bug::BlockWithoutChecksum => vec![Flips(stores::compressed, |file| file == "data", 53)],
         Bug::ValueForgotten | Bug::ValueFreedEarly | Bug::ValueNotClaimed => {
             vec![Crash(scenario::apart)]
+        }
+        Bug::GenerationsNotReserved => {
+            vec![Crash(scenario::apart), Crash(scenario::apart_synced)]
         }
         Bug::ValueNotSynced | Bug::ValueNotVerified => vec![Crash(scenario::apart_synced)],
         Bug::ValueWithoutChecksum => vec![Flips(stores::apart, |file| file == "data", 53)],

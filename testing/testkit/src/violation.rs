@@ -29,6 +29,8 @@ pub enum Oracle {
     CheckIsClean,
     /// Opening again changes nothing.
     OpeningAgainIsTheSame,
+    /// No number that blocks and values are known by is handed out twice.
+    NumbersAreUsedOnce,
     /// A failed operation of the device surfaces on a call that depends on it.
     ErrorsSurface,
     /// After a failed write or sync nothing more is accepted.
@@ -66,6 +68,7 @@ impl fmt::Display for Oracle {
             Self::Serializable => "one order of transactions explains everything",
             Self::CheckIsClean => "check is clean on a sound store",
             Self::OpeningAgainIsTheSame => "opening again changes nothing",
+            Self::NumbersAreUsedOnce => "no number is handed out twice",
             Self::ErrorsSurface => "a failed device operation surfaces",
             Self::PoisonHolds => "a poisoned store accepts nothing",
             Self::WorksOn => "a store works on",

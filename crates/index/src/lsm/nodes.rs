@@ -14,11 +14,12 @@ use std::sync::Arc;
 use esker_device::Purpose;
 use esker_format::block::BlockBuilder;
 use esker_format::entry::Payload;
-use esker_format::ids::{Generation, Seq};
+use esker_format::ids::Seq;
 use esker_format::key;
 use esker_format::meta::{LevelCounts, LevelMeta, TailFence, TreeMeta};
 use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 use esker_substrate::error::Result;
+use esker_substrate::generations::OneGeneration;
 
 use crate::cursor::{FenceCursor, OwnedFence, Target};
 use crate::fence_index::{Account, FenceIndex};
@@ -61,7 +62,7 @@ impl Replaced {
 }
 
 /// Where nodes are written to.
-pub(super) fn writer(reader: &BlockReader, generation: Generation) -> ExtentWriter {
+pub(super) fn writer(reader: &BlockReader, generation: &OneGeneration) -> ExtentWriter {
     ExtentWriter::new(reader, Purpose::Merge, generation, 1 << 20, Vec::new()).apart()
 }
 

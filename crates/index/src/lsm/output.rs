@@ -5,11 +5,12 @@
 use esker_format::block::Codec;
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
-use esker_format::ids::{Generation, Seq};
+use esker_format::ids::Seq;
 use esker_format::key;
 use esker_format::meta::{LevelCounts, TailFence};
 use esker_format::ptr::Extent;
 use esker_substrate::error::{Error, Result};
+use esker_substrate::generations::OneGeneration;
 
 use super::fill::{Fill, Room, is_full, waste_of};
 use crate::cursor::OwnedFence;
@@ -53,7 +54,7 @@ impl Output {
     /// `fill`: of the level without what is merged.
     pub fn new(
         reader: &BlockReader,
-        generation: Generation,
+        generation: &OneGeneration,
         codec: Codec,
         (fill, room): (Fill, Room),
     ) -> Self {

@@ -12,6 +12,7 @@ use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, TailFence};
 use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::{Error, Result};
+use esker_substrate::generations::OneGeneration;
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
 
@@ -158,12 +159,12 @@ impl LsmIndex<'_> {
         let mut fill = Fill::of(&lower.level);
         span.fences.iter().for_each(|fence| fill.sub(&fence.ptr));
         inputs.push(Input::new(reader, span, None));
-        let generation = reader.blocks.take_generation();
+        let generation = OneGeneration::default();
         let room = self.room_of(state, slice);
-        let output = |fill| Output::new(reader, generation, self.codec(), (fill, room));
+        let output = |fill| Output::new(reader, &generation, self.codec(), (fill, room));
         let mut made = Made {
             outputs: vec![output(fill)],
-            nodes: nodes::writer(reader, generation),
+            nodes: nodes::writer(reader, &generation),
             values: Moved::default(),
             changed: Vec::new(),
         };

@@ -1,8 +1,8 @@
 //! The folder that a backup is in: a catalog, and one file with all that the catalog names.
 //!
 //! A new backup is written to units of that file that the last one does not use, and synced; then
-//! its catalog takes the place of the last one's, in one renaming. So at every moment one of the
-//! two is there, whole.
+//! its catalog is written, synced, read and decoded, and takes the place of the last one's, in one
+//! renaming. So at every moment one of the two is there, whole.
 //!
 //! Invariant F1: what the catalog in place names is durable, and is never written to.
 //! Invariant F2: before the first write of a run the catalog in place is durable: the renaming that
@@ -121,13 +121,15 @@ impl Folder {
             self.blocks.sync(Purpose::Backup)?;
         }
         let bytes = catalog.encode();
+        let space = space_of(self.space.end(), Some(&catalog))?;
+        write_catalog(self.device.as_ref(), &bytes, &catalog)?;
         self.committing = true;
-        put_catalog(self.device.as_ref(), &bytes)?;
+        name_catalog(self.device.as_ref())?;
         if planted::is(Bug::CatalogBeforeBlocks) {
             self.blocks.sync(Purpose::Backup)?;
         }
         // What lies behind the last unit is nobody's now.
-        self.space = space_of(self.space.end(), Some(&catalog))?;
+        self.space = space;
         let tail = self.space.tail_units();
         if tail > 0 {
             self.blocks.truncate((self.space.end() - tail) * UNIT_BYTES)?;
@@ -151,10 +153,11 @@ impl Folder {
 
     /// Makes the catalog in place durable, once (F2). What it names was before it was put there.
     fn settle(&mut self) -> Result<()> {
-        match self.doubt.take() {
-            Some(bytes) => put_catalog(self.device.as_ref(), &bytes),
-            None => Ok(()),
+        if let (Some(bytes), Some(catalog)) = (self.doubt.take(), &self.catalog) {
+            write_catalog(self.device.as_ref(), &bytes, catalog)?;
+            name_catalog(self.device.as_ref())?;
         }
+        Ok(())
     }
 }
 
@@ -260,14 +263,28 @@ fn refused(error: &HalfError, offset: u64) -> Error {
     }
 }
 
-/// Puts a catalog in place, durably. The names of all files that were made before are durable
-/// before it is.
-fn put_catalog(device: &dyn Device, bytes: &[u8]) -> Result<()> {
+/// Writes a catalog beside the one in place, durably, and reads it again: what is there then is
+/// `catalog`, in both halves. The names of all files that were made before are durable after it.
+fn write_catalog(device: &dyn Device, bytes: &[u8], catalog: &Catalog) -> Result<()> {
     let _may_be_missing = device.remove(CATALOG_NEW);
     let file = device.open(CATALOG_NEW, Open::CreateNew, Caching::Buffered)?;
     file.write_at(0, bytes, Purpose::Backup)?;
     file.sync(Purpose::Backup)?;
     device.sync_dir()?;
+    let half_bytes = bytes.len() / 2;
+    let mut half = vec![0; half_bytes];
+    for offset in [0, half_bytes as u64] {
+        file.read_at(offset, &mut half, Purpose::Check)?;
+        if Catalog::decode(&half).as_ref() != Ok(catalog) {
+            let what = "the new catalog does not read back as it was written: the last one stays";
+            return Err(damaged(CATALOG_NEW, offset, what));
+        }
+    }
+    Ok(())
+}
+
+/// Puts the catalog that was written in place, durably.
+fn name_catalog(device: &dyn Device) -> Result<()> {
     device.rename(CATALOG_NEW, CATALOG)?;
     Ok(device.sync_dir()?)
 }

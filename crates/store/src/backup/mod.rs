@@ -6,14 +6,17 @@
 //! nothing but the steps of merges under way; writers go on.
 //!
 //! Reading order: `capture` (the moment), `pieces` (what a backup has, and what of it is alive),
-//! `folder` (the files, and how one backup takes the place of another), `run` (one backup), `image`
+//! `edges` (where its blocks begin and end), `folder` (the files, and how one backup takes the
+//! place of another), `run` (one backup), `proof` (that one read before it counts), `image`
 //! (a backup as the store that it is of), `restore` (that store on a device, and everything read
 //! and checked). The catalog's bytes are `esker_format::backup`.
 
 mod capture;
+mod edges;
 mod folder;
 mod image;
 mod pieces;
+mod proof;
 mod restore;
 mod run;
 

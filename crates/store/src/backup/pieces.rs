@@ -2,10 +2,11 @@
 //!
 //! A block is known by its first sector and its generation, which no other block ever has. A unit
 //! of the data file is written by one merge at a time: where a block of another generation lies in
-//! a unit now, nothing older in it is alive.
+//! a unit now, nothing older in it is alive, and neither is a block that reaches into it.
 //!
 //! Invariant E1: pieces are disjoint in the store's file, and their units are disjoint in the
 //! backup's.
+//! Invariant E2: a piece begins with a block, or a piece of a value, and ends with one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,8 +14,13 @@ use std::ops::Range;
 use esker_format::backup::Piece;
 use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
 
+use crate::error::Result;
+
 /// Sectors of a unit.
 pub(super) const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
+
+/// Answers the sectors of the whole blocks in a part of a piece.
+pub(super) type WholeBlocks<'a> = dyn Fn(&Piece, &Range<u64>) -> Result<Range<u64>> + 'a;
 
 /// Pieces by their first sector.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +44,11 @@ impl Pieces {
         has.then(|| (piece.place + (ptr.sector - piece.sector)) * SECTOR_BYTES)
     }
 
+    /// Whether there is this piece, as it is.
+    pub fn has(&self, piece: &Piece) -> bool {
+        self.0.get(&piece.sector) == Some(piece)
+    }
+
     /// Bytes of all pieces.
     pub fn bytes(&self) -> u64 {
         self.0.values().map(|piece| piece.sectors.saturating_mul(SECTOR_BYTES)).sum()
@@ -45,7 +56,15 @@ impl Pieces {
 
     /// What a backup holds when `new` has been copied: those, and what is left of these within
     /// `extents`, the store's.
-    pub fn updated(&self, new: &Self, extents: impl Iterator<Item = Extent>) -> Vec<Piece> {
+    ///
+    /// # Errors
+    /// Those of `whole`.
+    pub fn updated(
+        &self,
+        new: &Self,
+        extents: impl Iterator<Item = Extent>,
+        whole: &WholeBlocks<'_>,
+    ) -> Result<Vec<Piece>> {
         let alive = joined(extents);
         let written: Vec<_> = new.0.values().collect();
         let mut pieces: Vec<Piece> = new.0.values().copied().collect();
@@ -56,13 +75,40 @@ impl Pieces {
             let over = over.filter(|new| new.generation != old.generation);
             let gone: Vec<_> = over.map(|new| units_of(new)).collect();
             for range in within(&(old.sector..old.end()), &alive) {
-                let left = without(range, &gone).into_iter();
-                pieces.extend(left.map(|range| part(old, &range)));
+                for left in without(range, &gone) {
+                    let is_cut = left != (old.sector..old.end());
+                    let left = if is_cut { whole(old, &left)? } else { left };
+                    pieces.extend((!left.is_empty()).then(|| part(old, &left)));
+                }
             }
         }
         pieces.sort_unstable_by_key(|piece| piece.sector);
         pieces.dedup_by(|next, last| join(last, next));
-        pieces
+        Ok(pieces)
+    }
+
+    /// Fills `buf` with what pieces have from sector `sector` of the store's file on, which `read`
+    /// reads at places in the backup's. False where some of it is in no piece.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn fill(
+        &self,
+        sector: u64,
+        buf: &mut [u8],
+        read: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
+    ) -> Result<bool> {
+        let (mut at, mut rest) = (sector, buf);
+        while !rest.is_empty() {
+            let piece = self.0.range(..=at).next_back().map(|(_, piece)| piece);
+            let Some(piece) = piece.filter(|piece| at < piece.end()) else { return Ok(false) };
+            let sectors = (piece.end() - at).min(rest.len() as u64 / SECTOR_BYTES).max(1);
+            let bytes = (sectors * SECTOR_BYTES) as usize;
+            let Some((now, later)) = rest.split_at_mut_checked(bytes) else { return Ok(false) };
+            read((piece.place + (at - piece.sector)) * SECTOR_BYTES, now)?;
+            (at, rest) = (at + sectors, later);
+        }
+        Ok(true)
     }
 }
 
@@ -160,59 +206,111 @@ mod tests {
         assert_eq!(pieces.find(&ptr(24, 8, 6)), Some(104 * 512));
     }
 
+    /// As if a block began with every unit.
+    fn units(_: &Piece, range: &Range<u64>) -> Result<Range<u64>> {
+        Ok(range.clone())
+    }
+
     #[test]
     fn what_was_given_up_or_written_anew_goes() {
         let old = Pieces::new(&[piece(0, 80, 5, 800)]);
         // Units 1 to 7 are alive; unit 3 was written anew.
         let new = Pieces::new(&[piece(26, 3, 9, 2002)]);
-        let updated = old.updated(&new, [Extent { start: 1, units: 7 }].into_iter());
+        let updated = old.updated(&new, [Extent { start: 1, units: 7 }].into_iter(), &units);
         let expected = [piece(8, 16, 5, 808), piece(26, 3, 9, 2002), piece(32, 32, 5, 832)];
-        assert_eq!(updated, expected);
+        assert_eq!(updated.unwrap(), expected);
     }
 
     #[test]
     fn a_unit_that_its_writer_filled_further_keeps_both_parts() {
         let old = Pieces::new(&[piece(8, 3, 5, 16)]);
         let new = Pieces::new(&[piece(11, 5, 5, 27)]);
-        let updated = old.updated(&new, [Extent { start: 1, units: 1 }].into_iter());
+        let updated = old.updated(&new, [Extent { start: 1, units: 1 }].into_iter(), &units);
+        let updated = updated.unwrap();
         assert_eq!(updated, [piece(8, 3, 5, 16), piece(11, 5, 5, 27)]);
         let takes: Vec<_> = places(&updated).collect();
         assert_eq!(takes, [Extent { start: 2, units: 1 }, Extent { start: 3, units: 1 }]);
     }
 
+    /// Runs of blocks as a backup has them: of each the gap before it, in units, where it begins in
+    /// a unit, the lengths of its blocks, and whether something is written anew behind its unit of
+    /// this number, or given up.
+    type Run = (u64, u64, Vec<u64>, Option<(u64, bool)>);
+
+    fn run() -> impl Strategy<Value = Run> {
+        let blocks = proptest::collection::vec(1u64..30, 1..12);
+        (0u64..3, 0u64..8, blocks, proptest::option::of((0u64..12, any::<bool>())))
+    }
+
     proptest! {
         #[test]
-        fn nothing_is_twice_and_nothing_alive_is_lost(
-            runs in proptest::collection::vec((0u64..3, 1u64..5, 0u8..4), 1..30),
+        fn blocks_are_kept_whole_or_not_at_all(
+            runs in proptest::collection::vec(run(), 1..12),
         ) {
-            // Units of the store's file: alive or not, copied before, written anew.
             let (mut old, mut new, mut alive) = (Pieces::default(), Pieces::default(), vec![]);
-            let (mut unit, mut kept) = (0, vec![]);
-            for (gap, units, kind) in runs {
+            let (mut unit, mut blocks, mut changed) = (0, BTreeMap::new(), vec![]);
+            for (gap, begins, lengths, change) in runs {
                 unit += gap;
-                let sector = unit * 8;
-                old.insert(piece(sector, units * 8, 5, sector));
-                if kind > 0 {
-                    alive.push(Extent { start: unit, units });
+                let first = unit * UNIT_SECTORS + begins;
+                let mut end = first;
+                for length in lengths {
+                    blocks.insert(end, end + length);
+                    end += length;
                 }
-                match kind {
-                    2 => new.insert(piece(sector, units * 8, 9, 80_000 + sector)),
-                    3 => {
-                        new.insert(piece(sector + 3, 2, 9, 80_003 + sector));
-                        kept.extend(unit + 1..unit + units);
-                    }
-                    1 => kept.extend(unit..unit + units),
-                    _ => {}
+                old.insert(piece(first, end - first, 5, 80_000 + first));
+                let units = end.div_ceil(UNIT_SECTORS) - unit;
+                let change = change.map(|(at, is_new)| (unit + at % units, is_new));
+                let given_up = change.filter(|(_, is_new)| !is_new).map(|(at, _)| at);
+                alive.extend((unit..unit + units).filter(|unit| Some(*unit) != given_up)
+                    .map(|start| Extent { start, units: 1 }));
+                if let Some((at, true)) = change {
+                    new.insert(piece(at * UNIT_SECTORS + 3, 2, 9, 800_003 + at * UNIT_SECTORS));
                 }
+                changed.extend(change.map(|(at, _)| at));
                 unit += units;
             }
-            let updated = old.updated(&new, alive.into_iter());
+            let whole = |_: &Piece, range: &Range<u64>| {
+                let around = |at: u64| blocks.range(..=at).next_back().unwrap();
+                let start = blocks.range(range.start..).next().map_or(range.end, |(at, _)| *at);
+                let (last, end) = around(range.end - 1);
+                let end = if *end <= range.end { *end } else { *last };
+                Ok(start..end.max(start))
+            };
+            let updated = old.updated(&new, alive.into_iter(), &whole).unwrap();
             let ends: Vec<_> = updated.iter().map(|piece| (piece.sector, piece.end())).collect();
             prop_assert!(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+            let is_alive = |block: &(&u64, &u64)| {
+                let units = *block.0 / UNIT_SECTORS..block.1.div_ceil(UNIT_SECTORS);
+                !changed.iter().any(|unit| units.contains(unit))
+            };
+            let kept: u64 = blocks.iter().filter(is_alive).map(|(at, end)| end - at).sum();
             let left = updated.iter().filter(|piece| piece.generation == Generation(5));
-            let units: Vec<_> =
-                left.flat_map(|piece| piece.sector / 8..piece.end().div_ceil(8)).collect();
-            prop_assert_eq!(units, kept);
+            for left in left.clone() {
+                prop_assert!(blocks.contains_key(&left.sector), "a piece begins within a block");
+                prop_assert!(blocks.values().any(|end| *end == left.end()));
+                prop_assert_eq!(left.place, 80_000 + left.sector);
+            }
+            prop_assert_eq!(left.map(|left| left.sectors).sum::<u64>(), kept);
+            for (at, end) in blocks.iter().filter(is_alive) {
+                let sectors = (end - at) as u16;
+                prop_assert!(Pieces::new(&updated).find(&ptr(*at, sectors, 5)).is_some());
+            }
         }
+    }
+
+    #[test]
+    fn what_pieces_have_is_read_from_their_places() {
+        let pieces = Pieces::new(&[piece(8, 4, 5, 40), piece(12, 4, 6, 84), piece(20, 4, 6, 100)]);
+        let read = |sector, sectors: usize| {
+            let (mut buf, mut places) = (vec![0; sectors * 512], vec![]);
+            let all = pieces.fill(sector, &mut buf, &mut |place, buf| {
+                places.push((place / 512, buf.len() / 512));
+                Ok(())
+            });
+            (all.unwrap(), places)
+        };
+        assert_eq!(read(9, 5), (true, vec![(41, 3), (84, 2)]));
+        assert_eq!(read(20, 4), (true, vec![(100, 4)]));
+        assert!(!read(14, 3).0 && !read(23, 2).0 && !read(0, 1).0);
     }
 }

@@ -16,7 +16,7 @@ use esker_format::backup::{Catalog, LogChunk, Piece, checksum};
 use esker_format::block::BlockLayout;
 use esker_format::ids::{Generation, StoreId};
 use esker_format::ptr::{BLOCK_BYTES_MAX, SECTOR_BYTES, UNIT_BYTES};
-use esker_format::value_piece::{self, PieceIdentity};
+use esker_format::value_piece::{self, PieceHeader, PieceIdentity};
 use esker_substrate::fault::FaultPoints;
 use esker_substrate::manifest::files::{LOCK, SUPERBLOCK};
 use esker_substrate::manifest::{Beginning, Manifest, ManifestOptions, ManifestState};
@@ -45,6 +45,7 @@ pub(super) fn state_of(catalog: &Catalog) -> Result<ManifestState> {
 pub(super) fn read_piece(folder: &Folder, piece: &Piece, sink: &mut Sink<'_>) -> Result<()> {
     let store = folder.backup()?.store;
     let (mut at, end) = (piece.sector, piece.end());
+    let mut last = None;
     while at < end {
         let place = (piece.place + (at - piece.sector)) * SECTOR_BYTES;
         let left = (end - at) * SECTOR_BYTES;
@@ -58,7 +59,8 @@ pub(super) fn read_piece(folder: &Folder, piece: &Piece, sink: &mut Sink<'_>) ->
                 damaged(BLOCKS, place + whole as u64 + offset as u64, what)
             };
             if value_piece::is_piece(rest) {
-                let piece_bytes = value_bytes(rest, (store, piece.generation), left - whole as u64);
+                let of = (store, piece.generation);
+                let piece_bytes = value_bytes(rest, of, left - whole as u64, &mut last);
                 match piece_bytes.map_err(|error| bad(error.offset, error.what))? {
                     Some(length) => whole += length,
                     None => break,
@@ -89,11 +91,12 @@ pub(super) fn read_piece(folder: &Folder, piece: &Piece, sink: &mut Sink<'_>) ->
 }
 
 /// The length of the piece of a value that `bytes` begin with, which is checked; `None` when it is
-/// cut off by the end of what was read, of which `left` bytes are there.
+/// cut off by the end of what was read, of which `left` bytes are there. `last` is the one before.
 fn value_bytes(
     bytes: &[u8],
     (store, generation): (StoreId, Generation),
     left: u64,
+    last: &mut Option<PieceHeader>,
 ) -> esker_format::Result<Option<usize>> {
     let header = value_piece::parse(bytes)?;
     let length = (header.units() * UNIT_BYTES) as usize;
@@ -101,6 +104,13 @@ fn value_bytes(
         Some(piece) => {
             let number = header.identity.number;
             value_piece::open(piece, PieceIdentity { store, generation, number })?;
+            let before = last
+                .replace(header)
+                .filter(|last| last.identity.number.checked_add(1) == Some(number));
+            if before.is_some_and(|before| before.sum != header.before) {
+                let what = "the piece of a value does not follow the one before it";
+                return Err(DecodeError::new(32, what));
+            }
             Ok(Some(length))
         }
         None if (length as u64) <= left => Ok(None),

@@ -3,26 +3,30 @@
 //!
 //! What the last backup has is known by address and generation, which no two blocks of a store
 //! share. Two stores with one identity, one of them restored or copied, could: so of each
-//! generation that is kept, one block is read and compared with the store's fence.
+//! generation that is kept, one block is read and compared with the store's fence, and of each
+//! value the headers of its pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use esker_device::{AlignedBuf, Purpose};
-use esker_format::backup::{LOG_CHUNK_BYTES, LogChunk, Piece, checksum};
+use esker_format::backup::{Catalog, LOG_CHUNK_BYTES, LogChunk, Piece, checksum};
 use esker_format::block::{BlockIdentity, BlockLayout};
 use esker_format::ids::{Generation, SegmentId};
 use esker_format::ptr::{BlockPtr, SECTOR_BYTES, UNIT_BYTES};
-use esker_format::value_piece;
+use esker_format::value_piece::{self, PieceIdentity};
 use esker_format::value_ref::ValueRef;
 use esker_index::walk::{self, Visitor};
 use esker_substrate::Error as Inner;
 use esker_substrate::log::{PartCheck, SegmentPart};
-use esker_substrate::values;
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::values::{self, Sequel};
 
 use super::capture::Captured;
+use super::edges::Copied;
 use super::folder::{BLOCKS, Folder, damaged};
 use super::pieces::{Pieces, UNIT_SECTORS};
+use super::proof::{self, piece_at};
 use super::{BackupProgress, BackupReport, Progress};
 use crate::error::{Error, Result};
 use crate::shared::Core;
@@ -199,7 +203,8 @@ impl<'r, 'p> Run<'r, 'p> {
         let before = self.folder.catalog.as_ref();
         let run = before.map_or(0, |catalog| catalog.run);
         let mut catalog = self.captured.catalog(run);
-        catalog.pieces = self.old.updated(&self.new, self.captured.extents());
+        catalog.pieces = self.pieces()?;
+        catalog.record.next_generation = next_generation(&catalog);
         catalog.chunks = chunks;
         let total = Pieces::new(&catalog.pieces).bytes();
         let log = catalog.chunks.iter().map(|chunk| chunk.bytes).sum::<u64>();
@@ -208,10 +213,29 @@ impl<'r, 'p> Run<'r, 'p> {
         self.report.bytes_reused = self.report.bytes_total.saturating_sub(copied);
         if before != Some(&catalog) {
             catalog.run += 1;
+            self.prove(&catalog)?;
             self.report.bytes_written += self.folder.commit(catalog)?;
         }
         self.report.run = self.folder.backup()?.run;
         Ok(self.report)
+    }
+
+    /// What was copied, and what is left of the last backup.
+    fn pieces(&self) -> Result<Vec<Piece>> {
+        let (blocks, store) = (self.folder.blocks.as_ref(), self.shared.env.blocks.store());
+        self.old.updated(&self.new, self.captured.extents(), &|piece, range| {
+            if planted::is(Bug::PiecesCutAtUnits) {
+                return Ok(range.clone());
+            }
+            Copied { blocks, store, piece }.whole(range)
+        })
+    }
+
+    /// Reads the new backup.
+    fn prove(&mut self, catalog: &Catalog) -> Result<()> {
+        let Self { folder, new, captured, shared, progress, so_far, .. } = self;
+        let mut go_on = || told(progress, so_far);
+        proof::prove((folder, catalog), new, (captured, &shared.env.blocks), &mut go_on)
     }
 
     fn copy_segment(&mut self, part: &SegmentPart, chunks: &mut Vec<LogChunk>) -> Result<()> {
@@ -278,19 +302,12 @@ impl<'r, 'p> Run<'r, 'p> {
     /// Copies what the last backup has not of a value.
     fn copy_value(&mut self, value: &ValueRef) -> Result<()> {
         self.flush()?;
-        let mut buffer = Vec::new();
+        let (mut buffer, mut sequel) = (Vec::new(), Sequel::default());
         for number in 0..value.pieces() {
             let Some(place) = value.piece(number) else { break };
-            let ptr = BlockPtr {
-                sector: place.start * UNIT_SECTORS,
-                sectors: (place.units * UNIT_SECTORS) as u16,
-                crc: 0,
-                generation: value.generation,
-            };
+            let ptr = piece_at(value, &place);
             if let Some(known) = self.old.find(&ptr) {
-                if number + 1 == value.pieces() {
-                    self.compare_value(value, known)?;
-                }
+                self.compare_piece(value, (number, &mut sequel), known)?;
                 continue;
             }
             if self.new.find(&ptr).is_some() {
@@ -299,7 +316,8 @@ impl<'r, 'p> Run<'r, 'p> {
             self.tell()?;
             let blocks = &self.shared.env.blocks;
             self.captured.within_store(|| {
-                values::read_piece(blocks, value, number, &mut buffer, Purpose::Backup)?;
+                let piece = (number, &mut sequel);
+                values::read_piece(blocks, value, piece, &mut buffer, Purpose::Backup)?;
                 Ok(())
             })?;
             self.take_piece(&ptr, &buffer)?;
@@ -320,15 +338,25 @@ impl<'r, 'p> Run<'r, 'p> {
         Ok(())
     }
 
-    /// Compares a value that the last backup has with the store's reference: its last piece depends
-    /// on all of it.
-    fn compare_value(&self, value: &ValueRef, place: u64) -> Result<()> {
+    /// Compares a piece of a value that the last backup has with the store's reference, by what its
+    /// header says of those before it.
+    fn compare_piece(
+        &self,
+        value: &ValueRef,
+        (number, sequel): (u64, &mut Sequel),
+        place: u64,
+    ) -> Result<()> {
         let mut header = vec![0; UNIT_BYTES as usize];
         self.folder.blocks.read_at(place, &mut header, Purpose::Backup)?;
         let found = value_piece::parse(&header).map_err(|error| {
             damaged(BLOCKS, place.saturating_add(error.offset as u64), error.what)
         })?;
-        let is_same = found.sum == value.crc && found.identity.generation == value.generation;
+        let identity = PieceIdentity {
+            store: self.shared.env.blocks.store(),
+            generation: value.generation,
+            number: number as u32,
+        };
+        let is_same = found.identity == identity && sequel.takes(value, number, &found);
         if is_same { Ok(()) } else { Err(self.other_history()) }
     }
 
@@ -341,10 +369,7 @@ impl<'r, 'p> Run<'r, 'p> {
     }
 
     fn tell(&mut self) -> Result<()> {
-        match (self.progress)(&self.so_far) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::invalid("the backup was stopped")),
-        }
+        told(self.progress, &self.so_far)
     }
 
     /// Ends the walk with an error that is kept aside.
@@ -364,6 +389,21 @@ impl<'r, 'p> Run<'r, 'p> {
         self.pending.add(bytes);
         self.so_far.bytes_copied += bytes.len() as u64;
         Ok(())
+    }
+}
+
+/// Where the restored store goes on: it has nothing but what is in the backup. The store itself may
+/// go on elsewhere; two that give the same numbers to different blocks are told apart by them.
+fn next_generation(catalog: &Catalog) -> Generation {
+    let highest = catalog.pieces.iter().map(|piece| piece.generation.0).max().unwrap_or(0);
+    let next = Generation(highest.saturating_add(1));
+    if planted::is(Bug::GenerationsNotReserved) { catalog.record.next_generation } else { next }
+}
+
+fn told(progress: &mut Progress<'_>, so_far: &BackupProgress) -> Result<()> {
+    match progress(so_far) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::invalid("the backup was stopped")),
     }
 }
 

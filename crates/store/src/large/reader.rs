@@ -8,7 +8,7 @@ use esker_format::data::Value;
 use esker_format::value_piece::{PIECE_DATA_BYTES, PIECE_HEADER_BYTES};
 use esker_format::value_ref::ValueRef;
 use esker_substrate::snapshots::SnapshotGuard;
-use esker_substrate::values::ReadAhead;
+use esker_substrate::values::{ReadAhead, Sequel};
 
 use super::{decode, read_piece};
 use crate::error::{Error, Result};
@@ -40,13 +40,14 @@ enum Place {
         piece: Vec<u8>,
         data_bytes: usize,
         ahead: ReadAhead,
+        sequel: Sequel,
     },
 }
 
 impl Place {
     fn apart(value: ValueRef) -> Self {
-        let ahead = ReadAhead::default();
-        Self::Apart { value, number: None, piece: Vec::new(), data_bytes: 0, ahead }
+        let (ahead, sequel) = (ReadAhead::default(), Sequel::default());
+        Self::Apart { value, number: None, piece: Vec::new(), data_bytes: 0, ahead, sequel }
     }
 }
 
@@ -94,7 +95,7 @@ impl ValueReader {
                 Ok(value.get(from..).unwrap_or_default())
             }
             Place::Apart { .. } if position >= self.len => Ok(&[]),
-            Place::Apart { value, number, piece, data_bytes, ahead } => {
+            Place::Apart { value, number, piece, data_bytes, ahead, sequel } => {
                 let wanted = position / PIECE_DATA_BYTES;
                 if *number != Some(wanted) {
                     let follows =
@@ -105,7 +106,8 @@ impl ValueReader {
                         *ahead = ReadAhead::default();
                     }
                     *number = None;
-                    let read = read_piece(&self.shared, &self.slot, value, wanted, piece)?;
+                    let read =
+                        read_piece(&self.shared, &self.slot, value, (wanted, sequel), piece)?;
                     *data_bytes = read.len();
                     *number = Some(wanted);
                 }

@@ -15,6 +15,16 @@ fn random_histories_are_restored_as_they_were() {
 }
 
 #[test]
+fn stores_that_end_badly_again_and_again_have_good_backups() {
+    suite("stores that end badly", backups::lives::histories);
+}
+
+#[test]
+fn backups_at_every_step_of_merges_are_restored() {
+    suite("steps of merges", backups::merging::at_every_step);
+}
+
+#[test]
 fn backups_survive_power_cuts() {
     suite("power cuts during backups", backups::crash::of_backups);
 }

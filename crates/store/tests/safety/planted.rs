@@ -82,6 +82,7 @@ bugs_of_backups! {
     finds_a_backup_that_is_overwritten: BackupOverwritten,
     finds_blocks_reused_before_they_are_copied: BackupNotPinned,
     finds_a_restored_store_before_its_data: RestoredBeforeData,
+    finds_backups_cut_within_blocks: PiecesCutAtUnits,
 }
 
 bugs! {
@@ -117,4 +118,5 @@ bugs! {
     finds_values_that_were_not_verified: ValueNotVerified,
     finds_logged_values_taken_for_free: ValueNotClaimed,
     finds_values_without_checksums: ValueWithoutChecksum,
+    finds_numbers_handed_out_before_they_are_reserved: GenerationsNotReserved,
 }

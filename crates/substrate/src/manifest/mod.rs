@@ -180,12 +180,7 @@ const RESERVED_REGION_BYTES: u64 = 32 * 1024;
 
 /// How many of the reserved shares are not for a record of these edits.
 fn shares_left_alone(edits: &[Edit]) -> u64 {
-    let takes = |edit: &Edit| {
-        matches!(
-            edit,
-            Edit::SegmentAdd(_) | Edit::KeyspaceCreate { .. } | Edit::NextKeyspace { .. }
-        )
-    };
+    let takes = |edit: &Edit| matches!(edit, Edit::SegmentAdd(_) | Edit::KeyspaceCreate { .. });
     if edits.iter().any(|edit| matches!(edit, Edit::KeyspaceDrop { .. })) {
         0
     } else if edits.iter().any(takes) {
@@ -402,6 +397,19 @@ impl Manifest {
         writer.next_number += 1;
         writer.tail += frame.len() as u64;
         Ok(())
+    }
+
+    /// Makes durable that the next opening hands out generations from `next` on, or from the one
+    /// that is recorded where that is greater.
+    ///
+    /// Cost: that of [`Manifest::commit`].
+    ///
+    /// # Errors
+    /// Those of [`Manifest::commit`].
+    pub fn reserve_generations(&self, next: Generation) -> Result<()> {
+        // A record has an edit: this one says again what is so.
+        let id = self.state().next_keyspace;
+        self.commit(&[Edit::NextKeyspace { id }], Seq(0), next)
     }
 
     /// What readers of the store must know.
