@@ -1,7 +1,7 @@
 //! Whatever is asked of `PRAGMA synchronous`, in transactions and outside, granted or refused: a
 //! commit syncs as the pragma reads back.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "common/simulated/mod.rs"]
 mod simulated;

@@ -44,10 +44,10 @@ struct Watch {
 
 impl Hook for Watch {
     fn after(&self, step: Step) {
-        if step.kind == StepKind::Sync && self.removes_after.load(Ordering::Relaxed) > 0 {
-            if self.removes_after.fetch_sub(1, Ordering::Relaxed) == 1 {
-                put_super_journal(&self.folder, None);
-            }
+        let left = &self.removes_after;
+        let counts = step.kind == StepKind::Sync && left.load(Ordering::Relaxed) > 0;
+        if counts && left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            put_super_journal(&self.folder, None);
         }
     }
 
