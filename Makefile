@@ -22,7 +22,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 run: need
 	$(CARGO) build --release --locked --package esker-cli
 	$(TARGET)/release/esker demo
-	$(TARGET)/release/esker bench sqlite --mode=wal,esker --seconds=12 --warmup=3 --no-bars --dir=$(TARGET)
+	$(TARGET)/release/esker bench sqlite --mode=wal,esker --seconds=12 --warmup=3 --no-bars \
+		--dir=$(TARGET)
 
 test: need
 	scripts/test.sh

@@ -65,7 +65,7 @@ struct CommandLine {
 pub(crate) enum Command {
     /// Store VALUE under KEY, durably; creates the store and the keyspace
     Put(Put),
-    /// Print the value of KEY and a line feed (none with --raw); exit 1 without output if it is absent
+    /// Print the value of KEY and a line feed (none with --raw); exit 1, silent, if it is absent
     Get(Get),
     /// Remove KEY, durably; no error if it is absent
     Del(Del),
@@ -471,8 +471,8 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> Failure {
         }
         // A forgotten quote makes a part of the value an argument of its own.
         (Some("put"), ErrorKind::UnknownArgument | ErrorKind::InvalidValue) => {
-            "put takes DB KEY VALUE, or DB KEY --file FILE: quote a key or value that holds spaces, \
-             and put `--` before one that begins with a dash"
+            "put takes DB KEY VALUE, or DB KEY --file FILE: quote a key or value that holds \
+             spaces, and put `--` before one that begins with a dash"
                 .to_owned()
         }
         _ => first_paragraph(&error.render().to_string()),

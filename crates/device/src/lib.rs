@@ -3,7 +3,8 @@
 //! Reading order: [`Device`] and [`DeviceFile`] (the contract), [`buffer`] (aligned memory for
 //! direct I/O), [`mod@file`] (a folder of the file system), [`memory`] (for tests and scratch),
 //! [`sim`] (a simulated disk with crashes and faults), [`wrap`] (what wrappers share), [`count`],
-//! [`delay`], [`throttle`] (wrappers that compose), [`readonly`] (one that lets nothing be changed); [`transfer`] (for files that are no device's),
+//! [`delay`], [`throttle`] (wrappers that compose), [`readonly`] (one that lets nothing be
+//! changed); [`transfer`] (for files that are no device's),
 //! [`mod@prefetch`] (a hint for memory), and `planting` (how tests plant mistakes in the crates
 //! above).
 //!

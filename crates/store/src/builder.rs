@@ -62,7 +62,7 @@ impl DbBuilder {
         self
     }
 
-    /// Whether the store is opened for reading alone; the default is no. Then not a byte is written:
+    /// Whether the store is opened for reading alone; the default is no. Then nothing is written:
     /// what the log holds is replayed into memory, no merge goes on, and every write answers
     /// [`Error::ReadOnly`](crate::Error::ReadOnly). It works on a medium that cannot be written to
     /// and in a folder without the right to write. Any number of handles and processes may have a

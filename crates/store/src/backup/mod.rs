@@ -74,8 +74,8 @@ pub struct BackupReport {
 /// Told now and then how far it is; may end it.
 pub(crate) type Progress<'p> = dyn FnMut(&BackupProgress) -> ControlFlow<()> + 'p;
 
-/// A backup made by [`Db::backup`](crate::Db::backup), open to be checked and restored. Nobody writes
-/// to it meanwhile.
+/// A backup made by [`Db::backup`](crate::Db::backup), open to be checked and restored. Nobody
+/// writes to it meanwhile.
 pub struct Backup {
     folder: Folder,
 }
@@ -92,8 +92,8 @@ impl Backup {
         }
     }
 
-    /// Opens the backup in the folder `path`, of which nothing is changed: it may be on a medium that
-    /// cannot be written to, and open several times at once.
+    /// Opens the backup in the folder `path`, of which nothing is changed: it may be on a medium
+    /// that cannot be written to, and open several times at once.
     ///
     /// # Errors
     /// [`Error::Invalid`] where there is none, [`Error::Damaged`] when its catalog is unreadable,
