@@ -34,14 +34,15 @@ const KEYS: u64 = 9;
 /// several.
 const VALUE_BYTES: [usize; 4] = [3_000, 30_000, 130_000, 200_000];
 
-/// [`history`] of some seeds.
+/// [`of_one_store`] of some seeds.
 ///
 /// # Errors
 /// The first difference.
 pub fn histories(counts: &mut Counts) -> Verdict {
     for seed in 0..HISTORIES * budget() {
         for index in [IndexKind::FdTree, IndexKind::Lsm] {
-            history(seed, index, counts).map_err(|v| v.at(format!("seed {seed}, {index:?}")))?;
+            of_one_store(seed, index, counts)
+                .map_err(|v| v.at(format!("seed {seed}, {index:?}")))?;
         }
     }
     Ok(())
@@ -51,7 +52,7 @@ pub fn histories(counts: &mut Counts) -> Verdict {
 ///
 /// # Errors
 /// The first difference.
-pub fn history(seed: u64, index: IndexKind, counts: &mut Counts) -> Verdict {
+pub fn of_one_store(seed: u64, index: IndexKind, counts: &mut Counts) -> Verdict {
     let random = Random::new(seed);
     let inline_bytes_max = Some(2_000);
     let config = Config {
