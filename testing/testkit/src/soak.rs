@@ -3,9 +3,9 @@
 //! A *campaign* is one folder and several *rounds*. In a round a child process opens the store and
 //! runs a history for each of its workers ([`plan`]), all at once: writes, batches and transactions
 //! over keyspaces of both kinds that they share, and over their own, which come and go; snapshots
-//! and scans both ways, against a model ([`worker`]). Beside them somebody checks the store, makes
+//! and scans both ways, against a model (`worker`). Beside them somebody checks the store, makes
 //! incremental backups and compares what is restored, and lets the device be full for a while
-//! ([`maintenance`], [`filling`]). Most rounds end with the process killed. The parent then opens
+//! (`maintenance`, `filling`). Most rounds end with the process killed. The parent then opens
 //! the store and compares it with what was acknowledged.
 //!
 //! What a worker does follows from the seed; how threads meet, when the device is full and where
