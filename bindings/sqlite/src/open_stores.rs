@@ -276,8 +276,9 @@ pub fn super_journal_removed(path: &Path, is_sure: bool) {
         _ => Decision::Unknown,
     };
     let path = path.as_os_str().as_bytes();
-    let stores = table().as_ref().map(|table| table.stores.values().cloned().collect::<Vec<_>>());
-    for open in stores.iter().flatten().filter_map(Weak::upgrade) {
+    let table = table();
+    let stores = table.iter().flat_map(|table| table.stores.values());
+    for open in stores.filter_map(Weak::upgrade) {
         if let Some(awaited) = open.awaited().as_mut().filter(|on| on.path == path) {
             awaited.decision = decision;
         }

@@ -53,3 +53,8 @@ fn restoring_survives_failing_operations() {
 fn damage_to_a_backup_is_named() {
     suite("flipped bytes", backups::flips::bytes);
 }
+
+#[test]
+fn heads_that_are_zeros() {
+    suite("heads that are zeros", backups::flips::heads);
+}

@@ -16,6 +16,7 @@ use crate::session::Config;
 use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
 
 const MASKS: [u8; 3] = [0x01, 0x80, 0xff];
+const SECTOR_BYTES: usize = 512;
 /// One byte in so many at budget 1.
 const STRIDE: u64 = 5;
 
@@ -39,6 +40,30 @@ pub fn bytes(counts: &mut Counts) -> Verdict {
             counts.add("flips", 1);
             without_panic(|| judge(&source.config, &damaged, &held, counts))
                 .map_err(|v| v.at(format!("{file}@{offset} ^ {mask:#04x}")))?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the start of each file of a backup by zeros, up to many lengths.
+///
+/// # Errors
+/// The first broken promise.
+pub fn heads(counts: &mut Counts) -> Verdict {
+    let device = MemoryDevice::new();
+    let shared: Arc<dyn Device> = Arc::new(device.clone());
+    let (source, held) = with_one_backup(&shared)?;
+    let image = Image::of(&device);
+    let image = image.map_err(|error| Violation::new(Oracle::Harness, error.to_string()))?;
+    let files: Vec<_> = image.files().map(|(name, len)| (name.to_owned(), len)).collect();
+    for (file, len) in files.iter().filter(|(_, len)| *len > 0) {
+        let step = (len / (60 * budget() as usize)).max(1).next_multiple_of(SECTOR_BYTES);
+        for zeros in (1..*len).step_by(step).chain((1..8).map(|n| n * SECTOR_BYTES)).chain([*len]) {
+            let mut damaged = image.clone();
+            damaged.overwrite(file, 0, &vec![0; zeros.min(*len)]);
+            counts.add("heads", 1);
+            without_panic(|| judge(&source.config, &damaged, &held, counts))
+                .map_err(|v| v.at(format!("{file}, {zeros} zeros of {len}")))?;
         }
     }
     Ok(())
