@@ -1,6 +1,7 @@
 //! Writes that are applied all or not at all.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use esker::Durability;
 use pyo3::prelude::*;
@@ -12,6 +13,7 @@ use crate::keyspace::Keyspace;
 use crate::raised;
 use crate::reads::between;
 use crate::store::{Open, Store, TurnSet, Turns, apart, durability};
+use crate::ttl;
 
 /// Writes to keyspaces of one store that are applied all or not at all, as a context manager at a
 /// clean exit. An exception in its block drops them. Nothing is written, or seen, before.
@@ -26,7 +28,8 @@ pub(crate) struct Batch {
 /// What is written to a key.
 #[derive(Clone, Copy)]
 pub(crate) enum Said<'a> {
-    Value(&'a [u8]),
+    /// Perhaps for a time alone.
+    Value(&'a [u8], Option<Duration>),
     Operand(&'a [u8]),
     /// It is removed.
     Nothing,
@@ -35,7 +38,7 @@ pub(crate) enum Said<'a> {
 impl Said<'_> {
     const fn len(self) -> usize {
         match self {
-            Self::Value(bytes) | Self::Operand(bytes) => bytes.len(),
+            Self::Value(bytes, _) | Self::Operand(bytes) => bytes.len(),
             Self::Nothing => 0,
         }
     }
@@ -81,6 +84,18 @@ impl Batch {
     }
 }
 
+/// The keyspace that is given.
+fn keyspace_of<'a, 'py>(given: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, Keyspace>> {
+    match given.cast::<Keyspace>() {
+        Ok(keyspace) => Ok(keyspace),
+        Err(_) => {
+            let name = given.get_type().fully_qualified_name()?;
+            let text = format!("a batch takes a Keyspace, not {name}");
+            Err(raised::wrong_type(given.py(), &text))
+        }
+    }
+}
+
 fn over(py: Python<'_>) -> PyErr {
     raised::closed(py, "the batch was applied or dropped")
 }
@@ -88,27 +103,31 @@ fn over(py: Python<'_>) -> PyErr {
 #[pymethods]
 impl Batch {
     #[new]
-    fn new(py: Python<'_>, store: &Store, durability: Option<&str>) -> PyResult<Self> {
-        let durability = self::durability(py, store.open(), durability)?;
+    fn new(py: Python<'_>, store: &Store, durability: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let durability = self::durability(store.open(), durability)?;
         Self::empty(py, store.open(), durability)
     }
 
-    /// Sets the value of `key` in `keyspace`. Of several writes to one key the last counts.
+    /// Sets the value of `key` in `keyspace`. Of several writes to one key the last counts. With
+    /// `ttl` it is there for so many seconds, from now on.
+    #[pyo3(signature = (keyspace, key, value, *, ttl=None))]
     fn insert(
         &self,
-        keyspace: &Bound<'_, Keyspace>,
+        keyspace: &Bound<'_, PyAny>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
+        let ttl = ttl::of(ttl)?;
         let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
-        self.add(keyspace, key.as_ref(), Said::Value(value.as_ref()))
+        self.add(keyspace, key.as_ref(), Said::Value(value.as_ref(), ttl))
     }
 
     /// Merges `operand` onto the value of `key` in `keyspace`. All that are merged onto one key
     /// count, and so does what was written before.
     fn merge(
         &self,
-        keyspace: &Bound<'_, Keyspace>,
+        keyspace: &Bound<'_, PyAny>,
         key: &Bound<'_, PyAny>,
         operand: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
@@ -117,7 +136,7 @@ impl Batch {
     }
 
     /// Removes `key` from `keyspace`; it need not be there.
-    fn remove(&self, keyspace: &Bound<'_, Keyspace>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn remove(&self, keyspace: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         self.add(keyspace, Buffer::key(key)?.as_ref(), Said::Nothing)
     }
 
@@ -126,13 +145,13 @@ impl Batch {
     #[pyo3(signature = (keyspace, start=None, end=None))]
     fn remove_range(
         &self,
-        keyspace: &Bound<'_, Keyspace>,
+        keyspace: &Bound<'_, PyAny>,
         start: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let py = keyspace.py();
         let (start, end) = (start.map(Buffer::key).transpose()?, end.map(Buffer::key).transpose()?);
-        let keyspace = keyspace.borrow();
+        let keyspace = keyspace_of(keyspace)?.borrow();
         let keyspace = keyspace.as_super().keyspace(py)?;
         self.open.check(py)?;
         self.with(py, |writes| {
@@ -206,16 +225,19 @@ impl Batch {
 }
 
 impl Batch {
-    fn add(&self, keyspace: &Bound<'_, Keyspace>, key: &[u8], said: Said<'_>) -> PyResult<()> {
+    fn add(&self, keyspace: &Bound<'_, PyAny>, key: &[u8], said: Said<'_>) -> PyResult<()> {
         let py = keyspace.py();
-        let keyspace = keyspace.borrow();
+        let keyspace = keyspace_of(keyspace)?.borrow();
         let keyspace = keyspace.as_super().keyspace(py)?;
         self.open.check(py)?;
         self.with(py, |writes| {
             writes.turns = self.open.turns().with(writes.turns, key);
             writes.bytes += (key.len() + said.len()) as u64;
             match said {
-                Said::Value(value) => writes.batch.insert(keyspace, key, value),
+                Said::Value(value, None) => writes.batch.insert(keyspace, key, value),
+                Said::Value(value, Some(ttl)) => {
+                    writes.batch.insert_with_ttl(keyspace, key, value, ttl);
+                }
                 Said::Operand(operand) => writes.batch.merge(keyspace, key, operand),
                 Said::Nothing => writes.batch.remove(keyspace, key),
             }

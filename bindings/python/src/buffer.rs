@@ -7,6 +7,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyString};
 
+use crate::raised;
+
 /// Bytes that stay as they are.
 pub(crate) enum Buffer<'a, 'py> {
     Lent(&'a [u8]),
@@ -48,12 +50,12 @@ fn copied<'py>(what: &str, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyB
     let py = given.py();
     if given.is_instance_of::<PyString>() {
         let text = format!("{what} is bytes, not str: encode it, as in 'text'.encode()");
-        return Err(PyTypeError::new_err(text));
+        return Err(raised::wrong_type(py, &text));
     }
     let refused = || -> PyResult<PyErr> {
         let name = given.get_type().fully_qualified_name()?;
         let text = format!("{what} is bytes or another buffer, not {name}");
-        Ok(PyTypeError::new_err(text))
+        Ok(raised::wrong_type(py, &text))
     };
     let view = match PyMemoryView::from(given) {
         Ok(view) => view,

@@ -1,10 +1,12 @@
 //! A job of `esker-permute`.
 
 use std::collections::BTreeMap;
+use std::os::fd::{IntoRawFd as _, RawFd};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use esker_permute::error::Result;
 use esker_permute::job::{self, Request};
 use esker_permute::kept::kept;
 use esker_permute::plan::price::Mode;
@@ -82,6 +84,12 @@ impl Job {
         self.0.shape().map(<[u64]>::to_vec)
     }
 
+    /// Which sizes do not divide their dimension, in words, where the result has short tiles.
+    #[getter]
+    fn short_tiles(&self) -> Option<&str> {
+        self.0.short_tiles()
+    }
+
     /// The type of the items, as numpy writes it.
     #[getter]
     fn descr(&self) -> &str {
@@ -131,24 +139,42 @@ impl Job {
     /// Writes the result, complete or not at all; answers the most bytes of buffers that were
     /// held at once. Other threads of Python run meanwhile.
     fn run(&self, py: Python<'_>) -> PyResult<u64> {
-        let signal = Mutex::new(None);
-        let done = py.detach(|| {
-            let mut asked = Instant::now();
-            self.0.run(&mut |_| {
-                if asked.elapsed() < TICK {
-                    return true;
-                }
-                asked = Instant::now();
-                match Python::attach(|py| py.check_signals()) {
-                    Ok(()) => true,
-                    Err(error) => signal.lock().map(|mut kept| kept.replace(error)).is_err(),
-                }
-            })
-        });
-        match (done, signal.into_inner()) {
-            (_, Ok(Some(error))) => Err(error),
-            (Ok(report), _) => Ok(report.peak_buffer_bytes),
-            (Err(error), _) => Err(raised::of_job(py, &error)),
+        let report = interruptible(py, |go_on| self.0.run(go_on))?;
+        for warning in &report.warnings {
+            raised::warn(py, &warning.in_python())?;
         }
+        Ok(report.peak_buffer_bytes)
+    }
+
+    /// Writes the result to a file without a name; answers a descriptor of it.
+    fn run_unnamed(&self, py: Python<'_>) -> PyResult<RawFd> {
+        let (_, file) = interruptible(py, |go_on| self.0.run_unnamed(go_on))?;
+        Ok(file.into_raw_fd())
+    }
+}
+
+/// Runs something that asks whether to go on, and ends it when a signal has a handler that raises.
+fn interruptible<T: Send>(
+    py: Python<'_>,
+    run: impl FnOnce(&mut dyn FnMut(u64) -> bool) -> Result<T> + Send,
+) -> PyResult<T> {
+    let signal = Mutex::new(None);
+    let done = py.detach(|| {
+        let mut asked = Instant::now();
+        run(&mut |_| {
+            if asked.elapsed() < TICK {
+                return true;
+            }
+            asked = Instant::now();
+            match Python::attach(|py| py.check_signals()) {
+                Ok(()) => true,
+                Err(error) => signal.lock().map(|mut kept| kept.replace(error)).is_err(),
+            }
+        })
+    });
+    match (done, signal.into_inner()) {
+        (_, Ok(Some(error))) => Err(error),
+        (Ok(done), _) => Ok(done),
+        (Err(error), _) => Err(raised::of_job(py, &error)),
     }
 }

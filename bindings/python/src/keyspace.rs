@@ -1,9 +1,6 @@
 //! What is written to a keyspace.
 
-use std::time::Duration;
-
 use esker::KeyspaceOptions;
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -13,6 +10,7 @@ use crate::operator;
 use crate::raised;
 use crate::reads::{At, Reads, between};
 use crate::store::{Store, Turns, apart, durability};
+use crate::ttl;
 use crate::values::{self, ValueReader, ValueWriter};
 
 /// The mapping below `esker.Keyspace`.
@@ -65,58 +63,58 @@ impl Keyspace {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        Self::insert(this, key, value, None)
+        Self::insert(this, key, value, None, None)
     }
 
     fn __delitem__(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         match removed(&this, key)? {
             Some(_) => Ok(()),
-            None => Err(PyKeyError::new_err(key.clone().unbind())),
+            None => Err(raised::no_key(key)),
         }
     }
 
     /// Sets the value of `key`, as `keyspace[key] = value` does; with a durability of its own if
     /// one is given. A key has at most 65,536 bytes, a value at most 1 GiB. No read, one write to
     /// the log; a value of more than 262,144 bytes is written to the data file, and its place to
-    /// the log.
-    #[pyo3(signature = (key, value, *, durability=None))]
+    /// the log. With `ttl` it is there for so many seconds, a part of one too; then it is gone, as
+    /// if it had been removed. A later write takes its place, and its end. An iterator and a
+    /// snapshot keep to the moment at which they were made.
+    #[pyo3(signature = (key, value, *, ttl=None, durability=None))]
     fn insert(
         this: PyRef<'_, Self>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-        durability: Option<&str>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        durability: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let (py, reads) = (this.py(), this.as_super());
-        let durability = self::durability(py, reads.open(), durability)?;
+        let durability = self::durability(reads.open(), durability)?;
+        let ttl = ttl::of(ttl)?;
         let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
         let (key, value) = (key.as_ref(), value.as_ref());
         let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
+        let Some(ttl) = ttl else {
+            return apart(py, || {
+                let _turn = turns.take(key);
+                keyspace.insert_with(key, value, durability)
+            });
+        };
+        let mut batch = reads.open().db(py)?.batch();
         apart(py, || {
+            batch.insert_with_ttl(keyspace, key, value, ttl);
             let _turn = turns.take(key);
-            keyspace.insert_with(key, value, durability)
+            batch.commit_with(durability).map(drop)
         })
     }
 
-    /// Sets the value of `key` for so many seconds, a part of one too; then it is gone, as if it
-    /// had been removed. A later write takes its place, and its end. An iterator and a snapshot
-    /// keep to the moment at which they were made.
+    /// As `insert` with `ttl`.
     fn insert_with_ttl(
         this: PyRef<'_, Self>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-        seconds: f64,
+        seconds: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (py, reads) = (this.py(), this.as_super());
-        let ttl = Duration::try_from_secs_f64(seconds).map_err(|error| {
-            PyValueError::new_err(format!("{seconds} seconds to live: {error}"))
-        })?;
-        let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
-        let (key, value) = (key.as_ref(), value.as_ref());
-        let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
-        apart(py, || {
-            let _turn = turns.take(key);
-            keyspace.insert_with_ttl(key, value, ttl)
-        })
+        Self::insert(this, key, value, Some(seconds), None)
     }
 
     /// Merges `operand` onto the value of `key`: what comes of it is the keyspace's merge
@@ -127,10 +125,10 @@ impl Keyspace {
         this: PyRef<'_, Self>,
         key: &Bound<'_, PyAny>,
         operand: &Bound<'_, PyAny>,
-        durability: Option<&str>,
+        durability: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let (py, reads) = (this.py(), this.as_super());
-        let durability = self::durability(py, reads.open(), durability)?;
+        let durability = self::durability(reads.open(), durability)?;
         let (key, operand) = (Buffer::key(key)?, Buffer::value(operand)?);
         let (key, operand) = (key.as_ref(), operand.as_ref());
         let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
@@ -146,10 +144,10 @@ impl Keyspace {
     fn remove(
         this: PyRef<'_, Self>,
         key: &Bound<'_, PyAny>,
-        durability: Option<&str>,
+        durability: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let (py, reads) = (this.py(), this.as_super());
-        let durability = self::durability(py, reads.open(), durability)?;
+        let durability = self::durability(reads.open(), durability)?;
         let key = Buffer::key(key)?;
         let (key, keyspace, turns) = (key.as_ref(), reads.keyspace(py)?, reads.open().turns());
         apart(py, || {
@@ -166,10 +164,10 @@ impl Keyspace {
         this: PyRef<'_, Self>,
         start: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
-        durability: Option<&str>,
+        durability: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let (py, reads) = (this.py(), this.as_super());
-        let durability = self::durability(py, reads.open(), durability)?;
+        let durability = self::durability(reads.open(), durability)?;
         let (start, end) = (start.map(Buffer::key).transpose()?, end.map(Buffer::key).transpose()?);
         let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
         let bounds = between(&start, &end);
@@ -202,12 +200,12 @@ impl Keyspace {
         if default.len() > 1 {
             let count = default.len() + 1;
             let text = format!("pop takes a key and at most one default, not {count} arguments");
-            return Err(PyTypeError::new_err(text));
+            return Err(raised::wrong_type(this.py(), &text));
         }
         match removed(&this, key)? {
             Some(value) => Ok(PyBytes::new(this.py(), &value).into_any()),
             None if !default.is_empty() => default.get_item(0),
-            None => Err(PyKeyError::new_err(key.clone().unbind())),
+            None => Err(raised::no_key(key)),
         }
     }
 
@@ -229,7 +227,7 @@ impl Keyspace {
             }
             Ok(None)
         })?;
-        let (key, value) = popped.ok_or_else(|| PyKeyError::new_err("the keyspace is empty"))?;
+        let (key, value) = popped.ok_or_else(|| raised::none_left(py))?;
         Ok((PyBytes::new(py, &key), PyBytes::new(py, &value)))
     }
 
@@ -265,7 +263,7 @@ impl Keyspace {
     /// An empty batch, for `update`.
     fn _batch(this: PyRef<'_, Self>) -> PyResult<Batch> {
         let (py, open) = (this.py(), this.as_super().open());
-        Batch::empty(py, open, durability(py, open, None)?)
+        Batch::empty(py, open, durability(open, None)?)
     }
 
     /// Removes every entry, however many there are: one step, and one write to the log.

@@ -15,6 +15,7 @@
 //! | `batch`, `snapshot`, `transaction` | what is made from a store |
 //! | `range` | iterators, in runs |
 //! | `values` | values as streams |
+//! | `ttl` | times to live |
 //! | `stats` | figures |
 //! | `job` | rearranging |
 //! | `raised` | errors as exceptions |
@@ -33,6 +34,7 @@ mod snapshot;
 mod stats;
 mod store;
 mod transaction;
+mod ttl;
 mod values;
 
 use pyo3::prelude::*;
@@ -40,6 +42,7 @@ use pyo3::prelude::*;
 /// The module `esker._esker`.
 #[pymodule]
 fn _esker(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<store::Store>()?;
     module.add_class::<reads::Reads>()?;
     module.add_class::<keyspace::Keyspace>()?;

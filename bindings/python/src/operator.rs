@@ -1,7 +1,6 @@
 //! Merge operators: those that every store has, by name, and functions of Python.
 
 use esker::{BoxError, KeyspaceOptions, MergeOperator};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -25,7 +24,7 @@ impl Function {
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
         let merged = self.0.bind(py).call1((bytes(key), bytes(older), bytes(newer)))?;
         let merged = merged.cast_into::<PyBytes>().map_err(|_| {
-            PyTypeError::new_err("a merge operator answers bytes, and nothing else")
+            raised::wrong_type(py, "a merge operator answers bytes, and nothing else")
         })?;
         Ok(merged.as_bytes().to_vec())
     }
@@ -48,7 +47,8 @@ pub(crate) fn chosen(
         Some((name, function)) if function.bind(py).is_callable() => {
             Ok(options.merge_operator(name, Function(function)))
         }
-        _ => Err(PyTypeError::new_err(
+        _ => Err(raised::wrong_type(
+            py,
             "merge is the name of an operator, or a pair of a name and a function",
         )),
     }

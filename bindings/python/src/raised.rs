@@ -4,14 +4,15 @@ use esker::DeviceError;
 use esker_permute::error::Error as JobError;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 /// The exception of a job's error.
 pub(crate) fn of_job(py: Python<'_>, error: &JobError) -> PyErr {
     match error {
         JobError::Interrupted => PyKeyboardInterrupt::new_err(()),
-        JobError::Pattern(text) => made(py, "PatternError", (text,)),
-        JobError::File(text) => made(py, "FileError", (text,)),
-        JobError::Input(text) => made(py, "ArgumentError", (text,)),
+        JobError::Pattern(text) => made(py, "PatternError", (text.in_python(),)),
+        JobError::File(text) => made(py, "FileError", (text.in_python(),)),
+        JobError::Input(text) => made(py, "ArgumentError", (text.in_python(),)),
         JobError::System { what, path, source } => {
             let text = format!("cannot {what}: {source}");
             match source.raw_os_error() {
@@ -69,6 +70,31 @@ pub(crate) fn argument(py: Python<'_>, text: &str) -> PyErr {
     made(py, "ArgumentError", (text,))
 }
 
+/// The exception of an argument of a wrong type.
+#[cold]
+pub(crate) fn wrong_type(py: Python<'_>, text: &str) -> PyErr {
+    made(py, "ArgumentTypeError", (text,))
+}
+
+/// The exception of a key that is not there.
+#[cold]
+pub(crate) fn no_key(key: &Bound<'_, PyAny>) -> PyErr {
+    made(key.py(), "KeyNotFoundError", (key,))
+}
+
+/// The exception of a keyspace in which there is no key.
+#[cold]
+pub(crate) fn none_left(py: Python<'_>) -> PyErr {
+    made(py, "KeyNotFoundError", ("the keyspace is empty",))
+}
+
+/// A warning about a job that is done.
+pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+    let class = class(py, "MetadataWarning")?;
+    py.import("warnings")?.call_method1("warn", (text, class, 4))?;
+    Ok(())
+}
+
 fn device(py: Python<'_>, failed: &DeviceError) -> PyErr {
     let Some(number) = failed.source.raw_os_error() else {
         return made(py, "FileError", (failed.to_string(),));
@@ -98,12 +124,15 @@ fn damaged(py: Python<'_>, text: String, file: &str, offset: u64) -> PyErr {
     set.err().unwrap_or(error)
 }
 
+/// A class of Python's half.
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("esker._errors").map(Bound::unbind))?;
+    module.bind(py).getattr(name)
+}
+
 fn made<'py>(py: Python<'py>, class: &str, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {
-    let exception = py
-        .import("esker._errors")
-        .and_then(|module| module.getattr(class))
-        .and_then(|class| class.call1(arguments));
-    match exception {
+    match self::class(py, class).and_then(|class| class.call1(arguments)) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }

@@ -4,7 +4,6 @@ use std::ops::Bound as End;
 use std::sync::Arc;
 
 use esker::{Entry, Keyspace, Snapshot, ValueReader};
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -216,7 +215,7 @@ impl Reads {
     ) -> PyResult<Bound<'py, PyBytes>> {
         match self.found(py, Buffer::key(key)?.as_ref())? {
             Some(value) => Ok(PyBytes::new(py, &value)),
-            None => Err(PyKeyError::new_err(key.clone().unbind())),
+            None => Err(raised::no_key(key)),
         }
     }
 
@@ -240,7 +239,10 @@ impl Reads {
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let keys = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        let Ok(keys) = keys.try_iter() else {
+            return Err(raised::wrong_type(py, "the keys are an iterable of bytes"));
+        };
+        let keys = keys.collect::<PyResult<Vec<_>>>()?;
         let keys = keys.iter().map(Buffer::key).collect::<PyResult<Vec<_>>>()?;
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let values = self.view(py)?.multi_get(py, &keys)?;

@@ -113,17 +113,19 @@ impl Turns {
 }
 
 /// `"buffered"` or `"synced"`; without a name that of the store.
-pub(crate) fn durability(py: Python<'_>, open: &Open, name: Option<&str>) -> PyResult<Durability> {
-    name.map_or(Ok(open.durability), |name| durability_of(py, name))
+pub(crate) fn durability(open: &Open, name: Option<&Bound<'_, PyAny>>) -> PyResult<Durability> {
+    name.map_or(Ok(open.durability), durability_of)
 }
 
-fn durability_of(py: Python<'_>, name: &str) -> PyResult<Durability> {
-    match name {
-        "buffered" => Ok(Durability::Buffered),
-        "synced" => Ok(Durability::Synced),
+fn durability_of(given: &Bound<'_, PyAny>) -> PyResult<Durability> {
+    let name = given.extract::<String>();
+    match name.as_deref() {
+        Ok("buffered") => Ok(Durability::Buffered),
+        Ok("synced") => Ok(Durability::Synced),
         _ => {
-            let text = format!("durability is 'buffered' or 'synced', not {name:?}");
-            Err(raised::argument(py, &text))
+            let text = format!("durability is 'buffered' or 'synced', not {}", given.repr()?);
+            let refused = if name.is_ok() { raised::argument } else { raised::wrong_type };
+            Err(refused(given.py(), &text))
         }
     }
 }
@@ -161,11 +163,11 @@ impl Store {
         py: Python<'_>,
         path: PathBuf,
         memory_bytes: u64,
-        durability: &str,
+        durability: &Bound<'_, PyAny>,
         create: bool,
         read_only: bool,
     ) -> PyResult<Self> {
-        let durability = durability_of(py, durability)?;
+        let durability = durability_of(durability)?;
         let builder = Db::builder(&path).memory_budget(memory_bytes).durability(durability);
         let db = apart(py, || builder.create(create).read_only(read_only).open())?;
         let (is_closed, turns) = (false.into(), Turns::new());

@@ -4,7 +4,6 @@ use std::ops::Bound as End;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use esker::{Durability, Entry};
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 
 use crate::batch::Said;
@@ -14,6 +13,7 @@ use crate::raised;
 use crate::reads::{At, Reads, between};
 use crate::snapshot::Named;
 use crate::store::{Open, Store, TurnSet, Turns, apart, durability};
+use crate::ttl;
 
 /// A transaction that may be over, as its views share it.
 pub(crate) struct Ongoing(Kept<Mutex<Option<Work>>>);
@@ -65,9 +65,14 @@ pub(crate) struct Transaction {
 #[pymethods]
 impl Transaction {
     #[new]
-    fn new(py: Python<'_>, store: &Store, write: bool, durability: Option<&str>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        store: &Store,
+        write: bool,
+        durability: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
         let open = Arc::clone(store.open());
-        let (db, durability) = (open.db(py)?, self::durability(py, &open, durability)?);
+        let (db, durability) = (open.db(py)?, self::durability(&open, durability)?);
         let transaction =
             apart(py, || if write { db.write_transaction() } else { db.transaction() })?;
         let (seq, turns) = (transaction.seq(), TurnSet::default());
@@ -158,25 +163,29 @@ impl TransactionKeyspace {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        Self::insert(this, key, value)
+        Self::insert(this, key, value, None)
     }
 
     fn __delitem__(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         let found = this.as_super().found(this.py(), Buffer::key(key)?.as_ref())?;
         match found {
             Some(_) => Self::remove(this, key),
-            None => Err(PyKeyError::new_err(key.clone().unbind())),
+            None => Err(raised::no_key(key)),
         }
     }
 
-    /// Sets the value of `key` when the transaction is committed. Reads nothing.
+    /// Sets the value of `key` when the transaction is committed. Reads nothing. With `ttl` it is
+    /// there for so many seconds, from now on.
+    #[pyo3(signature = (key, value, *, ttl=None))]
     fn insert(
         this: PyRef<'_, Self>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
+        let ttl = ttl::of(ttl)?;
         let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
-        write(&this, key.as_ref(), Said::Value(value.as_ref()))
+        write(&this, key.as_ref(), Said::Value(value.as_ref(), ttl))
     }
 
     /// Merges `operand` onto the value of `key` when the transaction is committed. Reads nothing.
@@ -221,7 +230,10 @@ fn write(this: &PyRef<'_, TransactionKeyspace>, key: &[u8], said: Said<'_>) -> P
     let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
     this.ongoing.with(py, |work| {
         match said {
-            Said::Value(value) => work.transaction.insert(keyspace, key, value)?,
+            Said::Value(value, None) => work.transaction.insert(keyspace, key, value)?,
+            Said::Value(value, Some(ttl)) => {
+                work.transaction.insert_with_ttl(keyspace, key, value, ttl)?;
+            }
             Said::Operand(operand) => work.transaction.merge(keyspace, key, operand)?,
             Said::Nothing => work.transaction.remove(keyspace, key)?,
         }

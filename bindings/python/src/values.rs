@@ -4,7 +4,6 @@
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -76,7 +75,7 @@ pub(crate) fn reader(
 ) -> PyResult<ValueReader> {
     let wanted = Buffer::key(key)?;
     let found = reads.reader(py, wanted.as_ref())?;
-    let stream = found.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))?;
+    let stream = found.ok_or_else(|| raised::no_key(key))?;
     Ok(ValueReader { nbytes: stream.len(), stream: Stream::new(stream) })
 }
 
@@ -144,8 +143,8 @@ impl ValueWriter {
     }
 
     /// Sets the value of the key to what was written.
-    fn finish(&self, py: Python<'_>, durability: Option<&str>) -> PyResult<()> {
-        let durability = self::durability(py, &self.open, durability)?;
+    fn finish(&self, py: Python<'_>, durability: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let durability = self::durability(&self.open, durability)?;
         let stream = self.stream.take(py)?.ok_or_else(|| closed(py))?;
         apart(py, || {
             let _turn = self.open.turns().take(&self.key);

@@ -93,6 +93,12 @@ pub(crate) fn report(failure: &Failure) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
+/// Writes what the user should know of a success to standard error, as one line.
+pub(crate) fn warn(text: &str) {
+    let line = format!("esker: warning: {}\n", one_line(text));
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
 /// The text with control characters escaped: names and paths may hold them, and could otherwise
 /// forge lines or drive the terminal.
 pub(crate) fn one_line(text: &str) -> String {

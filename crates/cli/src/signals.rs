@@ -1,19 +1,21 @@
-//! SIGINT and SIGTERM as a question that long work asks itself.
+//! SIGINT, SIGTERM and SIGHUP as a question that long work asks itself.
 //!
 //! Only commands that have something to finish install this; the others end at once, as any
-//! command does, and the store is none the worse for it.
+//! command does, and the store is none the worse for it. A process that was started with SIGHUP
+//! ignored (`nohup`) goes on ignoring it.
 
+use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
 use crate::exit::Failure;
 
 const EXIT_CODE: i32 = 130;
-const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// Whether the user asked for an end.
 #[derive(Clone)]
@@ -23,6 +25,8 @@ pub(crate) struct Interrupt {
     impatient: Arc<AtomicBool>,
     /// What lets a signal set that; empty while a [`Patience`] lives.
     arming: Arc<Mutex<Vec<SigId>>>,
+    /// The signals that are noted.
+    signals: Arc<Vec<i32>>,
 }
 
 /// While it lives, a second signal is only noted, too: the terminal must be given back first.
@@ -32,9 +36,15 @@ impl Interrupt {
     /// From here on the first signal is only noted; a second one ends the process at once, for
     /// whoever will not wait for a slow device.
     pub(crate) fn install() -> Result<Self, Failure> {
-        let interrupt =
-            Self { requested: Arc::default(), impatient: Arc::default(), arming: Arc::default() };
-        for signal in SIGNALS {
+        let ignored = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let is_heard = |signal: &i32| *signal != SIGHUP || !is_ignored(&ignored, *signal);
+        let interrupt = Self {
+            requested: Arc::default(),
+            impatient: Arc::default(),
+            arming: Arc::default(),
+            signals: Arc::new(SIGNALS.into_iter().filter(is_heard).collect()),
+        };
+        for signal in interrupt.signals.iter().copied() {
             // Before the arming: the first signal must find the shutdown not yet armed.
             let impatient = Arc::clone(&interrupt.impatient);
             flag::register_conditional_shutdown(signal, EXIT_CODE, impatient)
@@ -57,7 +67,7 @@ impl Interrupt {
 
     fn arm(&self) -> io::Result<()> {
         let mut arming = self.arming.lock().unwrap_or_else(PoisonError::into_inner);
-        for signal in SIGNALS {
+        for signal in self.signals.iter().copied() {
             arming.push(flag::register(signal, Arc::clone(&self.impatient))?);
         }
         Ok(())
@@ -82,6 +92,25 @@ impl Drop for Patience {
     }
 }
 
+/// Whether the status of a process says that it ignores a signal.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
 fn refused(source: io::Error) -> Failure {
     Failure::System { what: "listen for signals", source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_of_ignored_signals_is_read() {
+        let status = "Name:\tesker\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
+        assert!(is_ignored(status, SIGHUP) && is_ignored(status, 13));
+        assert!(!is_ignored(status, SIGINT) && !is_ignored("", SIGHUP));
+    }
 }

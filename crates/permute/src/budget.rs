@@ -5,6 +5,7 @@
 
 use crate::error::{Result, input};
 use crate::file::BLOCK;
+use crate::message::{Message, Value};
 use crate::pass::Pass;
 
 /// The least memory, in blocks.
@@ -70,11 +71,10 @@ impl Budget {
         let large = (record as u64).next_multiple_of(BLOCK_BYTES).saturating_mul(8);
         let needed = (BLOCKS_MIN * BLOCK_BYTES).max(large.saturating_add(beside * 4));
         if memory < needed {
-            return input(format!(
-                "{memory} bytes of memory are too few: at least {needed} are needed \
-                 (--memory {}KiB)",
-                needed.div_ceil(1024)
-            ));
+            let text =
+                format!("{memory} bytes of memory are too few: at least {needed} are needed (");
+            let least = Value::Text(format!("{}KiB", needed.div_ceil(1024)));
+            return input(Message::from(text).option("memory", least).then(")"));
         }
         Ok(Self { memory, record, beside, chunk: None })
     }

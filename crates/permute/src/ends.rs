@@ -5,15 +5,25 @@ use std::path::Path;
 use esker_device::AlignedBuf;
 use serde_json::Value;
 
-use crate::error::{Error, Result, input, unusable};
+use crate::error::{Result, input, unfit, unusable};
 use crate::file::{File, Source as _};
 use crate::job::Request;
 use crate::layout::{Arrangement, Layout};
+use crate::message::{self, Message};
 use crate::npy::{self, Header};
 use crate::steps::End;
 use crate::target::check_free;
 use crate::zarr::metadata::Array;
 use crate::zarr::{self, codec, folder, keys::Keys, metadata};
+
+/// The largest size of a chunk that is proposed.
+const CHUNK_EXAMPLE: u64 = 512;
+
+const ANY: message::Value = message::Value::Any;
+
+fn named(option: &'static str) -> Message {
+    Message::default().option(option, ANY)
+}
 
 /// The array that is there.
 #[derive(Debug)]
@@ -77,13 +87,14 @@ const fn flat(is_fortran: bool) -> End<'static> {
 /// Looks at the input, and whether it is as long as its shape says.
 pub(crate) fn look(request: &Request) -> Result<Input> {
     let bare = match (&request.shape, &request.dtype) {
-        (Some(_), None) => return input("--shape needs --dtype"),
-        (None, Some(_)) => return input("--dtype needs --shape"),
+        (Some(_), None) => return input(named("shape").then(" needs ").option("dtype", ANY)),
+        (None, Some(_)) => return input(named("dtype").then(" needs ").option("shape", ANY)),
         (shape, dtype) => shape.clone().zip(dtype.as_deref()),
     };
     if request.input.is_dir() {
         if bare.is_some() {
-            return input("--shape and --dtype are for bare files; a folder says what it holds");
+            let both = named("shape").then(" and ").option("dtype", ANY);
+            return input(both.then(" are for bare files; a folder says what it holds"));
         }
         let array = folder::open(&request.input)?;
         let header = Header {
@@ -104,12 +115,7 @@ pub(crate) fn look(request: &Request) -> Result<Input> {
         None => {
             let mut head = AlignedBuf::zeroed(npy::HEADER_MAX);
             let read = file.read(0, &mut head)?;
-            Header::parse(&head[..read]).map_err(|error| match error {
-                Error::File(text) | Error::Input(text) => {
-                    Error::File(format!("{}: {text}", request.input.display()))
-                }
-                other => other,
-            })?
+            Header::parse(&head[..read]).map_err(|error| error.in_file(&request.input))?
         }
     };
     check_length(request, &file, &header, start)?;
@@ -133,21 +139,32 @@ fn check_length(request: &Request, file: &File, from: &Header, start: u64) -> Re
         ));
     }
     if request.dtype.is_some() && request.offset.is_none() && len > end {
-        return unusable(format!(
-            "{path} has {len} bytes and the shape {:?} of {} bytes each is {end}: check --shape \
-             and --dtype",
+        let text = format!(
+            "{path} has {len} bytes and the shape {:?} of {} bytes each is {end}: check ",
             from.shape, from.item_bytes
-        ));
+        );
+        let both = Message::from(text).option("shape", ANY).then(" and ");
+        return unusable(both.option("dtype", ANY));
     }
     Ok(())
 }
 
-/// Decides what is made, and looks whether its name is free.
+/// The array that is wanted, as the pattern says it.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// `None` for an array without items.
+    pub(crate) layout: Option<&'a Layout>,
+    /// Its shape, or which tiles are short, in words.
+    pub(crate) shape: std::result::Result<&'a [u64], &'a str>,
+}
+
+/// Decides what is made, and looks whether its place is free: the name that was given, or what is
+/// behind it if it is a link.
 pub(crate) fn decide(
     request: &Request,
     from: &Input,
-    layout: Option<&Layout>,
-    shape: Option<&[u64]>,
+    wanted: Wanted<'_>,
+    place: &Path,
 ) -> Result<Output> {
     let path = &request.output;
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
@@ -161,8 +178,8 @@ pub(crate) fn decide(
         ));
     }
     if extension == "zarr" || wants_zarr {
-        folder::check_free(path, request.force, &request.input)?;
-        let array = new_array(request, from, layout, shape)?;
+        folder::check_free(place, request.force, &request.input)?;
+        let array = new_array(request, from, wanted)?;
         array.encode()?;
         return Ok(Output::Zarr(Box::new(array)));
     }
@@ -170,8 +187,8 @@ pub(crate) fn decide(
         Holder::Flat { file, .. } => Some(file.identity()?),
         Holder::Zarr(_) => None,
     };
-    check_free(path, request.force, identity)?;
-    describe_flat(path, extension, &from.header, shape)
+    check_free(place, request.force, identity)?;
+    describe_flat(path, extension, &from.header, wanted)
 }
 
 /// The header of a file.
@@ -179,18 +196,18 @@ fn describe_flat(
     path: &Path,
     extension: &str,
     from: &Header,
-    shape: Option<&[u64]>,
+    wanted: Wanted<'_>,
 ) -> Result<Output> {
-    let header = match (extension, shape) {
-        ("npy", Some(shape)) => {
+    let header = match (extension, wanted.shape) {
+        ("npy", Ok(shape)) => {
             let Header { descr, item_bytes, .. } = from.clone();
             Header { descr, item_bytes, is_fortran: false, shape: shape.to_vec() }.encode()
         }
-        ("npy", None) => {
-            return input(
-                "the tiles do not divide the array, which .npy cannot describe; write to a name \
-                 that ends in .raw: tile after tile, the last ones short",
-            );
+        ("npy", Err(short)) => {
+            return unfit(format!(
+                "{short}: give sizes that do, or write to a name that ends in .raw: tile after \
+                 tile, the last ones short"
+            ));
         }
         ("raw" | "bin", _) => Vec::new(),
         _ => {
@@ -204,17 +221,16 @@ fn describe_flat(
 }
 
 /// The metadata of a Zarr array: what was asked for, then what the input has.
-fn new_array(
-    request: &Request,
-    from: &Input,
-    layout: Option<&Layout>,
-    shape: Option<&[u64]>,
-) -> Result<Array> {
-    let Some(shape) = shape else {
-        return input(
-            "the tiles do not divide the array, and a Zarr array has whole dimensions: leave the \
-             tiles out of the pattern and give them as --chunks",
-        );
+fn new_array(request: &Request, from: &Input, wanted: Wanted<'_>) -> Result<Array> {
+    let shape = match wanted.shape {
+        Ok(shape) => shape,
+        Err(short) => {
+            let text = format!(
+                "{short}, and a Zarr array has whole dimensions: leave the tiles out of the \
+                 pattern and give them as "
+            );
+            return unfit(Message::from(text).option("chunks", ANY));
+        }
     };
     let old = match &from.holder {
         Holder::Zarr(array) => Some(array.as_ref()),
@@ -224,7 +240,7 @@ fn new_array(
     if !matches!(format, 2 | 3) {
         return input(format!("Zarr has versions 2 and 3, not {format}"));
     }
-    let origins = layout.map_or_else(|| vec![None; shape.len()], Layout::origins);
+    let origins = wanted.layout.map_or_else(|| vec![None; shape.len()], Layout::origins);
     let chunk = chunks(request, old, &origins, shape)?;
     let descr = &from.header.descr;
     let grid = metadata::grid(shape.to_vec(), chunk, (0..shape.len()).collect(), descr)?;
@@ -264,11 +280,9 @@ fn chunks(
 ) -> Result<Vec<u64>> {
     if let Some(chunks) = &request.chunks {
         if chunks.len() != shape.len() {
-            return input(format!(
-                "--chunks has {} sizes and the result {} dimensions",
-                chunks.len(),
-                shape.len()
-            ));
+            let text =
+                format!(" has {} sizes and the result {} dimensions", chunks.len(), shape.len());
+            return input(named("chunks").then(text));
         }
         return Ok(chunks.clone());
     }
@@ -283,9 +297,9 @@ fn chunks(
     match kept {
         Some(chunks) => Ok(chunks),
         None => {
-            let example: Vec<String> =
-                shape.iter().map(|size| size.min(&512).to_string()).collect();
-            input(format!("give the sizes of chunks, such as --chunks {}", example.join(",")))
+            let example = shape.iter().map(|size| (*size).clamp(1, CHUNK_EXAMPLE)).collect();
+            let text = Message::from("give the sizes of chunks, such as ");
+            input(text.option("chunks", message::Value::Sizes(example)))
         }
     }
 }

@@ -2,18 +2,20 @@
 
 use std::io;
 
+use crate::message::Message;
+
 /// Why nothing was rearranged.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request cannot be used; the text says what to change.
     #[error("{0}")]
-    Input(String),
+    Input(Message),
     /// The pattern cannot be read, or does not fit the array; the text says what to change.
     #[error("{0}")]
-    Pattern(String),
+    Pattern(Message),
     /// A file cannot be used; the text says why.
     #[error("{0}")]
-    File(String),
+    File(Message),
     /// The system refused.
     #[error("cannot {what} {path}: {source}")]
     System {
@@ -32,20 +34,33 @@ pub enum Error {
     Internal(&'static str),
 }
 
+impl Error {
+    /// A text of the request, the pattern or a file, with the name of what it is about before it,
+    /// as an error of that file.
+    pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
+        match self {
+            Self::File(text) | Self::Input(text) => {
+                Self::File(text.after(format!("{}: ", path.display())))
+            }
+            other => other,
+        }
+    }
+}
+
 /// The usual result.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An unusable request.
-pub(crate) fn input<T>(text: impl Into<String>) -> Result<T> {
+pub(crate) fn input<T>(text: impl Into<Message>) -> Result<T> {
     Err(Error::Input(text.into()))
 }
 
 /// A pattern that does not fit.
-pub(crate) fn unfit<T>(text: impl Into<String>) -> Result<T> {
+pub(crate) fn unfit<T>(text: impl Into<Message>) -> Result<T> {
     Err(Error::Pattern(text.into()))
 }
 
 /// An unusable file.
-pub(crate) fn unusable<T>(text: impl Into<String>) -> Result<T> {
+pub(crate) fn unusable<T>(text: impl Into<Message>) -> Result<T> {
     Err(Error::File(text.into()))
 }

@@ -5,17 +5,20 @@
 //! two agree, because Linux writes back and drops what a direct request covers.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use esker_device::transfer::{Alignment, read_full, write_full};
-use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, Advice, AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::{Error, Result};
 
 /// What offsets, lengths and addresses of direct I/O are multiples of, in bytes.
 pub const BLOCK: usize = 4096;
+
+/// Those that the process's mask leaves of reading and writing.
+const PERMISSIONS: Mode = Mode::from_raw_mode(0o666);
 
 /// Where bytes come from. All methods may be called from several threads at once.
 pub trait Source: Sync {
@@ -69,7 +72,7 @@ impl File {
         let stat = fs::fstat(&buffered).map_err(failed)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             let text = format!("{name} is not a regular file; write it to one first");
-            return Err(Error::File(text));
+            return Err(Error::File(text.into()));
         }
         let direct = open_direct(path, flags, &stat);
         let len = u64::try_from(stat.st_size).unwrap_or(0);
@@ -80,12 +83,44 @@ impl File {
     pub fn create(path: &Path) -> Result<Self> {
         let name = path.to_string_lossy().into_owned();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
-        let buffered = retry_on_intr(|| fs::open(path, flags, mode))
+        let buffered = retry_on_intr(|| fs::open(path, flags, PERMISSIONS))
             .map_err(|errno| failed("create", &name, errno))?;
         let stat = fs::fstat(&buffered).map_err(|errno| failed("look at", &name, errno))?;
         let direct = open_direct(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, &stat);
         Ok(Self { path: name, buffered, direct, len: 0 })
+    }
+
+    /// Creates a file in a folder, without a name, for writing and reading; `None` where the file
+    /// system has no such files, or where one could not be given a name later.
+    pub(crate) fn unnamed(folder: &Path) -> Result<Option<Self>> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let name = folder.display().to_string();
+        let buffered = match retry_on_intr(|| fs::open(folder, flags, PERMISSIONS)) {
+            Ok(file) => file,
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => return Ok(None),
+            Err(errno) => return Err(failed("create a file in", &name, errno)),
+        };
+        let stat = fs::fstat(&buffered).map_err(|errno| failed("look at", &name, errno))?;
+        let by_number = by_number(&buffered);
+        // Without /proc there is no way back to it.
+        let Ok(found) = fs::stat(&by_number) else { return Ok(None) };
+        if (found.st_dev, found.st_ino) != (stat.st_dev, stat.st_ino) {
+            return Ok(None);
+        }
+        let direct = open_direct(&by_number, OFlags::RDWR | OFlags::CLOEXEC, &stat);
+        let path = format!("the result in {name}");
+        Ok(Some(Self { path, buffered, direct, len: 0 }))
+    }
+
+    /// Gives a file without a name one, which nothing may have.
+    pub(crate) fn link(&self, path: &Path) -> rustix::io::Result<()> {
+        let from = by_number(&self.buffered);
+        fs::linkat(CWD, &from, CWD, path, AtFlags::SYMLINK_FOLLOW)
+    }
+
+    /// Another descriptor of it.
+    pub(crate) fn descriptor(&self) -> Result<OwnedFd> {
+        self.buffered.try_clone().map_err(|error| failed("keep open", &self.path, error))
     }
 
     /// How long the file was when it was opened, in bytes.
@@ -130,6 +165,17 @@ impl File {
     pub fn forget(&self) {
         let _advice = fs::fadvise(&self.buffered, 0, None, Advice::DontNeed);
     }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.buffered.as_fd()
+    }
+}
+
+/// The path of an open file, whatever its name.
+fn by_number(file: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 impl Source for File {

@@ -1,19 +1,21 @@
 //! The whole of it: from paths and a pattern to a plan, and from the plan to a file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
-use crate::ends::{self, Holder, Input, Output};
+use crate::ends::{self, Holder, Input, Output, Wanted};
 use crate::error::{Error, Result, input};
 use crate::exec::{self, Counters, Files, Payload};
 use crate::file::{Sink, Source};
 use crate::layout::Layout;
+use crate::message::Message;
 use crate::pass::Pass;
 use crate::pattern::Pattern;
 use crate::plan::price::{Figures, Mode, Profile};
 use crate::resolve::{Resolved, resolve};
 use crate::steps::{Setting, Step, steps};
-use crate::target::{Target, check_space};
+use crate::target::{Target, behind_links, check_space};
 use crate::zarr;
 use crate::zarr::folder::FolderTarget;
 
@@ -86,7 +88,11 @@ pub struct Job {
     request: Request,
     input: Input,
     output: Output,
+    /// Where the result goes: the name that was given, or what is behind it if it is a link.
+    place: PathBuf,
     shape: Option<Vec<u64>>,
+    /// Which tiles are short, in words.
+    short: Option<String>,
     /// `None` for an array without items.
     layout: Option<Layout>,
     steps: Vec<Step>,
@@ -99,6 +105,8 @@ pub struct Report {
     pub passes: Vec<Counters>,
     /// Bytes of the largest set of buffers that was held at once.
     pub peak_buffer_bytes: u64,
+    /// What could not be done besides; the result is complete.
+    pub warnings: Vec<Message>,
 }
 
 /// Between which files a step moves the array.
@@ -124,10 +132,14 @@ impl Job {
         let header = &from.header;
         let resolved = resolve(&pattern, &header.shape, header.is_fortran, &request.sizes)?;
         let layout = Layout::of(&resolved);
-        let Resolved { shape, .. } = resolved;
-        let output = ends::decide(&request, &from, layout.as_ref(), shape.as_deref())?;
+        let Resolved { shape, short, .. } = resolved;
+        let place = behind_links(&request.output)?;
+        let words = short.as_deref().unwrap_or_default();
+        let wanted = Wanted { layout: layout.as_ref(), shape: shape.as_deref().ok_or(words) };
+        let output = ends::decide(&request, &from, wanted, &place)?;
         let memory = request.memory;
-        let mut job = Self { request, input: from, output, shape, layout, steps: Vec::new() };
+        let steps = Vec::new();
+        let mut job = Self { request, input: from, output, place, shape, short, layout, steps };
         job.steps = job.steps_in(memory)?;
         Ok(job)
     }
@@ -175,6 +187,12 @@ impl Job {
     #[must_use]
     pub fn shape(&self) -> Option<&[u64]> {
         self.shape.as_deref()
+    }
+
+    /// Which sizes do not divide their dimension, in words, where the result has short tiles.
+    #[must_use]
+    pub fn short_tiles(&self) -> Option<&str> {
+        self.short.as_deref()
     }
 
     /// The type of the items, as `.npy` files write it.
@@ -229,36 +247,64 @@ impl Job {
     /// Writes the result, complete and durable or not at all. `go_on` is told how many bytes were
     /// read and written so far, and says whether to go on.
     pub fn run(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<Report> {
-        let (path, force) = (&self.request.output, self.request.force);
-        let bytes = self.payload_bytes();
-        let places = self.places();
-        let count = scratch_count(&places);
-        check_space(path, self.output.bytes(bytes).saturating_add(count as u64 * bytes))?;
+        let (path, force) = (&self.place, self.request.force);
         match &self.output {
             Output::Flat { header } => {
-                let start = header.len() as u64;
-                let target = Target::create(path, start + bytes)?;
-                let file = target.file();
-                let read = Some(Payload { file: file as &dyn Source, start });
-                let write = Payload { file: file as &dyn Sink, start };
-                let report = self.run_steps(&places, read, write, go_on)?;
-                if !header.is_empty() {
-                    file.write_part(0, header)?;
-                }
-                self.ask(go_on)?;
+                let target = Target::create(path, self.room(path)?)?;
+                let report = self.fill(&target, header, go_on)?;
                 target.commit(path, force)?;
                 Ok(report)
             }
             Output::Zarr(array) => {
+                self.room(path)?;
                 let target = FolderTarget::create(path)?;
                 let sink = zarr::sink(target.path(), array);
                 let write = Payload { file: sink.as_ref(), start: 0 };
-                let report = self.run_steps(&places, None, write, go_on)?;
+                let mut report = self.run_steps(&self.places(), None, write, go_on)?;
                 self.ask(go_on)?;
                 target.commit(array, path, force)?;
+                report.warnings = zarr::groups::announce(path, array);
                 Ok(report)
             }
         }
+    }
+
+    /// Writes the result to a file that has no name, and is gone when it is closed; answers that
+    /// too. It is on the file system on which the result would be.
+    pub fn run_unnamed(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(Report, OwnedFd)> {
+        let Output::Flat { header } = &self.output else {
+            return input("a Zarr array is a folder, which needs a name");
+        };
+        let target = Target::scratch(&self.place, self.room(&self.place)?)?;
+        let report = self.fill(&target, header, go_on)?;
+        Ok((report, target.into_descriptor()?))
+    }
+
+    /// Bytes of the result as far as they are known; refuses what there is no space for.
+    fn room(&self, path: &Path) -> Result<u64> {
+        let payload = self.payload_bytes();
+        let scratch = scratch_count(&self.places()) as u64 * payload;
+        let bytes = self.output.bytes(payload);
+        check_space(path, bytes.saturating_add(scratch))?;
+        Ok(bytes)
+    }
+
+    /// Writes header and items to a file.
+    fn fill(
+        &self,
+        target: &Target,
+        header: &[u8],
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Report> {
+        let (file, start) = (target.file(), header.len() as u64);
+        let read = Some(Payload { file: file as &dyn Source, start });
+        let write = Payload { file: file as &dyn Sink, start };
+        let report = self.run_steps(&self.places(), read, write, go_on)?;
+        if !header.is_empty() {
+            file.write_part(0, header)?;
+        }
+        self.ask(go_on)?;
+        Ok(report)
     }
 
     /// Between which files the steps go.
@@ -285,9 +331,8 @@ impl Job {
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Report> {
         let bytes = self.payload_bytes();
-        let scratch: Result<Vec<Target>> = (0..scratch_count(places))
-            .map(|_| Target::create(&self.request.output, bytes))
-            .collect();
+        let scratch: Result<Vec<Target>> =
+            (0..scratch_count(places)).map(|_| Target::scratch(&self.place, bytes)).collect();
         let scratch = scratch?;
         let chunks = match &self.input.holder {
             Holder::Zarr(array) => Some(zarr::source(&self.request.input, array)),
@@ -301,7 +346,7 @@ impl Job {
             (Holder::Zarr(_), None) => return Err(Error::Internal("chunks without a source")),
         };
         let missing = Error::Internal("a step without a file");
-        let mut report = Report { passes: Vec::new(), peak_buffer_bytes: 0 };
+        let mut report = Report { passes: Vec::new(), peak_buffer_bytes: 0, warnings: Vec::new() };
         let mut before = 0;
         for (step, (from, to)) in self.steps.iter().zip(places) {
             let file_of = |index: &usize| scratch.get(*index).map(Target::file);

@@ -9,7 +9,8 @@
 //! carried out by threads); [`layout`] (dimensions as digits, of files in chunks too), `steps`
 //! (from two files to passes); [`npy`], [`zarr`] and [`target`] (files as people have them),
 //! [`units`] (sizes as people write them), [`kept`] (what a device was measured to take), [`job`]
-//! (all of it).
+//! (all of it); [`message`] (texts that name options);
+//! [`planted`] (bugs that the tests must find).
 //!
 //! With the feature `baselines` there are also what people do instead (`baselines`), to measure
 //! against. Nothing here knows the store; memory for direct I/O comes from `esker-device`.
@@ -29,11 +30,14 @@ pub mod file;
 pub mod job;
 pub mod kept;
 pub mod layout;
+mod literal;
+pub mod message;
 pub mod npy;
 pub mod pass;
 pub mod pattern;
 pub mod pieces;
 pub mod plan;
+pub mod planted;
 pub mod probe;
 pub mod resolve;
 pub mod runs;

@@ -42,7 +42,7 @@ pub fn probe(folder: &Path) -> Result<(Profile, Vec<Sample>)> {
     }
     let path = folder.join("esker-permute-probe");
     check_space(&path, FILE_BYTES)?;
-    let target = Target::create(&path, FILE_BYTES)?;
+    let target = Target::scratch(&path, FILE_BYTES)?;
     let file = target.file();
     // Written once before, so that no extent is made while it is measured.
     pass(file, 1 << 20, FILE_BYTES, true)?;

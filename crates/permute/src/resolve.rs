@@ -1,13 +1,15 @@
 //! A pattern, a shape and sizes, made into digits.
 //!
 //! A dimension that its parts divide makes each part an axis of its own. One that they do not
-//! divide stays one axis, cut into digits that are counted: its last tile is short.
+//! divide stays one axis, cut into digits that are counted: its last tile is short, and the result
+//! is tile after tile, not an array. Sizes are never changed to fit.
 
 use std::collections::BTreeMap;
 
-use crate::error::{Error, Result, unfit};
+use crate::error::{Result, unfit};
 use crate::pattern::{Axis, Group, Pattern};
 use crate::plan::cut::Task;
+use crate::planted::{self, Bug};
 use crate::space::{Digit, Space};
 use crate::tree::Tree;
 
@@ -21,6 +23,8 @@ pub struct Resolved {
     pub task: Option<Task>,
     /// The shape of the result; `None` where short tiles make it no array.
     pub shape: Option<Vec<u64>>,
+    /// Which sizes do not divide their dimension, in words, if some do not.
+    pub short: Option<String>,
     /// The digits of each dimension of the array that is there, from the lowest.
     pub left: Vec<Vec<Digit>>,
     /// Those of the array that is wanted.
@@ -32,8 +36,8 @@ struct Part {
     name: Option<String>,
     size: u64,
     digit: Digit,
-    /// How many digits its axis has, if they are short.
-    ragged: Option<usize>,
+    /// Whether tiles of its axis are short.
+    is_ragged: bool,
 }
 
 /// Fits a pattern to a shape. `sizes` gives sizes of axes by name; `is_fortran` says that the
@@ -48,8 +52,11 @@ pub fn resolve(
     let left = expand(&pattern.left, shape)?;
     let mut trees = Vec::new();
     let mut dimensions: Vec<Vec<Part>> = Vec::new();
+    let mut short = None;
     for (group, size) in left.iter().zip(shape) {
-        dimensions.push(split(group, *size, sizes, &mut trees)?);
+        let (parts, words) = split(group, *size, sizes, &mut trees)?;
+        dimensions.push(parts);
+        short = short.or(words);
     }
     let mut parts: Vec<&Part> = Vec::new();
     let mut input_order = Vec::new();
@@ -65,7 +72,7 @@ pub fn resolve(
     let mut flips = vec![false; trees.len()];
     let mut output_order: Vec<Digit> = Vec::new();
     for (part, is_flipped) in right.iter().flatten().rev() {
-        if *is_flipped && part.ragged.is_some() {
+        if *is_flipped && part.is_ragged {
             let name = part.name.as_deref().unwrap_or_default();
             return unfit(format!(
                 "'-{name}': a part of a dimension with a short tile cannot be flipped; flip the \
@@ -87,14 +94,14 @@ pub fn resolve(
     }
     let is_empty = shape.contains(&0);
     let task = Task { space, input: input_order, output: output_order, flips };
-    let shape = result_shape(&right, &task)?;
+    let shape = short.is_none().then(|| result_shape(&right));
     let digits = |parts: &mut dyn DoubleEndedIterator<Item = &Part>| -> Vec<Digit> {
         parts.rev().map(|part| part.digit).collect()
     };
     let left = dimensions.iter().map(|parts| digits(&mut parts.iter())).collect();
     let right =
         right.iter().map(|parts| digits(&mut parts.iter().map(|(part, _)| *part))).collect();
-    Ok(Resolved { task: (!is_empty).then_some(task), shape, left, right })
+    Ok(Resolved { task: (!is_empty).then_some(task), shape, short, left, right })
 }
 
 fn check_sizes(pattern: &Pattern, sizes: &BTreeMap<String, u64>) -> Result<()> {
@@ -141,13 +148,14 @@ fn expand(groups: &[Group], shape: &[u64]) -> Result<Vec<Group>> {
     Ok(expanded)
 }
 
-/// The parts of one dimension; their axes are added to `trees`.
+/// The parts of one dimension, and which tiles are short, in words, if they do not divide it;
+/// their axes are added to `trees`.
 fn split(
     group: &Group,
     size: u64,
     sizes: &BTreeMap<String, u64>,
     trees: &mut Vec<Tree>,
-) -> Result<Vec<Part>> {
+) -> Result<(Vec<Part>, Option<String>)> {
     let name_of = |axis: &Axis| match axis {
         Axis::Named(name, _) => Some(name.clone()),
         Axis::One | Axis::Ellipsis => None,
@@ -176,17 +184,29 @@ fn split(
         }
     }
     let mut parts: Vec<u64> = known.into_iter().flatten().collect();
+    let product =
+        |parts: &[u64]| parts.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
+    let mut is_short = product(&parts) != Some(size);
+    let given = parts.clone();
+    let short = || format!("{label} is {given:?}, which does not divide a dimension of {size}");
     clamp(&mut parts, size);
-    let product = parts.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
-    if product == Some(size) {
+    if product(&parts) == Some(size) {
+        is_short &= !planted::is(Bug::SizesMadeToFit);
         let axis = |(name, size): (Option<String>, u64)| {
             trees.push(Tree::whole(size));
             let digit = Digit { tree: trees.len() - 1, leaf: 0 };
-            Part { name, size, digit, ragged: None }
+            Part { name, size, digit, is_ragged: false }
         };
-        return Ok(names.into_iter().zip(parts).map(axis).collect());
+        let parts = names.into_iter().zip(parts).map(axis).collect();
+        return Ok((parts, is_short.then(short)));
     }
-    short_tiles(names, &parts, size, &label, trees)
+    match short_tiles(names, &parts, size, trees) {
+        Some(parts) => Ok((parts, Some(short()))),
+        None => unfit(format!(
+            "{label} is {given:?}, which does not make up a dimension of {size}: the first must \
+             be the number of tiles of the others, the last of them perhaps short"
+        )),
+    }
 }
 
 /// Tiles larger than their dimension become as large: where there is one tile, its parts need not
@@ -207,51 +227,43 @@ fn short_tiles(
     names: Vec<Option<String>>,
     parts: &[u64],
     size: u64,
-    label: &str,
     trees: &mut Vec<Tree>,
-) -> Result<Vec<Part>> {
-    let wrong = || {
-        Error::Pattern(format!(
-            "{label} is {parts:?}, which does not make up a dimension of {size}: the first must \
-             be the number of tiles of the others, the last of them perhaps short"
-        ))
-    };
+) -> Option<Vec<Part>> {
     let product = parts.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
     if product.is_none_or(|product| product < size) || parts.contains(&0) || size == 0 {
-        return Err(wrong());
+        return None;
     }
     // Parts of one value have no digit of their own, but keep their place.
     let mut tree = Tree::whole(size);
     let many: Vec<usize> = (0..parts.len()).filter(|index| parts[*index] > 1).collect();
-    let (&first, lower) = many.split_first().ok_or_else(wrong)?;
+    let (&first, lower) = many.split_first()?;
     let below: u64 = lower.iter().map(|index| parts[*index]).product();
     if (parts[first] - 1).saturating_mul(below) >= size {
-        return Err(wrong());
+        return None;
     }
     // From the coarsest: each cut parts one digit off the top of what is left.
     let mut rest = below;
     for index in lower {
         if !tree.cut(0, rest) {
-            return Err(wrong());
+            return None;
         }
         rest /= parts[*index];
     }
-    let count = tree.leaves().len();
+    let mut leaf = tree.leaves().len();
     trees.push(tree);
     let number = trees.len() - 1;
-    let mut leaf = count;
     let mut made = Vec::new();
     for (name, size) in names.into_iter().zip(parts) {
-        let (digit, ragged) = if *size > 1 {
+        let (digit, is_ragged) = if *size > 1 {
             leaf -= 1;
-            (Digit { tree: number, leaf }, Some(count))
+            (Digit { tree: number, leaf }, true)
         } else {
             trees.push(Tree::whole(1));
-            (Digit { tree: trees.len() - 1, leaf: 0 }, None)
+            (Digit { tree: trees.len() - 1, leaf: 0 }, false)
         };
-        made.push(Part { name, size: *size, digit, ragged });
+        made.push(Part { name, size: *size, digit, is_ragged });
     }
-    Ok(made)
+    Some(made)
 }
 
 /// The parts of the right side, dimension by dimension, with what is flipped. Axes of one value
@@ -289,33 +301,10 @@ fn right_parts<'a>(
     Ok(right)
 }
 
-/// The shape of the result, if it is an array.
-fn result_shape(right: &[Vec<(&Part, bool)>], task: &Task) -> Result<Option<Vec<u64>>> {
-    let mut shape = Vec::new();
-    for group in right {
-        let mut size = 1_u64;
-        let mut index = 0;
-        let group: Vec<&(&Part, bool)> = group.iter().filter(|(part, _)| part.size != 1).collect();
-        while let Some((part, _)) = group.get(index) {
-            let Some(count) = part.ragged else {
-                size = size.saturating_mul(part.size);
-                index += 1;
-                continue;
-            };
-            // All digits of the axis, in order and in this group: it is whole again.
-            let digits: Vec<Digit> =
-                group[index..].iter().map(|(part, _)| part.digit).take(count).collect();
-            let tree = part.digit.tree;
-            let whole = (0..count).rev().map(|leaf| Digit { tree, leaf });
-            if !digits.iter().copied().eq(whole) {
-                return Ok(None);
-            }
-            size = size.saturating_mul(task.space.trees[tree].radix());
-            index += count;
-        }
-        shape.push(size);
-    }
-    Ok(Some(shape))
+/// The shape of the result.
+fn result_shape(right: &[Vec<(&Part, bool)>]) -> Vec<u64> {
+    let product = |product: u64, (part, _): &(&Part, bool)| product.saturating_mul(part.size);
+    right.iter().map(|group| group.iter().fold(1, product)).collect()
 }
 
 fn describe(names: &[Option<String>]) -> String {

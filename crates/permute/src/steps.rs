@@ -14,6 +14,7 @@ use crate::coalesce::coalesce;
 use crate::error::{Result, input};
 use crate::file::BLOCK;
 use crate::layout::{Arranged, Arrangement, Layout};
+use crate::message::{Message, Value};
 use crate::pass::Pass;
 use crate::plan::cut::Task;
 use crate::plan::passes::plan;
@@ -175,13 +176,13 @@ fn needed(step: Option<Step>, coding: Coding, setting: Setting) -> Result<Step> 
     let least = Budget::chunks_min(coding.chunk, coding.working);
     step.map_or_else(
         || {
-            input(format!(
+            let text = format!(
                 "a chunk of {} bytes is decoded or encoded whole, and {} bytes of memory are too \
-                 few for that: give --memory {}MiB",
-                coding.chunk,
-                setting.memory,
-                (least >> 20) + 1
-            ))
+                 few for that: give ",
+                coding.chunk, setting.memory,
+            );
+            let enough = Value::Text(format!("{}MiB", (least >> 20) + 1));
+            input(Message::from(text).option("memory", enough))
         },
         Ok,
     )

@@ -1,31 +1,62 @@
-//! The file that is made: under a temporary name until it is complete.
+//! The file that is made: without a name until it is complete.
+//!
+//! A file without a name (`O_TMPFILE`) goes with the process, however that ends. A file system that
+//! has no such files gives it a hidden name beside its place, and so does a folder of chunks have
+//! one: a process that is killed leaves that behind. Its maker holds a lock on it, so that the next
+//! one that makes the same result can tell what is left over, and removes it.
 
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{self, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{self, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::error::{Result, unusable};
+use crate::error::{Error, Result, unusable};
 use crate::file::{File, failed};
+use crate::message::{Message, Value};
+use crate::planted::{self, Bug};
 
-/// A file beside its final place; removed when dropped before [`Target::commit`].
+/// A file that is in no folder, or under a hidden name, which is removed when dropped before
+/// [`Target::commit`].
 #[derive(Debug)]
 pub struct Target {
     file: File,
-    temporary: PathBuf,
+    /// Its hidden name, if it has one.
+    hidden: Option<PathBuf>,
 }
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Target {
-    /// Creates a file beside `path`, of `len` bytes, with its space reserved.
+    /// Creates a file on the file system of `path`, of `len` bytes, with its space reserved.
     pub fn create(path: &Path, len: u64) -> Result<Self> {
-        let temporary = temporary_name(path)?;
-        let file = File::create(&temporary)?;
-        let target = Self { file, temporary };
+        let target = match File::unnamed(&folder_of(path))? {
+            Some(file) if !planted::is(Bug::NamedWhileWritten) => Self { file, hidden: None },
+            _ => Self::hidden(path)?,
+        };
         target.file.reserve(len)?;
         Ok(target)
+    }
+
+    /// Creates a file that will never have a name.
+    pub(crate) fn scratch(path: &Path, len: u64) -> Result<Self> {
+        let mut target = Self::create(path, len)?;
+        if let Some(hidden) = target.hidden.take() {
+            let name = hidden.display().to_string();
+            fs::unlink(&hidden).map_err(|errno| failed("remove the name", &name, errno))?;
+        }
+        Ok(target)
+    }
+
+    /// A file under a hidden name beside `path`.
+    fn hidden(path: &Path) -> Result<Self> {
+        let hidden = Hidden::of(path)?;
+        hidden.sweep();
+        let (temporary, file) = hidden.make(File::create)?;
+        Ok(Self { file, hidden: Some(temporary) })
     }
 
     /// The open file.
@@ -34,24 +65,31 @@ impl Target {
         &self.file
     }
 
+    /// The open file alone, for a result without a name.
+    pub(crate) fn into_descriptor(mut self) -> Result<OwnedFd> {
+        if let Some(hidden) = self.hidden.take() {
+            let name = hidden.display().to_string();
+            fs::unlink(&hidden).map_err(|errno| failed("remove the name", &name, errno))?;
+        }
+        self.file.descriptor()
+    }
+
     /// Makes the contents durable and gives the file its name; an existing file is replaced only
     /// if `force`.
-    pub fn commit(self, path: &Path, force: bool) -> Result<()> {
+    pub fn commit(mut self, path: &Path, force: bool) -> Result<()> {
         self.file.sync()?;
-        let text = path.display().to_string();
-        let flags = if force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        let renamed = match fs::renameat_with(CWD, &self.temporary, CWD, path, flags) {
-            // Some file systems cannot refuse to replace; then the name was looked at before.
-            Err(Errno::INVAL) if !force && !path.exists() => fs::rename(&self.temporary, path),
-            outcome => outcome,
+        let named = match &self.hidden {
+            Some(hidden) => rename(hidden, path, force),
+            None => self.link(path, force),
         };
-        match renamed {
+        match named {
             Ok(()) => {}
-            Err(Errno::EXIST) => {
-                return unusable(format!("{text} exists by now; --force replaces it"));
+            Err(Errno::EXIST) => return Err(exists(path, "exists by now")),
+            Err(errno) => {
+                return Err(failed("give the result the name", &path.display().to_string(), errno));
             }
-            Err(errno) => return Err(failed("rename the result to", &text, errno)),
         }
+        self.hidden = None;
         let folder = folder_of(path);
         if let Ok(folder) = fs::open(&folder, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
             // Some file systems cannot sync folders; the file itself is durable.
@@ -59,25 +97,129 @@ impl Target {
         }
         Ok(())
     }
+
+    /// Gives a file without a name its own. No call replaces a file by one without a name: it gets
+    /// a hidden one first, for as long as a rename takes.
+    fn link(&mut self, path: &Path, force: bool) -> rustix::io::Result<()> {
+        match self.file.link(path) {
+            Err(Errno::EXIST) if force => {}
+            outcome => return outcome,
+        }
+        let hidden = Hidden::of(path).map_err(|_| Errno::INVAL)?.next();
+        self.file.link(&hidden)?;
+        let outcome = rename(&hidden, path, true);
+        self.hidden = outcome.is_err().then_some(hidden);
+        outcome
+    }
 }
 
-/// A name beside a path that nothing else has.
-pub(crate) fn temporary_name(path: &Path) -> Result<PathBuf> {
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let Some(name) = path.file_name() else {
-        return unusable(format!("{} is no name of a file", path.display()));
-    };
-    let process = std::process::id();
-    let hidden = format!(".{}.{process}-{number}.part", name.to_string_lossy());
-    // Names have at most 255 bytes.
-    let short = format!(".esker-permute.{process}-{number}.part");
-    Ok(path.with_file_name(if hidden.len() > 255 { short } else { hidden }))
+fn rename(from: &Path, to: &Path, force: bool) -> rustix::io::Result<()> {
+    let flags = if force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+    match fs::renameat_with(CWD, from, CWD, to, flags) {
+        // Some file systems cannot refuse to replace; then the name was looked at before.
+        Err(Errno::INVAL) if !force && !to.exists() => fs::rename(from, to),
+        outcome => outcome,
+    }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // After the rename there is nothing under this name.
-        let _ = fs::unlink(&self.temporary);
+        if let Some(hidden) = &self.hidden {
+            let _ = fs::unlink(hidden);
+        }
+    }
+}
+
+/// Hidden names beside a path: `.NAME.PROCESS-NUMBER.part`.
+#[derive(Debug)]
+pub(crate) struct Hidden {
+    folder: PathBuf,
+    prefix: OsString,
+}
+
+const SUFFIX: &str = ".part";
+/// Names have at most 255 bytes; process and number at most 31 of them.
+const NAME_MAX: usize = 255 - 31 - SUFFIX.len();
+
+impl Hidden {
+    pub(crate) fn of(path: &Path) -> Result<Self> {
+        let Some(name) = path.file_name() else {
+            return unusable(format!("{} is no name of a file", path.display()));
+        };
+        let mut prefix = OsString::from(".");
+        prefix.push(if name.len() < NAME_MAX { name } else { "esker-permute".as_ref() });
+        prefix.push(".");
+        Ok(Self { folder: folder_of(path), prefix })
+    }
+
+    /// A name that nothing else of this process has.
+    fn next(&self) -> PathBuf {
+        let mut name = self.prefix.clone();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        name.push(format!("{}-{number}{SUFFIX}", std::process::id()));
+        self.folder.join(name)
+    }
+
+    /// Makes something under such a name, and locks it.
+    pub(crate) fn make<T: AsFd>(&self, make: impl Fn(&Path) -> Result<T>) -> Result<(PathBuf, T)> {
+        loop {
+            let path = self.next();
+            match make(&path) {
+                // Another machine, or a process of the same number in another container.
+                Err(Error::System { source, .. })
+                    if source.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+                Ok(made) => match fs::flock(&made, FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) if !is_at(&made, &path) => {}
+                    // Somebody sweeps, and has just taken it for left over.
+                    Err(Errno::WOULDBLOCK) => {}
+                    // A file system without locks: nothing is swept there.
+                    Ok(()) | Err(_) => return Ok((path, made)),
+                },
+            }
+        }
+    }
+
+    /// Removes what processes that were killed have left under such names.
+    pub(crate) fn sweep(&self) {
+        if planted::is(Bug::LeftOversStay) {
+            return;
+        }
+        let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
+        for entry in entries.flatten() {
+            if self.is_one(entry.file_name().as_bytes()) {
+                remove_left_over(&entry.path());
+            }
+        }
+    }
+
+    fn is_one(&self, name: &[u8]) -> bool {
+        let number = name
+            .strip_prefix(self.prefix.as_bytes())
+            .and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()));
+        number.is_some_and(|number| {
+            number.contains(&b'-') && number.iter().all(|b| b.is_ascii_digit() || *b == b'-')
+        })
+    }
+}
+
+/// Removes a file or folder that no process has locked.
+fn remove_left_over(path: &Path) {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let Ok(found) = fs::open(path, flags, Mode::empty()) else { return };
+    let locked = fs::flock(&found, FlockOperation::NonBlockingLockExclusive);
+    if locked.is_err() || !is_at(&found, path) {
+        return;
+    }
+    // What cannot be removed stays: it is in no one's way.
+    let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+}
+
+/// Whether a path leads to what is open.
+fn is_at(open: &impl AsFd, path: &Path) -> bool {
+    match (fs::fstat(open), fs::lstat(path)) {
+        (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+        _ => false,
     }
 }
 
@@ -87,6 +229,24 @@ pub(crate) fn folder_of(path: &Path) -> PathBuf {
         Some(above) if !above.as_os_str().is_empty() => above.to_owned(),
         _ => PathBuf::from("."),
     }
+}
+
+/// Symbolic links that are followed, as many as Linux follows.
+const LINKS_MAX: usize = 40;
+
+/// The path to which what is written to `path` goes: itself, or what it is a symbolic link to,
+/// which need not be there.
+pub(crate) fn behind_links(path: &Path) -> Result<PathBuf> {
+    // Without a slash at the end, behind which a link would be followed.
+    let mut place: PathBuf = path.components().collect();
+    for _ in 0..LINKS_MAX {
+        match std::fs::read_link(&place) {
+            Ok(_) if planted::is(Bug::LinkReplaced) => return Ok(place),
+            Ok(to) => place = folder_of(&place).join(to).components().collect(),
+            Err(_) => return Ok(place),
+        }
+    }
+    unusable(format!("{} is a symbolic link in a circle", path.display()))
 }
 
 /// Refuses what the file system has no space for, where it tells.
@@ -129,6 +289,16 @@ pub(crate) fn check_free(
             unusable(format!("{text} exists and is not a regular file; write to another name"))
         }
         Ok(_) if force => Ok(()),
-        Ok(_) => unusable(format!("{text} exists; --force replaces it")),
+        Ok(_) => Err(exists(path, "exists")),
     }
 }
+
+/// Something is there that would be replaced.
+pub(crate) fn exists(path: &Path, what: &str) -> Error {
+    let text = Message::from(format!("{} {what}; ", path.display()));
+    Error::File(text.option("force", Value::On).then(" replaces it"))
+}
+
+#[cfg(test)]
+#[path = "target/tests.rs"]
+mod tests;

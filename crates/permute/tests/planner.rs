@@ -1,11 +1,21 @@
 //! The planner against exhaustion and against the thesis's closed form.
 
+use esker_permute::budget::Budget;
 use esker_permute::pass::Pass;
-use esker_permute::plan::cut::Task;
+use esker_permute::plan::cut::{Extent, Task};
 use esker_permute::plan::one_pass::{Effort, best};
 use esker_permute::plan::passes::plan;
 use esker_permute::plan::price::{Figures, Mode, Profile, Terms};
 use esker_permute::space::{Digit, Space};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) as usize % end
+    }
+}
 
 fn task(radices: &[u64], output: &[usize]) -> Task {
     let digit = |tree| Digit { tree, leaf: 0 };
@@ -202,5 +212,80 @@ fn no_pass_scatters_single_records_where_another_order_does_not() {
     for pass in &passes {
         let figures = Figures::of(pass);
         assert!(figures.together * terms.record >= 64, "{figures:?}");
+    }
+}
+
+/// The best of some passes: of each axis nothing acts, or a power of two, or all.
+fn obvious(task: &Task, terms: &Terms) -> Option<(Pass, f64)> {
+    let parts = |tree: usize| -> Vec<Extent> {
+        let all = task.all_of(tree);
+        let powers = (1..63).map(|bit| 1_u64 << bit).filter(|low| *low < all.low);
+        let extent = |low| Extent { leaf: all.leaf, low };
+        std::iter::once(Extent::NONE).chain(powers.map(extent)).chain([all]).collect()
+    };
+    let extents: Vec<Vec<Extent>> = (0..task.space.trees.len()).map(parts).collect();
+    let mut found: Option<(Pass, f64)> = None;
+    let mut indices = vec![0; extents.len()];
+    loop {
+        let acting: Vec<Extent> = indices.iter().zip(&extents).map(|(i, all)| all[*i]).collect();
+        let pass = task.pass(&acting, &acting);
+        let figures = Figures::of(&pass);
+        if figures.meets(terms) {
+            let price = figures.price(terms);
+            if found.as_ref().is_none_or(|(_, least)| price < *least) {
+                found = Some((pass, price));
+            }
+        }
+        let Some(at) = (0..indices.len()).find(|at| indices[*at] + 1 < extents[*at].len()) else {
+            return found;
+        };
+        indices[at] += 1;
+        indices[..at].fill(0);
+    }
+}
+
+/// Large arrays, of which the planner looks at a few passes only: it may be somewhat dearer than
+/// the best of the obvious ones, and has no more passes than one that costs as much.
+#[test]
+fn of_large_arrays_no_obvious_pass_is_much_cheaper() {
+    let profile = Mode::Seconds(Profile::NVME);
+    let mut random = Random(11);
+    let budget = std::env::var("ESKER_TEST_BUDGET").ok().and_then(|b| b.parse().ok()).unwrap_or(1);
+    let mut cases = vec![(vec![589_000_000, 3], vec![1, 0], 1), (vec![1 << 32, 3], vec![1, 0], 1)];
+    for _ in 0..40 * budget {
+        let axes = 2 + random.below(2);
+        let radices = (0..axes).map(|_| {
+            let most = [4, 4, 100, 10_000, 1_000_000_000][random.below(5)];
+            2 + random.below(most) as u64
+        });
+        let radices: Vec<u64> = radices.collect();
+        let mut output: Vec<usize> = (0..axes).collect();
+        for at in (1..axes).rev() {
+            output.swap(at, random.below(at + 1));
+        }
+        cases.push((radices, output, [1, 2, 4, 8, 16][random.below(5)]));
+    }
+    for (radices, output, record) in cases {
+        let task = task(&radices, &output);
+        let size = radices.iter().try_fold(record, |size: u64, radix| size.checked_mul(*radix));
+        if size.is_none_or(|size| size > 1 << 44) || task.input == task.output {
+            continue;
+        }
+        let budget = Budget::new(256 << 20, record as usize, 0).unwrap();
+        let terms = Terms {
+            block: 4096 / record,
+            memory: budget.records() / record,
+            record,
+            request: budget.request(),
+            filtered: budget.filtered(),
+            is_aligned: false,
+            mode: profile,
+        };
+        let (passes, price) = plan(&task, &terms);
+        let case = format!("{radices:?} {output:?} of {record} bytes");
+        if let Some((_, least)) = obvious(&task, &terms) {
+            assert!(price <= 1.2 * least, "{case}: {price} in {} passes, {least}", passes.len());
+            assert!(passes.len() == 1 || price < least, "{case}: {} passes", passes.len());
+        }
     }
 }

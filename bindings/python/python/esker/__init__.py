@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import (
     ArgumentError,
+    ArgumentTypeError,
     ClosedError,
     ConflictError,
     DamagedError,
@@ -17,7 +18,9 @@ from ._errors import (
     ForkError,
     FormatError,
     FullError,
+    KeyNotFoundError,
     LockedError,
+    MetadataWarning,
     NoKeyspaceError,
     NoStoreError,
     OperatorError,
@@ -26,6 +29,7 @@ from ._errors import (
     ReadOnlyError,
 )
 from ._esker import Batch, Range
+from ._esker import __version__ as __version__
 from ._stats import (
     BackupReport,
     CheckReport,
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError",
+    "ArgumentTypeError",
     "BackupReport",
     "Batch",
     "CheckReport",
@@ -79,6 +84,7 @@ __all__ = [
     "FormatError",
     "FullError",
     "IoStats",
+    "KeyNotFoundError",
     "Keyspace",
     "KeyspaceStats",
     "KeyspaceView",
@@ -91,6 +97,7 @@ __all__ = [
     "LsmWrites",
     "MemoryStats",
     "MergeStats",
+    "MetadataWarning",
     "NextStats",
     "NoKeyspaceError",
     "NoStoreError",

@@ -1,6 +1,7 @@
 """What can go wrong.
 
-Arguments of a wrong type are a plain `TypeError`, keys that are not there a plain `KeyError`.
+Everything that esker raises is an `Error`, and also what Python would raise. (A call with too few
+or too many arguments is Python's own `TypeError`, and an interrupt its `KeyboardInterrupt`.)
 """
 
 
@@ -14,6 +15,14 @@ class PatternError(Error, ValueError):
 
 class ArgumentError(Error, ValueError):
     """Another argument cannot be used: it is out of bounds, or no choice that there is."""
+
+
+class ArgumentTypeError(Error, TypeError):
+    """An argument is of a type that cannot be used, or an object cannot be pickled."""
+
+
+class KeyNotFoundError(Error, KeyError):
+    """The key is not there."""
 
 
 class FileError(Error, OSError):
@@ -77,21 +86,10 @@ class NoKeyspaceError(Error, LookupError):
     """There is no keyspace of this name, or it was dropped."""
 
 
-for _class in [
-    Error,
-    PatternError,
-    ArgumentError,
-    FileError,
-    NoStoreError,
-    LockedError,
-    FullError,
-    FormatError,
-    DamagedError,
-    PoisonedError,
-    ReadOnlyError,
-    ConflictError,
-    ClosedError,
-    ForkError,
-    NoKeyspaceError,
-]:
+class MetadataWarning(UserWarning):
+    """A Zarr array is complete, but consolidated metadata of a group above it could not be brought up
+    to date: readers of the group do not see the array, or see what it was before."""
+
+
+for _class in [value for value in globals().values() if isinstance(value, type)]:
     _class.__module__ = "esker"

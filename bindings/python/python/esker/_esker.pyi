@@ -1,7 +1,9 @@
 from os import PathLike
 from pathlib import Path
+from types import GenericAlias
 from typing import (
     Any,
+    Callable,
     Iterable,
     Iterator,
     Literal,
@@ -11,13 +13,15 @@ from typing import (
     TypeVar,
     final,
     overload,
+    type_check_only,
 )
 
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer, Self, disjoint_base
 
 _T = TypeVar("_T")
 _Checked = tuple[int, int, int, list[tuple[str, int, str]]]
 
+@type_check_only
 class Options(TypedDict):
     memory: int
     sizes: Mapping[str, int]
@@ -26,6 +30,30 @@ class Options(TypedDict):
     compressor: str | None
     zarr_format: int | None
     force: bool
+
+__all__ = [
+    "Batch",
+    "Job",
+    "Keyspace",
+    "KeyspaceView",
+    "Range",
+    "Reads",
+    "Snapshot",
+    "Store",
+    "Transaction",
+    "TransactionKeyspace",
+    "ValueReader",
+    "ValueWriter",
+    "__version__",
+    "back_up",
+    "check_backup",
+    "close_all",
+    "forked",
+    "parse_bytes",
+    "restore",
+]
+
+__version__: str
 
 def parse_bytes(text: str) -> int: ...
 def close_all() -> None: ...
@@ -52,7 +80,10 @@ class Job:
     def seconds(self) -> float: ...
     def describe(self) -> list[str]: ...
     def passes(self) -> list[dict[str, int]]: ...
+    @property
+    def short_tiles(self) -> str | None: ...
     def run(self) -> int: ...
+    def run_unnamed(self) -> int: ...
 
 @final
 class Store:
@@ -82,9 +113,11 @@ def restore(backup: str, path: str) -> None: ...
 def check_backup(path: str) -> _Checked: ...
 @final
 class Range(Iterator[_T]):
+    def __class_getitem__(cls, key: object) -> GenericAlias: ...
     def __next__(self) -> _T: ...
     def close(self) -> None: ...
 
+@disjoint_base
 class Reads:
     @property
     def name(self) -> str: ...
@@ -115,13 +148,20 @@ class Keyspace(Reads):
         store: Store,
         name: str,
         create: bool,
-        memtable_and_inline_bytes: tuple[int | None, int | None],
-        compression_and_index: tuple[str | None, str | None],
+        sizes: tuple[int | None, int | None],
+        names: tuple[str | None, str | None],
         merge: str | tuple[str, Callable[[bytes, bytes, bytes], bytes]] | None,
     ) -> Self: ...
     def __setitem__(self, key: Buffer, value: Buffer, /) -> None: ...
     def __delitem__(self, key: Buffer, /) -> None: ...
-    def insert(self, key: Buffer, value: Buffer, *, durability: Literal["buffered", "synced"] | None = None) -> None: ...
+    def insert(
+        self,
+        key: Buffer,
+        value: Buffer,
+        *,
+        ttl: float | None = None,
+        durability: Literal["buffered", "synced"] | None = None,
+    ) -> None: ...
     def insert_with_ttl(self, key: Buffer, value: Buffer, seconds: float) -> None: ...
     def merge(self, key: Buffer, operand: Buffer, *, durability: Literal["buffered", "synced"] | None = None) -> None: ...
     def remove(self, key: Buffer, *, durability: Literal["buffered", "synced"] | None = None) -> None: ...
@@ -146,6 +186,7 @@ class Keyspace(Reads):
     def _reader(self, key: Buffer) -> ValueReader: ...
     def _writer(self, key: Buffer) -> ValueWriter: ...
 
+@disjoint_base
 class Snapshot:
     def __new__(cls, store: Store) -> Self: ...
     @property
@@ -172,6 +213,7 @@ class ValueWriter:
     def finish(self, durability: Literal["buffered", "synced"] | None) -> None: ...
     def close(self) -> None: ...
 
+@disjoint_base
 class Transaction:
     def __new__(
         cls, store: Store, write: bool, durability: Literal["buffered", "synced"] | None
@@ -188,11 +230,12 @@ class Transaction:
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
 
+@disjoint_base
 class TransactionKeyspace(Reads):
     def __new__(cls, transaction: Transaction, keyspace: str | Keyspace) -> Self: ...
     def __setitem__(self, key: Buffer, value: Buffer, /) -> None: ...
     def __delitem__(self, key: Buffer, /) -> None: ...
-    def insert(self, key: Buffer, value: Buffer) -> None: ...
+    def insert(self, key: Buffer, value: Buffer, *, ttl: float | None = None) -> None: ...
     def merge(self, key: Buffer, operand: Buffer) -> None: ...
     def remove(self, key: Buffer) -> None: ...
     def remove_range(self, start: Buffer | None = None, end: Buffer | None = None) -> None: ...
@@ -200,7 +243,9 @@ class TransactionKeyspace(Reads):
 @final
 class Batch:
     def __new__(cls, store: Store, durability: Literal["buffered", "synced"] | None) -> Self: ...
-    def insert(self, keyspace: Keyspace, key: Buffer, value: Buffer) -> None: ...
+    def insert(
+        self, keyspace: Keyspace, key: Buffer, value: Buffer, *, ttl: float | None = None
+    ) -> None: ...
     def merge(self, keyspace: Keyspace, key: Buffer, operand: Buffer) -> None: ...
     def remove(self, keyspace: Keyspace, key: Buffer) -> None: ...
     def remove_range(

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import uuid
-import weakref
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, Sequence
 
 import numpy as np
 
-from ._errors import ArgumentError
+from ._errors import ArgumentError, ArgumentTypeError, PatternError
 from ._esker import Job, parse_bytes
-from ._source import sizes_of, source_of
+from ._source import UNNAMED, sizes_of, source_of
 
 if TYPE_CHECKING:
     from ._esker import Options
@@ -70,26 +69,58 @@ class _Request:
     zarr_format: int | None
     force: bool
 
-    def job(self, target: str) -> Job:
-        """Looks at the files and plans."""
-        source = source_of(self.src, self.shape, self.dtype)
-        memory = self.memory
-        budget = parse_bytes(memory) if isinstance(memory, str) else int(memory)
+    def job(self, target: str | None) -> Job:
+        """Looks at the files and plans. Without a target the result is a file without a name beside
+        the source."""
         for name, size in self.sizes.items():
             if not isinstance(size, (int, np.integer)) or not 0 <= size < 2**63:
                 raise ArgumentError(f"{name}={size!r}: the size of an axis is a whole number")
         if self.zarr_format not in (None, 2, 3):
             raise ArgumentError(f"Zarr has versions 2 and 3, not {self.zarr_format!r}")
+        if not isinstance(self.pattern, str):
+            raise ArgumentTypeError(f"the pattern is text, not {self.pattern!r}")
+        if self.compressor is not None and not isinstance(self.compressor, str):
+            raise ArgumentTypeError(f"a compressor is given by its name, not {self.compressor!r}")
         options: Options = {
-            "memory": min(max(budget, 0), 2**63 - 1),
+            "memory": _budget(self.memory),
             "sizes": {name: int(size) for name, size in self.sizes.items()},
-            "bare": source.bare,
+            "bare": None,
             "chunks": None if self.chunks is None else sizes_of("chunks", self.chunks),
             "compressor": self.compressor,
             "zarr_format": self.zarr_format,
-            "force": self.force,
+            "force": bool(self.force),
         }
-        return Job(source.path, self.pattern, target, options)
+        with source_of(self.src, self.shape, self.dtype) as source:
+            options["bare"] = source.bare
+            if target is not None:
+                return Job(source.path, self.pattern, target, options)
+            hidden = os.path.join(source.folder, f".esker-{uuid.uuid4().hex}.raw")
+            job = Job(source.path, self.pattern, hidden, options)
+        if job.short_tiles is not None:
+            raise PatternError(
+                f"{job.short_tiles}: give sizes that do, or out='….raw' for tile after tile, the "
+                "last ones short"
+            )
+        return job
+
+
+def _budget(memory: Any) -> int:
+    if isinstance(memory, str):
+        return parse_bytes(memory)
+    if isinstance(memory, float) and memory.is_integer():
+        memory = int(memory)
+    try:
+        return min(max(operator.index(memory), 0), 2**63 - 1)
+    except TypeError:
+        text = f"memory is bytes, or text such as '64MiB', not {memory!r}"
+        raise ArgumentTypeError(text) from None
+
+
+def _target(out: str | os.PathLike[str]) -> str:
+    try:
+        return os.fsdecode(out)
+    except TypeError:
+        raise ArgumentTypeError(f"out is a path, not {out!r}") from None
 
 
 def rearrange(
@@ -110,20 +141,25 @@ def rearrange(
 
     `src` is a path (of a file, or of the folder of a Zarr array), a `numpy.memmap`, whose file is
     read, not its pages, or a `zarr.Array` in a local folder. `pattern` is that of einops'
-    `rearrange`; `-name` on the right flips an axis; `sizes` are sizes of axes by name, and need not
-    divide.
+    `rearrange`; `-name` on the right flips an axis; `sizes` are sizes of axes by name. One that
+    does not divide its dimension makes the last tile short, which a .raw or .bin file alone can
+    hold: any other result is refused with `PatternError`.
 
-    `out` is a path that ends in .npy, .raw, .bin or .zarr, and appears complete or not at all;
-    without it the result is a temporary file beside `src` that lasts as long as the array which is
-    returned. `chunks`, `compressor` (none, gzip, zlib, zstd or blosc) and `zarr_format` (2 or 3)
-    say how a Zarr array is made; what they leave open is as in `src`. `force` replaces `out` if it
-    exists.
+    `out` is a path that ends in .npy, .raw, .bin or .zarr, and appears complete or not at all; of a
+    symbolic link it is what the link leads to. Without it the result is a file without a name, on
+    the file system of `src`, that lasts as long as the array which is returned.
+
+    `chunks`, `compressor` (none, gzip, zlib, zstd or blosc) and `zarr_format` (2 or 3) say how a
+    Zarr array is made; what they leave open is as in `src`. `force` replaces `out` if it exists.
 
     `memory` bounds all buffers, in bytes or as "256MiB". `shape` and `dtype` describe a file of
     bare items.
 
     Returns the result as a read-only `numpy.memmap`, flat where the last tiles are short; of a Zarr
     array the path. A bare result without items is an ordinary array: no pages can be mapped.
+
+    Groups above a Zarr array that have consolidated metadata get the array in there too; where that
+    cannot be done, a `MetadataWarning` says so.
     """
     request = _Request(
         src, pattern, memory, sizes, shape, dtype, chunks, compressor, zarr_format, force
@@ -132,7 +168,7 @@ def rearrange(
         if chunks is not None or compressor is not None or zarr_format is not None:
             raise ArgumentError("a Zarr array needs a name: give out='….zarr'")
         return _temporary(request)
-    target = os.fsdecode(out)
+    target = _target(out)
     job = request.job(target)
     job.run()
     if job.is_zarr:
@@ -160,7 +196,7 @@ def plan(
     request = _Request(
         src, pattern, memory, sizes, shape, dtype, chunks, compressor, zarr_format, force
     )
-    job = request.job(_hidden(src) if out is None else os.fsdecode(out))
+    job = request.job(None if out is None else _target(out))
     return Plan(
         shape=None if job.shape is None else tuple(job.shape),
         dtype=np.dtype(job.descr),
@@ -172,37 +208,24 @@ def plan(
 
 
 def _temporary(request: _Request) -> np.ndarray[Any, Any]:
-    target = _hidden(request.src)
-    job = request.job(target)
+    """The result in a file without a name, which goes when its last page does."""
+    job = request.job(None)
+    file = os.fdopen(job.run_unnamed(), "rb")
     try:
-        job.run()
-        array = _mapped(target, job)
+        array = _mapped(file, job)
         # Views hold the pages, not the array.
         pages = getattr(array, "_mmap", None)
-        if pages is None:
-            _remove(target)
-        else:
-            weakref.finalize(pages, _remove, target)
     except BaseException:
-        _remove(target)
+        file.close()
         raise
+    if pages is None:
+        file.close()
+    else:
+        UNNAMED[pages] = file
     return array
 
 
-def _hidden(src: Any) -> str:
-    """A new name beside the source."""
-    path = source_of(src, None, None).path if not isinstance(src, np.memmap) else src.filename
-    # A map without a file is refused in a moment, in words.
-    folder = os.path.dirname(os.path.abspath(os.fsdecode(path or "")))
-    return os.path.join(folder, f".esker-{uuid.uuid4().hex}.raw")
-
-
-def _remove(path: str) -> None:
-    with suppress(FileNotFoundError):
-        os.remove(path)
-
-
-def _mapped(path: str, job: Job) -> np.ndarray[Any, Any]:
+def _mapped(path: str | BinaryIO, job: Job) -> np.ndarray[Any, Any]:
     dtype = np.dtype(job.descr)
     shape = (job.payload_bytes // dtype.itemsize,) if job.shape is None else tuple(job.shape)
     if job.payload_bytes == 0:

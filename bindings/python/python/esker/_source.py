@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ._errors import ArgumentError
+from ._errors import ArgumentError, ArgumentTypeError, FileError
 
 #: Shape, type, where the items begin in the file, whether the first dimension varies fastest.
 Bare = Tuple[Sequence[int], str, Optional[int], bool]
+
+#: The files of results without a name, as long as their pages are mapped.
+UNNAMED: weakref.WeakKeyDictionary[Any, BinaryIO] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -20,45 +27,106 @@ class Source:
     """A file, and what is known of items without a header."""
 
     path: str
+    #: The folder that it lies in, for results without a name.
+    folder: str
     bare: Bare | None
 
 
-def source_of(src: Any, shape: Sequence[int] | None, dtype: Any) -> Source:
-    """The file or folder of what is given."""
+@contextmanager
+def source_of(src: Any, shape: Sequence[int] | None, dtype: Any) -> Iterator[Source]:
+    """The file or folder of what is given; the path holds as long as the block."""
     if isinstance(src, np.memmap):
         if shape is not None or dtype is not None:
             raise ArgumentError("a memory map has its own shape and dtype: leave them out")
-        return _of_memmap(src)
+        with _of_memmap(src) as source:
+            yield source
+        return
     if isinstance(src, np.ndarray):
         raise ArgumentError(
             "the array is in memory, where numpy.transpose and einops.rearrange are at home; "
             "give a path or a numpy.memmap"
         )
     path = _path_of(src)
+    folder = os.path.dirname(os.path.abspath(path))
     if (shape is None) != (dtype is None):
         raise ArgumentError("shape and dtype go together: they describe a file of bare items")
     if shape is None:
-        return Source(path, None)
-    return Source(path, (sizes_of("shape", shape), descr_of(np.dtype(dtype)), None, False))
+        yield Source(path, folder, None)
+    else:
+        bare = (sizes_of("shape", shape), descr_of(_dtype_of(dtype)), None, False)
+        yield Source(path, folder, bare)
+
+
+def _dtype_of(dtype: Any) -> np.dtype[Any]:
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+        return found
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"dtype={dtype!r}: {error}") from None
 
 
 def _path_of(src: Any) -> str:
     if isinstance(src, (str, os.PathLike)):
         return os.fsdecode(src)
-    # A zarr.Array: its store has a folder, and its name is a path in there.
-    store, name = getattr(src, "store", None), getattr(src, "path", None)
-    if store is not None and isinstance(name, str):
-        folder = getattr(store, "root", None) or getattr(store, "path", None)
-        if not isinstance(folder, (str, os.PathLike)):
-            raise ArgumentError("this Zarr array is not in a folder of this machine")
-        return os.path.join(os.fsdecode(folder), name)
+    if type(src).__module__.partition(".")[0] == "zarr" and hasattr(src, "store"):
+        return _of_zarr(src)
     kind = f"{type(src).__module__}.{type(src).__qualname__}"
     raise ArgumentError(f"src is a path, a numpy.memmap or a zarr.Array, not {kind}")
 
 
+#: Stores of zarr-python that are a folder of files, each under its key, and what they call it.
+_FOLDERS = {
+    ("zarr", "LocalStore"): "root",
+    ("zarr", "DirectoryStore"): "path",
+    ("zarr", "TempStore"): "path",
+    ("zarr", "NestedDirectoryStore"): "path",
+}
+
+
+def _of_zarr(array: Any) -> str:
+    """The folder of an array of zarr-python: files that are what the array is, and nothing else."""
+    store, kind = array.store, type(array.store)
+    attribute = _FOLDERS.get((kind.__module__.partition(".")[0], kind.__qualname__))
+    # A store around another may change what it holds, and one that is not local has paths, too.
+    if attribute is None:
+        raise ArgumentError(
+            f"this Zarr array is in a {kind.__qualname__}, not in a folder of files: copy it into "
+            "a local one first, and give the path of that"
+        )
+    if getattr(array, "is_view", False) or getattr(array, "_is_view", False):
+        raise ArgumentError(
+            "this Zarr array is a view of another: give the other, or its path"
+        )
+    if getattr(array, "chunk_store", store) is not store:
+        raise ArgumentError(
+            "this Zarr array has its chunks in another store than its metadata: copy it into one "
+            "folder first"
+        )
+    folder = os.path.join(os.fsdecode(getattr(store, attribute)), str(array.path).strip("/"))
+    if kind.__qualname__ == "NestedDirectoryStore" and not _is_nested(folder):
+        raise ArgumentError(
+            "this Zarr array has nested chunks and does not say so in its metadata, as arrays of "
+            "zarr-python before 2.8: write it anew first"
+        )
+    return folder
+
+
+def _is_nested(folder: str) -> bool:
+    """Whether the metadata of an array of version 2 says that chunks are in folders of folders."""
+    try:
+        with open(os.path.join(folder, ".zarray"), "rb") as file:
+            return bool(json.load(file).get("dimension_separator") == "/")
+    except (OSError, ValueError, AttributeError):
+        # What is wrong with it is said further on.
+        return True
+
+
 def sizes_of(name: str, given: Any) -> list[int]:
     """Sizes of dimensions."""
-    sizes = [given] if isinstance(given, int) else list(given)
+    try:
+        sizes = [given] if isinstance(given, int) else list(given)
+    except TypeError:
+        raise ArgumentTypeError(f"{name} is a tuple of sizes, not {given!r}") from None
     if not all(isinstance(size, (int, np.integer)) and 0 <= size < 2**63 for size in sizes):
         raise ArgumentError(f"{name} is a tuple of sizes, not {given!r}")
     return [int(size) for size in sizes]
@@ -75,10 +143,12 @@ def descr_of(dtype: np.dtype[Any]) -> str:
     return dtype.str
 
 
-def _of_memmap(array: np.memmap[Any, Any]) -> Source:
+@contextmanager
+def _of_memmap(array: np.memmap[Any, Any]) -> Iterator[Source]:
     """Where the items of a memory map lie in its file. Its pages are not touched."""
     pages = getattr(array, "_mmap", None)
-    if pages is None or array.filename is None:
+    kept = None if pages is None else UNNAMED.get(pages)
+    if pages is None or (kept is None and array.filename is None):
         raise ArgumentError("this memory map has no file of its own: give the path")
     if array.mode == "c":
         raise ArgumentError(
@@ -94,7 +164,65 @@ def _of_memmap(array: np.memmap[Any, Any]) -> Source:
         pages.flush()
     # `offset` is that of the map which a view was taken from.
     begin = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
-    first = np.frombuffer(pages, dtype=np.uint8).__array_interface__["data"][0]
+    first = _address(pages)
     offset = begin + array.__array_interface__["data"][0] - first
     bare = (list(array.shape), descr_of(array.dtype), int(offset), not is_c)
-    return Source(os.fsdecode(array.filename), bare)
+    if kept is not None:
+        yield Source(_by_number(kept), _folder_of(kept), bare)
+        return
+    name = os.path.abspath(os.fsdecode(array.filename or ""))
+    try:
+        # A pipe would wait for whoever writes to it.
+        number = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        file = os.fdopen(number, "rb")
+    except OSError as error:
+        raise _moved(name, str(error.strerror)) from error
+    with file:
+        # The name may lead to another file by now.
+        if not _is_mapped(file, first):
+            raise _moved(name, "there is another file under its name")
+        yield Source(_by_number(file), os.path.dirname(name), bare)
+
+
+def _moved(name: str, why: str) -> FileError:
+    return FileError(
+        f"the file of this memory map, {name}, was moved, replaced or removed since it was mapped "
+        f"({why}): give the path of the file that is meant, or map it again"
+    )
+
+
+def _by_number(file: BinaryIO) -> str:
+    return f"/proc/self/fd/{file.fileno()}"
+
+
+def _folder_of(file: BinaryIO) -> str:
+    """The folder in which a file without a name was made."""
+    return os.path.dirname(os.readlink(_by_number(file)))
+
+
+def _address(pages: Any) -> int:
+    return int(np.frombuffer(pages, dtype=np.uint8).__array_interface__["data"][0])
+
+
+def _is_mapped(file: BinaryIO, address: int) -> bool:
+    """Whether the pages at an address are those of a file: whether the system says the same of them
+    as of a page of it that is mapped for the purpose. (What it says of the file itself may differ:
+    a layered file system has numbers of its own.)"""
+    try:
+        page = mmap.mmap(file.fileno(), 1, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):
+        # It is empty, or no file.
+        return False
+    with page:
+        return _mapping(_address(page)) == _mapping(address)
+
+
+def _mapping(address: int) -> tuple[str, str]:
+    """The device and the number of the file that is mapped at an address."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            span, _, _, device, inode, *_ = line.split(None, 5)
+            begin, end = (int(bound, 16) for bound in span.split("-"))
+            if begin <= address < end:
+                return device, inode
+    raise ArgumentError("this memory map is not mapped any more")

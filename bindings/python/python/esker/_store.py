@@ -17,28 +17,24 @@ from collections.abc import (
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _esker
-from ._errors import ConflictError
+from ._errors import ArgumentTypeError, ConflictError
 from ._esker import Batch
 from ._stats import BackupReport, CheckReport, Stats, report_of, stats_of
 from ._values import ValueReader, ValueWriter
 
 if TYPE_CHECKING:
-    from typing import Iterator, Literal, NoReturn
+    from typing import Iterator, NoReturn
 
     from typing_extensions import Buffer, Self
 
-    Durability = Literal["buffered", "synced"]
-    Compression = Literal["none", "lz4", "zstd"]
-    IndexKind = Literal["fdtree", "lsm"]
-    Operator = (
-        Literal["add", "append", "max", "min"] | tuple[str, Callable[[bytes, bytes, bytes], bytes]]
-    )
+    from ._types import _Compression, _Durability, _IndexKind, _Operator
 
 # Nothing that was acknowledged needs it, but the next opening is quicker.
 atexit.register(_esker.close_all)
 os.register_at_fork(after_in_child=_esker.forked)
 
 _T = TypeVar("_T")
+_Text = TypeVar("_Text", bound=str)
 
 #: `transact` takes the writers' turn after so many conflicts, and gives up after so many.
 _CONFLICTS_BEFORE_TURN = 3
@@ -52,7 +48,7 @@ def open(
     path: str | os.PathLike[str],
     *,
     memory: int | str = "64MiB",
-    durability: Durability = "buffered",
+    durability: _Durability = "buffered",
     create: bool = True,
     read_only: bool = False,
 ) -> Db:
@@ -74,20 +70,20 @@ def open(
     One object of one process has a store open at a time (`LockedError`), or several that only read;
     its threads share it.
     """
-    return Db(_esker.Store(os.fsdecode(path), _bytes_of(memory), durability, create, read_only))
+    return Db(_esker.Store(_path(path), _bytes_of(memory), durability, create, read_only))
 
 
 def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
     """Makes a store of the backup in the folder `backup`, in the folder `path`, which is new or
     empty. All of it is checked on the way; damage raises `DamagedError`, and there is no store then.
     """
-    _esker.restore(os.fsdecode(backup), os.fsdecode(path))
+    _esker.restore(_path(backup), _path(path))
 
 
 def check_backup(path: str | os.PathLike[str]) -> CheckReport:
     """Reads all of the backup in the folder `path` and compares it with what it should be. Damage is
     no exception here: it is in the report."""
-    return report_of(_esker.check_backup(os.fsdecode(path)))
+    return report_of(_esker.check_backup(_path(path)))
 
 
 class Db:
@@ -101,7 +97,7 @@ class Db:
 
     def __init__(self, store: _esker.Store) -> None:
         if not isinstance(store, _esker.Store):
-            raise TypeError("a store is opened with esker.open(path)")
+            raise ArgumentTypeError("a store is opened with esker.open(path)")
         self._store = store
 
     @property
@@ -120,10 +116,10 @@ class Db:
         *,
         create: bool = True,
         memtable: int | str | None = None,
-        compression: Compression | None = None,
+        compression: _Compression | None = None,
         inline_max: int | str | None = None,
-        merge: Operator | None = None,
-        index: IndexKind | None = None,
+        merge: _Operator | None = None,
+        index: _IndexKind | None = None,
     ) -> Keyspace:
         """The keyspace `name`, which is made where there is none, or without `create` refused
         (`NoKeyspaceError`). A name has 1 to 255 bytes of UTF-8, without control characters.
@@ -153,7 +149,8 @@ class Db:
         memtable_bytes = None if memtable is None else _bytes_of(memtable)
         inline_bytes = None if inline_max is None else _bytes_of(inline_max)
         sizes = (memtable_bytes, inline_bytes)
-        return Keyspace(self._store, name, create, sizes, (compression, index), merge)
+        names = (_text("compression", compression), _text("index", index))
+        return Keyspace(self._store, _name(name), create, sizes, names, merge)
 
     def keyspaces(self) -> list[str]:
         """The names of all keyspaces, sorted."""
@@ -161,9 +158,9 @@ class Db:
 
     def drop_keyspace(self, name: str) -> bool:
         """Drops the keyspace `name` with all that is in it, durably; whether there was one."""
-        return self._store.drop_keyspace(name)
+        return self._store.drop_keyspace(_name(name))
 
-    def batch(self, *, durability: Durability | None = None) -> Batch:
+    def batch(self, *, durability: _Durability | None = None) -> Batch:
         """Writes to any keyspaces of this store, applied all or not at all::
 
             with db.batch() as batch:
@@ -181,7 +178,7 @@ class Db:
         return Snapshot(self._store)
 
     def transaction(
-        self, *, write: bool = False, durability: Durability | None = None
+        self, *, write: bool = False, durability: _Durability | None = None
     ) -> Transaction:
         """Reads and writes that happen at one moment, or not at all::
 
@@ -200,7 +197,7 @@ class Db:
         return Transaction(self._store, write, durability)
 
     def transact(
-        self, body: Callable[[Transaction], _T], *, durability: Durability | None = None
+        self, body: Callable[[Transaction], _T], *, durability: _Durability | None = None
     ) -> _T:
         """Calls `body` with a transaction, commits that and answers what `body` did; all of it again
         when the commit conflicts, from the fourth time on with the writers' turn, and at most a
@@ -238,7 +235,7 @@ class Db:
         write. The folder is new or empty, or has a backup of this store: then only what has changed
         since is read and written, and the older one is there until the new one is complete and
         durable. `restore` makes a store of it."""
-        return BackupReport(*_esker.back_up(self._store, os.fsdecode(path)))
+        return BackupReport(*_esker.back_up(self._store, _path(path)))
 
     def check(self) -> CheckReport:
         """Reads everything and compares it with what it should be. Damage is no exception here: it
@@ -262,7 +259,7 @@ class Db:
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an open store cannot be pickled: give its path")
+        raise ArgumentTypeError("an open store cannot be pickled: give its path")
 
     def __repr__(self) -> str:
         return f"<esker.Db {self.path!r}{', closed' if self.closed else ''}>"
@@ -284,7 +281,7 @@ class _Views:
         return _Items(self)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a part of an open store cannot be pickled: give path and name")
+        raise ArgumentTypeError("a part of an open store cannot be pickled: give path and name")
 
 
 class _Keys(KeysView[bytes]):
@@ -348,7 +345,7 @@ class Keyspace(_Views, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
         """Sets what a mapping, or an iterable of pairs, holds: some hundred entries a step. If it
         raises, what came before stays."""
         if named:
-            raise TypeError("a key is bytes, not str: give a dict, not keyword arguments")
+            raise ArgumentTypeError("a key is bytes, not str: give a dict, not keyword arguments")
         batch = self._batch()
         try:
             for key, value in _pairs(other):
@@ -359,7 +356,7 @@ class Keyspace(_Views, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
         finally:
             batch.commit()
 
-    def writer(self, key: Buffer, *, durability: Durability | None = None) -> ValueWriter:
+    def writer(self, key: Buffer, *, durability: _Durability | None = None) -> ValueWriter:
         """A file to which the value of `key` is written as it comes, for a `with` block: it is there
         at the end of the block, in one step, and not at all if that raises."""
         return ValueWriter(self._writer(key), durability)
@@ -374,7 +371,7 @@ class Snapshot(_esker.Snapshot):
     def keyspace(self, keyspace: str | Keyspace) -> KeyspaceView:
         """A keyspace, itself or by its name, as it was at that moment; one that was made later is
         empty."""
-        return KeyspaceView(self, keyspace)
+        return KeyspaceView(self, _named(keyspace))
 
     def __enter__(self) -> Self:
         self._check()
@@ -384,7 +381,7 @@ class Snapshot(_esker.Snapshot):
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a snapshot cannot be pickled: it is a part of an open store")
+        raise ArgumentTypeError("a snapshot cannot be pickled: it is a part of an open store")
 
     def __repr__(self) -> str:
         return f"<esker.Snapshot of {os.fsdecode(self.path)!r} at {self.seq}>"
@@ -397,7 +394,7 @@ class Transaction(_esker.Transaction):
 
     def keyspace(self, keyspace: str | Keyspace) -> TransactionKeyspace:
         """A keyspace, itself or by its name, in this transaction; there has to be one."""
-        return TransactionKeyspace(self, keyspace)
+        return TransactionKeyspace(self, _named(keyspace))
 
     def __enter__(self) -> Self:
         self._check()
@@ -410,7 +407,7 @@ class Transaction(_esker.Transaction):
             self.commit()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a transaction cannot be pickled: it is a part of an open store")
+        raise ArgumentTypeError("a transaction cannot be pickled: it is a part of an open store")
 
     def __repr__(self) -> str:
         return f"<esker.Transaction of {os.fsdecode(self.path)!r} at {self.seq}>"
@@ -445,4 +442,32 @@ def _bytes_of(size: int | str) -> int:
     """Bytes of a size in words or figures; what is out of bounds is refused further on."""
     if isinstance(size, str):
         return _esker.parse_bytes(size)
-    return min(max(operator.index(size), 0), 2**63 - 1)
+    try:
+        return min(max(operator.index(size), 0), 2**63 - 1)
+    except TypeError:
+        raise ArgumentTypeError(f"a size is bytes, or text such as '64MiB', not {size!r}") from None
+
+
+def _path(path: str | os.PathLike[str]) -> str:
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise ArgumentTypeError(f"a path is text or a path, not {path!r}") from None
+
+
+def _text(what: str, given: _Text | None) -> _Text | None:
+    if given is None or isinstance(given, str):
+        return given
+    raise ArgumentTypeError(f"{what} is text, not {given!r}")
+
+
+def _name(name: str) -> str:
+    if isinstance(name, str):
+        return name
+    raise ArgumentTypeError(f"the name of a keyspace is text, not {name!r}")
+
+
+def _named(keyspace: str | Keyspace) -> str | Keyspace:
+    if isinstance(keyspace, (str, Keyspace)):
+        return keyspace
+    raise ArgumentTypeError(f"a keyspace is given itself, or by its name, not as {keyspace!r}")

@@ -7,16 +7,15 @@ import operator
 import os
 from typing import TYPE_CHECKING
 
-from ._errors import ClosedError
+from ._errors import ArgumentError, ArgumentTypeError, ClosedError
 
 if TYPE_CHECKING:
-    from typing import Literal, NoReturn
+    from typing import NoReturn
 
     from typing_extensions import Buffer, Self
 
     from . import _esker
-
-    Durability = Literal["buffered", "synced"]
+    from ._types import _Durability
 
 #: `readall` reads so much at once.
 _READ_BYTES = 1 << 20
@@ -65,10 +64,10 @@ class ValueReader(io.RawIOBase):
         self._check()
         bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.nbytes}
         if whence not in bases:
-            raise ValueError(f"whence is 0, 1 or 2, not {whence!r}")
+            raise ArgumentError(f"whence is 0, 1 or 2, not {whence!r}")
         position = bases[whence] + operator.index(offset)
         if not 0 <= position < 2**63:
-            raise ValueError(f"{position} is no position in a value")
+            raise ArgumentError(f"{position} is no position in a value")
         self._position = position
         return position
 
@@ -86,7 +85,7 @@ class ValueReader(io.RawIOBase):
             raise ClosedError("the reader is closed")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a reader cannot be pickled: it is a part of an open store")
+        raise ArgumentTypeError("a reader cannot be pickled: it is a part of an open store")
 
 
 class ValueWriter(io.RawIOBase):
@@ -95,7 +94,7 @@ class ValueWriter(io.RawIOBase):
     which sets the key's value in one step. Closed before that, or left with an exception, it leaves
     nothing behind, and the key as it was."""
 
-    def __init__(self, target: _esker.ValueWriter, durability: Durability | None) -> None:
+    def __init__(self, target: _esker.ValueWriter, durability: _Durability | None) -> None:
         self._target = target
         self._durability = durability
         self._bytes = 0
@@ -143,4 +142,4 @@ class ValueWriter(io.RawIOBase):
             self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a writer cannot be pickled: it is a part of an open store")
+        raise ArgumentTypeError("a writer cannot be pickled: it is a part of an open store")

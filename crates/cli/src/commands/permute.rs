@@ -13,7 +13,7 @@ use esker_permute::units::parse_bytes;
 use indicatif::{HumanBytes, ProgressBar};
 use serde_json::{Value, json};
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::progress;
 use crate::signals::Interrupt;
@@ -24,7 +24,8 @@ pub(crate) const HELP: &str = r#"Rearrange an array larger than memory
 PATTERN is that of einops' rearrange: axes by name on both sides, groups in parentheses, `...`
 for the axes between, and -NAME on the right for an axis that is flipped. Sizes that the pattern
 does not fix are given as NAME=SIZE. A size that does not divide its dimension makes the last
-tile short; such a result is no array, and goes to a .raw file, tile after tile.
+tile short; such a result is no array, and goes to a .raw file, tile after tile. Other files are
+refused for it.
 
 Files: .npy in C or Fortran order, of any type of fixed size; bare items (.raw, .bin) with --shape
 and --dtype; and folders of Zarr arrays (.zarr), versions 2 and 3, whose chunks may be compressed.
@@ -114,6 +115,9 @@ pub(super) fn run(args: &Permute) -> Result<(), Failure> {
     bar.finish_and_clear();
     let report = done.map_err(failure)?;
     let seconds = started.elapsed().as_secs_f64();
+    for warning in &report.warnings {
+        exit::warn(&warning.to_string());
+    }
     if args.json {
         output.json(&report_json(&job, &report, seconds))?;
     } else {

@@ -3,8 +3,11 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{command, esker};
 
@@ -76,6 +79,7 @@ fn mistakes_are_one_line_that_names_the_way_on() {
     fs::write(path("objects.npy"), npy("|O", "False", "(2, 3)", &[7; 48])).unwrap();
     fs::write(path("text.npy"), "not an array, but long enough to be one at first sight").unwrap();
     fs::write(path("there.npy"), "precious").unwrap();
+    fs::write(path("empty.npy"), npy("<f8", "False", "(37, 0)", &[])).unwrap();
     fs::write(path("b.raw"), [0; 48]).unwrap();
     std::os::unix::fs::symlink(path("a.npy"), path("link.npy")).unwrap();
     fs::hard_link(path("a.npy"), path("hard.npy")).unwrap();
@@ -108,7 +112,10 @@ fn mistakes_are_one_line_that_names_the_way_on() {
         (&["missing.npy", "h w -> w h", "o.npy"], &["missing.npy"]),
         (&[".", "h w -> w h", "o.npy"], &["no Zarr array", "zarr.json"]),
         (&["a.npy", "h w -> w h", "o.npy", "--chunks", "2,2"], &[".zarr"]),
-        (&["a.npy", "h w -> w h", "o.zarr"], &["--chunks"]),
+        (&["a.npy", "h w -> w h", "o.zarr"], &["--chunks 3,2"]),
+        (&["empty.npy", "h w -> w h", "o.zarr"], &["--chunks 1,37"]),
+        (&["a.npy", "h (w k) -> h w k", "o.npy", "k=64"], &["[1, 64]", "dimension of 3", ".raw"]),
+        (&["a.npy", "h (w k) -> h (w k)", "o.npy", "k=2"], &["[2, 2]", "dimension of 3", ".raw"]),
         (&["a.npy", "h w -> w h", "o.zarr", "--chunks", "2"], &["--chunks", "dimensions"]),
         (&["a.npy", "h w -> w h", "o.zarr", "--chunks", "2,x"], &["'x'"]),
         (&["a.npy", "h w -> w h", "o.zarr", "--chunks", "2,0"], &["size of 0"]),
@@ -198,6 +205,56 @@ fn the_device_is_measured_once() {
     run(&["permute", "--probe", "/dev/null"]).fails(2, &["/dev/null"]);
 }
 
+/// Whether the file system of a folder has files without names, which go with the process.
+fn has_unnamed(folder: &Path) -> bool {
+    use rustix::fs::{Mode, OFlags, open};
+    open(folder, OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR | Mode::WUSR).is_ok()
+}
+
+#[test]
+fn a_terminal_that_is_closed_ends_it_cleanly_unless_that_is_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("a.raw"), folder.path().join("b.zarr"));
+    let side = 2048_usize;
+    fs::write(&from, vec![7; side * side * 8]).unwrap();
+    let (from, shape) = (text(&from), format!("{side},{side}"));
+    let to_text = text(&to);
+    let arguments = ["permute", &from, "h w -> w h", &to_text, "--memory", "1MiB"];
+    let more = ["--shape", &shape, "--dtype", "<u8", "--chunks", "64,64"];
+    for is_ignored in [false, true] {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let trap = if is_ignored { "trap '' HUP; exec \"$@\"" } else { "exec \"$@\"" };
+            let mut child = Command::new("sh")
+                .args(["-c", trap, "sh", env!("CARGO_BIN_EXE_esker")])
+                .args(arguments)
+                .args(more)
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            // It is at work when there is something beside the input.
+            while fs::read_dir(folder.path()).unwrap().count() < 2 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+            let status = child.wait().unwrap();
+            if is_ignored {
+                assert!(status.success() && to.exists());
+                break;
+            }
+            let left = fs::read_dir(folder.path()).unwrap().count();
+            // It may have been done already.
+            if status.code() == Some(130) {
+                assert_eq!(left, 1, "something is left");
+                break;
+            }
+            assert!(status.success() && tried < 20, "{status:?}");
+            fs::remove_dir_all(&to).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_killed_run_leaves_nothing_under_the_final_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -221,10 +278,13 @@ fn a_killed_run_leaves_nothing_under_the_final_name() {
         }
         killed += 1;
         assert!(!to.exists(), "after {delay_ms} ms");
+        let left = fs::read_dir(folder.path()).unwrap().count();
+        assert!(left == 1 || !has_unnamed(folder.path()), "{left} files after {delay_ms} ms");
     }
     assert!(killed > 0);
-    // What a killed run leaves beside it is in nobody's way.
+    // Where a killed run leaves something, the next one removes it.
     esker(&arguments).text();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     let turned = fs::read(&to).unwrap();
     let item = |bytes: &[u8], index: usize| bytes[8 * index..8 * index + 8].to_vec();
     for (row, column) in

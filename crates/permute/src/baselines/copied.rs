@@ -43,7 +43,7 @@ fn part(from: &File, to: &File, next: &AtomicU64) -> Result<()> {
         }
         let len = usize::try_from(left).map_or(REQUEST, |left| left.min(REQUEST));
         if from.read(offset, &mut buffer)? < len {
-            return Err(Error::File("the file became shorter while it was copied".to_owned()));
+            return Err(Error::File("the file became shorter while it was copied".into()));
         }
         let blocks = len / BLOCK * BLOCK;
         to.write_blocks(offset, &buffer[..blocks])?;

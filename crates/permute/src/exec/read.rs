@@ -81,7 +81,7 @@ fn read_run(
     shared.reads.fetch_add(1, Ordering::Relaxed);
     shared.read_device_bytes.fetch_add(cover as u64, Ordering::Relaxed);
     if read < skew + len {
-        return Err(Error::File("the input ends early: it was cut while it was read".to_owned()));
+        return Err(Error::File("the input ends early: it was cut while it was read".into()));
     }
     Ok(place + skew)
 }

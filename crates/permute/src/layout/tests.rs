@@ -121,7 +121,7 @@ fn patterns_and_chunks_together() {
         ("(h t) w -> h w t", [12, 2], vec![3, 2, 4], Some(4), [vec![4, 1], vec![1, 1, 2]], true),
         ("(h t) w -> h w t", [12, 2], vec![3, 2, 4], Some(4), [vec![8, 1], vec![1, 1, 4]], true),
         ("(h t) w -> h w t", [12, 2], vec![3, 2, 4], Some(4), [vec![3, 1], vec![1, 1, 4]], false),
-        ("(h t) w -> w (h t)", [13, 2], vec![2, 13], Some(4), [vec![8, 1], vec![1, 2]], true),
+        ("(h t) w -> w (h t)", [12, 2], vec![2, 12], Some(4), [vec![8, 1], vec![1, 2]], true),
         ("1 h -> h", [1, 5], vec![5], None, [vec![1, 2], vec![4]], true),
     ] {
         let pattern = Pattern::parse(text).unwrap();

@@ -97,6 +97,10 @@ pub struct Figures {
     pub waste: u64,
     /// Records of a segment that lie together in the output, at least.
     pub together: u64,
+    /// How far neighbours in a segment are from each other in the output, in records.
+    pub stride: u64,
+    /// How many records of a segment follow each other at that distance.
+    pub run: u64,
     /// Records of a flush.
     pub flush: u64,
     /// How many flushes there are.
@@ -119,6 +123,9 @@ impl Figures {
         let (flush, partition) = (pass.flush_position(), pass.partition_position());
         let below = |d: Digit| inputs[d.tree][d.leaf] < pass.beta;
         let inside = pass.output.iter().take_while(|d| below(**d) && pass.is_action(**d)).count();
+        let lowest = pass.input.iter().find(|digit| space.leaf(**digit).radix > 1);
+        let lowest = lowest.filter(|digit| below(**digit) && pass.is_action(**digit));
+        let place = lowest.map_or(0, |digit| outputs[digit.tree][digit.leaf]);
         let is_beside = |d: Digit| pass.is_action(d) && outputs[d.tree][d.leaf] >= partition;
         Self {
             records: space.records(),
@@ -128,6 +135,8 @@ impl Figures {
             segments: space.max_size(|d| !below(d)),
             waste: space.max_size(|d| !pass.is_action(d) && below(d)),
             together: space.max_size(|d| outputs[d.tree][d.leaf] < inside),
+            stride: space.max_size(|d| outputs[d.tree][d.leaf] < place),
+            run: lowest.map_or(1, |digit| space.leaf(*digit).radix),
             flush: space.max_size(|d| outputs[d.tree][d.leaf] < flush),
             flushes: space.max_size(|d| outputs[d.tree][d.leaf] >= flush),
             partition: space.max_size(|d| outputs[d.tree][d.leaf] < partition),
@@ -196,11 +205,13 @@ impl Figures {
     }
 
     /// Seconds that placing takes beside the device, where records go to lines of memory one by
-    /// one: neither does a segment bring enough of a line, nor do the segments that one request's
-    /// memory holds.
+    /// one: neither does a segment bring enough of a line, together or a little apart, nor do the
+    /// segments that one request's memory holds.
     fn placing(&self, terms: &Terms) -> f64 {
         let segments = (terms.request / self.segment.saturating_mul(terms.record).max(1)).max(1);
-        let bytes = self.together.saturating_mul(segments).saturating_mul(terms.record);
+        let together = self.together.saturating_mul(segments).saturating_mul(terms.record);
+        let apart = self.stride.saturating_mul(terms.record).max(1);
+        let bytes = together.max(self.run.min(LINE / apart) * terms.record);
         let touched = self.records as f64 * terms.record as f64 / bytes.clamp(1, LINE) as f64;
         if bytes < LINE { touched * TOUCH } else { 0.0 }
     }

@@ -62,7 +62,7 @@ impl Coded {
         encoded.truncate(read);
         let expected = usize::try_from(bytes).unwrap_or(usize::MAX);
         let decoded = codec::decode(&self.codecs, encoded, expected);
-        let decoded = decoded.map_err(|what| Error::File(format!("{}: {what}", path.display())))?;
+        let decoded = decoded.map_err(|what| Error::File(what.into()).in_file(&path))?;
         let mut at = 0;
         while at < buf.len() {
             let (place, run) = self.grid.padded(chunk, at as u64);

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::error::{Result, unusable};
+use crate::message::{self, Message};
 use crate::npy;
 
 /// The type of an item in pieces.
@@ -119,9 +120,9 @@ pub(super) fn to_v3(descr: &str) -> Result<Value> {
             named(name, json!({"unit": unit, "scale_factor": scale}))
         }
         _ => {
-            return unusable(format!(
-                "version 3 of Zarr has no type for '{descr}': write version 2 (--zarr-format 2)"
-            ));
+            let text = format!("version 3 of Zarr has no type for '{descr}': write version 2 (");
+            let version = message::Value::Number(2);
+            return unusable(Message::from(text).option("zarr_format", version).then(")"));
         }
     })
 }

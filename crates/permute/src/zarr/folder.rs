@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
@@ -11,13 +12,13 @@ use rustix::io::Errno;
 use super::metadata::{Array, V2_ATTRIBUTES, V2_NAME, V3_NAME};
 use crate::error::{Error, Result, unusable};
 use crate::file::failed;
-use crate::target::{folder_of, temporary_name};
+use crate::target::{Hidden, exists, folder_of};
 
 /// The longest metadata that is read, in bytes; attributes are part of it.
 const METADATA_MAX: u64 = 16 << 20;
 
-/// The text of a file; `None` if it is not there.
-fn text(path: &Path) -> Result<Option<Vec<u8>>> {
+/// The text of a file, of so many bytes at most; `None` if it is not there.
+pub(super) fn text(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     let refused = |source: std::io::Error| Error::System {
         what: "read",
         path: path.display().to_string(),
@@ -34,30 +35,23 @@ fn text(path: &Path) -> Result<Option<Vec<u8>>> {
         return unusable(format!("{} is not a regular file", path.display()));
     }
     let mut bytes = Vec::new();
-    file.take(METADATA_MAX + 1).read_to_end(&mut bytes).map_err(refused)?;
-    if bytes.len() as u64 > METADATA_MAX {
-        return unusable(format!("{} is longer than 16 MiB", path.display()));
+    file.take(most + 1).read_to_end(&mut bytes).map_err(refused)?;
+    if bytes.len() as u64 > most {
+        return unusable(format!("{} is longer than {} MiB", path.display(), most >> 20));
     }
     Ok(Some(bytes))
 }
 
 /// Reads the metadata of the array in a folder.
 pub fn open(folder: &Path) -> Result<Array> {
-    let at = |path: PathBuf, parsed: Result<Array>| {
-        parsed.map_err(|error| match error {
-            Error::File(text) | Error::Input(text) => {
-                Error::File(format!("{}: {text}", path.display()))
-            }
-            other => other,
-        })
-    };
+    let at = |path: PathBuf, parsed: Result<Array>| parsed.map_err(|error| error.in_file(&path));
     let path = folder.join(V3_NAME);
-    if let Some(bytes) = text(&path)? {
+    if let Some(bytes) = text(&path, METADATA_MAX)? {
         return at(path, Array::parse_v3(&bytes));
     }
     let path = folder.join(V2_NAME);
-    if let Some(bytes) = text(&path)? {
-        let attributes = text(&folder.join(V2_ATTRIBUTES))?;
+    if let Some(bytes) = text(&path, METADATA_MAX)? {
+        let attributes = text(&folder.join(V2_ATTRIBUTES), METADATA_MAX)?;
         return at(path, Array::parse_v2(&bytes, attributes.as_deref()));
     }
     let folder_name = folder.display();
@@ -86,25 +80,34 @@ pub fn check_free(path: &Path, force: bool, input: &Path) -> Result<()> {
     {
         return unusable(format!("{name} holds the input; write to another name"));
     }
-    if force { Ok(()) } else { unusable(format!("{name} exists; --force replaces it")) }
+    if force { Ok(()) } else { Err(exists(path, "exists")) }
 }
 
 /// A folder beside its final place; removed with all it holds when dropped before
-/// [`FolderTarget::commit`].
+/// [`FolderTarget::commit`]. One that a killed process left is removed by the next that makes the
+/// same array.
 #[derive(Debug)]
 pub struct FolderTarget {
     temporary: PathBuf,
+    /// Held as long as the process lives: says that the folder is not left over.
+    _lock: OwnedFd,
 }
 
 impl FolderTarget {
     /// Creates a folder beside `path`.
     pub fn create(path: &Path) -> Result<Self> {
-        let temporary = temporary_name(path)?;
-        fs::create_dir(&temporary).map_err(|source| {
-            let path = temporary.display().to_string();
-            Error::System { what: "create the folder", path, source }
+        let hidden = Hidden::of(path)?;
+        hidden.sweep();
+        let (temporary, lock) = hidden.make(|temporary| {
+            fs::create_dir(temporary).map_err(|source| {
+                let path = temporary.display().to_string();
+                Error::System { what: "create the folder", path, source }
+            })?;
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+            rustix::fs::open(temporary, flags, Mode::empty())
+                .map_err(|errno| failed("open", &temporary.display().to_string(), errno))
         })?;
-        Ok(Self { temporary })
+        Ok(Self { temporary, _lock: lock })
     }
 
     /// Where chunks are written.
@@ -140,7 +143,7 @@ impl FolderTarget {
         match renamed {
             Ok(()) => {}
             Err(Errno::EXIST | Errno::NOTEMPTY) => {
-                return unusable(format!("{name} exists by now; --force replaces it"));
+                return Err(exists(path, "exists by now"));
             }
             Err(errno) => return Err(failed("rename the result to", &name, errno)),
         }

@@ -3,7 +3,7 @@
 //! Reading order: [`metadata`] (what an array says of itself; `dtype` and [`keys`] belong to it),
 //! [`grid`] (which chunk holds which bytes), [`codec`] (with [`blosc`] and `lz`) between bytes and
 //! files; `chunk_file`, `files`, `plain` and `coded` (chunks as sources and sinks of the executor),
-//! [`folder`] (an array opened, or made under a temporary name).
+//! [`folder`] (an array opened, or made under a temporary name); `groups` (what groups say of it).
 //!
 //! To the executor an array is its chunks one after the other, without padding; how dimensions
 //! become digits of that order is [`layout`](crate::layout)'s.
@@ -16,6 +16,7 @@ mod dtype;
 mod files;
 pub mod folder;
 pub mod grid;
+pub(crate) mod groups;
 pub mod keys;
 mod lz;
 pub mod metadata;

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
+use esker_permute::error::Error;
 use esker_permute::exec::Counters as Moved;
 use esker_permute::job::{Job, Report, Request};
 use esker_permute::npy::Header;
@@ -48,6 +49,11 @@ fn run(folder: &Path, case: &Case, memory: u64, mode: Mode, counts: &mut Counts)
     request.sizes = case.sizes();
     request.force = true;
     request.mode = mode;
+    if case.has_short_tiles() {
+        let array = Request { output: folder.join("to.npy"), ..request.clone() };
+        let refused = Job::new(array).map(|job| job.shape().map(<[u64]>::to_vec));
+        assert!(matches!(refused, Err(Error::Pattern(_))), "{case:?}: {refused:?}");
+    }
     let job = Job::new(request).unwrap_or_else(|error| panic!("{case:?}: {error}"));
     let report = job.run(&mut |_| true).unwrap_or_else(|error| panic!("{case:?}: {error}"));
     assert!(report.peak_buffer_bytes <= memory, "{case:?} {report:?}");

@@ -223,29 +223,20 @@ impl Case {
     }
 
     fn group_size(&self, group: &[usize]) -> u64 {
-        let mut size = 1;
-        for (place, axis) in group.iter().enumerate() {
-            size *= match self.axes[*axis].tile_of {
-                Some(whole) => whole,
-                None if group
-                    .get(place + 1)
-                    .is_some_and(|next| self.axes[*next].tile_of.is_some()) =>
-                {
-                    1
-                }
-                None => self.axes[*axis].size,
-            };
-        }
-        size
+        group.iter().map(|axis| self.axes[*axis].size).product()
     }
 
-    /// Raw where a short tile is parted from its grid.
+    /// Whether some tiles do not divide their dimension.
+    pub fn has_short_tiles(&self) -> bool {
+        (0..self.axes.len()).any(|axis| {
+            let tile = &self.axes[axis];
+            tile.tile_of.is_some_and(|whole| whole != self.axes[axis - 1].size * tile.size)
+        })
+    }
+
+    /// Raw where tiles are short: no other file can hold them.
     pub fn output_name(&self) -> &'static str {
-        let parted = (0..self.axes.len()).any(|axis| {
-            self.axes[axis].tile_of.is_some()
-                && !self.right.iter().any(|g| g.windows(2).any(|pair| pair == [axis - 1, axis]))
-        });
-        if parted { "to.raw" } else { "to.npy" }
+        if self.has_short_tiles() { "to.raw" } else { "to.npy" }
     }
 
     /// The items of the result: its indices in order, each looked up.
