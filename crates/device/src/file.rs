@@ -1,13 +1,15 @@
 //! A folder of the file system as a [`Device`].
 //!
-//! Reading order: here the folder (names, the lock), `handle` (one file: direct and
-//! buffered I/O), `behind` (what it lets go of), `parallel` (several reads in flight).
+//! Reading order: here the folder and its names, [`lock`] (who has a file to themselves), `handle`
+//! (one file: direct and buffered I/O), `behind` (what it lets go of), `parallel` (several reads in
+//! flight).
 //!
 //! Everything is relative to the folder's descriptor and nothing follows links, so that nobody
 //! who changes the path underneath can lead Esker elsewhere.
 
 mod behind;
 mod handle;
+pub mod lock;
 mod parallel;
 #[cfg(test)]
 mod tests;
@@ -17,10 +19,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use self::handle::Handle;
+use self::lock::{Lock, LockFile};
 use self::parallel::Readers;
 use crate::{
     Caching, Device, DeviceError, DeviceFile, DeviceLock, Open, Operation, Purpose, ReadRequest,
@@ -64,12 +67,6 @@ struct FileFile {
     handle: Arc<Handle>,
     readers: Arc<Readers>,
 }
-
-/// Holds the lock file open. The lock ends when the last descriptor of this opening is closed: by
-/// dropping, or by the system when the process dies in whatever way. A forked child keeps it
-/// held, which refuses others for longer than necessary, but never lets two in.
-#[derive(Debug)]
-struct LockGuard(#[expect(dead_code, reason = "held for its drop")] OwnedFd);
 
 impl FileDevice {
     /// Uses the folder at `path`, which must exist. Opens no file.
@@ -229,30 +226,25 @@ impl Device for FileDevice {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mode = Mode::RUSR | Mode::WUSR;
-        let file = retry_on_intr(|| fs::openat(&self.shared.folder, name::LOCK_NAME, flags, mode))
-            .map_err(failed)?;
-        // `flock` belongs to the opening, not to the process, so that two handles of one process
-        // exclude each other too, and closing another descriptor of the file does not end it.
-        match retry_on_intr(|| fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(Some(Box::new(LockGuard(file)))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(failed(errno)),
-        }
+        let open =
+            || retry_on_intr(|| fs::openat(&self.shared.folder, name::LOCK_NAME, flags, mode));
+        let file = LockFile::open(open).map_err(failed)?;
+        let is_locked = file.try_lock(Lock::Exclusive).map_err(failed)?;
+        Ok(is_locked.then(|| Box::new(file) as DeviceLock))
     }
 
     fn try_lock_shared(&self) -> Result<Option<DeviceLock>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let folder = &self.shared.folder;
-        let opened = retry_on_intr(|| fs::openat(folder, name::LOCK_NAME, flags, Mode::empty()));
-        let file = match opened {
+        let open = || retry_on_intr(|| fs::openat(folder, name::LOCK_NAME, flags, Mode::empty()));
+        let file = match LockFile::open(open) {
             Ok(file) => file,
             // Whoever writes would have made it. What may not be read cannot be locked.
             Err(Errno::NOENT | Errno::ACCESS) => return Ok(Some(Box::new(()))),
             Err(errno) => return Err(self.failed(Operation::Lock, name::LOCK_NAME, errno)),
         };
-        match retry_on_intr(|| fs::flock(&file, FlockOperation::NonBlockingLockShared)) {
-            Ok(()) => Ok(Some(Box::new(LockGuard(file)))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
+        match file.try_lock(Lock::Shared) {
+            Ok(is_locked) => Ok(is_locked.then(|| Box::new(file) as DeviceLock)),
             // A file system without locks, such as an image of a disc.
             Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::ROFS) => {
                 Ok(Some(Box::new(())))

@@ -4,9 +4,9 @@
 //! direct I/O), [`mod@file`] (a folder of the file system), [`memory`] (for tests and scratch),
 //! [`sim`] (a simulated disk with crashes and faults), [`wrap`] (what wrappers share), [`count`],
 //! [`delay`], [`throttle`] (wrappers that compose), [`readonly`] (one that lets nothing be
-//! changed); [`transfer`] (for files that are no device's),
-//! [`mod@prefetch`] (a hint for memory), and `planting` (how tests plant mistakes in the crates
-//! above).
+//! changed); [`transfer`] (for files that are no device's), [`mod@prefetch`] (a hint for memory),
+//! [`process`] (what a child by `fork` has to leave alone) and `inherited` (what it gives up);
+//! `planting` (how tests plant mistakes in the crates above) and [`planted`] (those of this one).
 //!
 //! Nothing here knows what the bytes mean.
 
@@ -17,10 +17,15 @@ pub mod count;
 pub mod delay;
 pub mod error;
 pub mod file;
+#[cfg(any(test, feature = "testing"))]
+pub mod forked;
+mod inherited;
 pub mod memory;
 mod name;
+pub mod planted;
 mod planting;
 pub mod prefetch;
+pub mod process;
 pub mod readonly;
 pub mod sim;
 pub mod throttle;
@@ -122,7 +127,7 @@ pub trait Device: Send + Sync + Debug {
     fn sync_dir(&self) -> Result<()>;
 
     /// Takes the one-process lock; `None` when another process or handle holds it.
-    /// The lock ends when the guard is dropped or the process ends.
+    /// The lock ends when the guard is dropped or the process ends, whatever children by `fork` do.
     fn try_lock(&self) -> Result<Option<DeviceLock>>;
 
     /// Takes the lock of those who only read, and writes nothing for it: any number may have it,

@@ -1,0 +1,243 @@
+//! A file that is locked, by `flock`, and the queue of those who wait for it.
+//!
+//! The lock belongs to an opening of the file and not to a process: closing another descriptor of
+//! the file takes nothing from it, and a process that dies in whatever way leaves none behind. A
+//! child by `fork` has the same opening; it closes its copy at once (`crate::inherited`), and in
+//! the process that locked it the lock is given back in words, which ends it for all copies.
+//!
+//! Who waits has a ticket: a lock of one byte far behind the end of the file, at the microsecond at
+//! which it came. It is its turn when nobody has an earlier one; only then does it try the lock, a
+//! thousand times a second. So processes come in their order, however often one of them comes back,
+//! and a hundred that wait are no storm. A process that dies has no ticket any more. Tickets are
+//! locks of an open file description (`F_OFD_SETLK`), shared ones, which a file that is only read
+//! can have too; two of the same microsecond are both first. Where a file system has none, whoever
+//! waits tries the lock.
+
+#![expect(unsafe_code, reason = "locks of open file descriptions, which rustix does not have")]
+
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+
+use crate::inherited::{self, Place};
+use crate::planted::{self, Bug};
+use crate::process::Process;
+
+/// Where tickets begin: behind every byte that a file can have, and that anybody else locks.
+const TICKETS: i64 = 1 << 62;
+/// How long whoever is first waits between two attempts.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// And who is not first, before it looks again.
+const PAUSE: Duration = Duration::from_millis(4);
+
+/// With whom a file is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// With all others who have it so.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// What became of waiting for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// It is held.
+    Locked,
+    /// Others hold it.
+    Refused,
+    /// A signal came whose handler does not want calls of the system to go on.
+    Interrupted,
+}
+
+/// An open file that may be locked: until this is dropped, or the process dies. A child by `fork`
+/// holds nothing of it.
+#[derive(Debug)]
+pub struct LockFile {
+    /// Not dropped in a child by `fork`, which has closed it already.
+    file: ManuallyDrop<OwnedFd>,
+    place: &'static Place,
+    process: Process,
+}
+
+impl LockFile {
+    /// A file that `open` opens, perhaps more than once.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn open<E>(open: impl FnMut() -> Result<OwnedFd, E>) -> Result<Self, E> {
+        // First, so that forks are watched.
+        let process = Process::current();
+        let (file, place) = inherited::open(open)?;
+        if planted::is(Bug::LockInherited) {
+            place.clear();
+        }
+        Ok(Self { file: ManuallyDrop::new(file), place, process })
+    }
+
+    /// The process that has it open. In others it is not used.
+    #[must_use]
+    pub const fn process(&self) -> Process {
+        self.process
+    }
+
+    fn file(&self) -> Result<BorrowedFd<'_>, Errno> {
+        if self.process.is_current() { Ok(self.file.as_fd()) } else { Err(Errno::BADF) }
+    }
+
+    /// Locks it, or answers that others hold it. A lock of the other kind is given up first, also
+    /// where the new one is refused.
+    ///
+    /// # Errors
+    /// Those of the system; [`Errno::BADF`] in a child by `fork`.
+    pub fn try_lock(&self, lock: Lock) -> Result<bool, Errno> {
+        let operation = match lock {
+            Lock::Shared => FlockOperation::NonBlockingLockShared,
+            Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        };
+        let file = self.file()?;
+        match retry_on_intr(|| flock(file, operation)) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Locks it within so long, in the order in which processes came. At once where nobody else is
+    /// there. No other thread waits meanwhile.
+    ///
+    /// # Errors
+    /// Those of the system; [`Errno::BADF`] in a child by `fork`.
+    pub fn lock_within(&self, lock: Lock, patience: Duration) -> Result<Waited, Errno> {
+        // Who waits already has it next.
+        if !self.is_waited_for(None)? && self.try_lock(lock)? {
+            return Ok(Waited::Locked);
+        }
+        if patience.is_zero() {
+            return Ok(Waited::Refused);
+        }
+        let begun = Instant::now();
+        let ticket = self.take_ticket()?;
+        let waited = self.wait(lock, ticket, || patience.checked_sub(begun.elapsed()));
+        if ticket.is_some() {
+            self.set_ticket(0, libc::F_UNLCK)?;
+        }
+        waited
+    }
+
+    fn wait(
+        &self,
+        lock: Lock,
+        ticket: Option<i64>,
+        left: impl Fn() -> Option<Duration>,
+    ) -> Result<Waited, Errno> {
+        loop {
+            let is_first = ticket.is_none() || !self.is_waited_for(ticket)?;
+            if is_first && self.try_lock(lock)? {
+                return Ok(Waited::Locked);
+            }
+            let Some(left) = left() else { return Ok(Waited::Refused) };
+            let pause = if is_first { FIRST_PAUSE } else { PAUSE };
+            if pause_for(pause.min(left)).is_err() {
+                return Ok(Waited::Interrupted);
+            }
+        }
+    }
+
+    /// Whether somebody waits for the lock, by a ticket before this one.
+    ///
+    /// # Errors
+    /// Those of the system; [`Errno::BADF`] in a child by `fork`.
+    pub fn is_waited_for(&self, before: Option<i64>) -> Result<bool, Errno> {
+        if planted::is(Bug::QueueJumped) {
+            return Ok(false);
+        }
+        // All of them, where none is named.
+        let len = before.map_or(0, |ticket| ticket - TICKETS);
+        if before.is_some() && len == 0 {
+            return Ok(false);
+        }
+        let mut asked = range(libc::F_WRLCK, TICKETS, len);
+        let file = self.file()?.as_raw_fd();
+        // SAFETY: the descriptor is open, and the structure is there for the call.
+        let answer = unsafe { libc::fcntl(file, libc::F_OFD_GETLK, &raw mut asked) };
+        // A lock of the whole file is no ticket: some file systems make one of `flock`.
+        let is_ticket =
+            libc::c_int::from(asked.l_type) != libc::F_UNLCK && asked.l_start >= TICKETS;
+        Ok(answer == 0 && is_ticket)
+    }
+
+    /// Stands at the end of the queue; `None` where there is none on this file system.
+    fn take_ticket(&self) -> Result<Option<i64>, Errno> {
+        let now = clock_gettime(ClockId::Boottime);
+        let micros = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1000);
+        let ticket = TICKETS.saturating_add(micros);
+        Ok(self.set_ticket(micros, libc::F_RDLCK)?.then_some(ticket))
+    }
+
+    /// Takes the ticket of that moment, or gives all of them back.
+    fn set_ticket(&self, micros: i64, kind: libc::c_int) -> Result<bool, Errno> {
+        let len = i64::from(kind != libc::F_UNLCK);
+        let wanted = range(kind, TICKETS.saturating_add(micros), len);
+        let file = self.file()?.as_raw_fd();
+        // SAFETY: the descriptor is open, and the structure is there for the call.
+        Ok(unsafe { libc::fcntl(file, libc::F_OFD_SETLK, &raw const wanted) } == 0)
+    }
+}
+
+/// Bytes to be locked: to the end, where `len` is 0.
+fn range(kind: libc::c_int, start: i64, len: i64) -> libc::flock {
+    // SAFETY: a structure of numbers, for which zeros are right.
+    let mut range = unsafe { mem::zeroed::<libc::flock>() };
+    range.l_type = kind as libc::c_short;
+    range.l_whence = libc::SEEK_SET as libc::c_short;
+    (range.l_start, range.l_len) = (start, len);
+    range
+}
+
+/// Sleeps. A signal ends it as it ends a read: if its handler was set without `SA_RESTART`.
+fn pause_for(pause: Duration) -> Result<(), Errno> {
+    let Ok(timer) = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC) else {
+        // No descriptor to be had.
+        std::thread::sleep(pause);
+        return Ok(());
+    };
+    let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let nanos = i64::from(pause.subsec_nanos().max(1));
+    let value = Timespec { tv_sec: pause.as_secs().cast_signed(), tv_nsec: nanos };
+    let when = Itimerspec { it_interval: none, it_value: value };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &when)?;
+    rustix::io::read(&timer, &mut [0; 8]).map(drop)
+}
+
+impl AsFd for LockFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // In a child another file may have its number by now.
+        if !self.process.is_current() {
+            return;
+        }
+        // A child that did not run what `pthread_atfork` says has the same opening still.
+        if !planted::is(Bug::LockInherited) {
+            let _ended = flock(&*self.file, FlockOperation::Unlock);
+            self.place.clear();
+        }
+        // SAFETY: it is not used from here on.
+        drop(unsafe { ManuallyDrop::take(&mut self.file) });
+    }
+}
+
+#[cfg(test)]
+mod tests;
