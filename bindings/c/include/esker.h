@@ -49,6 +49,9 @@ typedef enum esker_code {
   ESKER_OPERATOR = 15,
   // The store was opened to be read alone.
   ESKER_READ_ONLY = 16,
+  // The store was opened by the parent of this process, before a `fork`. Handles can be given up
+  // here, which does nothing, and are of no other use.
+  ESKER_FORKED = 17,
 } esker_code;
 
 // When a write returns.

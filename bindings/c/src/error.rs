@@ -46,12 +46,15 @@ pub enum esker_code {
     ESKER_OPERATOR = 15,
     /// The store was opened to be read alone.
     ESKER_READ_ONLY = 16,
+    /// The store was opened by the parent of this process, before a `fork`. Handles can be given up
+    /// here, which does nothing, and are of no other use.
+    ESKER_FORKED = 17,
 }
 
 use esker_code::{
-    ESKER_CLOSED, ESKER_CONFLICT, ESKER_DAMAGED, ESKER_FULL, ESKER_INVALID, ESKER_IO, ESKER_LOCKED,
-    ESKER_NO_KEYSPACE, ESKER_NO_STORE, ESKER_NOT_A_STORE, ESKER_OK, ESKER_OPERATOR, ESKER_OTHER,
-    ESKER_PANIC, ESKER_POISONED, ESKER_READ_ONLY, ESKER_TOO_NEW,
+    ESKER_CLOSED, ESKER_CONFLICT, ESKER_DAMAGED, ESKER_FORKED, ESKER_FULL, ESKER_INVALID, ESKER_IO,
+    ESKER_LOCKED, ESKER_NO_KEYSPACE, ESKER_NO_STORE, ESKER_NOT_A_STORE, ESKER_OK, ESKER_OPERATOR,
+    ESKER_OTHER, ESKER_PANIC, ESKER_POISONED, ESKER_READ_ONLY, ESKER_TOO_NEW,
 };
 
 /// Why a call failed. Given up with `esker_error_free`.
@@ -105,6 +108,7 @@ impl From<Error> for Failure {
             Error::NoStore { .. } => ESKER_NO_STORE,
             Error::NoKeyspace { .. } => ESKER_NO_KEYSPACE,
             Error::Closed => ESKER_CLOSED,
+            Error::Forked { .. } => ESKER_FORKED,
             Error::Conflict { .. } => ESKER_CONFLICT,
             Error::Operator { .. } => ESKER_OPERATOR,
             Error::ReadOnly => ESKER_READ_ONLY,

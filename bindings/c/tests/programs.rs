@@ -74,6 +74,24 @@ fn misuse_is_refused() {
 }
 
 #[test]
+fn a_forked_child_is_refused_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(&["cc", "-std=c11"], "tests/fork.c", folder.path());
+    let output = run(&program, folder.path());
+    assert_eq!(said(&output), "done\n");
+    assert!(output.status.success());
+    assert!(!folder.path().join("store-backup").exists());
+    // All that the header has is called there.
+    let read = |name| std::fs::read_to_string(Path::new(HERE).join(name)).unwrap();
+    let (header, source) = (read("include/esker.h"), read("tests/fork.c"));
+    for line in header.lines().filter(|line| !line.starts_with("//")) {
+        let Some(end) = line.find('(') else { continue };
+        let name = line[..end].rsplit([' ', '*']).next().unwrap();
+        assert!(source.contains(&format!("{name}(")), "{name} is not called in a child");
+    }
+}
+
+#[test]
 fn the_header_is_cpp_too() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("header.cc");

@@ -6,38 +6,27 @@
 //! Invariant F1: what a process opened is reached, and let go of, in that process alone: in a child
 //! it answers an error, and its memory stays as it is until the child ends.
 //!
-//! Python tells the child (`os.register_at_fork`), which is a load of a number for each call, where
-//! asking the system for the process would be more than a lookup of a key.
+//! Which process this is the store knows (`esker::Process`), for the price of a load.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
+use esker::Process;
 use pyo3::prelude::*;
 
 use crate::raised;
-
-/// How many forks lie between the first process and this one.
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-/// This process is a new child. `esker` registers it where Python forks.
-#[pyfunction]
-pub(crate) fn forked() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-}
 
 /// Something of the process that made it.
 pub(crate) struct Kept<T: Send> {
     /// Empty only while it is dropped.
     value: Option<T>,
-    forks: u32,
+    process: Process,
 }
 
 impl<T: Send> Kept<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { value: Some(value), forks: FORKS.load(Ordering::Relaxed) }
+        Self { value: Some(value), process: Process::current() }
     }
 
     pub(crate) fn is_ours(&self) -> bool {
-        self.forks == FORKS.load(Ordering::Relaxed)
+        self.process.is_current()
     }
 
     /// The value.

@@ -59,7 +59,6 @@ fn _esker(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(backup::back_up, module)?)?;
     module.add_function(wrap_pyfunction!(backup::restore, module)?)?;
     module.add_function(wrap_pyfunction!(backup::check_backup, module)?)?;
-    module.add_function(wrap_pyfunction!(fork::forked, module)?)?;
     module.add_function(wrap_pyfunction!(job::parse_bytes, module)?)?;
     Ok(())
 }

@@ -34,6 +34,7 @@ pub(crate) fn of_store(py: Python<'_>, error: &esker::Error) -> PyErr {
         Error::Conflict { .. } => made(py, "ConflictError", (text,)),
         Error::Operator { .. } => made(py, "OperatorError", (text,)),
         Error::Closed => made(py, "ClosedError", (text,)),
+        Error::Forked { .. } => forked(py),
         Error::NoKeyspace { .. } => made(py, "NoKeyspaceError", (text,)),
         Error::Poisoned { .. } => made(py, "PoisonedError", (text,)),
         Error::ReadOnly => made(py, "ReadOnlyError", (text,)),

@@ -196,6 +196,48 @@ def test_a_forked_child_uses_nothing_of_its_parent(tmp_path):
     assert finished(child) == "good\n"
 
 
+LOCKS = """
+    import os, signal, sys, time, esker
+
+    # A child lives on while its parent closes.
+    db = esker.open(sys.argv[1])
+    db.keyspace("things")[b"a"] = b"1"
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    db.close()
+    with esker.open(sys.argv[1]) as db:
+        assert db.keyspace("things") == {b"a": b"1"}
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    # And while its parent dies.
+    told, tells = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        db = esker.open(sys.argv[1])
+        db.keyspace("things")[b"b"] = b"2"
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        os.write(tells, b"%d" % child)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(parent, 0)
+    child = int(os.read(told, 20))
+    with esker.open(sys.argv[1]) as db:
+        assert db.keyspace("things") == {b"a": b"1", b"b": b"2"} and db.check().ok
+    os.kill(child, signal.SIGKILL)
+    print("good")
+"""
+
+
+def test_a_child_keeps_nothing_locked(tmp_path):
+    child = python("import warnings; warnings.simplefilter('ignore')\n" + textwrap.dedent(LOCKS),
+                   tmp_path / "db")
+    assert finished(child) == "good\n"
+
+
 def test_forks_beside_threads_that_write(tmp_path):
     """However the fork meets them, the child ends and the parent goes on."""
     with warnings.catch_warnings(), esker.open(tmp_path / "db") as db:

@@ -56,8 +56,9 @@ impl fmt::Debug for Batch {
 }
 
 impl Batch {
-    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, writes: Vec::new(), bytes: 0, refused: None }
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let refused = shared.check_process().err();
+        Self { shared, writes: Vec::new(), bytes: 0, refused }
     }
 
     /// Sets the value of `key` in `keyspace`. A key or value out of bounds, or a keyspace of
@@ -174,6 +175,7 @@ impl Batch {
     }
 
     fn admit(&mut self, keyspace: &Keyspace, action: &Action<'_>) -> Result<()> {
+        self.shared.check_process()?;
         keyspace.must_be_of(&self.shared)?;
         write::validate(&keyspace.slot, action)?;
         // A small charge for each write keeps a batch of empty keys bounded too.

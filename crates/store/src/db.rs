@@ -313,9 +313,13 @@ impl Db {
     }
 
     /// The sequence number up to which everything is on the device: what a power cut would leave
-    /// holds at least the operations up to here.
+    /// holds at least the operations up to here. 0 in a child by `fork`.
     #[must_use]
     pub fn durable_seq(&self) -> u64 {
+        // A thread of its parent may have held the log's lock when this process was forked.
+        if self.shared.check_process().is_err() {
+            return 0;
+        }
         self.shared.log.durable_seq().0
     }
 
@@ -356,6 +360,7 @@ impl Db {
         if conflicts < CONFLICTS_BEFORE_TURN {
             return self.transaction();
         }
+        self.shared.check_process()?;
         match Turn::ask(&self.shared, true)? {
             Asked::Given(turn) => {
                 let _open = self.shared.enter()?;

@@ -90,6 +90,12 @@ pub enum Error {
     },
     /// The store was closed while this handle was held.
     Closed,
+    /// The store was opened by the process that this one is a child of, by `fork`. Nothing of it is
+    /// used here.
+    Forked {
+        /// Where the store is.
+        location: String,
+    },
 }
 
 impl Error {
@@ -183,6 +189,11 @@ impl fmt::Display for Error {
             Self::ReadOnly => {
                 write!(out, "the store was opened read-only: open it for writing to change it")
             }
+            Self::Forked { location } => write!(
+                out,
+                "{location} was opened before a fork, by the parent of this process: \
+                 open it in one process, after the fork"
+            ),
         }
     }
 }

@@ -234,7 +234,7 @@ impl Keyspace {
         let interval = Interval::new(&bounds);
         match interval.keys() {
             Some(keys) => self.commit(Action::RemoveRange(keys.as_range()), durability),
-            None => Ok(()),
+            None => self.shared.check_process(),
         }
     }
 
@@ -252,6 +252,7 @@ impl Keyspace {
     }
 
     fn commit(&self, action: Action<'_>, durability: Durability) -> Result<()> {
+        self.shared.check_process()?;
         write::validate(&self.slot, &action)?;
         write::commit(&self.shared, &[Write { slot: &self.slot, action }], durability)?;
         Ok(())
@@ -275,7 +276,7 @@ impl Keyspace {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
-        let snapshot = self.shared.snapshots().register();
+        let snapshot = self.shared.register()?;
         large::reader(&self.shared, &self.slot, key.as_ref(), snapshot)
     }
 
@@ -311,7 +312,7 @@ impl Keyspace {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        let snapshot = self.shared.snapshots().register();
+        let snapshot = self.shared.register()?;
         read::multi_get(&self.shared, &self.slot, keys, &snapshot)
     }
 
@@ -320,7 +321,7 @@ impl Keyspace {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn first(&self) -> Result<Option<Entry>> {
-        self.scan(Interval::all()).one(false)
+        self.scan(Interval::all())?.one(false)
     }
 
     /// The entry with the largest key.
@@ -328,7 +329,7 @@ impl Keyspace {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn last(&self) -> Result<Option<Entry>> {
-        self.scan(Interval::all()).one(true)
+        self.scan(Interval::all())?.one(true)
     }
 
     /// All entries in the order of their keys, as of now.
@@ -336,7 +337,7 @@ impl Keyspace {
     /// # Errors
     /// [`NoKeyspace`](crate::Error::NoKeyspace), [`Closed`](crate::Error::Closed).
     pub fn iter(&self) -> Result<Range> {
-        self.scan(Interval::all()).checked()
+        self.scan(Interval::all())?.checked()
     }
 
     /// The entries whose keys are within `bounds`, as of now. Reversed or empty bounds give no
@@ -345,7 +346,7 @@ impl Keyspace {
     /// # Errors
     /// Those of [`iter`](Self::iter).
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
-        self.scan(Interval::new(&bounds)).checked()
+        self.scan(Interval::new(&bounds))?.checked()
     }
 
     /// The entries whose keys begin with `prefix`, as of now.
@@ -353,12 +354,12 @@ impl Keyspace {
     /// # Errors
     /// Those of [`iter`](Self::iter).
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        self.scan(Interval::prefix(prefix.as_ref())).checked()
+        self.scan(Interval::prefix(prefix.as_ref()))?.checked()
     }
 
-    fn scan(&self, interval: Interval) -> Range {
-        let snapshot = self.shared.snapshots().register();
-        Range::new(Arc::clone(&self.shared), Arc::clone(&self.slot), snapshot, interval)
+    fn scan(&self, interval: Interval) -> Result<Range> {
+        let snapshot = self.shared.register()?;
+        Ok(Range::new(Arc::clone(&self.shared), Arc::clone(&self.slot), snapshot, interval))
     }
 
     /// Writes this keyspace's memtable to the data file.

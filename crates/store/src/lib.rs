@@ -81,6 +81,7 @@ pub use builder::DbBuilder;
 pub use check::{CheckReport, Problem};
 pub use db::Db;
 pub use error::{Error, Result};
+pub use esker_device::process::Process;
 pub use esker_device::{Device, DeviceError};
 pub use esker_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX as INLINE_BYTES_MAX};
 #[cfg(feature = "baselines")]

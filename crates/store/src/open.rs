@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use esker_device::count::CountingDevice;
 use esker_device::file::FileDevice;
+use esker_device::process::Process;
 use esker_device::readonly::ReadOnlyDevice;
 use esker_device::{Device, DeviceError, DeviceLock};
 use esker_format::action::Action;
@@ -210,6 +211,7 @@ impl Base {
         // What is only read has nothing for threads to do.
         let mode = if settings.read_only { Mode::Inline(1) } else { settings.mode };
         Ok(Core {
+            process: Process::current(),
             device,
             poison: self.poison,
             env,

@@ -203,6 +203,11 @@ impl Range {
         self
     }
 
+    /// Fails in a child by `fork`.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.shared.check_process()
+    }
+
     /// Only the first or the last entry.
     pub(crate) fn one(self, last: bool) -> Result<Option<Entry>> {
         let mut range = self.for_one();
@@ -286,6 +291,8 @@ impl Range {
 
     /// The next entry from one end, with its value, which is read now if it lies apart.
     fn step(&mut self, reverse: bool) -> Result<Option<Entry>> {
+        // Also for what is in memory: a child by `fork` is answered nothing.
+        self.shared.check_process()?;
         loop {
             let is_empty = if reverse { self.back.is_empty() } else { self.front.is_empty() };
             if is_empty {

@@ -373,6 +373,9 @@ impl fmt::Debug for Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
+        if self.shared.check_process().is_err() {
+            return;
+        }
         let recent = &self.shared.recent;
         let mut window = recent.window.lock();
         window.leave(self.snapshot.seq());

@@ -15,6 +15,9 @@
 //! Invariant H2: numbers are given out, inserted and made visible under the write mutex: whoever
 //! holds it finds every operation up to the visible number in the memtables or on the device, and
 //! none after it.
+//! Invariant H4: in a child by `fork` of the process that opened the store nothing of it is used,
+//! changed or let go of: every operation asks first, before it takes a lock, which a thread of the
+//! parent may have held. What a child drops stays in its memory.
 //! Invariant H3: a slot is `gone` exactly when its keyspace has been dropped or the store closed.
 
 use std::collections::BTreeMap;
@@ -22,6 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use esker_device::count::CountingDevice;
+use esker_device::process::Process;
 use esker_device::{Device, DeviceLock};
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::ids::{KeyspaceId, Seq};
@@ -32,7 +36,7 @@ use esker_substrate::budget::Part;
 use esker_substrate::log::Log;
 use esker_substrate::manifest::Manifest;
 use esker_substrate::poison::Poison;
-use esker_substrate::snapshots::Snapshots;
+use esker_substrate::snapshots::{SnapshotGuard, Snapshots};
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
 
@@ -48,6 +52,8 @@ pub(crate) struct Shared(Arc<Core>);
 
 /// An open store, as its own threads share it too.
 pub(crate) struct Core {
+    /// Who opened it.
+    pub process: Process,
     pub device: Arc<CountingDevice>,
     pub poison: Arc<Poison>,
     pub env: Arc<Env>,
@@ -144,8 +150,32 @@ impl Limits {
 }
 
 impl Core {
+    /// Fails in a child by `fork` of the process that opened the store. Costs two loads.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    #[inline]
+    pub fn check_process(&self) -> Result<()> {
+        if self.process.is_current() { Ok(()) } else { Err(self.forked()) }
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        Error::Forked { location: self.device.location() }
+    }
+
+    /// Registers the visible number: to be read from before the store is entered.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn register(&self) -> Result<SnapshotGuard> {
+        self.check_process()?;
+        Ok(self.snapshots().register())
+    }
+
     /// Keeps the store open for one operation. Not reentrant: operations do not nest.
     pub fn enter(&self) -> Result<RwLockReadGuard<'_, Phase>> {
+        self.check_process()?;
         let phase = self.gate.read();
         if *phase == Phase::Open { Ok(phase) } else { Err(Error::Closed) }
     }
@@ -200,6 +230,7 @@ impl Core {
     /// Waits for running operations, makes the log durable, notes the clean close and lets go of
     /// the device. The second call answers [`Error::Closed`].
     pub fn close(&self) -> Result<()> {
+        self.check_process()?;
         // Whoever waits for a merge holds the gate.
         self.background.stop();
         self.turns.close();
@@ -275,6 +306,11 @@ impl fmt::Debug for Slot {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            // The parent's: its parts stay as they are, whoever drops what.
+            std::mem::forget(Arc::clone(&self.0));
+            return;
+        }
         // A store that failed to open is left as it is.
         if *self.gate.read() == Phase::Open {
             // Nobody is left to hear of an error: what was acknowledged is in the log, and a

@@ -363,6 +363,7 @@ impl Transaction {
     }
 
     fn read(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.shared().check_process()?;
         let own = self.writes.get(keyspace.slot.id, key);
         if own.is_some() {
             self.must_be_open(keyspace)?;

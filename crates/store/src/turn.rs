@@ -88,6 +88,9 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        if self.shared.check_process().is_err() {
+            return;
+        }
         let turns = &self.shared.turns;
         let mut state = turns.state.lock();
         state.holder = None;

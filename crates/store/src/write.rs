@@ -89,6 +89,7 @@ pub(crate) fn validate(slot: &Slot, action: &Action<'_>) -> Result<()> {
 
 /// The moment at which what is written now with this time to live expires.
 pub(crate) fn expiry(shared: &Core, ttl: Duration) -> Result<Moment> {
+    shared.check_process()?;
     if ttl.is_zero() {
         return Err(Error::invalid("a time to live must be longer than nothing"));
     }

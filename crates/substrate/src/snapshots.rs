@@ -8,12 +8,16 @@
 //! earliest moment.
 //! Invariant S2: `live()` is read under the lock that registers, so a merge that has read it
 //! misses only snapshots taken later, whose numbers are at least the visible number it read.
+//!
+//! In a child by `fork` the registry is its parent's, and perhaps locked for ever: a guard does
+//! nothing there.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::sync::Mutex;
+use esker_device::process::Process;
 use esker_format::ids::{Moment, Seq};
 
 use crate::clock::Clock;
@@ -50,6 +54,7 @@ pub struct Points {
 pub struct SnapshotGuard {
     registry: Arc<Snapshots>,
     at: At,
+    process: Process,
 }
 
 impl Snapshots {
@@ -80,7 +85,7 @@ impl Snapshots {
         let mut live = self.live.lock();
         let at = At { seq: self.visible(), now: self.now() };
         *live.entry((at.seq, at.now)).or_insert(0) += 1;
-        SnapshotGuard { registry: Arc::clone(self), at }
+        SnapshotGuard { registry: Arc::clone(self), at, process: Process::current() }
     }
 
     /// What must survive a merge that begins now: the views of every live snapshot and of the
@@ -127,14 +132,19 @@ impl SnapshotGuard {
 
 impl Clone for SnapshotGuard {
     fn clone(&self) -> Self {
-        let at = self.at;
-        *self.registry.live.lock().entry((at.seq, at.now)).or_insert(0) += 1;
-        Self { registry: Arc::clone(&self.registry), at }
+        let (at, process) = (self.at, self.process);
+        if process.is_current() {
+            *self.registry.live.lock().entry((at.seq, at.now)).or_insert(0) += 1;
+        }
+        Self { registry: Arc::clone(&self.registry), at, process }
     }
 }
 
 impl Drop for SnapshotGuard {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            return;
+        }
         let mut live = self.registry.live.lock();
         let key = (self.at.seq, self.at.now);
         if let Some(count) = live.get_mut(&key) {

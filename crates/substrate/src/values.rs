@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use esker_device::process::Process;
 use esker_device::{AlignedBuf, Purpose};
 use esker_format::action::Action;
 use esker_format::data::Data;
@@ -41,6 +42,8 @@ const RUNS_AT_ONCE: u64 = 3;
 pub struct LooseRuns {
     blocks: Arc<BlockStore>,
     runs: Vec<Extent>,
+    /// In a child by `fork` they are its parent's still.
+    process: Process,
 }
 
 impl LooseRuns {
@@ -52,6 +55,9 @@ impl LooseRuns {
 
 impl Drop for LooseRuns {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            return;
+        }
         if let Err(error) = self.blocks.give_up_loose(&self.runs) {
             tracing::error!(%error, "space of a value could not be given back");
         }
@@ -83,7 +89,8 @@ impl ValueWriter {
     /// [`Error::Full`].
     pub fn new(blocks: &Arc<BlockStore>, expected_bytes: Option<u64>) -> Result<Self> {
         let generation = blocks.take_generation()?;
-        let mut runs = LooseRuns { blocks: Arc::clone(blocks), runs: Vec::new() };
+        let (blocks_of, process) = (Arc::clone(blocks), Process::current());
+        let mut runs = LooseRuns { blocks: blocks_of, runs: Vec::new(), process };
         if let Some(bytes) = expected_bytes {
             runs.runs =
                 blocks.allocate_runs(units_for(bytes), PIECE_UNITS, VALUE_RUNS_MAX as u64 / 2)?;

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 # Nothing that was acknowledged needs it, but the next opening is quicker.
 atexit.register(_esker.close_all)
-os.register_at_fork(after_in_child=_esker.forked)
 
 _T = TypeVar("_T")
 _Text = TypeVar("_Text", bound=str)

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use esker_device::process::Process;
 use esker_device::{AlignedBuf, Caching, Device, DeviceFile, DeviceLock, Open, Purpose};
 use esker_format::FORMAT_VERSION;
 use esker_format::backup::{Catalog, HalfError};
@@ -32,6 +33,7 @@ const CATALOG_BYTES_MAX: u64 = 1 << 32;
 /// A backup's folder, locked.
 #[derive(Debug)]
 pub(super) struct Folder {
+    process: Process,
     pub device: Arc<dyn Device>,
     _lock: DeviceLock,
     pub blocks: Arc<dyn DeviceFile>,
@@ -90,11 +92,32 @@ impl Folder {
         };
         let (catalog, doubt) = found.unzip();
         let space = space_of(blocks.len()? / UNIT_BYTES, catalog.as_ref())?;
-        Ok(Self { device, _lock: lock, blocks, catalog, problems, doubt, committing: false, space })
+        let process = Process::current();
+        let committing = false;
+        Ok(Self {
+            process,
+            device,
+            _lock: lock,
+            blocks,
+            catalog,
+            problems,
+            doubt,
+            committing,
+            space,
+        })
+    }
+
+    /// Fails in a child by `fork` of the process that opened it, which does not have the lock.
+    pub fn check_process(&self) -> Result<()> {
+        if self.process.is_current() {
+            return Ok(());
+        }
+        Err(Error::Forked { location: self.device.location() })
     }
 
     /// The backup.
     pub fn backup(&self) -> Result<&Catalog> {
+        self.check_process()?;
         self.catalog.as_ref().ok_or_else(|| no_backup(self.device.as_ref()))
     }
 

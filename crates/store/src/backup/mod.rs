@@ -183,6 +183,7 @@ impl Backup {
         path: impl AsRef<Path>,
         progress: &mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
     ) -> Result<()> {
+        self.folder.check_process()?;
         self.restore_on(open::folder(path.as_ref(), true)?, progress)
     }
 
@@ -195,6 +196,7 @@ impl Backup {
         device: Arc<dyn Device>,
         progress: &mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
     ) -> Result<()> {
+        self.folder.check_process()?;
         let mut so_far = BackupProgress { bytes_copied: 0, bytes_at_most: self.bytes() };
         restore::restore(&self.folder, &device, &mut |bytes| {
             so_far.bytes_copied += bytes;
@@ -258,6 +260,7 @@ pub(crate) fn backup_on(
     device: Arc<dyn Device>,
     progress: &mut Progress<'_>,
 ) -> Result<BackupReport> {
+    shared.check_process()?;
     let _span = tracing::debug_span!("backup", to = device.location()).entered();
     shared.poison.check()?;
     run::run(shared, Folder::open(device)?, progress)
@@ -269,6 +272,7 @@ pub(crate) fn backup(
     path: &Path,
     progress: &mut Progress<'_>,
 ) -> Result<BackupReport> {
+    shared.check_process()?;
     refuse_own_folder(shared, path)?;
     backup_on(shared, open::folder(path, true)?, progress)
 }

@@ -8,6 +8,7 @@
 use std::collections::btree_map;
 use std::fmt;
 
+use esker_device::process::Process;
 use esker_format::ids::KeyspaceId;
 use esker_substrate::sync::Mutex;
 
@@ -33,6 +34,7 @@ pub struct TransactionRange<'tx> {
 
 /// How far a range has been read.
 pub(super) struct Scanned<'tx> {
+    process: Process,
     reads: &'tx Mutex<Reads>,
     /// The span's keyspace and place; `None` when there are no keys in it.
     place: Option<(KeyspaceId, usize)>,
@@ -72,8 +74,8 @@ impl<I: DoubleEndedIterator> Ends<I> {
 }
 
 impl<'tx> Scanned<'tx> {
-    pub const fn new(reads: &'tx Mutex<Reads>, place: Option<(KeyspaceId, usize)>) -> Self {
-        Self { reads, place, front: None, back: None, whole: false }
+    pub fn new(reads: &'tx Mutex<Reads>, place: Option<(KeyspaceId, usize)>) -> Self {
+        Self { process: Process::current(), reads, place, front: None, back: None, whole: false }
     }
 
     fn note(&mut self, key: &[u8], back: bool) {
@@ -86,7 +88,8 @@ impl<'tx> Scanned<'tx> {
 
 impl Drop for Scanned<'_> {
     fn drop(&mut self) {
-        if let Some((id, place)) = self.place.filter(|_| !self.whole) {
+        let place = self.place.filter(|_| !self.whole && self.process.is_current());
+        if let Some((id, place)) = place {
             let mut reads = self.reads.lock();
             reads.narrow(id, place, self.front.as_deref(), self.back.as_deref());
         }
@@ -116,6 +119,11 @@ impl<'tx> TransactionRange<'tx> {
     }
 
     fn step(&mut self, back: bool) -> Option<Result<Entry>> {
+        // Also for what is in memory: a child by `fork` is answered nothing.
+        if let Err(error) = self.base.rest.check_process() {
+            self.end();
+            return Some(Err(error));
+        }
         while !self.is_over {
             self.pass_removed(back);
             let own = self.own.as_mut().and_then(|own| own.peek(back)).copied();
