@@ -29,6 +29,10 @@ impl Code {
     pub const BUSY_SNAPSHOT: Self = Self(5 | 2 << 8);
     /// `SQLITE_READONLY`.
     pub const READONLY: Self = Self(8);
+    /// `SQLITE_READONLY_DBMOVED`: the file was renamed or deleted since it was opened.
+    pub const READONLY_DBMOVED: Self = Self(8 | 4 << 8);
+    /// `SQLITE_INTERRUPT`.
+    pub const INTERRUPT: Self = Self(9);
     /// `SQLITE_CORRUPT`.
     pub const CORRUPT: Self = Self(11);
     /// `SQLITE_NOTFOUND`: a file control that is not for us.
@@ -60,6 +64,7 @@ impl Code {
             Error::Foreign { .. } | Error::TooNew { .. } => Self::NOTADB,
             Error::Corrupt { .. } => Self::CORRUPT,
             Error::Busy | Error::Locked { .. } => Self::BUSY,
+            Error::Interrupted { .. } => Self::INTERRUPT,
             Error::Full { .. } => Self::FULL,
             _ => Self::CANTOPEN,
         }

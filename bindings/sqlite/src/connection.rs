@@ -16,33 +16,36 @@
 //! without the control commits as well.
 //!
 //! A transaction cannot begin while there is another one, or when a newer version was committed
-//! than the one that was read. Who was refused waits for its turn when it comes back
-//! ([`crate::queue`]). One over several files is prepared in phase one, with the name of
-//! the super-journal whose removal is its commit.
+//! than the one that was read: who was refused waits for its turn before it asks again
+//! ([`crate::waiting`]). Nor can it when the file has lost its name. One over several files is
+//! prepared in phase one, with the name of the super-journal whose removal is its commit.
 //!
 //! `SYNC` and sync do not commit: they are also sent when a transaction that was spilled is rolled
 //! back.
 
 use std::ffi::c_int;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use esker_flash::{Durability, Error, PageStore, Snapshot, Writer};
+use esker_flash::{Durability, Error, PageStore, Process, Snapshot, Writer};
 
 use crate::code::{Code, Result};
 use crate::ffi::database::Database;
-use crate::ffi::process;
 use crate::ffi::types::level;
 use crate::journal::{Journal, Original};
 use crate::open_stores::{self, Decision, OpenStore};
 use crate::planted::{self, Bug};
 use crate::pragma::JournalMode;
 use crate::queue::{Id, Queue, Refused};
+use crate::waiting;
 
 /// A connection's main file.
 #[derive(Debug)]
 pub struct Connection {
     /// `None` after closing.
     open: Option<Arc<OpenStore>>,
+    /// By which it was opened.
+    path: PathBuf,
     level: c_int,
     /// Whether only reading is allowed.
     is_read_only: bool,
@@ -69,7 +72,7 @@ pub struct Connection {
     id: Id,
     /// That it was refused a transaction, if it has had none since.
     refused: Option<Refused>,
-    process: u32,
+    process: Process,
 }
 
 /// A journal, and the version that its transaction began from; empty between transactions.
@@ -110,10 +113,16 @@ pub struct Choice {
 pub struct OpenJournal(Arc<Mutex<Kept>>);
 
 impl Connection {
-    /// A connection to a store, or to one version of it.
-    pub fn new(open: Arc<OpenStore>, is_read_only: bool, fixed: Option<Snapshot>) -> Self {
+    /// A connection to a store that was opened by `path`, or to one version of it.
+    pub fn new(
+        open: Arc<OpenStore>,
+        path: PathBuf,
+        is_read_only: bool,
+        fixed: Option<Snapshot>,
+    ) -> Self {
         Self {
             open: Some(open),
+            path,
             level: level::NONE,
             is_read_only: is_read_only || fixed.is_some(),
             fixed,
@@ -128,7 +137,7 @@ impl Connection {
             journal: Arc::default(),
             id: Id::unique(),
             refused: None,
-            process: process::id(),
+            process: Process::current(),
         }
     }
 
@@ -136,7 +145,7 @@ impl Connection {
     /// child may neither use it nor close it, which would write to it.
     #[must_use]
     pub fn is_inherited(&self) -> bool {
-        process::id() != self.process
+        !self.process.is_current()
     }
 
     /// The store.
@@ -146,7 +155,17 @@ impl Connection {
 
     /// The store, to change it.
     pub fn store_to_change(&self) -> Result<&PageStore> {
-        if self.is_read_only { Err(Code::READONLY) } else { self.store() }
+        if self.is_read_only {
+            return Err(Code::READONLY);
+        }
+        if self.has_moved() { Err(Code::READONLY_DBMOVED) } else { self.store() }
+    }
+
+    /// Whether its file has another name by now, or none, or another file has its name. Asked for
+    /// before each transaction: one call of the system.
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open_stores::has_moved(open, &self.path))
     }
 
     /// The present lock.
@@ -228,9 +247,6 @@ impl Connection {
     pub fn lock(&mut self, to: c_int) -> Result {
         if self.level == level::NONE && to >= level::SHARED {
             if self.fixed.is_none() {
-                if let Some(refused) = self.refused {
-                    self.queue()?.wait(self.id, refused);
-                }
                 self.snapshot = Some(self.store()?.pin());
             }
             self.level = level::SHARED;
@@ -246,13 +262,18 @@ impl Connection {
         if self.is_read_only {
             return Err(Code::READONLY);
         }
+        if self.has_moved() {
+            return Err(Code::READONLY_DBMOVED);
+        }
         let base = self.snapshot.as_ref().ok_or(Code::IOERR_LOCK)?;
         let store = self.store()?;
         let begun = self.queue()?.begin(self.id, || store.begin(base));
         let writer = match begun.unwrap_or(Err(Error::Busy)) {
             Ok(writer) => writer,
             Err(error) => {
-                self.refused = Some(Refused::now(self.refused));
+                let refused = Refused::now(self.refused);
+                waiting::refused(self.queue()?, self.id, refused);
+                self.refused = Some(refused);
                 return Err(match error {
                     Error::Busy => Code::BUSY,
                     Error::Stale { .. } => Code::BUSY_SNAPSHOT,
@@ -261,13 +282,14 @@ impl Connection {
                 });
             }
         };
+        waiting::served();
         lock(&self.journal).begin(Some(base.clone()));
         self.writer = Some(writer);
         (self.wants_sync, self.is_full, self.refused) = (false, false, None);
         Ok(())
     }
 
-    fn queue(&self) -> Result<&Queue> {
+    fn queue(&self) -> Result<&Arc<Queue>> {
         self.open.as_deref().map(|open| &open.queue).ok_or(Code::ERROR)
     }
 
@@ -376,7 +398,7 @@ impl Drop for Connection {
         self.unlock(level::NONE);
         self.fixed = None;
         if let Some(open) = self.open.take() {
-            open_stores::close(open);
+            open_stores::close(open, &self.path);
         }
     }
 }

@@ -7,8 +7,8 @@
 //!
 //! Reading order: [`connection`] (what each call of the pager becomes), [`journal`], [`pragma`],
 //! [`open_stores`] (connections of a process share a store), [`queue`] (whose turn it is to write),
-//! [`code`], `ffi` (the border to C); [`planted`] (bugs that the tests must find), `elsewhere`
-//! (stores that are no files, for tests).
+//! [`waiting`] (who waits for it), [`code`], `ffi` (the border to C); [`planted`] (bugs that the
+//! tests must find), `elsewhere` (stores that are no files, for tests).
 
 pub mod code;
 pub mod connection;
@@ -20,6 +20,7 @@ pub mod open_stores;
 pub mod planted;
 pub mod pragma;
 pub mod queue;
+pub mod waiting;
 
 #[cfg(feature = "linked")]
 pub use ffi::{

@@ -1,23 +1,42 @@
 //! Which stores this process has open: connections to one file share one store. It is open to be
 //! read until somebody wants to write, and to be written from then on.
 //!
-//! Invariant: a store in the table holds the lock of its file, and leaves the table before it
-//! gives the lock back; both happen under the mutex of the table.
+//! A file is known by its device and inode, whatever its names are and whatever they come to lead
+//! to. What takes long, opening and closing and waiting for another process, is a matter of the
+//! file's place in the table: nobody who has to do with another file waits for it.
+//!
+//! Invariants:
+//! - T1: the table's mutex, and the one of what a place awaits, are held for steps in memory alone;
+//!   under the table's no other than that is asked for, and under that none.
+//! - T2: one thread at a time opens, closes or waits for the store of a place, and has said so in
+//!   its state; the others wait, those with less patience only while there is a lock to wait for.
+//! - T3: a place is in the table while anybody has it, so that there is one for a file.
+//! - T4: the table is this process's own: a child by `fork` has an empty one, and waits for no
+//!   thread of its parent's.
 
 use std::collections::HashMap;
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use esker_flash::{Error, Missing, Options, PageStore, StoreFile, decide_by_file};
+use esker_flash::{
+    Error, FileId, LockedFile, Missing, Options, PageStore, PerProcess, StoreFile, decide_by_file,
+    make_missing,
+};
 
 use crate::code::{Code, Result};
 #[cfg(feature = "testing")]
 use crate::elsewhere;
-use crate::ffi::process;
 use crate::planted::{self, Bug};
 use crate::queue::Queue;
+
+/// How often a file may be replaced while it is being opened.
+const REPLACED_MAX: u32 = 100;
+/// How long who wants to write waits before it asks again whether nobody reads any more.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// What a store is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +52,12 @@ pub enum Access {
 pub struct OpenStore {
     /// `None` only while it is closed.
     held: Option<Held>,
+    identity: Identity,
+    place: Arc<Place>,
+    /// Held while it is made to be written.
+    raising: Mutex<()>,
     /// Those who want to write.
-    pub queue: Queue,
-    /// The super-journal that decides what is prepared here, until that is done.
-    awaited: Mutex<Option<Awaited>>,
+    pub queue: Arc<Queue>,
 }
 
 /// A super-journal, and what became of it here.
@@ -66,23 +87,6 @@ enum Held {
 }
 
 impl Held {
-    fn open(path: &Path, access: Access, options: &Options) -> esker_flash::Result<Self> {
-        #[cfg(feature = "testing")]
-        if let Some((open, name)) = elsewhere::opener(path) {
-            let (file, options) = open(name, access)?;
-            let store = match access {
-                Access::Read => PageStore::open_read_only(file, options),
-                Access::Write(_) => PageStore::open(file, options),
-            };
-            return store.map(Self::Elsewhere);
-        }
-        let file = match access {
-            Access::Read => StoreFile::open_read_only(path, options.clone()),
-            Access::Write(missing) => StoreFile::open(path, missing, options.clone()),
-        };
-        file.map(Self::File)
-    }
-
     fn make_writable(&self, path: &Path) -> esker_flash::Result<()> {
         match self {
             Self::File(file) => file.make_writable(path),
@@ -93,6 +97,14 @@ impl Held {
                 }
                 None => Ok(()),
             },
+        }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        match self {
+            Self::File(file) => file.is_waited_for(),
+            #[cfg(feature = "testing")]
+            Self::Elsewhere(_) => false,
         }
     }
 
@@ -119,26 +131,22 @@ impl OpenStore {
         self.held.as_ref().map(Held::store).ok_or(Code::ERROR)
     }
 
-    fn awaited(&self) -> MutexGuard<'_, Option<Awaited>> {
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Says which super-journal decides what is about to be prepared.
     pub fn await_decision(&self, super_journal: &[u8]) {
         let path = super_journal.to_owned();
-        *self.awaited() = Some(Awaited { path, decision: Decision::None });
+        *lock(&self.place.awaited) = Some(Awaited { path, decision: Decision::None });
     }
 
     /// What is known of the transaction that is prepared here.
     pub fn decision(&self) -> Decision {
-        self.awaited().as_ref().map_or(Decision::None, |awaited| awaited.decision)
+        lock(&self.place.awaited).as_ref().map_or(Decision::None, |awaited| awaited.decision)
     }
 
     /// A writer has ended: its super-journal is not needed any more, if its decision is written.
     pub fn ended(&self) {
-        let mut awaited = self.awaited();
-        if awaited.is_some() && self.store().is_ok_and(|store| store.prepared().is_none()) {
-            *awaited = None;
+        let is_awaited = lock(&self.place.awaited).is_some();
+        if is_awaited && self.store().is_ok_and(|store| store.prepared().is_none()) {
+            *lock(&self.place.awaited) = None;
         }
     }
 }
@@ -153,55 +161,101 @@ impl Drop for OpenStore {
 /// A file, whatever it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
-    /// Device and inode.
-    File(u64, u64),
+    File(FileId),
     #[cfg(feature = "testing")]
     Elsewhere(PathBuf),
+}
+
+/// Where the store of one file is opened, shared and closed.
+#[derive(Debug, Default)]
+struct Place {
+    state: Mutex<State>,
+    /// Signalled when the state has changed.
+    changed: Condvar,
+    /// The super-journal that decides what is prepared here, until that is done.
+    awaited: Mutex<Option<Awaited>>,
+}
+
+/// What a place has.
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Closed,
+    /// Somebody waits for another process.
+    Waiting,
+    /// Somebody opens or closes it.
+    Changing,
+    /// A store, and how many connections share it.
+    Open(Arc<OpenStore>, usize),
+}
+
+impl Place {
+    fn set(&self, state: State) {
+        *lock(&self.state) = state;
+        self.changed.notify_all();
+    }
+}
+
+/// A place that is closed when this is dropped, however that comes.
+struct Change<'a>(&'a Place);
+
+impl Change<'_> {
+    fn into(self, state: State) {
+        self.0.set(state);
+        mem::forget(self);
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.0.set(State::Closed);
+    }
 }
 
 /// What is open in one process.
 #[derive(Debug, Default)]
 struct Table {
-    /// Which process: what a child inherits by `fork` is the parent's.
-    process: u32,
-    stores: HashMap<Identity, Weak<OpenStore>>,
-    /// By which paths they were opened, so that SQLite's questions for journals beside them, two a
-    /// transaction, cost no call of the system.
-    names: HashMap<PathBuf, Identity>,
+    places: HashMap<Identity, Arc<Place>>,
+    /// By which paths it was opened, and by how many connections, so that SQLite's questions for
+    /// journals beside them, two a transaction, cost no call of the system.
+    names: HashMap<PathBuf, usize>,
 }
 
-static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+static TABLE: PerProcess<Mutex<Table>> = PerProcess::new();
 
-fn table() -> MutexGuard<'static, Option<Table>> {
-    let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = process::id();
-    if table.as_ref().is_none_or(|table| table.process != process) {
-        *table = Some(Table { process, ..Table::default() });
-    }
-    table
+fn table() -> MutexGuard<'static, Table> {
+    lock(TABLE.get())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens the store at `path`, or shares it where it is open; makes it where it is not there and
 /// may be made, with these options. Where it cannot be written it is opened to be read, as SQLite
-/// does with files.
+/// does with files. Waits for other processes that have it, for so long.
 pub fn open(
     path: &Path,
     access: Access,
     options: &Options,
+    patience: Duration,
     log: &dyn Fn(Code, &str),
 ) -> Result<Arc<OpenStore>> {
-    let opened = open_as(path, access, options);
+    let wanted = Wanted { path, options, begun: Instant::now(), patience };
+    let opened = wanted.open(access);
     let opened = match opened {
         Err(error) if access != Access::Read && is_read_only(&error) && path.exists() => {
-            open_as(path, Access::Read, options)
+            wanted.open(Access::Read)
         }
         opened => opened,
     };
-    opened.map_err(|error| {
+    let opened = opened.map_err(|error| {
         let code = Code::of_open(&error);
         log(code, &format!("{}: {error}", path.display()));
         code
-    })
+    })?;
+    *table().names.entry(path.to_owned()).or_insert(0) += 1;
+    Ok(opened)
 }
 
 /// Whether it cannot be written, but perhaps be read.
@@ -211,49 +265,233 @@ fn is_read_only(error: &Error) -> bool {
     matches!(error.source.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
-fn open_as(path: &Path, access: Access, options: &Options) -> esker_flash::Result<Arc<OpenStore>> {
-    let mut table = table();
-    let Some(table) = table.as_mut() else { return Err(Error::Busy) };
-    if let Ok(identity) = identity(path)
-        && let Some(open) = table.stores.get(&identity).and_then(Weak::upgrade)
-    {
-        if access != Access::Read
-            && let Some(held) = &open.held
-        {
-            held.make_writable(path)?;
-        }
-        table.names.insert(path.to_owned(), identity);
-        return Ok(open);
-    }
-    let held = Held::open(path, access, options)?;
-    decide(held.store(), path)?;
-    let identity = identity(path).map_err(|error| {
-        Error::InvalidArgument(format!("it went away while it was being opened: {error}"))
-    })?;
-    let open = Arc::new(OpenStore {
-        held: Some(held),
-        queue: Queue::default(),
-        awaited: Mutex::default(),
-    });
-    table.stores.insert(identity.clone(), Arc::downgrade(&open));
-    table.names.insert(path.to_owned(), identity);
-    Ok(open)
+/// A store that is to be opened.
+struct Wanted<'a> {
+    path: &'a Path,
+    options: &'a Options,
+    begun: Instant,
+    patience: Duration,
 }
 
-/// Gives a share back. The last one closes the store, before anybody else can open it.
-pub fn close(open: Arc<OpenStore>) {
-    let mut table = table();
-    drop(open);
-    if let Some(Table { stores, names, .. }) = table.as_mut() {
-        stores.retain(|_, open| open.strong_count() > 0);
-        names.retain(|_, identity| stores.contains_key(identity));
+impl Wanted<'_> {
+    fn left(&self) -> Duration {
+        self.patience.saturating_sub(self.begun.elapsed())
     }
+
+    fn open(&self, access: Access) -> esker_flash::Result<Arc<OpenStore>> {
+        for _ in 0..REPLACED_MAX {
+            if access == Access::Write(Missing::Create) && !is_elsewhere(self.path) {
+                make_missing(self.path)?;
+            }
+            let Ok(identity) = identity(self.path) else {
+                // Locking it says why, unless it is there by now.
+                self.lock(access, Duration::ZERO)?;
+                continue;
+            };
+            let place = Arc::clone(table().places.entry(identity.clone()).or_default());
+            let opened = self.open_at(&place, &identity, access);
+            forget(&identity, &place);
+            if let Some(opened) = opened? {
+                return Ok(opened);
+            }
+        }
+        Err(Error::InvalidArgument("it is replaced again and again while it is opened".to_owned()))
+    }
+
+    /// Opens it in its place, or shares it; `None` where its path leads to another file by now.
+    fn open_at(
+        &self,
+        place: &Arc<Place>,
+        identity: &Identity,
+        access: Access,
+    ) -> esker_flash::Result<Option<Arc<OpenStore>>> {
+        let mut state = lock(&place.state);
+        loop {
+            match &mut *state {
+                State::Open(open, shares) => {
+                    *shares += 1;
+                    let open = Arc::clone(open);
+                    drop(state);
+                    return match self.raise(&open, access) {
+                        Ok(()) => Ok(Some(open)),
+                        Err(error) => {
+                            give_back(open);
+                            Err(error)
+                        }
+                    };
+                }
+                State::Closed => break,
+                State::Waiting if self.left().is_zero() => return Err(self.is_waited_for()),
+                State::Waiting => {
+                    let waited = place.changed.wait_timeout(state, self.left());
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                State::Changing => {
+                    state = place.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        *state = State::Changing;
+        drop(state);
+        let change = Change(place);
+        let locked = self.wait_at(place, access)?;
+        if locked.identity() != *identity {
+            return Ok(None);
+        }
+        let held = locked.open(self.options)?;
+        decide(held.store(), self.path)?;
+        let open = Arc::new(OpenStore {
+            held: Some(held),
+            identity: identity.clone(),
+            place: Arc::clone(place),
+            raising: Mutex::default(),
+            queue: Arc::default(),
+        });
+        change.into(State::Open(Arc::clone(&open), 1));
+        Ok(Some(open))
+    }
+
+    /// Locks the file. Says so where that takes a while, because others may have less patience.
+    fn wait_at(&self, place: &Place, access: Access) -> esker_flash::Result<Locked> {
+        match self.lock(access, Duration::ZERO) {
+            Err(Error::Locked { .. }) if !self.left().is_zero() => {
+                place.set(State::Waiting);
+                let waited = self.lock(access, self.left());
+                place.set(State::Changing);
+                waited
+            }
+            at_once => at_once,
+        }
+    }
+
+    fn is_waited_for(&self) -> Error {
+        let how = "open elsewhere, and somebody waits for it already";
+        Error::Locked { file: self.path.display().to_string(), how }
+    }
+
+    /// Has a store that is open written as well, if that is wanted. While others read it, it waits
+    /// as long as nobody else does: who asks for the lock of a writer gives that of a reader up for
+    /// a moment, and somebody may come in between.
+    fn raise(&self, open: &OpenStore, access: Access) -> esker_flash::Result<()> {
+        let Some(held) = open.held.as_ref().filter(|_| access != Access::Read) else {
+            return Ok(());
+        };
+        loop {
+            let raised = {
+                let _alone = lock(&open.raising);
+                held.make_writable(self.path)
+            };
+            match raised {
+                Err(Error::Locked { .. }) if !self.left().is_zero() && !held.is_waited_for() => {
+                    thread::sleep(PAUSE.min(self.left()));
+                }
+                raised => return raised,
+            }
+        }
+    }
+
+    fn lock(&self, access: Access, patience: Duration) -> esker_flash::Result<Locked> {
+        #[cfg(feature = "testing")]
+        if let Some((open, name)) = elsewhere::opener(self.path) {
+            let (file, options) = open(name, access)?;
+            return Ok(Locked::Elsewhere(self.path.to_owned(), file, options, access));
+        }
+        match access {
+            Access::Read => LockedFile::to_read(self.path, patience),
+            // Where it is to be made it has been, and who takes it away meanwhile may have it so.
+            Access::Write(_) => LockedFile::to_write(self.path, Missing::Fail, patience),
+        }
+        .map(Locked::File)
+    }
+}
+
+/// A file that is this process's, and not open as a store yet.
+enum Locked {
+    File(LockedFile),
+    #[cfg(feature = "testing")]
+    Elsewhere(PathBuf, Arc<dyn esker_flash::DeviceFile>, Options, Access),
+}
+
+impl Locked {
+    fn identity(&self) -> Identity {
+        match self {
+            Self::File(file) => Identity::File(file.id()),
+            #[cfg(feature = "testing")]
+            Self::Elsewhere(path, ..) => Identity::Elsewhere(path.clone()),
+        }
+    }
+
+    fn open(self, options: &Options) -> esker_flash::Result<Held> {
+        match self {
+            Self::File(file) => file.open(options.clone()).map(Held::File),
+            #[cfg(feature = "testing")]
+            Self::Elsewhere(_, file, options, access) => match access {
+                Access::Read => PageStore::open_read_only(file, options),
+                Access::Write(_) => PageStore::open(file, options),
+            }
+            .map(Held::Elsewhere),
+        }
+    }
+}
+
+/// Gives a share of a store back that was opened by `path`. The last one closes it, before anybody
+/// else can open it.
+pub fn close(open: Arc<OpenStore>, path: &Path) {
+    {
+        let mut table = table();
+        if let Some(count) = table.names.get_mut(path) {
+            *count -= 1;
+            if *count == 0 {
+                table.names.remove(path);
+            }
+        }
+    }
+    give_back(open);
+}
+
+fn give_back(open: Arc<OpenStore>) {
+    let (place, identity) = (Arc::clone(&open.place), open.identity.clone());
+    // So that the one in its place is the last.
+    drop(open);
+    let last = {
+        let mut state = lock(&place.state);
+        match &mut *state {
+            State::Open(_, shares) if *shares > 1 => {
+                *shares -= 1;
+                None
+            }
+            State::Open(..) => Some(mem::replace(&mut *state, State::Changing)),
+            _ => None,
+        }
+    };
+    if last.is_some() {
+        let change = Change(&place);
+        drop(last);
+        drop(change);
+    }
+    forget(&identity, &place);
+}
+
+/// Takes a place out of the table that nobody else has.
+fn forget(identity: &Identity, place: &Arc<Place>) {
+    let mut table = table();
+    // The table's, and this one.
+    if Arc::strong_count(place) == 2 {
+        table.places.remove(identity);
+    }
+}
+
+/// Whether the path by which a store was opened leads to another file by now, or to none: nobody
+/// who opens it would find what is written.
+#[must_use]
+pub fn has_moved(open: &OpenStore, path: &Path) -> bool {
+    !planted::is(Bug::MovedUnnoticed) && identity(path).ok().as_ref() != Some(&open.identity)
 }
 
 /// Whether a store is open here by that path.
 #[must_use]
 pub fn is_open(path: &Path) -> bool {
-    table().as_ref().is_some_and(|table| table.names.contains_key(path))
+    table().names.contains_key(path)
 }
 
 /// Whether something is prepared here that waits for this super-journal.
@@ -263,8 +501,8 @@ pub fn is_awaited(path: &Path) -> bool {
         return false;
     }
     let path = path.as_os_str().as_bytes();
-    let waits = |open: Arc<OpenStore>| open.awaited().as_ref().is_some_and(|on| on.path == path);
-    table().as_ref().is_some_and(|table| table.stores.values().filter_map(Weak::upgrade).any(waits))
+    let waits = |place: &Arc<Place>| lock(&place.awaited).as_ref().is_some_and(|on| on.path == path);
+    table().places.values().any(waits)
 }
 
 /// SQLite has removed a super-journal, which commits what waits for it; or has tried to, and it is
@@ -276,10 +514,8 @@ pub fn super_journal_removed(path: &Path, is_sure: bool) {
         _ => Decision::Unknown,
     };
     let path = path.as_os_str().as_bytes();
-    let table = table();
-    let stores = table.iter().flat_map(|table| table.stores.values());
-    for open in stores.filter_map(Weak::upgrade) {
-        if let Some(awaited) = open.awaited().as_mut().filter(|on| on.path == path) {
+    for place in table().places.values() {
+        if let Some(awaited) = lock(&place.awaited).as_mut().filter(|on| on.path == path) {
             awaited.decision = decision;
         }
     }
@@ -299,5 +535,14 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
     if elsewhere::opener(path).is_some() {
         return Ok(Identity::Elsewhere(path.to_owned()));
     }
-    std::fs::metadata(path).map(|metadata| Identity::File(metadata.dev(), metadata.ino()))
+    FileId::at(path).map(Identity::File)
+}
+
+fn is_elsewhere(path: &Path) -> bool {
+    #[cfg(feature = "testing")]
+    if elsewhere::opener(path).is_some() {
+        return true;
+    }
+    let _ = path;
+    false
 }

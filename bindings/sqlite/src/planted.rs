@@ -26,11 +26,13 @@ pub enum Bug {
     DoubtForgotten,
     /// `PRAGMA synchronous` counts where SQLite refuses it.
     RefusedCounts,
+    /// What is written to a file that was renamed or deleted is acknowledged.
+    MovedUnnoticed,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::CommittedAtSync,
         Self::NotPrepared,
         Self::DecidedBlindly,
@@ -40,6 +42,7 @@ impl Bug {
         Self::CutRefused,
         Self::DoubtForgotten,
         Self::RefusedCounts,
+        Self::MovedUnnoticed,
     ];
 }
 

@@ -2,16 +2,17 @@
 //!
 //! SQLite asks again for a lock that it was refused, after a sleep that grows to 100 ms; and it has
 //! read by then what somebody else's commit makes stale, so that it is refused once more. Where
-//! many write, luck decides, and somebody waits for seconds in vain. So whoever was refused stands
-//! in a queue when it comes back, **before** its snapshot is taken, and finds the place free and
-//! the snapshot fresh when its turn comes. Those who were refused first stand first.
+//! many write, luck decides, and somebody waits for seconds in vain. So whoever was refused waits
+//! in a queue instead of sleeping ([`crate::waiting`]), **before** its next snapshot is taken, and
+//! finds the place free and the snapshot fresh when its turn comes. Those who were refused first
+//! are first.
 //!
 //! A connection that writes on and on has the pages in its cache that the next one would read
 //! anew. So one that has come to write goes first for 10 ms, unless it does something else.
 //!
-//! Nobody waits for long: a place in the queue is given up after 50 ms, and a turn that is not
-//! taken after 5 ms. Only who was refused lately waits at all, and nobody for a transaction of
-//! their own thread.
+//! Nobody waits for long: a place in the queue is given up after 50 ms, or when the sleep would
+//! have ended, and a turn that is not taken after 5 ms. Only who was refused lately waits at all,
+//! and nobody for a transaction of their own thread.
 //!
 //! Invariant: who is in `waiting` waits in [`Queue::wait`] at that moment.
 
@@ -21,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// How long a refused connection waits for its turn.
+/// How long a refused connection waits for its turn, if SQLite would not sleep for longer.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// How long a connection writes one transaction after the other before it stands back.
 const REIGN: Duration = Duration::from_millis(10);
@@ -154,16 +155,17 @@ impl Queue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the turn of a connection that was refused; in vain after 50 ms.
-    pub fn wait(&self, id: Id, refused: Refused) {
+    /// Waits for the turn of a connection that was refused; in vain after 50 ms, or after what it
+    /// `asked` for if that is longer. False where it would wait for nobody, and has not.
+    pub fn wait(&self, id: Id, refused: Refused, asked: Duration) -> bool {
         if !refused.is_recent() {
-            return;
+            return false;
         }
         let mut state = self.lock();
         if state.writer.is_some_and(|(_, thread)| thread == thread::current().id()) {
-            return;
+            return false;
         }
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + PATIENCE.max(asked);
         let wake = Arc::new(Condvar::new());
         state.enter(Waiter { id, refused: refused.first, wake: Arc::clone(&wake) });
         loop {
@@ -180,6 +182,7 @@ impl Queue {
         }
         state.waiting.retain(|other| other.id != id);
         state.wake_first();
+        true
     }
 
     /// Begins to write by `begin`, unless it is somebody else's turn: then `None`.
@@ -271,7 +274,9 @@ mod tests {
             let id = Id::unique();
             let mut refused: Option<Refused> = None;
             loop {
-                refused.into_iter().for_each(|refused| queue.wait(id, refused));
+                if let Some(refused) = refused {
+                    queue.wait(id, refused, Duration::ZERO);
+                }
                 let begin = || if busy.swap(true, Ordering::AcqRel) { Err(()) } else { Ok(()) };
                 if matches!(queue.begin(id, begin), Some(Ok(()))) {
                     thread::sleep(Duration::from_millis(1));
@@ -292,7 +297,7 @@ mod tests {
     fn a_turn_that_is_not_taken_passes() {
         let queue = Queue::default();
         let (idle, other) = (Id::unique(), Id::unique());
-        queue.wait(idle, Refused::now(None));
+        assert!(queue.wait(idle, Refused::now(None), Duration::ZERO));
         assert!(queue.begin(other, || Ok::<_, ()>(())).is_none());
         thread::sleep(TURN * 2);
         assert!(queue.begin(other, || Ok::<_, ()>(())).is_some());
@@ -304,7 +309,7 @@ mod tests {
         let (writer, reader) = (Id::unique(), Id::unique());
         assert!(queue.begin(writer, || Ok::<_, ()>(())).is_some());
         let asked = Instant::now();
-        queue.wait(reader, Refused::now(None));
+        assert!(!queue.wait(reader, Refused::now(None), PATIENCE));
         assert!(asked.elapsed() < PATIENCE);
     }
 }

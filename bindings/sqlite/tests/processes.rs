@@ -8,11 +8,12 @@ mod common;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rusqlite::ErrorCode;
+use rusqlite::{Connection, ErrorCode};
 
-use common::{number, open, text};
+use common::{number, open, open_uri, text};
 
 /// Where the child finds its database.
 const PATH: &str = "ESKER_SQLITE_TEST_PATH";
@@ -88,9 +89,40 @@ fn a_second_process_is_told_that_the_first_has_it() {
     let path = folder.path().join("app.db");
     let (mut child, mut said) = start(&path);
     while committed(&said.next().unwrap().unwrap()).is_none() {}
-    let refused = open(&path).unwrap_err();
-    assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+    for mode in ["", "&mode=ro"] {
+        let begun = Instant::now();
+        let refused = open_within(&path, 0, mode).unwrap_err();
+        assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+        let refused = open_within(&path, 200, mode).unwrap_err();
+        assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+        assert!(begun.elapsed() >= Duration::from_millis(200), "it did not wait");
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(number(&open(&path).unwrap(), "SELECT count(*) FROM t") > 0);
+}
+
+fn open_within(path: &Path, millis: u64, more: &str) -> rusqlite::Result<Connection> {
+    open_uri(&format!("file:{}?vfs=esker&busy_timeout={millis}{more}", path.display()))
+}
+
+#[test]
+fn a_second_process_waits_for_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    for mode in ["", "&mode=ro"] {
+        let (mut child, mut said) = start(&path);
+        while committed(&said.next().unwrap().unwrap()).is_none() {}
+        thread::scope(|scope| {
+            // By default as long as Python's and other drivers wait for a writer: five seconds.
+            let waiting =
+                scope.spawn(|| open_uri(&format!("file:{}?vfs=esker{mode}", path.display())));
+            thread::sleep(Duration::from_millis(100));
+            assert!(!waiting.is_finished(), "{:?}", waiting.join());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let connection = waiting.join().unwrap().unwrap();
+            assert!(number(&connection, "SELECT count(*) FROM t") > 0);
+        });
+    }
 }

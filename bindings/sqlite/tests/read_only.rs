@@ -12,34 +12,17 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use common::{number, text};
 
-/// Opens a database with parameters of the URI. Tests beside this one start processes, which hold
-/// the locks of what was open until they have begun to run.
+/// Opens a database with parameters of the URI, waiting for nobody: processes that tests beside
+/// this one start hold no locks of what was open here.
 fn with(path: &Path, parameters: &str) -> rusqlite::Result<Connection> {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        match at_once(path, parameters) {
-            Err(error) if code(&error) == ErrorCode::DatabaseBusy && Instant::now() < until => {
-                thread::sleep(Duration::from_millis(1));
-            }
-            done => return done,
-        }
-    }
-}
-
-fn at_once(path: &Path, parameters: &str) -> rusqlite::Result<Connection> {
     log::listen();
-    if parameters.is_empty() {
-        return common::open(path);
-    }
     common::load();
-    let uri = format!("file:{}?vfs=esker&{parameters}", path.display());
+    let uri = format!("file:{}?vfs=esker&busy_timeout=0&{parameters}", path.display());
     Connection::open_with_flags(uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI)
 }
 
@@ -186,8 +169,6 @@ fn who_reads_and_who_writes_see_the_same_whoever_was_first() {
 /// Where the child finds its database, and how it is to open it.
 const PATH: &str = "ESKER_SQLITE_TEST_PATH";
 const HOW: &str = "ESKER_SQLITE_TEST_HOW";
-/// A parameter that SQLite does not know: whoever is to be refused does not ask again.
-const ONCE: &str = "&once=1";
 
 /// The other process: it opens a database, says what is there, and has it open until it is told
 /// to end. One that writes leaves a row, and a transaction that it is in the middle of.
@@ -196,8 +177,7 @@ const ONCE: &str = "&once=1";
 fn child() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else { return };
     let how = std::env::var(HOW).unwrap();
-    let open = if how.ends_with(ONCE) { at_once } else { with };
-    let said = match open(&path, &how) {
+    let said = match with(&path, &how) {
         Ok(connection) => {
             if how == "mode=rw" {
                 connection.execute_batch("INSERT INTO t(x) VALUES (1)").unwrap();
@@ -257,11 +237,11 @@ fn processes_read_together_and_write_alone() {
     // Both read, and neither may write.
     let reading = reader(&path);
     assert_eq!(rows(&reading), 10);
-    let refused = at_once(&path, "").unwrap_err();
+    let refused = with(&path, "").unwrap_err();
     assert_eq!(code(&refused), ErrorCode::DatabaseBusy);
     assert!(log::said(&["app.db", "open elsewhere: who writes has it alone"]), "{:?}", log::all());
     assert_eq!(rows(&reading), 10);
-    let (third, said) = start(&path, &format!("mode=rw{ONCE}"), &[]);
+    let (third, said) = start(&path, "mode=rw", &[]);
     assert!(said.contains("locked") && said.contains("who writes has it alone"), "{said}");
     end(third);
     end(other);
@@ -269,7 +249,7 @@ fn processes_read_together_and_write_alone() {
     let writer = ours(&path);
     writer.execute_batch("INSERT INTO t(x) VALUES ('more')").unwrap();
     assert_eq!(rows(&reading), 11);
-    let (other, said) = start(&path, &format!("mode=ro{ONCE}"), &[]);
+    let (other, said) = start(&path, "mode=ro", &[]);
     assert!(said.contains("locked") && said.contains("open elsewhere to be written"), "{said}");
     end(other);
 }
@@ -282,7 +262,7 @@ fn what_a_killed_process_committed_is_read_without_a_write() {
     for round in 1..=3 {
         let (mut other, said) = start(&path, "mode=rw", &[]);
         assert_eq!(said, format!("rows {}", 10 + round + 1));
-        let refused = at_once(&path, "mode=ro").unwrap_err();
+        let refused = with(&path, "mode=ro").unwrap_err();
         assert_eq!(code(&refused), ErrorCode::DatabaseBusy);
         other.0.kill().unwrap();
         other.0.wait().unwrap();

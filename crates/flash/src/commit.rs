@@ -177,6 +177,7 @@ impl Writer {
     /// this one happened.
     pub fn commit(mut self, durability: Durability) -> Result<Snapshot> {
         let engine = Arc::clone(&self.engine);
+        engine.check_process()?;
         if self.is_prepared {
             engine.commit_prepared(self.pages);
             self.is_over = true;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use esker_device::process::Process;
 use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
@@ -36,6 +37,8 @@ pub(crate) const ITEM_BYTES: u64 = 20;
 /// An open store.
 #[derive(Debug)]
 pub(crate) struct Engine {
+    /// Who opened it: in a child by `fork` nothing is written, and nothing let go of.
+    pub(crate) process: Process,
     pub(crate) file: Arc<dyn DeviceFile>,
     /// The same, as what is filled in order sees it; pages are read through it.
     pub(crate) media: Arc<dyn Media>,
@@ -115,8 +118,17 @@ pub(crate) struct Prepared {
 }
 
 impl Engine {
-    /// Fails where nothing is written any more, or not yet.
+    /// Fails in a child by `fork`.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.process.is_current() {
+            return Ok(());
+        }
+        Err(Error::Forked { file: self.file.name().to_owned() })
+    }
+
+    /// Fails where nothing is written any more, or not yet, or not by this process.
     pub(crate) fn check_poison(&self) -> Result<()> {
+        self.check_process()?;
         if self.is_read_only() {
             return Err(Error::ReadOnly { file: self.file.name().to_owned() });
         }

@@ -21,6 +21,20 @@ pub enum Error {
         /// Open in which way, and what that forbids.
         how: &'static str,
     },
+    /// A signal ended the wait for whoever has the file open.
+    #[error("a signal ended the wait for {file}, which is open elsewhere: try again")]
+    Interrupted {
+        /// The file.
+        file: String,
+    },
+    /// The store was opened by the process that this one is a child of, by `fork`.
+    #[error(
+        "{file} was opened before a fork, by the parent of this process: open it after the fork"
+    )]
+    Forked {
+        /// The file.
+        file: String,
+    },
     /// The store was opened to be read.
     #[error("{file} is open for reading only: open it for writing to change it")]
     ReadOnly {

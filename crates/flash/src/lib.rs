@@ -65,11 +65,12 @@ pub use error::{Error, Result};
 pub use esker_device::DeviceFile;
 #[doc(hidden)]
 pub use esker_device::planting;
+pub use esker_device::process::{PerProcess, Process};
 pub use media::{FileMedia, Geometry, Media};
 pub use options::{Allocation, Durability, Options};
 pub use snapshot::Snapshot;
 pub use stats::{Stats, Version, Written};
 pub use store::PageStore;
-pub use store_file::{Missing, StoreFile, decide_by_file};
+pub use store_file::{FileId, LockedFile, Missing, StoreFile, decide_by_file, make_missing};
 pub use versioned::Versioned;
 pub use writer::Writer;

@@ -14,6 +14,7 @@ use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use esker_device::process::Process;
 use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
@@ -170,6 +171,7 @@ fn engine(
         core.space.fill_in_order();
     }
     Arc::new(Engine {
+        process: Process::current(),
         file: disk.file,
         media: disk.media,
         gate: disk.gate,

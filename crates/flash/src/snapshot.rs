@@ -117,8 +117,10 @@ impl Engine {
 
 impl Clone for Snapshot {
     fn clone(&self) -> Self {
-        // The version is in the list for as long as `self` holds it.
-        self.engine.versions.lock().pin_at(self.version);
+        // The version is in the list for as long as `self` holds it. A child by `fork` has no list.
+        if self.engine.process.is_current() {
+            self.engine.versions.lock().pin_at(self.version);
+        }
         let (engine, view) = (Arc::clone(&self.engine), self.view.clone());
         let Self { version, pages, page_size, .. } = *self;
         Self { engine, version, view, pages, page_size }
@@ -127,7 +129,9 @@ impl Clone for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.engine.versions.lock().unpin(self.version);
+        if self.engine.process.is_current() {
+            self.engine.versions.lock().unpin(self.version);
+        }
     }
 }
 

@@ -21,7 +21,8 @@ use crate::writer::Writer;
 ///
 /// Thread safety: all methods may be called from any thread. Readers never wait for the writer, nor
 /// the writer for readers. One process at a time may have the file open to write, and none to read
-/// meanwhile; whoever opens it sees to that.
+/// meanwhile; whoever opens it sees to that. A child by `fork` of that process may only drop it:
+/// what would change it is [`Error::Forked`] there.
 #[derive(Clone)]
 pub struct PageStore {
     shared: Arc<Handle>,
@@ -117,6 +118,7 @@ impl PageStore {
     /// [`Error::Full`], after which all is as before; or the device failed.
     pub fn checkpoint(&self) -> Result<()> {
         let engine = self.engine();
+        engine.check_process()?;
         engine.checkpoint_core(&mut engine.core.lock())
     }
 
@@ -141,6 +143,7 @@ impl PageStore {
             return invalid("the name of a version has 1 to 255 bytes");
         }
         let engine = self.engine();
+        engine.check_process()?;
         let mut core = engine.core.lock();
         if core.named.contains_key(name) {
             return invalid(format!("a version is kept as {name} already: unpin it first"));
@@ -163,6 +166,7 @@ impl PageStore {
     /// [`Error::InvalidArgument`] when nothing has this name.
     pub fn unpin_named(&self, name: &str) -> Result<()> {
         let engine = self.engine();
+        engine.check_process()?;
         let mut core = engine.core.lock();
         let Some((name, version)) = core.named.get_key_value(name) else {
             return invalid(format!("no version is kept as {name}"));
@@ -179,6 +183,7 @@ impl PageStore {
     /// # Errors
     /// [`Error::InvalidArgument`] when nothing has this name.
     pub fn at_named(&self, name: &str) -> Result<Snapshot> {
+        self.engine().check_process()?;
         let core = self.engine().core.lock();
         let snapshot = core.named.get(name).and_then(|at| Snapshot::of(self.engine(), *at));
         snapshot.map_or_else(|| invalid(format!("no version is kept as {name}")), Ok)
@@ -197,6 +202,7 @@ impl PageStore {
     /// [`Error::Busy`] while a writer lives; [`Error::InvalidArgument`] when nothing awaits a
     /// decision.
     pub fn decide(&self, commit: bool) -> Result<()> {
+        self.engine().check_process()?;
         if self.has_writer() {
             return Err(Error::Busy);
         }
@@ -217,7 +223,7 @@ impl PageStore {
 impl Engine {
     /// Leaves the file as a closed store.
     fn settle(&self) -> Result<()> {
-        if self.is_read_only() {
+        if self.process.is_current() && self.is_read_only() {
             return Ok(());
         }
         self.check_poison()?;
@@ -235,6 +241,11 @@ impl Engine {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if !self.engine.process.is_current() {
+            // The parent's, and its thread's: what is dropped here stays as it is.
+            std::mem::forget(Arc::clone(&self.engine));
+            return;
+        }
         self.thread.stop(&self.engine);
         // What was promised durable is; opening finds the rest where there is no checkpoint.
         let _best_effort = self.engine.settle();

@@ -1,24 +1,32 @@
 //! A store at a path, which one process has open to write, or several to read.
 //!
-//! The lock is `flock`'s, shared by those who only read. It belongs to an opening of the file and
-//! not to a process, as the locks of SQLite's own files do: closing one opening takes nothing from
-//! another, and a process that dies in whatever way leaves no lock behind.
+//! The lock is [`LockFile`]'s, shared by those who only read. Whoever opens a store may wait for
+//! it, and those who wait have it in their order.
+//!
+//! A name may come to lead to another file at any moment: what is open is what was locked, and it
+//! is compared with the name once it is ([`FileId`]).
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use esker_device::file::lock::{Lock, LockFile, Waited};
 use esker_device::file::{Access, FileDevice};
 use esker_device::{Device, DeviceError, Operation};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result, invalid};
 use crate::options::Options;
 use crate::store::PageStore;
+
+/// How often a file may be replaced while it is being opened.
+const REPLACED_MAX: u32 = 100;
 
 /// What to do where there is no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,49 +37,143 @@ pub enum Missing {
     Fail,
 }
 
+/// Which file it is, whatever it is called: its device and inode. No other file has them while it
+/// is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId(u64, u64);
+
+impl FileId {
+    /// The file that a path leads to.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        path.metadata().map(|metadata| Self::of(&metadata))
+    }
+
+    fn of(metadata: &Metadata) -> Self {
+        Self(metadata.dev(), metadata.ino())
+    }
+
+    /// An open file.
+    fn of_open(file: impl AsFd) -> std::result::Result<Self, Errno> {
+        fstat(file).map(|stat| Self(stat.st_dev, stat.st_ino))
+    }
+}
+
+/// A store's file that is locked, and not open as a store yet.
+#[derive(Debug)]
+pub struct LockedFile {
+    path: PathBuf,
+    access: Access,
+    lock: LockFile,
+    id: FileId,
+}
+
 /// A store and the lock of its file, which is given back last.
 #[derive(Debug)]
 pub struct StoreFile {
     /// The store.
     pub store: PageStore,
-    lock: File,
+    lock: LockFile,
+}
+
+impl LockedFile {
+    /// Locks the file at `path` to read and write it, or makes it there. Waits for others for so
+    /// long, in the order in which processes came.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where another process, or another [`StoreFile`] of this one, has it open
+    /// still; [`Error::Interrupted`] when a signal came whose handler does not want calls of the
+    /// system to go on; those of the device.
+    pub fn to_write(path: &Path, missing: Missing, patience: Duration) -> Result<Self> {
+        Self::new(path, Access::Write, missing, patience)
+    }
+
+    /// Locks the file at `path`, which must be there, together with others who only read it. Waits
+    /// as [`LockedFile::to_write`] does for who writes.
+    ///
+    /// # Errors
+    /// As [`LockedFile::to_write`].
+    pub fn to_read(path: &Path, patience: Duration) -> Result<Self> {
+        Self::new(path, Access::Read, Missing::Fail, patience)
+    }
+
+    fn new(path: &Path, access: Access, missing: Missing, patience: Duration) -> Result<Self> {
+        let begun = Instant::now();
+        for _ in 0..REPLACED_MAX {
+            if missing == Missing::Create {
+                make_missing(path)?;
+            }
+            let lock = LockFile::open(|| open_to_lock(path, access))?;
+            let left = patience.saturating_sub(begun.elapsed());
+            wait_for(&lock, path, access, left)?;
+            let id = FileId::of_open(&lock).map_err(|errno| failed(path, errno.into()))?;
+            match FileId::at(path) {
+                Ok(found) if found == id => {
+                    return Ok(Self { path: path.to_owned(), access, lock, id });
+                }
+                // It was replaced, or taken away, meanwhile.
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(path, error).into()),
+            }
+        }
+        let why = io::Error::other("it is replaced again and again");
+        Err(failed(path, why).into())
+    }
+
+    /// Which file it is.
+    #[must_use]
+    pub const fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Opens the store in it.
+    ///
+    /// # Errors
+    /// Those of [`PageStore::open`] and [`PageStore::open_read_only`].
+    pub fn open(self, options: Options) -> Result<StoreFile> {
+        let (device, name) = place(&self.path)?;
+        let file = device.open_same(name, &self.lock, self.access)?;
+        let store = match self.access {
+            Access::Read => PageStore::open_read_only(file, options)?,
+            Access::Write => PageStore::open(file, options)?,
+        };
+        Ok(StoreFile { store, lock: self.lock })
+    }
 }
 
 impl StoreFile {
-    /// Opens the store at `path`, or makes it there; an empty file is a new store.
+    /// Opens the store at `path`, or makes it there; an empty file is a new store. Waits for
+    /// nobody.
     ///
+    /// # Errors
     /// [`Error::Locked`] where another process, or another `StoreFile` of this one, has it open.
     pub fn open(path: &Path, missing: Missing, options: Options) -> Result<Self> {
-        let (device, name) = place(path)?;
-        if missing == Missing::Create && !path.exists() {
-            make(path)?;
-            device.sync_dir()?;
-        }
-        let lock = lock(path, Access::Write)?;
-        let file = device.open_same(name, &lock, Access::Write)?;
-        let store = PageStore::open(file, options)?;
-        Ok(Self { store, lock })
+        LockedFile::to_write(path, missing, Duration::ZERO)?.open(options)
     }
 
     /// Opens the store at `path`, which must be there, to be read: as
     /// [`PageStore::open_read_only`]. Nothing is written and nothing made, so that it may be where
-    /// nothing can be.
+    /// nothing can be. Waits for nobody.
     ///
+    /// # Errors
     /// [`Error::Locked`] where another process, or another `StoreFile` of this one, has it open to
     /// write. Others may have it open to read.
     pub fn open_read_only(path: &Path, options: Options) -> Result<Self> {
-        let (device, name) = place(path)?;
-        let lock = lock(path, Access::Read)?;
-        let file = device.open_same(name, &lock, Access::Read)?;
-        let store = PageStore::open_read_only(file, options)?;
-        Ok(Self { store, lock })
+        LockedFile::to_read(path, Duration::ZERO)?.open(options)
     }
 
     /// Has a store that was opened to be read written as well, as [`PageStore::make_writable`];
     /// `path` is one of its file's names. Does nothing to a store that can be written.
     ///
+    /// # Errors
     /// [`Error::Locked`] where somebody else reads it: then it stays as it was.
     pub fn make_writable(&self, path: &Path) -> Result<()> {
+        if !self.lock.process().is_current() {
+            return Err(Error::Forked { file: path.display().to_string() });
+        }
         if !self.store.is_read_only() {
             return Ok(());
         }
@@ -81,21 +183,30 @@ impl StoreFile {
         self.store.make_writable(file)
     }
 
+    /// Whether another process waits for the file.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        self.lock.is_waited_for(None).unwrap_or(false)
+    }
+
     /// Makes the shared lock one's own. The system takes it away first, and somebody else may have
     /// it for a moment, or for longer.
     fn raise_lock(&self, path: &Path) -> Result<()> {
-        let Err(errno) = flock(&self.lock, FlockOperation::NonBlockingLockExclusive) else {
+        if self.lock.try_lock(Lock::Exclusive).map_err(|errno| failed(path, errno.into()))? {
             return Ok(());
-        };
+        }
         let engine = self.store.engine();
-        if flock(&self.lock, FlockOperation::NonBlockingLockShared).is_err() {
+        if !matches!(self.lock.try_lock(Lock::Shared), Ok(true)) {
             return Err(engine.lose());
         }
         engine.check_unchanged()?;
-        Err(refused(path, Access::Write, errno))
+        Err(refused(path, Access::Write))
     }
 
     /// Closes the store: what was committed is durable, and the next opening finds a checkpoint.
+    ///
+    /// # Errors
+    /// Those of [`PageStore::close`].
     pub fn close(self) -> Result<()> {
         let Self { store, lock } = self;
         let closed = store.close();
@@ -113,14 +224,22 @@ fn place(path: &Path) -> Result<(FileDevice, &str)> {
     Ok((FileDevice::open(folder.unwrap_or_else(|| Path::new(".")))?, name))
 }
 
-/// Makes an empty file, which others may read as they may the databases that SQLite makes.
-fn make(path: &Path) -> Result<()> {
+/// Makes an empty file where there is none, durably. Others may read it as they may the databases
+/// that SQLite makes.
+///
+/// # Errors
+/// Those of the device.
+pub fn make_missing(path: &Path) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let (device, _) = place(path)?;
     let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(failed(path, error).into())
         }
-        _ => Ok(()),
+        _ => Ok(device.sync_dir()?),
     }
 }
 
@@ -128,27 +247,32 @@ fn failed(path: &Path, source: io::Error) -> DeviceError {
     DeviceError::new(Operation::Open, path.display().to_string(), 0, source)
 }
 
-/// Opens a file as it is meant to be used, and locks it: to read, with those who do; or alone.
-fn lock(path: &Path, access: Access) -> Result<File> {
+/// Opens a file as it is meant to be used.
+fn open_to_lock(path: &Path, access: Access) -> Result<OwnedFd> {
     // A pipe would be waited for until somebody writes into it.
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
     let writes = access == Access::Write;
-    let file = OpenOptions::new().read(true).write(writes).custom_flags(at_once).open(path);
-    let file = file.map_err(|source| failed(path, source))?;
-    let operation = match access {
-        Access::Read => FlockOperation::NonBlockingLockShared,
-        Access::Write => FlockOperation::NonBlockingLockExclusive,
+    let file: io::Result<File> =
+        OpenOptions::new().read(true).write(writes).custom_flags(at_once).open(path);
+    Ok(file.map_err(|source| failed(path, source))?.into())
+}
+
+/// Locks it: to read, with those who do; or alone.
+fn wait_for(lock: &LockFile, path: &Path, access: Access, patience: Duration) -> Result<()> {
+    let kind = match access {
+        Access::Read => Lock::Shared,
+        Access::Write => Lock::Exclusive,
     };
-    match flock(&file, operation) {
-        Ok(()) => Ok(file),
-        Err(errno) => Err(refused(path, access, errno)),
+    match lock.lock_within(kind, patience).map_err(|errno| failed(path, errno.into()))? {
+        Waited::Locked => Ok(()),
+        Waited::Refused => Err(refused(path, access)),
+        Waited::Interrupted => Err(Error::Interrupted { file: path.display().to_string() }),
     }
 }
 
 /// Why there is no lock.
-fn refused(path: &Path, access: Access, errno: Errno) -> Error {
+fn refused(path: &Path, access: Access) -> Error {
     let how = match access {
-        _ if errno != Errno::WOULDBLOCK => return failed(path, errno.into()).into(),
         Access::Read => "open elsewhere to be written: who writes has it alone",
         Access::Write => "open elsewhere: who writes has it alone",
     };
@@ -192,6 +316,9 @@ fn sync_folder(path: &Path) -> esker_device::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
+
+    use esker_device::forked::{Child, Ended};
+    use rustix::fs::{FlockOperation, flock};
 
     use super::*;
     use crate::{Durability, Snapshot};
@@ -309,6 +436,41 @@ mod tests {
         assert!(late.store.is_read_only() && snapshot.read(0, 0, &mut [0]).is_err());
         late.close().unwrap();
         assert!(std::fs::read(&path).unwrap() == before, "something was written");
+    }
+
+    /// What a child by `fork` does with a store of its parent.
+    #[test]
+    fn a_child_writes_nothing_and_closes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let file = StoreFile::open(&path, Missing::Create, Options::default()).unwrap();
+        commit(&file.store, 1);
+        let mut writer = file.store.begin(&file.store.pin()).unwrap();
+        writer.write(0, 0, &[2; 4096]).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let mut held = Some((file, writer));
+        let child = Child::run(20, || {
+            let (file, writer) = held.take().unwrap();
+            let refused = [
+                writer.commit(Durability::Full).map(drop),
+                file.store.begin(&file.store.pin()).map(drop),
+                file.store.pin_named("name").map(drop),
+                file.store.checkpoint(),
+                file.store.sync(),
+                file.make_writable(&path),
+                file.store.clone().close(),
+                file.close(),
+            ];
+            let is_refused = |answer: &Result<()>| matches!(answer, Err(Error::Forked { .. }));
+            u8::from(!refused.iter().all(is_refused))
+        });
+        assert_eq!(child.wait(), Ended::Answer(0));
+        assert!(std::fs::read(&path).unwrap() == before, "the child wrote");
+        let (file, writer) = held.unwrap();
+        writer.commit(Durability::Full).unwrap();
+        file.close().unwrap();
+        let file = StoreFile::open(&path, Missing::Fail, Options::default()).unwrap();
+        assert_eq!(first_byte(&file.store.pin()), 2);
     }
 
     #[test]

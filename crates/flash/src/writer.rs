@@ -304,6 +304,9 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        if !self.engine.process.is_current() {
+            return;
+        }
         self.end(false);
         self.give_memory_back();
     }

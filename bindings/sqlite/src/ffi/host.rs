@@ -1,6 +1,6 @@
 //! What SQLite offers to an extension.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::{mem, ptr};
 
@@ -18,7 +18,7 @@ pub struct Host {
     pub vfs_find: unsafe extern "C" fn(*const c_char) -> *mut Vfs,
     pub vfs_register: unsafe extern "C" fn(*mut Vfs, c_int) -> c_int,
     pub uri_boolean: unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int,
-    pub uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
+    uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
     pub database_file_object: unsafe extern "C" fn(*const c_char) -> *mut File,
     pub get_autocommit: unsafe extern "C" fn(*mut c_void) -> c_int,
     /// For everything that is not a database: never null, lives as long as the process.
@@ -94,6 +94,17 @@ unsafe fn cast<F>(symbol: Symbol) -> std::result::Result<F, &'static str> {
 }
 
 impl Host {
+    /// A parameter of a URI, if it has that.
+    ///
+    /// # Safety
+    /// `name` is a name as SQLite passes it to `xOpen`, and lives as long as the result.
+    pub unsafe fn parameter<'a>(&self, name: *const c_char, what: &CStr) -> Option<&'a CStr> {
+        // SAFETY: by the caller's promise; the answer is null or a string that lives as the name.
+        let found = unsafe { (self.uri_parameter)(name, what.as_ptr()) };
+        // SAFETY: it is not null, then.
+        (!found.is_null()).then(|| unsafe { CStr::from_ptr(found) })
+    }
+
     /// A copy of a text in memory that SQLite frees; null when there is none.
     #[must_use]
     pub fn text(&self, text: &str) -> *mut c_char {

@@ -301,8 +301,9 @@ unsafe extern "C" fn control_database(
                 Ok(())
             }
             control::HAS_MOVED => {
+                let has_moved = c_int::from(connection.has_moved());
                 // SAFETY: as above.
-                unsafe { argument.cast::<c_int>().write(0) };
+                unsafe { argument.cast::<c_int>().write(has_moved) };
                 Ok(())
             }
             control::POWERSAFE_OVERWRITE => {

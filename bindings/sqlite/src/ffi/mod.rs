@@ -1,7 +1,7 @@
 //! The border to SQLite: everything unsafe is here.
 //!
 //! Reading order: [`types`] (the structures), `host` (what SQLite offers), `vfs` (files by name),
-//! `io` (open files), `database` (whose they are), `entry` (what the loader looks for), `process`.
+//! `io` (open files), `database` (whose they are), `entry` (what the loader looks for).
 //!
 //! What is relied on, in every call: pointers that SQLite passes are valid for the call and of
 //! the type that the interface says; the methods of one file are called by one thread at a time.
@@ -17,7 +17,6 @@ mod host;
 mod io;
 #[cfg(feature = "linked")]
 pub mod linked;
-pub mod process;
 pub mod types;
 mod vfs;
 

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, OsStr, c_char, c_double, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::host::{Host, host};
 use super::types::{File, Symbol, Vfs, open};
@@ -12,6 +13,7 @@ use esker_flash::{Allocation, Missing, Options, Snapshot};
 use crate::code::{Code, OK, Result};
 use crate::connection::Connection;
 use crate::open_stores::{self, Access, OpenStore};
+use crate::waiting;
 
 /// The name that applications ask for: `file:app.db?vfs=esker`.
 pub const NAME: &CStr = c"esker";
@@ -21,6 +23,12 @@ const VERSION: &CStr = c"version";
 const NO_LOCKS: [&CStr; 2] = [c"immutable", c"nolock"];
 /// Another: `slot` or `segment`, where a new store writes changed pages.
 const ALLOCATION: &CStr = c"allocation";
+
+/// Another: how many milliseconds opening waits for other processes that have the file open. SQLite
+/// asks no busy handler then, and the timeout of a connection is set when it is open.
+const BUSY_TIMEOUT: &CStr = c"busy_timeout";
+/// As long as Python, and most other drivers, have connections wait for a writer.
+const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// A VFS that leaves everything but databases to the system's.
 ///
@@ -108,10 +116,9 @@ unsafe fn open_database(
     if flags & open::EXCLUSIVE != 0 && path.exists() {
         return Err(Code::CANTOPEN);
     }
-    // SAFETY: by the caller's promise; the answer is null or a string that lives as the name does.
-    let version = unsafe { (host.uri_parameter)(name, VERSION.as_ptr()) };
-    // SAFETY: it is not null, then.
-    let version = (!version.is_null()).then(|| unsafe { CStr::from_ptr(version) });
+    // SAFETY: by the caller's promise.
+    let parameter = |what: &CStr| unsafe { host.parameter(name, what) };
+    let version = parameter(VERSION);
     // SAFETY: by the caller's promise.
     let is_set = |what: &CStr| unsafe { (host.uri_boolean)(name, what.as_ptr(), 0) } != 0;
     let is_fixed = version.is_some() || NO_LOCKS.into_iter().any(is_set);
@@ -120,26 +127,27 @@ unsafe fn open_database(
         _ if flags & open::CREATE != 0 => Access::Write(Missing::Create),
         _ => Access::Write(Missing::Fail),
     };
-    // SAFETY: by the caller's promise; the answer is null or a string that lives as the name does.
-    let allocation = unsafe { (host.uri_parameter)(name, ALLOCATION.as_ptr()) };
-    // SAFETY: it is not null, then.
-    let allocation = (!allocation.is_null()).then(|| unsafe { CStr::from_ptr(allocation) });
-    let options = options(allocation).map_err(|why| {
+    let refused = |why: String| {
         log(Code::CANTOPEN, &format!("{}: {why}", path.display()));
         Code::CANTOPEN
-    })?;
-    let opened = open_stores::open(path, access, &options, &log)?;
+    };
+    let options = options(parameter(ALLOCATION)).map_err(refused)?;
+    let patience = patience(parameter(BUSY_TIMEOUT)).map_err(refused)?;
+    let opened = open_stores::open(path, access, &options, patience, &log)?;
     let is_read_only = access == Access::Read || opened.store()?.is_read_only();
     let fixed = match is_fixed.then(|| fixed(&opened, version)).transpose() {
         Ok(fixed) => fixed,
         Err(error) => {
             log(Code::CANTOPEN, &format!("{}: {error}", path.display()));
-            open_stores::close(opened);
+            open_stores::close(opened, path);
             return Err(Code::CANTOPEN);
         }
     };
     // SAFETY: by the caller's promise.
-    unsafe { io::put_connection(file, Connection::new(opened, is_read_only, fixed)) };
+    unsafe {
+        let path = path.to_owned();
+        io::put_connection(file, Connection::new(opened, path, is_read_only, fixed));
+    }
     Ok(is_read_only)
 }
 
@@ -151,6 +159,13 @@ fn options(allocation: Option<&CStr>) -> std::result::Result<Options, String> {
             .ok_or_else(|| format!("allocation={asked}: use slot or segment"))?;
     }
     Ok(options)
+}
+
+/// How long opening waits for other processes.
+fn patience(asked: Option<&CStr>) -> std::result::Result<Duration, String> {
+    let Some(asked) = asked.map(CStr::to_string_lossy) else { return Ok(BUSY_TIMEOUT_DEFAULT) };
+    let millis = asked.parse().map_err(|_| format!("busy_timeout={asked}: use milliseconds"))?;
+    Ok(Duration::from_millis(millis))
 }
 
 /// The version of that name, or the newest.
@@ -236,6 +251,18 @@ unsafe fn system_open(
     answered(open.map(|open| unsafe { open(system, name, file, flags, out_flags) }))
 }
 
+/// Sleeps; or waits for the turn to write, where that is what the busy handler sleeps for.
+unsafe extern "C" fn sleep(_: *mut Vfs, microseconds: c_int) -> c_int {
+    let asked = Duration::from_micros(u64::try_from(microseconds).unwrap_or(0));
+    if matches!(std::panic::catch_unwind(|| waiting::wait_instead(asked)), Ok(true)) {
+        return microseconds;
+    }
+    let Ok(host) = host() else { return 0 };
+    let system = host.system;
+    // SAFETY: the system's VFS gets what SQLite gave.
+    unsafe { (*system).sleep.map_or(0, |sleep| sleep(system, microseconds)) }
+}
+
 /// Functions that only hand on to the system's VFS.
 macro_rules! hand_on {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty = $otherwise:expr)?;)*) => {$(
@@ -259,7 +286,6 @@ hand_on! {
     dl_symbol(library: *mut c_void, name: *const c_char) -> Symbol = None;
     dl_close(library: *mut c_void);
     randomness(len: c_int, out: *mut c_char) -> c_int = 0;
-    sleep(microseconds: c_int) -> c_int = 0;
     time(out: *mut c_double) -> c_int = Code::ERROR.0;
     last_error(len: c_int, out: *mut c_char) -> c_int = 0;
     time_ms(out: *mut i64) -> c_int = Code::ERROR.0;

@@ -1,5 +1,7 @@
 //! Connections through the extension.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
