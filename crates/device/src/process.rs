@@ -35,6 +35,7 @@ pub struct Process(u32);
 impl Process {
     /// This one.
     #[must_use]
+    #[inline]
     pub fn current() -> Self {
         // SAFETY: the pointer is null, or to a number that is never given back.
         let kept = match unsafe { KEPT.load(Ordering::Acquire).as_ref() } {
@@ -49,6 +50,7 @@ impl Process {
 
     /// Whether it is this one, and not an ancestor by `fork`.
     #[must_use]
+    #[inline]
     pub fn is_current(self) -> bool {
         Self::current() == self || planted::is(Bug::ForkNotSeen)
     }
