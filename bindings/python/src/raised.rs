@@ -92,7 +92,7 @@ pub(crate) fn none_left(py: Python<'_>) -> PyErr {
 /// A warning about a job that is done.
 pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     let class = class(py, "MetadataWarning")?;
-    py.import("warnings")?.call_method1("warn", (text, class, 4))?;
+    py.import("warnings")?.call_method1("warn", (text, class, 2))?;
     Ok(())
 }
 

@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
         if self.has_long {
             let before = self.rest;
             self.skip_while(is_blank);
-            if !(self.skip("L") && !is_in_name(self.peek())) {
+            if !self.skip("L") || is_in_name(self.peek()) {
                 self.rest = before;
             }
         }
