@@ -18,6 +18,7 @@ pub fn all(device: &dyn Device) -> Result<()> {
         reads_past_the_end,
         many_reads,
         preallocates,
+        allocates,
         truncates,
         discards,
         creates_and_opens,
@@ -183,6 +184,31 @@ pub fn preallocates(device: &dyn Device) -> Result<()> {
         }
         file.sync(Purpose::User)?;
         assert_eq!(read(&*file, 0, model.len())?, model);
+        device.remove("a")?;
+    }
+    Ok(())
+}
+
+/// A range that is allocated is there: with what it had, and with zeros behind the end. What was
+/// discarded may be written again.
+pub fn allocates(device: &dyn Device) -> Result<()> {
+    for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
+        let file = device.open("a", Open::CreateNew, caching)?;
+        let mut model = pattern(4 * BLOCK, 9);
+        file.write_at(0, &AlignedBuf::copy_of(&model), Purpose::User)?;
+        file.allocate(BLOCK as u64, 2 * BLOCK as u64, Purpose::User)?;
+        assert_eq!(read(&*file, 0, model.len())?, model, "what is there stays");
+        file.allocate(4 * BLOCK as u64, BLOCK as u64, Purpose::User)?;
+        model.resize(5 * BLOCK, 0);
+        assert_eq!(file.len()?, model.len() as u64);
+        assert_eq!(read(&*file, 0, model.len())?, model);
+        file.discard(BLOCK as u64, BLOCK as u64)?;
+        file.allocate(BLOCK as u64, BLOCK as u64, Purpose::User)?;
+        file.write_at(BLOCK as u64, &model[BLOCK..2 * BLOCK], Purpose::User)?;
+        assert_eq!(read(&*file, 0, model.len())?, model);
+        file.allocate(u64::MAX, 0, Purpose::User)?;
+        assert!(file.allocate(u64::MAX, 2, Purpose::User).is_err());
+        assert_eq!(file.len()?, model.len() as u64, "what fails changes nothing");
         device.remove("a")?;
     }
     Ok(())

@@ -308,6 +308,14 @@ impl DeviceFile for FileFile {
         }
     }
 
+    fn allocate(&self, offset: u64, len: u64, _purpose: Purpose) -> Result<()> {
+        match offset.checked_add(len).and_then(|end| handle::end_of(0, end)) {
+            Some(_) => self.handle.allocate(offset, len),
+            None if len == 0 => Ok(()),
+            None => Err(self.too_large(Operation::Resize, offset)),
+        }
+    }
+
     fn truncate(&self, len: u64) -> Result<()> {
         self.handle.truncate(len)
     }

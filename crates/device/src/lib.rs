@@ -193,6 +193,11 @@ pub trait DeviceFile: Send + Sync + Debug {
     /// [`DeviceFile::sync`].
     fn preallocate(&self, len: u64, purpose: Purpose) -> Result<()>;
 
+    /// Makes sure that writing to a range cannot run out of space, whether it was discarded before
+    /// or lies behind the end: then the file is made longer, by zeros. What is there stays. Without
+    /// room the length stays what it was. The length is durable after [`DeviceFile::sync`].
+    fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()>;
+
     /// Cuts the file to `len` bytes.
     fn truncate(&self, len: u64) -> Result<()>;
 

@@ -213,6 +213,11 @@ impl DeviceFile for MemoryFile {
         self.extend(&mut bytes, len, Operation::Resize, len).map(drop)
     }
 
+    fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+        let end = offset.checked_add(len).ok_or_else(|| self.full(Operation::Resize, offset))?;
+        if len == 0 { Ok(()) } else { self.preallocate(end, purpose) }
+    }
+
     fn truncate(&self, len: u64) -> Result<()> {
         let mut bytes = self.contents.bytes.write();
         if let Ok(len) = usize::try_from(len) {

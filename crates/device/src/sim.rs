@@ -42,6 +42,7 @@ mod crash;
 mod device;
 mod disk;
 mod fault;
+mod holes;
 mod image;
 mod sectors;
 mod survivors;

@@ -187,6 +187,10 @@ impl<H: Hook> DeviceFile for WrappedFile<H> {
         self.inner.preallocate(len, purpose)
     }
 
+    fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+        self.inner.allocate(offset, len, purpose)
+    }
+
     fn truncate(&self, len: u64) -> Result<()> {
         self.inner.truncate(len)
     }

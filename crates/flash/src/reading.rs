@@ -103,6 +103,10 @@ impl DeviceFile for Gate {
         self.write(Operation::Resize, |file| file.preallocate(len, purpose))
     }
 
+    fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> DeviceResult<()> {
+        self.write(Operation::Resize, |file| file.allocate(offset, len, purpose))
+    }
+
     fn truncate(&self, len: u64) -> DeviceResult<()> {
         self.write(Operation::Resize, |file| file.truncate(len))
     }

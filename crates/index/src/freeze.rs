@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use esker_format::ids::Seq;
+use esker_substrate::blocks::Pot;
 use esker_substrate::memtable::Leaves;
 use esker_substrate::planted::{self, Race};
 use esker_substrate::sync::atomic::Ordering;
@@ -19,6 +20,8 @@ pub(super) struct Frozen {
     pub leaves: Arc<Leaves>,
     /// The numbers that it holds: after the first, up to the second.
     pub numbers: (Seq, Seq),
+    /// The room that is owed for it.
+    pub pot: Arc<Pot>,
 }
 
 impl Index {
@@ -41,11 +44,12 @@ impl Index {
             self.referred_bytes.store(0, Ordering::Relaxed);
             let from = self.frozen_until.swap(newest.0, Ordering::Relaxed);
             let numbers = (Seq(from), newest.max(Seq(from)));
+            let pot = self.pot();
             self.views.publish(|view| {
                 let leaves = view.memtable.leaves_arc();
                 let mut parts = view.parts.clone();
                 change(&leaves, &mut parts);
-                frozen = Some(Frozen { leaves, numbers });
+                frozen = Some(Frozen { leaves, numbers, pot: Arc::clone(&pot) });
                 View::new(Arc::default(), parts, Arc::clone(&view.removed))
             });
         });

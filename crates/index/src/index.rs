@@ -117,6 +117,10 @@ pub struct Index {
     pub(super) values: Mutex<Values>,
     /// Bytes of values that the memtable which takes writes refers to.
     pub(super) referred_bytes: AtomicU64,
+    /// Room that is owed for the memtable that takes writes, and for what the log still had for a
+    /// merge.
+    pub(super) owed_bytes: AtomicU64,
+    pub(super) recovered_bytes: AtomicU64,
     /// Memory of the memtables that the budget knows of.
     pub(super) counted_bytes: AtomicU64,
     /// Shared by operations and exclusive to merges, in exclusive schemes alone.
@@ -138,6 +142,7 @@ impl Index {
             blocks: Arc::clone(&env.blocks),
             keyspace: id,
             budget: Arc::clone(&env.budget),
+            pot: None,
         };
         let meta = Arc::new(meta);
         let removed = Removed::new(Arc::clone(&meta.removed)).into();
@@ -170,6 +175,8 @@ impl Index {
             kept: Mutex::default(),
             values: Mutex::default(),
             referred_bytes: 0.into(),
+            owed_bytes: 0.into(),
+            recovered_bytes: 0.into(),
             counted_bytes: 0.into(),
             exclusive: RwLock::default(),
             env,
@@ -188,6 +195,7 @@ impl Index {
         let memtable = Arc::clone(&self.views.load().memtable);
         let before = memtable.memory_bytes();
         let depth = memtable.insert(key, seq, data);
+        self.owe(key, data);
         self.newest_seq.fetch_max(seq.0, Ordering::Relaxed);
         let after = memtable.memory_bytes();
         let added = after.saturating_sub(before);
@@ -218,6 +226,7 @@ impl Index {
                 let added = recovered.memory_bytes().saturating_sub(before);
                 self.counted_bytes.fetch_add(added, Ordering::Relaxed);
                 self.env.budget.add(MemoryPart::Memtables, added);
+                self.owe_recovered(key, data);
             }
         } else if seq > durable.flushed_seq {
             self.insert(key, seq, data);
@@ -393,6 +402,15 @@ impl Index {
     /// When an extent was free already.
     pub fn collect(&self) -> Result<()> {
         self.views.collect(&self.env.blocks)
+    }
+
+    /// Whether a full merge would drop tombstones, and what they hide, or retire removals: there are
+    /// more than the last one has kept for a snapshot that still lives.
+    pub fn has_garbage(&self) -> bool {
+        let kept = *self.kept.lock();
+        let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
+        let (count, removals) = if still_kept { (kept.count, kept.removals) } else { (0, 0) };
+        self.flushed.lock().tombstones > count || self.removals() > removals
     }
 
     /// Whether all space that merges gave up has come back.

@@ -51,6 +51,7 @@ pub mod lsm;
 mod memory;
 pub mod merge;
 pub mod operands;
+pub mod owed;
 mod paused;
 pub mod preserve;
 mod read;

@@ -19,7 +19,7 @@ use esker_format::entry::Payload;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LevelMeta, Shape, TreeMeta};
 use esker_format::ptr::Extent;
-use esker_substrate::blocks::Reservation;
+use esker_substrate::blocks::{Pot, Reservation};
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug, Race};
 
@@ -59,8 +59,10 @@ pub struct Merge {
     pub(super) leftover: Vec<Extent>,
     /// Ranges of keys that were removed when it began.
     removed: Removed,
+    /// What is owed for its frozen memtable.
+    pot: Option<Arc<Pot>>,
     /// Room that nobody else may take.
-    _reservation: Option<Reservation>,
+    pub(super) reservation: Option<Reservation>,
 }
 
 /// What a merge replaces.
@@ -142,6 +144,7 @@ pub(super) struct Start {
     pub inputs: Inputs,
     pub moving: Moving,
     pub removed: Removed,
+    pub pot: Option<Arc<Pot>>,
     pub reservation: Option<Reservation>,
 }
 
@@ -168,7 +171,8 @@ impl Merge {
             values: Moved::default(),
             leftover: Vec::new(),
             removed: start.removed,
-            _reservation: start.reservation,
+            pot: start.pot,
+            reservation: start.reservation,
         }
     }
 
@@ -357,6 +361,7 @@ impl Merge {
             index.views.quarantine(&index.env.blocks, std::mem::take(&mut replaced))?;
         }
         let (written, fences) = self.insert.take_written();
+        self.pot.iter().for_each(|pot| pot.release());
         let run = outcome.tree(self, written, fences, &meta);
         let (which, outside) = (self.which, outcome.outside());
         index.views.publish(|view| view.with_result(which, run, outside, retired));

@@ -70,6 +70,7 @@ impl Paused<'_> {
         }
         let index = self.index;
         index.awaits_resume.store(false, Ordering::Release);
+        index.disown_all();
         let main = Part::Run(Arc::new(Tree::default()));
         index.views.publish(|_| View::new(Arc::default(), vec![main], Arc::default()));
         index.durable.swap(Arc::default());

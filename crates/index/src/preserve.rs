@@ -25,6 +25,8 @@ use esker_format::meta::LevelMeta;
 use esker_format::ptr::{BlockPtr, SECTOR_BYTES, UNIT_BYTES};
 
 use super::fence_index::{FenceIndex, KeyedFence, Place};
+use esker_substrate::blocks::PIECES;
+
 use super::writer;
 
 /// Most blocks of a run: then the merge publishes what it has done.
@@ -170,7 +172,7 @@ impl Keeper {
     #[must_use]
     pub fn new(level: &LevelMeta) -> Self {
         let extent_units = writer::extent_units(level.counts.sectors * SECTOR_BYTES);
-        let shortest_bytes = extent_units / writer::PIECES * UNIT_BYTES;
+        let shortest_bytes = extent_units / PIECES * UNIT_BYTES;
         let mean_bytes = level.counts.sectors * SECTOR_BYTES / level.counts.blocks.max(1);
         let usual_bytes = mean_bytes.clamp(SECTOR_BYTES, UNIT_BYTES);
         let blocks_min = usize::try_from(shortest_bytes / usual_bytes).unwrap_or(usize::MAX);

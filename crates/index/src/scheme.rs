@@ -95,4 +95,17 @@ impl Pace {
             record_bytes: (kappa0_bytes / 2).max(merged_bytes / 32).clamp(8192, 32 * unit),
         }
     }
+
+    /// The pace with the least room between two records.
+    #[must_use]
+    pub const fn frugal(self) -> Self {
+        Self { record_bytes: 2 * self.publish_bytes, ..self }
+    }
+
+    /// Half of the room between two records, but no less than what is frugal.
+    #[must_use]
+    pub fn slower(self) -> Self {
+        let least = self.frugal().record_bytes;
+        Self { record_bytes: (self.record_bytes / 2).max(least), ..self }
+    }
 }

@@ -19,7 +19,7 @@ use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::key;
 use esker_format::meta::{IndexMeta, MergeProgress, TreeMeta};
 use esker_format::ptr::BlockPtr;
-use esker_substrate::blocks::{BlockStore, DATA_FILE};
+use esker_substrate::blocks::{BlockStore, DATA_FILE, Pot};
 use esker_substrate::budget::{Budget, Part};
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
@@ -39,9 +39,16 @@ pub struct BlockReader {
     pub keyspace: KeyspaceId,
     /// What fences in memory are counted against.
     pub budget: Arc<Budget>,
+    /// What is owed to whoever writes with it.
+    pub pot: Option<Arc<Pot>>,
 }
 
 impl BlockReader {
+    /// The same for a writer to whom this is owed.
+    pub(super) fn with_pot(&self, pot: &Arc<Pot>) -> Self {
+        Self { pot: Some(Arc::clone(pot)), ..self.clone() }
+    }
+
     /// Reads a block through the cache, at most one I/O.
     pub(super) fn read(&self, ptr: &BlockPtr) -> Result<Arc<CachedBlock>> {
         self.blocks.read(self.keyspace, ptr, Purpose::User)

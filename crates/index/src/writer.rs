@@ -3,7 +3,7 @@
 use esker_device::Purpose;
 use esker_format::block::{BlockBuilder, BlockIdentity, Codec, Finished, Packer};
 use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
-use esker_substrate::error::{Error, Result};
+use esker_substrate::error::Result;
 use esker_substrate::generations::OneGeneration;
 
 use super::buffer::CountedBuf;
@@ -13,12 +13,6 @@ use super::tree::BlockReader;
 pub const WRITE_UNIT_BYTES: usize = 256 * 1024;
 /// Extents are a power of two between these, in units: 16 KiB to 1 MiB.
 const EXTENT_UNITS: (u64, u64) = (4, 256);
-
-/// An extent may be so much shorter where the free space is in pieces.
-pub const PIECES: u64 = 8;
-/// Units of the shortest gap that blocks are written to which have their units to themselves:
-/// merges of such blocks leave many short ones.
-const GAP_UNITS: u64 = 8;
 
 /// The length of extents for a level of about `bytes`: a sixteenth, so that little is left over
 /// in the last one, within bounds.
@@ -142,20 +136,13 @@ impl ExtentWriter {
         Ok(())
     }
 
-    /// An extent of `units`, or of fewer where the free space is in pieces, but at least `least`.
-    fn allocate(&self, mut units: u64, least: u64) -> Result<Extent> {
-        let blocks = &self.reader.blocks;
-        loop {
-            let smaller = (units / 2).max(least);
-            let allocated = if self.is_apart {
-                blocks.allocate_gap(least.max(GAP_UNITS).min(units)..=units, self.purpose)
-            } else {
-                blocks.allocate(units, least.max(units / PIECES), self.purpose)
-            };
-            match allocated {
-                Err(Error::Full { .. }) if smaller < units => units = smaller,
-                result => return result,
-            }
+    /// An extent of `units`, or of fewer where there is little free space, but at least `least`.
+    fn allocate(&self, units: u64, least: u64) -> Result<Extent> {
+        let (blocks, pot) = (&self.reader.blocks, self.reader.pot.as_deref());
+        if self.is_apart {
+            blocks.allocate_gap(units, least, self.purpose, pot)
+        } else {
+            blocks.allocate(units, least, self.purpose, pot)
         }
     }
 

@@ -24,6 +24,7 @@ use esker_format::ids::Moment;
 use esker_format::superblock::FEATURE_LARGE_VALUES;
 use esker_format::value_ref::ValueRef;
 use esker_substrate::Error as Inner;
+use esker_substrate::blocks::Claim;
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
 use esker_substrate::values::{self, LooseRuns, ReadAhead, Sequel};
@@ -34,6 +35,7 @@ pub use writer::ValueWriter;
 use crate::error::{Error, Result};
 use crate::operands;
 use crate::options::Durability;
+use crate::room;
 use crate::shared::{Core, Slot};
 use crate::write::Write;
 
@@ -133,9 +135,11 @@ fn prepare(shared: &Core) -> Result<()> {
 }
 
 fn store(shared: &Core, value: &[u8], until: Option<Moment>) -> Result<(Vec<u8>, LooseRuns)> {
-    let written = values::ValueWriter::new(&shared.env.blocks, Some(value.len() as u64))
-        .and_then(|mut writer| writer.append(value).and_then(|()| writer.finish(until)));
-    let (reference, runs) = written.map_err(|error| failed(shared, error))?;
+    let (reference, runs) = room::with_room(shared, Claim::Values, || {
+        let written = values::ValueWriter::new(&shared.env.blocks, Some(value.len() as u64))
+            .and_then(|mut writer| writer.append(value).and_then(|()| writer.finish(until)));
+        written.map_err(|error| failed(shared, error))
+    })?;
     Ok((encoded(&reference), runs))
 }
 

@@ -66,6 +66,7 @@ mod read;
 mod recent;
 mod relief;
 mod removal;
+mod room;
 mod shared;
 mod snapshot;
 mod spare;

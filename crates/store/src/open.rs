@@ -195,6 +195,7 @@ impl Base {
         let limits = Limits::new(settings.memory_budget_bytes, settings.log_segment_bytes);
         let options =
             LogOptions { segment_bytes: settings.log_segment_bytes, spares_max: limits.log_spares };
+        blocks.keep(limits.reserve);
         let blocks = Arc::new(blocks);
         let beneath = Arc::clone(&blocks) as _;
         let log = Log::open(&self.device, &manifest, beneath, options, &self.poison, &self.faults)?;
@@ -221,6 +222,7 @@ impl Base {
             write: Mutex::new(()),
             recent: Recent::new(budget, limits.recent_bytes),
             values_are_settled: false.into(),
+            making_room: Mutex::new(()),
             turns: Turns::default(),
             waits,
             limits,

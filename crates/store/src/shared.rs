@@ -32,6 +32,7 @@ use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_index::fdtree::Sizes;
 use esker_index::{Env, Index, Scheme, Which};
+use esker_substrate::blocks::Reserve;
 use esker_substrate::budget::Part;
 use esker_substrate::log::Log;
 use esker_substrate::manifest::Manifest;
@@ -44,6 +45,7 @@ use crate::background::Background;
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::recent::Recent;
+use crate::room;
 use crate::turn::Turns;
 use crate::waits::Waits;
 
@@ -65,6 +67,8 @@ pub(crate) struct Core {
     /// What opening read is durable, and what it left out is gone: what nobody owns may be written
     /// over.
     pub values_are_settled: AtomicBool,
+    /// Held by whoever makes room on a full device; locked before everything but the gate.
+    pub making_room: Mutex<()>,
     pub turns: Turns,
     pub waits: Waits,
     pub limits: Limits,
@@ -106,6 +110,8 @@ pub(crate) struct Limits {
     pub batch_bytes: u64,
     /// Keys of recent writes that are remembered for transactions.
     pub recent_bytes: u64,
+    /// Free space of the data file that is kept for making room.
+    pub reserve: Reserve,
 }
 
 /// One keyspace of an open store.
@@ -145,6 +151,7 @@ impl Limits {
             batch_bytes: memory_budget_bytes.clamp(4 << 20, 1 << 30),
             // Taken from what the cache borrows.
             recent_bytes: memory_budget_bytes / 16,
+            reserve: room::reserve(memory_budget_bytes),
         }
     }
 }
@@ -221,9 +228,26 @@ impl Core {
             // the way out of a full device (merging, dropping a keyspace) leads through here.
             Err(esker_substrate::Error::Full { .. }) => {
                 self.env.blocks.discard_free()?;
+                self.log.remove_spares()?;
+            }
+            committed => return committed,
+        }
+        match commit() {
+            // Even what is kept for that: it comes back with the manifest's old file.
+            Err(esker_substrate::Error::Full { .. }) => {
+                self.env.blocks.lend(self.manifest.bytes().saturating_mul(2))?;
                 commit()
             }
             committed => committed,
+        }
+    }
+
+    /// Sees to it that the manifest has room for the records that make room.
+    pub fn make_manifest_room(&self) -> Result<()> {
+        match self.with_room(|| self.manifest.make_room()) {
+            // It has some: nothing has changed.
+            Err(esker_substrate::Error::Full { .. }) => Ok(()),
+            made => Ok(made?),
         }
     }
 

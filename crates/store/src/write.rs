@@ -21,6 +21,7 @@ use esker_format::log_record::{BatchBuilder, EncodedBatch};
 use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_REMOVED_RANGES};
 use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
 use esker_index::Index;
+use esker_substrate::blocks::Claim;
 use esker_substrate::log::Ticket;
 use esker_substrate::planted::{self, Race};
 
@@ -31,6 +32,7 @@ use crate::operands::{self, Deep};
 use crate::options::Durability;
 use crate::read::validate_key;
 use crate::removal;
+use crate::room;
 use crate::shared::{Core, Slot};
 
 /// One write.
@@ -173,7 +175,11 @@ pub(crate) fn order<'a>(
     removal::admit(shared, writes)?;
     require_features(shared, writes)?;
     let batch = encode(writes)?;
-    apply(shared, writes, &batch, condition)
+    let (claim, bytes) = room::claim_of(writes);
+    room::with_room(shared, claim, || {
+        let _kept = shared.env.blocks.claim_room(bytes, claim)?;
+        apply(shared, writes, (&batch, claim), condition)
+    })
 }
 
 /// Waits until the writes are as safe as asked for. Answers the number of the last one.
@@ -212,7 +218,7 @@ fn encode(writes: &[Write<'_>]) -> Result<EncodedBatch> {
 fn apply<'a, C: Condition>(
     shared: &Core,
     writes: &'a [Write<'a>],
-    batch: &EncodedBatch,
+    (batch, claim): (&EncodedBatch, Claim),
     condition: &C,
 ) -> Result<Ordered<'a>> {
     let groups = groups(writes)?;
@@ -224,7 +230,7 @@ fn apply<'a, C: Condition>(
         // Whoever drops a keyspace takes the same mutex: what is too late for it is not logged.
         groups.iter().try_for_each(Group::check)?;
         condition.check(checked)?;
-        let (first, ticket) = shared.log.append(batch)?;
+        let (first, ticket) = shared.log.append(batch, claim)?;
         if C::IS_NEWS {
             let noted = writes.iter().map(|write| (write.slot.id, write.action));
             shared.recent.note(shared.snapshots(), first, C::IS_TRANSACTION, noted);

@@ -1,13 +1,13 @@
-//! The data file, block by block: reading through the cache, allocating, writing; `values` has what
-//! values outside blocks need of it.
+//! The data file, block by block: reading through the cache, allocating, writing; `room` says who may
+//! take how much of the free space, `values` has what values outside blocks need of it.
 //!
 //! Thread safety: everything may be called from any thread. Only one merge of a keyspace
 //! allocates and retires at a time, but merges of several keyspaces may.
 
+mod room;
 mod values;
 
 use std::ops::Range;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,6 +24,9 @@ use crate::manifest::Manifest;
 use crate::planted::{self, Bug};
 use crate::space::{Overlap, Space};
 
+pub use room::{Claim, Claimed, Pot, Reserve};
+use room::{MARGIN_UNITS, Room};
+
 /// Name of the data file.
 pub const DATA_FILE: &str = "data";
 
@@ -36,9 +39,11 @@ const GROWTH_SHARE: u64 = 32;
 /// Free space at the end of the file is given up when it is more than this share of it.
 const SPARE_SHARE: u64 = 64;
 
-/// Free space that nobody takes: given back to a full device it makes room for the record by
-/// which something else is freed.
-const EMERGENCY_UNITS: u64 = 16;
+/// An extent may be so much shorter where the free space is in pieces.
+pub const PIECES: u64 = 8;
+/// Units of the shortest gap that blocks are written to which have their units to themselves:
+/// merges of such blocks leave many short ones.
+const GAP_UNITS: u64 = 8;
 
 /// Most [`Unpacker`]s that wait for the next block.
 const UNPACKERS_MAX: usize = 8;
@@ -53,7 +58,7 @@ pub struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.blocks.space.lock().unreserve(self.units);
+        self.blocks.held().unreserve(self.units);
     }
 }
 
@@ -63,6 +68,7 @@ pub struct BlockStore {
     file: Arc<dyn DeviceFile>,
     store: StoreId,
     space: Mutex<Space>,
+    room: Room,
     cache: BlockCache,
     generations: Generations,
     /// What decompresses, kept for the next block.
@@ -98,7 +104,8 @@ impl BlockStore {
     ) -> Result<Self> {
         let file = device.open(DATA_FILE, Open::Existing, Caching::Selective)?;
         let units = file.len()? / UNIT_BYTES;
-        let space = Space::of(units, allocated).map_err(|Overlap(extent)| Error::Corrupt {
+        let space = Space::of(units, allocated);
+        let mut space = space.map_err(|Overlap(extent)| Error::Corrupt {
             file: DATA_FILE.into(),
             offset: extent.offset(),
             what: format!(
@@ -106,6 +113,8 @@ impl BlockStore {
                 extent.bytes()
             ),
         })?;
+        // An earlier run may have given some of it back to the device.
+        space.dig_all();
         Ok(Self::with(file, store, cache_bytes, space, generation_floor))
     }
 
@@ -120,6 +129,7 @@ impl BlockStore {
             file,
             store,
             space: Mutex::new(space),
+            room: Room::default(),
             cache: BlockCache::new(cache_bytes),
             generations: Generations::new(generation),
             unpackers: Mutex::default(),
@@ -360,85 +370,128 @@ impl BlockStore {
         Ok(())
     }
 
-    /// Takes `units` adjacent units; fewer, but at least `least`, rather than that the file grows
-    /// while there is free space in smaller pieces. What is reserved is left to merges.
+    /// Takes `units` adjacent units; fewer rather than that the file grows while there is free space
+    /// in smaller pieces, or that others who write beside find none; but at least `least`. What is
+    /// owed is left to those it is owed to; `pot` is the caller's part of it.
     ///
     /// # Errors
     /// [`Error::Full`] when the device has no room; nothing is changed then.
-    pub fn allocate(&self, units: u64, least: u64, purpose: Purpose) -> Result<Extent> {
-        let mut space = self.space.lock();
-        let reserved = if purpose == Purpose::Merge { 0 } else { space.reserved_units() };
-        let kept = reserved.saturating_add(EMERGENCY_UNITS);
-        let fits = |space: &Space, units| space.free_units() >= kept.saturating_add(units);
-        let halves = std::iter::successors(Some(units), |units| Some(units / 2));
-        for units in halves.take_while(|units| *units >= least.max(1)) {
-            if fits(&space, units)
-                && let Some(extent) = space.allocate(units)
-            {
-                return Ok(extent);
-            }
-        }
-        let missing = kept.saturating_sub(space.free_units());
-        self.grow_by_some(&mut space, units.saturating_add(missing), purpose)?;
-        space.allocate(units).ok_or_else(|| full(units))
+    pub fn allocate(
+        &self,
+        units: u64,
+        least: u64,
+        purpose: Purpose,
+        pot: Option<&Pot>,
+    ) -> Result<Extent> {
+        let least = least.max(1);
+        let take = |space: &mut Space, spare: u64, shortest: u64| {
+            let halves = std::iter::successors(Some(units), |units| Some(units / 2));
+            let halves = halves.take_while(|units| *units > least && *units >= shortest);
+            let last = (shortest <= least).then_some(least);
+            let most = self.room.most(spare, least);
+            halves
+                .chain(last)
+                .filter(|units| *units <= most)
+                .find_map(|units| space.allocate(units))
+        };
+        self.take_extent(units, least.max(units / PIECES), least, (purpose, pot), take)
     }
 
     /// Takes as many adjacent units as the first gap has, of the number that is asked for. What is
-    /// reserved is left to merges.
+    /// owed is left to those it is owed to; `pot` is the caller's part of it.
     ///
     /// # Errors
     /// Those of [`BlockStore::allocate`].
-    pub fn allocate_gap(&self, units: RangeInclusive<u64>, purpose: Purpose) -> Result<Extent> {
-        let mut space = self.space.lock();
-        let reserved = if purpose == Purpose::Merge { 0 } else { space.reserved_units() };
-        let kept = reserved.saturating_add(EMERGENCY_UNITS);
-        let spare = space.free_units().saturating_sub(kept).min(*units.end());
-        if spare >= *units.start()
-            && let Some(extent) = space.allocate_gap(&(*units.start()..=spare))
-        {
-            return Ok(extent);
+    pub fn allocate_gap(
+        &self,
+        units: u64,
+        least: u64,
+        purpose: Purpose,
+        pot: Option<&Pot>,
+    ) -> Result<Extent> {
+        let least = least.max(1);
+        let take = |space: &mut Space, spare: u64, shortest: u64| {
+            let most = self.room.most(spare, least).min(units);
+            if most < shortest { None } else { space.allocate_gap(&(shortest..=most)) }
+        };
+        self.take_extent(units, least.max(GAP_UNITS.min(units)), least, (purpose, pot), take)
+    }
+
+    /// Has `take` take an extent of at least `good` units of what is spare, and of `least` where the
+    /// file cannot grow.
+    fn take_extent(
+        &self,
+        units: u64,
+        good: u64,
+        least: u64,
+        (purpose, pot): (Purpose, Option<&Pot>),
+        take: impl Fn(&mut Space, u64, u64) -> Option<Extent>,
+    ) -> Result<Extent> {
+        let mut space = self.held();
+        let kept = self.kept_from(&space, purpose, pot);
+        let take = |space: &mut Space, shortest| {
+            let spare = space.backed_units().saturating_sub(kept);
+            take(space, spare, shortest)
+        };
+        let found = match take(&mut space, good) {
+            Some(extent) => Ok(extent),
+            None => self.make_gap(&mut space, (kept, units), purpose, |space| take(space, good)),
+        };
+        let extent = match found {
+            Err(Error::Full { .. }) => match take(&mut space, least) {
+                Some(extent) => extent,
+                None => {
+                    self.make_gap(&mut space, (kept, least), purpose, |space| take(space, least))?
+                }
+            },
+            found => found?,
+        };
+        pot.into_iter().for_each(|pot| pot.take(extent.units));
+        Ok(extent)
+    }
+
+    /// Takes space of the device for `units` beside what is kept, until `take` finds an extent.
+    fn make_gap(
+        &self,
+        space: &mut Space,
+        (kept, units): (u64, u64),
+        purpose: Purpose,
+        take: impl Fn(&mut Space) -> Option<Extent>,
+    ) -> Result<Extent> {
+        let missing = kept.saturating_add(units).saturating_sub(space.backed_units());
+        if missing > 0 {
+            self.fill_or_grow(space, missing, purpose)?;
+            if let Some(extent) = take(space) {
+                return Ok(extent);
+            }
         }
-        let missing = kept.saturating_sub(space.free_units());
-        self.grow_by_some(&mut space, units.end().saturating_add(missing), purpose)?;
-        space.allocate_gap(&units).ok_or_else(|| full(*units.end()))
+        // There is enough, in pieces that are too small.
+        self.grow_by_some(space, units, purpose)?;
+        take(space).ok_or_else(|| full(units))
     }
 
-    /// Grows the file by at least `units`, and by more where there is room.
-    fn grow_by_some(&self, space: &mut Space, units: u64, purpose: Purpose) -> Result<()> {
-        let (least, most) = GROWTH_UNITS;
-        let growth = (space.end() / GROWTH_SHARE).clamp(least, most).max(units);
-        self.grow(space, growth, purpose).or_else(|error| {
-            let worth_less = matches!(error, Error::Full { .. }) && growth > units;
-            if worth_less { self.grow(space, units, purpose) } else { Err(error) }
-        })
+    /// Free units that somebody is to leave alone.
+    fn kept_from(&self, space: &Space, purpose: Purpose, pot: Option<&Pot>) -> u64 {
+        let owed = self.room.owed_units().saturating_sub(pot.map_or(0, Pot::units));
+        match purpose {
+            Purpose::Spill => owed,
+            Purpose::Merge => owed.saturating_add(MARGIN_UNITS),
+            _ => owed.saturating_add(self.room.reserve(space)),
+        }
     }
 
-    /// Makes sure that `units` are free beside what is reserved already, and reserves them for
-    /// merges until the reservation is dropped.
+    /// Makes sure that `units` are free beside what is owed and what is reserved already, and
+    /// reserves them for merges until the reservation is dropped.
     ///
     /// # Errors
     /// [`Error::Full`] when the device has no room; nothing is changed then.
     pub fn reserve(self: &Arc<Self>, units: u64) -> Result<Reservation> {
-        let mut space = self.space.lock();
-        let wanted = space.reserved_units().saturating_add(units).saturating_add(EMERGENCY_UNITS);
-        let missing = wanted.saturating_sub(space.free_units());
-        if missing > 0 {
-            self.grow_by_some(&mut space, missing, Purpose::Merge)?;
-        }
+        let mut space = self.held();
+        let kept = |_: &Room, space: &Space| space.reserved_units().saturating_add(MARGIN_UNITS);
+        self.back(&mut space, kept, units, Purpose::Merge)?;
         space.reserve(units);
+        drop(space);
         Ok(Reservation { blocks: Arc::clone(self), units })
-    }
-
-    fn grow(&self, space: &mut Space, units: u64, purpose: Purpose) -> Result<()> {
-        let bytes = (space.end() + units) * UNIT_BYTES;
-        match self.file.preallocate(bytes, purpose) {
-            Ok(()) => {
-                space.grow(units);
-                Ok(())
-            }
-            Err(error) if error.is_full() => Err(full(units)),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Returns an extent that no durable manifest names.
@@ -446,7 +499,7 @@ impl BlockStore {
     /// # Errors
     /// [`Error::Corrupt`] when it was free already.
     pub fn give_back(&self, extent: Extent) -> Result<()> {
-        self.space.lock().give_back(extent).map_err(freed_twice)
+        self.held().give_back(extent).map_err(freed_twice)
     }
 
     /// Puts extents into quarantine until [`BlockStore::free`].
@@ -454,7 +507,7 @@ impl BlockStore {
     /// # Errors
     /// [`Error::Corrupt`] when one is there already.
     pub fn retire(&self, extents: &[Extent]) -> Result<()> {
-        let mut space = self.space.lock();
+        let mut space = self.held();
         extents.iter().try_for_each(|extent| space.retire(*extent)).map_err(freed_twice)
     }
 
@@ -464,29 +517,16 @@ impl BlockStore {
     /// # Errors
     /// [`Error::Corrupt`] when one was free already.
     pub fn free(&self, extents: &[Extent]) -> Result<()> {
-        let mut space = self.space.lock();
+        let mut space = self.held();
         extents.iter().try_for_each(|extent| space.release(*extent)).map_err(freed_twice)
-    }
-
-    /// Cuts free space off the end of the file and tells the device what else is free.
-    ///
-    /// # Errors
-    /// What the device says.
-    pub fn discard_free(&self) -> Result<()> {
-        let mut space = self.space.lock();
-        let tail_units = space.tail_units();
-        self.trim(&mut space, tail_units)?;
-        for extent in space.free_runs() {
-            self.file.discard(extent.offset(), extent.bytes())?;
-        }
-        Ok(())
     }
 
     /// Free units at the end of the file that are not likely to be used soon: what a file that grew
     /// once beyond what it needs gives back to the file system. 0 when they are hardly worth it.
     #[must_use]
     pub fn spare_units(&self) -> u64 {
-        spare_units(&self.space.lock())
+        let space = self.space.lock();
+        spare_units(&space, self.room.kept(&space))
     }
 
     /// Cuts the spare units off the end of the file.
@@ -494,8 +534,8 @@ impl BlockStore {
     /// # Errors
     /// What the device says; nothing is changed then.
     pub fn give_up_spare(&self) -> Result<()> {
-        let mut space = self.space.lock();
-        let spare = spare_units(&space);
+        let mut space = self.held();
+        let spare = spare_units(&space, self.room.kept(&space));
         self.trim(&mut space, spare)
     }
 
@@ -518,12 +558,14 @@ impl BlockStore {
     }
 }
 
-fn spare_units(space: &Space) -> u64 {
+fn spare_units(space: &Space, kept: u64) -> u64 {
     let (least, most) = GROWTH_UNITS;
     let slack = (space.end() / GROWTH_SHARE).clamp(least, most);
-    let kept = space.reserved_units().saturating_add(EMERGENCY_UNITS).saturating_add(slack);
-    let spare = space.free_units().saturating_sub(kept);
-    let cut = space.tail_units().saturating_sub(slack).min(spare);
+    let spare = space.free_units().saturating_sub(kept.saturating_add(slack));
+    let (tail, backed) = space.tail();
+    let spare_backed = space.backed_units().saturating_sub(kept);
+    let most = if spare_backed >= backed { tail } else { spare_backed };
+    let cut = tail.saturating_sub(slack).min(spare).min(most);
     if cut > space.end() / SPARE_SHARE { cut } else { 0 }
 }
 

@@ -104,9 +104,21 @@ pub enum Bug {
     NamesSearchedOneByOne,
     /// What a backup keeps of the last one begins and ends with a unit, within blocks.
     PiecesCutAtUnits,
+    /// Values take the room that is reserved for deletes and merges.
+    ReserveTaken,
+    /// Values are admitted that cannot be written out of the memtable.
+    OwedNotKept,
+    /// The reserve is given back to the device with the rest of the free space.
+    ReserveDiscarded,
+    /// Values take the last log segment.
+    LastSegmentTaken,
 }
 
 impl Bug {
+    /// Those that full devices find.
+    pub const OF_FULL_DEVICES: [Self; 4] =
+        [Self::ReserveTaken, Self::OwedNotKept, Self::ReserveDiscarded, Self::LastSegmentTaken];
+
     /// Those that crashes, damage and failing operations find.
     pub const ALL: [Self; 33] = [
         Self::NoBarrierBeforeSuperblock,

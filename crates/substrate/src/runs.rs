@@ -39,6 +39,12 @@ impl RunSet {
         before.is_none_or(|(start, length)| start + length <= extent.start)
     }
 
+    /// The run that has a unit.
+    #[must_use]
+    pub fn run_at(&self, unit: u64) -> Option<Extent> {
+        self.around(unit).map(|(start, units)| Extent { start, units })
+    }
+
     /// Takes an extent in.
     ///
     /// # Errors

@@ -4,9 +4,11 @@
 //! progress, or by the manifest as a value's), *loose* (of a value that is being written, or that
 //! the
 //! log alone refers to), *retired* (given up, but the durable manifest may still name it), *free*.
+//! For what is free the device has space, or it is a *hole*: then that is to be taken first.
 //!
 //! Thread safety: callers hold the owner's lock; the structure itself is plain data.
-//! Invariant P1: free runs are disjoint, not empty, never adjacent, and end at or before `end`.
+//! Invariant P1: free runs are disjoint, not empty, end at or before `end`, and are never adjacent,
+//! but for a hole beside one that is none.
 //! Invariant P2: retired and loose extents are disjoint from free runs and from each other.
 //! Invariant P3: a retired extent becomes free only through [`Space::release`], which is
 //! called when a manifest that does not name it is durable.
@@ -16,12 +18,16 @@ use std::ops::RangeInclusive;
 
 use esker_format::ptr::Extent;
 
+use crate::runs::RunSet;
+
 /// Free and retired space of one data file.
 #[derive(Clone, Debug, Default)]
 pub struct Space {
-    /// Start of a free run → its length, in units.
+    /// Start of a free run that the device has space for → its length, in units.
     free: BTreeMap<u64, u64>,
     free_units: u64,
+    /// Free units that the device may have no space for.
+    holes: RunSet,
     /// Start of an extent in quarantine → its length, in units.
     retired: BTreeMap<u64, u64>,
     /// Start of a loose extent → its length, in units.
@@ -97,6 +103,7 @@ impl Space {
         let before = self.free.range(..extent.end()).next_back().map(|(s, l)| (*s, *l));
         if before.is_some_and(|(start, length)| start + length > extent.start)
             || extent.end() > self.end
+            || !self.holes.is_apart_from(&extent)
         {
             return Err(Overlap(extent));
         }
@@ -140,6 +147,16 @@ impl Space {
     /// # Errors
     /// When part of it is not free.
     pub fn claim(&mut self, extent: Extent) -> Result<(), Overlap> {
+        // It has been written, whatever is known of the space around it.
+        if self.holes.remove(extent).is_err() {
+            self.cut_free(extent)?;
+        }
+        self.loosen(extent);
+        Ok(())
+    }
+
+    /// Takes an extent out of one free run.
+    fn cut_free(&mut self, extent: Extent) -> Result<(), Overlap> {
         let around = self.free.range(..=extent.start).next_back().map(|(s, l)| (*s, *l));
         let Some((start, length)) = around.filter(|(start, length)| start + length >= extent.end())
         else {
@@ -149,8 +166,41 @@ impl Space {
         self.free_units -= length;
         self.insert_free(start, extent.start - start);
         self.insert_free(extent.end(), start + length - extent.end());
-        self.loosen(extent);
         Ok(())
+    }
+
+    /// Notes that the device has no space for a part of a free run any more.
+    ///
+    /// # Errors
+    /// When not all of it is free, or part of it is a hole already; nothing is changed then.
+    pub fn dig(&mut self, extent: Extent) -> Result<(), Overlap> {
+        self.cut_free(extent)?;
+        self.holes.insert(extent).map_err(|_| Overlap(extent))
+    }
+
+    /// Notes that nothing is known of the space of what is free.
+    pub fn dig_all(&mut self) {
+        for (start, units) in std::mem::take(&mut self.free) {
+            // They are disjoint (P1).
+            let _known = self.holes.insert(Extent { start, units });
+        }
+        self.free_units = 0;
+    }
+
+    /// Notes that the device has space for a part of a hole.
+    ///
+    /// # Errors
+    /// When it is none; nothing is changed then.
+    pub fn fill(&mut self, extent: Extent) -> Result<(), Overlap> {
+        self.holes.remove(extent).map_err(|_| Overlap(extent))?;
+        self.give_back(extent)
+    }
+
+    /// The first hole, or so many units of it; `None` when there is none.
+    #[must_use]
+    pub fn hole(&self, units: u64) -> Option<Extent> {
+        let hole = self.holes.runs().next()?;
+        Some(Extent { units: hole.units.min(units), ..hole })
     }
 
     /// Loose extents, in order.
@@ -196,26 +246,61 @@ impl Space {
         self.reserved_units
     }
 
-    /// The free units at the end of the file.
+    /// The free units at the end of the file, and how many of them are no holes.
     #[must_use]
-    pub fn tail_units(&self) -> u64 {
-        let last = self.free.last_key_value();
-        last.filter(|(start, length)| **start + **length == self.end).map_or(0, |last| *last.1)
+    pub fn tail(&self) -> (u64, u64) {
+        let (mut from, mut backed) = (self.end, 0);
+        while let Some((run, is_hole)) = self.free_before(from) {
+            from = run.start;
+            backed += if is_hole { 0 } else { run.units };
+        }
+        (self.end - from, backed)
+    }
+
+    /// The free run that ends at a unit, and whether it is a hole.
+    fn free_before(&self, end: u64) -> Option<(Extent, bool)> {
+        let run = self.free.range(..end).next_back().map(|(start, units)| (*start, *units));
+        let run = run.filter(|(start, units)| start + units == end);
+        if let Some((start, units)) = run {
+            return Some((Extent { start, units }, false));
+        }
+        let unit = end.checked_sub(1)?;
+        let hole = self.holes.run_at(unit).filter(|hole| hole.end() == end)?;
+        Some((hole, true))
     }
 
     /// Cuts free units off the end of the file, as many as there are or `units` if that is less.
     pub fn trim_end(&mut self, units: u64) {
-        let (tail, cut) = (self.tail_units(), units.min(self.tail_units()));
-        if cut > 0 {
-            self.free.remove(&(self.end - tail));
-            self.free_units -= tail;
-            self.insert_free(self.end - tail, tail - cut);
+        let mut left = units;
+        while left > 0
+            && let Some((run, is_hole)) = self.free_before(self.end)
+        {
+            let cut = run.units.min(left);
+            let gone = Extent { start: run.end() - cut, units: cut };
+            // It was just found.
+            let _found = if is_hole {
+                self.holes.remove(gone).map_err(|_| Overlap(gone))
+            } else {
+                self.cut_free(gone)
+            };
             self.end -= cut;
+            left -= cut;
         }
     }
 
-    /// Free runs in order.
+    /// Free runs, the holes behind the others.
     pub fn free_runs(&self) -> impl Iterator<Item = Extent> {
+        self.backed_runs().chain(self.holes.runs())
+    }
+
+    /// The last free run that the device has space for.
+    #[must_use]
+    pub fn last_backed_run(&self) -> Option<Extent> {
+        self.free.last_key_value().map(|(start, units)| Extent { start: *start, units: *units })
+    }
+
+    /// Free runs that the device has space for, in order.
+    fn backed_runs(&self) -> impl Iterator<Item = Extent> {
         self.free.iter().map(|(start, units)| Extent { start: *start, units: *units })
     }
 
@@ -233,6 +318,12 @@ impl Space {
     /// Free units.
     #[must_use]
     pub const fn free_units(&self) -> u64 {
+        self.free_units + self.holes.units()
+    }
+
+    /// Free units that the device has space for.
+    #[must_use]
+    pub const fn backed_units(&self) -> u64 {
         self.free_units
     }
 
@@ -252,13 +343,18 @@ mod tests {
     #[derive(Clone, Copy, PartialEq, Debug)]
     enum Unit {
         Free,
+        Hole,
         Used,
         Retired,
     }
 
+    const fn is_free(unit: Unit) -> bool {
+        matches!(unit, Unit::Free | Unit::Hole)
+    }
+
     proptest! {
         #[test]
-        fn agrees_with_a_map_of_units(ops in proptest::collection::vec((0u8..5, 1u64..9), 1..200)) {
+        fn agrees_with_a_map_of_units(ops in proptest::collection::vec((0u8..7, 1u64..9), 1..200)) {
             let mut space = Space::default();
             let mut units: Vec<Unit> = Vec::new();
             let mut used: Vec<Extent> = Vec::new();
@@ -299,20 +395,39 @@ mod tests {
                         }
                         let retired = units.iter_mut().filter(|unit| **unit == Unit::Retired);
                         retired.for_each(|unit| *unit = Unit::Free);
-                        let is_used = |unit: &Unit| *unit != Unit::Free;
+                        let is_used = |unit: &Unit| !is_free(*unit);
                         let used = units.iter().rposition(is_used).map_or(0, |at| at + 1);
                         let tail = units.len() - used;
-                        prop_assert_eq!(space.tail_units(), tail as u64);
+                        let backed = units[used..].iter().filter(|unit| **unit == Unit::Free);
+                        prop_assert_eq!(space.tail(), (tail as u64, backed.count() as u64));
                         space.trim_end(size);
                         units.truncate(units.len() - tail.min(size as usize));
                     }
+                    5 => if let Some(run) = space.last_backed_run() {
+                        let hole = Extent { start: run.end() - size.min(run.units), ..run };
+                        let hole = Extent { units: run.end() - hole.start, ..hole };
+                        space.dig(hole).unwrap();
+                        prop_assert!(space.clone().dig(hole).is_err());
+                        prop_assert!(space.clone().give_back(hole).is_err());
+                        units[hole.start as usize..hole.end() as usize].fill(Unit::Hole);
+                    },
+                    6 => if let Some(hole) = space.hole(size) {
+                        space.fill(hole).unwrap();
+                        prop_assert!(space.clone().fill(hole).is_err());
+                        units[hole.start as usize..hole.end() as usize].fill(Unit::Free);
+                    },
                     _ => {}
                 }
-                let free = units.iter().filter(|unit| **unit == Unit::Free).count() as u64;
-                prop_assert_eq!(space.free_units(), free);
+                let count = |of: Unit| units.iter().filter(|unit| **unit == of).count() as u64;
+                prop_assert_eq!(space.free_units(), count(Unit::Free) + count(Unit::Hole));
+                prop_assert_eq!(space.backed_units(), count(Unit::Free));
                 prop_assert_eq!(space.end(), units.len() as u64);
-                let runs: Vec<Extent> = space.free_runs().collect();
+                let runs: Vec<Extent> = space.backed_runs().collect();
                 prop_assert!(runs.windows(2).all(|pair| pair[0].end() < pair[1].start));
+                for run in space.free_runs() {
+                    let free = &units[run.start as usize..run.end() as usize];
+                    prop_assert!(free.iter().all(|unit| is_free(*unit)));
+                }
             }
         }
     }

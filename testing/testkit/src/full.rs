@@ -1,6 +1,8 @@
 //! A device that fills up: what was there stays readable, deletes go on, and deleting and
 //! compacting makes room for new writes.
 
+pub mod emptied;
+
 use std::sync::Arc;
 
 use esker::{Db, Error, IndexKind, Keyspace};

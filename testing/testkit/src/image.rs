@@ -336,6 +336,10 @@ impl DeviceFile for ImageFile {
         Ok(())
     }
 
+    fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+        self.preallocate(offset.saturating_add(len), purpose)
+    }
+
     fn truncate(&self, len: u64) -> Result<()> {
         self.file.lock().cut(usize::try_from(len).unwrap_or(usize::MAX));
         Ok(())

@@ -13,11 +13,15 @@ use crate::counts::Counts;
 use crate::crash::{self, Effort};
 use crate::faults;
 use crate::flips::{self, stores, stores::Specimen};
+use crate::full::emptied;
 use crate::scenario::{self, Make};
 use crate::violation::{Oracle, Verdict, Violation, without_panic};
 
 /// Crash images that one attempt judges at most.
 const IMAGES: u64 = 2_500;
+/// Full stores that are emptied, and what fits their devices.
+const FULL_TRIALS: u64 = 24;
+const FULL_BYTES: u64 = 1500 << 10;
 
 /// One way to look for a bug.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +35,8 @@ pub enum Attempt {
     Faults(Make),
     /// A suite of backups.
     Backups(fn(&mut Counts) -> Verdict),
+    /// Full stores that are emptied.
+    Full,
 }
 
 /// How a bug was found.
@@ -47,7 +53,7 @@ pub struct Finding {
 /// Where to look for a bug.
 #[must_use]
 pub fn attempts(bug: Bug) -> Vec<Attempt> {
-    use Attempt::{Backups, Crash, Faults, Flips};
+    use Attempt::{Backups, Crash, Faults, Flips, Full};
     match bug {
         Bug::NoBarrierBeforeSuperblock => vec![Crash(scenario::manifest_roll)],
         Bug::ReclaimBeforeCommit => vec![Crash(scenario::overwrite), Crash(scenario::mixed)],
@@ -106,6 +112,9 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::StaysAmongOthers | Bug::RepeatsAmongOthers => vec![Crash(scenario::overwrite)],
         // Crashes do not show these: steps of merges are searched for them.
         Bug::ValueOwnedTwice | Bug::FloorIgnored => Vec::new(),
+        Bug::ReserveTaken | Bug::OwedNotKept | Bug::ReserveDiscarded | Bug::LastSegmentTaken => {
+            vec![Full]
+        }
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
         // Answers are right, and late: `work` measures that.
@@ -151,7 +160,7 @@ impl Attempt {
     fn specimen(self) -> Verdict<Option<Specimen>> {
         match self {
             Self::Flips(make, ..) => make().map(Some),
-            Self::Crash(_) | Self::Faults(_) | Self::Backups(_) => Ok(None),
+            Self::Crash(_) | Self::Faults(_) | Self::Backups(_) | Self::Full => Ok(None),
         }
     }
 
@@ -169,6 +178,10 @@ impl Attempt {
             }
             Self::Faults(make) => faults::run(&scenario_of(make)).map(drop),
             Self::Backups(suite) => suite(counts),
+            Self::Full => (0..FULL_TRIALS).try_for_each(|seed| {
+                counts.add("judged", 1);
+                emptied::Trial::random(index, FULL_BYTES, seed).run(counts)
+            }),
             Self::Flips(_, wanted, stride) => match specimen {
                 Some(store) => flips::bytes_of(store, wanted, stride).map(drop),
                 None => Ok(()),

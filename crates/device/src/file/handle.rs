@@ -258,6 +258,25 @@ impl Handle {
         }
     }
 
+    /// Takes space for a range. What a file system has taken of it before it ran out, behind the
+    /// end, is given back.
+    pub(super) fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let old_len = self.len()?;
+        let reserve = || fs::fallocate(&self.buffered, FallocateFlags::empty(), offset, len);
+        let result = match retry_on_intr(reserve) {
+            Ok(()) => return Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(offset + len),
+            Err(errno) => Err(self.failed(Operation::Resize, offset)(errno)),
+        };
+        if result.is_err() {
+            self.truncate(old_len)?;
+        }
+        result
+    }
+
     /// Extends the file to `len` with zeros that take space.
     pub(super) fn write_zeros(&self, len: u64) -> Result<()> {
         let mut at = self.len()?;

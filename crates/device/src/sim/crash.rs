@@ -6,6 +6,7 @@ use std::ops::Add;
 use std::sync::Arc;
 
 use super::device::{SimDevice, SimOptions};
+use super::holes::Holes;
 use super::image::{Image, SimImage};
 use super::sectors::SectorStore;
 use super::survivors::{CrashModel, Effort, Survivors, choices, mix};
@@ -303,6 +304,6 @@ impl Trace {
         }
         survivors.settle(&mut replay.disk, model, &mut Vec::new());
         replay.disk.store.freeze();
-        SimImage { image: replay.disk.durable, store: replay.disk.store }
+        SimImage { image: replay.disk.durable, store: replay.disk.store, holes: Holes::default() }
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::compact::LEAST_SECTORS;
 use super::disk::{Disk, Subject};
 use super::fault::{Effect, Failure, FaultPlan, OpKind};
+use super::holes::Holes;
 use super::image::{Image, InodeId, SimImage, Unit};
 use super::sectors::SectorStore;
 use super::survivors::{CrashModel, Survivors};
@@ -52,6 +53,7 @@ struct State {
     /// Where the disk is compacted next.
     compact_at_sectors: usize,
     capacity_bytes: u64,
+    holes: Holes,
     faults: FaultPlan,
     counts: [u64; OpKind::ALL.len()],
     recorder: Option<Recorder>,
@@ -96,6 +98,7 @@ impl State {
             compact_at_sectors: LEAST_SECTORS.max(store.len()),
             disk: Disk::at_rest(image, store),
             capacity_bytes,
+            holes: Holes::default(),
             faults: FaultPlan::new(),
             counts: [0; OpKind::ALL.len()],
             recorder: None,
@@ -170,17 +173,38 @@ impl State {
         self.disk.live.inodes.get(inode).map_or(0, |file| file.len)
     }
 
-    /// Whether a file may grow to `len` bytes.
-    fn has_room(&self, inode: InodeId, len: u64) -> io::Result<()> {
-        let sector_bytes = self.disk.store.sector_bytes() as u64;
-        let now = self.len(inode).div_ceil(sector_bytes);
-        let more = len.div_ceil(sector_bytes).saturating_sub(now);
+    /// Takes room for a range of a file, behind its end too.
+    fn take_room(&mut self, inode: InodeId, from: u64, until: u64) -> io::Result<()> {
+        let now = self.len(inode).div_ceil(self.disk.store.sector_bytes() as u64);
+        let sectors = self.disk.store.sectors(from, until);
+        let behind = (sectors.end as u64).saturating_sub(now);
+        let more = behind.saturating_add(self.holes.count(inode, sectors.clone()) as u64);
         if more == 0 {
             return Ok(());
         }
-        let used = self.disk.live.used_bytes(&self.disk.store);
-        let wanted = more.saturating_mul(sector_bytes).saturating_add(used);
-        if wanted > self.capacity_bytes { Err(Failure::NoSpace.error()) } else { Ok(()) }
+        let more_bytes = more.saturating_mul(self.disk.store.sector_bytes() as u64);
+        if more_bytes.saturating_add(self.used_bytes()) > self.capacity_bytes {
+            return Err(Failure::NoSpace.error());
+        }
+        self.holes.fill(inode, &sectors);
+        Ok(())
+    }
+
+    /// Room that all named files take.
+    fn used_bytes(&self) -> u64 {
+        let holes = self.holes.named(&self.disk.live.names) * self.disk.store.sector_bytes();
+        self.disk.live.used_bytes(&self.disk.store).saturating_sub(holes as u64)
+    }
+
+    /// Notes that the whole sectors of a range take no room.
+    fn give_room(&mut self, inode: InodeId, offset: u64, len: u64) {
+        let file_len = self.len(inode);
+        let first = offset.min(file_len).next_multiple_of(self.disk.store.sector_bytes() as u64);
+        let sector_bytes = self.disk.store.sector_bytes() as u64;
+        let end = offset.saturating_add(len);
+        let end = if end >= file_len { file_len } else { end / sector_bytes * sector_bytes };
+        let sectors = self.disk.store.sectors(first.min(end), end);
+        self.holes.add(inode, sectors);
     }
 
     fn write(
@@ -194,7 +218,7 @@ impl State {
         if buf.is_empty() {
             return Ok(());
         }
-        self.has_room(inode, end)?;
+        self.take_room(inode, offset, end)?;
         let (units, outcome) = match effect {
             Some(Effect::ShortWrite { bytes, failure }) => {
                 let landed = usize::try_from(bytes).unwrap_or(usize::MAX).min(buf.len());
@@ -237,7 +261,7 @@ impl State {
 
     fn image(&mut self, image: Image) -> SimImage {
         self.disk.store.freeze();
-        SimImage { image, store: self.disk.store.clone() }
+        SimImage { image, store: self.disk.store.clone(), holes: self.holes.clone() }
     }
 }
 
@@ -259,7 +283,9 @@ impl SimDevice {
     #[must_use]
     pub fn from_image(image: &SimImage) -> Self {
         let capacity_bytes = SimOptions::default().capacity_bytes;
-        Self::at_rest(image.image.clone(), image.store.clone(), capacity_bytes)
+        let device = Self::at_rest(image.image.clone(), image.store.clone(), capacity_bytes);
+        device.shared.lock().holes.clone_from(&image.holes);
+        device
     }
 
     /// A disk that holds these files, all of them durable.
@@ -275,6 +301,12 @@ impl SimDevice {
     /// Sets how much fits.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
         self.shared.lock().capacity_bytes = capacity_bytes;
+    }
+
+    /// Room that all files take: what they have, without what was discarded.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.lock().used_bytes()
     }
 
     /// What reads see now. Costs nothing near a copy.
@@ -299,7 +331,7 @@ impl SimDevice {
         let mut disk = state.disk.clone();
         survivors.settle(&mut disk, model, &mut Vec::new());
         disk.store.freeze();
-        SimImage { image: disk.durable, store: disk.store }
+        SimImage { image: disk.durable, store: disk.store, holes: Holes::default() }
     }
 
     /// Makes all operations fail from now on, as after a power cut.
@@ -512,9 +544,24 @@ impl DeviceFile for SimFile {
     fn preallocate(&self, len: u64, _purpose: Purpose) -> Result<()> {
         let mut state = self.shared.lock();
         let outcome = state.begin(OpKind::Preallocate, &self.name);
-        let outcome = outcome.and_then(|_| state.has_room(self.inode, len));
+        let outcome = outcome.and_then(|_| state.take_room(self.inode, 0, len));
         outcome.map_err(self.failed(Operation::Resize, len))?;
         let units = state.growth(self.inode, len);
+        state.change(OpKind::Preallocate, Subject::File(self.inode), units);
+        Ok(())
+    }
+
+    fn allocate(&self, offset: u64, len: u64, _purpose: Purpose) -> Result<()> {
+        let mut state = self.shared.lock();
+        let end = offset.checked_add(len).ok_or_else(|| Failure::TooLarge.error());
+        let end = end.map_err(self.failed(Operation::Resize, offset))?;
+        if len == 0 {
+            return Ok(());
+        }
+        let outcome = state.begin(OpKind::Preallocate, &self.name);
+        let outcome = outcome.and_then(|_| state.take_room(self.inode, offset, end));
+        outcome.map_err(self.failed(Operation::Resize, offset))?;
+        let units = state.growth(self.inode, end);
         state.change(OpKind::Preallocate, Subject::File(self.inode), units);
         Ok(())
     }
@@ -524,6 +571,8 @@ impl DeviceFile for SimFile {
         let outcome = state.begin(OpKind::Truncate, &self.name);
         outcome.map_err(self.failed(Operation::Resize, len))?;
         let units = state.disk.cut_units(self.inode, len);
+        let gone = state.disk.store.sectors(len, u64::MAX);
+        state.holes.fill(self.inode, &gone);
         state.change(OpKind::Truncate, Subject::File(self.inode), units);
         Ok(())
     }
@@ -533,6 +582,7 @@ impl DeviceFile for SimFile {
         let outcome = state.begin(OpKind::Discard, &self.name);
         outcome.map_err(self.failed(Operation::Resize, offset))?;
         let units = state.disk.discard_units(self.inode, offset, len);
+        state.give_room(self.inode, offset, len);
         state.change(OpKind::Discard, Subject::File(self.inode), units);
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::holes::Holes;
 use super::sectors::{GARBAGE, SectorId, SectorStore, ZEROS};
 
 /// A file, whatever its name. Numbers are never reused.
@@ -334,6 +335,8 @@ impl Image {
 pub struct SimImage {
     pub(super) image: Image,
     pub(super) store: SectorStore,
+    /// What a running disk had discarded; a crash forgets it, and then everything takes room.
+    pub(super) holes: Holes,
 }
 
 impl SimImage {
@@ -362,7 +365,7 @@ impl SimImage {
             }
         }
         store.freeze();
-        Self { image, store }
+        Self { image, store, holes: Holes::default() }
     }
 
     /// All files with their contents.

@@ -3,6 +3,7 @@
 //! Contents are never changed once they have a number, so that images are tables of numbers:
 //! copying an image copies four bytes a sector, and a crash state is a choice of numbers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -53,6 +54,13 @@ impl SectorStore {
 
     pub(super) fn sector_bytes(&self) -> usize {
         self.sector_bytes
+    }
+
+    /// The sectors that a range of bytes touches.
+    pub(super) fn sectors(&self, from: u64, until: u64) -> Range<usize> {
+        let sector = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        let sector_bytes = self.sector_bytes as u64;
+        sector(from / sector_bytes)..sector(until.div_ceil(sector_bytes))
     }
 
     /// How many numbers are given, some of them to nothing.

@@ -193,6 +193,32 @@ fn recordings_start_where_they_were_asked_to() -> Result<()> {
 }
 
 #[test]
+fn what_is_discarded_gives_its_room_back_until_it_is_taken_again() -> Result<()> {
+    let device =
+        SimDevice::with_options(SimOptions { capacity_bytes: 4096, ..SimOptions::default() });
+    let file = create(&device, "a")?;
+    write(&file, 0, &[1; 4096])?;
+    file.discard(500, 1600)?;
+    assert_eq!(device.used_bytes(), 4096 - 1536, "whole sectors");
+    let other = create(&device, "b")?;
+    other.allocate(0, 1536, Purpose::User)?;
+    assert!(file.allocate(0, 4096, Purpose::User).is_err_and(|error| error.is_full()));
+    assert!(write(&file, 1000, &[2; 100]).is_err_and(|error| error.is_full()));
+    write(&file, 0, &[2; 512])?;
+    other.truncate(1024)?;
+    write(&file, 512, &[2; 512])?;
+    assert!(write(&file, 1024, &[2; 1]).is_err_and(|error| error.is_full()));
+    device.remove("b")?;
+    file.allocate(0, 4096, Purpose::User)?;
+    file.discard(0, u64::MAX)?;
+    file.truncate(1024)?;
+    assert_eq!(device.used_bytes(), 0);
+    file.allocate(0, 4096, Purpose::User)?;
+    assert_eq!(device.used_bytes(), 4096);
+    Ok(())
+}
+
+#[test]
 fn capacity_runs_out() -> Result<()> {
     let device =
         SimDevice::with_options(SimOptions { capacity_bytes: 4096, ..SimOptions::default() });

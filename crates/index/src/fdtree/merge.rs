@@ -25,6 +25,8 @@ use crate::{Commit, Index};
 #[derive(Debug)]
 pub(super) struct LevelMerge {
     pub merge: Merge,
+    /// It was resumed and has nothing reserved yet.
+    pub lacks_room: bool,
     /// All levels are to be merged, in a scheme that does not take them at once.
     pub to_bottom: bool,
     /// Bytes of data blocks at the last record.
@@ -38,7 +40,8 @@ pub(super) struct LevelMerge {
 impl LevelMerge {
     pub fn new(merge: Merge, to_bottom: bool, oldest_snapshot: Option<Seq>, retired: Seq) -> Self {
         let recorded_bytes = merge.insert.data_bytes();
-        Self { merge, to_bottom, recorded_bytes, oldest_snapshot, retired }
+        let lacks_room = false;
+        Self { merge, lacks_room, to_bottom, recorded_bytes, oldest_snapshot, retired }
     }
 
     /// Moves groups up to the next publish point, or completes the merge.

@@ -178,6 +178,7 @@ impl Kind for FdTree {
         }
         let mut slot = self.merge.lock();
         let Some(merge) = slot.as_mut() else { return Ok(Step::Idle) };
+        self.of(index).find_room(merge);
         let _exclusive = index.scheme.is_exclusive().then(|| index.exclusive.write());
         let step = merge.step(&self.of(index), commit);
         let step = step.map_err(|error| index.poison_if_write_failed(error))?;

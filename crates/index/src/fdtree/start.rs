@@ -80,9 +80,12 @@ impl FdTreeIndex<'_> {
         let Planned { prepared, moving, mut stage, room, oldest_snapshot, .. } = planned;
         let (pace, reservation) = room;
         let mut range = (durable.flushed_seq, durable.flushed_seq);
+        let (mut pot, mut reader) = (None, self.reader.clone());
         if let Some(frozen) = frozen {
             stage.add_memtable(&frozen.leaves);
             range = frozen.numbers;
+            reader = reader.with_pot(&frozen.pot);
+            pot = Some(frozen.pot);
         }
         let below = durable.main.levels.get(prepared.levels..).unwrap_or_default().to_vec();
         let inputs = Inputs {
@@ -94,7 +97,7 @@ impl FdTreeIndex<'_> {
             below,
             below_fences: below_fences(&moving, prepared.levels),
         };
-        let insert = Insert::new(&prepared.plan, &self.reader, Which::Merge.purpose());
+        let insert = Insert::new(&prepared.plan, &reader, Which::Merge.purpose());
         // A block that stays may hold what was removed since it was found that nothing was.
         let retires = prepared.full && !stage.may_keep_blocks();
         let (removed, retired) = self.removed_for_merge(range.1, retires);
@@ -109,6 +112,7 @@ impl FdTreeIndex<'_> {
             inputs,
             moving,
             removed,
+            pot,
             reservation: Some(reservation),
         });
         *slot = Some(LevelMerge::new(merge, full, oldest_snapshot, retired));
@@ -171,7 +175,7 @@ impl FdTreeIndex<'_> {
         }
         let memtable_bytes_max = incoming.data_bytes;
         let prepared = self.prepare(durable, full, incoming);
-        let room = self.make_room(durable, &prepared, margin_bytes.is_some())?;
+        let room = self.make_room(durable, &prepared)?;
         let oldest_snapshot = self.env.snapshots.oldest();
         let moving = Moving {
             which: Which::Merge,
@@ -243,27 +247,42 @@ impl FdTreeIndex<'_> {
     }
 
     /// Makes sure that there is room for a merge to begin and to go on: the space between two
-    /// records, what is new, and something for extents that are not full. With little room
-    /// records are made more often.
-    fn make_room(
-        &self,
-        durable: &IndexMeta,
-        prepared: &Prepared,
-        with_memtable: bool,
-    ) -> Result<(Pace, Reservation)> {
-        let new_bytes = if with_memtable { self.kappa0_bytes() } else { 0 };
+    /// records, and something for extents that are not full. What the memtable adds is owed to it.
+    /// With little room records are made more often, and at last nothing is kept for blocks that
+    /// shrink less than before: a step that finds no room is repeated later.
+    fn make_room(&self, durable: &IndexMeta, prepared: &Prepared) -> Result<(Pace, Reservation)> {
         let pace = Pace::of(self.kappa0_bytes(), prepared.plan.data_bytes);
         let levels = prepared.plan.fence_ranks.len() as u64 + 2;
         let growth = compression::growth_bytes(durable, prepared.levels, prepared.plan.codec);
-        let extents = 2 * levels * EXTENT_BYTES_LEAST;
-        let slack = new_bytes + extents + prepared.plan.data_bytes / 256 + growth;
-        let frugal = Pace { record_bytes: 2 * pace.publish_bytes, ..pace };
-        let blocks = &self.env.blocks;
-        let units = |pace: &Pace| (pace.record_bytes + slack).div_ceil(UNIT_BYTES);
-        match blocks.reserve(units(&pace)) {
-            Ok(reservation) => Ok((pace, reservation)),
-            Err(Error::Full { .. }) => Ok((frugal, blocks.reserve(units(&frugal))?)),
-            Err(error) => Err(error),
+        let least = levels * EXTENT_BYTES_LEAST + prepared.plan.data_bytes / 256;
+        let slack = least + levels * EXTENT_BYTES_LEAST + growth;
+        self.reserve(pace, slack).or_else(|error| match error {
+            Error::Full { .. } => self.reserve(pace.frugal(), least),
+            error => Err(error),
+        })
+    }
+
+    /// Room for a merge that was resumed, which opening does not take. It goes on without, too.
+    pub(super) fn find_room(&self, merge: &mut LevelMerge) {
+        if !std::mem::take(&mut merge.lacks_room) {
+            return;
+        }
+        let merge = &mut merge.merge;
+        let (kappa0_bytes, bytes) = (merge.inputs.shape.kappa0_bytes, merge.plan.data_bytes);
+        if let Ok((pace, room)) = self.reserve(Pace::of(kappa0_bytes, bytes), bytes / 256) {
+            merge.pace = pace;
+            merge.reservation = Some(room);
+        }
+    }
+
+    /// Reserves the space between two records, at the greatest pace for which there is room.
+    fn reserve(&self, mut pace: Pace, slack_bytes: u64) -> Result<(Pace, Reservation)> {
+        loop {
+            let bytes = pace.record_bytes.saturating_add(slack_bytes);
+            match self.env.blocks.reserve(bytes.div_ceil(UNIT_BYTES)) {
+                Err(Error::Full { .. }) if pace != pace.frugal() => pace = pace.slower(),
+                reserved => return Ok((pace, reserved?)),
+            }
         }
     }
 
@@ -301,7 +320,8 @@ impl FdTreeIndex<'_> {
             codec: self.codec(),
             apart: false,
         };
-        let insert = Insert::resume(&plan, &self.reader, progress)?;
+        let pot = self.recovered_pot();
+        let insert = Insert::resume(&plan, &self.reader.with_pot(&pot), progress)?;
         // What it left for snapshots before the crash is not known: it retires nothing.
         let (removed, _) = self.removed_for_merge(progress.frozen.1, false);
         let inputs = Inputs {
@@ -316,17 +336,20 @@ impl FdTreeIndex<'_> {
         let merge = Merge::new(Start {
             which: Which::Merge,
             scheme: self.scheme,
-            pace: Pace::of(kappa0_bytes, merged_bytes),
+            pace: Pace::of(kappa0_bytes, merged_bytes).frugal(),
             stage,
             insert,
             plan,
             inputs,
             moving,
             removed,
+            pot: Some(pot),
             reservation: None,
         });
         let oldest_snapshot = self.env.snapshots.oldest();
-        *slot = Some(LevelMerge::new(merge, false, oldest_snapshot, Seq(0)));
+        let mut merge = LevelMerge::new(merge, false, oldest_snapshot, Seq(0));
+        merge.lacks_room = true;
+        *slot = Some(merge);
         self.tree.lead.begin(self.views.load().memtable.counts().data_bytes());
         // The merge holds what was recovered now.
         *self.recovered.lock() = None;

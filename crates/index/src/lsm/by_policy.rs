@@ -12,9 +12,7 @@ use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_substrate::error::Result;
 
 use super::LsmIndex;
-use super::choose::{
-    self, Cause, Overflow, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes,
-};
+use super::choose::{Cause, Overflow, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes};
 use super::fences::Fences;
 use super::layout::Layout;
 use super::policy::sizes::Sizes;
@@ -170,7 +168,7 @@ impl LsmIndex<'_> {
             Overflow::Level(number) => (number, number + 1),
             Overflow::Runs => (0, 0),
         };
-        let blocks = choose::slice_blocks(self.kappa0_bytes());
+        let blocks = self.slice_blocks();
         let level = if runs { None } else { layout.standing(from) };
         let level = level.and_then(|level| state.levels.get(level));
         let trees = state.runs.iter().map(|run| &run.tree).filter(|_| runs).chain(level);

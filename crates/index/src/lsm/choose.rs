@@ -5,6 +5,7 @@ use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LsmLevel, LsmMeta, Shape, TreeMeta};
 use esker_format::ptr::{Extent, UNIT_BYTES};
 use esker_substrate::error::Result;
+use esker_substrate::sync::atomic::Ordering;
 
 use std::sync::Arc;
 
@@ -210,11 +211,32 @@ pub(super) fn is_behind(meta: &IndexMeta, arrivals: &Arrivals, memtables: u64) -
 }
 
 /// Blocks that a slice takes of one run or level.
-pub(super) fn slice_blocks(kappa0_bytes: u64) -> u64 {
+fn slice_blocks(kappa0_bytes: u64) -> u64 {
     (2 * kappa0_bytes / UNIT_BYTES).clamp(SLICE_BLOCKS.0, SLICE_BLOCKS.1)
 }
 
 impl LsmIndex<'_> {
+    /// Blocks that the next slice takes of one run or level: fewer where there is little room.
+    pub(super) fn slice_blocks(&self) -> u64 {
+        let halvings = self.lsm.halvings.load(Ordering::Relaxed);
+        (slice_blocks(self.kappa0_bytes()) >> halvings.min(u64::BITS - 1)).max(1)
+    }
+
+    /// A slice found no room: the next one is to be half as large. False when it was the smallest.
+    pub(super) fn halve_slices(&self) -> bool {
+        if self.slice_blocks() == 1 {
+            return false;
+        }
+        self.lsm.halvings.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// A slice found room: the next one may be twice as large.
+    pub(super) fn double_slices(&self) {
+        let less = |halvings: u32| halvings.checked_sub(1);
+        let _none_left = self.lsm.halvings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
     /// What comes in, as far as it is known.
     pub(super) fn arrivals(&self) -> Arrivals {
         let replaced = self.lsm.replaced.lock().share();
@@ -283,7 +305,7 @@ impl LsmIndex<'_> {
             None => (cursor.to_vec(), None),
             Some(begin) => {
                 let taken = (depth + 1).saturating_sub(layout.missing());
-                let blocks = slice_blocks(self.kappa0_bytes());
+                let blocks = self.slice_blocks();
                 let trees = state.runs.iter().map(|run| &run.tree);
                 let trees = trees.chain(state.levels.iter().take(taken));
                 let end = end_of(trees, reader, &begin, blocks)?;

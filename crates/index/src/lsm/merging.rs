@@ -5,6 +5,7 @@ use std::any::Any;
 use esker_format::meta::IndexMeta;
 use esker_format::ptr::SECTOR_BYTES;
 use esker_substrate::sync::Mutex;
+use esker_substrate::sync::atomic::AtomicU32;
 
 use super::asked::Asked;
 use super::counters::{Counters, LevelCounters};
@@ -49,6 +50,8 @@ pub(crate) struct Lsm {
     pub(super) replaced: Mutex<Replaced>,
     pub(super) asked: Mutex<Asked>,
     pub(super) packing: Mutex<Packing>,
+    /// How often slices have been halved for want of room.
+    pub(super) halvings: AtomicU32,
     /// The slices under way.
     pub(super) slices: Mutex<Option<Job>>,
 }

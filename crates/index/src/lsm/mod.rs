@@ -56,7 +56,7 @@ use std::sync::Arc;
 use esker_format::action::KeyRangeBuf;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, SPILLS_MAX, TreeMeta};
-use esker_substrate::error::Result;
+use esker_substrate::error::{Error, Result};
 use esker_substrate::sync::atomic::Ordering;
 
 use crate::balance::{KeptTombstones, underflows};
@@ -167,9 +167,14 @@ impl LsmIndex<'_> {
         job.done += 1;
         job.has_packed = next.packs();
         if let Err(error) = self.merge_slice(&state, &next, commit) {
-            self.go_on_unpacked(&state, &next, error)?;
+            let is_full = matches!(error, Error::Full { .. });
+            // What it had taken it has given back.
+            if !(is_full && !next.packs() && self.halve_slices()) {
+                self.go_on_unpacked(&state, &next, error)?;
+            }
             return Ok(Step::More);
         }
+        self.double_slices();
         if let Some(pass) = job.pass.as_mut() {
             pass.advance(&next);
         }

@@ -129,7 +129,7 @@ impl Folder {
             Some(extent) => extent,
             None => {
                 // Free units at the end are part of what is needed.
-                self.space.grow(units.saturating_sub(self.space.tail_units()));
+                self.space.grow(units.saturating_sub(self.space.tail().0));
                 let found = self.space.allocate(units);
                 found.ok_or_else(|| Error::invalid("the backup's file has no end"))?
             }
@@ -153,7 +153,7 @@ impl Folder {
         }
         // What lies behind the last unit is nobody's now.
         self.space = space;
-        let tail = self.space.tail_units();
+        let tail = self.space.tail().0;
         if tail > 0 {
             self.blocks.truncate((self.space.end() - tail) * UNIT_BYTES)?;
             self.space.trim_end(tail);

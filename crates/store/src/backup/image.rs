@@ -232,6 +232,10 @@ impl DeviceFile for MappedFile {
         Ok(())
     }
 
+    fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+        self.preallocate(offset.saturating_add(len), purpose)
+    }
+
     fn truncate(&self, len: u64) -> Result<()> {
         // What lies behind is not the store's: it is written before it is read again.
         self.state.lock().len = len;

@@ -1,10 +1,16 @@
 //! Whatever operation of the device fails, a store keeps what it promised and says what happened.
 
 use esker::{IndexKind, Scheme};
-use esker_testkit::counts::settle;
+use esker_testkit::counts::{Counts, budget, settle};
+use esker_testkit::full::emptied::Trial;
 use esker_testkit::full::{self, Then};
+use esker_testkit::random::Random;
 use esker_testkit::scenario;
 use esker_testkit::{faults, lies};
+
+/// Stores that are filled and emptied, and the sizes of their devices.
+const TRIALS: u64 = 40;
+const FULL_BYTES: std::ops::Range<u64> = 1200 << 10..4 << 20;
 
 fn survives(workload: usize) {
     settle(faults::run(&scenario::fault_workloads()[workload]));
@@ -103,6 +109,28 @@ fn lying_devices_are_found_out_below_an_lsm_index() {
     workload.name = "overwriting an LSM index";
     workload.config.index = IndexKind::Lsm;
     settle(lies::run(&workload));
+}
+
+/// Random stores, on devices of a range of sizes.
+fn is_emptied(index: IndexKind) {
+    let mut counts = Counts::new("full", format!("emptied: {index}"));
+    let trials = (0..TRIALS * budget()).try_for_each(|seed| {
+        let sizes = FULL_BYTES.end - FULL_BYTES.start;
+        let capacity_bytes = FULL_BYTES.start + Random::new(seed ^ 0x512e).below(sizes);
+        counts.add("stores", 1);
+        Trial::random(index, capacity_bytes, seed).run(&mut counts)
+    });
+    settle(trials.map(|()| counts));
+}
+
+#[test]
+fn a_full_store_is_emptied() {
+    is_emptied(IndexKind::FdTree);
+}
+
+#[test]
+fn a_full_store_of_an_lsm_index_is_emptied() {
+    is_emptied(IndexKind::Lsm);
 }
 
 fn fills_up(index: IndexKind, then: Then) {

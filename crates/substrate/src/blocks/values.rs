@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use esker_device::Purpose;
 use esker_format::ptr::Extent;
 
-use super::{BlockStore, DATA_FILE, EMERGENCY_UNITS, freed_twice, full};
+use super::room::Room;
+use super::{BlockStore, DATA_FILE, freed_twice, full};
 use crate::error::{Error, Result};
 use crate::planted::{self, Bug};
 use crate::space::{Overlap, Space};
@@ -18,12 +19,8 @@ impl BlockStore {
     /// # Errors
     /// [`Error::Full`] when the device has no room; nothing is changed then.
     pub fn allocate_runs(&self, units: u64, grain: u64, runs_max: u64) -> Result<Vec<Extent>> {
-        let mut space = self.space.lock();
-        let kept = space.reserved_units().saturating_add(EMERGENCY_UNITS);
-        let missing = kept.saturating_add(units).saturating_sub(space.free_units());
-        if missing > 0 {
-            self.grow_by_some(&mut space, missing, Purpose::User)?;
-        }
+        let mut space = self.held();
+        self.back(&mut space, Room::reserve, units, Purpose::User)?;
         let least = units.div_ceil(runs_max.max(1)).next_multiple_of(grain);
         let (mut left, mut runs) = (units, Vec::new());
         while left > 0 {
@@ -48,7 +45,7 @@ impl BlockStore {
     /// # Errors
     /// [`Error::Corrupt`] when one was not loose.
     pub fn give_up_loose(&self, runs: &[Extent]) -> Result<()> {
-        let mut space = self.space.lock();
+        let mut space = self.held();
         runs.iter()
             .try_for_each(|run| space.fasten(*run).and_then(|()| space.give_back(*run)))
             .map_err(freed_twice)
@@ -59,7 +56,7 @@ impl BlockStore {
     /// # Errors
     /// [`Error::Corrupt`] when it was not loose.
     pub(crate) fn shorten_loose(&self, run: Extent, units: u64) -> Result<()> {
-        let mut space = self.space.lock();
+        let mut space = self.held();
         space.fasten(run).map_err(freed_twice)?;
         if units > 0 {
             space.loosen(Extent { units, ..run });
@@ -76,7 +73,7 @@ impl BlockStore {
     /// # Errors
     /// [`Error::Corrupt`] when one was not loose.
     pub(crate) fn join_loose(&self, first: Extent, second: Extent) -> Result<()> {
-        let mut space = self.space.lock();
+        let mut space = self.held();
         space.fasten(first).and_then(|()| space.fasten(second)).map_err(freed_twice)?;
         space.loosen(Extent { start: first.start, units: first.units + second.units });
         Ok(())
@@ -88,7 +85,7 @@ impl BlockStore {
     /// # Errors
     /// [`Error::Corrupt`] when one was not loose.
     pub fn fasten(&self, runs: &[Extent]) -> Result<()> {
-        let mut space = self.space.lock();
+        let mut space = self.held();
         runs.iter().try_for_each(|run| space.fasten(*run)).map_err(freed_twice)
     }
 
@@ -98,7 +95,7 @@ impl BlockStore {
     /// # Errors
     /// [`Error::Corrupt`] when part of one is in use, or behind the end of the file.
     pub fn claim(&self, runs: &[Extent]) -> Result<()> {
-        let mut space = self.space.lock();
+        let mut space = self.held();
         runs.iter().try_for_each(|run| space.claim(*run)).map_err(|Overlap(run)| Error::Corrupt {
             file: DATA_FILE.into(),
             offset: run.offset(),

@@ -8,8 +8,10 @@
 use esker_device::{Caching, Open, Purpose};
 
 use super::Log;
-use super::segment::{Segment, segment_name};
+use super::segment::{SPARES_KEPT, Segment, segment_name};
+use super::switch::file_bytes;
 use crate::error::Result;
+use crate::planted::{self, Bug};
 use crate::sync::atomic::Ordering;
 
 /// How far appends go between two calls, at least, in bytes: a sync costs more than less is worth.
@@ -32,8 +34,8 @@ impl Log {
             && self.ahead_is_due.swap(false, Ordering::Relaxed)
     }
 
-    /// Makes a spare file where there is none, and has the device write what the current segment
-    /// has in the page cache. May be called at any time from any thread; appends go on meanwhile.
+    /// Makes a spare file beside the last one where there is none, and has the device write what the
+    /// current segment has in the page cache. May be called at any time from any thread; appends go on meanwhile.
     ///
     /// Cost: one sync; where there is no spare and syncs are many also the writing of a whole
     /// segment.
@@ -43,22 +45,36 @@ impl Log {
     /// switch will try. Every other failure poisons the store.
     pub fn work_ahead(&self) -> Result<()> {
         self.poison.check()?;
-        let made = self.make_spare();
+        let made = self.make_spares(1 + SPARES_KEPT);
         self.sync_ahead()?;
         made
     }
 
-    fn make_spare(&self) -> Result<()> {
-        let (number, bytes) = {
-            let mut spares = self.spares.lock();
-            if !spares.files.is_empty() {
-                return Ok(());
-            }
-            (spares.new_number(), spares.segment_bytes)
-        };
-        let made = self.write_spare(number, bytes);
-        self.spares.lock().put_back(number, made.is_ok());
-        made.map_err(|error| self.not_begun(error))
+    /// Sees to it that when the next segment is in use, in which a frame of `frame_bytes` fits, a
+    /// spare is left: the room for it is taken before anything else is.
+    pub(super) fn keep_a_spare(&self, frame_bytes: u64) -> Result<()> {
+        if planted::is(Bug::LastSegmentTaken) {
+            return Ok(());
+        }
+        let segment_bytes = self.spares.lock().segment_bytes;
+        let is_long = file_bytes(segment_bytes, frame_bytes)? > segment_bytes;
+        self.make_spares(if is_long { SPARES_KEPT } else { 1 + SPARES_KEPT })
+    }
+
+    fn make_spares(&self, count: usize) -> Result<()> {
+        loop {
+            let (number, bytes) = {
+                let mut spares = self.spares.lock();
+                if spares.files.len() >= count {
+                    return Ok(());
+                }
+                spares.remove_strays(self.device.as_ref());
+                (spares.new_number(), spares.segment_bytes)
+            };
+            let made = self.write_spare(number, bytes);
+            self.spares.lock().put_back(number, made.is_ok());
+            made.map_err(|error| self.not_begun(error))?;
+        }
     }
 
     /// A file whose contents, length and name are durable.

@@ -42,6 +42,7 @@ use esker_format::ids::{KeyspaceId, SegmentId, Seq};
 use esker_format::log_record::{EncodedBatch, LogOp};
 use esker_format::ptr::UNIT_BYTES;
 
+use crate::blocks::Claim;
 use crate::error::{Error, Result};
 use crate::fault::FaultPoints;
 use crate::manifest::Manifest;
@@ -268,15 +269,15 @@ impl Log {
     ///
     /// # Errors
     /// On any error the batch has no numbers and never will be in the log. [`Error::Full`] when
-    /// there is no room for another segment: the store goes on, and recycling makes room. Every
-    /// other failure poisons the store.
-    pub fn append(&self, batch: &EncodedBatch) -> Result<(Seq, Ticket)> {
+    /// there is no room for another segment: the store goes on, and recycling makes room. The last
+    /// segment is for [`Claim::Deletes`]. Every other failure poisons the store.
+    pub fn append(&self, batch: &EncodedBatch, claim: Claim) -> Result<(Seq, Ticket)> {
         let _one_at_a_time = self.appending.lock();
         let mut queue = self.queue.lock();
         let frame_bytes = batch.frame_bytes();
         if !fits(&queue, frame_bytes) || queue.pending.len() >= PENDING_BYTES_MAX {
             self.begin_lead(&mut queue)?;
-            let made_room = self.make_room(&mut queue, frame_bytes);
+            let made_room = self.make_room(&mut queue, frame_bytes, claim);
             self.end_lead(&mut queue);
             made_room?;
         }
@@ -303,9 +304,18 @@ impl Log {
         Ok((first, Ticket { last_seq }))
     }
 
-    fn make_room(&self, queue: &mut MutexGuard<'_, Queue>, frame_bytes: u64) -> Result<()> {
+    fn make_room(
+        &self,
+        queue: &mut MutexGuard<'_, Queue>,
+        frame_bytes: u64,
+        claim: Claim,
+    ) -> Result<()> {
         if fits(queue, frame_bytes) {
             return self.flush(queue, false);
+        }
+        // A log of one segment has no deletes before it that could need another.
+        if claim == Claim::Values && queue.current.is_some() {
+            self.keep_a_spare(frame_bytes)?;
         }
         self.next_segment(queue, frame_bytes)
     }

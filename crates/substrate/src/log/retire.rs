@@ -8,7 +8,7 @@ use esker_device::Purpose;
 use esker_format::ids::{KeyspaceId, SegmentId, Seq, StoreId};
 use esker_format::manifest_edit::Edit;
 
-use super::segment::{Segment, check_header, segment_name};
+use super::segment::{SPARES_KEPT, Segment, check_header, segment_name};
 use super::{Log, replay};
 use crate::error::Result;
 use crate::fault;
@@ -92,7 +92,7 @@ impl Log {
     pub(super) fn give_up(&self, segment: &Segment) -> Result<()> {
         let mut spares = self.spares.lock();
         let ordinary = segment.reference.bytes == spares.segment_bytes;
-        if ordinary && spares.files.len() < self.spares_max {
+        if ordinary && spares.files.len() < self.spares_max.max(1 + SPARES_KEPT) {
             spares.files.push(segment.reference.file);
             return Ok(());
         }
@@ -101,20 +101,22 @@ impl Log {
         Ok(())
     }
 
-    /// Whether files are kept for reuse.
+    /// Whether files are kept for reuse beside the last one.
     #[must_use]
     pub fn has_spares(&self) -> bool {
-        !self.spares.lock().files.is_empty()
+        self.spares.lock().files.len() > SPARES_KEPT
     }
 
-    /// Removes the files that are kept for reuse. The next segments are new files, which take
-    /// longer to come into use.
+    /// Removes the files that are kept for reuse, but for the last one. The next segments are new
+    /// files, which take longer to come into use.
     ///
     /// # Errors
     /// When a file cannot be removed; the log is as good as before.
     pub fn remove_spares(&self) -> Result<()> {
         let mut spares = self.spares.lock();
-        while let Some(number) = spares.files.last().copied() {
+        while spares.files.len() > SPARES_KEPT
+            && let Some(number) = spares.files.last().copied()
+        {
             self.device.remove(&segment_name(number))?;
             spares.files.pop();
             spares.numbers.remove(&number);

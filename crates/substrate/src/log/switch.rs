@@ -25,7 +25,7 @@ use crate::manifest::{full_or, write_zeros};
 use crate::planted::{self, Bug};
 
 /// How long the file of a segment must be in which a frame of `frame_bytes` fits.
-fn file_bytes(segment_bytes: u64, frame_bytes: u64) -> Result<u64> {
+pub(super) fn file_bytes(segment_bytes: u64, frame_bytes: u64) -> Result<u64> {
     let needed = RECORDS_OFFSET.saturating_add(frame_bytes).checked_next_multiple_of(UNIT_BYTES);
     needed
         .map(|needed| needed.max(segment_bytes))
@@ -114,11 +114,11 @@ impl Log {
         let mut spares = self.spares.lock();
         spares.remove_strays(self.device.as_ref());
         if bytes == spares.segment_bytes
-            && let Some(number) = spares.files.last().copied()
+            && let Some(number) = spares.files.first().copied()
         {
             let name = segment_name(number);
             let file = self.device.open(&name, Open::Existing, Caching::Buffered)?;
-            spares.files.pop();
+            spares.files.remove(0);
             return Ok(Taken { number, file, is_new: false });
         }
         let number = spares.new_number();

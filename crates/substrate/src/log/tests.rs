@@ -94,7 +94,7 @@ impl Rig {
     fn append(&self, ops: u64, value_bytes: usize) -> Result<Ticket> {
         let expected = self.log.last_seq().next();
         let batch = encode(&batch_of(expected.0, ops, value_bytes));
-        let (first, ticket) = self.log.append(&batch)?;
+        let (first, ticket) = self.log.append(&batch, Claim::Values)?;
         assert_eq!((first, ticket.last_seq.0), (expected, expected.0 + ops - 1));
         Ok(ticket)
     }

@@ -101,7 +101,7 @@ fn one_keyspace_pins_what_the_other_has_flushed() {
     let rig = create_rig(&device).unwrap();
     let only = |keyspace: u32| {
         let op = (keyspace, b"k".to_vec(), Some(vec![7; 3000]));
-        let (_, ticket) = rig.log.append(&encode(&[op])).unwrap();
+        let (_, ticket) = rig.log.append(&encode(&[op]), Claim::Values).unwrap();
         rig.log.wait_written(ticket).unwrap();
         ticket.last_seq
     };
@@ -192,7 +192,7 @@ fn a_full_device_refuses_the_append_and_recycling_makes_room() {
     let rig = create_rig(&device).unwrap();
     rig.log.prepare().unwrap();
     let used: usize = sim.files().values().map(Vec::len).sum();
-    sim.set_capacity_bytes(used as u64 + SEGMENT_BYTES + 8192);
+    sim.set_capacity_bytes(used as u64 + 2 * SEGMENT_BYTES + 8192);
     let error = loop {
         if let Err(error) = rig.put(1, 500, true) {
             break error;
@@ -208,6 +208,29 @@ fn a_full_device_refuses_the_append_and_recycling_makes_room() {
     rig.flush(2).unwrap();
     assert_eq!(rig.put(1, 500, true).unwrap(), last.next());
     assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last.next());
+}
+
+#[test]
+fn the_last_segment_is_for_deletes() {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let rig = create_rig(&device).unwrap();
+    rig.put(1, 500, true).unwrap();
+    rig.log.work_ahead().unwrap();
+    sim.set_capacity_bytes(sim.used_bytes());
+    while rig.put(1, 500, true).is_ok() {}
+    assert_eq!(rig.manifest.state().segments.len(), 2);
+    assert!(!rig.log.has_spares());
+    rig.log.remove_spares().unwrap();
+    let batch = encode(&batch_of(1, 1, 500));
+    while rig.manifest.state().segments.len() == 2 {
+        let (_, ticket) = rig.log.append(&batch, Claim::Deletes).unwrap();
+        rig.log.wait_synced(ticket).unwrap();
+    }
+    while rig.log.append(&batch, Claim::Deletes).is_ok() {}
+    assert_eq!(rig.poison.reason(), None);
+    rig.flush(1).unwrap();
+    rig.log.append(&batch, Claim::Deletes).unwrap();
 }
 
 #[test]
@@ -265,7 +288,7 @@ fn work_ahead_leaves_a_switch_no_file_to_make() {
     assert!(rig.log.wants_work_ahead() && !rig.log.wants_work_ahead());
     rig.log.work_ahead().unwrap();
     rig.log.work_ahead().unwrap();
-    assert_eq!(rig.log.space_bytes(), 2 * SEGMENT_BYTES);
+    assert_eq!(rig.log.space_bytes(), 3 * SEGMENT_BYTES, "the last one is for deletes");
     rig.faults.arm(fault::LOG_CREATE, 1, fault::Fault::Io, false);
     while rig.manifest.state().segments.len() == 1 {
         rig.put(1, 500, false).unwrap();
@@ -291,7 +314,8 @@ fn later_files_are_written_through_where_syncs_are_many() {
         let mut of_log = counts.iter().filter(|(purpose, _)| *purpose == Purpose::Log);
         of_log.next().map(|(_, counts)| counts.bytes_written)
     };
-    let zeros = 3 * SEGMENT_BYTES;
+    // With the second file the third one was made, which is for deletes.
+    let zeros = 2 * SEGMENT_BYTES;
     assert_eq!(log_bytes(true), log_bytes(false).map(|bytes| bytes + zeros));
 }
 
@@ -321,7 +345,7 @@ fn a_sync_ahead_that_fails_poisons_and_one_that_succeeds_promises_nothing() {
     let options = LogOptions { segment_bytes: 1 << 20, spares_max: 1 };
     let log = Log::open(&device, &manifest, Arc::new(Nothing), options, &poison, &faults).unwrap();
     log.prepare().unwrap();
-    let ticket = log.append(&encode(&batch_of(1, 3, 400))).unwrap().1;
+    let ticket = log.append(&encode(&batch_of(1, 3, 400)), Claim::Values).unwrap().1;
     log.wait_written(ticket).unwrap();
     let durable = log.durable_seq();
     log.work_ahead().unwrap();

@@ -141,7 +141,8 @@ fn bytes_of_the_log_inside_a_value_mislead_nobody() {
     rig.put(3, 100, true).unwrap();
     // A copy of the log as a value: valid headers in the middle of a record.
     let copy = sim.files()["log-00000001"][4096..5096].to_vec();
-    let (_, ticket) = rig.log.append(&encode(&[(1, b"copy".to_vec(), Some(copy))])).unwrap();
+    let (_, ticket) =
+        rig.log.append(&encode(&[(1, b"copy".to_vec(), Some(copy))]), Claim::Values).unwrap();
     rig.log.wait_written(ticket).unwrap();
     let mut files = sim.files();
     // The record that holds the copy is torn at its start.

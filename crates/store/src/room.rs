@@ -1,0 +1,187 @@
+//! What is done for a write that finds no room on the device.
+//!
+//! First memtables are written out, for which room is kept: that lets log segments go. For deletes,
+//! which values do not leave without room, keyspaces are then merged that have something to drop.
+//! Whoever writes does it himself, one at a time: so nobody waits for what may not come. What finds
+//! no room then is refused with [`Error::Full`], and nothing has happened.
+
+use std::sync::Arc;
+
+use esker_format::action::Action;
+use esker_index::{Step, Which, Work, owed};
+use esker_substrate::blocks::{Claim, Reserve};
+
+use crate::error::{Error, Result};
+use crate::maintenance;
+use crate::shared::{Core, Slot};
+use crate::write::Write;
+
+/// Bytes between two records of a merge, and between two of its publish points.
+const PUBLISH_BYTES: (u64, u64) = (4 << 10, 256 << 10);
+/// What a merge needs beside them: the ends of its levels' extents.
+const EXTENTS_BYTES: u64 = 32 << 10;
+/// For the manifest's next file, as a share of the memory budget and at most.
+const MANIFEST_SHARE: u64 = 16;
+const MANIFEST_BYTES: u64 = 128 << 10;
+/// What deletes find, as a share of the memory budget and within bounds: in one merge's time so many
+/// as this holds are written.
+const DELETES_SHARE: u64 = 32;
+const DELETES_BYTES: (u64, u64) = (16 << 10, 4 << 20);
+/// For the sake of values no memtable is written out that holds less than this share of what
+/// deletes find: a little more would fit then, and then a little less.
+const CRUMB_SHARE: u64 = 4;
+
+/// What is kept free in the data file of a store with such a memory budget.
+pub(crate) fn reserve(memory_budget_bytes: u64) -> Reserve {
+    let memtables_bytes = memory_budget_bytes / 2;
+    let publish_bytes = (memtables_bytes / 16).clamp(PUBLISH_BYTES.0, PUBLISH_BYTES.1);
+    let delete_bytes = memory_budget_bytes / DELETES_SHARE;
+    let manifest_bytes = (memory_budget_bytes / MANIFEST_SHARE).min(MANIFEST_BYTES);
+    Reserve {
+        merge_bytes: 2 * publish_bytes + EXTENTS_BYTES + manifest_bytes,
+        delete_bytes: delete_bytes.clamp(DELETES_BYTES.0, DELETES_BYTES.1),
+    }
+}
+
+/// What is done to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// Memtables are written out that hold at least so much.
+    WriteOut { least_bytes: u64 },
+    /// Keyspaces are merged whole that have something to drop.
+    Merge,
+}
+
+/// What of it a write is worth, in this order.
+fn efforts(claim: Claim, reserve: Reserve) -> Vec<Effort> {
+    let crumb_bytes = reserve.delete_bytes / CRUMB_SHARE;
+    match claim {
+        Claim::Values => vec![Effort::WriteOut { least_bytes: crumb_bytes }],
+        Claim::Deletes => vec![Effort::WriteOut { least_bytes: 1 }, Effort::Merge],
+    }
+}
+
+/// What writes are to a device that is full, and the room that they take when they are written out
+/// of the memtables, in bytes.
+pub(crate) fn claim_of(writes: &[Write<'_>]) -> (Claim, u64) {
+    let deletes = writes.iter().all(|write| write.action.only_deletes());
+    let bytes = writes.iter().map(|write| match write.action {
+        Action::Say(key, data) => owed::entry_bytes(key, data),
+        Action::RemoveRange(_) => 0,
+    });
+    let claim = if deletes { Claim::Deletes } else { Claim::Values };
+    (claim, bytes.fold(0, u64::saturating_add))
+}
+
+/// Does what changes nothing without room, and makes room where there is none.
+///
+/// # Errors
+/// Those of `attempt`; what a merge failed with, but for want of room.
+pub(crate) fn with_room<T>(
+    shared: &Core,
+    claim: Claim,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let mut result = attempt();
+    for effort in efforts(claim, shared.limits.reserve) {
+        if !matches!(result, Err(Error::Full { .. })) {
+            return result;
+        }
+        let _one_at_a_time = shared.making_room.lock();
+        // Somebody else may have made room meanwhile.
+        result = attempt();
+        if matches!(result, Err(Error::Full { .. })) {
+            make(shared, effort)?;
+            result = attempt();
+        }
+    }
+    result
+}
+
+fn make(shared: &Core, effort: Effort) -> Result<()> {
+    tracing::debug!(?effort, "makes room");
+    for slot in shared.slots() {
+        let done = match effort {
+            Effort::WriteOut { least_bytes } => write_out(shared, &slot, least_bytes),
+            Effort::Merge => merge(shared, &slot),
+        };
+        if let Err(e) = &done {
+            eprintln!("DBG {effort:?} {e} {:?}", {
+                let s = shared.env.blocks.space();
+                (
+                    s.backed_units(),
+                    s.free_units(),
+                    s.retired_units(),
+                    s.reserved_units(),
+                    s.end(),
+                    slot.tree().unwrap().owed_bytes(),
+                    slot.tree().unwrap().meta().spills.len(),
+                    slot.stall(),
+                )
+            });
+        }
+        match done {
+            // A keyspace that is dropped makes room too, and another one may make some.
+            Ok(()) | Err(Error::Full { .. } | Error::NoKeyspace { .. }) => {}
+            // Damage in one keyspace is no reason to refuse writes to another.
+            Err(Error::Damaged { .. } | Error::Operator { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if shared.log.has_spares() {
+        shared.log.remove_spares()?;
+    }
+    shared.make_manifest_room()
+}
+
+/// Writes a keyspace's memtable out, if that is worth it, and what is frozen of it.
+fn write_out(shared: &Core, slot: &Arc<Slot>, least_bytes: u64) -> Result<()> {
+    let spill = |slot: &Arc<Slot>| -> Result<()> {
+        while maintenance::step(shared, slot, Which::Spill)? == Step::More {}
+        Ok(())
+    };
+    spill(slot)?;
+    if slot.tree()?.owed_bytes() < least_bytes.max(1) {
+        return Ok(());
+    }
+    // A merge may be waiting for room: a run is written beside it.
+    if maintenance::begin(shared, slot, Work::Spill)? {
+        spill(slot)
+    } else {
+        maintenance::flush(shared, slot)
+    }
+}
+
+/// Merges all of a keyspace that has something to drop.
+fn merge(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
+    let tree = slot.tree()?;
+    if tree.is_merging() || tree.has_garbage() {
+        maintenance::compact(shared, slot)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_is_in_proportion_to_the_memory_budget() {
+        let kib = |budget: u64| {
+            let reserve = reserve(budget << 10);
+            (reserve.merge_bytes >> 10, reserve.delete_bytes >> 10)
+        };
+        assert_eq!(kib(256), (64, 16));
+        assert_eq!(kib(16 << 10), (672, 512));
+        assert_eq!(kib(64 << 10), (672, 2048));
+        assert_eq!(kib(1 << 20), (672, 4096));
+    }
+
+    #[test]
+    fn values_are_not_worth_a_merge() {
+        let reserve = Reserve { merge_bytes: 0, delete_bytes: 400 };
+        assert_eq!(efforts(Claim::Values, reserve), [Effort::WriteOut { least_bytes: 100 }]);
+        let all = [Effort::WriteOut { least_bytes: 1 }, Effort::Merge];
+        assert_eq!(efforts(Claim::Deletes, reserve), all);
+    }
+}

@@ -1,0 +1,258 @@
+//! A store on a small file system that fills up: all of it can be deleted, compacting gives the
+//! space back, and writing goes on; also when the process is killed at the moment of `Full`.
+//!
+//! The file system is ext4 on a loop device where this process may mount one; else a simulated disk
+//! of the same size takes its place.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker::{Db, Error, IndexKind, Keyspace, KeyspaceOptions};
+use esker_device::Device;
+use esker_device::sim::SimDevice;
+use esker_testkit::counts::{Counts, budget};
+use esker_testkit::random::Random;
+
+/// Tells the child what to fill.
+const CHILD: &str = "ESKER_FULL_CHILD";
+/// Refusals after which a store counts as full.
+const REFUSALS: u32 = 20;
+/// At this budget all stores of 300 MB are tried.
+const BUDGET_OF_ALL: u64 = 10;
+
+/// One store on one file system.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    fs_bytes: u64,
+    index: IndexKind,
+    value_bytes: usize,
+    memory_budget_bytes: u64,
+    log_segment_bytes: u64,
+    killed: bool,
+}
+
+impl Cell {
+    const fn small(index: IndexKind, value_bytes: usize, killed: bool) -> Self {
+        let (memory_budget_bytes, log_segment_bytes) = (4 << 20, 1 << 20);
+        let fs_bytes = 48 << 20;
+        Self { fs_bytes, index, value_bytes, memory_budget_bytes, log_segment_bytes, killed }
+    }
+
+    const fn large(index: IndexKind, value_bytes: usize, budget_mib: u64, killed: bool) -> Self {
+        let (memory_budget_bytes, log_segment_bytes) = (budget_mib << 20, 4 << 20);
+        let fs_bytes = 300_000_000;
+        Self { fs_bytes, index, value_bytes, memory_budget_bytes, log_segment_bytes, killed }
+    }
+
+    fn open(&self, place: &Place) -> (Db, Keyspace) {
+        let builder = match place {
+            Place::Folder { folder, .. } => Db::builder(folder.join("store")),
+            Place::Simulated(device) => Db::builder_on(Arc::clone(device) as Arc<dyn Device>),
+        };
+        let builder = builder.memory_budget(self.memory_budget_bytes);
+        let db = builder.log_segment_bytes(self.log_segment_bytes).open().unwrap();
+        let options = KeyspaceOptions::default().index(self.index);
+        let keyspace = db.keyspace("values", options).unwrap();
+        (db, keyspace)
+    }
+
+    fn as_words(&self) -> String {
+        let Self { fs_bytes, index, value_bytes, memory_budget_bytes, .. } = self;
+        format!("{fs_bytes} {index} {value_bytes} {memory_budget_bytes} {}", self.log_segment_bytes)
+    }
+
+    fn of_words(words: &str) -> Self {
+        let words: Vec<&str> = words.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u64>().unwrap();
+        Self {
+            fs_bytes: number(0),
+            index: words[1].parse().unwrap(),
+            value_bytes: number(2) as usize,
+            memory_budget_bytes: number(3),
+            log_segment_bytes: number(4),
+            killed: true,
+        }
+    }
+}
+
+/// Where a store is.
+enum Place {
+    Folder { folder: PathBuf, image: Option<PathBuf> },
+    Simulated(Arc<SimDevice>),
+}
+
+impl Place {
+    fn new(bytes: u64, scratch: &Path) -> Self {
+        Self::mounted(bytes, scratch).unwrap_or_else(|| {
+            let device = Arc::new(SimDevice::new());
+            device.set_capacity_bytes(bytes);
+            Self::Simulated(device)
+        })
+    }
+
+    fn mounted(bytes: u64, scratch: &Path) -> Option<Self> {
+        let (image, folder) = (scratch.join("image"), scratch.join("mounted"));
+        fs::create_dir(&folder).ok()?;
+        fs::File::create(&image).ok()?.set_len(bytes).ok()?;
+        let run = |command: &mut Command| {
+            let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+            status.ok().filter(|status| status.success())
+        };
+        run(Command::new("mkfs.ext4").arg("-q").arg(&image))?;
+        run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&folder))?;
+        Some(Self::Folder { folder, image: Some(image) })
+    }
+
+    fn used_bytes(&self) -> u64 {
+        match self {
+            Self::Folder { folder, .. } => {
+                let files = fs::read_dir(folder.join("store")).unwrap();
+                files.map(|file| file.unwrap().metadata().unwrap().blocks() * 512).sum()
+            }
+            Self::Simulated(device) => device.used_bytes(),
+        }
+    }
+
+    const fn is_mounted(&self) -> bool {
+        matches!(self, Self::Folder { .. })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Self::Folder { folder, image: Some(_) } = self {
+            let _stays_mounted = Command::new("umount").arg(folder).status();
+        }
+    }
+}
+
+fn key(number: u64) -> String {
+    format!("key{:09}", number * 7919 % 1_000_000_007)
+}
+
+/// Puts until as many are refused; answers how many were not.
+fn fill(keyspace: &Keyspace, value_bytes: usize, most: u64) -> u64 {
+    let random = Random::new(7);
+    let (mut written, mut refused) = (0, 0);
+    while refused < REFUSALS && written < most {
+        match keyspace.insert(key(written), random.bytes(value_bytes)) {
+            Ok(()) => written += 1,
+            Err(Error::Full { .. }) => {
+                refused += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => panic!("filling: {error}"),
+        }
+    }
+    written
+}
+
+/// Fills in a process of its own, which then ends without closing anything.
+fn fill_and_die(cell: &Cell, folder: &Path) -> u64 {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "full_child", "--nocapture", "--test-threads=1"])
+        .env(CHILD, format!("{}\n{}", cell.as_words(), folder.display()))
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    let lines = String::from_utf8_lossy(&child.stdout).into_owned();
+    let written = lines.lines().find_map(|line| line.strip_prefix("WRITTEN ")?.parse().ok());
+    assert!(!child.status.success(), "it dies");
+    written.unwrap_or_else(|| panic!("the child has not filled the store: {lines}"))
+}
+
+#[test]
+fn full_child() {
+    let Ok(words) = std::env::var(CHILD) else { return };
+    let (cell, folder) = words.split_once('\n').unwrap();
+    let (cell, folder) = (Cell::of_words(cell), PathBuf::from(folder));
+    let (_db, keyspace) = cell.open(&Place::Folder { folder, image: None });
+    let written = fill(&keyspace, cell.value_bytes, u64::MAX);
+    println!("\nWRITTEN {written}");
+    std::process::abort();
+}
+
+fn is_emptied(cell: &Cell, counts: &mut Counts) {
+    let scratch = tempfile::tempdir().unwrap();
+    let place = Place::new(cell.fs_bytes, scratch.path());
+    let (db, keyspace, written) = match &place {
+        Place::Folder { folder, .. } if cell.killed => {
+            let written = fill_and_die(cell, folder);
+            let (db, keyspace) = cell.open(&place);
+            (db, keyspace, written)
+        }
+        _ => {
+            let (db, keyspace) = cell.open(&place);
+            let written = fill(&keyspace, cell.value_bytes, u64::MAX);
+            (db, keyspace, written)
+        }
+    };
+    let full_bytes = place.used_bytes();
+    assert!(written * cell.value_bytes as u64 > cell.fs_bytes / 3, "{cell:?}: {written} written");
+    for number in 0..written {
+        keyspace.remove(key(number)).unwrap_or_else(|error| panic!("{cell:?}, {number}: {error}"));
+    }
+    db.compact().unwrap_or_else(|error| panic!("{cell:?}, compacting: {error}"));
+    let left_bytes = place.used_bytes();
+    assert!(left_bytes <= full_bytes / 10, "{cell:?}: {left_bytes} of {full_bytes} bytes are left");
+    assert!(keyspace.first().unwrap().is_none(), "{cell:?}");
+    let again = fill(&keyspace, cell.value_bytes, written / 2);
+    assert_eq!(again, written / 2, "{cell:?}: writing goes on");
+    let report = db.check().unwrap();
+    assert!(report.problems.is_empty(), "{cell:?}: {report:?}");
+    db.close().unwrap();
+    counts.add("stores", 1);
+    counts.add("on a file system", place.is_mounted().into());
+    counts.add("values", written);
+    counts.add("bytes when full", full_bytes);
+    counts.add("bytes when emptied", left_bytes);
+}
+
+fn are_emptied(case: &str, cells: &[Cell]) {
+    let mut counts = Counts::new("full-device", case);
+    for cell in cells {
+        is_emptied(cell, &mut counts);
+        println!("{cell:?}: {}", counts.line());
+    }
+    counts.record().unwrap();
+}
+
+const VALUES: [usize; 3] = [100, 1000, 300_000];
+
+#[test]
+fn small_devices_are_emptied() {
+    let cell = |index| VALUES.map(|value_bytes| Cell::small(index, value_bytes, false));
+    are_emptied("48 MiB", &IndexKind::ALL.map(cell).concat());
+}
+
+#[test]
+fn small_devices_are_emptied_after_a_kill() {
+    let cell = |index| VALUES.map(|value_bytes| Cell::small(index, value_bytes, true));
+    are_emptied("48 MiB, killed when full", &IndexKind::ALL.map(cell).concat());
+}
+
+#[test]
+fn devices_of_300_megabytes_are_emptied() {
+    let mut cells = Vec::new();
+    for index in IndexKind::ALL {
+        for value_bytes in VALUES {
+            for budget_mib in [16, 64] {
+                let cell = |killed| Cell::large(index, value_bytes, budget_mib, killed);
+                cells.extend([cell(false), cell(true)]);
+            }
+        }
+    }
+    if budget() < BUDGET_OF_ALL {
+        // One of large values, by default settings, for each kind of index.
+        cells.retain(|cell| {
+            let default = cell.memory_budget_bytes == 64 << 20;
+            let killed = cell.index == IndexKind::Lsm;
+            cell.value_bytes == 300_000 && default && cell.killed == killed
+        });
+    }
+    are_emptied("300 MB", &cells);
+}

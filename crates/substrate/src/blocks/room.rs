@@ -1,0 +1,356 @@
+//! Who may take how much of the free space.
+//!
+//! What is in memtables must come to fit into the data file, or the log could never become
+//! shorter again: that much is *owed*, and free space is kept for it, from when a write is admitted
+//! until its memtable has been written out ([`Pot`]). Beside it some is kept ([`Reserve`]) that no
+//! value takes: what makes room on a full device (deletes, and the merges that meet them) finds
+//! room there.
+//!
+//! | who | leaves alone |
+//! |---|---|
+//! | values | what is owed, and all of the reserve |
+//! | deletes | what is owed, and the reserve for merges |
+//! | merges | what is owed beside their own pot |
+//! | spills | what is owed beside their own pot |
+//!
+//! Only space that the device has set aside counts: a hole may be somebody else's by now.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker_device::Purpose;
+use esker_format::ptr::{Extent, UNIT_BYTES};
+
+use super::{BlockStore, GROWTH_SHARE, GROWTH_UNITS, freed_twice, full};
+use crate::error::{Error, Result};
+use crate::planted::{self, Bug};
+use crate::space::Space;
+use crate::sync::MutexGuard;
+
+/// Free space beyond all that is kept: for what spills take beyond what was reckoned with.
+pub(super) const MARGIN_UNITS: u64 = 4;
+/// So much of the file is reserved for merges, beside what is always: fences of their results.
+const MERGE_SHARE: u64 = 128;
+/// Whoever writes blocks takes at most this share of what is spare at once: others who write the
+/// levels of the same merge find some too.
+const EXTENT_SHARE: u64 = 4;
+
+/// Free space that is kept for making room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserve {
+    /// For merges, beside a share of the file.
+    pub merge_bytes: u64,
+    /// For deletes, until merges meet them.
+    pub delete_bytes: u64,
+}
+
+/// What is written to a memtable, as far as it matters to a full device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It takes room for good.
+    Values,
+    /// It makes room, once merges meet it.
+    Deletes,
+}
+
+/// The reserve, and what is owed.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    merge_units: AtomicU64,
+    delete_units: AtomicU64,
+    /// Bytes that memtables take when they are written out, at most.
+    owed_bytes: AtomicU64,
+    /// How much may be owed without a look at the free space: by values, and with deletes.
+    credit_bytes: AtomicU64,
+    delete_credit_bytes: AtomicU64,
+}
+
+impl Room {
+    pub(super) fn owed_units(&self) -> u64 {
+        self.owed_bytes.load(Ordering::Acquire).div_ceil(UNIT_BYTES)
+    }
+
+    /// The longest extent that is taken where so much is spare, and `least` are needed.
+    pub(super) fn most(&self, spare: u64, least: u64) -> u64 {
+        let is_kept = self.merge_units.load(Ordering::Relaxed) > 0;
+        let share = if is_kept { spare / EXTENT_SHARE } else { spare };
+        share.max(least).min(spare)
+    }
+
+    fn disown(&self, bytes: u64) {
+        let less = |owed: u64| Some(owed.saturating_sub(bytes));
+        let _always_some = self.owed_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+
+    /// What is kept for merges and from deletes.
+    fn for_merges(&self, space: &Space) -> u64 {
+        let least = self.merge_units.load(Ordering::Relaxed);
+        let share = if least == 0 { 0 } else { space.end() / MERGE_SHARE };
+        (least + share).max(space.reserved_units()).saturating_add(MARGIN_UNITS)
+    }
+
+    /// What is kept from values.
+    pub(super) fn reserve(&self, space: &Space) -> u64 {
+        if planted::is(Bug::ReserveTaken) {
+            return MARGIN_UNITS;
+        }
+        self.for_merges(space).saturating_add(self.delete_units.load(Ordering::Relaxed))
+    }
+
+    fn credit_bytes(&self, claim: Claim) -> u64 {
+        let credit = match claim {
+            Claim::Values => &self.credit_bytes,
+            Claim::Deletes => &self.delete_credit_bytes,
+        };
+        credit.load(Ordering::Acquire)
+    }
+
+    /// All that is kept.
+    pub(super) fn kept(&self, space: &Space) -> u64 {
+        self.reserve(space).saturating_add(self.owed_units())
+    }
+}
+
+/// The space under its lock. What may be owed is worked out anew when it is let go of.
+pub(super) struct Held<'a> {
+    space: MutexGuard<'a, Space>,
+    room: &'a Room,
+}
+
+impl Deref for Held<'_> {
+    type Target = Space;
+
+    fn deref(&self) -> &Space {
+        &self.space
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Space {
+        &mut self.space
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let credit = |kept: u64| {
+            let units = self.space.backed_units().saturating_sub(kept);
+            units.saturating_mul(UNIT_BYTES)
+        };
+        let (values, merges) = (self.room.reserve(&self.space), self.room.for_merges(&self.space));
+        self.room.credit_bytes.store(credit(values), Ordering::Release);
+        self.room.delete_credit_bytes.store(credit(merges), Ordering::Release);
+    }
+}
+
+/// Room for what is about to be written to a memtable, until that has it.
+#[derive(Debug)]
+#[must_use = "the room is kept only while the claim lives"]
+pub struct Claimed<'a> {
+    room: &'a Room,
+    bytes: u64,
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        self.room.disown(self.bytes);
+    }
+}
+
+/// What is owed for one memtable, for whoever writes it out: each extent that this takes is less
+/// that is owed.
+#[derive(Debug)]
+pub struct Pot {
+    blocks: Arc<BlockStore>,
+    bytes: AtomicU64,
+}
+
+impl Pot {
+    /// A pot of bytes that [`BlockStore::owe`] has counted.
+    #[must_use]
+    pub const fn new(blocks: Arc<BlockStore>, bytes: u64) -> Self {
+        Self { blocks, bytes: AtomicU64::new(bytes) }
+    }
+
+    pub(super) fn units(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire) / UNIT_BYTES
+    }
+
+    pub(super) fn take(&self, units: u64) {
+        let wanted = units.saturating_mul(UNIT_BYTES);
+        let less = |bytes: u64| Some(bytes.saturating_sub(wanted));
+        let before = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        let before = before.unwrap_or_else(|bytes| bytes);
+        self.blocks.room.disown(wanted.min(before));
+    }
+
+    /// The memtable is written out: nothing more is owed for it.
+    pub fn release(&self) {
+        self.blocks.room.disown(self.bytes.swap(0, Ordering::AcqRel));
+    }
+}
+
+impl Drop for Pot {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl BlockStore {
+    pub(super) fn held(&self) -> Held<'_> {
+        Held { space: self.space.lock(), room: &self.room }
+    }
+
+    /// Keeps so much from now on, as far as there is free space or will be.
+    pub fn keep(&self, reserve: Reserve) {
+        let units = |bytes: u64| bytes.div_ceil(UNIT_BYTES);
+        self.room.merge_units.store(units(reserve.merge_bytes), Ordering::Relaxed);
+        self.room.delete_units.store(units(reserve.delete_bytes), Ordering::Relaxed);
+        drop(self.held());
+    }
+
+    /// Counts what was inserted into a memtable, whether there is room for it or not. Its owner
+    /// makes a [`Pot`] of it, or gives it up.
+    pub fn owe(&self, bytes: u64) {
+        self.room.owed_bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// Gives up what [`BlockStore::owe`] counted.
+    pub fn disown(&self, bytes: u64) {
+        self.room.disown(bytes);
+    }
+
+    /// Makes sure that what is about to be written to a memtable can be written out: so many bytes.
+    ///
+    /// Cost: none while the file has room; else it grows by a share of itself.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the device has no room; nothing is changed then.
+    pub fn claim_room(&self, bytes: u64, claim: Claim) -> Result<Claimed<'_>> {
+        let claimed = Claimed { room: &self.room, bytes };
+        let owed = self.room.owed_bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
+        if planted::is(Bug::OwedNotKept) || owed <= self.room.credit_bytes(claim) {
+            return Ok(claimed);
+        }
+        let mut space = self.held();
+        let grown = self.back(&mut space, Room::reserve, 0, Purpose::User);
+        match grown {
+            // What holes were filled for may do.
+            Err(Error::Full { .. }) if claim == Claim::Deletes => {
+                self.back(&mut space, Room::for_merges, 0, Purpose::User)?;
+            }
+            grown => grown?,
+        }
+        drop(space);
+        Ok(claimed)
+    }
+
+    /// Makes sure that the device has space for `units` free units beyond what is owed and kept.
+    pub(super) fn back(
+        &self,
+        space: &mut Space,
+        kept: impl Fn(&Room, &Space) -> u64,
+        units: u64,
+        purpose: Purpose,
+    ) -> Result<()> {
+        // As the file grows, so does a share of it.
+        for _ in 0..4 {
+            let wanted = kept(&self.room, space).saturating_add(self.room.owed_units());
+            let missing = wanted.saturating_add(units).saturating_sub(space.backed_units());
+            if missing == 0 {
+                return Ok(());
+            }
+            self.fill_or_grow(space, missing, purpose)?;
+        }
+        Ok(())
+    }
+
+    /// Takes space of the device for at least `units` more free units: for holes first, then
+    /// behind the end of the file.
+    pub(super) fn fill_or_grow(
+        &self,
+        space: &mut Space,
+        units: u64,
+        purpose: Purpose,
+    ) -> Result<()> {
+        let mut left = units;
+        while left > 0
+            && let Some(hole) = space.hole(left)
+        {
+            match self.file.allocate(hole.offset(), hole.bytes(), purpose) {
+                Ok(()) => space.fill(hole).map_err(freed_twice)?,
+                Err(error) if error.is_full() => return Err(full(left)),
+                Err(error) => return Err(error.into()),
+            }
+            left -= hole.units;
+        }
+        if left == 0 { Ok(()) } else { self.grow_by_some(space, left, purpose) }
+    }
+
+    /// Grows the file by at least `units`, and by more where there is room.
+    pub(super) fn grow_by_some(
+        &self,
+        space: &mut Space,
+        units: u64,
+        purpose: Purpose,
+    ) -> Result<()> {
+        let (least, most) = GROWTH_UNITS;
+        let growth = (space.end() / GROWTH_SHARE).clamp(least, most).max(units);
+        self.grow(space, growth, purpose).or_else(|error| {
+            let worth_less = matches!(error, Error::Full { .. }) && growth > units;
+            if worth_less { self.grow(space, units, purpose) } else { Err(error) }
+        })
+    }
+
+    fn grow(&self, space: &mut Space, units: u64, purpose: Purpose) -> Result<()> {
+        match self.file.allocate(space.end() * UNIT_BYTES, units * UNIT_BYTES, purpose) {
+            Ok(()) => {
+                space.grow(units);
+                Ok(())
+            }
+            Err(error) if error.is_full() => Err(full(units)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives free space beyond what is kept back to the device: the end of the file, and what lies
+    /// between what is used.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn discard_free(&self) -> Result<()> {
+        let mut space = self.held();
+        let kept = if planted::is(Bug::ReserveDiscarded) { 0 } else { self.room.kept(&space) };
+        self.discard_beyond(&mut space, kept)
+    }
+
+    /// Gives so many bytes of free space back to the device even of what is kept: for a file of
+    /// the store's that makes room, and is no part of this one.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn lend(&self, bytes: u64) -> Result<()> {
+        let mut space = self.held();
+        let kept = space.backed_units().saturating_sub(bytes.div_ceil(UNIT_BYTES));
+        self.discard_beyond(&mut space, kept.max(self.room.owed_units()))
+    }
+
+    fn discard_beyond(&self, space: &mut Space, kept: u64) -> Result<()> {
+        let (tail, backed) = space.tail();
+        let spare = space.backed_units().saturating_sub(kept);
+        // Without what is kept of it, where the tail has all that is free.
+        let cut = if spare >= backed { tail } else { spare };
+        self.trim(space, cut)?;
+        let mut spare = space.backed_units().saturating_sub(kept);
+        while spare > 0 {
+            let Some(run) = space.last_backed_run() else { break };
+            let units = run.units.min(spare);
+            let hole = Extent { start: run.end() - units, units };
+            self.file.discard(hole.offset(), hole.bytes())?;
+            space.dig(hole).map_err(freed_twice)?;
+            spare -= units;
+        }
+        Ok(())
+    }
+}
