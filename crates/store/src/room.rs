@@ -10,6 +10,7 @@ use std::sync::Arc;
 use esker_format::action::Action;
 use esker_index::{Step, Which, Work, owed};
 use esker_substrate::blocks::{Claim, Reserve};
+use esker_substrate::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
 use crate::maintenance;
@@ -105,21 +106,6 @@ fn make(shared: &Core, effort: Effort) -> Result<()> {
             Effort::WriteOut { least_bytes } => write_out(shared, &slot, least_bytes),
             Effort::Merge => merge(shared, &slot),
         };
-        if let Err(e) = &done {
-            eprintln!("DBG {effort:?} {e} {:?}", {
-                let s = shared.env.blocks.space();
-                (
-                    s.backed_units(),
-                    s.free_units(),
-                    s.retired_units(),
-                    s.reserved_units(),
-                    s.end(),
-                    slot.tree().unwrap().owed_bytes(),
-                    slot.tree().unwrap().meta().spills.len(),
-                    slot.stall(),
-                )
-            });
-        }
         match done {
             // A keyspace that is dropped makes room too, and another one may make some.
             Ok(()) | Err(Error::Full { .. } | Error::NoKeyspace { .. }) => {}
@@ -152,10 +138,13 @@ fn write_out(shared: &Core, slot: &Arc<Slot>, least_bytes: u64) -> Result<()> {
     }
 }
 
-/// Merges all of a keyspace that has something to drop.
+/// Merges all of a keyspace that has something to drop, or may have: what was written since the last
+/// time may replace something.
 fn merge(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let tree = slot.tree()?;
-    if tree.is_merging() || tree.has_garbage() {
+    let newest = tree.newest_seq().0;
+    let is_new = slot.merged_for_room.swap(newest, Ordering::Relaxed) != newest;
+    if is_new || tree.is_merging() || tree.has_garbage() {
         maintenance::compact(shared, slot)?;
     }
     Ok(())

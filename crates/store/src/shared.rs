@@ -97,6 +97,9 @@ pub(crate) enum Phase {
     Closed,
 }
 
+/// How much room is made for the manifest's next file, in times of the present one.
+const LENT_TIMES: [u64; 4] = [1, 2, 4, 8];
+
 /// Bounds on what a store holds, all in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -125,6 +128,8 @@ pub(crate) struct Slot {
     /// Set exactly when `stall` holds something; read without the lock on every write.
     stalled: AtomicBool,
     stall: Mutex<Option<Stall>>,
+    /// The newest number when all of it was last merged to make room.
+    pub merged_for_room: AtomicU64,
     /// How often maintenance has stopped.
     pub stalls: AtomicU64,
 }
@@ -232,14 +237,18 @@ impl Core {
             }
             committed => return committed,
         }
-        match commit() {
-            // Even what is kept for that: it comes back with the manifest's old file.
-            Err(esker_substrate::Error::Full { .. }) => {
-                self.env.blocks.lend(self.manifest.bytes().saturating_mul(2))?;
-                commit()
+        let mut committed = commit();
+        // Even what is kept for that: it comes back with the manifest's old file, which may be
+        // shorter than the new one.
+        for times in LENT_TIMES {
+            if !matches!(committed, Err(esker_substrate::Error::Full { .. })) {
+                break;
             }
-            committed => committed,
+            self.env.blocks.lend(self.manifest.bytes().saturating_mul(times))?;
+            committed = commit();
         }
+        self.env.blocks.refill()?;
+        committed
     }
 
     /// Sees to it that the manifest has room for the records that make room.
@@ -354,6 +363,7 @@ impl Slot {
             gone: false.into(),
             stalled: false.into(),
             stall: Mutex::new(None),
+            merged_for_room: 0.into(),
             stalls: 0.into(),
         }
     }

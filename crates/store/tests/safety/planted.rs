@@ -45,6 +45,24 @@ macro_rules! bugs_of_backups {
     };
 }
 
+macro_rules! bugs_of_full_devices {
+    ($($name:ident: $bug:ident,)*) => {
+        $(#[test] fn $name() { is_found(Bug::$bug); })*
+
+        #[test]
+        fn every_bug_of_full_devices_has_its_test() {
+            assert_eq!([$(Bug::$bug),*], Bug::OF_FULL_DEVICES);
+        }
+    };
+}
+
+bugs_of_full_devices! {
+    finds_a_reserve_that_values_take: ReserveTaken,
+    finds_values_that_cannot_be_written_out: OwedNotKept,
+    finds_a_reserve_that_is_given_back: ReserveDiscarded,
+    finds_a_last_segment_that_values_take: LastSegmentTaken,
+}
+
 macro_rules! bugs_in_slices {
     ($($name:ident: $bug:ident,)*) => {
         mod in_slices {

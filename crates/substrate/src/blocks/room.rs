@@ -336,6 +336,18 @@ impl BlockStore {
         self.discard_beyond(&mut space, kept.max(self.room.owed_units()))
     }
 
+    /// Takes space of the device for what was lent, as far as there is any.
+    ///
+    /// # Errors
+    /// What the device says, but for want of room.
+    pub fn refill(&self) -> Result<()> {
+        let mut space = self.held();
+        match self.back(&mut space, Room::reserve, 0, Purpose::Gc) {
+            Err(Error::Full { .. }) => Ok(()),
+            refilled => refilled,
+        }
+    }
+
     fn discard_beyond(&self, space: &mut Space, kept: u64) -> Result<()> {
         let (tail, backed) = space.tail();
         let spare = space.backed_units().saturating_sub(kept);

@@ -20,6 +20,8 @@ use crate::violation::{Oracle, Verdict, Violation, ensure};
 
 /// Refusals after which a store counts as full: what is refused may still let others in.
 const REFUSALS: u32 = 8;
+/// The largest device that is filled with short values.
+const SHORT_VALUES_BYTES: u64 = 1400 << 10;
 /// Values written at most; far more than fits.
 const VALUES_MAX: u64 = 100_000;
 
@@ -78,11 +80,15 @@ impl Trial {
             index,
             ..Config::default()
         };
+        let keyspaces = 1 + random.below(3);
+        let value_bytes_max = pick(&[16, 100, 1000, 3000, 12_000]);
+        // Many short values take long.
+        let most = if value_bytes_max <= 100 { SHORT_VALUES_BYTES } else { u64::MAX };
         Self {
             config,
-            capacity_bytes,
-            keyspaces: 1 + random.below(3),
-            value_bytes_max: pick(&[16, 100, 1000, 3000, 12_000]),
+            capacity_bytes: capacity_bytes.min(most),
+            keyspaces,
+            value_bytes_max,
             cut: random.pick(&Cut::ALL).copied().unwrap_or(Cut::None),
             snapshot: random.percent(25),
             seed,
