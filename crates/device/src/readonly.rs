@@ -109,6 +109,10 @@ impl DeviceFile for ReadOnlyFile {
         refused(Operation::Resize, self.name())
     }
 
+    fn allocate(&self, _offset: u64, _len: u64, _purpose: Purpose) -> Result<()> {
+        refused(Operation::Resize, self.name())
+    }
+
     fn truncate(&self, _len: u64) -> Result<()> {
         refused(Operation::Resize, self.name())
     }

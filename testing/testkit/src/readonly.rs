@@ -119,6 +119,10 @@ impl DeviceFile for UntouchableFile {
         refuse(&self.touched, Operation::Resize, self.name())
     }
 
+    fn allocate(&self, _offset: u64, _len: u64, _purpose: Purpose) -> Result<()> {
+        refuse(&self.touched, Operation::Resize, self.name())
+    }
+
     fn truncate(&self, _len: u64) -> Result<()> {
         refuse(&self.touched, Operation::Resize, self.name())
     }

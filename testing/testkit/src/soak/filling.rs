@@ -114,6 +114,13 @@ impl DeviceFile for FillingFile {
         self.inner.preallocate(len, purpose)
     }
 
+    fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+        if self.filled.is_full() {
+            return Err(self.filled.refuse(Operation::Resize, self.name(), offset));
+        }
+        self.inner.allocate(offset, len, purpose)
+    }
+
     fn truncate(&self, len: u64) -> Result<()> {
         self.inner.truncate(len)
     }
