@@ -546,7 +546,7 @@ def test_what_is_only_read_is_not_written(tmp_path):
             esker.open(tmp_path / "db")
         assert list(ks.items()) == [(b"a", b"1")] and db.check().ok
         for write in [
-            lambda: ks.put(b"a", b"2"),
+            lambda: ks.insert(b"a", b"2"),
             lambda: ks.remove(b"a"),
             lambda: db.keyspace("new"),
             lambda: db.flush(),
