@@ -2,6 +2,7 @@
 
 mod lsm;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -159,7 +160,7 @@ pub struct WaitStats {
 }
 
 /// A merge under way.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MergeStats {
     /// Everything is merged.
@@ -173,6 +174,18 @@ pub struct MergeStats {
     pub input_bytes: u64,
     /// The last key that has been merged: keys up to it are read from the new levels.
     pub wavefront: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for MergeStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The wavefront is a key, and left out: keys do not belong in logs.
+        f.debug_struct("MergeStats")
+            .field("full", &self.full)
+            .field("levels", &self.levels)
+            .field("written_bytes", &self.written_bytes)
+            .field("input_bytes", &self.input_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One level of a tree.

@@ -1,5 +1,7 @@
 //! Figures of LSM indexes, from what the manifest says of them.
 
+use std::fmt;
+
 use esker_format::meta::{IndexMeta, LsmLevel, TreeMeta};
 use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_index::lsm::MergeReport;
@@ -8,7 +10,7 @@ use esker_index::lsm::policy::Policy as MergePolicy;
 use esker_index::lsm::policy::learn::{Learning, Phase};
 
 /// What an LSM index consists of.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LsmStats {
     /// Runs, newest first: memtables as they were written out, less what has been merged of them.
@@ -27,6 +29,21 @@ pub struct LsmStats {
     pub records_entered: u64,
     /// What [`MergePolicy::Mixed`] goes by; `None` where it has not merged the index.
     pub learnt: Option<LsmLearnt>,
+}
+
+impl fmt::Debug for LsmStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The next key is left out: keys do not belong in logs.
+        f.debug_struct("LsmStats")
+            .field("runs", &self.runs)
+            .field("levels", &self.levels)
+            .field("policy", &self.policy)
+            .field("runs_capacity_bytes", &self.runs_capacity_bytes)
+            .field("runs_written", &self.runs_written)
+            .field("records_entered", &self.records_entered)
+            .field("learnt", &self.learnt)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What [`MergePolicy::Mixed`] goes by in an LSM index. It is kept with the index.
@@ -71,7 +88,7 @@ pub struct LsmRunStats {
 }
 
 /// A level of an LSM index.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LsmLevelStats {
     /// Blocks of data.
@@ -90,6 +107,20 @@ pub struct LsmLevelStats {
     pub capacity_bytes: Option<u64>,
     /// What has been written for it.
     pub written: LsmWrites,
+}
+
+impl fmt::Debug for LsmLevelStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The next key is left out: keys do not belong in logs.
+        f.debug_struct("LsmLevelStats")
+            .field("blocks", &self.blocks)
+            .field("bytes", &self.bytes)
+            .field("space_bytes", &self.space_bytes)
+            .field("fence_bytes", &self.fence_bytes)
+            .field("capacity_bytes", &self.capacity_bytes)
+            .field("written", &self.written)
+            .finish_non_exhaustive()
+    }
 }
 
 impl LsmLevelStats {
