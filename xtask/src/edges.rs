@@ -67,7 +67,7 @@ pub const ARROWS: &[Arrow] = &[
         package: "esker-permute",
         folder: "crates/permute",
         may_use: &["esker-device"],
-        tests_may_use: TESTKIT,
+        tests_may_use: &["esker-permute", "esker-testkit"],
     },
     Arrow {
         package: "esker-cli",
