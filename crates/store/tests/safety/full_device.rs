@@ -4,6 +4,8 @@
 //! The file system is ext4 on a loop device where this process may mount one; else a simulated disk
 //! of the same size takes its place.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
