@@ -501,7 +501,8 @@ pub fn is_awaited(path: &Path) -> bool {
         return false;
     }
     let path = path.as_os_str().as_bytes();
-    let waits = |place: &Arc<Place>| lock(&place.awaited).as_ref().is_some_and(|on| on.path == path);
+    let waits =
+        |place: &Arc<Place>| lock(&place.awaited).as_ref().is_some_and(|on| on.path == path);
     table().places.values().any(waits)
 }
 

@@ -26,8 +26,8 @@ pub(super) const RECORDS_OFFSET: u64 = SEGMENT_HEADER_BYTES as u64;
 /// written for the first time.
 const SYNC_WORTH_BYTES: u64 = 256 << 10;
 
-/// Spares that stay when space is given back, and that values leave alone: what makes room on a full
-/// device is logged there.
+/// Spares that stay when space is given back, and that values leave alone: what makes room on a
+/// full device is logged there.
 pub(super) const SPARES_KEPT: usize = 1;
 
 /// Whether a file of `bytes` should be written through before its first use, when a segment of this

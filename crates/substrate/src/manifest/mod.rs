@@ -445,7 +445,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Begins a new epoch where the region has room for little more than the records that make room.
+    /// Begins a new epoch where the region has room for little more than the records that make
+    /// room.
     ///
     /// Cost: nothing where there is more room; else about ten writes and four syncs.
     ///
