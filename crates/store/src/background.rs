@@ -185,6 +185,8 @@ pub(crate) fn start(shared: &Arc<Core>) -> std::io::Result<()> {
     let store = Arc::clone(shared);
     let _runs_on = sync::spawn("esker-log", move || {
         while store.background.log_is_due() {
+            // A close waits for what is under way: the folder is not the store's after it.
+            let Ok(_open) = store.enter() else { return };
             maintenance::prepare_log(&store);
         }
     })?;

@@ -3,12 +3,15 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use common::{also_with_lsm, assert_sound, copy, schemes, small, threaded, tiny};
-use esker::{DbBuilder, Durability};
+use esker::{Db, DbBuilder, Durability};
 use esker_device::memory::MemoryDevice;
+use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
 
 /// Opens a store under each scheme, with merges in the threads that write and in others.
 fn under_every_scheme(body: impl Fn(&dyn Fn(&MemoryDevice) -> DbBuilder)) {
@@ -133,6 +136,7 @@ also_with_lsm! {
     batches_are_whole_for_readers_and_scans,
     close_stops_everybody,
     ; except:
+    nothing_is_written_after_a_close,
     keyspaces_that_are_dropped_meanwhile_are_passed_over,
 }
 
@@ -158,4 +162,42 @@ fn keyspaces_that_are_dropped_meanwhile_are_passed_over() {
         }
     });
     assert_sound(&db);
+}
+
+/// A device on which the log's own thread is slow, and that notes what is written after a close.
+#[derive(Debug, Default)]
+struct SlowLog {
+    closed: AtomicBool,
+    written_after: AtomicBool,
+}
+
+impl Hook for SlowLog {
+    fn before(&self, step: Step) {
+        if step.kind == StepKind::Read {
+            return;
+        }
+        if thread::current().name() == Some("esker-log") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if self.closed.load(Ordering::SeqCst) {
+            self.written_after.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The thread that prepares the log's next segments has ended its work when `close` returns: the
+/// folder may be another process's then, or gone.
+#[test]
+fn nothing_is_written_after_a_close() {
+    for round in 0..10 {
+        let device = Wrapped::around(Arc::new(MemoryDevice::new()), SlowLog::default());
+        let builder = Db::builder_on(Arc::new(device.clone())).memory_budget(256 << 10);
+        let db = builder.log_segment_bytes(16 << 10).open().unwrap();
+        let keyspace = tiny(&db, "k");
+        (0..40u32).for_each(|key| keyspace.insert(key.to_be_bytes(), [7; 1000]).unwrap());
+        db.close().unwrap();
+        device.hook().closed.store(true, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(20));
+        assert!(!device.hook().written_after.load(Ordering::SeqCst), "round {round}");
+    }
 }
