@@ -404,8 +404,8 @@ impl Index {
         self.views.collect(&self.env.blocks)
     }
 
-    /// Whether a full merge would drop tombstones, and what they hide, or retire removals: there are
-    /// more than the last one has kept for a snapshot that still lives.
+    /// Whether a full merge would drop tombstones, and what they hide, or retire removals: there
+    /// are more than the last one has kept for a snapshot that still lives.
     pub fn has_garbage(&self) -> bool {
         let kept = *self.kept.lock();
         let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();

@@ -2,8 +2,8 @@
 //! ([`esker_substrate::blocks`] keeps the room).
 //!
 //! Blocks are filled one after the other, in the order of keys: one is closed when the next entry
-//! does not fit. So what it leaves empty is less than that entry takes. An eighth of a block is more
-//! than a short entry takes: a block before one is filled to seven eighths. What is left empty
+//! does not fit. So what it leaves empty is less than that entry takes. An eighth of a block is
+//! more than a short entry takes: a block before one is filled to seven eighths. What is left empty
 //! before a long entry is counted with that entry. This holds whatever the order, so that every
 //! entry can be counted when it is written.
 
@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use super::Index;
 
-/// What an entry takes beside key and value: number, lengths, its place in the block and the filter,
-/// and the block's header.
+/// What an entry takes beside key and value: number, lengths, its place in the block and the
+/// filter, and the block's header.
 const ENTRY_BYTES: u64 = 40;
 /// What a fence takes beside its key.
 const FENCE_BYTES: u64 = 64;

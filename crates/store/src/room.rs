@@ -24,8 +24,8 @@ const EXTENTS_BYTES: u64 = 32 << 10;
 /// For the manifest's next file, as a share of the memory budget and at most.
 const MANIFEST_SHARE: u64 = 16;
 const MANIFEST_BYTES: u64 = 128 << 10;
-/// What deletes find, as a share of the memory budget and within bounds: in one merge's time so many
-/// as this holds are written.
+/// What deletes find, as a share of the memory budget and within bounds: in one merge's time so
+/// many as this holds are written.
 const DELETES_SHARE: u64 = 32;
 const DELETES_BYTES: (u64, u64) = (16 << 10, 4 << 20);
 /// For the sake of values no memtable is written out that holds less than this share of what
@@ -138,8 +138,8 @@ fn write_out(shared: &Core, slot: &Arc<Slot>, least_bytes: u64) -> Result<()> {
     }
 }
 
-/// Merges all of a keyspace that has something to drop, or may have: what was written since the last
-/// time may replace something.
+/// Merges all of a keyspace that has something to drop, or may have: what was written since the
+/// last time may replace something.
 fn merge(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let tree = slot.tree()?;
     let newest = tree.newest_seq().0;

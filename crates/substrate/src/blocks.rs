@@ -1,5 +1,5 @@
-//! The data file, block by block: reading through the cache, allocating, writing; `room` says who may
-//! take how much of the free space, `values` has what values outside blocks need of it.
+//! The data file, block by block: reading through the cache, allocating, writing; `room` says who
+//! may take how much of the free space, `values` has what values outside blocks need of it.
 //!
 //! Thread safety: everything may be called from any thread. Only one merge of a keyspace
 //! allocates and retires at a time, but merges of several keyspaces may.
@@ -370,9 +370,9 @@ impl BlockStore {
         Ok(())
     }
 
-    /// Takes `units` adjacent units; fewer rather than that the file grows while there is free space
-    /// in smaller pieces, or that others who write beside find none; but at least `least`. What is
-    /// owed is left to those it is owed to; `pot` is the caller's part of it.
+    /// Takes `units` adjacent units; fewer rather than that the file grows while there is free
+    /// space in smaller pieces, or that others who write beside find none; but at least `least`.
+    /// What is owed is left to those it is owed to; `pot` is the caller's part of it.
     ///
     /// # Errors
     /// [`Error::Full`] when the device has no room; nothing is changed then.
@@ -417,8 +417,8 @@ impl BlockStore {
         self.take_extent(units, least.max(GAP_UNITS.min(units)), least, (purpose, pot), take)
     }
 
-    /// Has `take` take an extent of at least `good` units of what is spare, and of `least` where the
-    /// file cannot grow.
+    /// Has `take` take an extent of at least `good` units of what is spare, and of `least` where
+    /// the file cannot grow.
     fn take_extent(
         &self,
         units: u64,

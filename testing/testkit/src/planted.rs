@@ -61,7 +61,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::StaleLogTailAccepted => {
             vec![Crash(scenario::log_recycling), Crash(scenario::closing), Crash(scenario::mixed)]
         }
-        Bug::AcknowledgedBeforeSync => vec![Crash(scenario::load)],
+        Bug::AcknowledgedBeforeSync | Bug::CommitBeforeBlocks => vec![Crash(scenario::load)],
         Bug::SuperblockWithoutChecksum => {
             vec![Flips(stores::clean, |file| file == "superblock", 1)]
         }
@@ -74,9 +74,8 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::SequenceReusedAfterRecovery => {
             vec![Crash(scenario::closing), Crash(scenario::mixed)]
         }
-        Bug::SegmentUnlinkedEarly => vec![Crash(scenario::log_recycling), Crash(scenario::mixed)],
         Bug::FreedTwice => vec![Crash(scenario::overwrite), Crash(scenario::mixed)],
-        Bug::CommitBeforeBlocks => vec![Crash(scenario::load)],
+        Bug::SegmentUnlinkedEarly => vec![Crash(scenario::log_recycling), Crash(scenario::mixed)],
         Bug::CommitBeforeLog => {
             vec![Crash(scenario::load), Crash(scenario::keyspaces), Faults(scenario::load)]
         }
@@ -112,15 +111,15 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::StaysAmongOthers | Bug::RepeatsAmongOthers => vec![Crash(scenario::overwrite)],
         // Crashes do not show these: steps of merges are searched for them.
         Bug::ValueOwnedTwice | Bug::FloorIgnored => Vec::new(),
-        Bug::ReserveTaken | Bug::OwedNotKept | Bug::ReserveDiscarded | Bug::LastSegmentTaken => {
-            vec![Full]
-        }
         // One thread alone cannot meet these: the schedules of several are searched for them.
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
         // Answers are right, and late: `work` measures that.
         Bug::NamesSearchedOneByOne => Vec::new(),
         // `readonly` looks for it on a device that is only read.
         Bug::WrittenReadOnly => Vec::new(),
+        Bug::ReserveTaken | Bug::OwedNotKept | Bug::ReserveDiscarded | Bug::LastSegmentTaken => {
+            vec![Full]
+        }
     }
 }
 

@@ -34,8 +34,9 @@ impl Log {
             && self.ahead_is_due.swap(false, Ordering::Relaxed)
     }
 
-    /// Makes a spare file beside the last one where there is none, and has the device write what the
-    /// current segment has in the page cache. May be called at any time from any thread; appends go on meanwhile.
+    /// Makes a spare file beside the last one where there is none, and has the device write what
+    /// the current segment has in the page cache. May be called at any time from any thread;
+    /// appends go on meanwhile.
     ///
     /// Cost: one sync; where there is no spare and syncs are many also the writing of a whole
     /// segment.

@@ -22,10 +22,29 @@ use crate::planted::{self, Bug};
 /// How much of a new file is written at once, in bytes.
 const ZEROS_CHUNK_BYTES: u64 = 64 * 1024;
 
-/// The length of a new epoch's region: room for the state four times over, and for the record
-/// that made the new epoch necessary.
-fn region_bytes(options: ManifestOptions, snapshot_bytes: u64, record_bytes: u64) -> Result<u64> {
-    let wanted = snapshot_bytes.saturating_mul(4).max(snapshot_bytes.saturating_add(record_bytes));
+/// How many times a new epoch's region has room for the state; the second number is for a device
+/// that has no room for the first.
+const STATE_TIMES: u64 = 4;
+const STATE_TIMES_LEAST: u64 = 2;
+
+/// What a new epoch must have room for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// The state, so many times.
+    pub times: u64,
+    /// The record that made the new epoch necessary.
+    pub record_bytes: u64,
+}
+
+impl Wanted {
+    /// What the first epoch of a store must have room for.
+    pub const FIRST: Self = Self { times: STATE_TIMES, record_bytes: 0 };
+}
+
+/// The length of a new epoch's region.
+fn region_bytes(options: ManifestOptions, snapshot_bytes: u64, wanted: Wanted) -> Result<u64> {
+    let least = snapshot_bytes.saturating_add(wanted.record_bytes);
+    let wanted = snapshot_bytes.saturating_mul(wanted.times).max(least);
     wanted
         .max(options.region_bytes_min)
         .max(REGION_BYTES_MIN)
@@ -80,13 +99,13 @@ pub(super) fn write_epoch(
     epoch: Epoch,
     options: ManifestOptions,
     state: &ManifestState,
-    record_bytes: u64,
+    wanted: Wanted,
     faults: &FaultPoints,
 ) -> Result<(Arc<dyn DeviceFile>, Superblock, u64)> {
     let (durable, generation) = (state.durable_seq, state.next_generation);
     let seal = records::seal(store, epoch);
     let frame = records::encode(seal, 1, durable, generation, &state.to_edits())?;
-    let region_bytes = region_bytes(options, frame.len() as u64, record_bytes)?;
+    let region_bytes = region_bytes(options, frame.len() as u64, wanted)?;
     faults.hit(fault::MANIFEST_ROLL)?;
     let file = device.open(&manifest_name(epoch), Open::CreateNew, Caching::Buffered)?;
     write_zeros(file.as_ref(), region_bytes.saturating_mul(2), Purpose::Manifest)?;
@@ -111,23 +130,15 @@ impl Manifest {
         let epoch = next.ok_or_else(|| Error::Invalid {
             what: "the manifest epochs are used up".to_string(),
         })?;
-        let name = manifest_name(epoch);
-        // A file of this name is from an attempt that failed before its superblock was written.
-        let _may_be_missing = self.device.remove(&name);
-        let state = self.state();
-        let device = self.device.as_ref();
-        let (file, superblock, tail) = write_epoch(
-            device,
-            self.store,
-            epoch,
-            self.options,
-            &state,
-            record_bytes,
-            &self.faults,
-        )
-        .map_err(|error| self.epoch_failed(&name, error))?;
+        let written = match self.write_next_epoch(epoch, STATE_TIMES, record_bytes) {
+            Err(Error::Full { .. }) => {
+                self.write_next_epoch(epoch, STATE_TIMES_LEAST, record_bytes)
+            }
+            written => written,
+        };
+        let (file, superblock, tail) = written?;
         if !planted::is(Bug::NoDirectorySync) {
-            self.poison.on_error(device.sync_dir().map_err(Error::from))?;
+            self.poison.on_error(self.device.sync_dir().map_err(Error::from))?;
         }
         let old = writer.superblock.epoch;
         let superblock = Superblock { features, ..superblock };
@@ -143,6 +154,22 @@ impl Manifest {
         self.poison.on_error(self.write_superblock(writer))?;
         let _stays_behind = self.device.remove(&manifest_name(old));
         Ok(())
+    }
+
+    /// Writes the next epoch's file, in which the present state has room `times` over.
+    fn write_next_epoch(
+        &self,
+        epoch: Epoch,
+        times: u64,
+        record_bytes: u64,
+    ) -> Result<(Arc<dyn DeviceFile>, Superblock, u64)> {
+        let name = manifest_name(epoch);
+        // A file of this name is from an attempt that failed before its superblock was written.
+        let _may_be_missing = self.device.remove(&name);
+        let (device, wanted) = (self.device.as_ref(), Wanted { times, record_bytes });
+        let (state, faults) = (self.state(), &self.faults);
+        write_epoch(device, self.store, epoch, self.options, &state, wanted, faults)
+            .map_err(|error| self.epoch_failed(&name, error))
     }
 
     /// Without room nothing has changed, and the store can go on; any other failure poisons it.
@@ -162,6 +189,9 @@ mod tests {
 
     #[test]
     fn a_region_has_room_for_the_state_four_times_and_for_the_record() {
+        let region_bytes = |options, snapshot_bytes, record_bytes| {
+            region_bytes(options, snapshot_bytes, Wanted { times: STATE_TIMES, record_bytes })
+        };
         let options = ManifestOptions { region_bytes_min: 5000 };
         assert_eq!(region_bytes(options, 512, 512).unwrap(), 8192);
         assert_eq!(region_bytes(options, 3000, 512).unwrap(), 16384);
@@ -170,5 +200,17 @@ mod tests {
         assert!(region_bytes(options, 512, u64::MAX).is_err());
         let tiny = ManifestOptions { region_bytes_min: 0 };
         assert_eq!(region_bytes(tiny, 512, 512).unwrap(), REGION_BYTES_MIN);
+    }
+
+    #[test]
+    fn a_region_on_a_full_device_has_room_for_the_state_twice_and_for_the_record() {
+        let options = ManifestOptions { region_bytes_min: 5000 };
+        let least = |snapshot_bytes, record_bytes| {
+            let wanted = Wanted { times: STATE_TIMES_LEAST, record_bytes };
+            region_bytes(options, snapshot_bytes, wanted).unwrap()
+        };
+        assert_eq!(least(512, 512), 8192);
+        assert_eq!(least(6000, 512), 16384);
+        assert_eq!(least(6000, 12_000), 32768);
     }
 }

@@ -38,8 +38,8 @@ use esker_format::ids::{Epoch, Generation, Seq, StoreId};
 use esker_format::manifest_edit::{Edit, RecordBody};
 use esker_format::superblock::{SUPERBLOCK_FILE_BYTES, Superblock, slot_offset};
 
+use epoch::{Wanted, put_superblocks, write_epoch};
 pub(crate) use epoch::{full_or, write_zeros};
-use epoch::{put_superblocks, write_epoch};
 pub use files::{Presence, probe};
 use files::{SUPERBLOCK, SUPERBLOCK_NEW, manifest_epoch, manifest_name};
 use records::Regions;
@@ -224,7 +224,7 @@ impl Manifest {
         let Beginning { state, features } = beginning;
         let epoch = Epoch(1);
         let (file, superblock, tail) =
-            write_epoch(device.as_ref(), store, epoch, options, &state, 0, faults)
+            write_epoch(device.as_ref(), store, epoch, options, &state, Wanted::FIRST, faults)
                 .map_err(|error| full_or(error, "a new store"))?;
         let superblock = Superblock { features, ..superblock };
         let superblocks = put_superblocks(device.as_ref(), &superblock)
@@ -445,8 +445,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Begins a new epoch where the region has room for little more than the records that make
-    /// room.
+    /// Begins a new epoch where the region has little room left but for records that make room.
     ///
     /// Cost: nothing where there is more room; else about ten writes and four syncs.
     ///

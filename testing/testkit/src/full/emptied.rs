@@ -1,4 +1,4 @@
-//! A full store is emptied: every delete succeeds, compaction gives the space back, writing goes on.
+//! A full store is emptied: every delete succeeds, compaction gives space back, writing goes on.
 //!
 //! The store is filled with random values in several keyspaces until values are refused for good.
 //! It may be cut off there: by a killed process, or by a power cut that loses what was not synced.
