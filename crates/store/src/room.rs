@@ -117,6 +117,8 @@ fn make(shared: &Core, effort: Effort) -> Result<()> {
     if shared.log.has_spares() {
         shared.log.remove_spares()?;
     }
+    // What the data file does not use, and is not kept, may be what the log lacks.
+    shared.env.blocks.discard_free()?;
     shared.make_manifest_room()
 }
 

@@ -116,8 +116,8 @@ pub enum Bug {
 
 impl Bug {
     /// Those that full devices find.
-    pub const OF_FULL_DEVICES: [Self; 4] =
-        [Self::ReserveTaken, Self::OwedNotKept, Self::ReserveDiscarded, Self::LastSegmentTaken];
+    pub const OF_FULL_DEVICES: [Self; 3] =
+        [Self::ReserveTaken, Self::OwedNotKept, Self::ReserveDiscarded];
 
     /// Those that crashes, damage and failing operations find.
     pub const ALL: [Self; 33] = [

@@ -60,7 +60,6 @@ bugs_of_full_devices! {
     finds_a_reserve_that_values_take: ReserveTaken,
     finds_values_that_cannot_be_written_out: OwedNotKept,
     finds_a_reserve_that_is_given_back: ReserveDiscarded,
-    finds_a_last_segment_that_values_take: LastSegmentTaken,
 }
 
 macro_rules! bugs_in_slices {

@@ -58,6 +58,8 @@ pub struct Trial {
     pub cut: Cut,
     /// A snapshot of the full store is held while deletes begin.
     pub snapshot: bool,
+    /// What is free on the device when the store is full, others take.
+    pub others: bool,
     /// Of the values and their order.
     pub seed: u64,
 }
@@ -91,6 +93,7 @@ impl Trial {
             value_bytes_max,
             cut: random.pick(&Cut::ALL).copied().unwrap_or(Cut::None),
             snapshot: random.percent(25),
+            others: random.percent(50),
             seed,
         }
     }
@@ -113,7 +116,9 @@ impl Trial {
         counts.add("values until full", written);
         ensure(written > 0, Oracle::WorksOn, || "no value was accepted".into())?;
         let full_bytes = device.used_bytes();
-        let (db, keyspaces) = self.cut(&mut device, db, keyspaces)?;
+        let left_bytes = if self.others { full_bytes } else { self.capacity_bytes };
+        device.set_capacity_bytes(left_bytes);
+        let (db, keyspaces) = self.cut((&mut device, left_bytes), db, keyspaces)?;
         if self.cut == Cut::PowerCut {
             // A prefix of what was written is there.
             contents = read(&keyspaces)?;
@@ -147,6 +152,7 @@ impl Trial {
         ensure(used <= empty_bytes + most, Oracle::WorksOn, || {
             format!("{used} of {full_bytes} bytes are in use, an empty store has {empty_bytes}")
         })?;
+        device.set_capacity_bytes(self.capacity_bytes);
         let mut contents = vec![BTreeMap::new(); keyspaces.len()];
         let again = self.fill(&keyspaces, &mut contents)?;
         ensure(again >= written / 2, Oracle::WorksOn, || {
@@ -216,7 +222,7 @@ impl Trial {
 
     fn cut(
         &self,
-        device: &mut Arc<SimDevice>,
+        (device, left_bytes): (&mut Arc<SimDevice>, u64),
         db: Db,
         keyspaces: Vec<Keyspace>,
     ) -> Verdict<(Db, Vec<Keyspace>)> {
@@ -235,7 +241,7 @@ impl Trial {
         let _it_is_gone = db.close();
         *device = Arc::new(SimDevice::from_image(&image));
         // Room that a power cut has taken back was not given to others before it was sure.
-        device.set_capacity_bytes(self.capacity_bytes.max(device.used_bytes()));
+        device.set_capacity_bytes(left_bytes.max(device.used_bytes()));
         self.open(device, "opening what was cut off full")
     }
 }

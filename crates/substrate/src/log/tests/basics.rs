@@ -210,16 +210,21 @@ fn a_full_device_refuses_the_append_and_recycling_makes_room() {
     assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last.next());
 }
 
+/// Fills a log of values on a full device. Answers how many segments it has then.
+fn fill_with_values(sim: &SimDevice, rig: &Rig) -> usize {
+    rig.put(1, 500, true).unwrap();
+    rig.log.work_ahead().unwrap();
+    sim.set_capacity_bytes(sim.used_bytes());
+    while rig.put(1, 500, true).is_ok() {}
+    rig.manifest.state().segments.len()
+}
+
 #[test]
 fn the_last_segment_is_for_deletes() {
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = sim.clone();
     let rig = create_rig(&device).unwrap();
-    rig.put(1, 500, true).unwrap();
-    rig.log.work_ahead().unwrap();
-    sim.set_capacity_bytes(sim.used_bytes());
-    while rig.put(1, 500, true).is_ok() {}
-    assert_eq!(rig.manifest.state().segments.len(), 2);
+    assert_eq!(fill_with_values(&sim, &rig), 2);
     assert!(!rig.log.has_spares());
     rig.log.remove_spares().unwrap();
     let batch = encode(&batch_of(1, 1, 500));
@@ -229,8 +234,20 @@ fn the_last_segment_is_for_deletes() {
     }
     while rig.log.append(&batch, Claim::Deletes).is_ok() {}
     assert_eq!(rig.poison.reason(), None);
+    sim.set_capacity_bytes(sim.used_bytes() + rig.manifest.bytes());
     rig.flush(1).unwrap();
+    rig.flush(2).unwrap();
     rig.log.append(&batch, Claim::Deletes).unwrap();
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn a_last_segment_that_values_take_is_found() {
+    use crate::planted::{self, Bug};
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let rig = create_rig(&device).unwrap();
+    assert_eq!(planted::with(Bug::LastSegmentTaken, || fill_with_values(&sim, &rig)), 3);
 }
 
 #[test]
