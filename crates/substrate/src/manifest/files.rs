@@ -5,6 +5,7 @@
 //! store exists and is empty.
 
 use esker_device::{Caching, Device, Open, Purpose};
+use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use esker_format::ids::Epoch;
 use esker_format::manifest_edit::MANIFEST_GRAIN_BYTES;
 
@@ -86,20 +87,31 @@ pub fn probe(device: &dyn Device) -> Result<Presence> {
     Ok(if leftovers.is_empty() { Presence::Empty } else { Presence::Unfinished(leftovers) })
 }
 
-/// Whether a manifest holds more than the first record of a new store, of which there are two
-/// copies of a grain each.
+/// Whether a manifest holds a record behind the first one, which is all that a creation writes.
+/// Which store the folder belongs to is not known, but a record's body has a checksum of its own:
+/// what a power cut leaves in space that was never written does not pass for one.
 fn has_later_records(device: &dyn Device, name: &str) -> Result<bool> {
     let file = device.open(name, Open::Existing, Caching::Buffered)?;
     let len = file.len()?;
-    let mut grain = vec![0; MANIFEST_GRAIN_BYTES as usize];
-    let mut filled = 0;
-    for at in (0..len).step_by(grain.len()) {
-        let part = usize::try_from(len - at).unwrap_or(usize::MAX).min(grain.len());
-        let part = grain.get_mut(..part).unwrap_or_default();
-        file.read_at(at, part, Purpose::Recovery)?;
-        filled += u64::from(part.iter().any(|byte| *byte != 0));
+    let mut header = [0; FRAME_HEADER_BYTES];
+    for at in (0..len).step_by(MANIFEST_GRAIN_BYTES as usize) {
+        if len - at < MANIFEST_GRAIN_BYTES {
+            break;
+        }
+        file.read_at(at, &mut header, Purpose::Recovery)?;
+        let later = FrameHeader::decode_unchecked(&header).ok().filter(|found| found.number > 1);
+        let Some(found) = later else { continue };
+        let frame_bytes = found.frame_bytes(MANIFEST_GRAIN_BYTES);
+        if frame_bytes > len - at {
+            continue;
+        }
+        let mut body = vec![0; frame_bytes as usize - FRAME_HEADER_BYTES];
+        file.read_at(at + FRAME_HEADER_BYTES as u64, &mut body, Purpose::Recovery)?;
+        if found.check_body(&body).is_ok() {
+            return Ok(true);
+        }
     }
-    Ok(filled > 2)
+    Ok(false)
 }
 
 fn missing_superblock(evidence: &str) -> Error {
@@ -113,7 +125,10 @@ fn missing_superblock(evidence: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use esker_device::memory::MemoryDevice;
+    use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
+    use esker_format::manifest_edit::Edit;
 
+    use super::super::records;
     use super::*;
 
     fn holding(names: &[&str]) -> Result<Presence> {
@@ -155,7 +170,15 @@ mod tests {
         assert!(matches!(probe(&device), Err(Error::Corrupt { .. })));
         device.remove("data").unwrap();
         assert_eq!(probe(&device).unwrap(), Presence::Empty);
+        // What a power cut leaves in space that was never written is no record.
         put("manifest-00000001", 512);
+        assert!(matches!(probe(&device), Ok(Presence::Unfinished(_))));
+        let seal = records::seal(StoreId(7), Epoch(1));
+        let edit = Edit::NextKeyspace { id: KeyspaceId(3) };
+        let second = records::encode(seal, 2, Seq(0), Generation(0), &[edit]).unwrap();
+        let name = "manifest-00000001";
+        let file = device.open(name, Open::Existing, Caching::Buffered).unwrap();
+        file.write_at(1024, &second, Purpose::User).unwrap();
         assert!(matches!(probe(&device), Err(Error::Corrupt { .. })));
     }
 }
