@@ -22,6 +22,11 @@
 //!
 //! `SYNC` and sync do not commit: they are also sent when a transaction that was spilled is rolled
 //! back.
+//!
+//! With `locking_mode=exclusive` the pager keeps its lock after a commit and asks for none before
+//! the next transaction. The connection then stays the one that may write until the lock is
+//! lowered; the next transaction begins from the committed version with the first page that is
+//! written. The pager moves the counter of changes only once under a lock, so it is moved here.
 
 use std::ffi::c_int;
 use std::path::PathBuf;
@@ -32,8 +37,10 @@ use esker_flash::{Durability, Error, PageStore, Process, Snapshot, Writer};
 use crate::code::{Code, Result};
 use crate::ffi::database::Database;
 use crate::ffi::types::level;
+use crate::header;
 use crate::journal::{Journal, Original};
 use crate::open_stores::{self, Decision, OpenStore};
+use crate::pages::{is_page_size, parts, read_pages};
 use crate::planted::{self, Bug};
 use crate::pragma::JournalMode;
 use crate::queue::{Id, Queue, Refused};
@@ -55,8 +62,12 @@ pub struct Connection {
     snapshot: Option<Snapshot>,
     /// From the reserved lock on.
     writer: Option<Writer>,
-    /// What was committed under the present lock: a reader that stays moves to it.
-    committed: Option<Snapshot>,
+    /// Whether the present lock has had a transaction already that is over.
+    is_again: bool,
+    /// Whether what SQLite wrote of the header is not what it keeps in its cache.
+    is_header_altered: bool,
+    /// The super-journal that decides the transaction.
+    awaits: Option<Vec<u8>>,
     /// Whether SQLite asked for a sync in this transaction: it does not where `synchronous` is off.
     wants_sync: bool,
     /// Whether the pager syncs its journal as it does where `synchronous` is full.
@@ -89,8 +100,12 @@ struct Kept {
 impl Kept {
     /// Empties the journal for a transaction that begins from `original`, or for none.
     fn begin(&mut self, original: Option<Snapshot>) {
-        self.journal.clear();
+        self.empty();
         self.original = original;
+    }
+
+    fn empty(&mut self) {
+        self.journal.clear();
         (self.written, self.is_full) = (0, false);
     }
 }
@@ -128,7 +143,9 @@ impl Connection {
             fixed,
             snapshot: None,
             writer: None,
-            committed: None,
+            is_again: false,
+            is_header_altered: false,
+            awaits: None,
             wants_sync: false,
             is_full: false,
             durability: Choice::default(),
@@ -183,19 +200,43 @@ impl Connection {
     }
 
     /// Fills `buf` from `offset`; zeros and [`Code::SHORT_READ`] past the end.
-    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result {
-        match &self.writer {
+    pub fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result {
+        if (offset, buf.len()) == (header::COUNTER.into(), header::CHECKED) {
+            self.forget_changes();
+        }
+        let read = match &self.writer {
             Some(writer) => read_pages(writer, offset, buf),
             None => match self.fixed.as_ref().or(self.snapshot.as_ref()) {
                 Some(snapshot) => read_pages(snapshot, offset, buf),
                 None => read_pages(&self.store()?.pin(), offset, buf),
             },
+        };
+        if !planted::is(Bug::WalKept) {
+            header::without_wal(offset, buf);
+        }
+        read
+    }
+
+    /// The pager begins to read and has no transaction. Where it keeps its lock after an error, and
+    /// has no journal to roll back from, this is how it drops what it wrote.
+    fn forget_changes(&mut self) {
+        if let Some(writer) = self.writer.take_if(|writer| !writer.is_prepared()) {
+            writer.abort();
+            (self.is_again, self.is_header_altered) = (true, false);
         }
     }
 
     /// Writes into the transaction.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result {
-        let writer = self.writer.as_mut().ok_or(Code::IOERR_WRITE)?;
+        let mut altered = Vec::new();
+        let bytes = if header::asks_for_wal(offset, bytes) && !planted::is(Bug::WalKept) {
+            altered.extend_from_slice(bytes);
+            self.is_header_altered |= header::without_wal(offset, &mut altered);
+            altered.as_slice()
+        } else {
+            bytes
+        };
+        let writer = self.writing()?;
         let failed = |error: Error| Code::of_write(&error);
         if writer.pages() == 0
             && is_page_size(bytes.len())
@@ -214,9 +255,20 @@ impl Connection {
         Ok(())
     }
 
+    /// The transaction. Under a lock that was kept after a commit it begins here.
+    fn writing(&mut self) -> Result<&mut Writer> {
+        if self.writer.is_none() && self.is_again && self.level >= level::RESERVED {
+            let base = self.snapshot.as_ref().ok_or(Code::IOERR_WRITE)?;
+            let store = self.store()?;
+            let begun = self.queue()?.begin(self.id, || store.begin(base));
+            self.writer = begun.and_then(std::result::Result::ok);
+        }
+        self.writer.as_mut().ok_or(Code::IOERR_WRITE)
+    }
+
     /// Cuts the database to `bytes`.
     pub fn truncate(&mut self, bytes: u64) -> Result {
-        let writer = self.writer.as_mut().ok_or(Code::IOERR_WRITE)?;
+        let writer = self.writing()?;
         if planted::is(Bug::CutRefused) && writer.is_prepared() {
             return Err(Code::IOERR_WRITE);
         }
@@ -294,9 +346,9 @@ impl Connection {
     }
 
     /// What was prepared is decided, or is left to the next opening.
-    fn ended(&self) {
-        if let Some(open) = &self.open {
-            open.ended();
+    fn ended(&mut self) {
+        if let Some((open, awaits)) = self.open.as_ref().zip(self.awaits.take()) {
+            open.ended(&awaits);
         }
     }
 
@@ -310,17 +362,14 @@ impl Connection {
     /// Lowers the lock. A transaction that was not committed is dropped, unless its super-journal
     /// is gone.
     pub fn unlock(&mut self, to: c_int) {
-        if to < level::RESERVED {
-            if self.level >= level::RESERVED {
-                lock(&self.journal).begin(None);
-            }
+        if to < level::RESERVED && self.level >= level::RESERVED {
+            lock(&self.journal).begin(None);
             if planted::is(Bug::AbandonedCommitted) {
                 let _planted = self.commit();
             }
             self.abandon();
-            if let Some(committed) = self.committed.take() {
-                self.snapshot = Some(committed);
-            }
+            (self.is_again, self.is_header_altered) = (false, false);
+            self.leave_queue();
         }
         if to == level::NONE {
             self.snapshot = None;
@@ -333,10 +382,12 @@ impl Connection {
 
     /// Ends a transaction that SQLite has not committed.
     fn abandon(&mut self) {
-        let decision = self.open.as_deref().map_or(Decision::None, OpenStore::decision);
+        let is_prepared = self.writer.as_ref().is_some_and(Writer::is_prepared);
+        let decided = self.open.as_deref().zip(self.awaits.as_deref()).filter(|_| is_prepared);
+        let decision = decided.map_or(Decision::None, |(open, awaits)| open.decision(awaits));
         let decision = if planted::is(Bug::CutRefused) { Decision::None } else { decision };
         if decision == Decision::Commit {
-            // A prepared one cannot fail; one that changed nothing has nothing to lose.
+            // What is prepared cannot fail.
             let _committed = self.commit();
         }
         let Some(writer) = self.writer.take() else { return };
@@ -346,17 +397,17 @@ impl Connection {
             writer.abort();
         }
         self.ended();
-        self.leave_queue();
     }
 
-    /// Whether somebody writes.
+    /// Whether a connection writes, or may.
     pub fn has_writer(&self) -> Result<bool> {
-        Ok(self.store()?.has_writer())
+        Ok(self.store()?.has_writer() || self.queue()?.has_writer())
     }
 
     /// Phase one: afterwards the commit does not fail for want of space. With the name of a
     /// super-journal the transaction is prepared, durably.
     pub fn reserve(&mut self, super_journal: Option<&[u8]>) -> Result {
+        self.move_counter()?;
         let Some(writer) = self.writer.as_mut() else { return Ok(()) };
         self.is_full |= lock(&self.journal).is_full;
         let failed = |error: Error| Code::of_write(&error);
@@ -366,7 +417,47 @@ impl Connection {
         if let Some(open) = &self.open {
             open.await_decision(name);
         }
+        self.awaits = Some(name.to_owned());
         writer.prepare(name).map_err(failed)
+    }
+
+    /// Moves the counter of changes where SQLite has not, or has written another header than it
+    /// keeps: caches that are stale are then dropped.
+    fn move_counter(&mut self) -> Result {
+        let is_due = self.is_header_altered || self.is_again && !planted::is(Bug::CounterKept);
+        let Some(writer) = self.writer.as_mut().filter(|writer| writer.pages() > 0) else {
+            return Ok(());
+        };
+        if !is_due || writer.is_prepared() {
+            return Ok(());
+        }
+        let number = |pages: &dyn Fn(&mut [u8]) -> Result| {
+            let mut bytes = [0; 4];
+            pages(&mut bytes).map(|()| u32::from_be_bytes(bytes))
+        };
+        let now = number(&|buf| read_pages(writer, header::COUNTER.into(), buf))?;
+        let valid_for = number(&|buf| read_pages(writer, header::VALID_FOR.into(), buf))?;
+        let base = self.snapshot.as_ref().filter(|base| base.pages() > 0);
+        let was = base.map(|base| number(&|buf| read_pages(base, header::COUNTER.into(), buf)));
+        let was = was.transpose()?.unwrap_or(0);
+        if now > was && !self.is_header_altered {
+            return Ok(());
+        }
+        let next = now.max(was).wrapping_add(1).to_be_bytes();
+        let failed = |error: Error| Code::of_write(&error);
+        if valid_for == now {
+            writer.write(0, header::VALID_FOR, &next).map_err(failed)?;
+        }
+        writer.write(0, header::COUNTER, &next).map_err(failed)?;
+        self.is_header_altered = false;
+        Ok(())
+    }
+
+    /// Phase two: commits what was written. The pager may keep its lock.
+    pub fn end_transaction(&mut self) -> Result {
+        let committed = self.commit();
+        self.is_again = true;
+        committed
     }
 
     /// Commits what was written.
@@ -378,17 +469,22 @@ impl Connection {
         let durability = self.durability.forced.unwrap_or(chosen);
         let committed = writer.commit(durability);
         self.ended();
-        self.leave_queue();
-        self.committed = Some(committed.map_err(|error| match Code::of_write(&error) {
+        (self.wants_sync, self.is_full, self.is_header_altered) = (false, false, false);
+        let committed = committed.map_err(|error| match Code::of_write(&error) {
             _ if planted::is(Bug::CacheKept) => Code::ERROR,
             code => code,
-        })?);
+        })?;
+        // The pager has finished the journal before it commits.
+        lock(&self.journal).begin(Some(committed.clone()));
+        self.snapshot = Some(committed);
         Ok(())
     }
 
     /// The journal of this connection.
     #[must_use]
     pub fn open_journal(&self) -> OpenJournal {
+        // Under a lock that is kept SQLite may have removed the last one.
+        lock(&self.journal).empty();
         OpenJournal(Arc::clone(&self.journal))
     }
 }
@@ -447,83 +543,4 @@ impl Original for Option<Snapshot> {
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result {
         self.as_ref().map_or(Err(Code::IOERR_READ), |snapshot| read_pages(snapshot, offset, buf))
     }
-}
-
-/// What pages are read from.
-trait Pages {
-    fn pages(&self) -> u32;
-    fn page_size(&self) -> u32;
-    fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()>;
-}
-
-/// Both name their methods alike.
-macro_rules! have_pages {
-    ($($holder:ty),+) => {$(
-        impl Pages for $holder {
-            fn pages(&self) -> u32 {
-                self.pages()
-            }
-
-            fn page_size(&self) -> u32 {
-                self.page_size()
-            }
-
-            fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()> {
-                self.read(page, offset, buf)
-            }
-        }
-    )+};
-}
-
-have_pages!(Snapshot, Writer);
-
-fn read_pages(pages: &impl Pages, offset: u64, buf: &mut [u8]) -> Result {
-    let mut is_short = false;
-    for part in parts(pages.page_size(), offset, buf.len()) {
-        let target = &mut buf[part.from..part.from + part.len];
-        if part.number >= u64::from(pages.pages()) {
-            target.fill(0);
-            is_short = true;
-            continue;
-        }
-        pages.page(part.page()?, part.offset, target).map_err(|error| Code::of_read(&error))?;
-    }
-    if is_short { Err(Code::SHORT_READ) } else { Ok(()) }
-}
-
-/// What of a range lies in one page.
-struct Part {
-    number: u64,
-    /// Where in the page.
-    offset: u32,
-    /// Where in the range.
-    from: usize,
-    len: usize,
-}
-
-impl Part {
-    fn page(&self) -> Result<u32> {
-        u32::try_from(self.number).map_err(|_| Code::IOERR_WRITE)
-    }
-}
-
-/// Cuts a range of the database into parts of pages: SQLite's pages are the store's, but for
-/// those of a database whose page size was changed later.
-fn parts(page_size: u32, offset: u64, len: usize) -> impl Iterator<Item = Part> {
-    let size = u64::from(page_size.max(1));
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        let at = offset + from as u64;
-        let inside = at % size;
-        let rest = usize::try_from(size - inside).unwrap_or(usize::MAX);
-        let taken = rest.min(len - from);
-        let offset = u32::try_from(inside).unwrap_or(0);
-        let part = Part { number: at / size, offset, from, len: taken };
-        from += taken;
-        (taken > 0).then_some(part)
-    })
-}
-
-fn is_page_size(bytes: usize) -> bool {
-    bytes.is_power_of_two() && (512..=65_536).contains(&bytes)
 }

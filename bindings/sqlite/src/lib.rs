@@ -5,7 +5,8 @@
 //! one sync, and there is neither a log that grows behind readers nor a checkpoint that stalls.
 //! SQLite itself is as it is: it works in rollback-journal mode, and its journal stays in memory.
 //!
-//! Reading order: [`connection`] (what each call of the pager becomes), [`journal`], [`pragma`],
+//! Reading order: [`connection`] (what each call of the pager becomes), `pages`, [`header`],
+//! [`journal`], [`pragma`],
 //! [`open_stores`] (connections of a process share a store), [`queue`] (whose turn it is to write),
 //! [`waiting`] (who waits for it), [`code`], `ffi` (the border to C); [`planted`] (bugs that the
 //! tests must find), `elsewhere` (stores that are no files, for tests).
@@ -15,8 +16,10 @@ pub mod connection;
 #[cfg(feature = "testing")]
 pub mod elsewhere;
 mod ffi;
+pub mod header;
 pub mod journal;
 pub mod open_stores;
+mod pages;
 pub mod planted;
 pub mod pragma;
 pub mod queue;

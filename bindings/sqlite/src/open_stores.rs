@@ -137,16 +137,20 @@ impl OpenStore {
         *lock(&self.place.awaited) = Some(Awaited { path, decision: Decision::None });
     }
 
-    /// What is known of the transaction that is prepared here.
-    pub fn decision(&self) -> Decision {
-        lock(&self.place.awaited).as_ref().map_or(Decision::None, |awaited| awaited.decision)
+    /// What is known of the transaction here that this super-journal decides.
+    pub fn decision(&self, super_journal: &[u8]) -> Decision {
+        let awaited = lock(&self.place.awaited);
+        let awaited = awaited.as_ref().filter(|awaited| awaited.path == super_journal);
+        awaited.map_or(Decision::None, |awaited| awaited.decision)
     }
 
     /// A writer has ended: its super-journal is not needed any more, if its decision is written.
-    pub fn ended(&self) {
-        let is_awaited = lock(&self.place.awaited).is_some();
-        if is_awaited && self.store().is_ok_and(|store| store.prepared().is_none()) {
-            *lock(&self.place.awaited) = None;
+    /// The next writer may have begun, and wait for another super-journal.
+    pub fn ended(&self, super_journal: &[u8]) {
+        let is_open = self.store().is_ok_and(|store| store.prepared().is_some());
+        let mut awaited = lock(&self.place.awaited);
+        if !is_open {
+            awaited.take_if(|awaited| awaited.path == super_journal);
         }
     }
 }

@@ -28,11 +28,15 @@ pub enum Bug {
     RefusedCounts,
     /// What is written to a file that was renamed or deleted is acknowledged.
     MovedUnnoticed,
+    /// A database that was copied from one with a WAL asks for a WAL.
+    WalKept,
+    /// The counter of changes stays while a lock is kept.
+    CounterKept,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::CommittedAtSync,
         Self::NotPrepared,
         Self::DecidedBlindly,
@@ -43,6 +47,8 @@ impl Bug {
         Self::DoubtForgotten,
         Self::RefusedCounts,
         Self::MovedUnnoticed,
+        Self::WalKept,
+        Self::CounterKept,
     ];
 }
 

@@ -35,7 +35,7 @@ pub fn pragma(connection: &mut Connection, name: &str, value: Option<&str>) -> O
             }
             Ok(Answer::GoOn)
         }
-        ("journal_mode", value) => Ok(journal_mode(connection, value)),
+        ("journal_mode", value) => journal_mode(connection, value),
         // The pager moves the counter of changes once only, and caches of other connections
         // would go stale.
         ("locking_mode", Some("exclusive")) => Ok(Answer::Row("normal".to_owned())),
@@ -115,17 +115,28 @@ impl JournalMode {
 /// A log of SQLite's own is not needed: who asks for one gets what they want it for, and is told so
 /// when they look. Without a journal a statement that fails would leave its first rows: `off` is
 /// answered with the mode that stays.
-fn journal_mode(connection: &mut Connection, value: Option<&str>) -> Answer {
+///
+/// Within a transaction SQLite changes neither into WAL mode nor out of it, and between the others
+/// only as long as nothing is written: what it is asked for there is not counted.
+fn journal_mode(connection: &mut Connection, value: Option<&str>) -> Outcome<Answer> {
     let lower = value.map(str::to_ascii_lowercase);
+    let is_between =
+        connection.database.is_none_or(|it| it.is_autocommit()) || planted::is(Bug::RefusedCounts);
+    let now = connection.journal_mode;
     match lower.as_deref().and_then(JournalMode::of) {
-        Some(JournalMode::Off) => return Answer::Row(connection.journal_mode.name().to_owned()),
-        Some(mode) => connection.journal_mode = mode,
-        None => {}
+        Some(JournalMode::Off) => return Ok(Answer::Row(now.name().to_owned())),
+        Some(mode) if is_between => connection.journal_mode = mode,
+        Some(mode) if mode != now && [mode, now].contains(&JournalMode::Wal) => {
+            let way = if mode == JournalMode::Wal { "into" } else { "out of" };
+            let message = format!("cannot change {way} wal mode from within a transaction");
+            return Err((Code::ERROR, message));
+        }
+        Some(_) | None => {}
     }
-    match connection.journal_mode {
+    Ok(match connection.journal_mode {
         JournalMode::Wal => Answer::Row(JournalMode::Wal.name().to_owned()),
         _ => Answer::GoOn,
-    }
+    })
 }
 
 fn durability(connection: &mut Connection, value: Option<&str>) -> Outcome<Answer> {

@@ -101,6 +101,9 @@ impl Reign {
 impl State {
     /// Whether `id` may begin to write now.
     fn may_begin(&self, id: Id, now: Instant) -> bool {
+        if let Some((writer, _)) = self.writer {
+            return writer == id;
+        }
         match self.turn {
             Some((whose, until)) if until > now => whose == id,
             _ => self.waiting.is_empty() || self.reigns(now).is_some_and(|reign| reign.id == id),
@@ -201,6 +204,11 @@ impl Queue {
             state.begin(id, now);
         }
         Some(begun)
+    }
+
+    /// Whether a connection writes, or holds the lock to.
+    pub fn has_writer(&self) -> bool {
+        self.lock().writer.is_some()
     }
 
     /// A connection writes no more, and wants no turn.

@@ -38,6 +38,34 @@ fn what_is_committed_is_there_after_reopening() {
     assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::NotADatabase));
 }
 
+/// A journal mode that SQLite refuses within a transaction is not in force after it.
+#[test]
+fn a_journal_mode_within_a_transaction_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    let connection = open(&path).unwrap();
+    filled(&connection, 10);
+    let refused = |mode: &str| {
+        connection.execute_batch("BEGIN; INSERT INTO t(name) VALUES ('x')").unwrap();
+        let asked = connection
+            .query_row(&format!("PRAGMA journal_mode = {mode}"), [], |row| row.get::<_, String>(0));
+        connection.execute_batch("COMMIT").unwrap();
+        asked
+    };
+    let said = refused("wal").unwrap_err().to_string();
+    assert!(said.contains("cannot change into wal mode from within a transaction"), "{said}");
+    assert_eq!(text(&connection, "PRAGMA journal_mode"), "delete");
+    assert_eq!(refused("persist").unwrap(), "delete");
+    assert_eq!(text(&connection, "PRAGMA journal_mode = off"), "delete");
+    assert_eq!(text(&connection, "PRAGMA journal_mode = wal"), "wal");
+    assert_eq!(refused("wal").unwrap(), "wal");
+    let said = refused("delete").unwrap_err().to_string();
+    assert!(said.contains("cannot change out of wal mode from within a transaction"), "{said}");
+    assert_eq!(text(&connection, "PRAGMA journal_mode"), "wal");
+    assert_eq!(text(&connection, "PRAGMA journal_mode = truncate"), "truncate");
+    assert_eq!(text(&connection, "PRAGMA journal_mode = off"), "truncate");
+}
+
 #[test]
 fn what_is_rolled_back_never_was() {
     let folder = tempfile::tempdir().unwrap();
@@ -90,6 +118,48 @@ fn a_reader_keeps_its_version_and_nobody_waits() {
     assert_eq!(number(&reader, "SELECT count(*) FROM t"), 150);
     reader.execute("DELETE FROM t WHERE id = 1", []).unwrap();
     assert_eq!(number(&writer, "SELECT count(*) FROM t"), 149);
+}
+
+/// Connections to another store come and go beside transactions over two files.
+#[test]
+fn another_store_is_not_locked_by_transactions_over_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let writes = &|number: usize| {
+        let name = |which: &str| folder.join(format!("{which}{number}.db"));
+        let connection = open(&name("a")).unwrap();
+        let attach = format!("ATTACH 'file:{}?vfs=esker' AS b", name("b").display());
+        let tables = "CREATE TABLE main.t(x); CREATE TABLE b.t(x)";
+        connection.execute_batch(&format!("{attach}; {tables}")).unwrap();
+        let both = "BEGIN; INSERT INTO main.t VALUES (1); INSERT INTO b.t VALUES (1); COMMIT";
+        (0..100).for_each(|_| connection.execute_batch(both).unwrap());
+        drop(connection);
+        for which in ["a", "b"] {
+            assert_eq!(number_of_rows(&open(&name(which)).unwrap()), 100);
+        }
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let (path, mut rows) = (folder.join("other.db"), 0);
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) || rows == 0 {
+                let connection = open(&path).unwrap();
+                connection.busy_timeout(Duration::ZERO).unwrap();
+                connection.execute_batch("CREATE TABLE IF NOT EXISTS t(x)").unwrap();
+                connection.execute_batch("INSERT INTO t VALUES (1)").unwrap();
+                rows += 1;
+            }
+            assert_eq!(number_of_rows(&open(&path).unwrap()), rows);
+        });
+        let writers = [0, 1].map(|number| scope.spawn(move || writes(number)));
+        let ended = writers.map(thread::ScopedJoinHandle::join);
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        ended.into_iter().chain([other.join()]).for_each(|ended| ended.unwrap());
+    });
+}
+
+fn number_of_rows(connection: &Connection) -> i64 {
+    number(connection, "SELECT count(*) FROM t")
 }
 
 #[test]

@@ -286,7 +286,7 @@ unsafe extern "C" fn control_database(
                 let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes());
                 connection.reserve(name)
             }
-            control::COMMIT_PHASETWO => connection.commit(),
+            control::COMMIT_PHASETWO => connection.end_transaction(),
             control::PDB => {
                 // SAFETY: the argument is where the pager keeps its connection, until it closes
                 // the file.

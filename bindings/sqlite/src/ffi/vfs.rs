@@ -72,6 +72,12 @@ unsafe extern "C" fn open_file(
         let host = host()?;
         // SAFETY: SQLite passes memory for a file; it looks at the methods only if they are there.
         unsafe { (*file).methods = std::ptr::null() };
+        // SAFETY: SQLite passes a name, or null.
+        let is_of_store = || unsafe { path(name) }.and_then(virtual_of).is_some();
+        if flags & open::WAL != 0 && !name.is_null() && is_of_store() {
+            // With `locking_mode=exclusive` the pager would keep commits in it for itself.
+            return Err(Code::CANTOPEN);
+        }
         if name.is_null() || flags & (open::MAIN_DB | open::MAIN_JOURNAL) == 0 {
             // SAFETY: the system's VFS gets what SQLite gave, with memory enough for its file.
             return unsafe { system_open(host, name, file, flags, out_flags) };

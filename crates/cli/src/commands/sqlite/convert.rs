@@ -116,9 +116,7 @@ fn copy_in(
         let refused = |source| Failure::Read { name: path.display().to_string(), source };
         source.read_exact(&mut page).map_err(refused)?;
         if number == 0 {
-            for format in FORMATS {
-                page[format] = page[format].min(1);
-            }
+            without_wal(&mut page);
         }
         writer.write(number, 0, &page)?;
         bar.inc(page.len() as u64);
@@ -126,6 +124,14 @@ fn copy_in(
     writer.commit(Durability::Full)?;
     bar.finish_and_clear();
     Ok(())
+}
+
+/// Has the first page of a database ask for no WAL: a store has none, and SQLite may have copied
+/// such a page into it.
+fn without_wal(page: &mut [u8]) {
+    for format in FORMATS {
+        page[format] = page[format].min(1);
+    }
 }
 
 pub(super) fn export(args: &Export) -> Result<(), Failure> {
@@ -150,6 +156,9 @@ pub(super) fn export(args: &Export) -> Result<(), Failure> {
             interrupt.check()?;
         }
         snapshot.read(number, 0, &mut page)?;
+        if number == 0 {
+            without_wal(&mut page);
+        }
         target.write_all(&page).map_err(refused)?;
         bar.inc(page.len() as u64);
     }
