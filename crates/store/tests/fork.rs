@@ -137,6 +137,7 @@ impl Tried {
         self.refused("Db::stats", db.stats());
         self.ends("Db::durable_seq", db.durable_seq());
         self.ends("Db::visible_seq", db.visible_seq());
+        self.ends("Db::is_read_only", db.is_read_only());
         self.refused("Db::close", db.clone().close());
     }
 

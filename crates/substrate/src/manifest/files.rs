@@ -94,6 +94,8 @@ fn has_later_records(device: &dyn Device, name: &str) -> Result<bool> {
     let file = device.open(name, Open::Existing, Caching::Buffered)?;
     let len = file.len()?;
     let mut header = [0; FRAME_HEADER_BYTES];
+    // Headers whose bodies do not match and add up to more are not what a power cut leaves.
+    let mut bytes_left = len.saturating_mul(4);
     for at in (0..len).step_by(MANIFEST_GRAIN_BYTES as usize) {
         if len - at < MANIFEST_GRAIN_BYTES {
             break;
@@ -105,6 +107,8 @@ fn has_later_records(device: &dyn Device, name: &str) -> Result<bool> {
         if frame_bytes > len - at {
             continue;
         }
+        let Some(left) = bytes_left.checked_sub(frame_bytes) else { return Ok(true) };
+        bytes_left = left;
         let mut body = vec![0; frame_bytes as usize - FRAME_HEADER_BYTES];
         file.read_at(at + FRAME_HEADER_BYTES as u64, &mut body, Purpose::Recovery)?;
         if found.check_body(&body).is_ok() {
