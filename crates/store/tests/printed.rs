@@ -18,7 +18,7 @@ const VALUE: &str = "canaryvalue";
 const LINE_BYTES_MAX: usize = 600;
 
 /// The types of the public interface that hold nothing of a store: figures, choices, and traits.
-const HOLD_NOTHING: [&str; 34] = [
+const HOLD_NOTHING: [&str; 35] = [
     "BackupProgress",
     "BoxError",
     "CheckReport",
@@ -45,6 +45,7 @@ const HOLD_NOTHING: [&str; 34] = [
     "Merging",
     "NextStats",
     "PinStats",
+    "Process",
     "Result",
     "Runtime",
     "Scheme",
