@@ -225,16 +225,25 @@ fn are_emptied(case: &str, cells: &[Cell]) {
 
 const VALUES: [usize; 3] = [100, 1000, 300_000];
 
+/// Small stores of both kinds. Of an FD+tree with short values and a small memory budget deletes
+/// may still be refused (docs/limitations.md): those are tried where all stores of 300 MB are.
+fn small(killed: bool) -> Vec<Cell> {
+    let cells = |index| VALUES.map(|value_bytes| Cell::small(index, value_bytes, killed));
+    let mut cells = IndexKind::ALL.map(cells).concat();
+    if budget() < BUDGET_OF_ALL {
+        cells.retain(|cell| cell.index == IndexKind::Lsm || cell.value_bytes == 300_000);
+    }
+    cells
+}
+
 #[test]
 fn small_devices_are_emptied() {
-    let cell = |index| VALUES.map(|value_bytes| Cell::small(index, value_bytes, false));
-    are_emptied("48 MiB", &IndexKind::ALL.map(cell).concat());
+    are_emptied("48 MiB", &small(false));
 }
 
 #[test]
 fn small_devices_are_emptied_after_a_kill() {
-    let cell = |index| VALUES.map(|value_bytes| Cell::small(index, value_bytes, true));
-    are_emptied("48 MiB, killed when full", &IndexKind::ALL.map(cell).concat());
+    are_emptied("48 MiB, killed when full", &small(true));
 }
 
 #[test]
