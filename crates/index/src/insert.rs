@@ -19,7 +19,9 @@ use esker_substrate::error::Result;
 use esker_substrate::generations::OneGeneration;
 
 use super::fence_index::{Account, FenceIndex};
-use super::level_writer::{Apart, LevelEnd, LevelStart, LevelWriter, fence_of, keyed, owned};
+use super::level_writer::{
+    Apart, LevelEnd, LevelStart, LevelWriter, UNIT_SECTORS, fence_of, keyed, owned,
+};
 use super::preserve::Kept;
 use super::top_writer::TopWriter;
 use super::tree::{BlockReader, LevelFences, Tree};
@@ -237,6 +239,12 @@ impl Insert {
         if let Some(level) = self.levels.last_mut() {
             level.out().own();
         }
+    }
+
+    /// Units that the blocks being built take at most, and one for the top fences.
+    pub(super) fn open_units(&self) -> u64 {
+        let sectors = |level: &LevelWriter| level.open_sectors().div_ceil(UNIT_SECTORS).max(1);
+        1 + self.levels.iter().map(sectors).sum::<u64>()
     }
 
     /// Closes the block of data being built. To be called between two groups.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use esker_format::entry::Payload;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LevelMeta, Shape, TreeMeta};
-use esker_format::ptr::Extent;
+use esker_format::ptr::{Extent, UNIT_BYTES};
 use esker_substrate::blocks::{Pot, Reservation};
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug, Race};
@@ -234,9 +234,11 @@ impl Merge {
             if self.group.ends_before(item.key, item.seq)? {
                 self.group.close(&mut self.insert, self.inputs.full)?;
                 // Closing the open block makes the unit full.
-                let full = self.insert.unpublished_bytes() + unit_bytes / 32 >= unit_bytes;
+                let unpublished_bytes = self.insert.unpublished_bytes();
+                let full = unpublished_bytes + unit_bytes / 32 >= unit_bytes;
+                let due = full || self.is_short_of_room(index, unpublished_bytes);
                 // The item stays where it is: the next step begins with it.
-                if full && self.moving.wavefront.as_deref() != self.group.key.as_deref() {
+                if due && self.moving.wavefront.as_deref() != self.group.key.as_deref() {
                     return Ok(true);
                 }
                 self.group.begin(item.key, &self.removed);
@@ -254,6 +256,21 @@ impl Merge {
             }
             self.stage.leave();
         }
+    }
+
+    /// Whether the merge may not find the room to write much more, when it has written so many
+    /// bytes since it let go of old space: then it had better do that now.
+    pub(super) fn is_short_of_room(&self, index: &Index, bytes: u64) -> bool {
+        let least_bytes = self.pace.short_bytes();
+        if !self.scheme.reclaims() || self.which == Which::Spill || bytes < least_bytes {
+            return false;
+        }
+        if planted::is(Bug::ShortMergeNotRecorded) {
+            return false;
+        }
+        // Until as much is written again; and each level may need a block more.
+        let units = least_bytes / UNIT_BYTES + self.insert.open_units();
+        !index.env.blocks.merge_finds(units, self.pot.as_deref())
     }
 
     /// Takes a block of the bottom over as it is; true at the end of a run of such blocks.

@@ -73,6 +73,9 @@ impl Scheme {
     }
 }
 
+/// Most bytes that are written before a merge that lacks room is recorded.
+const SHORT_BYTES_MAX: u64 = 64 << 10;
+
 /// How much a merge does between two publish points and between two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
@@ -94,6 +97,13 @@ impl Pace {
             publish_bytes: (kappa0_bytes / 16).max(merged_bytes / 256).clamp(4096, unit),
             record_bytes: (kappa0_bytes / 2).max(merged_bytes / 32).clamp(8192, 32 * unit),
         }
+    }
+
+    /// Bytes after which a merge that lacks room is recorded. Fewer would hardly free anything:
+    /// each publish point leaves the last unit of each level partly empty.
+    #[must_use]
+    pub fn short_bytes(self) -> u64 {
+        self.publish_bytes.min(SHORT_BYTES_MAX)
     }
 
     /// The pace with the least room between two records.

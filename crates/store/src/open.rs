@@ -196,6 +196,7 @@ impl Base {
         let options =
             LogOptions { segment_bytes: settings.log_segment_bytes, spares_max: limits.log_spares };
         blocks.keep(limits.reserve);
+        blocks.keep_for_manifest(manifest.next_bytes());
         let blocks = Arc::new(blocks);
         let beneath = Arc::clone(&blocks) as _;
         let log = Log::open(&self.device, &manifest, beneath, options, &self.poison, &self.faults)?;

@@ -21,9 +21,6 @@ use crate::write::Write;
 const PUBLISH_BYTES: (u64, u64) = (4 << 10, 256 << 10);
 /// What a merge needs beside them: the ends of its levels' extents.
 const EXTENTS_BYTES: u64 = 32 << 10;
-/// For the manifest's next file, as a share of the memory budget and at most.
-const MANIFEST_SHARE: u64 = 16;
-const MANIFEST_BYTES: u64 = 128 << 10;
 /// What deletes find, as a share of the memory budget and within bounds: in one merge's time so
 /// many as this holds are written.
 const DELETES_SHARE: u64 = 32;
@@ -37,9 +34,8 @@ pub(crate) fn reserve(memory_budget_bytes: u64) -> Reserve {
     let memtables_bytes = memory_budget_bytes / 2;
     let publish_bytes = (memtables_bytes / 16).clamp(PUBLISH_BYTES.0, PUBLISH_BYTES.1);
     let delete_bytes = memory_budget_bytes / DELETES_SHARE;
-    let manifest_bytes = (memory_budget_bytes / MANIFEST_SHARE).min(MANIFEST_BYTES);
     Reserve {
-        merge_bytes: 2 * publish_bytes + EXTENTS_BYTES + manifest_bytes,
+        merge_bytes: 2 * publish_bytes + EXTENTS_BYTES,
         delete_bytes: delete_bytes.clamp(DELETES_BYTES.0, DELETES_BYTES.1),
     }
 }
@@ -162,10 +158,10 @@ mod tests {
             let reserve = reserve(budget << 10);
             (reserve.merge_bytes >> 10, reserve.delete_bytes >> 10)
         };
-        assert_eq!(kib(256), (64, 16));
-        assert_eq!(kib(16 << 10), (672, 512));
-        assert_eq!(kib(64 << 10), (672, 2048));
-        assert_eq!(kib(1 << 20), (672, 4096));
+        assert_eq!(kib(256), (48, 16));
+        assert_eq!(kib(16 << 10), (544, 512));
+        assert_eq!(kib(64 << 10), (544, 2048));
+        assert_eq!(kib(1 << 20), (544, 4096));
     }
 
     #[test]

@@ -235,7 +235,10 @@ impl Core {
                 self.env.blocks.discard_free()?;
                 self.log.remove_spares()?;
             }
-            committed => return committed,
+            committed => {
+                self.env.blocks.keep_for_manifest(self.manifest.next_bytes());
+                return committed;
+            }
         }
         let mut committed = commit();
         // Even what is kept for that: it comes back with the manifest's old file, which may be
@@ -247,6 +250,7 @@ impl Core {
             self.env.blocks.lend(self.manifest.bytes().saturating_mul(times))?;
             committed = commit();
         }
+        self.env.blocks.keep_for_manifest(self.manifest.next_bytes());
         self.env.blocks.refill()?;
         committed
     }

@@ -24,8 +24,8 @@ use crate::manifest::Manifest;
 use crate::planted::{self, Bug};
 use crate::space::{Overlap, Space};
 
+use room::Room;
 pub use room::{Claim, Claimed, Pot, Reserve};
-use room::{MARGIN_UNITS, Room};
 
 /// Name of the data file.
 pub const DATA_FILE: &str = "data";
@@ -472,10 +472,10 @@ impl BlockStore {
 
     /// Free units that somebody is to leave alone.
     fn kept_from(&self, space: &Space, purpose: Purpose, pot: Option<&Pot>) -> u64 {
-        let owed = self.room.owed_units().saturating_sub(pot.map_or(0, Pot::units));
+        let owed = self.room.owed_to_others(pot);
         match purpose {
             Purpose::Spill => owed,
-            Purpose::Merge => owed.saturating_add(MARGIN_UNITS),
+            Purpose::Merge => owed.saturating_add(self.room.kept_from_merges()),
             _ => owed.saturating_add(self.room.reserve(space)),
         }
     }
@@ -487,7 +487,9 @@ impl BlockStore {
     /// [`Error::Full`] when the device has no room; nothing is changed then.
     pub fn reserve(self: &Arc<Self>, units: u64) -> Result<Reservation> {
         let mut space = self.held();
-        let kept = |_: &Room, space: &Space| space.reserved_units().saturating_add(MARGIN_UNITS);
+        let kept = |room: &Room, space: &Space| {
+            space.reserved_units().saturating_add(room.kept_from_merges())
+        };
         self.back(&mut space, kept, units, Purpose::Merge)?;
         space.reserve(units);
         drop(space);

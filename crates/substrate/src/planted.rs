@@ -110,6 +110,10 @@ pub enum Bug {
     OwedNotKept,
     /// The reserve is given back to the device with the rest of the free space.
     ReserveDiscarded,
+    /// A merge that lacks room is not recorded before its time.
+    ShortMergeNotRecorded,
+    /// Merges take what is kept for the manifest's next file.
+    ManifestRoomTaken,
     /// Values take the last log segment.
     LastSegmentTaken,
 }

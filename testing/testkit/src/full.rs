@@ -15,7 +15,7 @@ use crate::violation::{Oracle, Verdict, Violation, ensure};
 use crate::{counts::Counts, verify};
 
 /// Keys written at most; far more than fits.
-const KEYS_MAX: u64 = 20_000;
+const KEYS_MAX: u64 = 40_000;
 /// The smallest device on which a store takes values.
 const LEAST_BYTES: u64 = 450 << 10;
 

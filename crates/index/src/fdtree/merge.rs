@@ -63,13 +63,14 @@ impl LevelMerge {
         Ok(Step::Done)
     }
 
-    /// Makes the progress durable when enough has been done.
+    /// Makes the progress durable when enough has been done, or when room is short.
     fn record_if_due(&mut self, index: &FdTreeIndex<'_>, commit: &mut Commit<'_>) -> Result<()> {
         if !self.merge.scheme.reclaims() {
             return Ok(());
         }
         let written = self.merge.insert.data_bytes().saturating_sub(self.recorded_bytes);
-        if written < self.merge.pace.record_bytes {
+        let enough = written >= self.merge.pace.record_bytes;
+        if !enough && !self.merge.is_short_of_room(index, written) {
             return Ok(());
         }
         match self.record(index, commit) {

@@ -248,16 +248,21 @@ impl FdTreeIndex<'_> {
 
     /// Makes sure that there is room for a merge to begin and to go on: the space between two
     /// records, and something for extents that are not full. What the memtable adds is owed to it.
-    /// With little room records are made more often, and at last nothing is kept for blocks that
-    /// shrink less than before: a step that finds no room is repeated later.
+    /// With little room records are made more often; at last only so much is kept as the merge
+    /// writes before it is recorded for want of room ([`Pace::short_bytes`]), twice, and nothing
+    /// for blocks that shrink less than before. A step that finds no room is repeated later.
     fn make_room(&self, durable: &IndexMeta, prepared: &Prepared) -> Result<(Pace, Reservation)> {
         let pace = Pace::of(self.kappa0_bytes(), prepared.plan.data_bytes);
         let levels = prepared.plan.fence_ranks.len() as u64 + 2;
         let growth = compression::growth_bytes(durable, prepared.levels, prepared.plan.codec);
-        let least = levels * EXTENT_BYTES_LEAST + prepared.plan.data_bytes / 256;
-        let slack = least + levels * EXTENT_BYTES_LEAST + growth;
+        let extents_bytes = levels * EXTENT_BYTES_LEAST;
+        let slack = 2 * extents_bytes + prepared.plan.data_bytes / 256 + growth;
         self.reserve(pace, slack).or_else(|error| match error {
-            Error::Full { .. } => self.reserve(pace.frugal(), least),
+            Error::Full { .. } => {
+                let least_bytes = extents_bytes + 2 * pace.short_bytes();
+                let least = self.env.blocks.reserve(least_bytes.div_ceil(UNIT_BYTES))?;
+                Ok((pace.frugal(), least))
+            }
             error => Err(error),
         })
     }

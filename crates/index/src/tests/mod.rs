@@ -9,6 +9,7 @@ mod policies;
 mod preserve;
 mod removals;
 mod reverse;
+mod room;
 mod shapes;
 mod slices;
 
@@ -136,7 +137,11 @@ impl Subject {
     }
 
     fn of(meta: IndexMeta, options: Options, budget_bytes: u64) -> Self {
-        let device = Arc::new(CountingDevice::new(Arc::new(MemoryDevice::new())));
+        Self::on(Arc::new(MemoryDevice::new()), meta, options, budget_bytes)
+    }
+
+    fn on(device: Arc<dyn Device>, meta: IndexMeta, options: Options, budget_bytes: u64) -> Self {
+        let device = Arc::new(CountingDevice::new(device));
         let env = env(&device, None, budget_bytes);
         let tree = Index::open(Arc::clone(&env), ID, meta, options);
         Self {

@@ -10,6 +10,7 @@ use esker_testkit::{faults, lies};
 
 /// Stores that are filled and emptied, and the sizes of their devices.
 const TRIALS: u64 = 40;
+const LARGER_TRIALS: u64 = 4;
 const FULL_BYTES: std::ops::Range<u64> = 1200 << 10..4 << 20;
 
 fn survives(workload: usize) {
@@ -131,6 +132,26 @@ fn a_full_store_is_emptied() {
 #[test]
 fn a_full_store_of_an_lsm_index_is_emptied() {
     is_emptied(IndexKind::Lsm);
+}
+
+/// The same, of stores whose merges write many times what is kept for them.
+fn is_emptied_when_larger(index: IndexKind) {
+    let mut counts = Counts::new("full", format!("emptied, larger: {index}"));
+    let trials = (0..LARGER_TRIALS * budget()).try_for_each(|seed| {
+        counts.add("stores", 1);
+        Trial::larger(index, seed).run(&mut counts)
+    });
+    settle(trials.map(|()| counts));
+}
+
+#[test]
+fn a_larger_full_store_is_emptied() {
+    is_emptied_when_larger(IndexKind::FdTree);
+}
+
+#[test]
+fn a_larger_full_store_of_an_lsm_index_is_emptied() {
+    is_emptied_when_larger(IndexKind::Lsm);
 }
 
 fn fills_up(index: IndexKind, then: Then) {

@@ -225,15 +225,10 @@ fn are_emptied(case: &str, cells: &[Cell]) {
 
 const VALUES: [usize; 3] = [100, 1000, 300_000];
 
-/// Small stores of both kinds. Of an FD+tree with short values and a small memory budget deletes
-/// may still be refused (docs/limitations.md): those are tried where all stores of 300 MB are.
+/// Small stores of both kinds.
 fn small(killed: bool) -> Vec<Cell> {
     let cells = |index| VALUES.map(|value_bytes| Cell::small(index, value_bytes, killed));
-    let mut cells = IndexKind::ALL.map(cells).concat();
-    if budget() < BUDGET_OF_ALL {
-        cells.retain(|cell| cell.index == IndexKind::Lsm || cell.value_bytes == 300_000);
-    }
-    cells
+    IndexKind::ALL.map(cells).concat()
 }
 
 #[test]

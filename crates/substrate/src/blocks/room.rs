@@ -9,9 +9,13 @@
 //! | who | leaves alone |
 //! |---|---|
 //! | values | what is owed, and all of the reserve |
-//! | deletes | what is owed, and the reserve for merges |
-//! | merges | what is owed beside their own pot |
+//! | deletes | what is owed, and the reserve for merges and the manifest |
+//! | merges | what is owed beside their own pot, and the reserve for the manifest |
 //! | spills | what is owed beside their own pot |
+//!
+//! The manifest's next file is no part of the data file: what is kept for it is given back to the
+//! device when it is needed ([`BlockStore::lend`]). A merge that took it could not be recorded, and
+//! would never let go of old space.
 //!
 //! Only space that the device has set aside counts: a hole may be somebody else's by now.
 
@@ -58,12 +62,15 @@ pub enum Claim {
 #[derive(Debug, Default)]
 pub(super) struct Room {
     merge_units: AtomicU64,
+    manifest_units: AtomicU64,
     delete_units: AtomicU64,
     /// Bytes that memtables take when they are written out, at most.
     owed_bytes: AtomicU64,
     /// How much may be owed without a look at the free space: by values, and with deletes.
     credit_bytes: AtomicU64,
     delete_credit_bytes: AtomicU64,
+    /// Free units that the device has set aside.
+    backed_units: AtomicU64,
 }
 
 impl Room {
@@ -83,11 +90,19 @@ impl Room {
         let _always_some = self.owed_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 
-    /// What is kept for merges and from deletes.
+    /// What deletes leave alone beside what is owed.
     fn for_merges(&self, space: &Space) -> u64 {
         let least = self.merge_units.load(Ordering::Relaxed);
         let share = if least == 0 { 0 } else { space.end() / MERGE_SHARE };
-        (least + share).max(space.reserved_units()).saturating_add(MARGIN_UNITS)
+        (least + share).max(space.reserved_units()).saturating_add(self.kept_from_merges())
+    }
+
+    /// What merges leave alone beside what is owed: room for the manifest's next file.
+    pub(super) fn kept_from_merges(&self) -> u64 {
+        if planted::is(Bug::ManifestRoomTaken) {
+            return MARGIN_UNITS;
+        }
+        self.manifest_units.load(Ordering::Relaxed).saturating_add(MARGIN_UNITS)
     }
 
     /// What is kept from values.
@@ -104,6 +119,11 @@ impl Room {
             Claim::Deletes => &self.delete_credit_bytes,
         };
         credit.load(Ordering::Acquire)
+    }
+
+    /// What is owed beside the caller's own pot.
+    pub(super) fn owed_to_others(&self, pot: Option<&Pot>) -> u64 {
+        self.owed_units().saturating_sub(pot.map_or(0, Pot::units))
     }
 
     /// All that is kept.
@@ -141,6 +161,7 @@ impl Drop for Held<'_> {
         let (values, merges) = (self.room.reserve(&self.space), self.room.for_merges(&self.space));
         self.room.credit_bytes.store(credit(values), Ordering::Release);
         self.room.delete_credit_bytes.store(credit(merges), Ordering::Release);
+        self.room.backed_units.store(self.space.backed_units(), Ordering::Release);
     }
 }
 
@@ -210,6 +231,14 @@ impl BlockStore {
         drop(self.held());
     }
 
+    /// Keeps so much for the manifest's next file from now on.
+    pub fn keep_for_manifest(&self, bytes: u64) {
+        let units = bytes.div_ceil(UNIT_BYTES);
+        if self.room.manifest_units.swap(units, Ordering::Relaxed) != units {
+            drop(self.held());
+        }
+    }
+
     /// Counts what was inserted into a memtable, whether there is room for it or not. Its owner
     /// makes a [`Pot`] of it, or gives it up.
     pub fn owe(&self, bytes: u64) {
@@ -244,6 +273,23 @@ impl BlockStore {
         }
         drop(space);
         Ok(claimed)
+    }
+
+    /// Whether a merge finds `units` more; `pot` is its part of what is owed. Where it would not,
+    /// it had better record its progress, so that old space becomes free.
+    ///
+    /// Cost: none while there is free space; else the file grows by a share of itself, or does not.
+    pub fn merge_finds(&self, units: u64, pot: Option<&Pot>) -> bool {
+        let kept = self.room.owed_to_others(pot).saturating_add(self.room.kept_from_merges());
+        let wanted = kept.saturating_add(units);
+        if wanted <= self.room.backed_units.load(Ordering::Acquire) {
+            return true;
+        }
+        let mut space = self.held();
+        let missing = wanted.saturating_sub(space.backed_units());
+        let grown = self.fill_or_grow(&mut space, missing, Purpose::Merge);
+        // What else the device says is said to whoever takes space.
+        !matches!(grown, Err(Error::Full { .. }))
     }
 
     /// Makes sure that the device has space for `units` free units beyond what is owed and kept.

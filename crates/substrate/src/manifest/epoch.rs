@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
+use esker_format::frame::Seal;
 use esker_format::ids::{Epoch, StoreId};
 use esker_format::superblock::{
     REGION_BYTES_MAX, REGION_BYTES_MIN, SUPERBLOCK_FILE_BYTES, Superblock,
@@ -14,7 +15,9 @@ use esker_format::superblock::{
 
 use super::files::{SUPERBLOCK, SUPERBLOCK_NEW, manifest_name};
 use super::state::ManifestState;
-use super::{Manifest, ManifestOptions, Writer, records, superblocks};
+use super::{
+    Manifest, ManifestOptions, RESERVE_SHARE, RESERVED_REGION_BYTES, Writer, records, superblocks,
+};
 use crate::error::{Error, Result};
 use crate::fault::{self, FaultPoints};
 use crate::planted::{self, Bug};
@@ -44,9 +47,13 @@ impl Wanted {
 /// The length of a new epoch's region.
 fn region_bytes(options: ManifestOptions, snapshot_bytes: u64, wanted: Wanted) -> Result<u64> {
     let least = snapshot_bytes.saturating_add(wanted.record_bytes);
+    let min = options.region_bytes_min;
+    // On a full device a shorter one must do.
+    let is_least = wanted.times <= STATE_TIMES_LEAST;
+    let min = if is_least { min.min(RESERVED_REGION_BYTES) } else { min };
     let wanted = snapshot_bytes.saturating_mul(wanted.times).max(least);
     wanted
-        .max(options.region_bytes_min)
+        .max(min)
         .max(REGION_BYTES_MIN)
         .checked_next_power_of_two()
         .filter(|bytes| *bytes <= REGION_BYTES_MAX)
@@ -91,6 +98,12 @@ pub(super) fn put_superblocks(
     Ok(device.open(SUPERBLOCK, Open::Existing, Caching::Buffered)?)
 }
 
+/// The first record of an epoch: the whole state.
+pub(super) fn first_record(seal: Seal, state: &ManifestState) -> Result<Vec<u8>> {
+    let (durable, generation) = (state.durable_seq, state.next_generation);
+    records::encode(seal, 1, durable, generation, &state.to_edits())
+}
+
 /// Makes an epoch's file with the whole state as its first record, and syncs it. Answers the
 /// file, the superblock that will name it and where its second record goes.
 pub(super) fn write_epoch(
@@ -102,9 +115,7 @@ pub(super) fn write_epoch(
     wanted: Wanted,
     faults: &FaultPoints,
 ) -> Result<(Arc<dyn DeviceFile>, Superblock, u64)> {
-    let (durable, generation) = (state.durable_seq, state.next_generation);
-    let seal = records::seal(store, epoch);
-    let frame = records::encode(seal, 1, durable, generation, &state.to_edits())?;
+    let frame = first_record(records::seal(store, epoch), state)?;
     let region_bytes = region_bytes(options, frame.len() as u64, wanted)?;
     faults.hit(fault::MANIFEST_ROLL)?;
     let file = device.open(&manifest_name(epoch), Open::CreateNew, Caching::Buffered)?;
@@ -118,6 +129,37 @@ pub(super) fn write_epoch(
 }
 
 impl Manifest {
+    /// Bytes that the next epoch's file takes on a device that is nearly full, if the state does
+    /// not become much larger.
+    #[must_use]
+    pub fn next_bytes(&self) -> u64 {
+        let state_bytes = self.writer.lock().state_bytes;
+        let wanted = Wanted { times: STATE_TIMES_LEAST, record_bytes: state_bytes };
+        // One that would be too large is never begun.
+        let region_bytes = region_bytes(self.options, state_bytes, wanted).unwrap_or_default();
+        region_bytes.saturating_mul(2)
+    }
+
+    /// Begins a new epoch where the region has little room left but for records that make room.
+    ///
+    /// Cost: nothing where there is more room; else about ten writes and four syncs.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the device has none: nothing has changed. Every other failure poisons
+    /// the store.
+    pub fn make_room(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.poison.check()?;
+        let region_bytes = writer.superblock.region_bytes;
+        let room = region_bytes.saturating_sub(writer.tail);
+        if room > 4 * (region_bytes / RESERVE_SHARE) {
+            return Ok(());
+        }
+        self.poison.on_error(self.settle_writer(&mut writer))?;
+        let features = writer.superblock.features;
+        self.begin_epoch(&mut writer, 0, features)
+    }
+
     /// Begins the next epoch with the present state, in which a record of `record_bytes` fits, and
     /// which asks its readers for `features`.
     pub(super) fn begin_epoch(
@@ -142,15 +184,9 @@ impl Manifest {
         }
         let old = writer.superblock.epoch;
         let superblock = Superblock { features, ..superblock };
-        *writer = Writer {
-            superblocks: Arc::clone(&writer.superblocks),
-            superblock,
-            file,
-            next_number: 2,
-            tail,
-            doubt: None,
-            copy: writer.copy.take(),
-        };
+        let copy = writer.copy.take();
+        let superblocks = Arc::clone(&writer.superblocks);
+        *writer = Writer { copy, ..Writer::begin(superblocks, (file, superblock, tail)) };
         self.poison.on_error(self.write_superblock(writer))?;
         let _stays_behind = self.device.remove(&manifest_name(old));
         Ok(())
@@ -212,5 +248,7 @@ mod tests {
         assert_eq!(least(512, 512), 8192);
         assert_eq!(least(6000, 512), 16384);
         assert_eq!(least(6000, 12_000), 32768);
+        let wanted = Wanted { times: STATE_TIMES_LEAST, record_bytes: 512 };
+        assert_eq!(region_bytes(ManifestOptions::default(), 512, wanted).unwrap(), 32768);
     }
 }

@@ -120,6 +120,8 @@ struct Writer {
     file: Arc<dyn DeviceFile>,
     next_number: u64,
     tail: u64,
+    /// What the state took when the epoch began, or when it was opened.
+    state_bytes: u64,
     /// What opening read and D4 wants written again: the last record's offset and frame.
     doubt: Option<(u64, Vec<u8>)>,
     /// A second copy of the state, which the next commit changes and puts in its place: a commit
@@ -131,6 +133,16 @@ struct Writer {
 const WIPED_BYTES: usize = 16 * 1024;
 
 impl Writer {
+    /// Behind an epoch's first record, which is the state.
+    fn begin(
+        superblocks: Arc<dyn DeviceFile>,
+        (file, superblock, tail): (Arc<dyn DeviceFile>, Superblock, u64),
+    ) -> Self {
+        let (next_number, state_bytes) = (2, tail);
+        let (doubt, copy) = (None, None);
+        Self { superblocks, superblock, file, next_number, tail, state_bytes, doubt, copy }
+    }
+
     fn seal(&self) -> Seal {
         records::seal(self.superblock.store, self.superblock.epoch)
     }
@@ -229,8 +241,7 @@ impl Manifest {
         let superblock = Superblock { features, ..superblock };
         let superblocks = put_superblocks(device.as_ref(), &superblock)
             .map_err(|error| full_or(error, "a new store"))?;
-        let writer =
-            Writer { superblocks, superblock, file, next_number: 2, tail, doubt: None, copy: None };
+        let writer = Writer::begin(superblocks, (file, superblock, tail));
         Ok(Self::assemble(device, options, poison, faults, state, writer))
     }
 
@@ -255,15 +266,7 @@ impl Manifest {
         let file = device
             .open(&name, Open::Existing, Caching::Buffered)
             .map_err(|error| missing_manifest(error.into(), &name))?;
-        let mut writer = Writer {
-            superblocks,
-            superblock,
-            file,
-            next_number: 1,
-            tail: 0,
-            doubt: None,
-            copy: None,
-        };
+        let mut writer = Writer::begin(superblocks, (file, superblock, 0));
         let contents = writer.regions(Purpose::Recovery).read(false)?;
         if contents.last_number == 0 {
             return Err(no_record(&name));
@@ -271,6 +274,7 @@ impl Manifest {
         writer.next_number = contents.last_number + 1;
         writer.tail = contents.tail;
         writer.doubt = Some(contents.last);
+        writer.state_bytes = epoch::first_record(writer.seal(), &contents.state)?.len() as u64;
         let mut problems = contents.problems;
         // With one record only, a crash may have come between the two copies (D3).
         if contents.last_number > 1 {
@@ -443,26 +447,6 @@ impl Manifest {
         self.begin_epoch(&mut writer, 0, all)?;
         self.features.store(all, Ordering::Release);
         Ok(())
-    }
-
-    /// Begins a new epoch where the region has little room left but for records that make room.
-    ///
-    /// Cost: nothing where there is more room; else about ten writes and four syncs.
-    ///
-    /// # Errors
-    /// [`Error::Full`] when the device has none: nothing has changed. Every other failure poisons
-    /// the store.
-    pub fn make_room(&self) -> Result<()> {
-        let mut writer = self.writer.lock();
-        self.poison.check()?;
-        let region_bytes = writer.superblock.region_bytes;
-        let room = region_bytes.saturating_sub(writer.tail);
-        if room > 4 * (region_bytes / RESERVE_SHARE) {
-            return Ok(());
-        }
-        self.poison.on_error(self.settle_writer(&mut writer))?;
-        let features = writer.superblock.features;
-        self.begin_epoch(&mut writer, 0, features)
     }
 
     /// Makes durable what opening read, when that has not happened yet (D4). To be called before

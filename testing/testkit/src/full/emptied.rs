@@ -98,6 +98,20 @@ impl Trial {
         }
     }
 
+    /// One whose merges write many times what is kept for them, on a device of some 24 MiB.
+    #[must_use]
+    pub fn larger(index: IndexKind, seed: u64) -> Self {
+        let random = Random::new(seed ^ 0x1a46);
+        let pick = |from: &[usize]| random.pick(from).copied().unwrap_or_default();
+        let mut trial = Self::random(index, 0, seed);
+        trial.capacity_bytes = (20 << 20) + random.below(8 << 20);
+        trial.value_bytes_max = pick(&[1000, 2000]);
+        trial.config.memory_budget_bytes = 4 << 20;
+        trial.config.memtable_bytes = pick(&[256 << 10, 1 << 20, 2 << 20]) as u64;
+        trial.config.log_segment_bytes = 512 << 10;
+        trial
+    }
+
     /// Fills the store, empties it and fills it again.
     ///
     /// # Errors

@@ -1,0 +1,65 @@
+//! Merges on a device that has hardly any room.
+
+use esker_device::sim::SimDevice;
+use esker_substrate::error::Result;
+use esker_substrate::planted::{self, Bug};
+
+use super::*;
+
+const ENTRIES: u64 = 12_000;
+/// Units that are kept for the manifest, and those that are left besides.
+const MANIFEST_UNITS: u64 = 16;
+const LEFT_UNITS: u64 = 60;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{:06}", number * 7919 % ENTRIES).into_bytes()
+}
+
+/// A merge of everything that begins with room and then loses it to others; answers how many
+/// units were free at the least when it was recorded.
+fn merged_without_room() -> Result<u64> {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = Arc::clone(&sim) as _;
+    let mut subject = Subject::on(device, IndexMeta::default(), options(1 << 20), 16 << 20);
+    for number in 0..ENTRIES {
+        subject.write(&key(number), Some(&[number as u8; 1000]));
+        if number % 1000 == 999 {
+            subject.maintain();
+        }
+    }
+    subject.run(Ask::Full);
+    (0..200).for_each(|number| subject.write(&key(number), None));
+    let blocks = Arc::clone(&subject.env.blocks);
+    blocks.keep_for_manifest(MANIFEST_UNITS << 12);
+    subject.begin(Ask::Full);
+    sim.set_capacity_bytes(sim.used_bytes());
+    let mut taken = Vec::new();
+    while blocks.space().free_units() > MANIFEST_UNITS + LEFT_UNITS {
+        taken.push(blocks.allocate(1, 1, Purpose::Spill, None)?);
+    }
+    let mut least = u64::MAX;
+    // Old space is free when the record is durable.
+    let mut record = |_: &_, _: &_| {
+        least = least.min(blocks.space().free_units());
+        Ok(())
+    };
+    while subject.tree.step(Which::Merge, &mut record)? != Step::Done {}
+    taken.into_iter().try_for_each(|extent| blocks.give_back(extent))?;
+    subject.check();
+    subject.verify_all();
+    Ok(least)
+}
+
+#[test]
+fn a_merge_with_hardly_any_room_lets_go_of_old_space() {
+    merged_without_room().unwrap();
+    let hunt = || planted::with(Bug::ShortMergeNotRecorded, merged_without_room);
+    assert!(matches!(hunt(), Err(esker_substrate::Error::Full { .. })));
+}
+
+#[test]
+fn merges_leave_the_manifest_its_room() {
+    let of_the_bug = || planted::with(Bug::ManifestRoomTaken, merged_without_room);
+    assert!(merged_without_room().unwrap() >= MANIFEST_UNITS);
+    assert!(of_the_bug().unwrap() < MANIFEST_UNITS);
+}
