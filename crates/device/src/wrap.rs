@@ -1,10 +1,16 @@
-//! Devices around devices: the forwarding that counting, delaying and throttling share.
+//! Devices around devices: the forwarding that counting, delaying, throttling and refusing share.
+//!
+//! A device around another is a [`Hook`] and nothing else, so that an operation that devices come
+//! to have is forwarded in one place.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{Caching, Device, DeviceFile, DeviceLock, Open, Purpose, ReadRequest, Result};
+use crate::{
+    Caching, Device, DeviceError, DeviceFile, DeviceLock, Open, Operation, Purpose, ReadRequest,
+    Result,
+};
 
 /// What a [`Hook`] sees of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +38,100 @@ pub enum StepKind {
     SyncDir,
 }
 
+/// What an operation changes, which a [`Hook`] may refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A file is made.
+    Create,
+    /// A file is removed.
+    Remove,
+    /// A file gets another name.
+    Rename,
+    /// The folder is synced.
+    SyncDir,
+    /// Bytes are written.
+    Write {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// A file is synced.
+    Sync,
+    /// A file has space from its beginning on.
+    Preallocate {
+        /// To here.
+        len: u64,
+    },
+    /// A range of a file has space.
+    Allocate {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// A file is cut.
+    Truncate {
+        /// To so many bytes.
+        len: u64,
+    },
+    /// A range of a file is given back.
+    Discard {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+}
+
+impl Change {
+    /// The error of a hook that refuses it to the file `name`.
+    #[must_use]
+    pub fn refused(self, name: &str, kind: std::io::ErrorKind) -> DeviceError {
+        let (operation, offset) = match self {
+            Self::Create => (Operation::Open, 0),
+            Self::Remove | Self::Rename | Self::SyncDir => (Operation::Directory, 0),
+            Self::Write { offset, .. } => (Operation::Write, offset),
+            Self::Sync => (Operation::Sync, 0),
+            Self::Preallocate { len } | Self::Truncate { len } => (Operation::Resize, len),
+            Self::Allocate { offset, .. } | Self::Discard { offset, .. } => {
+                (Operation::Resize, offset)
+            }
+        };
+        DeviceError::new(operation, name, offset, kind)
+    }
+}
+
 /// Something that happens around operations. Called on the thread of the operation, also from
 /// several at once.
 pub trait Hook: Send + Sync + Debug {
+    /// Asked first of all, before a file or the folder is changed; `name` is that of the file, for
+    /// [`Change::SyncDir`] the device's location. The device inside is not asked for what is
+    /// refused.
+    ///
+    /// # Errors
+    /// The operation fails with it, and nothing has happened.
+    fn permit(&self, change: Change, name: &str) -> Result<()> {
+        let _ = (change, name);
+        Ok(())
+    }
+
+    /// The same of an open file. Asks [`Hook::permit`] where nothing else is said.
+    ///
+    /// # Errors
+    /// As [`Hook::permit`].
+    fn permit_in(&self, change: Change, file: &dyn DeviceFile) -> Result<()> {
+        self.permit(change, file.name())
+    }
+
+    /// Takes the one-process lock of the device inside, or what is taken for it.
+    ///
+    /// # Errors
+    /// Those of the device, or the refusal.
+    fn try_lock(&self, device: &dyn Device) -> Result<Option<DeviceLock>> {
+        device.try_lock()
+    }
+
     /// Called before an operation is tried.
     fn before(&self, step: Step) {
         let _ = step;
@@ -93,6 +190,9 @@ const fn one(kind: StepKind, purpose: Purpose, bytes: usize) -> Step {
 
 impl<H: Hook + 'static> Device for Wrapped<H> {
     fn open(&self, name: &str, open: Open, caching: Caching) -> Result<Arc<dyn DeviceFile>> {
+        if open == Open::CreateNew {
+            self.hook.permit(Change::Create, name)?;
+        }
         let inner = self.inner.open(name, open, caching)?;
         Ok(Arc::new(WrappedFile { inner, hook: Arc::clone(&self.hook) }))
     }
@@ -102,20 +202,23 @@ impl<H: Hook + 'static> Device for Wrapped<H> {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
+        self.hook.permit(Change::Remove, name)?;
         self.inner.remove(name)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.hook.permit(Change::Rename, from)?;
         self.inner.rename(from, to)
     }
 
     fn sync_dir(&self) -> Result<()> {
+        self.hook.permit(Change::SyncDir, &self.inner.location())?;
         let step = one(StepKind::SyncDir, Purpose::Manifest, 0);
         hooked(&*self.hook, step, || self.inner.sync_dir())
     }
 
     fn try_lock(&self) -> Result<Option<DeviceLock>> {
-        self.inner.try_lock()
+        self.hook.try_lock(&*self.inner)
     }
 
     fn try_lock_shared(&self) -> Result<Option<DeviceLock>> {
@@ -174,28 +277,117 @@ impl<H: Hook> DeviceFile for WrappedFile<H> {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8], purpose: Purpose) -> Result<()> {
+        let change = Change::Write { offset, len: buf.len() as u64 };
+        self.hook.permit_in(change, &*self.inner)?;
         let step = one(StepKind::Write, purpose, buf.len());
         hooked(&*self.hook, step, || self.inner.write_at(offset, buf, purpose))
     }
 
     fn sync(&self, purpose: Purpose) -> Result<()> {
+        self.hook.permit_in(Change::Sync, &*self.inner)?;
         let step = one(StepKind::Sync, purpose, 0);
         hooked(&*self.hook, step, || self.inner.sync(purpose))
     }
 
     fn preallocate(&self, len: u64, purpose: Purpose) -> Result<()> {
+        self.hook.permit_in(Change::Preallocate { len }, &*self.inner)?;
         self.inner.preallocate(len, purpose)
     }
 
     fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+        self.hook.permit_in(Change::Allocate { offset, len }, &*self.inner)?;
         self.inner.allocate(offset, len, purpose)
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
+        self.hook.permit_in(Change::Truncate { len }, &*self.inner)?;
         self.inner.truncate(len)
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.hook.permit_in(Change::Discard { offset, len }, &*self.inner)?;
         self.inner.discard(offset, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::memory::MemoryDevice;
+
+    /// Notes what it is asked, and refuses it where that is wanted.
+    #[derive(Debug, Default)]
+    struct Asked {
+        refuses: bool,
+        changes: Mutex<Vec<(Change, String)>>,
+    }
+
+    impl Hook for Asked {
+        fn permit(&self, change: Change, name: &str) -> Result<()> {
+            self.changes.lock().unwrap().push((change, name.to_owned()));
+            let refused = || Err(change.refused(name, ErrorKind::StorageFull));
+            if self.refuses { refused() } else { Ok(()) }
+        }
+    }
+
+    fn make_all_changes(device: &dyn Device, file: &dyn DeviceFile) -> Vec<Result<()>> {
+        vec![
+            device.open("new", Open::CreateNew, Caching::Buffered).map(drop),
+            device.rename("new", "newer"),
+            device.remove("newer"),
+            device.sync_dir(),
+            file.write_at(4, b"text", Purpose::User),
+            file.sync(Purpose::User),
+            file.preallocate(5000, Purpose::User),
+            file.allocate(6000, 7, Purpose::User),
+            file.truncate(4096),
+            file.discard(0, 4096),
+        ]
+    }
+
+    const ALL: [(Change, &str); 10] = [
+        (Change::Create, "new"),
+        (Change::Rename, "new"),
+        (Change::Remove, "newer"),
+        (Change::SyncDir, "memory"),
+        (Change::Write { offset: 4, len: 4 }, "file"),
+        (Change::Sync, "file"),
+        (Change::Preallocate { len: 5000 }, "file"),
+        (Change::Allocate { offset: 6000, len: 7 }, "file"),
+        (Change::Truncate { len: 4096 }, "file"),
+        (Change::Discard { offset: 0, len: 4096 }, "file"),
+    ];
+
+    #[test]
+    fn every_change_is_asked_for_and_what_is_refused_does_not_happen() {
+        for refuses in [false, true] {
+            let inner: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+            let whole = inner.open("file", Open::CreateNew, Caching::Buffered).unwrap();
+            whole.write_at(0, b"whole", Purpose::User).unwrap();
+            let hook = Asked { refuses, ..Asked::default() };
+            let device = Wrapped::around(Arc::clone(&inner), hook);
+            let file = device.open("file", Open::Existing, Caching::Buffered).unwrap();
+            for result in make_all_changes(&device, &*file) {
+                let kind = result.map_err(|error| error.source.kind());
+                assert_eq!(kind, if refuses { Err(ErrorKind::StorageFull) } else { Ok(()) });
+            }
+            let asked = device.hook().changes.lock().unwrap().clone();
+            assert_eq!(asked, ALL.map(|(change, name)| (change, name.to_owned())));
+            let mut found = [0; 5];
+            if refuses {
+                file.read_at(0, &mut found, Purpose::User).unwrap();
+                assert_eq!((&found, file.len().unwrap()), (b"whole", 5));
+                assert_eq!(inner.list().unwrap(), ["file"]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_hook_that_permits_everything_makes_no_difference() {
+        let inner: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+        crate::conformance::all(&Wrapped::around(inner, Asked::default())).unwrap();
     }
 }

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::{Db, Error, KeyspaceOptions};
-use esker_device::{
-    Caching, Device, DeviceError, DeviceFile, DeviceLock, Open, Operation, Purpose, ReadRequest,
-    Result,
-};
+use esker_device::wrap::{Change, Hook, Wrapped};
+use esker_device::{Device, DeviceError, DeviceLock, Operation, Result};
 
 use crate::recovery::{Depth, Expectation, examine};
 use crate::session::Config;
@@ -19,29 +17,17 @@ use crate::violation::{Oracle, Verdict, Violation, ensure};
 /// Room for what any log of a test holds.
 const MEMORY_BUDGET_BYTES: u64 = 64 << 20;
 
-/// A device whose every change is refused, and counted.
-#[derive(Debug)]
+/// Refuses every change, and counts it.
+#[derive(Debug, Default)]
 pub struct Untouchable {
-    inner: Arc<dyn Device>,
-    touched: Arc<AtomicU64>,
-}
-
-#[derive(Debug)]
-struct UntouchableFile {
-    inner: Arc<dyn DeviceFile>,
-    touched: Arc<AtomicU64>,
-}
-
-fn refuse<T>(touched: &AtomicU64, operation: Operation, file: &str) -> Result<T> {
-    touched.fetch_add(1, Ordering::Relaxed);
-    Err(DeviceError::new(operation, file, 0, ErrorKind::ReadOnlyFilesystem))
+    touched: AtomicU64,
 }
 
 impl Untouchable {
     /// Lets nothing but reading through to `inner`.
     #[must_use]
-    pub fn new(inner: &Arc<dyn Device>) -> Self {
-        Self { inner: Arc::clone(inner), touched: Arc::default() }
+    pub fn around(inner: &Arc<dyn Device>) -> Arc<Wrapped<Self>> {
+        Arc::new(Wrapped::around(Arc::clone(inner), Self::default()))
     }
 
     /// How many changes were tried.
@@ -49,86 +35,21 @@ impl Untouchable {
     pub fn touched(&self) -> u64 {
         self.touched.load(Ordering::Relaxed)
     }
+
+    fn touch<T>(&self, error: DeviceError) -> Result<T> {
+        self.touched.fetch_add(1, Ordering::Relaxed);
+        Err(error)
+    }
 }
 
-impl Device for Untouchable {
-    fn open(&self, name: &str, open: Open, caching: Caching) -> Result<Arc<dyn DeviceFile>> {
-        if open == Open::CreateNew {
-            return refuse(&self.touched, Operation::Open, name);
-        }
-        let inner = self.inner.open(name, open, caching)?;
-        Ok(Arc::new(UntouchableFile { inner, touched: Arc::clone(&self.touched) }))
+impl Hook for Untouchable {
+    fn permit(&self, change: Change, name: &str) -> Result<()> {
+        self.touch(change.refused(name, ErrorKind::ReadOnlyFilesystem))
     }
 
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        refuse(&self.touched, Operation::Directory, name)
-    }
-
-    fn rename(&self, from: &str, _to: &str) -> Result<()> {
-        refuse(&self.touched, Operation::Directory, from)
-    }
-
-    fn sync_dir(&self) -> Result<()> {
-        refuse(&self.touched, Operation::Directory, "")
-    }
-
-    fn try_lock(&self) -> Result<Option<DeviceLock>> {
+    fn try_lock(&self, _device: &dyn Device) -> Result<Option<DeviceLock>> {
         // It makes a file where there is none.
-        refuse(&self.touched, Operation::Lock, "lock")
-    }
-
-    fn try_lock_shared(&self) -> Result<Option<DeviceLock>> {
-        self.inner.try_lock_shared()
-    }
-
-    fn location(&self) -> String {
-        self.inner.location()
-    }
-}
-
-impl DeviceFile for UntouchableFile {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8], purpose: Purpose) -> Result<()> {
-        self.inner.read_at(offset, buf, purpose)
-    }
-
-    fn read_many(&self, requests: &mut [ReadRequest<'_>], purpose: Purpose) -> Vec<Result<()>> {
-        self.inner.read_many(requests, purpose)
-    }
-
-    fn write_at(&self, _offset: u64, _buf: &[u8], _purpose: Purpose) -> Result<()> {
-        refuse(&self.touched, Operation::Write, self.name())
-    }
-
-    fn sync(&self, _purpose: Purpose) -> Result<()> {
-        refuse(&self.touched, Operation::Sync, self.name())
-    }
-
-    fn preallocate(&self, _len: u64, _purpose: Purpose) -> Result<()> {
-        refuse(&self.touched, Operation::Resize, self.name())
-    }
-
-    fn allocate(&self, _offset: u64, _len: u64, _purpose: Purpose) -> Result<()> {
-        refuse(&self.touched, Operation::Resize, self.name())
-    }
-
-    fn truncate(&self, _len: u64) -> Result<()> {
-        refuse(&self.touched, Operation::Resize, self.name())
-    }
-
-    fn discard(&self, _offset: u64, _len: u64) -> Result<()> {
-        refuse(&self.touched, Operation::Resize, self.name())
+        self.touch(DeviceError::new(Operation::Lock, "lock", 0, ErrorKind::ReadOnlyFilesystem))
     }
 }
 
@@ -143,7 +64,7 @@ pub fn judge(
     expectation: &Expectation<'_>,
     depth: Depth,
 ) -> Verdict<Option<u64>> {
-    let untouchable = Arc::new(Untouchable::new(device));
+    let untouchable = Untouchable::around(device);
     let on: Arc<dyn Device> = Arc::clone(&untouchable) as _;
     let builder = config.builder_at(&on, expectation.model.now());
     let db = match builder.memory_budget(MEMORY_BUDGET_BYTES).read_only(true).open() {
@@ -154,9 +75,8 @@ pub fn judge(
         }
     };
     let seq = look(&db, expectation, depth).map_err(|violation| violation.at("read-only"))?;
-    ensure(untouchable.touched() == 0, Oracle::ReadingWritesNothing, || {
-        format!("{} changes were tried", untouchable.touched())
-    })?;
+    let touched = untouchable.hook().touched();
+    ensure(touched == 0, Oracle::ReadingWritesNothing, || format!("{touched} changes were tried"))?;
     Ok(Some(seq))
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use esker::{Db, Error, KeyspaceOptions};
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
+use esker_device::wrap::Wrapped;
 use esker_substrate::planted::{Bug, with};
 use esker_testkit::readonly::{Untouchable, refuses_writes};
 use esker_testkit::violation::Oracle;
@@ -21,8 +22,11 @@ fn store(entries: u32) -> esker::Result<Arc<dyn Device>> {
     Ok(device)
 }
 
-fn open(device: &Arc<dyn Device>, memory_budget: u64) -> esker::Result<(Db, Arc<Untouchable>)> {
-    let untouchable = Arc::new(Untouchable::new(device));
+fn open(
+    device: &Arc<dyn Device>,
+    memory_budget: u64,
+) -> esker::Result<(Db, Arc<Wrapped<Untouchable>>)> {
+    let untouchable = Untouchable::around(device);
     let on = Arc::clone(&untouchable) as Arc<dyn Device>;
     let db = Db::builder_on(on).read_only(true).memory_budget(memory_budget).open()?;
     Ok((db, untouchable))
@@ -40,7 +44,7 @@ fn count(db: &Db) -> usize {
 fn a_log_is_replayed_into_memory_or_refused() {
     let device = store(20_000).expect("a store");
     let (db, untouchable) = open(&device, 64 << 20).expect("there is memory");
-    assert_eq!((count(&db), untouchable.touched(), db.is_read_only()), (20_000, 0, true));
+    assert_eq!((count(&db), untouchable.hook().touched(), db.is_read_only()), (20_000, 0, true));
     // Others may read at the same time on devices that know a shared lock; in memory one does.
     drop(db);
     let error = open(&device, 256 << 10).expect_err("the log is larger than that");

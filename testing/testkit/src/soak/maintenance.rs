@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use esker::{Backup, Db, Error};
 use esker_device::file::FileDevice;
+use esker_device::wrap::Wrapped;
 use parking_lot::{Mutex, RwLock};
 
-use super::filling::{Filled, FillingDevice};
+use super::filling::{Filled, Filling};
 use super::plan::{self, Plan, WORKERS};
 use super::worker::{self, Part, Worker, broken};
 use super::{OPENED, harness};
@@ -65,7 +66,7 @@ impl Stage<'_> {
 pub(super) fn run(plan: &Plan) -> Verdict<Vec<(&'static str, u64)>> {
     let filled = Arc::new(Filled::default());
     let (inner, shared) = (plan.file_device()?, Arc::clone(&filled));
-    let db = plan.open(Arc::new(FillingDevice { inner, filled: shared })).map_err(broken)?;
+    let db = plan.open(Arc::new(Wrapped::around(inner, Filling(shared)))).map_err(broken)?;
     for name in plan::shared_names() {
         db.keyspace(&name, plan::options(&name)).map_err(broken)?;
     }
