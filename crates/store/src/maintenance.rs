@@ -353,15 +353,22 @@ pub(crate) fn resume(shared: &Core) {
 /// Writes what is due during recovery out, at once.
 pub(crate) fn run_due(shared: &Core, slot: &Arc<Slot>) {
     if is_worth_a_try(slot) && slot.tree().is_ok_and(Index::is_full) {
-        begin_and_complete(shared, slot, Index::flush_work);
+        let _has_begun = begin_and_complete(shared, slot, Index::flush_work);
     }
 }
 
-fn begin_and_complete(shared: &Core, slot: &Arc<Slot>, work: impl Fn(&Index) -> Option<Work>) {
-    let Some(work) = slot.tree().ok().and_then(work) else { return };
-    if matches!(begin_quietly(shared, slot, work), Ok(true)) {
+/// Begins `work` and does all of it, in this thread; whether there was any.
+pub(crate) fn begin_and_complete(
+    shared: &Core,
+    slot: &Arc<Slot>,
+    work: impl Fn(&Index) -> Option<Work>,
+) -> bool {
+    let Some(work) = slot.tree().ok().and_then(work) else { return false };
+    let has_begun = matches!(begin_quietly(shared, slot, work), Ok(true));
+    if has_begun {
         while matches!(step(shared, slot, which_of(work)), Ok(Step::More)) {}
     }
+    has_begun
 }
 
 /// Writes what a keyspace held when this was called to the device, and does what is due then.

@@ -49,7 +49,7 @@ use crate::maintenance;
 use crate::operators::Merge;
 use crate::options::Settings;
 use crate::recent::Recent;
-use crate::relief;
+use crate::relief::{self, Looked};
 use crate::shared::{Core, IndexOptions, Limits, Phase, Shared, Slot};
 use crate::turn::Turns;
 use crate::waits::Waits;
@@ -224,6 +224,7 @@ impl Base {
             recent: Recent::new(budget, limits.recent_bytes),
             values_are_settled: false.into(),
             making_room: Mutex::new(()),
+            looked: Looked::default(),
             turns: Turns::default(),
             waits,
             limits,
@@ -307,7 +308,7 @@ fn replay_one(
     shared.snapshots().publish(seq);
     if !shared.poison.is_read_only() || planted::is(Bug::WrittenReadOnly) {
         maintenance::run_due(shared, slot);
-        relief::relieve_memory(shared);
+        relief::relieve_memory_at_once(shared);
     }
     must_be_sound(shared)
 }

@@ -1,13 +1,23 @@
 //! Which keyspaces are written out to make room for others: in memory, and in the log.
+//!
+//! Looking for room in memory costs a step for each keyspace, so it is not done again for every
+//! write while the memtables are over their limit: they must have grown meanwhile ([`Looked`]). And
+//! recovery, beside which no thread writes anything out, makes room for many operations at once.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use esker_format::ids::KeyspaceId;
 use esker_index::{Index, Work};
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::sync::atomic::{AtomicU64, Ordering};
 
 use crate::background::Mode;
-use crate::maintenance::{begin, go_on, is_stuck};
+use crate::maintenance::{begin, begin_and_complete, go_on, is_stuck};
 use crate::shared::{Core, Slot};
+
+/// The part of the limit by which memtables over it grow before somebody looks for room again.
+const GROWTH_SHARE: u64 = 64;
 
 /// A keyspace that could be written out to make room.
 #[derive(Clone, Copy, Debug)]
@@ -17,62 +27,117 @@ struct Candidate {
     stalled: bool,
 }
 
-/// The keyspace to write out when the memtables together are over `limit_bytes`: the largest
-/// that is not stalled, unless it is so small that writing it out would gain next to nothing
-/// (what stalled keyspaces hold cannot be had back by writing others out in crumbs).
-fn largest(candidates: &[Candidate], limit_bytes: u64) -> Option<KeyspaceId> {
+/// What is left to be done when keyspaces have been chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// Writing them out begins.
+    Begun,
+    /// They are written out.
+    Done,
+}
+
+/// When somebody looked for room in memory last.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    /// Of the memtables; there is no use in looking before they hold so much.
+    again_bytes: AtomicU64,
+}
+
+impl Looked {
+    /// Whether to look for room where the memtables hold `used_bytes`.
+    fn is_due(&self, used_bytes: u64, limit_bytes: u64) -> bool {
+        let again_bytes = self.again_bytes.load(Ordering::Relaxed);
+        let (is_due, again_bytes) = look(again_bytes, used_bytes, limit_bytes);
+        self.again_bytes.store(again_bytes, Ordering::Relaxed);
+        is_due
+    }
+}
+
+/// Whether to look for room, and how much the memtables hold when to look again.
+fn look(again_bytes: u64, used_bytes: u64, limit_bytes: u64) -> (bool, u64) {
+    if used_bytes <= limit_bytes {
+        return (false, 0);
+    }
+    let is_due = used_bytes >= again_bytes || planted::is(Bug::MemoryLookedAtEachTime);
+    let grown_bytes = used_bytes.saturating_add(limit_bytes / GROWTH_SHARE);
+    // What was given back since is not waited for again.
+    (is_due, if is_due { grown_bytes } else { again_bytes.min(grown_bytes) })
+}
+
+/// The keyspaces to write out when the memtables together are over `limit_bytes`: the largest
+/// first, without those that are stalled, and without those that are so small that writing them out
+/// would gain next to nothing (what stalled keyspaces hold cannot be had back by writing others out
+/// in crumbs).
+fn largest_first(mut candidates: Vec<Candidate>, limit_bytes: u64) -> Vec<KeyspaceId> {
     let crumb = limit_bytes / (4 * candidates.len().max(1) as u64);
-    let able = candidates.iter().filter(|candidate| !candidate.stalled);
-    let largest = able.max_by_key(|candidate| candidate.memtable_bytes)?;
-    (largest.memtable_bytes > crumb).then_some(largest.id)
+    candidates.retain(|candidate| !candidate.stalled && candidate.memtable_bytes > crumb);
+    candidates.sort_by_key(|candidate| (Reverse(candidate.memtable_bytes), candidate.id));
+    candidates.iter().map(|candidate| candidate.id).collect()
 }
 
 /// Has keyspaces written out, the largest first, while the memtables together are over their
 /// limit.
 pub(crate) fn relieve_memory(shared: &Core) {
+    relieve_memory_to(shared, |limit_bytes| limit_bytes, How::Begun);
+}
+
+/// Writes keyspaces out, the largest first, when the memtables together are over their limit: for
+/// recovery.
+pub(crate) fn relieve_memory_at_once(shared: &Core) {
+    match planted::is(Bug::MemoryLookedAtEachTime) {
+        true => relieve_memory(shared),
+        false => relieve_memory_to(shared, |limit_bytes| limit_bytes / 2, How::Done),
+    }
+}
+
+fn relieve_memory_to(shared: &Core, enough_bytes: impl Fn(u64) -> u64, how: How) {
     // What is frozen gives its memory back as it is written: until then the rest is needed.
     let limit = shared.limits.memtables_bytes / 8 * 7;
-    relieve(shared, || {
-        if shared.memtables_bytes() <= limit {
-            return None;
+    if !shared.looked.is_due(shared.memtables_bytes(), limit) {
+        return;
+    }
+    let slots = shared.slots();
+    for id in largest_first(slots.iter().filter_map(candidate).collect(), limit) {
+        if shared.memtables_bytes() <= enough_bytes(limit) {
+            return;
         }
-        let slots = shared.slots();
-        let candidates: Vec<_> = slots.iter().filter_map(candidate).collect();
-        let id = largest(&candidates, limit)?;
-        slots.into_iter().find(|slot| slot.id == id)
-    });
+        let found = slots.binary_search_by_key(&id, |slot| slot.id).ok();
+        let Some(slot) = found.and_then(|at| slots.get(at)) else { return };
+        // What cannot be written out at this moment is, or will be, by others.
+        if !write_out(shared, slot, how) && !is_stuck(slot) {
+            return;
+        }
+    }
 }
 
 /// Has the keyspaces written out that pin the oldest log segments, while the log is over its
 /// limit.
 pub(crate) fn relieve_log(shared: &Core) {
-    relieve(shared, || {
-        let over = shared.log.live_bytes() > shared.limits.log_bytes;
-        if over { pinning_slot(shared, false) } else { None }
-    });
-}
-
-fn relieve(shared: &Core, next: impl Fn() -> Option<Arc<Slot>>) {
     let mut tried = Vec::new();
-    while let Some(slot) = next() {
+    while shared.log.live_bytes() > shared.limits.log_bytes {
+        let Some(slot) = pinning_slot(shared, false) else { return };
         // The same keyspace twice means that writing it out did not help, or not yet.
         if tried.contains(&slot.id) || is_stuck(&slot) {
             return;
         }
         tried.push(slot.id);
-        let work = slot.tree().ok().filter(|tree| tree.memtable_entries() > 0);
-        match work.and_then(Index::flush_work) {
-            Some(Work::Merge { .. }) | None if shared.background.mode == Mode::Threads => {
-                // A merge that takes the memtable in is begun by a thread; a spill will do.
-                let _kept_as_stall = work.map(|_| begin(shared, &slot, Work::Spill));
-            }
-            Some(work) => {
-                let _kept_as_stall = begin(shared, &slot, work);
-                if shared.background.mode != Mode::Threads {
-                    go_on(shared, &slot, 0);
-                }
-            }
-            None => {}
+        let _has_begun = write_out(shared, &slot, How::Begun);
+    }
+}
+
+/// Writes a keyspace's memtable out, or begins to; whether it has begun.
+fn write_out(shared: &Core, slot: &Arc<Slot>, how: How) -> bool {
+    let tree = slot.tree().ok().filter(|tree| tree.memtable_entries() > 0);
+    let Some(work) = tree.and_then(Index::flush_work) else { return false };
+    // Errors are kept as the keyspace's stall.
+    match (shared.background.mode, how, work) {
+        (Mode::Threads, How::Done, _) => begin_and_complete(shared, slot, |_| Some(work)),
+        // A merge that takes the memtable in is begun by a thread; a spill will do.
+        (Mode::Threads, How::Begun, _) => begin(shared, slot, Work::Spill).unwrap_or(false),
+        (Mode::Inline(_), ..) => {
+            let begun = begin(shared, slot, work);
+            go_on(shared, slot, 0);
+            begun.unwrap_or(false)
         }
     }
 }
@@ -112,13 +177,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_able_keyspace_makes_room() {
+    fn the_largest_able_keyspaces_make_room() {
         let candidate =
             |id, memtable_bytes, stalled| Candidate { id: KeyspaceId(id), memtable_bytes, stalled };
-        let three = [candidate(1, 50, false), candidate(2, 70, false), candidate(3, 90, true)];
-        assert_eq!(largest(&three, 120), Some(KeyspaceId(2)));
-        let crumbs = [candidate(1, 5, false), candidate(3, 900, true)];
-        assert_eq!(largest(&crumbs, 120), None);
-        assert_eq!(largest(&[], 120), None);
+        let three = vec![candidate(1, 50, false), candidate(2, 70, false), candidate(3, 90, true)];
+        assert_eq!(largest_first(three, 120), [KeyspaceId(2), KeyspaceId(1)]);
+        let crumbs = vec![candidate(1, 5, false), candidate(3, 900, true)];
+        assert_eq!(largest_first(crumbs, 120), []);
+        let alike = vec![candidate(2, 50, false), candidate(1, 50, false), candidate(3, 5, false)];
+        assert_eq!(largest_first(alike, 120), [KeyspaceId(1), KeyspaceId(2)]);
+        assert_eq!(largest_first(Vec::new(), 120), []);
+    }
+
+    #[test]
+    fn room_is_looked_for_again_when_memtables_have_grown() {
+        // A part of the limit is ten bytes.
+        let look = |again, used| look(again, used, 640);
+        assert_eq!(look(0, 640), (false, 0));
+        assert_eq!(look(0, 641), (true, 651));
+        assert_eq!(look(651, 650), (false, 651));
+        assert_eq!(look(651, 651), (true, 661));
+        // Some was given back: ten bytes from there, and not from where it was before.
+        assert_eq!(look(900, 700), (false, 710));
+        assert_eq!(look(710, 710), (true, 720));
+        assert_eq!(look(720, 600), (false, 0));
     }
 }

@@ -45,6 +45,7 @@ use crate::background::Background;
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::recent::Recent;
+use crate::relief::Looked;
 use crate::room;
 use crate::turn::Turns;
 use crate::waits::Waits;
@@ -69,6 +70,8 @@ pub(crate) struct Core {
     pub values_are_settled: AtomicBool,
     /// Held by whoever makes room on a full device; locked before everything but the gate.
     pub making_room: Mutex<()>,
+    /// For room in memory.
+    pub looked: Looked,
     pub turns: Turns,
     pub waits: Waits,
     pub limits: Limits,

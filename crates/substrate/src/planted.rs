@@ -102,6 +102,8 @@ pub enum Bug {
     WrittenReadOnly,
     /// A new keyspace's name is compared with every other's, one after the other.
     NamesSearchedOneByOne,
+    /// Memtables over their limit have all keyspaces looked at for every operation of the log.
+    MemoryLookedAtEachTime,
     /// What a backup keeps of the last one begins and ends with a unit, within blocks.
     PiecesCutAtUnits,
     /// Values take the room that is reserved for deletes and merges.

@@ -21,6 +21,15 @@ fn work_is_in_proportion_to_what_is_read() {
 }
 
 #[test]
+fn a_look_at_all_keyspaces_for_each_operation_is_found() {
+    let beyond: Vec<_> = SHAPES.into_iter().filter(|it| it.name.contains("in memory")).collect();
+    assert_eq!(beyond.len(), 1);
+    let judged = with(Bug::MemoryLookedAtEachTime, || judged(&beyond));
+    let violation = judged.expect_err("the planted bug is found");
+    assert_eq!(violation.oracle, Oracle::WorkIsBounded, "{violation}");
+}
+
+#[test]
 fn a_search_through_all_names_for_each_name_is_found() {
     let judged = with(Bug::NamesSearchedOneByOne, || judged(&SHAPES[..2]));
     let violation = judged.expect_err("the planted bug is found");

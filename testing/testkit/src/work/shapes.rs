@@ -20,7 +20,7 @@ use esker_substrate::manifest::ManifestState;
 use super::{Shape, Task};
 
 /// All of them.
-pub const SHAPES: [Shape; 12] = [
+pub const SHAPES: [Shape; 13] = [
     Shape { name: "keyspaces of one manifest record", size: 1_500, prepare: keyspaces },
     Shape { name: "manifest records", size: 1_000, prepare: records },
     Shape { name: "log segments that the manifest names", size: 250, prepare: segments },
@@ -28,6 +28,7 @@ pub const SHAPES: [Shape; 12] = [
     Shape { name: "extents of an index", size: 500, prepare: extents },
     Shape { name: "runs of values", size: 4_000, prepare: runs },
     Shape { name: "keyspaces in the log", size: 500, prepare: logged },
+    Shape { name: "operations of a log that does not fit in memory", size: 250, prepare: beyond },
     Shape { name: "keyspaces created", size: 500, prepare: created },
     Shape { name: "keyspaces flushed", size: 250, prepare: flushed },
     Shape { name: "keyspaces checked and counted", size: 500, prepare: checked },
@@ -159,6 +160,27 @@ fn logged(size: u32) -> esker::Result<Task> {
     fill(&db, size)?;
     db.close()?;
     Ok(opening(device))
+}
+
+/// Each keyspace has as many operations in the log, one of each in turn, and the memtables may hold
+/// a third of them: of a larger log more, so that it is written out in as many parts.
+fn beyond(size: u32) -> esker::Result<Task> {
+    const OPERATIONS: u32 = 12;
+    const VALUE: [u8; 100] = [7; 100];
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+    let db = Db::builder_on(Arc::clone(&device)).memory_budget(1 << 30).open()?;
+    let names = (0..size).map(|number| format!("{number:07}"));
+    let keyspaces: esker::Result<Vec<_>> =
+        names.map(|name| db.keyspace(&name, KeyspaceOptions::default())).collect();
+    let keyspaces = keyspaces?;
+    for number in 0..OPERATIONS {
+        keyspaces.iter().try_for_each(|keyspace| keyspace.insert(number.to_be_bytes(), VALUE))?;
+    }
+    drop(keyspaces);
+    db.close()?;
+    let memory_budget = u64::from(size) * 2048;
+    let builder = Db::builder_on(device).create(false).memory_budget(memory_budget);
+    Ok(Box::new(move || assert!(builder.open().is_ok())))
 }
 
 fn created(size: u32) -> esker::Result<Task> {
