@@ -465,7 +465,9 @@ impl Db {
 
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Db")
+        let mut printed = f.debug_struct("Db");
+        self.shared.print_planted(&mut printed);
+        printed
             .field("location", &self.shared.device.location())
             .field("visible_seq", &self.visible_seq())
             .finish_non_exhaustive()

@@ -383,7 +383,9 @@ impl Keyspace {
 
 impl fmt::Debug for Keyspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyspace")
+        let mut printed = f.debug_struct("Keyspace");
+        self.shared.print_planted(&mut printed);
+        printed
             .field("name", &self.slot.name)
             .field("location", &self.shared.device.location())
             .finish_non_exhaustive()

@@ -36,6 +36,7 @@ use esker_substrate::blocks::Reserve;
 use esker_substrate::budget::Part;
 use esker_substrate::log::Log;
 use esker_substrate::manifest::Manifest;
+use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::{SnapshotGuard, Snapshots};
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -202,6 +203,15 @@ impl Core {
     /// Memory of all memtables, in bytes: those of the trees that count it in steps.
     pub fn memtables_bytes(&self) -> u64 {
         self.env.budget.used_bytes(Part::Memtables)
+    }
+
+    /// What a handle would print that prints all it has: a planted bug.
+    pub fn print_planted(&self, printed: &mut fmt::DebugStruct<'_, '_>) {
+        if planted::is(Bug::HandlesPrintEntries) {
+            let slots = self.slots();
+            let trees: Vec<&Index> = slots.iter().map(|slot| &slot.tree).collect();
+            printed.field("trees", &trees);
+        }
     }
 
     /// Every keyspace, by ascending id.

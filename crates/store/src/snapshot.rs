@@ -134,7 +134,9 @@ impl Snapshot {
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
+        let mut printed = f.debug_struct("Snapshot");
+        self.shared.print_planted(&mut printed);
+        printed
             .field("seq", &self.seq())
             .field("location", &self.shared.device.location())
             .finish_non_exhaustive()

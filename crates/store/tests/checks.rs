@@ -12,6 +12,7 @@ use esker_device::memory::MemoryDevice;
 use esker_substrate::planted::{Bug, with};
 use esker_testkit::checks;
 use esker_testkit::counts::{Counts, budget, settle};
+use esker_testkit::random::Random;
 use esker_testkit::violation::Verdict;
 
 fn histories(index: IndexKind, seeds: std::ops::Range<u64>) -> Verdict<Counts> {
@@ -69,4 +70,46 @@ fn blocks_that_both_sides_of_a_merge_lead_to_have_one_owner() {
             assert!(report.is_ok(), "backup, keys of {key_bytes}: {:?}", report.problems);
         }
     }
+}
+
+/// Batches of random lengths, in several keyspaces: `check` counts what they say in the log, and
+/// when all of it is in blocks, that.
+fn counted(seed: u64) {
+    let random = Random::new(seed);
+    let db = Db::builder_on(Arc::new(MemoryDevice::new())).open().unwrap();
+    let names = ["a", "b", "c"];
+    let keyspaces = names.map(|name| db.keyspace(name, KeyspaceOptions::default()).unwrap());
+    let mut model = std::collections::BTreeMap::new();
+    let mut operations = 0;
+    for _ in 0..1 + random.below(60) {
+        let mut batch = db.batch();
+        let mut said = std::collections::BTreeSet::new();
+        for _ in 0..1 + random.below(9) {
+            let at = random.index(keyspaces.len());
+            let key = random.below(50).to_be_bytes();
+            let is_put = random.percent(70);
+            match is_put {
+                true => batch.insert(&keyspaces[at], key, vec![7; random.index(300)]),
+                false => batch.remove(&keyspaces[at], key),
+            }
+            model.insert((at, key), is_put);
+            // Of a key the last operation of a batch counts, and is alone in the log.
+            said.insert((at, key));
+        }
+        batch.commit().unwrap();
+        operations += said.len() as u64;
+    }
+    let report = db.check().unwrap();
+    assert_eq!((report.log_operations, report.entries), (operations, 0), "seed {seed}");
+    assert!(report.log_bytes > operations, "seed {seed}");
+    db.compact().unwrap();
+    let entries = model.values().filter(|is_put| **is_put).count() as u64;
+    assert_eq!(db.check().unwrap().entries, entries, "seed {seed}");
+}
+
+#[test]
+fn check_counts_what_was_written() {
+    (0..20 * budget()).for_each(counted);
+    let hunt = || with(Bug::RecordsCounted, || (0..20).for_each(counted));
+    assert!(std::panic::catch_unwind(hunt).is_err(), "a suite that cannot fail proves nothing");
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use esker::{Backup, BoxError, Db, DbBuilder, Error, Keyspace, KeyspaceOptions};
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Device, Open, Purpose};
+use esker_substrate::planted::{Bug, with};
 
 const KEY: &str = "canarykey";
 const VALUE: &str = "canaryvalue";
@@ -241,6 +242,26 @@ fn nothing_printed_shows_a_key_or_a_value() {
     assert!(printed.0.last().unwrap().1.contains("begins"));
     printed.assert_discreet();
     assert_all_are_printed(&printed);
+}
+
+/// A suite that cannot fail proves nothing.
+#[test]
+fn a_handle_that_prints_its_store_is_found() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+    let db = builder(&device).open().unwrap();
+    let entries = fill(&db);
+    let snapshot = db.snapshot().unwrap();
+    let handles: [(&str, &dyn Debug); 3] =
+        [("Db", &db), ("Keyspace", &entries), ("Snapshot", &snapshot)];
+    for (name, handle) in handles {
+        let is_discreet = || {
+            let mut printed = Printed::default();
+            printed.debug(name, &handle);
+            std::panic::catch_unwind(|| printed.assert_discreet()).is_ok()
+        };
+        assert!(is_discreet(), "{name}");
+        assert!(!with(Bug::HandlesPrintEntries, is_discreet), "{name}");
+    }
 }
 
 /// Every type that the crate gives to users is printed here, or known to hold nothing.

@@ -104,6 +104,14 @@ pub enum Bug {
     NamesSearchedOneByOne,
     /// Memtables over their limit have all keyspaces looked at for every operation of the log.
     MemoryLookedAtEachTime,
+    /// What is left of a store without its superblock is taken for the beginning of a new one.
+    RemainsAreNew,
+    /// The region of the manifest's next file has the same length whatever room there is.
+    RegionNotMadeSmaller,
+    /// Printing a handle prints what its store holds.
+    HandlesPrintEntries,
+    /// `check` counts the records of the log, and not the operations in them.
+    RecordsCounted,
     /// What a backup keeps of the last one begins and ends with a unit, within blocks.
     PiecesCutAtUnits,
     /// Values take the room that is reserved for deletes and merges.

@@ -154,11 +154,15 @@ pub fn heads_and_files(specimen: &Specimen) -> Verdict<Counts> {
             tally.add(&specimen.held(), &image, (file, ELSEWHERE), &place)?;
         }
     }
-    // With nothing left it is an empty folder, of which a store may be made.
-    let most = (1_u32 << files.len().min(10)) - 1;
-    for removed in 1..most {
+    let all = 1_u32 << files.len().min(10);
+    for removed in 1..all {
         let mut image = specimen.image.clone();
-        let gone = files.iter().enumerate().filter(|(at, _)| removed >> at & 1 == 1);
+        let is_gone = |at: usize| removed >> at & 1 == 1;
+        // With nothing left, or no byte, it is an empty folder, of which a store may be made.
+        if files.iter().enumerate().all(|(at, (_, len))| is_gone(at) || *len == 0) {
+            continue;
+        }
+        let gone = files.iter().enumerate().filter(|(at, _)| is_gone(*at));
         let names: Vec<&str> = gone.map(|(_, (name, _))| name.as_str()).collect();
         names.iter().for_each(|name| image.remove(name));
         let place = format!("{} without {names:?}", specimen.name);

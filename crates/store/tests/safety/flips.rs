@@ -1,9 +1,10 @@
 //! Damage to any byte is never answered as data, never turns into an older state, and is named.
 
 use esker::Scheme;
+use esker_substrate::planted::{Bug, with};
 use esker_testkit::counts::{Counts, budget, settle};
 use esker_testkit::flips::{self, stores, stores::Specimen};
-use esker_testkit::violation::Verdict;
+use esker_testkit::violation::{Oracle, Verdict};
 
 fn examine(specimen: Verdict<Specimen>, suite: fn(&Specimen) -> Verdict<Counts>) {
     settle(specimen.and_then(|specimen| suite(&specimen)));
@@ -69,8 +70,17 @@ fn every_unit_and_length_within_a_merge_of_every_scheme() {
 /// What is left of a store is never taken for the beginning of a new one.
 #[test]
 fn heads_that_are_zeros_and_files_that_are_missing() {
-    for specimen in [stores::clean(), stores::dirty_log(), stores::apart()] {
+    for specimen in [stores::clean(), stores::dirty_log(), stores::apart(), stores::young()] {
         examine(specimen, flips::heads_and_files);
+    }
+}
+
+#[test]
+fn a_store_that_is_taken_for_the_beginning_of_one_is_found() {
+    for specimen in [stores::clean(), stores::young()] {
+        let specimen = specimen.unwrap();
+        let hunt = || with(Bug::RemainsAreNew, || flips::heads_and_files(&specimen));
+        assert_eq!(hunt().unwrap_err().oracle, Oracle::NoSilentRollback, "{}", specimen.name);
     }
 }
 

@@ -17,6 +17,7 @@ use crate::fault::{Fault as Injected, POINTS};
 
 mod crash;
 mod damage;
+mod room;
 
 const STORE: StoreId = StoreId(0x5eed);
 /// Regions of 4 KiB: eight records, so that epochs change often.

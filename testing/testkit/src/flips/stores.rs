@@ -70,6 +70,16 @@ pub fn dirty_log() -> Verdict<Specimen> {
     make("dirty log", &ops, &generate(&unsynced, 25), false)
 }
 
+/// New: some keys, in the log alone.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn young() -> Verdict<Specimen> {
+    let mut ops = generate(&profile(12), 51);
+    ops.push(Op::Persist);
+    make("young", &ops, &[], false)
+}
+
 /// Merged while snapshots were open, so that it holds many versions of its keys.
 ///
 /// # Errors

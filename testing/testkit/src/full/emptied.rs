@@ -60,6 +60,8 @@ pub struct Trial {
     pub snapshot: bool,
     /// What is free on the device when the store is full, others take.
     pub others: bool,
+    /// Its keyspaces are dropped and filled once more before it is emptied.
+    pub drops: bool,
     /// Of the values and their order.
     pub seed: u64,
 }
@@ -94,6 +96,7 @@ impl Trial {
             cut: random.pick(&Cut::ALL).copied().unwrap_or(Cut::None),
             snapshot: random.percent(25),
             others: random.percent(50),
+            drops: random.percent(25),
             seed,
         }
     }
@@ -155,6 +158,20 @@ impl Trial {
                 }
             }
         }
+        let keyspaces = match self.drops {
+            false => keyspaces,
+            true => {
+                let keyspaces = self.drop_and_create(&db)?;
+                contents = vec![BTreeMap::new(); keyspaces.len()];
+                let again = self.fill(&keyspaces, &mut contents)?;
+                counts.add("values behind dropped keyspaces", again);
+                ensure(again >= written / 2, Oracle::WorksOn, || {
+                    format!("{again} values behind dropped keyspaces, {written} before")
+                })?;
+                holds(&keyspaces, &contents)?;
+                keyspaces
+            }
+        };
         delete(&keyspaces, &contents, false)?;
         db.compact().map_err(broken("compacting an emptied store"))?;
         for keyspace in &keyspaces {
@@ -202,11 +219,21 @@ impl Trial {
     fn open(&self, device: &Arc<SimDevice>, what: &str) -> Verdict<(Db, Vec<Keyspace>)> {
         let device: Arc<dyn Device> = Arc::clone(device) as _;
         let db = self.config.open(&device).map_err(broken(what))?;
-        let options = || -> KeyspaceOptions { self.config.keyspace_options() };
-        let keyspace = |number| db.keyspace(&format!("k{number}"), options());
-        let keyspaces: esker::Result<_> = (0..self.keyspaces).map(keyspace).collect();
-        let keyspaces = keyspaces.map_err(broken(what))?;
+        let keyspaces = self.keyspaces(&db).map_err(broken(what))?;
         Ok((db, keyspaces))
+    }
+
+    fn keyspaces(&self, db: &Db) -> esker::Result<Vec<Keyspace>> {
+        let options = || -> KeyspaceOptions { self.config.keyspace_options() };
+        (0..self.keyspaces).map(|number| db.keyspace(&name(number), options())).collect()
+    }
+
+    /// A full store lets its keyspaces go, and has new ones.
+    fn drop_and_create(&self, db: &Db) -> Verdict<Vec<Keyspace>> {
+        for number in 0..self.keyspaces {
+            db.drop_keyspace(&name(number)).map_err(broken("dropping from a full store"))?;
+        }
+        self.keyspaces(db).map_err(broken("creating behind what was dropped"))
     }
 
     /// Writes values until several in a row are refused; answers how many were not.
@@ -258,6 +285,10 @@ impl Trial {
         device.set_capacity_bytes(left_bytes.max(device.used_bytes()));
         self.open(device, "opening what was cut off full")
     }
+}
+
+fn name(number: u64) -> String {
+    format!("k{number}")
 }
 
 /// Deletes everything. Answers how many deletes were refused for want of room, if any may be.
