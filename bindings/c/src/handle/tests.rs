@@ -5,9 +5,11 @@ use super::*;
 
 struct Text;
 struct Number;
+struct OtherNumber;
 
 handle!(Text(String) = b"test-txt");
 handle!(Number(u64) = b"test-num");
+handle!(OtherNumber(u64) = b"test-oth");
 
 /// What `get` says, copied.
 fn text(handle: *const Text) -> Option<String> {
@@ -36,6 +38,7 @@ fn a_handle_that_was_given_up_is_never_another_one() {
     }
     let alive = give::<Text>("alive".into());
     for handle in stale {
+        assert_eq!(text(handle), None);
         // SAFETY: nobody uses what is not there.
         assert!(unsafe { take(handle) }.is_err());
     }
@@ -68,6 +71,22 @@ fn other_kinds_and_other_pointers_are_refused() {
         get_mut(handle).unwrap().push('s');
         assert_eq!(take(handle).ok().as_deref(), Some("texts"));
     }
+}
+
+/// A suite that cannot fail proves nothing.
+#[test]
+fn handles_that_are_taken_for_others_are_found() {
+    let stale = a_handle_that_was_given_up_is_never_another_one;
+    assert!(planted::is_found(Bug::GenerationIgnored, stale));
+    // Both are a word, so that one read as the other harms nothing.
+    let other_kind = || {
+        let handle = give::<Number>(7);
+        // SAFETY: nobody uses it.
+        let taken = unsafe { take(handle.cast::<OtherNumber>()) };
+        assert!(taken.is_err());
+    };
+    assert!(planted::is_found(Bug::KindIgnored, other_kind));
+    other_kind();
 }
 
 #[test]

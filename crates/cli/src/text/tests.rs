@@ -93,6 +93,36 @@ proptest! {
     }
 }
 
+/// How a key that is given on the command line becomes bytes.
+type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
+
+/// A key comes back from what `scan` prints of it, and from its hexadecimal digits.
+fn keys_come_back(escaped: Decoder, hex: Decoder) -> bool {
+    use proptest::test_runner::{Config, TestRunner};
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new(config);
+    let judged = runner.run(&bytes(), |key| {
+        let line = encoded(Format::Tsv, &key, b"");
+        let shown = line.strip_suffix(b"\t").unwrap_or(&line);
+        prop_assert_eq!(escaped(shown), Some(key.clone()));
+        let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        for digits in [digits.to_uppercase(), format!("0x{digits}"), digits] {
+            prop_assert_eq!(hex(digits.as_bytes()), Some(key.clone()));
+        }
+        Ok(())
+    });
+    judged.is_ok()
+}
+
+#[test]
+fn keys_come_back_from_what_is_printed_of_them() {
+    let escaped: Decoder = |text| unescaped(text).ok();
+    assert!(keys_come_back(escaped, from_hex));
+    // A test that cannot fail proves nothing: keys as they are given, and digits as text.
+    assert!(!keys_come_back(|text| Some(text.to_vec()), from_hex));
+    assert!(!keys_come_back(escaped, |text| Some(text.to_vec())));
+}
+
 fn split(chunks: &[&[u8]], bytes_max: usize) -> Vec<Option<Vec<u8>>> {
     let mut lines = Vec::new();
     let mut each = |line: Line<'_>| {
