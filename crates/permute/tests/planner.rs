@@ -6,6 +6,7 @@ use esker_permute::plan::cut::{Extent, Task};
 use esker_permute::plan::one_pass::{Effort, best};
 use esker_permute::plan::passes::plan;
 use esker_permute::plan::price::{Figures, Mode, Profile, Terms};
+use esker_permute::planted::{self, Bug};
 use esker_permute::space::{Digit, Space};
 
 struct Random(u64);
@@ -246,8 +247,7 @@ fn obvious(task: &Task, terms: &Terms) -> Option<(Pass, f64)> {
 
 /// Large arrays, of which the planner looks at a few passes only: it may be somewhat dearer than
 /// the best of the obvious ones, and has no more passes than one that costs as much.
-#[test]
-fn of_large_arrays_no_obvious_pass_is_much_cheaper() {
+fn judge_large_arrays() {
     let profile = Mode::Seconds(Profile::NVME);
     let mut random = Random(11);
     let budget = std::env::var("ESKER_TEST_BUDGET").ok().and_then(|b| b.parse().ok()).unwrap_or(1);
@@ -288,4 +288,16 @@ fn of_large_arrays_no_obvious_pass_is_much_cheaper() {
             assert!(passes.len() == 1 || price < least, "{case}: {} passes", passes.len());
         }
     }
+}
+
+#[test]
+fn of_large_arrays_no_obvious_pass_is_much_cheaper() {
+    judge_large_arrays();
+}
+
+/// A suite that cannot fail proves nothing.
+#[test]
+fn a_planner_that_charges_what_costs_nothing_is_found() {
+    let hunt = || planted::with(Bug::InterleavedCharged, judge_large_arrays);
+    assert!(std::panic::catch_unwind(hunt).is_err());
 }

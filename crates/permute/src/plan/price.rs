@@ -1,6 +1,7 @@
 //! What a pass costs: in block transfers, as the thesis counts, or in seconds on a device.
 
 use crate::pass::Pass;
+use crate::planted::{self, Bug};
 use crate::space::Digit;
 
 /// How long a device takes, with many requests in flight.
@@ -211,7 +212,10 @@ impl Figures {
         let segments = (terms.request / self.segment.saturating_mul(terms.record).max(1)).max(1);
         let together = self.together.saturating_mul(segments).saturating_mul(terms.record);
         let apart = self.stride.saturating_mul(terms.record).max(1);
-        let bytes = together.max(self.run.min(LINE / apart) * terms.record);
+        let mut bytes = together.max(self.run.min(LINE / apart) * terms.record);
+        if planted::is(Bug::InterleavedCharged) {
+            bytes = together;
+        }
         let touched = self.records as f64 * terms.record as f64 / bytes.clamp(1, LINE) as f64;
         if bytes < LINE { touched * TOUCH } else { 0.0 }
     }
