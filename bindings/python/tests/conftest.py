@@ -28,6 +28,12 @@ def db(tmp_path):
         yield db
 
 
+@pytest.fixture(params=["fdtree", "lsm"])
+def ks(db, request):
+    """An empty keyspace of each kind of index."""
+    return db.keyspace("things", index=request.param)
+
+
 def items(shape, dtype, seed=0):
     """Items that tell where they were."""
     dtype = np.dtype(dtype)

@@ -13,6 +13,7 @@ import esker
 import numpy as np
 import pytest
 from conftest import items, same
+from esker import _source
 
 
 @pytest.fixture
@@ -51,6 +52,13 @@ def test_a_map_is_its_own_file_and_no_other_of_its_name(mapped, tmp_path):
     os.remove(path)
     os.rename(tmp_path / "linked.npy", path)
     assert same(esker.rearrange(again, "a b -> b a"), array.T)
+
+
+def test_a_map_that_is_read_by_its_name_is_found(mapped, tmp_path, monkeypatch):
+    """A test that cannot fail proves nothing."""
+    monkeypatch.setattr(_source, "_is_mapped", lambda file, address: True)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_a_map_is_its_own_file_and_no_other_of_its_name(mapped, tmp_path)
 
 
 def test_a_map_is_found_from_another_folder(mapped, tmp_path, monkeypatch):
@@ -195,6 +203,20 @@ def test_a_zarr_array_is_read_from_a_folder_of_its_own_alone(tmp_path):
     (tmp_path / "n.zarr/.zarray").write_text(json.dumps(metadata))
     with pytest.raises(esker.ArgumentError, match="nested"):
         esker.rearrange(array_in(store), "a b -> b a")
+
+
+class EveryStore(dict):
+    """Takes every store that says where it is for a folder."""
+
+    def get(self, kind, default=None):
+        return super().get(kind, "root" if kind[1] == "ZipStore" else "path")
+
+
+def test_a_zarr_store_that_is_taken_for_a_folder_is_found(tmp_path, monkeypatch):
+    """A test that cannot fail proves nothing."""
+    monkeypatch.setattr(_source, "_FOLDERS", EveryStore(_source._FOLDERS))
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_a_zarr_array_is_read_from_a_folder_of_its_own_alone(tmp_path)
 
 
 @pytest.mark.parametrize("fmt", [2, 3])
