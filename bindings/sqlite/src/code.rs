@@ -51,6 +51,8 @@ impl Code {
     pub const IOERR_WRITE: Self = Self(IOERR | 3 << 8);
     /// `SQLITE_IOERR_LOCK`.
     pub const IOERR_LOCK: Self = Self(IOERR | 15 << 8);
+    /// `SQLITE_IOERR_DELETE_NOENT`: there is no such file to delete.
+    pub const DELETE_NOENT: Self = Self(IOERR | 23 << 8);
     /// `SQLITE_IOERR_NOMEM`.
     pub const IOERR_NOMEM: Self = Self(IOERR | 12 << 8);
     /// `SQLITE_IOERR_DATA`: a checksum does not fit.

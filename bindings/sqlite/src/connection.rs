@@ -9,6 +9,10 @@
 //! | commit, phase one | control `SYNC`, sync | space is reserved |
 //! | commit | control `COMMIT_PHASETWO` | one record, one sync; the version is published |
 //! | rolls back | unlock without that control | the transaction is dropped |
+//! | rolls back, keeps its lock | write of what was there | as below |
+//! | reads again after an error, keeps its lock | read of the counter | it is dropped |
+//!
+//! Where the super-journal of a transaction that is dropped is gone, the next paragraph says more.
 //!
 //! From phase one on, a transaction over several files is decided by the super-journal. Once SQLite
 //! has removed it the transaction took place: SQLite tells nobody of what fails after that, so
@@ -27,10 +31,23 @@
 //! the next transaction. The connection then stays the one that may write until the lock is
 //! lowered; the next transaction begins from the committed version with the first page that is
 //! written. The pager moves the counter of changes only once under a lock, so it is moved here.
+//!
+//! A rollback then lowers no lock either. What it looks like instead:
+//!
+//! - A transaction of which a write, a cut or phase one has failed can only be rolled back: SQLite
+//!   goes no further after any of these errors, nor after it has rolled back to a savepoint. So it
+//!   is dropped where it fails, and the pager, which then writes back from its journal what was
+//!   there before, finds it there. That takes no space, which a full device would refuse.
+//! - After phase one the pager writes pages only to roll back, because that of another file failed.
+//! - Where it has no journal, or its rollback failed, the pager forgets its cache and is in its
+//!   state `OPEN`. It leaves it in `sqlite3PagerSharedLock` alone, which is the one place of SQLite
+//!   that reads the [`header::CHECKED`] bytes at [`header::COUNTER`], before any page. In that
+//!   state the pager has no transaction, and there the transaction is dropped. Everything else that
+//!   SQLite reads of a database begins at a page's first byte.
 
 use std::ffi::c_int;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use esker_flash::{Durability, Error, PageStore, Process, Snapshot, Writer};
 
@@ -38,7 +55,7 @@ use crate::code::{Code, Result};
 use crate::ffi::database::Database;
 use crate::ffi::types::level;
 use crate::header;
-use crate::journal::{Journal, Original};
+use crate::kept::{Kept, OpenJournal};
 use crate::open_stores::{self, Decision, OpenStore};
 use crate::pages::{is_page_size, parts, read_pages};
 use crate::planted::{self, Bug};
@@ -78,40 +95,13 @@ pub struct Connection {
     pub journal_mode: JournalMode,
     /// SQLite's connection.
     pub database: Option<Database>,
-    journal: Arc<Mutex<Kept>>,
+    journal: Kept,
     /// In the queue of those who want to write.
     id: Id,
     /// That it was refused a transaction, if it has had none since.
     refused: Option<Refused>,
     process: Process,
 }
-
-/// A journal, and the version that its transaction began from; empty between transactions.
-#[derive(Debug, Default)]
-struct Kept {
-    journal: Journal,
-    original: Option<Snapshot>,
-    /// Bytes of the last write.
-    written: usize,
-    /// Whether it was synced before its header was written again.
-    is_full: bool,
-}
-
-impl Kept {
-    /// Empties the journal for a transaction that begins from `original`, or for none.
-    fn begin(&mut self, original: Option<Snapshot>) {
-        self.empty();
-        self.original = original;
-    }
-
-    fn empty(&mut self) {
-        self.journal.clear();
-        (self.written, self.is_full) = (0, false);
-    }
-}
-
-/// Bytes of a journal's header that are written again: magic number, and count of records.
-const COUNT_BYTES: usize = 12;
 
 /// How durable commits are to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,10 +112,6 @@ pub struct Choice {
     /// Of `PRAGMA esker_durability`, which goes first.
     pub forced: Option<Durability>,
 }
-
-/// A journal while its connection has it open, which may be longer than a transaction.
-#[derive(Debug)]
-pub struct OpenJournal(Arc<Mutex<Kept>>);
 
 impl Connection {
     /// A connection to a store that was opened by `path`, or to one version of it.
@@ -151,7 +137,7 @@ impl Connection {
             durability: Choice::default(),
             journal_mode: JournalMode::default(),
             database: None,
-            journal: Arc::default(),
+            journal: Kept::listed(),
             id: Id::unique(),
             refused: None,
             process: Process::current(),
@@ -201,7 +187,8 @@ impl Connection {
 
     /// Fills `buf` from `offset`; zeros and [`Code::SHORT_READ`] past the end.
     pub fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result {
-        if (offset, buf.len()) == (header::COUNTER.into(), header::CHECKED) {
+        let is_begun = (offset, buf.len()) == (header::COUNTER.into(), header::CHECKED);
+        if is_begun && !planted::is(Bug::ForgottenKept) {
             self.forget_changes();
         }
         let read = match &self.writer {
@@ -217,17 +204,52 @@ impl Connection {
         read
     }
 
-    /// The pager begins to read and has no transaction. Where it keeps its lock after an error, and
-    /// has no journal to roll back from, this is how it drops what it wrote.
+    /// The pager has no transaction any more, or one that it can only roll back, and keeps its
+    /// lock: what it wrote is dropped. The next transaction begins with the first page that is
+    /// written and differs from what is there.
     fn forget_changes(&mut self) {
-        if let Some(writer) = self.writer.take_if(|writer| !writer.is_prepared()) {
-            writer.abort();
+        if self.writer.is_some() {
+            self.abandon();
             (self.is_again, self.is_header_altered) = (true, false);
         }
     }
 
+    /// What is to become of a transaction that has met an error: see [`Self::forget_changes`].
+    fn or_forget<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        if outcome.is_err() && !planted::is(Bug::FailedKept) {
+            self.forget_changes();
+        }
+        outcome
+    }
+
+    /// Whether these bytes are in the version that the next transaction begins from, but for the
+    /// counters, which the pager may have kept from before they were moved here.
+    fn stands(&self, offset: u64, bytes: &[u8]) -> Result<bool> {
+        let Some(base) = self.snapshot.as_ref().filter(|_| self.level >= level::RESERVED) else {
+            return Ok(false);
+        };
+        let mut there = vec![0; bytes.len()];
+        match read_pages(base, offset, &mut there) {
+            Err(Code::SHORT_READ) => return Ok(false),
+            read => read?,
+        }
+        header::without_wal(offset, &mut there);
+        Ok(header::are_alike(offset, &there, bytes))
+    }
+
     /// Writes into the transaction.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result {
+        let is_prepared = self.writer.as_ref().is_some_and(Writer::is_prepared);
+        let is_over = is_prepared || self.writer.is_none() && self.is_again;
+        if is_over && !planted::is(Bug::PreparedKept) && self.stands(offset, bytes)? {
+            self.forget_changes();
+            return Ok(());
+        }
+        let written = self.write_changed(offset, bytes);
+        if is_prepared { written } else { self.or_forget(written) }
+    }
+
+    fn write_changed(&mut self, offset: u64, bytes: &[u8]) -> Result {
         let mut altered = Vec::new();
         let bytes = if header::asks_for_wal(offset, bytes) && !planted::is(Bug::WalKept) {
             altered.extend_from_slice(bytes);
@@ -268,6 +290,9 @@ impl Connection {
 
     /// Cuts the database to `bytes`.
     pub fn truncate(&mut self, bytes: u64) -> Result {
+        if self.writer.is_none() && self.is_again && bytes == self.size()? {
+            return Ok(());
+        }
         let writer = self.writing()?;
         if planted::is(Bug::CutRefused) && writer.is_prepared() {
             return Err(Code::IOERR_WRITE);
@@ -335,7 +360,7 @@ impl Connection {
             }
         };
         waiting::served();
-        lock(&self.journal).begin(Some(base.clone()));
+        self.journal.begin(Some(base.clone()));
         self.writer = Some(writer);
         (self.wants_sync, self.is_full, self.refused) = (false, false, None);
         Ok(())
@@ -363,10 +388,7 @@ impl Connection {
     /// is gone.
     pub fn unlock(&mut self, to: c_int) {
         if to < level::RESERVED && self.level >= level::RESERVED {
-            lock(&self.journal).begin(None);
-            if planted::is(Bug::AbandonedCommitted) {
-                let _planted = self.commit();
-            }
+            self.journal.begin(None);
             self.abandon();
             (self.is_again, self.is_header_altered) = (false, false);
             self.leave_queue();
@@ -382,6 +404,9 @@ impl Connection {
 
     /// Ends a transaction that SQLite has not committed.
     fn abandon(&mut self) {
+        if planted::is(Bug::AbandonedCommitted) {
+            let _planted = self.commit();
+        }
         let is_prepared = self.writer.as_ref().is_some_and(Writer::is_prepared);
         let decided = self.open.as_deref().zip(self.awaits.as_deref()).filter(|_| is_prepared);
         let decision = decided.map_or(Decision::None, |(open, awaits)| open.decision(awaits));
@@ -407,9 +432,14 @@ impl Connection {
     /// Phase one: afterwards the commit does not fail for want of space. With the name of a
     /// super-journal the transaction is prepared, durably.
     pub fn reserve(&mut self, super_journal: Option<&[u8]>) -> Result {
+        let reserved = self.try_reserve(super_journal);
+        self.or_forget(reserved)
+    }
+
+    fn try_reserve(&mut self, super_journal: Option<&[u8]>) -> Result {
         self.move_counter()?;
         let Some(writer) = self.writer.as_mut() else { return Ok(()) };
-        self.is_full |= lock(&self.journal).is_full;
+        self.is_full |= self.journal.is_full();
         let failed = |error: Error| Code::of_write(&error);
         writer.reserve().map_err(failed)?;
         let super_journal = super_journal.filter(|_| !planted::is(Bug::NotPrepared));
@@ -475,7 +505,7 @@ impl Connection {
             code => code,
         })?;
         // The pager has finished the journal before it commits.
-        lock(&self.journal).begin(Some(committed.clone()));
+        self.journal.begin(Some(committed.clone()));
         self.snapshot = Some(committed);
         Ok(())
     }
@@ -484,8 +514,7 @@ impl Connection {
     #[must_use]
     pub fn open_journal(&self) -> OpenJournal {
         // Under a lock that is kept SQLite may have removed the last one.
-        lock(&self.journal).empty();
-        OpenJournal(Arc::clone(&self.journal))
+        self.journal.open_empty()
     }
 }
 
@@ -496,51 +525,5 @@ impl Drop for Connection {
         if let Some(open) = self.open.take() {
             open_stores::close(open, &self.path);
         }
-    }
-}
-
-fn lock(journal: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    journal.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl OpenJournal {
-    /// Fills `buf` from `offset`.
-    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result {
-        let kept = lock(&self.0);
-        kept.journal.read(offset, buf, &kept.original)
-    }
-
-    /// Writes `bytes` at `offset`.
-    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result {
-        let Kept { journal, original, written, .. } = &mut *lock(&self.0);
-        *written = bytes.len();
-        journal.write(offset, bytes, original)
-    }
-
-    /// Notes how the pager syncs. Before it writes to the database it writes the count of records
-    /// into the header and syncs; where `synchronous` is full it has synced the records before.
-    pub fn sync(&self) {
-        let mut kept = lock(&self.0);
-        if kept.written != COUNT_BYTES {
-            kept.is_full = true;
-        }
-    }
-
-    /// Cuts it to `len` bytes.
-    pub fn truncate(&self, len: u64) -> Result {
-        let Kept { journal, original, .. } = &mut *lock(&self.0);
-        journal.truncate(len, original)
-    }
-
-    /// Bytes to its end.
-    #[must_use]
-    pub fn size(&self) -> u64 {
-        lock(&self.0).journal.size()
-    }
-}
-
-impl Original for Option<Snapshot> {
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result {
-        self.as_ref().map_or(Err(Code::IOERR_READ), |snapshot| read_pages(snapshot, offset, buf))
     }
 }

@@ -42,9 +42,33 @@ pub fn asks_for_wal(offset: u64, bytes: &[u8]) -> bool {
     FORMATS.into_iter().any(asks)
 }
 
+/// Whether bytes of the database from `offset` on are the same but for the counters.
+pub fn are_alike(offset: u64, some: &[u8], others: &[u8]) -> bool {
+    let is_counter = |at: u64| {
+        [COUNTER, VALID_FOR].map(u64::from).into_iter().any(|from| (from..from + 4).contains(&at))
+    };
+    let mut pairs = (offset..).zip(some.iter().zip(others));
+    some.len() == others.len()
+        && (some == others || pairs.all(|(at, (one, other))| one == other || is_counter(at)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_counters_may_differ() {
+        let some: Vec<u8> = (0..200).map(|at| at as u8).collect();
+        for at in 0..200 {
+            let mut others = some.clone();
+            others[at] ^= 1;
+            let is_counter = (24..28).contains(&at) || (92..96).contains(&at);
+            assert_eq!(are_alike(0, &some, &others), is_counter, "{at}");
+            assert!(!are_alike(512, &some, &others));
+            assert!(are_alike(at as u64, &some[at..], &some[at..]));
+            assert!(!are_alike(0, &some, &some[..at]));
+        }
+    }
 
     #[test]
     fn only_the_two_bytes_of_the_header_change() {

@@ -19,6 +19,11 @@ const SHORT: u64 = 1 << 20;
 /// Bytes of a short journal's memory that the next transaction finds there.
 const KEPT: usize = 64 << 10;
 
+/// What a journal begins with until it is finished, and ends with where it names a super-journal.
+const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// The end of a journal that names a super-journal: the name's length and sum, and [`MAGIC`].
+const TAIL: usize = 16;
+
 /// A journal.
 ///
 /// Invariant: there are `pieces` only where `head` has all of its bytes.
@@ -60,6 +65,26 @@ impl Journal {
     pub fn size(&self) -> u64 {
         let last = self.pieces.last_key_value();
         last.map_or(self.head.len() as u64, |(at, piece)| at + piece.len())
+    }
+
+    /// The super-journal that it names, unless it is finished.
+    pub fn super_journal(&self, original: &dyn Original) -> Option<Vec<u8>> {
+        let end = self.size().checked_sub(TAIL as u64)?;
+        if !self.head.starts_with(&MAGIC) {
+            return None;
+        }
+        let mut tail = [0; TAIL];
+        self.read(end, &mut tail, original).ok()?;
+        let [a, b, c, d, ..] = tail;
+        let len = u32::from_be_bytes([a, b, c, d]);
+        let from = end.checked_sub(len.into())?;
+        // No path is as long.
+        if !tail.ends_with(&MAGIC) || len == 0 || u64::from(len) > SHORT {
+            return None;
+        }
+        let mut name = vec![0; len as usize];
+        self.read(from, &mut name, original).ok()?;
+        Some(name)
     }
 
     /// Forgets everything.
@@ -225,6 +250,31 @@ mod tests {
         // Another page under that number is kept as it is.
         journal.write(SHORT + 4, &[9; 512], &database).unwrap();
         assert!(matches!(journal.pieces[&(SHORT + 4)], Piece::Bytes(_)));
+    }
+
+    #[test]
+    fn a_journal_names_a_super_journal_until_it_is_finished() {
+        for at in [512, SHORT + 3] {
+            let (mut journal, database) = (Journal::default(), database());
+            let name = b"/tmp/app.db-mj1234569AB";
+            journal.write(0, &MAGIC, &database).unwrap();
+            journal.write(at, name, &database).unwrap();
+            assert_eq!(journal.super_journal(&database), None);
+            let at = at + name.len() as u64;
+            journal.write(at, &(name.len() as u32).to_be_bytes(), &database).unwrap();
+            journal.write(at + 4, &[0; 4], &database).unwrap();
+            assert_eq!(journal.super_journal(&database), None);
+            journal.write(at + 8, &MAGIC, &database).unwrap();
+            assert_eq!(journal.super_journal(&database).as_deref(), Some(name.as_slice()));
+            // Longer than the journal.
+            let mut wild = [0; 4];
+            journal.read(at, &mut wild, &database).unwrap();
+            journal.write(at, &[255; 4], &database).unwrap();
+            assert_eq!(journal.super_journal(&database), None);
+            journal.write(at, &wild, &database).unwrap();
+            journal.write(0, &[0; 28], &database).unwrap();
+            assert_eq!(journal.super_journal(&database), None);
+        }
     }
 
     #[derive(Clone, Debug)]

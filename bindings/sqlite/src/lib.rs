@@ -6,7 +6,7 @@
 //! SQLite itself is as it is: it works in rollback-journal mode, and its journal stays in memory.
 //!
 //! Reading order: [`connection`] (what each call of the pager becomes), `pages`, [`header`],
-//! [`journal`], [`pragma`],
+//! [`journal`], [`kept`] (the journal of a connection), [`pragma`],
 //! [`open_stores`] (connections of a process share a store), [`queue`] (whose turn it is to write),
 //! [`waiting`] (who waits for it), [`code`], `ffi` (the border to C); [`planted`] (bugs that the
 //! tests must find), `elsewhere` (stores that are no files, for tests).
@@ -18,6 +18,7 @@ pub mod elsewhere;
 mod ffi;
 pub mod header;
 pub mod journal;
+pub mod kept;
 pub mod open_stores;
 mod pages;
 pub mod planted;

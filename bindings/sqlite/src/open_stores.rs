@@ -147,7 +147,12 @@ impl OpenStore {
     /// A writer has ended: its super-journal is not needed any more, if its decision is written.
     /// The next writer may have begun, and wait for another super-journal.
     pub fn ended(&self, super_journal: &[u8]) {
-        let is_open = self.store().is_ok_and(|store| store.prepared().is_some());
+        // What a failing device has of a preparation may be found by the next opening.
+        let is_open = |store: &PageStore| {
+            let is_doubtful = store.poisoned().is_some() && !planted::is(Bug::PreparationForgotten);
+            is_doubtful || store.prepared().is_some()
+        };
+        let is_open = self.store().is_ok_and(is_open);
         let mut awaited = lock(&self.place.awaited);
         if !is_open {
             awaited.take_if(|awaited| awaited.path == super_journal);
@@ -501,12 +506,20 @@ pub fn is_open(path: &Path) -> bool {
 /// Whether something is prepared here that waits for this super-journal.
 #[must_use]
 pub fn is_awaited(path: &Path) -> bool {
-    if planted::is(Bug::SuperJournalRemoved) {
-        return false;
-    }
+    awaits(path, |_| true)
+}
+
+/// Whether something is prepared here whose super-journal SQLite has removed, or tried to.
+#[must_use]
+pub fn is_decided(path: &Path) -> bool {
+    awaits(path, |on| on.decision != Decision::None)
+}
+
+fn awaits(path: &Path, is_meant: impl Fn(&Awaited) -> bool) -> bool {
     let path = path.as_os_str().as_bytes();
-    let waits =
-        |place: &Arc<Place>| lock(&place.awaited).as_ref().is_some_and(|on| on.path == path);
+    let waits = |place: &Arc<Place>| {
+        lock(&place.awaited).as_ref().is_some_and(|on| on.path == path && is_meant(on))
+    };
     table().places.values().any(waits)
 }
 

@@ -32,11 +32,22 @@ pub enum Bug {
     WalKept,
     /// The counter of changes stays while a lock is kept.
     CounterKept,
+    /// A transaction that has met an error stays until a lock is lowered, which may be never.
+    FailedKept,
+    /// What is prepared is not rolled back before a lock is lowered.
+    PreparedKept,
+    /// The journal of a file that is yet to be rolled back does not count as one that names a
+    /// super-journal.
+    SuperJournalMissed,
+    /// A preparation that a failing device may have or not needs no super-journal.
+    PreparationForgotten,
+    /// The transaction stays where the pager keeps its lock and forgets its cache.
+    ForgottenKept,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 17] = [
         Self::CommittedAtSync,
         Self::NotPrepared,
         Self::DecidedBlindly,
@@ -49,6 +60,11 @@ impl Bug {
         Self::MovedUnnoticed,
         Self::WalKept,
         Self::CounterKept,
+        Self::FailedKept,
+        Self::PreparedKept,
+        Self::SuperJournalMissed,
+        Self::PreparationForgotten,
+        Self::ForgottenKept,
     ];
 }
 

@@ -7,7 +7,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 
 use esker_sqlite::planted::{self, Bug};
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, backup};
 
 const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE
     .union(OpenFlags::SQLITE_OPEN_CREATE)
@@ -146,8 +146,88 @@ fn a_lock_that_is_kept_is_honest() {
     for mode in ["delete", "truncate", "persist", "memory", "off"] {
         keep_a_lock(mode);
     }
-    let hunt = || planted::with(Bug::CounterKept, || keep_a_lock("delete"));
-    assert!(catch_unwind(hunt).is_err(), "a suite that cannot fail proves nothing");
+    for (bug, mode) in [(Bug::CounterKept, "delete"), (Bug::ForgottenKept, "off")] {
+        let hunt = || planted::with(bug, || keep_a_lock(mode));
+        assert!(catch_unwind(hunt).is_err(), "{bug:?}: a suite that cannot fail proves nothing");
+    }
+}
+
+/// What a connection asks for within a transaction whose changes are in the store, and not in its
+/// cache, takes none of them for forgotten.
+fn ask_within_a_transaction(is_kept: bool, is_shared: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let connection = main_that_is_no_store(folder, "plain.db");
+    let shared = if is_shared { "&cache=shared" } else { "" };
+    let attach = format!("ATTACH '{}{shared}' AS a", uri(folder, "a"));
+    connection.execute_batch(&attach).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA a.page_size = 1024;
+             CREATE TABLE a.t(id INTEGER PRIMARY KEY, n, x);
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
+             INSERT INTO a.t SELECT i, 0, hex(zeroblob(100)) FROM n;
+             PRAGMA a.cache_size = 3",
+        )
+        .unwrap();
+    open(folder, "b").execute_batch("CREATE TABLE t(x)").unwrap();
+    let beside = main_that_is_no_store(folder, "beside.db");
+    beside.busy_timeout(std::time::Duration::ZERO).unwrap();
+    beside.execute_batch(&attach).unwrap();
+    if is_kept {
+        connection.execute_batch("PRAGMA locking_mode = exclusive").unwrap();
+    }
+    let all = "SELECT count(*) FROM a.t WHERE n = ?1";
+    for round in 1..4 {
+        connection.execute_batch(&format!("BEGIN; UPDATE a.t SET n = {round}")).unwrap();
+        for sql in [
+            "SAVEPOINT p; UPDATE a.t SET n = -1; ROLLBACK TO p; RELEASE p",
+            "SAVEPOINT p; UPDATE a.t SET x = hex(n) WHERE id % 9 = 0; RELEASE p",
+            "INSERT INTO a.t(id, n) VALUES (1, 0)",
+            "PRAGMA a.data_version",
+            "PRAGMA a.page_count",
+            "PRAGMA a.freelist_count",
+            "PRAGMA a.user_version = 3",
+            "PRAGMA a.schema_version",
+            "PRAGMA a.page_size = 4096",
+            "PRAGMA a.journal_mode",
+            "PRAGMA a.journal_mode = truncate",
+            "PRAGMA a.journal_mode = delete",
+            "PRAGMA locking_mode",
+            "PRAGMA a.cache_spill = 1",
+            "PRAGMA a.wal_checkpoint",
+            "PRAGMA a.integrity_check",
+            "PRAGMA a.esker_stats",
+            "VACUUM a",
+            "CREATE TABLE a.more(x); DROP TABLE a.more",
+        ] {
+            let _ = connection.execute_batch(sql);
+            let _ = beside.query_row(all, [round], |row| row.get::<_, i64>(0));
+            assert!(!connection.is_autocommit(), "{sql}");
+            let count: i64 = connection.query_row(all, [round], |row| row.get(0)).unwrap();
+            assert_eq!(count, 500, "{sql}");
+        }
+        let attach = format!("ATTACH '{}' AS b", uri(folder, "b"));
+        connection.execute_batch(&attach).unwrap();
+        assert_eq!(number(&connection, "SELECT count(*) FROM b.t"), 0);
+        let mut copy = Connection::open_in_memory().unwrap();
+        let backup = backup::Backup::new_with_names(&connection, "a", &mut copy, "main").unwrap();
+        let _ = backup.step(-1);
+        drop(backup);
+        connection.execute_batch("COMMIT; DETACH b").unwrap();
+        assert_eq!(number(&connection, &all.replace("?1", &round.to_string())), 500);
+    }
+    drop((connection, beside));
+    let connection = open(folder, "a");
+    assert_eq!(number(&connection, "SELECT count(*) FROM t WHERE n = 3"), 500);
+    assert!(is_sound(&connection));
+}
+
+#[test]
+fn what_is_asked_within_a_transaction_drops_nothing() {
+    for (is_kept, is_shared) in [(false, false), (true, false), (false, true), (true, true)] {
+        ask_within_a_transaction(is_kept, is_shared);
+    }
 }
 
 /// Several stores in one transaction.

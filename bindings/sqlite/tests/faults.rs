@@ -447,6 +447,7 @@ fn planted_bugs_are_found() {
         (Bug::CacheKept, "small transactions"),
         (Bug::AbandonedCommitted, "spilled"),
         (Bug::SuperJournalRemoved, "attached"),
+        (Bug::PreparationForgotten, "attached"),
     ] {
         let case = cases().into_iter().find(|case| case.name == name).unwrap();
         let mut counts = Counts::new("sqlite-planted", format!("{bug:?}"));

@@ -8,7 +8,8 @@ use super::guard;
 use super::host::host;
 use super::types::{File, IoMethods, POWERSAFE_OVERWRITE, control};
 use crate::code::{Code, Result};
-use crate::connection::{Connection, OpenJournal};
+use crate::connection::Connection;
+use crate::kept::OpenJournal;
 use crate::pragma::{Answer, pragma};
 
 /// Bytes of a sector, as SQLite's journal counts them.

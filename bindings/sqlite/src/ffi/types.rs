@@ -94,6 +94,7 @@ pub mod open {
     pub const EXCLUSIVE: c_int = 0x10;
     pub const MAIN_DB: c_int = 0x100;
     pub const MAIN_JOURNAL: c_int = 0x800;
+    pub const SUPER_JOURNAL: c_int = 0x4000;
     pub const WAL: c_int = 0x8_0000;
 }
 

@@ -12,7 +12,9 @@ use esker_flash::{Allocation, Missing, Options, Snapshot};
 
 use crate::code::{Code, OK, Result};
 use crate::connection::Connection;
+use crate::kept::{self, OpenJournal};
 use crate::open_stores::{self, Access, OpenStore};
+use crate::planted::{self, Bug};
 use crate::waiting;
 
 /// The name that applications ask for: `file:app.db?vfs=esker`.
@@ -77,6 +79,15 @@ unsafe extern "C" fn open_file(
         if flags & open::WAL != 0 && !name.is_null() && is_of_store() {
             // With `locking_mode=exclusive` the pager would keep commits in it for itself.
             return Err(Code::CANTOPEN);
+        }
+        let to_read = flags & (open::SUPER_JOURNAL | open::CREATE) == open::SUPER_JOURNAL;
+        // SAFETY: as above.
+        if to_read && unsafe { path(name) }.is_some_and(|path| !path.exists()) {
+            // A rollback looks for others that need it, after one of an ordinary file has removed
+            // it: it lists none.
+            // SAFETY: SQLite passes memory for a file of ours.
+            unsafe { io::put_journal(file, OpenJournal::default()) };
+            return Ok(());
         }
         if name.is_null() || flags & (open::MAIN_DB | open::MAIN_JOURNAL) == 0 {
             // SAFETY: the system's VFS gets what SQLite gave, with memory enough for its file.
@@ -200,7 +211,9 @@ unsafe extern "C" fn delete(_: *mut Vfs, name: *const c_char, sync: c_int) -> c_
         let awaited = path.filter(|path| open_stores::is_awaited(path));
         // A rollback removes a super-journal that no journal on the disk names, and unlike a
         // commit without a sync. What is prepared here still needs it: without it, it took place.
-        if sync == 0 && awaited.is_some() {
+        // And so does what is yet to be rolled back.
+        let is_needed = || awaited.is_some() || path.is_some_and(kept::is_named);
+        if sync == 0 && is_needed() && !planted::is(Bug::SuperJournalRemoved) {
             return Ok(());
         }
         let system = host()?.system;
@@ -209,7 +222,8 @@ unsafe extern "C" fn delete(_: *mut Vfs, name: *const c_char, sync: c_int) -> c_
         if let Some(path) = awaited {
             open_stores::super_journal_removed(path, done.is_ok());
         }
-        done
+        let is_gone = sync == 0 && done == Err(Code::DELETE_NOENT);
+        if is_gone { Ok(()) } else { done }
     })
 }
 
@@ -221,9 +235,14 @@ unsafe extern "C" fn access(
 ) -> c_int {
     guard(|| {
         // SAFETY: SQLite passes a name.
-        if unsafe { path(name) }.and_then(virtual_of).is_some() {
+        let path = unsafe { path(name) };
+        let is_virtual = path.and_then(virtual_of).is_some();
+        // Who rolls back asks for the super-journal that the journal names, which the rollback of
+        // an ordinary file may have removed: it still is a rollback.
+        let is_kept = |path: &Path| kept::is_named(path) && !open_stores::is_decided(path);
+        if is_virtual || path.is_some_and(is_kept) {
             // SAFETY: and room for the answer.
-            unsafe { out.write(0) };
+            unsafe { out.write(c_int::from(!is_virtual)) };
             return Ok(());
         }
         let system = host()?.system;

@@ -68,6 +68,12 @@ impl Case {
         (self.steps)(&mut Random(seed))
     }
 
+    /// The same with so many rows, more than the cache keeps.
+    pub fn of_rows(mut self, rows: u64) -> Self {
+        (self.rows, self.cache_pages) = (rows, 10);
+        self
+    }
+
     /// The same, over stores with this allocation.
     pub fn over(mut self, allocation: Allocation) -> Self {
         self.options.allocation = allocation;
