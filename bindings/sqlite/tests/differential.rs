@@ -10,20 +10,24 @@ use esker_sqlite::planted::{self, Bug};
 use esker_testkit::counts::{Counts, budget};
 use esker_testkit::minimise::shorten;
 
-use differential::pair::{Judged, Pair};
-use differential::script::{Setup, Step};
+use differential::pair::Pair;
+use differential::script::{Main, Setup, Step};
 
-/// Runs a script on both sides.
-fn run(setup: &Setup, steps: &[Step]) -> Judged {
+/// Runs a script on both sides; how many copies were made.
+fn run(setup: &Setup, steps: &[Step]) -> Result<u64, String> {
     let mut pair = Pair::new(setup);
     steps.iter().try_for_each(|step| pair.apply(step))?;
-    pair.finish()
+    pair.finish()?;
+    Ok(pair.copied)
 }
 
 /// Runs the script of a seed; one that differs is told as short as it gets.
-fn judge(setup: &Setup) -> Result<u64, String> {
+fn judge(setup: &Setup) -> Result<[u64; 2], String> {
     let steps = setup.steps();
-    let Err(first) = run(setup, &steps) else { return Ok(steps.len() as u64) };
+    let first = match run(setup, &steps) {
+        Ok(copied) => return Ok([steps.len() as u64, copied]),
+        Err(first) => first,
+    };
     let short = shorten(&steps, 400, |steps| run(setup, steps).is_err());
     let differs = run(setup, &short).err().unwrap_or(first);
     let told: Vec<_> = short.iter().map(|step| format!("  {step:?}")).collect();
@@ -31,15 +35,23 @@ fn judge(setup: &Setup) -> Result<u64, String> {
 }
 
 fn settle(name: &str, scripts: u64, files: usize, connections: usize) {
+    settle_with(name, scripts, |seed| Setup::new(seed, files, connections));
+}
+
+fn settle_with(name: &str, scripts: u64, setup: impl Fn(u64) -> Setup) {
     let mut counts = Counts::new("sqlite-differential", name);
     for seed in 0..scripts * budget() {
-        let steps = judge(&Setup::new(seed, files, connections)).unwrap_or_else(|differs| {
+        let [steps, copied] = judge(&setup(seed)).unwrap_or_else(|differs| {
             panic!("{name}, seed {seed}: {differs}");
         });
         counts.add("scripts", 1);
         counts.add("steps", steps);
+        counts.add("copies", copied);
     }
     counts.record().unwrap();
+    if setup(0).has_copies {
+        assert!(counts.get("copies") > counts.get("scripts"), "{counts:?}");
+    }
 }
 
 #[test]
@@ -65,6 +77,30 @@ fn several_connections() {
 #[test]
 fn several_connections_to_several_files() {
     settle("several connections to several files", 600, 2, 2);
+}
+
+#[test]
+fn main_is_an_ordinary_file() {
+    settle_with("main is an ordinary file", 120, |seed| {
+        Setup::new(seed, 3, 1).with_main(Main::Plain).with_copies()
+    });
+}
+
+#[test]
+fn main_is_in_memory() {
+    settle_with("main is in memory", 120, |seed| {
+        Setup::new(seed, 3, 1).with_main(Main::Memory).with_copies()
+    });
+}
+
+#[test]
+fn databases_that_come_and_go() {
+    settle_with("databases that come and go", 150, |seed| Setup::new(seed, 2, 1).with_copies());
+}
+
+#[test]
+fn threads_by_turns() {
+    settle_with("threads by turns", 100, |seed| Setup::new(seed, 2, 2).with_threads());
 }
 
 /// A suite that cannot fail proves nothing.

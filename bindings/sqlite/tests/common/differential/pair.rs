@@ -11,11 +11,17 @@ use esker_device::{Caching, Device, Open};
 use esker_flash::{Missing, Options};
 use esker_sqlite::elsewhere::{self, Mounted};
 use esker_sqlite::open_stores::Access;
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Rows, ffi};
 
-use super::script::{SCHEMAS, Setup, Step};
+use super::script::{Main, SCHEMAS, Setup, Step};
 use super::statements::tables;
+
+const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE
+    .union(OpenFlags::SQLITE_OPEN_CREATE)
+    .union(OpenFlags::SQLITE_OPEN_URI)
+    .union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
 /// What differs, as the two sides said it.
 pub type Judged = Result<(), String>;
@@ -25,6 +31,8 @@ struct Side {
     vfs: &'static str,
     folder: PathBuf,
     connections: Vec<Option<Connection>>,
+    /// How many copies were made.
+    copies: usize,
 }
 
 /// Both, on files of their own.
@@ -32,6 +40,8 @@ pub struct Pair {
     setup: Setup,
     ours: Side,
     plain: Side,
+    /// How many copies SQLite's backup API made.
+    pub copied: u64,
     _mounted: Mounted,
     _folder: tempfile::TempDir,
 }
@@ -64,20 +74,34 @@ fn mount(folder: &Path, options: Options) -> Mounted {
 
 impl Side {
     fn new(vfs: &'static str, folder: &Path, setup: &Setup) -> Self {
-        let mut side = Self { vfs, folder: folder.join(vfs), connections: Vec::new() };
+        let mut side = Self { vfs, folder: folder.join(vfs), connections: Vec::new(), copies: 0 };
         std::fs::create_dir(&side.folder).unwrap();
         side.connections.resize_with(setup.connections, || None);
         side
     }
 
     fn uri(&self, schema: &str) -> String {
-        format!("file:{}/{schema}.db?vfs={}", self.folder.display(), self.vfs)
+        self.uri_by(schema, self.vfs)
+    }
+
+    fn uri_by(&self, name: &str, vfs: &str) -> String {
+        format!("file:{}/{name}.db?vfs={vfs}", self.folder.display())
+    }
+
+    fn main(&self, setup: &Setup) -> String {
+        match setup.main {
+            Main::Store => self.uri("main"),
+            Main::Plain => self.uri_by("main", "unix"),
+            Main::Memory => ":memory:".to_owned(),
+        }
     }
 
     /// A connection to all files.
     fn connect(&self, setup: &Setup) -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI;
-        let connection = Connection::open_with_flags(self.uri("main"), flags)?;
+        let connection = Connection::open_with_flags(self.main(setup), FLAGS)?;
+        if setup.main == Main::Memory {
+            connection.execute_batch(&tables("main"))?;
+        }
         connection.busy_timeout(Duration::ZERO)?;
         for schema in &SCHEMAS[1..setup.files] {
             connection.execute_batch(&format!("ATTACH '{}' AS {schema}", self.uri(schema)))?;
@@ -95,6 +119,9 @@ impl Side {
     fn prepare(&self, setup: &Setup) {
         let connection = self.connect(setup).unwrap();
         for (at, schema) in SCHEMAS[..setup.files].iter().enumerate() {
+            if !setup.lasting().contains(schema) {
+                continue;
+            }
             let (size, vacuum) = (setup.page_sizes[at], setup.auto_vacuums[at]);
             let mode = if setup.connections > 1 { "wal" } else { "delete" };
             connection
@@ -107,11 +134,26 @@ impl Side {
         }
     }
 
-    fn connection(&mut self, at: usize, setup: &Setup) -> &Connection {
+    fn connection(&mut self, at: usize, setup: &Setup) -> &mut Connection {
         if self.connections[at].is_none() {
             self.connections[at] = Some(self.connect(setup).unwrap());
         }
-        self.connections[at].as_ref().unwrap()
+        self.connections[at].as_mut().unwrap()
+    }
+
+    /// A new ordinary file.
+    fn copy(&mut self) -> Connection {
+        self.copies += 1;
+        let uri = self.uri_by(&format!("copy{}", self.copies), "unix");
+        Connection::open_with_flags(uri, FLAGS).unwrap()
+    }
+
+    /// Does one step, by a thread of its own where that is wanted.
+    fn step(&mut self, step: &Step, setup: &Setup) -> String {
+        if !setup.has_threads {
+            return self.apply(step, setup);
+        }
+        thread::scope(|scope| scope.spawn(|| self.apply(step, setup)).join().unwrap())
     }
 
     /// Does one step; what came of it.
@@ -127,6 +169,40 @@ impl Side {
                 let said = run_beside(connection, select, sql);
                 said + &counters(connection)
             }
+            Step::Attach { connection, schema, is_to_be } => {
+                let sql = match is_to_be {
+                    true => format!("ATTACH '{}' AS {schema}", self.uri(schema)),
+                    false => format!("DETACH {schema}"),
+                };
+                run(self.connection(*connection, setup), &sql)
+            }
+            Step::BackUp { connection, schema, pages } => {
+                let mut copy = self.copy();
+                let from = self.connection(*connection, setup);
+                let said = back_up(from, schema, &mut copy, "main", *pages);
+                said + &dump_of(&copy, &["main"])
+            }
+            Step::Restore { connection, schema, page_size, rows } => {
+                let copy = self.copy();
+                let more = "INSERT INTO t(k, v) SELECT k, v FROM t LIMIT";
+                let make = format!("PRAGMA page_size = {page_size}; {}", tables("main"));
+                copy.execute_batch(&format!("{make}; {more} {rows}")).unwrap();
+                let to = self.connection(*connection, setup);
+                // Where a copy is refused halfway SQLite says nothing of what is there.
+                let said = back_up(&copy, "main", to, schema, -1);
+                said + &dump_of(to, &[schema])
+            }
+            Step::VacuumInto { connection, schema, is_store } => {
+                self.copies += 1;
+                let vfs = if *is_store { self.vfs } else { "unix" };
+                let uri = self.uri_by(&format!("copy{}", self.copies), vfs);
+                let connection = self.connection(*connection, setup);
+                let said = run(connection, &format!("VACUUM {schema} INTO '{uri}'"));
+                match Connection::open_with_flags(uri, FLAGS & !OpenFlags::SQLITE_OPEN_CREATE) {
+                    Ok(copy) => said + &dump_of(&copy, &["main"]),
+                    Err(_) => said + "no copy",
+                }
+            }
             Step::Reopen { connection } => {
                 self.connections[*connection] = None;
                 String::new()
@@ -134,6 +210,22 @@ impl Side {
             Step::Judge => dump(&self.connect(setup).unwrap(), setup),
         }
     }
+}
+
+/// Copies a database into another: what is said of each step.
+fn back_up(from: &Connection, of: &str, to: &mut Connection, into: &str, pages: i32) -> String {
+    let backup = match Backup::new_with_names(from, of, to, into) {
+        Ok(backup) => backup,
+        Err(error) => return failed(&error),
+    };
+    for _ in 0..1000 {
+        match backup.step(pages) {
+            Ok(StepResult::More) => {}
+            Ok(said) => return format!("{said:?}\n"),
+            Err(error) => return failed(&error),
+        }
+    }
+    "no end\n".to_owned()
 }
 
 fn failed(error: &rusqlite::Error) -> String {
@@ -207,8 +299,12 @@ fn counters(connection: &Connection) -> String {
 
 /// All that the databases hold.
 fn dump(connection: &Connection, setup: &Setup) -> String {
+    dump_of(connection, setup.lasting())
+}
+
+fn dump_of(connection: &Connection, schemas: &[&str]) -> String {
     let mut all = String::new();
-    for schema in &SCHEMAS[..setup.files] {
+    for schema in schemas {
         let tables = format!(
             "SELECT name FROM {schema}.sqlite_schema WHERE type = 'table' AND sql NOT NULL"
         );
@@ -249,7 +345,7 @@ impl Pair {
         let mounted = mount(&ours.folder, options(setup));
         ours.prepare(setup);
         plain.prepare(setup);
-        Self { setup: setup.clone(), ours, plain, _mounted: mounted, _folder: folder }
+        Self { setup: setup.clone(), ours, plain, copied: 0, _mounted: mounted, _folder: folder }
     }
 
     /// Does one step on both sides and compares what they say.
@@ -257,23 +353,26 @@ impl Pair {
         let is_idle =
             |side: &Side| side.connections.iter().flatten().all(Connection::is_autocommit);
         // With a journal nobody reads while somebody writes.
-        if matches!(step, Step::Judge) && self.setup.connections == 1 && !is_idle(&self.plain) {
+        let is_alone = self.setup.connections == 1 && !is_idle(&self.plain);
+        // And nobody where a lock may be kept.
+        if matches!(step, Step::Judge) && (is_alone || self.setup.main != Main::Store) {
             return Ok(());
         }
-        let mut ours = self.ours.apply(step, &self.setup);
-        let plain = self.plain.apply(step, &self.setup);
+        let mut ours = self.ours.step(step, &self.setup);
+        let plain = self.plain.step(step, &self.setup);
+        self.copied += u64::from(plain.starts_with("Done"));
         // A turn to write is kept for a while for a connection that was refused before.
         for _ in 0..3 {
             if is_busy(&ours) && !is_busy(&plain) {
                 thread::sleep(Duration::from_millis(6));
-                ours = self.ours.apply(step, &self.setup);
+                ours = self.ours.step(step, &self.setup);
             }
         }
         difference(&format!("{step:?}"), &ours, &plain)
     }
 
     /// Closes everything, and compares what is there when it is opened again; and nothing else is.
-    pub fn finish(mut self) -> Judged {
+    pub fn finish(&mut self) -> Judged {
         for side in [&mut self.ours, &mut self.plain] {
             side.connections.clear();
         }
@@ -283,13 +382,22 @@ impl Pair {
         });
         difference("closed and opened", &ours, &plain)?;
         let connection = self.ours.connect(&self.setup).unwrap();
-        for schema in &SCHEMAS[..self.setup.files] {
+        let is_store = |schema: &&&str| **schema != "main" || self.setup.main == Main::Store;
+        for schema in self.setup.lasting().iter().filter(is_store) {
             let said = run(&connection, &format!("PRAGMA {schema}.esker_check"));
             if !said.contains("\"accounted\": true") {
                 return Err(format!("{schema}: {said}"));
             }
         }
-        let left: Vec<_> = std::fs::read_dir(&self.ours.folder).unwrap().flatten().collect();
+        drop(connection);
+        let is_plain = |name: &str| {
+            name.starts_with("copy")
+                || name.starts_with("main.db") && self.setup.main == Main::Plain
+        };
+        let left = std::fs::read_dir(&self.ours.folder).unwrap().flatten();
+        let left: Vec<_> = left
+            .filter(|entry| entry.file_name().to_str().is_none_or(|name| !is_plain(name)))
+            .collect();
         if left.is_empty() { Ok(()) } else { Err(format!("left in the folder: {left:?}")) }
     }
 }

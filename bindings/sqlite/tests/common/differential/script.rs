@@ -8,12 +8,26 @@ use super::statements;
 /// The names by which every connection knows the databases.
 pub const SCHEMAS: [&str; 3] = ["main", "b", "c"];
 
+/// What the main database of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Main {
+    Store,
+    /// An ordinary file, on both sides.
+    Plain,
+    Memory,
+}
+
 /// What a script is run on.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub seed: u64,
     pub files: usize,
     pub connections: usize,
+    pub main: Main,
+    /// Whether databases are attached, detached and copied.
+    pub has_copies: bool,
+    /// Whether each connection's statements run on a thread of their own.
+    pub has_threads: bool,
     pub page_sizes: [u32; 3],
     pub auto_vacuums: [&'static str; 3],
     /// Pages of SQLite's cache: what does not fit is written early.
@@ -40,6 +54,31 @@ pub enum Step {
     Reopen {
         connection: usize,
     },
+    /// Detaches a database, or attaches it.
+    Attach {
+        connection: usize,
+        schema: &'static str,
+        is_to_be: bool,
+    },
+    /// Backs a database up into a new ordinary file, so many pages at once.
+    BackUp {
+        connection: usize,
+        schema: &'static str,
+        pages: i32,
+    },
+    /// Puts the backup of an ordinary file with pages of this size in the place of a database.
+    Restore {
+        connection: usize,
+        schema: &'static str,
+        page_size: u32,
+        rows: u64,
+    },
+    /// `VACUUM INTO` a new database, which is a store, or an ordinary file.
+    VacuumInto {
+        connection: usize,
+        schema: &'static str,
+        is_store: bool,
+    },
     /// Compares all that is committed, through another connection.
     Judge,
 }
@@ -53,12 +92,38 @@ impl Setup {
             seed,
             files,
             connections,
+            main: Main::Store,
+            has_copies: false,
+            has_threads: false,
             page_sizes: [page_size(), page_size(), page_size()],
             auto_vacuums: [auto_vacuum(), auto_vacuum(), auto_vacuum()],
             cache_pages: [1, 4, 10, 10, 2000][random.index(5)],
             allocation: [Allocation::Slot, Allocation::Segment][random.index(2)],
             has_thread: random.below(8) == 0,
         }
+    }
+
+    /// The same with another kind of main database.
+    pub fn with_main(mut self, main: Main) -> Self {
+        self.main = main;
+        self
+    }
+
+    /// The same with databases that are attached, detached and copied.
+    pub fn with_copies(mut self) -> Self {
+        self.has_copies = true;
+        self
+    }
+
+    /// The same with a thread for each connection.
+    pub fn with_threads(mut self) -> Self {
+        self.has_threads = true;
+        self
+    }
+
+    /// The databases that last, and are compared.
+    pub fn lasting(&self) -> &'static [&'static str] {
+        &SCHEMAS[usize::from(self.main == Main::Memory)..self.files]
     }
 
     /// The steps of the script.
@@ -77,6 +142,9 @@ impl Setup {
     }
 
     fn step(&self, random: &Random, connection: usize, open: &mut Open) -> Step {
+        if self.has_copies && random.below(6) == 0 {
+            return self.copy(random, connection);
+        }
         let sql = match random.below(40) {
             0 => {
                 *open = Open::default();
@@ -89,6 +157,25 @@ impl Setup {
             return Step::Beside { connection, select: statements::select(random, self), sql };
         }
         Step::Run { connection, sql }
+    }
+}
+
+impl Setup {
+    fn copy(&self, random: &Random, connection: usize) -> Step {
+        let lasting = self.lasting();
+        let schema = lasting[random.index(lasting.len())];
+        match random.below(9) {
+            0..4 if self.files > 1 => {
+                let schema = SCHEMAS[1 + random.index(self.files - 1)];
+                Step::Attach { connection, schema, is_to_be: random.below(3) > 0 }
+            }
+            0..6 => Step::BackUp { connection, schema, pages: [-1, -1, 3][random.index(3)] },
+            6..8 => {
+                let page_size = 512 << random.below(4);
+                Step::Restore { connection, schema, page_size, rows: random.below(60) }
+            }
+            _ => Step::VacuumInto { connection, schema, is_store: random.below(2) == 0 },
+        }
     }
 }
 

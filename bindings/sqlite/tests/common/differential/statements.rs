@@ -3,7 +3,7 @@
 
 use esker_testkit::random::Random;
 
-use super::script::{SCHEMAS, Setup};
+use super::script::{Main, SCHEMAS, Setup};
 
 /// The tables of one database.
 pub fn tables(schema: &str) -> String {
@@ -136,6 +136,16 @@ fn of_the_schema(random: &Random, schema: &str) -> String {
 fn pragma(random: &Random, setup: &Setup, schema: &str) -> String {
     let n = random.below(40);
     let one_of = |values: &[&str]| values[random.index(values.len())].to_owned();
+    // Without the name of a database; over a store as `main` these are answered and not obeyed.
+    if setup.main != Main::Store && random.below(4) == 0 {
+        return match random.below(2) {
+            0 => format!("PRAGMA locking_mode = {}", one_of(&["exclusive", "exclusive", "normal"])),
+            _ => {
+                let modes = ["delete", "truncate", "persist", "memory"];
+                format!("PRAGMA journal_mode = {}", one_of(&modes))
+            }
+        };
+    }
     match random.below(22) {
         0..4 => format!("PRAGMA {schema}.incremental_vacuum({n})"),
         4..7 => format!("VACUUM {schema}"),
