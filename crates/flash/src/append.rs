@@ -42,13 +42,14 @@ impl Engine {
         self.set_aside(core) + MOVE_SEGMENTS
     }
 
-    /// Makes sure that this many pages can be appended, and their record.
+    /// Makes sure that this many pages and their record can be appended, with `more` segments left.
     pub(crate) fn reserve_in_order(
         &self,
         core: &mut Core,
         class: Class,
         count: u64,
         grows: bool,
+        more: u32,
     ) -> Result<()> {
         let slack = if grows { slack(core) } else { 0 };
         let room = u64::from(core.space.row_room(Heat::Hot, class));
@@ -56,7 +57,7 @@ impl Engine {
         let rows = count.saturating_sub(room).div_ceil(per_row);
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         let record = core.log.segments_for(count * ITEM_BYTES);
-        let needed = rows.saturating_add(record + slack + self.kept_free(core));
+        let needed = rows.saturating_add(record + slack + more + self.kept_free(core));
         self.ensure_free(core, needed)
     }
 
@@ -95,7 +96,7 @@ impl Engine {
         if !core.space.is_in_order() {
             return self.take_page_slots(core, class, pages.len(), grows);
         }
-        self.reserve_in_order(core, class, pages.len() as u64, grows)?;
+        self.reserve_in_order(core, class, pages.len() as u64, grows, 0)?;
         self.append_places(core, Heat::Hot, class, pages)
     }
 

@@ -376,7 +376,7 @@ impl Engine {
             self.ensure_log(core, decision.len() as u64)?;
         }
         self.append(core, &decision)?;
-        if let Some(cut) = &both {
+        if let Some(cut) = both.as_ref().filter(|_| !planted::is(Bug::CutNotWritten)) {
             self.append(core, cut)?;
         }
         if !planted::is(Bug::DecisionNotSynced) {

@@ -200,7 +200,7 @@ impl Engine {
         grows: bool,
     ) -> Result<()> {
         if core.space.is_in_order() {
-            return self.reserve_in_order(core, class, count, grows);
+            return self.reserve_in_order(core, class, count, grows, 0);
         }
         let record = core.log.segments_for(count * ITEM_BYTES);
         let keep = aside_for_pages(core, &self.options, self.segment_bytes) + record;

@@ -44,11 +44,17 @@ pub enum Bug {
     CutBeforeCheckpoint,
     /// A file that begins with zeros is a new store, whatever follows.
     HeadIsEnough,
+    /// What a prepared transaction is cut by is not written with its decision.
+    CutNotWritten,
+    /// That a super-journal is gone decides before that is durable.
+    RemovalNotSynced,
+    /// A transaction is prepared where its decision finds no room.
+    DecisionFindsNoRoom,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -68,6 +74,9 @@ impl Bug {
         Self::LogNotRead,
         Self::CutBeforeCheckpoint,
         Self::HeadIsEnough,
+        Self::CutNotWritten,
+        Self::RemovalNotSynced,
+        Self::DecisionFindsNoRoom,
     ];
 }
 

@@ -23,6 +23,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result, invalid};
 use crate::options::Options;
+use crate::planted::{self, Bug};
 use crate::store::PageStore;
 
 /// How often a file may be replaced while it is being opened.
@@ -295,7 +296,8 @@ pub fn decide_by_file(store: &PageStore, path: &Path) -> Result<()> {
         let what = format!("cannot look for the super-journal {}: {error}", decider.display());
         Error::InvalidArgument(what)
     })?;
-    if !is_there && let Err(error) = sync_folder(&decider) {
+    let is_sure = is_there || planted::is(Bug::RemovalNotSynced);
+    if !is_sure && let Err(error) = sync_folder(&decider) {
         // Who only reads decides nothing for others.
         if !store.is_read_only() {
             return Err(error.into());
@@ -318,10 +320,43 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use esker_device::forked::{Child, Ended};
-    use rustix::fs::{FlockOperation, flock};
+    use rustix::fs::{FlockOperation, flock, inotify};
 
     use super::*;
     use crate::{Durability, Snapshot};
+
+    /// Whether the folder of the super-journal is opened, and so synced, when its being gone
+    /// decides.
+    fn syncs_the_folder(is_there: bool) -> bool {
+        let (folder, apart) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("store");
+        let decider = apart.path().join("decider");
+        std::fs::write(&decider, b"").unwrap();
+        let store = StoreFile::open(&path, Missing::Create, Options::default()).unwrap();
+        let mut writer = store.store.begin(&store.store.pin()).unwrap();
+        writer.write(0, 0, b"prepared").unwrap();
+        writer.prepare(decider.as_os_str().as_bytes()).unwrap();
+        drop(writer);
+        drop(store);
+        if !is_there {
+            std::fs::remove_file(&decider).unwrap();
+        }
+        let store = StoreFile::open(&path, Missing::Fail, Options::default()).unwrap();
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, apart.path(), inotify::WatchFlags::OPEN).unwrap();
+        decide_by_file(&store.store, &path).unwrap();
+        assert_eq!(store.store.pin().pages(), u32::from(!is_there));
+        let mut memory = [std::mem::MaybeUninit::uninit(); 4096];
+        inotify::Reader::new(&watch, &mut memory).next().is_ok()
+    }
+
+    #[test]
+    fn that_a_super_journal_is_gone_is_durable_before_it_decides() {
+        assert!(syncs_the_folder(false));
+        assert!(!syncs_the_folder(true), "nothing is to be made durable");
+        let found = planted::with(Bug::RemovalNotSynced, || !syncs_the_folder(false));
+        assert!(found, "a test that cannot fail proves nothing");
+    }
 
     #[test]
     fn one_opening_at_a_time() {

@@ -31,8 +31,10 @@ impl Writer {
         // How long it is does not depend on the places.
         let record_bytes = changes.record(prepare.clone()).len() as u64;
         let page_bytes = pages.len() as u64 * class.bytes();
-        engine.reserve_in_order(core, class, pages.len() as u64, self.grows())?;
-        engine.ensure_log_in_order(core, record_bytes)?;
+        // What is prepared must find room for its decision, whatever became of the device.
+        let more = if planted::is(Bug::DecisionFindsNoRoom) { 0 } else { prepare.is_some().into() };
+        engine.reserve_in_order(core, class, pages.len() as u64, self.grows(), more)?;
+        engine.ensure_log_in_order(core, record_bytes + u64::from(more * engine.segment_bytes))?;
         let is_apart = pages.is_empty() || changes.are_pages_durable;
         let beside = core.log.beside(record_bytes, page_bytes);
         let beside = beside.filter(|_| !is_apart && core.log.unit == class.bytes());

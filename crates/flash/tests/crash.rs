@@ -280,7 +280,9 @@ fn every_crash_leaves_a_version_that_was_promised() {
 /// A suite that cannot fail proves nothing.
 #[test]
 fn planted_bugs_are_found() {
-    for bug in Bug::ALL.into_iter().filter(|bug| *bug != Bug::HeadIsEnough) {
+    // Those are found by tests of files and of full devices.
+    let elsewhere = [Bug::HeadIsEnough, Bug::RemovalNotSynced, Bug::DecisionFindsNoRoom];
+    for bug in Bug::ALL.into_iter().filter(|bug| !elsewhere.contains(bug)) {
         let is_found = |seed| {
             let hunt = || planted::with(bug, || explore(seed, 150));
             std::panic::catch_unwind(hunt).is_err()

@@ -14,7 +14,8 @@ use common::*;
 use esker_device::sim::{
     CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Survivors, SyncLoss,
 };
-use esker_flash::{Durability, Error, Options};
+use esker_flash::planted::{self, Bug};
+use esker_flash::{Allocation, Durability, Error, Options};
 use session::Session;
 
 /// A device that is gone for good is left after this many failed operations.
@@ -230,6 +231,69 @@ fn a_decision_finds_room_on_a_full_disk() {
         }
         assert_eq!(store.poisoned(), None, "after {before} commits");
     }
+}
+
+/// Prepares on a device that is full, after so many commits, and cuts and commits or aborts it.
+/// The decision finds room; where the record of the cut finds none, nothing is cut, and it is the
+/// same after a crash. Says whether it was cut; `None` where it was not prepared or not committed.
+fn decide_on_a_full_disk(options: &Options, before: u8, commits: bool) -> Option<bool> {
+    let device = disk();
+    let store = open(&device, options).unwrap();
+    let write = |page, byte| {
+        let mut writer = store.begin(&store.pin()).unwrap();
+        writer.write(page, 0, &vec![byte; options.page_size as usize]).unwrap();
+        writer
+    };
+    device.set_capacity_bytes(40 * 16 * 1024);
+    let mut pages = 0;
+    while write(pages, 1).commit(Durability::Full).is_ok() {
+        pages += 1;
+    }
+    for byte in 0..before {
+        write(u32::from(byte) % 3, byte).commit(Durability::Full).unwrap();
+    }
+    let mut writer = write(0, 255);
+    writer.prepare(b"name").ok()?;
+    let is_cut = if commits {
+        writer.truncate(4).unwrap();
+        writer.commit(Durability::Full).unwrap().pages() == 4
+    } else {
+        writer.abort();
+        false
+    };
+    assert_eq!(store.poisoned(), None, "after {before} commits, {options:?}");
+    let seen = read_all(&store.pin()).unwrap();
+    assert_eq!(seen.pages.len(), if is_cut { 4 } else { pages as usize });
+    drop(store);
+    let left = device.crash(&Survivors::nothing(), &CrashModel::default());
+    let store = open(&SimDevice::from_image(&left), options).unwrap();
+    assert_eq!(store.prepared(), None);
+    assert_eq!(read_all(&store.pin()).unwrap(), seen, "after {before} commits");
+    commits.then_some(is_cut)
+}
+
+fn decide_on_full_disks() -> [u32; 2] {
+    let mut found = [0; 2];
+    for allocation in [Allocation::Slot, Allocation::Segment] {
+        for page_size in [512, 2048, 8192, 16384] {
+            let options = Options { page_size, allocation, ..small() };
+            for before in 0..40 {
+                decide_on_a_full_disk(&options, before, false);
+                if let Some(is_cut) = decide_on_a_full_disk(&options, before, true) {
+                    found[usize::from(is_cut)] += 1;
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_decision_finds_room_where_a_cut_finds_none() {
+    let found = decide_on_full_disks();
+    assert!(found[0] > 0 && found[1] > 0, "{found:?}");
+    let hunt = || planted::with(Bug::DecisionFindsNoRoom, decide_on_full_disks);
+    assert!(std::panic::catch_unwind(hunt).is_err(), "a suite that cannot fail proves nothing");
 }
 
 /// A disk that is full refuses what grows, and nothing else.

@@ -232,6 +232,9 @@ impl Session {
                 writer.abort();
                 return Ok(());
             }
+            if self.newest() % 4 == 1 && writer.is_prepared() {
+                return self.cut(writer, durability);
+            }
         }
         match writer.commit(durability) {
             Ok(snapshot) => self.committed(&snapshot, durability),
@@ -242,6 +245,23 @@ impl Session {
                 return Err(error);
             }
         }
+        Ok(())
+    }
+
+    /// Commits what is prepared, and what cuts it then: that is a version of its own, where there
+    /// is room for its record.
+    fn cut(&mut self, mut writer: Writer, durability: Durability) -> Result<()> {
+        let (newest, whole) = (self.newest(), self.working.clone());
+        let pages = writer.pages() - writer.pages().div_ceil(3);
+        writer.truncate(pages)?;
+        let snapshot = writer.commit(durability)?;
+        let is_cut = snapshot.version() == newest + 2;
+        assert!(is_cut || snapshot.version() == newest + 1);
+        if is_cut {
+            self.versions.insert(newest + 1, whole);
+            self.working.truncate(pages);
+        }
+        self.committed(&snapshot, durability);
         Ok(())
     }
 
