@@ -17,10 +17,12 @@ SHELL := /bin/bash
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
+# The command with `bench` and `lab`, as it is tested.
+LAB := --features esker-cli/lab
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 run: need
-	$(CARGO) build --release --locked --package esker-cli
+	$(CARGO) build --release --locked --package esker-cli --features lab
 	$(TARGET)/release/esker demo
 	$(TARGET)/release/esker bench sqlite --mode=wal,esker --seconds=12 --warmup=3 --no-bars \
 		--dir=$(TARGET)
@@ -39,15 +41,15 @@ test-clients: need
 
 lint: need
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) clippy --workspace --all-targets $(LAB) --locked -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps $(LAB) --locked
 	$(CARGO) xtask check
 
 docs: need
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --locked
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps $(LAB) --locked
 
 bench: need
-	$(CARGO) bench --workspace --locked
+	$(CARGO) bench --workspace $(LAB) --locked
 
 need:
 	@scripts/need.sh

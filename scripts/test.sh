@@ -15,11 +15,12 @@ rm -rf "$ESKER_COUNTS_DIR"
 mkdir -p "$ESKER_COUNTS_DIR"
 
 status=0
-cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log" || status=$?
+cargo test --workspace --features esker-cli/lab --locked --no-fail-fast 2>&1 |
+    tee "$log" || status=$?
 # The protocol of views and merges, and whole stores, under controlled schedules: another build of
 # the same code.
 cargo test --package esker-index --package esker --test shuttle --locked --no-fail-fast \
-    --features esker-index/shuttle,esker-index/planted,esker/shuttle,esker/planted 2>&1 |
+    --features esker-index/_shuttle,esker-index/_planted,esker/_shuttle,esker/_planted 2>&1 |
     tee -a "$log" || status=$?
 # The Python package, in a virtualenv.
 python_log="$target/esker-pytest.log"

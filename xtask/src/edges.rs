@@ -133,6 +133,14 @@ const NAMES_INDEX_KINDS: [&str; 2] = ["/src/kinds.rs", "/src/tests/"];
 
 /// Checks the dependencies declared in the crates' manifests.
 pub fn check_manifests(tree: &Tree) -> Result<Vec<Finding>> {
+    let metadata = metadata(tree)?;
+    let mut findings = judge_metadata(&metadata);
+    findings.extend(judge_dependency_count(&metadata));
+    Ok(findings)
+}
+
+/// What `cargo metadata` says of the packages of the workspace.
+pub(crate) fn metadata(tree: &Tree) -> Result<Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -141,10 +149,7 @@ pub fn check_manifests(tree: &Tree) -> Result<Vec<Finding>> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let mut findings = judge_metadata(&metadata);
-    findings.extend(judge_dependency_count(&metadata));
-    Ok(findings)
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// The edges in the output of `cargo metadata` that no arrow allows.
@@ -282,15 +287,15 @@ fn allowed(arrow: &Arrow, used: &str, only_for_tests: bool) -> bool {
     arrow.may_use.contains(&used) || (only_for_tests && arrow.tests_may_use.contains(&used))
 }
 
-fn is_ours(package: &str) -> bool {
+pub(crate) fn is_ours(package: &str) -> bool {
     package == "esker" || package == "xtask" || package.starts_with("esker-")
 }
 
-fn array<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+pub(crate) fn array<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 

@@ -1,7 +1,8 @@
 //! Checks of the house itself, run as ordinary tests and by `cargo xtask check`.
 //!
 //! Reading order: [`tree`] (which files there are), [`source`] (a parsed Rust file),
-//! [`edges`] (which crate may use which), [`tidy`] (sizes, words, attributes), [`docs`] (links,
+//! [`edges`] (which crate may use which), [`packages`] (what a published package has),
+//! [`tidy`] (sizes, words, attributes), [`docs`] (links,
 //! the README's example, a reason for every dependency), [`papers`] (what of the papers is here),
 //! [`fingerprint`] (the format page keeps up with the encoders), [`testing_doc`] (what the last
 //! test run counted).
@@ -12,6 +13,7 @@
 pub mod docs;
 pub mod edges;
 pub mod fingerprint;
+pub mod packages;
 pub mod papers;
 pub mod source;
 pub mod testing_doc;
@@ -55,9 +57,10 @@ pub struct Check {
 }
 
 /// Every check, in the order in which `cargo xtask check` runs them.
-pub const CHECKS: [Check; 8] = [
+pub const CHECKS: [Check; 9] = [
     Check { name: "manifests keep to the arrows", run: edges::check_manifests },
     Check { name: "sources keep to the arrows", run: edges::check_sources },
+    Check { name: "packages are fit to be published", run: packages::check },
     Check { name: "sizes, words and attributes are tidy", run: tidy::check },
     Check { name: "links lead somewhere", run: docs::check_links },
     Check { name: "every dependency has its reason", run: docs::check_dependency_reasons },

@@ -55,11 +55,11 @@ mod versions;
 mod view;
 pub mod writer;
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "_planted")]
 pub use beside::Unfinished;
 pub use check::Report;
 pub use compact::Compacted;
-#[cfg(feature = "planted")]
+#[cfg(feature = "_planted")]
 pub use compact::Squeeze;
 pub use error::{Error, Result};
 pub use esker_device::DeviceFile;

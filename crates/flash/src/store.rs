@@ -127,7 +127,7 @@ impl PageStore {
     ///
     /// # Errors
     /// As [`PageStore::checkpoint`].
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "_planted")]
     pub fn begin_checkpoint(&self) -> Result<crate::Unfinished> {
         crate::Unfinished::begin(self.engine())
     }

@@ -12,10 +12,10 @@
 //! (all of it); [`message`] (texts that name options);
 //! [`planted`] (bugs that the tests must find).
 //!
-//! With the feature `baselines` there are also what people do instead (`baselines`), to measure
+//! With the feature `_baselines` there are also what people do instead (`baselines`), to measure
 //! against. Nothing here knows the store; memory for direct I/O comes from `esker-device`.
 
-#[cfg(feature = "baselines")]
+#[cfg(feature = "_baselines")]
 pub mod baselines;
 mod batches;
 pub mod budget;

@@ -1,7 +1,7 @@
 //! Bugs on purpose, so that the tests can prove that they would find them.
 //!
-//! Without the feature `planted` the question [`is`] is a constant `false` and the compiler removes
-//! every planted branch. With it, a bug is active inside `with` on that thread only.
+//! Without the feature `_planted` the question [`is`] is a constant `false` and the compiler
+//! removes every planted branch. With it, a bug is active inside `with` on that thread only.
 
 /// A bug that rearranging must not have. Each is planted where the real code would have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,4 +35,4 @@ impl Bug {
     ];
 }
 
-esker_device::planting!(super::Bug, "planted");
+esker_device::planting!(super::Bug, "_planted");

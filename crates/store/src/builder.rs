@@ -133,7 +133,7 @@ impl DbBuilder {
     }
 
     /// How merges run beside reads and writes, to compare the schemes of the paper.
-    #[cfg(feature = "baselines")]
+    #[cfg(feature = "_baselines")]
     #[doc(hidden)]
     pub const fn scheme(mut self, scheme: crate::Scheme) -> Self {
         self.settings.scheme = scheme;
@@ -141,7 +141,7 @@ impl DbBuilder {
     }
 
     /// The papers' level sizes: κi = growth^i κ0, without spill runs.
-    #[cfg(feature = "baselines")]
+    #[cfg(feature = "_baselines")]
     #[doc(hidden)]
     pub const fn fixed_growth(mut self, growth: u16) -> Self {
         self.settings.sizes = esker_index::fdtree::Sizes::Fixed { growth };

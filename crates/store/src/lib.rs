@@ -85,7 +85,7 @@ pub use error::{Error, Result};
 pub use esker_device::process::Process;
 pub use esker_device::{Device, DeviceError};
 pub use esker_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX as INLINE_BYTES_MAX};
-#[cfg(feature = "baselines")]
+#[cfg(feature = "_baselines")]
 #[doc(hidden)]
 pub use esker_index::Scheme;
 pub use esker_index::operands::{BoxError, MergeOperator};

@@ -75,7 +75,7 @@ impl Merging {
 
     /// Plain merges, which read and write every block that they meet. With the policies Full,
     /// RoundRobin and ChooseBest these stand for bLSM, LevelDB and HyperLevelDB.
-    #[cfg(feature = "baselines")]
+    #[cfg(feature = "_baselines")]
     #[doc(hidden)]
     pub const fn plain(mut self) -> Self {
         self.preserves = false;

@@ -1,7 +1,7 @@
 //! Bugs on purpose, so that the tests can prove that they would find them: of durability, for the
 //! crash tests, and of threads beside each other, for the schedules.
 //!
-//! Without the feature `planted` the question [`is`] is a constant `false` and the compiler
+//! Without the feature `_planted` the question [`is`] is a constant `false` and the compiler
 //! removes every planted branch. With it, a bug is active inside `with` on that thread only.
 
 /// A bug that a crash-safe store must not have. Each is planted where the real code would have
@@ -286,4 +286,4 @@ impl From<Race> for Mistake {
     }
 }
 
-esker_device::planting!(super::Mistake, "planted");
+esker_device::planting!(super::Mistake, "_planted");

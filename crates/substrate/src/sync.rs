@@ -1,13 +1,13 @@
 //! Locks and atomics, and the same ones under a scheduler that tests control.
 //!
-//! With the feature `shuttle` every lock, wait and atomic of the protocols below becomes a point
+//! With the feature `_shuttle` every lock, wait and atomic of the protocols below becomes a point
 //! at which a test may switch threads: the real code runs under every schedule that the test asks
 //! for. Without it these are the ordinary types.
 //!
 //! [`Swap`] is how one thread replaces what many read: readers take the current value without
 //! waiting, and a value that was replaced lives until its last reader lets go.
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(feature = "_shuttle"))]
 mod real {
     pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub use std::sync::atomic;
@@ -40,19 +40,19 @@ mod real {
     }
 }
 
-#[cfg(feature = "shuttle")]
+#[cfg(feature = "_shuttle")]
 mod scheduled;
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(feature = "_shuttle"))]
 pub use real::*;
-#[cfg(feature = "shuttle")]
+#[cfg(feature = "_shuttle")]
 pub use scheduled::*;
 
 /// Starts a thread of the library's own.
 ///
 /// # Errors
 /// When the system has none to give.
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(feature = "_shuttle"))]
 #[expect(clippy::disallowed_methods, reason = "the one place that starts threads")]
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
@@ -62,47 +62,47 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Resul
 ///
 /// # Errors
 /// When the system has none to give.
-#[cfg(feature = "shuttle")]
+#[cfg(feature = "_shuttle")]
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
     shuttle::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
 /// A thread that can be waited for.
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(feature = "_shuttle"))]
 pub type Thread = std::thread::JoinHandle<()>;
 /// A thread that can be waited for.
-#[cfg(feature = "shuttle")]
+#[cfg(feature = "_shuttle")]
 pub type Thread = shuttle::thread::JoinHandle<()>;
 
 /// Which thread this is.
-#[cfg(feature = "shuttle")]
+#[cfg(feature = "_shuttle")]
 pub use shuttle::thread::ThreadId;
 /// Which thread this is.
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(feature = "_shuttle"))]
 pub use std::thread::ThreadId;
 
 /// The thread that calls.
 #[must_use]
 pub fn thread_id() -> ThreadId {
-    #[cfg(not(feature = "shuttle"))]
+    #[cfg(not(feature = "_shuttle"))]
     return std::thread::current().id();
-    #[cfg(feature = "shuttle")]
+    #[cfg(feature = "_shuttle")]
     return shuttle::thread::current().id();
 }
 
 /// Lets other threads run.
 pub fn yield_now() {
-    #[cfg(not(feature = "shuttle"))]
+    #[cfg(not(feature = "_shuttle"))]
     std::thread::yield_now();
-    #[cfg(feature = "shuttle")]
+    #[cfg(feature = "_shuttle")]
     shuttle::thread::yield_now();
 }
 
 /// How many threads run at once.
 #[must_use]
 pub fn cores() -> usize {
-    #[cfg(not(feature = "shuttle"))]
+    #[cfg(not(feature = "_shuttle"))]
     return std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    #[cfg(feature = "shuttle")]
+    #[cfg(feature = "_shuttle")]
     return 1;
 }

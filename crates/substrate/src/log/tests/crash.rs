@@ -76,7 +76,7 @@ fn trace(steps: u64) -> (Trace, History) {
     let mut history = History::default();
     sim.record();
     let done = run(&device, steps, &mut history, |seq| sim.mark(seq));
-    assert!(done.is_ok() || cfg!(feature = "planted"), "{done:?}");
+    assert!(done.is_ok() || cfg!(feature = "_planted"), "{done:?}");
     (sim.take_trace().unwrap(), history)
 }
 
@@ -174,7 +174,7 @@ fn no_failing_operation_loses_a_synced_batch() {
     }
 }
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "_planted")]
 mod planted_bugs {
     use super::*;
     use crate::planted;

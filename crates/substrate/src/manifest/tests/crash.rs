@@ -146,7 +146,7 @@ fn no_failing_operation_loses_an_acknowledged_commit() {
     }
 }
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "_planted")]
 mod planted_bugs {
     use super::*;
     use crate::planted::{self, Bug};
