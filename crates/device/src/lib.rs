@@ -10,6 +10,12 @@
 //!
 //! Nothing here knows what the bytes mean.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "Esker runs on Linux alone: it needs direct I/O, fallocate and locks of open files as Linux \
+     has them. Build it for a Linux target, or in a container."
+);
+
 pub mod buffer;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
