@@ -7,13 +7,14 @@
 #   make test-sqlite-short   the part of it that fits into some minutes
 #   make test-clients  the extension under sqlite3, Python, APSW, rusqlite and better-sqlite3
 #   make lint    formatting, clippy, rustdoc, the checks of the house
+#   make msrv    the published packages compiled with the oldest Rust that they promise
 #   make docs    the API documentation, in target/doc
 #   make bench   the benchmarks
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: run test test-sqlite test-sqlite-short test-clients lint docs bench need
+.PHONY: run test test-sqlite test-sqlite-short test-clients lint msrv docs bench need
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -44,6 +45,9 @@ lint: need
 	$(CARGO) clippy --workspace --all-targets $(LAB) --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps $(LAB) --locked
 	$(CARGO) xtask check
+
+msrv: need
+	scripts/msrv.sh
 
 docs: need
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps $(LAB) --locked

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Checks that the tools of a build are there: Rust of the version in Cargo.toml, and a linker.
+# Checks that the tools of a build are there: Rust as the laboratory and the tests need it, which is
+# later than what the published packages need, and a linker.
 # As root on a machine with apt it installs the linker; the rest it can only name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +20,7 @@ if ! command -v cc >/dev/null; then
     fi
 fi
 
-wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' lab/experiments/Cargo.toml)
 command -v cargo >/dev/null || fail "no cargo: install Rust $wanted (https://rustup.rs)"
 found=$(rustc --version | cut -d' ' -f2)
 oldest=$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1)

@@ -90,8 +90,10 @@ impl Space {
         for next in self.next.iter_mut().filter(|(segment, _)| segments.contains(segment)) {
             *next = (0, 0);
         }
-        let rows = self.rows.extract_if(.., |_, segment| segments.contains(segment));
-        for (_, segment) in rows.collect::<Vec<_>>() {
+        let rows: Vec<u32> =
+            self.rows.values().copied().filter(|segment| segments.contains(segment)).collect();
+        self.rows.retain(|_, segment| !segments.contains(segment));
+        for segment in rows {
             self.close(segment);
         }
     }

@@ -72,8 +72,13 @@ impl Space {
 
     /// Leaves the open rows of this kind: the next page goes to another row.
     pub(crate) fn close_rows_of(&mut self, heat: Heat) {
-        let of_kind = self.rows.extract_if(.., |(kind, _), _| *kind == heat);
-        for (_, segment) in of_kind.collect::<Vec<_>>() {
+        let of_kind: Vec<u32> = self
+            .rows
+            .iter()
+            .filter_map(|((kind, _), segment)| (*kind == heat).then_some(*segment))
+            .collect();
+        self.rows.retain(|(kind, _), _| *kind != heat);
+        for segment in of_kind {
             self.close(segment);
         }
     }
