@@ -8,13 +8,16 @@
 #   make test-clients  the extension under sqlite3, Python, APSW, rusqlite and better-sqlite3
 #   make lint    formatting, clippy, rustdoc, the checks of the house
 #   make msrv    the published packages compiled with the oldest Rust that they promise
+#   make release-checks    what a release must pass beside that (RELEASE.md); needs the network
+#   make publish-dry-run   every package compiled from what would be uploaded
 #   make docs    the API documentation, in target/doc
 #   make bench   the benchmarks
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: run test test-sqlite test-sqlite-short test-clients lint msrv docs bench need
+.PHONY: run test test-sqlite test-sqlite-short test-clients lint msrv docs bench need \
+	release-checks publish-dry-run
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -48,6 +51,12 @@ lint: need
 
 msrv: need
 	scripts/msrv.sh
+
+release-checks: need
+	scripts/release-checks.sh
+
+publish-dry-run: need
+	$(CARGO) publish --workspace --dry-run --locked
 
 docs: need
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps $(LAB) --locked

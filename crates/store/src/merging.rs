@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 
 /// How the LSM indexes of a store are merged while it is open: for
 /// [`DbBuilder::merging`](crate::DbBuilder::merging). Nothing of it is kept in the store, and all
-/// choices read what the others have written.
+/// choices read what the others have written. Policies and parameters are settings of an algorithm,
+/// and no part of what a version promises: a minor version may change them.
 ///
 /// The default, [`MergePolicy::Pull`], chooses the sizes of levels itself. The other policies are
 /// those of R. Thonangi's thesis (chapter 5), with its parameters:
