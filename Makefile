@@ -6,6 +6,7 @@
 #   make test-sqlite   SQLite's own test suite over the extension (a quarter of an hour)
 #   make test-sqlite-short   the part of it that fits into some minutes
 #   make test-clients  the extension under sqlite3, Python, APSW, rusqlite and better-sqlite3
+#   make test-features  builds without codecs, and without a C compiler
 #   make lint    formatting, clippy, rustdoc, the checks of the house
 #   make msrv    the published packages compiled with the oldest Rust that they promise
 #   make release-checks    what a release must pass beside that (RELEASE.md); needs the network
@@ -16,8 +17,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: run test test-sqlite test-sqlite-short test-clients lint msrv docs bench need \
-	release-checks publish-dry-run
+.PHONY: run test test-sqlite test-sqlite-short test-clients test-features lint msrv docs bench \
+	need package release-checks publish-dry-run
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -43,6 +44,9 @@ test-sqlite-short: need
 test-clients: need
 	scripts/test-clients.sh
 
+test-features: need
+	scripts/test-features.sh
+
 lint: need
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(LAB) --locked -- --deny warnings
@@ -51,6 +55,10 @@ lint: need
 
 msrv: need
 	scripts/msrv.sh
+
+# That every package is complete and in itself; `publish-dry-run` compiles them, too.
+package: need
+	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet
 
 release-checks: need
 	scripts/release-checks.sh

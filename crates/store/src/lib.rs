@@ -19,29 +19,65 @@
 //! # }
 //! ```
 //!
-//! What is here, in reading order:
+//! # Where to begin
 //!
-//! | module | one idea |
+//! | to | see |
 //! |---|---|
-//! | `db`, `builder`, `options` | the handle, how it is opened, what can be chosen |
-//! | `keyspace`, `batch`, `snapshot`, `transaction` | the handles made from it |
-//! | `shared` | what all handles share, the order of locks, closing |
-//! | `open` | creation, recovery |
-//! | `write`, `removal` | the write path; what it takes to remove a range |
-//! | `read`, `range` | the read paths |
-//! | `large` | values outside blocks, and streams |
-//! | `operands`, `operators` | what it takes to merge; operators that every store has |
-//! | `recent`, `turn` | what transactions are checked against, and the writers' turn |
-//! | `maintenance` | when spills and merges begin, and what happens when one cannot go on |
-//! | `relief` | which keyspaces are written out to make room for others |
-//! | `background` | the threads that run them |
-//! | `dropping` | keyspaces that go |
-//! | `backup` | copies of the whole store, and stores made of them |
-//! | `waits` | how long writers waited, and for what |
-//! | `check`, `stats`, `error` | what a user learns |
+//! | open a store, or make one | [`Db::open`], [`Db::builder`] and [`DbBuilder`] |
+//! | read and write entries | [`Keyspace`], [`Range`], [`Entry`] |
+//! | choose for a keyspace | [`KeyspaceOptions`]: [`IndexKind`], [`Compression`], [`Merge`] |
+//! | write several entries at once, all or none | [`Batch`] |
+//! | read everything as of one moment | [`Snapshot`] |
+//! | read and write as if alone | [`Transaction`]: [`Db::transaction`], [`Db::transact`] |
+//! | say when a write is safe | [`Durability`], [`Db::persist`] |
+//! | change values without reading them | [`Keyspace::merge`], [`MergeOperator`] |
+//! | keep values that are too long for memory | [`ValueWriter`], [`ValueReader`] |
+//! | copy a store while it is used | [`Db::backup`], [`Backup`] |
+//! | look after a store | [`Db::stats`] and [`Stats`], [`Db::check`], [`Db::compact`] |
+//! | learn what went wrong | [`Error`] |
+//! | test with another device, clock or seed | [`Device`], [`Runtime`] |
 //!
-//! What is not here: a second process on one store, and bytes on the device, which are the concern
-//! of the crates below.
+//! # Features
+//!
+//! | feature | default | what it adds | what it costs |
+//! |---|---|---|---|
+//! | `lz4` | yes | [`Compression::Lz4`] | one crate, in Rust |
+//! | `zstd` | yes | [`Compression::Zstd`] | the C library Zstandard, and so a C compiler |
+//!
+//! Without `zstd` no C compiler is needed, only a linker. A store with a keyspace whose codec a
+//! build is without is refused as it is opened. Features that begin with an underscore are for this
+//! project's own tests.
+//!
+//! # What versions promise
+//!
+//! Every release opens what earlier ones have written. [`Device`], [`DeviceError`] and [`Process`]
+//! are covered by semver as the rest is, except that their traits may get methods with a body, and
+//! `Purpose` and `Operation` new values. [`Merging`], [`MergePolicy`] and [`MergeParams`] are
+//! settings of an algorithm and are not covered. VERSIONING.md in the repository has all of it.
+
+// A map of this crate for those who read its sources, in reading order:
+//
+// | module | one idea |
+// |---|---|
+// | `db`, `builder`, `options` | the handle, how it is opened, what can be chosen |
+// | `keyspace`, `batch`, `snapshot`, `transaction` | the handles made from it |
+// | `shared` | what all handles share, the order of locks, closing |
+// | `open` | creation, recovery |
+// | `write`, `removal` | the write path; what it takes to remove a range |
+// | `read`, `range` | the read paths |
+// | `large` | values outside blocks, and streams |
+// | `operands`, `operators` | what it takes to merge; operators that every store has |
+// | `recent`, `turn` | what transactions are checked against, and the writers' turn |
+// | `maintenance` | when spills and merges begin, and what happens when one cannot go on |
+// | `relief` | which keyspaces are written out to make room for others |
+// | `background` | the threads that run them |
+// | `dropping` | keyspaces that go |
+// | `backup` | copies of the whole store, and stores made of them |
+// | `waits` | how long writers waited, and for what |
+// | `check`, `stats`, `error` | what a user learns |
+//
+// What is not here: a second process that writes to a store, and bytes on the device, which are the
+// concern of the crates below.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

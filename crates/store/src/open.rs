@@ -47,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::large;
 use crate::maintenance;
 use crate::operators::Merge;
-use crate::options::Settings;
+use crate::options::{Settings, require_codec};
 use crate::recent::Recent;
 use crate::relief::{self, Looked};
 use crate::shared::{Core, IndexOptions, Limits, Phase, Shared, Slot};
@@ -175,6 +175,7 @@ impl Base {
             tracing::warn!(problem.file, problem.offset, problem.what, "survivable damage");
         }
         let state = manifest.state();
+        require_codecs(&state)?;
         let indexes = state.keyspaces.values().map(|keyspace| keyspace.index.as_ref());
         let values = state.keyspaces.values().flat_map(|keyspace| keyspace.values.runs());
         let allocated = indexes.flat_map(IndexMeta::extents).copied().chain(values);
@@ -240,6 +241,13 @@ impl Base {
             device_lock: Mutex::new(Some(lock)),
         })
     }
+}
+
+/// Refuses a store with a keyspace whose blocks this build cannot read.
+fn require_codecs(state: &ManifestState) -> Result<()> {
+    state.keyspaces.values().try_for_each(|keyspace| {
+        require_codec(keyspace.codec, format_args!("keyspace {}", keyspace.name))
+    })
 }
 
 fn open_trees(

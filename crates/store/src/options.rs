@@ -53,11 +53,15 @@ impl Compression {
     /// `none`, `lz4` or `zstd`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Lz4 => "lz4",
-            Self::Zstd => "zstd",
-        }
+        self.codec().name()
+    }
+
+    /// Whether this build has it: LZ4 and Zstandard are the features `lz4` and `zstd`, both on by
+    /// default. Without it a keyspace that has it cannot be made, and a store that has such a
+    /// keyspace cannot be opened.
+    #[must_use]
+    pub const fn is_available(self) -> bool {
+        self.codec().is_available()
     }
 
     pub(crate) const fn codec(self) -> Codec {
@@ -275,6 +279,7 @@ impl KeyspaceOptions {
 
     pub(crate) fn validate(&self) -> Result<()> {
         self.merge.as_ref().map_or(Ok(()), Chosen::validate)?;
+        require_codec(self.compression.unwrap_or_default().codec(), "this keyspace")?;
         if let Some(bytes) = self.memtable_bytes {
             in_range("memtable_bytes", bytes, MEMTABLE_BYTES)?;
         }
@@ -328,6 +333,18 @@ impl Settings {
         in_range("memory_budget", self.memory_budget_bytes, MEMORY_BUDGET)?;
         in_range("log_segment_bytes", self.log_segment_bytes, LOG_SEGMENT_BYTES)
     }
+}
+
+/// Refuses a codec that this build is without: its blocks could be neither read nor merged.
+pub(crate) fn require_codec(codec: Codec, whose: impl fmt::Display) -> Result<()> {
+    if codec.is_available() {
+        return Ok(());
+    }
+    let name = codec.name();
+    Err(Error::invalid(format!(
+        "{whose} is compressed with {name}, which this build is without: build esker with its \
+         feature {name}"
+    )))
 }
 
 fn in_range(what: &str, value: u64, (least, most): (u64, u64)) -> Result<()> {

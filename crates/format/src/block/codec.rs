@@ -7,6 +7,9 @@
 //! Only bytes whose checksum fits are decompressed, and only into as many bytes as the header says,
 //! which are within a block: rot is found before a codec sees it, and no content takes more memory
 //! than the longest block.
+//!
+//! A build may be without codecs (features `lz4` and `zstd`): [`Codec::is_available`]. Then their
+//! blocks are refused with the name of the feature, and never written.
 
 use super::{BODY_BYTES_MAX, COMPRESSED_AT, TRAILER_BYTES};
 use crate::error::{DecodeError, Result};
@@ -27,6 +30,7 @@ pub enum Codec {
 
 /// The level that Zstandard compresses with: higher ones take several times as long on bodies of
 /// this length, for a few per cent.
+#[cfg(feature = "zstd")]
 const ZSTD_LEVEL: i32 = 1;
 
 /// So many bodies in a row that did not shrink, and the next ones are left alone.
@@ -42,6 +46,26 @@ impl Codec {
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|codec| *codec as u8 == number)
+    }
+
+    /// As it is written, and the feature that it needs: `none`, `lz4` or `zstd`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// Whether this build has it.
+    #[must_use]
+    pub const fn is_available(self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Lz4 => cfg!(feature = "lz4"),
+            Self::Zstd => cfg!(feature = "zstd"),
+        }
     }
 
     /// The length that data blocks are filled to before they are compressed, in bytes.
@@ -76,6 +100,7 @@ pub struct Packer {
     pub(super) form: Form,
     /// Blocks that are not compressed are as long as they have to be, too.
     pub(super) in_sectors: bool,
+    #[cfg(feature = "zstd")]
     zstd: Option<zstd::bulk::Compressor<'static>>,
     guess: Guess,
 }
@@ -155,15 +180,21 @@ impl Packer {
     }
 
     /// The length that the body is compressed to, in `compressed`.
+    #[cfg_attr(
+        not(any(feature = "lz4", feature = "zstd")),
+        expect(unused_variables, reason = "there is no codec to give them to")
+    )]
     fn compress(&mut self, body_at: usize, used: usize) -> Option<usize> {
         let body = self.plain.get(body_at..used)?;
         match self.codec {
             Codec::None => None,
+            #[cfg(feature = "lz4")]
             Codec::Lz4 => {
                 let most = lz4_flex::block::get_maximum_output_size(body.len());
                 self.compressed.resize(most.max(self.compressed.len()), 0);
                 lz4_flex::block::compress_into(body, &mut self.compressed).ok()
             }
+            #[cfg(feature = "zstd")]
             Codec::Zstd => {
                 if self.zstd.is_none() {
                     self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
@@ -173,6 +204,9 @@ impl Packer {
                 let place = self.compressed.get_mut(..body.len())?;
                 self.zstd.as_mut()?.compress_to_buffer(body, place).ok()
             }
+            // Stored as it is.
+            #[cfg(not(all(feature = "lz4", feature = "zstd")))]
+            _ => None,
         }
     }
 }
@@ -185,6 +219,7 @@ pub(super) fn whole_sectors(bytes: usize) -> usize {
 /// Decompresses bodies, and keeps its memory for the next one.
 #[derive(Default)]
 pub struct Unpacker {
+    #[cfg(feature = "zstd")]
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
 
@@ -196,6 +231,10 @@ impl core::fmt::Debug for Unpacker {
 
 impl Unpacker {
     /// Decompresses `from` to exactly `to`.
+    #[cfg_attr(
+        not(any(feature = "lz4", feature = "zstd")),
+        expect(unused_variables, reason = "there is no codec to give them to")
+    )]
     pub(super) fn unpack(&mut self, codec: Codec, from: &[u8], to: &mut [u8]) -> Result<()> {
         if to.len() > BODY_BYTES_MAX {
             return Err(DecodeError::new(72, "block would be too long decompressed"));
@@ -203,12 +242,20 @@ impl Unpacker {
         let expected = to.len();
         let len = match codec {
             Codec::None => None,
+            #[cfg(feature = "lz4")]
             Codec::Lz4 => lz4_flex::block::decompress_into(from, to).ok(),
+            #[cfg(feature = "zstd")]
             Codec::Zstd => {
                 if self.zstd.is_none() {
                     self.zstd = zstd::bulk::Decompressor::new().ok();
                 }
                 self.zstd.as_mut().and_then(|zstd| zstd.decompress_to_buffer(from, to).ok())
+            }
+            #[cfg(not(feature = "lz4"))]
+            Codec::Lz4 => return Err(DecodeError::new(6, "block needs the feature lz4 of esker")),
+            #[cfg(not(feature = "zstd"))]
+            Codec::Zstd => {
+                return Err(DecodeError::new(6, "block needs the feature zstd of esker"));
             }
         };
         if len == Some(expected) {

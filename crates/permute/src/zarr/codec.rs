@@ -122,7 +122,7 @@ pub fn named(name: &str, item: u64, format: u8) -> Result<Vec<Codec>> {
         ("none", _) => return Ok(Vec::new()),
         ("gzip", _) => Codec::Gzip { level: 5 },
         ("zlib", 2) => Codec::Zlib { level: 5 },
-        ("zstd", _) => Codec::Zstd { level: 1, has_checksum: false },
+        ("zstd", _) => with_zstd(Codec::Zstd { level: 1, has_checksum: false })?,
         ("blosc", _) => {
             let (compressor, shuffle) = (Compressor::Lz4, Shuffle::Byte);
             Codec::Blosc { compressor, level: 5, shuffle, item }
@@ -135,6 +135,14 @@ pub fn named(name: &str, item: u64, format: u8) -> Result<Vec<Codec>> {
 fn whole(settings: &Map<String, Value>, key: &str, default: i64) -> i32 {
     let value = settings.get(key).and_then(Value::as_i64).unwrap_or(default);
     i32::try_from(value).unwrap_or(0)
+}
+
+/// What needs Zstandard, in a build that has it.
+fn with_zstd<T>(what: T) -> Result<T> {
+    if cfg!(feature = "zstd") {
+        return Ok(what);
+    }
+    unusable("Zstandard is not in this build: build esker-permute with its feature zstd")
 }
 
 /// Levels are clamped: they say how to write, never whether something can be read.
@@ -150,14 +158,14 @@ pub(super) fn parse(name: &str, settings: &Map<String, Value>, item: u64) -> Res
         "zlib" => Codec::Zlib { level: level(settings, "level", 5, 9) },
         "zstd" => {
             let has_checksum = settings.get("checksum") == Some(&Value::Bool(true));
-            Codec::Zstd { level: level(settings, "level", 1, 22), has_checksum }
+            with_zstd(Codec::Zstd { level: level(settings, "level", 1, 22), has_checksum })?
         }
         "crc32c" => Codec::Crc32c,
         "blosc" => {
             let compressor = match settings.get("cname").and_then(Value::as_str) {
                 Some("blosclz") => Compressor::BloscLz,
                 Some("zlib") => Compressor::Zlib,
-                Some("zstd") => Compressor::Zstd,
+                Some("zstd") => with_zstd(Compressor::Zstd)?,
                 Some("lz4" | "lz4hc") | None => Compressor::Lz4,
                 Some(other) => {
                     return unusable(format!("Blosc's compressor '{other}' is not supported"));

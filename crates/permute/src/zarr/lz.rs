@@ -28,8 +28,15 @@ pub(super) fn zlib(stream: &[u8], limit: usize) -> Option<Vec<u8>> {
 
 /// At most `limit` bytes of Zstandard frames. Decoded at once, so that no header can ask for a
 /// window.
+#[cfg(feature = "zstd")]
 pub(super) fn zstd(stream: &[u8], limit: usize) -> Option<Vec<u8>> {
     zstd::bulk::decompress(stream, limit).ok()
+}
+
+/// Nothing is made of a frame in a build without Zstandard: metadata that name it were refused.
+#[cfg(not(feature = "zstd"))]
+pub(super) fn zstd(_: &[u8], _: usize) -> Option<Vec<u8>> {
+    None
 }
 
 /// At most `limit` bytes of an LZ4 block.
@@ -56,10 +63,16 @@ pub(super) fn to_zlib(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
+#[cfg(feature = "zstd")]
 pub(super) fn to_zstd(bytes: &[u8], level: i32, has_checksum: bool) -> Option<Vec<u8>> {
     let mut compressor = zstd::bulk::Compressor::new(level).ok()?;
     compressor.include_checksum(has_checksum).ok()?;
     compressor.compress(bytes).ok()
+}
+
+#[cfg(not(feature = "zstd"))]
+pub(super) fn to_zstd(_: &[u8], _: i32, _: bool) -> Option<Vec<u8>> {
+    None
 }
 
 pub(super) fn to_lz4(bytes: &[u8]) -> Vec<u8> {
