@@ -7,6 +7,8 @@
 #   make test-sqlite-short   the part of it that fits into some minutes
 #   make test-clients  the extension under sqlite3, Python, APSW, rusqlite and better-sqlite3
 #   make test-features  builds without codecs, and without a C compiler
+#   make install PREFIX=/usr/local   the C library, with its header and a file for pkg-config
+#   make test-install  the same into a folder of its own, and programs linked with it
 #   make lint    formatting, clippy, rustdoc, the checks of the house
 #   make msrv    the published packages compiled with the oldest Rust that they promise
 #   make release-checks    what a release must pass beside that (RELEASE.md); needs the network
@@ -18,7 +20,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
 .PHONY: run test test-sqlite test-sqlite-short test-clients test-features lint msrv docs bench \
-	need package release-checks publish-dry-run
+	install test-install need package release-checks publish-dry-run
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -46,6 +48,13 @@ test-clients: need
 
 test-features: need
 	scripts/test-features.sh
+
+install: need
+	PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' PROFILE='$(PROFILE)' \
+		scripts/install-c.sh
+
+test-install: need
+	scripts/test-install.sh
 
 lint: need
 	$(CARGO) fmt --all --check

@@ -1,7 +1,7 @@
 // A store in a folder: puts, a batch, a snapshot, a range, a transaction, and what errors look like.
 //
-//   cc quickstart.c -I bindings/c/include -L target/release -l esker_c -o quickstart
-//   LD_LIBRARY_PATH=target/release ./quickstart FOLDER
+//   cc quickstart.c $(pkg-config --cflags --libs esker) -o quickstart
+//   LD_LIBRARY_PATH=$HOME/.local/lib ./quickstart FOLDER
 
 #include <stdio.h>
 #include <stdlib.h>
