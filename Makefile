@@ -9,6 +9,9 @@
 #   make test-features  builds without codecs, and without a C compiler
 #   make install PREFIX=/usr/local   the C library, with its header and a file for pkg-config
 #   make test-install  the same into a folder of its own, and programs linked with it
+#   make test-wheels   what pip installs, in clean virtualenvs
+#   make wheels  the wheels of a release, for every Linux with glibc 2.28, in target/wheels
+#   make dist    the command and the SQLite extension for release, stripped
 #   make lint    formatting, clippy, rustdoc, the checks of the house
 #   make msrv    the published packages compiled with the oldest Rust that they promise
 #   make release-checks    what a release must pass beside that (RELEASE.md); needs the network
@@ -20,7 +23,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
 .PHONY: run test test-sqlite test-sqlite-short test-clients test-features lint msrv docs bench \
-	install test-install need package release-checks publish-dry-run
+	install test-install test-wheels wheels dist need package release-checks publish-dry-run
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -55,6 +58,16 @@ install: need
 
 test-install: need
 	scripts/test-install.sh
+
+test-wheels: need
+	scripts/test-wheels.sh
+
+wheels: need
+	scripts/wheels.sh
+
+dist: need
+	$(CARGO) build --release --locked --package esker-cli --package esker-sqlite
+	ls -l $(TARGET)/release/esker $(TARGET)/release/libesker_sqlite.so
 
 lint: need
 	$(CARGO) fmt --all --check
