@@ -182,7 +182,8 @@ pub(crate) fn begin_due(shared: &Core, slot: &Arc<Slot>) {
     let Ok(tree) = slot.tree() else { return };
     if slot.stall().is_some() {
         let under_way = [(Which::Spill, tree.is_spilling()), (Which::Merge, tree.is_merging())];
-        for (which, _) in under_way.into_iter().filter(|(_, is)| *is) {
+        let stopped = |(which, is): &(Which, bool)| *is && slot.has_stopped(*which);
+        for (which, _) in under_way.into_iter().filter(stopped) {
             match shared.background.mode {
                 Mode::Threads => shared.background.ask(which, slot),
                 Mode::Inline(_) => {
@@ -258,17 +259,17 @@ pub(crate) fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
 
 /// Keeps why a spill or merge stopped, or that it goes on again.
 fn note<T>(slot: &Slot, which: Which, result: Result<T>) -> Result<T> {
-    let stopped_before = slot.stall().is_some_and(|stall| stall.which == which);
     match &result {
-        Ok(_) if !stopped_before => {}
-        Ok(_) => slot.set_stall(None),
+        Ok(_) if !slot.has_stopped(which) => {}
+        Ok(_) => slot.set_stall(which, None),
         Err(Error::Poisoned { .. } | Error::Closed | Error::NoKeyspace { .. }) => {
-            slot.set_stall(None);
+            slot.set_stall(which, None);
         }
         Err(error) => {
             tracing::warn!(keyspace = slot.name, %error, "maintenance stopped");
             let memtable_bytes = slot.tree().map_or(0, Index::memtable_memory_bytes);
-            slot.set_stall(Some(Stall { which, error: error.clone(), memtable_bytes }));
+            let stall = Stall { which, error: error.clone(), memtable_bytes };
+            slot.set_stall(which, Some(stall));
         }
     }
     result
@@ -311,8 +312,7 @@ pub(crate) fn go_on(shared: &Core, slot: &Arc<Slot>, steps: u32) {
     let mut left = steps;
     loop {
         let Ok(tree) = slot.tree() else { return };
-        let stopped = slot.stall().map(|stall| stall.which);
-        let runs = |which, under_way: bool| under_way && stopped != Some(which);
+        let runs = |which, under_way: bool| under_way && !slot.has_stopped(which);
         let which = if shared.poison.reason().is_some() {
             return;
         } else if runs(Which::Spill, tree.is_spilling()) {
@@ -320,7 +320,7 @@ pub(crate) fn go_on(shared: &Core, slot: &Arc<Slot>, steps: u32) {
         } else if runs(Which::Merge, tree.is_merging()) {
             Which::Merge
         } else {
-            let Some(work) = tree.due().filter(|work| stopped != Some(which_of(*work))) else {
+            let Some(work) = tree.due().filter(|work| !slot.has_stopped(which_of(*work))) else {
                 return;
             };
             match begin(shared, slot, work) {
@@ -509,6 +509,32 @@ mod tests {
         assert_eq!(admission(full(400, 0), true, false), Admission::Refuse);
         assert_eq!(admission(full(0, 2000), false, false), Admission::Refuse);
         assert_eq!(admission(full(0, 2000), true, false), Admission::Accept);
+    }
+
+    /// A merge that has stopped and is forgotten is run by no thread, and writers wait for it.
+    fn a_stopped_merge_is_known_beside_spills() {
+        let device = Arc::new(esker_device::memory::MemoryDevice::new());
+        let db = crate::Db::builder_on(device).open().unwrap();
+        let keyspace = db.keyspace("one", crate::KeyspaceOptions::default()).unwrap();
+        let slot = keyspace.slot;
+        let full = || Err::<(), _>(Error::Full { what: "a test".into() });
+        let stopped = |which| slot.has_stopped(which);
+        assert!(note(&slot, Which::Merge, full()).is_err());
+        assert!(note(&slot, Which::Spill, full()).is_err());
+        assert!(is_stuck(&slot) && slot.stall().is_some_and(|stall| stall.which == Which::Spill));
+        note(&slot, Which::Spill, Ok(())).unwrap();
+        assert!(stopped(Which::Merge) && !stopped(Which::Spill));
+        assert!(slot.stall().is_some_and(|stall| stall.which == Which::Merge));
+        note(&slot, Which::Merge, Ok(())).unwrap();
+        assert!(slot.stall().is_none());
+    }
+
+    #[test]
+    fn a_stopped_merge_stays_known() {
+        a_stopped_merge_is_known_beside_spills();
+        let forgets =
+            || planted::with(Bug::StallOverwritten, a_stopped_merge_is_known_beside_spills);
+        assert!(std::panic::catch_unwind(forgets).is_err());
     }
 
     #[test]

@@ -129,16 +129,38 @@ pub(crate) struct Slot {
     pub inline_bytes_max: AtomicU64,
     tree: Index,
     gone: AtomicBool,
-    /// Set exactly when `stall` holds something; read without the lock on every write.
+    /// Set exactly when `stopped` holds something; read without the lock on every write.
     stalled: AtomicBool,
-    stall: Mutex<Option<Stall>>,
+    stopped: Mutex<Stopped>,
     /// The newest number when all of it was last merged to make room.
     pub merged_for_room: AtomicU64,
     /// How often maintenance has stopped.
     pub stalls: AtomicU64,
 }
 
-/// Why the last maintenance of a keyspace stopped.
+/// What has stopped in a keyspace. A spill that goes on again says nothing about a merge that has
+/// stopped: no thread runs that, and who would wait for it must know.
+#[derive(Debug, Default)]
+struct Stopped {
+    spill: Option<Stall>,
+    merge: Option<Stall>,
+}
+
+impl Stopped {
+    const fn of(&mut self, which: Which) -> &mut Option<Stall> {
+        match which {
+            Which::Spill => &mut self.spill,
+            Which::Merge => &mut self.merge,
+        }
+    }
+
+    /// A spill's first: nothing is written out without it.
+    fn first(&self) -> Option<&Stall> {
+        self.spill.as_ref().or(self.merge.as_ref())
+    }
+}
+
+/// Why a spill or merge of a keyspace stopped.
 #[derive(Clone, Debug)]
 pub(crate) struct Stall {
     pub which: Which,
@@ -379,7 +401,7 @@ impl Slot {
             tree,
             gone: false.into(),
             stalled: false.into(),
-            stall: Mutex::new(None),
+            stopped: Mutex::default(),
             merged_for_room: 0.into(),
             stalls: 0.into(),
         }
@@ -416,13 +438,25 @@ impl Slot {
 
     /// Why maintenance stopped, if it did. One relaxed load when it did not.
     pub fn stall(&self) -> Option<Stall> {
-        if self.stalled.load(Ordering::Relaxed) { self.stall.lock().clone() } else { None }
+        if !self.stalled.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.stopped.lock().first().cloned()
     }
 
-    pub fn set_stall(&self, stall: Option<Stall>) {
-        let mut current = self.stall.lock();
+    /// Whether the spill or the merge has stopped.
+    pub fn has_stopped(&self, which: Which) -> bool {
+        self.stalled.load(Ordering::Relaxed) && self.stopped.lock().of(which).is_some()
+    }
+
+    /// The spill or the merge has stopped, or goes on.
+    pub fn set_stall(&self, which: Which, stall: Option<Stall>) {
+        let mut stopped = self.stopped.lock();
         self.stalls.fetch_add(stall.is_some().into(), Ordering::Relaxed);
-        self.stalled.store(stall.is_some(), Ordering::Relaxed);
-        *current = stall;
+        *stopped.of(which) = stall;
+        if planted::is(Bug::StallOverwritten) {
+            *stopped.of(if which == Which::Spill { Which::Merge } else { Which::Spill }) = None;
+        }
+        self.stalled.store(stopped.first().is_some(), Ordering::Relaxed);
     }
 }

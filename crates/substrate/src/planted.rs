@@ -124,6 +124,8 @@ pub enum Bug {
     ShortMergeNotRecorded,
     /// Merges take what is kept for the manifest's next file.
     ManifestRoomTaken,
+    /// What is known of a spill that has stopped replaces what is known of a merge.
+    StallOverwritten,
     /// Values take the last log segment.
     LastSegmentTaken,
 }

@@ -57,7 +57,7 @@ fn an_epoch_begins_where_there_is_room_for_the_state_twice() {
     assert!(least <= room_of(2), "{least} of {}", room_of(2));
 }
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "_planted")]
 #[test]
 fn an_epoch_that_wants_as_much_room_as_ever_is_found() {
     use crate::planted::{Bug, with};
