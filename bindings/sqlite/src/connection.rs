@@ -222,8 +222,8 @@ impl Connection {
         outcome
     }
 
-    /// Whether these bytes are in the version that the next transaction begins from, but for the
-    /// counters, which the pager may have kept from before they were moved here.
+    /// Whether these bytes are in the version that the next transaction begins from, but for
+    /// counters that the pager has kept from before they were moved here.
     fn stands(&self, offset: u64, bytes: &[u8]) -> Result<bool> {
         let Some(base) = self.snapshot.as_ref().filter(|_| self.level >= level::RESERVED) else {
             return Ok(false);
@@ -234,7 +234,7 @@ impl Connection {
             read => read?,
         }
         header::without_wal(offset, &mut there);
-        Ok(header::are_alike(offset, &there, bytes))
+        Ok(header::is_there(offset, &there, bytes))
     }
 
     /// Writes into the transaction.

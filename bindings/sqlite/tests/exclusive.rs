@@ -152,6 +152,41 @@ fn a_lock_that_is_kept_is_honest() {
     }
 }
 
+/// What changes nothing under a kept lock still counts as a change: the pager believes that the
+/// database has its counter, and would not see what another connection commits with that.
+#[test]
+fn what_changes_nothing_under_a_kept_lock_hides_no_commit() {
+    for mode in ["delete", "truncate", "persist", "memory", "off"] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let connection = main_that_is_no_store(folder, ":memory:");
+        attach(&connection, folder, "a");
+        let first = format!(
+            "CREATE TABLE a.t(id INTEGER PRIMARY KEY, n);
+             INSERT INTO a.t VALUES (1, 0), (2, 0);
+             PRAGMA locking_mode = exclusive; PRAGMA journal_mode = {mode};
+             UPDATE a.t SET n = 9 WHERE id = 1"
+        );
+        connection.execute_batch(&first).unwrap();
+        for nothing in [
+            "PRAGMA a.user_version = 0",
+            "BEGIN; UPDATE a.t SET n = 8 WHERE id = 1; UPDATE a.t SET n = 9 WHERE id = 1; COMMIT",
+            "BEGIN; UPDATE a.t SET n = 8 WHERE id = 1; ROLLBACK; PRAGMA a.user_version = 0",
+        ] {
+            connection.execute_batch("PRAGMA locking_mode = exclusive").unwrap();
+            connection.execute_batch("UPDATE a.t SET n = 9 WHERE id = 1").unwrap();
+            connection.execute_batch(nothing).unwrap();
+            connection.execute_batch("PRAGMA locking_mode = normal").unwrap();
+            assert_eq!(number(&connection, "SELECT n FROM a.t WHERE id = 1"), 9);
+            let other = open(folder, "a");
+            other.execute("UPDATE t SET n = 77 WHERE id = 1", []).unwrap();
+            assert_eq!(number(&connection, "SELECT n FROM a.t WHERE id = 1"), 77, "{mode}");
+            connection.execute_batch("UPDATE a.t SET n = n + 1 WHERE id = 1").unwrap();
+            assert_eq!(number(&other, "SELECT n FROM t WHERE id = 1"), 78, "{mode}: {nothing}");
+        }
+    }
+}
+
 /// What a connection asks for within a transaction whose changes are in the store, and not in its
 /// cache, takes none of them for forgotten.
 fn ask_within_a_transaction(is_kept: bool, is_shared: bool) {

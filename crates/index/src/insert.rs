@@ -14,7 +14,7 @@ use esker_format::entry::Payload;
 use esker_format::fence::Fence;
 use esker_format::ids::Seq;
 use esker_format::meta::{LevelMeta, MergeProgress, TailFence, TreeMeta};
-use esker_format::ptr::{Extent, SECTOR_BYTES};
+use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::Result;
 use esker_substrate::generations::OneGeneration;
 
@@ -76,6 +76,8 @@ pub struct Insert {
     kept_sectors: u64,
     /// Sectors written to the data level at the last publish point.
     published_sectors: u64,
+    /// Bytes written in all at the last publish point.
+    published_bytes: u64,
     skipped: bool,
 }
 
@@ -103,6 +105,7 @@ impl Insert {
             generation,
             kept_sectors: 0,
             published_sectors: 0,
+            published_bytes: 0,
             skipped: false,
         }
     }
@@ -205,6 +208,18 @@ impl Insert {
         self.written_sectors() * SECTOR_BYTES
     }
 
+    /// Bytes of blocks written in all: data, and the fences above them.
+    pub(super) fn all_bytes(&self) -> u64 {
+        let levels = self.levels.iter().map(|level| level.counts().sectors).sum::<u64>();
+        let sectors = levels.saturating_sub(self.kept_sectors);
+        sectors * SECTOR_BYTES + self.top.blocks().len() as u64 * UNIT_BYTES
+    }
+
+    /// Bytes of all blocks since the last publish point.
+    pub(super) fn unpublished_bytes_of_all(&self) -> u64 {
+        self.all_bytes().saturating_sub(self.published_bytes)
+    }
+
     fn written_sectors(&self) -> u64 {
         let sectors = self.levels.last().map_or(0, |level| level.counts().sectors);
         sectors.saturating_sub(self.kept_sectors)
@@ -265,6 +280,7 @@ impl Insert {
         }
         self.top.flush()?;
         self.published_sectors = self.written_sectors();
+        self.published_bytes = self.all_bytes();
         Ok(())
     }
 

@@ -234,9 +234,9 @@ impl Merge {
             if self.group.ends_before(item.key, item.seq)? {
                 self.group.close(&mut self.insert, self.inputs.full)?;
                 // Closing the open block makes the unit full.
-                let unpublished_bytes = self.insert.unpublished_bytes();
-                let full = unpublished_bytes + unit_bytes / 32 >= unit_bytes;
-                let due = full || self.is_short_of_room(index, unpublished_bytes);
+                let full = self.insert.unpublished_bytes() + unit_bytes / 32 >= unit_bytes;
+                let written_bytes = self.insert.unpublished_bytes_of_all();
+                let due = full || self.is_short_of_room(index, written_bytes);
                 // The item stays where it is: the next step begins with it.
                 if due && self.moving.wavefront.as_deref() != self.group.key.as_deref() {
                     return Ok(true);

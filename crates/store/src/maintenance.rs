@@ -122,6 +122,13 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             return Ok(());
         }
         begin_due(shared, slot);
+        if slot.has_stopped(Which::Merge) && !tree.is_spilling() && tree.due().is_none() {
+            // Only the merge gives memory back, and it has stopped: the memtable is written out
+            // beside it, however little that is; else what is admitted has its bounds.
+            if !begin(shared, slot, Work::Spill)? {
+                return Ok(());
+            }
+        }
         if !tree.is_spilling() && !tree.is_merging() {
             // Nobody would give anything back: better too much memory than no progress.
             return Ok(());

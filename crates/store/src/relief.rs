@@ -103,8 +103,9 @@ fn relieve_memory_to(shared: &Core, enough_bytes: impl Fn(u64) -> u64, how: How)
         }
         let found = slots.binary_search_by_key(&id, |slot| slot.id).ok();
         let Some(slot) = found.and_then(|at| slots.get(at)) else { return };
-        // What cannot be written out at this moment is, or will be, by others.
-        if !write_out(shared, slot, how) && !is_stuck(slot) {
+        // What cannot be written out at this moment is, or will be, by others; none are there yet
+        // in recovery.
+        if !write_out(shared, slot, how) && !is_stuck(slot) && how == How::Begun {
             return;
         }
     }

@@ -278,6 +278,7 @@ impl Core {
         let mut committed = commit();
         // Even what is kept for that: it comes back with the manifest's old file, which may be
         // shorter than the new one.
+        let lending = self.env.blocks.lending();
         for times in LENT_TIMES {
             if !matches!(committed, Err(esker_substrate::Error::Full { .. })) {
                 break;
@@ -285,6 +286,7 @@ impl Core {
             self.env.blocks.lend(self.manifest.bytes().saturating_mul(times))?;
             committed = commit();
         }
+        drop(lending);
         self.env.blocks.keep_for_manifest(self.manifest.next_bytes());
         self.env.blocks.refill()?;
         committed

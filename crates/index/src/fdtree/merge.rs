@@ -31,6 +31,8 @@ pub(super) struct LevelMerge {
     pub to_bottom: bool,
     /// Bytes of data blocks at the last record.
     recorded_bytes: u64,
+    /// Bytes of all blocks when it was last recorded, or could not be.
+    tried_bytes: u64,
     /// The oldest snapshot when it began: the tombstones that stay are kept for it.
     oldest_snapshot: Option<Seq>,
     /// Removals up to this number hide nothing any more when it is done.
@@ -40,8 +42,8 @@ pub(super) struct LevelMerge {
 impl LevelMerge {
     pub fn new(merge: Merge, to_bottom: bool, oldest_snapshot: Option<Seq>, retired: Seq) -> Self {
         let recorded_bytes = merge.insert.data_bytes();
-        let lacks_room = false;
-        Self { merge, lacks_room, to_bottom, recorded_bytes, oldest_snapshot, retired }
+        let (lacks_room, tried_bytes) = (false, merge.insert.all_bytes());
+        Self { merge, lacks_room, to_bottom, recorded_bytes, tried_bytes, oldest_snapshot, retired }
     }
 
     /// Moves groups up to the next publish point, or completes the merge.
@@ -70,9 +72,12 @@ impl LevelMerge {
         }
         let written = self.merge.insert.data_bytes().saturating_sub(self.recorded_bytes);
         let enough = written >= self.merge.pace.record_bytes;
-        if !enough && !self.merge.is_short_of_room(index, written) {
+        let all_bytes = self.merge.insert.all_bytes();
+        let untried_bytes = all_bytes.saturating_sub(self.tried_bytes);
+        if !enough && !self.merge.is_short_of_room(index, untried_bytes) {
             return Ok(());
         }
+        self.tried_bytes = all_bytes;
         match self.record(index, commit) {
             // No room for the record: the merge goes on without it as long as it can.
             Err(Error::Full { .. }) => Ok(()),

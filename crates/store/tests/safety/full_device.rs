@@ -39,7 +39,8 @@ struct Cell {
 
 impl Cell {
     const fn small(index: IndexKind, value_bytes: usize, killed: bool) -> Self {
-        let (memory_budget_bytes, log_segment_bytes) = (4 << 20, 1 << 20);
+        // The log's segments are no larger a part of the device than by default.
+        let (memory_budget_bytes, log_segment_bytes) = (4 << 20, 512 << 10);
         let fs_bytes = 48 << 20;
         Self { fs_bytes, index, value_bytes, memory_budget_bytes, log_segment_bytes, killed }
     }

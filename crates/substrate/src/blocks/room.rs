@@ -71,6 +71,8 @@ pub(super) struct Room {
     delete_credit_bytes: AtomicU64,
     /// Free units that the device has set aside.
     backed_units: AtomicU64,
+    /// How many give space back to the device for others of the store's files at this moment.
+    lenders: AtomicU64,
 }
 
 impl Room {
@@ -119,6 +121,10 @@ impl Room {
             Claim::Deletes => &self.delete_credit_bytes,
         };
         credit.load(Ordering::Acquire)
+    }
+
+    fn is_lending(&self) -> bool {
+        self.lenders.load(Ordering::Acquire) > 0
     }
 
     /// What is owed beside the caller's own pot.
@@ -176,6 +182,19 @@ pub struct Claimed<'a> {
 impl Drop for Claimed<'_> {
     fn drop(&mut self) {
         self.room.disown(self.bytes);
+    }
+}
+
+/// While it lives the data file takes no space of the device.
+#[derive(Debug)]
+#[must_use = "the device's space is left alone only while this lives"]
+pub struct Lending<'a> {
+    room: &'a Room,
+}
+
+impl Drop for Lending<'_> {
+    fn drop(&mut self) {
+        self.room.lenders.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -285,6 +304,10 @@ impl BlockStore {
         if wanted <= self.room.backed_units.load(Ordering::Acquire) {
             return true;
         }
+        if self.room.is_lending() {
+            // What is missing is another file's at this moment.
+            return true;
+        }
         let mut space = self.held();
         let missing = wanted.saturating_sub(space.backed_units());
         let grown = self.fill_or_grow(&mut space, missing, Purpose::Merge);
@@ -320,6 +343,9 @@ impl BlockStore {
         units: u64,
         purpose: Purpose,
     ) -> Result<()> {
+        if self.room.is_lending() {
+            return Err(full(units));
+        }
         let mut left = units;
         while left > 0
             && let Some(hole) = space.hole(left)
@@ -341,6 +367,9 @@ impl BlockStore {
         units: u64,
         purpose: Purpose,
     ) -> Result<()> {
+        if self.room.is_lending() {
+            return Err(full(units));
+        }
         let (least, most) = GROWTH_UNITS;
         let growth = (space.end() / GROWTH_SHARE).clamp(least, most).max(units);
         self.grow(space, growth, purpose).or_else(|error| {
@@ -369,6 +398,13 @@ impl BlockStore {
         let mut space = self.held();
         let kept = if planted::is(Bug::ReserveDiscarded) { 0 } else { self.room.kept(&space) };
         self.discard_beyond(&mut space, kept)
+    }
+
+    /// From now on until it is dropped the data file takes no space of the device: what is lent is
+    /// not taken back before it has been used.
+    pub fn lending(&self) -> Lending<'_> {
+        self.room.lenders.fetch_add(1, Ordering::AcqRel);
+        Lending { room: &self.room }
     }
 
     /// Gives so many bytes of free space back to the device even of what is kept: for a file of

@@ -21,6 +21,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::fault::{self, FaultPoints};
 use crate::planted::{self, Bug};
+use crate::sync::atomic::Ordering;
 
 /// How much of a new file is written at once, in bytes.
 const ZEROS_CHUNK_BYTES: u64 = 64 * 1024;
@@ -133,7 +134,7 @@ impl Manifest {
     /// not become much larger.
     #[must_use]
     pub fn next_bytes(&self) -> u64 {
-        let state_bytes = self.writer.lock().state_bytes;
+        let state_bytes = self.state_bytes.load(Ordering::Relaxed);
         let wanted = Wanted { times: STATE_TIMES_LEAST, record_bytes: state_bytes };
         // One that would be too large is never begun.
         let region_bytes = region_bytes(self.options, state_bytes, wanted).unwrap_or_default();
@@ -186,6 +187,7 @@ impl Manifest {
         let superblock = Superblock { features, ..superblock };
         let copy = writer.copy.take();
         let superblocks = Arc::clone(&writer.superblocks);
+        self.state_bytes.store(tail, Ordering::Relaxed);
         *writer = Writer { copy, ..Writer::begin(superblocks, (file, superblock, tail)) };
         self.poison.on_error(self.write_superblock(writer))?;
         let _stays_behind = self.device.remove(&manifest_name(old));

@@ -30,7 +30,7 @@ mod superblocks;
 
 use std::sync::Arc;
 
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
 use esker_format::frame::Seal;
@@ -109,6 +109,8 @@ pub struct Manifest {
     state: RwLock<Arc<ManifestState>>,
     /// Those of the current superblock.
     features: AtomicU32,
+    /// What the state took when the epoch began, or when it was opened.
+    state_bytes: AtomicU64,
     writer: Mutex<Writer>,
 }
 
@@ -120,8 +122,6 @@ struct Writer {
     file: Arc<dyn DeviceFile>,
     next_number: u64,
     tail: u64,
-    /// What the state took when the epoch began, or when it was opened.
-    state_bytes: u64,
     /// What opening read and D4 wants written again: the last record's offset and frame.
     doubt: Option<(u64, Vec<u8>)>,
     /// A second copy of the state, which the next commit changes and puts in its place: a commit
@@ -138,9 +138,8 @@ impl Writer {
         superblocks: Arc<dyn DeviceFile>,
         (file, superblock, tail): (Arc<dyn DeviceFile>, Superblock, u64),
     ) -> Self {
-        let (next_number, state_bytes) = (2, tail);
-        let (doubt, copy) = (None, None);
-        Self { superblocks, superblock, file, next_number, tail, state_bytes, doubt, copy }
+        let (next_number, doubt, copy) = (2, None, None);
+        Self { superblocks, superblock, file, next_number, tail, doubt, copy }
     }
 
     fn seal(&self) -> Seal {
@@ -274,13 +273,15 @@ impl Manifest {
         writer.next_number = contents.last_number + 1;
         writer.tail = contents.tail;
         writer.doubt = Some(contents.last);
-        writer.state_bytes = epoch::first_record(writer.seal(), &contents.state)?.len() as u64;
+        let state_bytes = epoch::first_record(writer.seal(), &contents.state)?.len() as u64;
         let mut problems = contents.problems;
         // With one record only, a crash may have come between the two copies (D3).
         if contents.last_number > 1 {
             problems.extend(newest.bad_copies);
         }
-        Ok((Self::assemble(device, options, poison, faults, contents.state, writer), problems))
+        let manifest = Self::assemble(device, options, poison, faults, contents.state, writer);
+        manifest.state_bytes.store(state_bytes, Ordering::Relaxed);
+        Ok((manifest, problems))
     }
 
     fn assemble(
@@ -299,6 +300,7 @@ impl Manifest {
             store: writer.superblock.store,
             state: RwLock::new(Arc::new(state)),
             features: writer.superblock.features.into(),
+            state_bytes: writer.tail.into(),
             writer: Mutex::new(writer),
         })
     }
