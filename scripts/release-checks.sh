@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a release must pass beside `.ci/run`: advisories and licences of all dependencies
+# What a release must pass in addition to `.ci/run`: advisories and licences of all dependencies
 # (cargo-deny), dependencies that nothing uses (cargo-machete), breaks of the API since the last tag
 # (cargo-semver-checks), the oldest Rust.
 #

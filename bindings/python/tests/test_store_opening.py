@@ -103,7 +103,7 @@ def test_after_it_was_closed(tmp_path):
         assert isinstance(caught.value, ValueError)
     walk.close()
     snapshot.close()
-    # Those of before stay closed, whoever opens it.
+    # Old handles stay closed when the store is opened again.
     with esker.open(tmp_path / "db", create=False) as again:
         assert len(again.keyspace("things")) == 1000
         with pytest.raises(esker.ClosedError):
@@ -116,7 +116,7 @@ def test_what_is_only_read_is_not_written(tmp_path):
     before = {path.name: path.read_bytes() for path in (tmp_path / "db").iterdir()}
     with esker.open(tmp_path / "db", read_only=True) as db:
         ks = db.keyspace("things")
-        # Others may read at the same time, and nobody writes.
+        # Others may read at the same time, and none writes.
         with esker.open(tmp_path / "db", read_only=True) as other:
             assert other.keyspace("things")[b"a"] == b"1"
         with pytest.raises(esker.LockedError):

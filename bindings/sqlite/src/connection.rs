@@ -224,7 +224,7 @@ impl Connection {
 
     /// Whether these bytes are in the version that the next transaction begins from, but for
     /// counters that the pager has kept from before they were moved here.
-    fn stands(&self, offset: u64, bytes: &[u8]) -> Result<bool> {
+    fn is_there(&self, offset: u64, bytes: &[u8]) -> Result<bool> {
         let Some(base) = self.snapshot.as_ref().filter(|_| self.level >= level::RESERVED) else {
             return Ok(false);
         };
@@ -241,7 +241,7 @@ impl Connection {
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result {
         let is_prepared = self.writer.as_ref().is_some_and(Writer::is_prepared);
         let is_over = is_prepared || self.writer.is_none() && self.is_again;
-        if is_over && !planted::is(Bug::PreparedKept) && self.stands(offset, bytes)? {
+        if is_over && !planted::is(Bug::PreparedKept) && self.is_there(offset, bytes)? {
             self.forget_changes();
             return Ok(());
         }

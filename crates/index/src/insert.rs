@@ -76,8 +76,6 @@ pub struct Insert {
     kept_sectors: u64,
     /// Sectors written to the data level at the last publish point.
     published_sectors: u64,
-    /// Bytes written in all at the last publish point.
-    published_bytes: u64,
     skipped: bool,
 }
 
@@ -105,7 +103,6 @@ impl Insert {
             generation,
             kept_sectors: 0,
             published_sectors: 0,
-            published_bytes: 0,
             skipped: false,
         }
     }
@@ -215,11 +212,6 @@ impl Insert {
         sectors * SECTOR_BYTES + self.top.blocks().len() as u64 * UNIT_BYTES
     }
 
-    /// Bytes of all blocks since the last publish point.
-    pub(super) fn unpublished_bytes_of_all(&self) -> u64 {
-        self.all_bytes().saturating_sub(self.published_bytes)
-    }
-
     fn written_sectors(&self) -> u64 {
         let sectors = self.levels.last().map_or(0, |level| level.counts().sectors);
         sectors.saturating_sub(self.kept_sectors)
@@ -280,7 +272,6 @@ impl Insert {
         }
         self.top.flush()?;
         self.published_sectors = self.written_sectors();
-        self.published_bytes = self.all_bytes();
         Ok(())
     }
 

@@ -234,9 +234,9 @@ impl Merge {
             if self.group.ends_before(item.key, item.seq)? {
                 self.group.close(&mut self.insert, self.inputs.full)?;
                 // Closing the open block makes the unit full.
-                let full = self.insert.unpublished_bytes() + unit_bytes / 32 >= unit_bytes;
-                let written_bytes = self.insert.unpublished_bytes_of_all();
-                let due = full || self.is_short_of_room(index, written_bytes);
+                let unpublished_bytes = self.insert.unpublished_bytes();
+                let full = unpublished_bytes + unit_bytes / 32 >= unit_bytes;
+                let due = full || self.is_short_of_room(index, unpublished_bytes);
                 // The item stays where it is: the next step begins with it.
                 if due && self.moving.wavefront.as_deref() != self.group.key.as_deref() {
                     return Ok(true);
@@ -262,10 +262,8 @@ impl Merge {
     /// bytes since it let go of old space: then it had better do that now.
     pub(super) fn is_short_of_room(&self, index: &Index, bytes: u64) -> bool {
         let least_bytes = self.pace.short_bytes();
-        if !self.scheme.reclaims() || self.which == Which::Spill || bytes < least_bytes {
-            return false;
-        }
-        if planted::is(Bug::ShortMergeNotRecorded) {
+        let is_recorded = self.scheme.reclaims() && self.which == Which::Merge;
+        if !is_recorded || bytes < least_bytes || planted::is(Bug::ShortMergeNotRecorded) {
             return false;
         }
         // Until as much is written again; and each level may need a block more.

@@ -123,9 +123,10 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         }
         begin_due(shared, slot);
         if slot.has_stopped(Which::Merge) && !tree.is_spilling() && tree.due().is_none() {
-            // Only the merge gives memory back, and it has stopped: the memtable is written out
-            // beside it, however little that is; else what is admitted has its bounds.
-            if !begin(shared, slot, Work::Spill)? {
+            // Only the merge gives memory back, and it has stopped: the memtable is written out,
+            // however little it holds. Where that cannot be, admission has its own bounds, and a
+            // delete makes room.
+            if !matches!(begin(shared, slot, Work::Spill), Ok(true)) {
                 return Ok(());
             }
         }

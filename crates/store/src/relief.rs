@@ -2,7 +2,7 @@
 //!
 //! Looking for room in memory costs a step for each keyspace, so it is not done again for every
 //! write while the memtables are over their limit: they must have grown meanwhile ([`Looked`]). And
-//! recovery, beside which no thread writes anything out, makes room for many operations at once.
+//! recovery, during which no thread flushes, makes room for many operations at once.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::background::Mode;
 use crate::maintenance::{begin, begin_and_complete, go_on, is_stuck};
 use crate::shared::{Core, Slot};
 
-/// The part of the limit by which memtables over it grow before somebody looks for room again.
+/// The part of the limit by which memtables over it grow before room is looked for again.
 const GROWTH_SHARE: u64 = 64;
 
 /// A keyspace that could be written out to make room.
@@ -36,7 +36,7 @@ enum How {
     Done,
 }
 
-/// When somebody looked for room in memory last.
+/// When room in memory was looked for last.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
     /// Of the memtables; there is no use in looking before they hold so much.

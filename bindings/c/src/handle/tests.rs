@@ -31,7 +31,7 @@ fn a_handle_that_was_given_up_is_never_another_one() {
         let handle = give::<Text>(format!("{number:05}"));
         assert_eq!(text(handle).as_deref(), Some(&*format!("{number:05}")));
         assert!(!stale.contains(&handle), "{number}");
-        // SAFETY: nobody uses it.
+        // SAFETY: no thread uses it.
         unsafe { free(handle) };
         stale.push(handle);
         assert!(stale.iter().rev().take(50).all(|handle| text(*handle).is_none()), "{number}");
@@ -81,7 +81,7 @@ fn handles_that_are_taken_for_others_are_found() {
     // Both are a word, so that one read as the other harms nothing.
     let other_kind = || {
         let handle = give::<Number>(7);
-        // SAFETY: nobody uses it.
+        // SAFETY: no thread uses it.
         let taken = unsafe { take(handle.cast::<OtherNumber>()) };
         assert!(taken.is_err());
     };

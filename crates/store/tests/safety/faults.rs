@@ -112,46 +112,43 @@ fn lying_devices_are_found_out_below_an_lsm_index() {
     settle(lies::run(&workload));
 }
 
-/// Random stores, on devices of a range of sizes.
-fn is_emptied(index: IndexKind) {
-    let mut counts = Counts::new("full", format!("emptied: {index}"));
-    let trials = (0..TRIALS * budget()).try_for_each(|seed| {
-        let sizes = FULL_BYTES.end - FULL_BYTES.start;
-        let capacity_bytes = FULL_BYTES.start + Random::new(seed ^ 0x512e).below(sizes);
+/// Random stores that are filled and emptied.
+fn are_emptied(case: &str, trials: u64, trial: impl Fn(u64) -> Trial) {
+    let mut counts = Counts::new("full", format!("emptied: {case}"));
+    let result = (0..trials * budget()).try_for_each(|seed| {
         counts.add("stores", 1);
-        Trial::random(index, capacity_bytes, seed).run(&mut counts)
+        trial(seed).run(&mut counts)
     });
-    settle(trials.map(|()| counts));
+    settle(result.map(|()| counts));
+}
+
+/// On devices of a range of sizes.
+fn small(index: IndexKind) -> impl Fn(u64) -> Trial {
+    let sizes = FULL_BYTES.end - FULL_BYTES.start;
+    move |seed| {
+        let capacity_bytes = FULL_BYTES.start + Random::new(seed ^ 0x512e).below(sizes);
+        Trial::random(index, capacity_bytes, seed)
+    }
 }
 
 #[test]
 fn a_full_store_is_emptied() {
-    is_emptied(IndexKind::FdTree);
+    are_emptied("fdtree", TRIALS, small(IndexKind::FdTree));
 }
 
 #[test]
 fn a_full_store_of_an_lsm_index_is_emptied() {
-    is_emptied(IndexKind::Lsm);
-}
-
-/// The same, of stores whose merges write many times what is kept for them.
-fn is_emptied_when_larger(index: IndexKind) {
-    let mut counts = Counts::new("full", format!("emptied, larger: {index}"));
-    let trials = (0..LARGER_TRIALS * budget()).try_for_each(|seed| {
-        counts.add("stores", 1);
-        Trial::larger(index, seed).run(&mut counts)
-    });
-    settle(trials.map(|()| counts));
+    are_emptied("lsm", TRIALS, small(IndexKind::Lsm));
 }
 
 #[test]
 fn a_larger_full_store_is_emptied() {
-    is_emptied_when_larger(IndexKind::FdTree);
+    are_emptied("fdtree, larger", LARGER_TRIALS, |seed| Trial::larger(IndexKind::FdTree, seed));
 }
 
 #[test]
 fn a_larger_full_store_of_an_lsm_index_is_emptied() {
-    is_emptied_when_larger(IndexKind::Lsm);
+    are_emptied("lsm, larger", LARGER_TRIALS, |seed| Trial::larger(IndexKind::Lsm, seed));
 }
 
 fn fills_up(index: IndexKind, then: Then) {

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | values | what is owed, and all of the reserve |
 //! | deletes | what is owed, and the reserve for merges and the manifest |
-//! | merges | what is owed beside their own pot, and the reserve for the manifest |
+//! | merges | what is owed except their own pot, and the reserve for the manifest |
 //! | spills | what is owed beside their own pot |
 //!
 //! The manifest's next file is no part of the data file: what is kept for it is given back to the
@@ -92,14 +92,14 @@ impl Room {
         let _always_some = self.owed_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 
-    /// What deletes leave alone beside what is owed.
+    /// What deletes leave alone in addition to what is owed.
     fn for_merges(&self, space: &Space) -> u64 {
         let least = self.merge_units.load(Ordering::Relaxed);
         let share = if least == 0 { 0 } else { space.end() / MERGE_SHARE };
         (least + share).max(space.reserved_units()).saturating_add(self.kept_from_merges())
     }
 
-    /// What merges leave alone beside what is owed: room for the manifest's next file.
+    /// What merges leave alone in addition to what is owed: room for the manifest's next file.
     pub(super) fn kept_from_merges(&self) -> u64 {
         if planted::is(Bug::ManifestRoomTaken) {
             return MARGIN_UNITS;
@@ -127,7 +127,7 @@ impl Room {
         self.lenders.load(Ordering::Acquire) > 0
     }
 
-    /// What is owed beside the caller's own pot.
+    /// What is owed, without the caller's own pot.
     pub(super) fn owed_to_others(&self, pot: Option<&Pot>) -> u64 {
         self.owed_units().saturating_sub(pot.map_or(0, Pot::units))
     }
@@ -311,7 +311,7 @@ impl BlockStore {
         let mut space = self.held();
         let missing = wanted.saturating_sub(space.backed_units());
         let grown = self.fill_or_grow(&mut space, missing, Purpose::Merge);
-        // What else the device says is said to whoever takes space.
+        // Any other error is reported when space is taken.
         !matches!(grown, Err(Error::Full { .. }))
     }
 

@@ -241,7 +241,7 @@ impl Manifest {
         let superblocks = put_superblocks(device.as_ref(), &superblock)
             .map_err(|error| full_or(error, "a new store"))?;
         let writer = Writer::begin(superblocks, (file, superblock, tail));
-        Ok(Self::assemble(device, options, poison, faults, state, writer))
+        Ok(Self::assemble(device, options, poison, faults, (state, tail), writer))
     }
 
     /// Opens the manifest and writes nothing. The problems are copies that are damaged while
@@ -279,9 +279,8 @@ impl Manifest {
         if contents.last_number > 1 {
             problems.extend(newest.bad_copies);
         }
-        let manifest = Self::assemble(device, options, poison, faults, contents.state, writer);
-        manifest.state_bytes.store(state_bytes, Ordering::Relaxed);
-        Ok((manifest, problems))
+        let state = (contents.state, state_bytes);
+        Ok((Self::assemble(device, options, poison, faults, state, writer), problems))
     }
 
     fn assemble(
@@ -289,7 +288,7 @@ impl Manifest {
         options: ManifestOptions,
         poison: &Arc<Poison>,
         faults: &Arc<FaultPoints>,
-        state: ManifestState,
+        (state, state_bytes): (ManifestState, u64),
         writer: Writer,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -300,7 +299,7 @@ impl Manifest {
             store: writer.superblock.store,
             state: RwLock::new(Arc::new(state)),
             features: writer.superblock.features.into(),
-            state_bytes: writer.tail.into(),
+            state_bytes: state_bytes.into(),
             writer: Mutex::new(writer),
         })
     }

@@ -354,7 +354,7 @@ impl Pair {
             |side: &Side| side.connections.iter().flatten().all(Connection::is_autocommit);
         // With a journal nobody reads while somebody writes.
         let is_alone = self.setup.connections == 1 && !is_idle(&self.plain);
-        // And nobody where a lock may be kept.
+        // And none where a lock may be kept.
         if matches!(step, Step::Judge) && (is_alone || self.setup.main != Main::Store) {
             return Ok(());
         }
