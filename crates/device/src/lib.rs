@@ -16,6 +16,12 @@ compile_error!(
      has them. Build it for a Linux target, or in a container."
 );
 
+#[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
+compile_error!(
+    "Esker runs on 64-bit little-endian processors alone: it holds lengths and offsets of files in \
+     64 bits and is tested on no others. Build it for such a target, for example x86-64 or AArch64."
+);
+
 pub mod buffer;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
