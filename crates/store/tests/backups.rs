@@ -12,6 +12,7 @@ use common::{also_with_lsm, assert_sound, back_up, contents, copy, small, thread
 use esker::{Db, Device, Error, Keyspace};
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{Effect, Fault, FaultPlan, OpKind, SimDevice};
+use esker_device::{Caching, Open, Purpose};
 
 fn restored(folder: &MemoryDevice) -> Db {
     let db = small(&common::restored(folder)).create(false).open().unwrap();
@@ -170,6 +171,30 @@ fn an_ended_backup_leaves_the_one_before() {
     assert_eq!(contents(&restored(&folder).open_keyspace("a").unwrap().unwrap()).len(), 500);
 }
 
+/// A catalog that was deleted is not a first backup that was never finished.
+#[test]
+fn a_backup_without_its_catalog_is_not_removed() {
+    let (device, folder) = (MemoryDevice::new(), MemoryDevice::new());
+    let db = small(&device).open().unwrap();
+    fill(&tiny(&db, "a"), 0..500, "a");
+    back_up(&db, &folder).unwrap();
+    let catalog = common::files(&folder)["backup"].clone();
+    folder.remove("backup").unwrap();
+    let left = common::files(&folder);
+    let opened = esker::Backup::open_on(Arc::new(folder.clone())).map(drop);
+    for refused in [back_up(&db, &folder).map(drop), opened] {
+        let text = refused.as_ref().map_err(ToString::to_string).unwrap_err();
+        assert!(matches!(refused, Err(Error::Damaged { .. })), "{text}");
+        assert!(text.contains("backup is") && text.contains("choose another folder"), "{text}");
+        assert_eq!(common::files(&folder), left);
+    }
+    // It is a backup again as soon as its catalog is there again.
+    let file = folder.open("backup", Open::CreateNew, Caching::Buffered).unwrap();
+    file.write_at(0, &catalog, Purpose::Backup).unwrap();
+    assert_eq!(contents(&restored(&folder).open_keyspace("a").unwrap().unwrap()).len(), 500);
+    assert_eq!(back_up(&db, &folder).unwrap().run, 1);
+}
+
 #[test]
 fn copies_that_went_their_own_ways_are_not_mixed() {
     let (device, folder) = (MemoryDevice::new(), MemoryDevice::new());
@@ -195,7 +220,6 @@ fn copies_that_went_their_own_ways_are_not_mixed() {
 
 #[test]
 fn damage_in_the_store_is_not_copied() {
-    use esker_device::{Caching, Open, Purpose};
     let (device, folder) = (MemoryDevice::new(), MemoryDevice::new());
     let db = small(&device).open().unwrap();
     let keyspace = tiny(&db, "a");
@@ -258,6 +282,7 @@ also_with_lsm! {
     a_keyspace_that_is_dropped_meanwhile_is_in_the_backup,
     closing_the_store_ends_a_backup,
     an_ended_backup_leaves_the_one_before,
+    a_backup_without_its_catalog_is_not_removed,
     copies_that_went_their_own_ways_are_not_mixed,
     damage_in_the_store_is_not_copied,
     ; except:

@@ -94,6 +94,8 @@ pub enum Bug {
     CatalogBeforeBlocks,
     /// A backup writes to space of the backup that it is to replace.
     BackupOverwritten,
+    /// A finished backup without its catalog is taken for one that was never finished.
+    LostCatalogIgnored,
     /// What a backup has still to copy may be reused meanwhile.
     BackupNotPinned,
     /// A restored store is there before its data is durable.
@@ -173,9 +175,10 @@ impl Bug {
     ];
 
     /// Those of backups.
-    pub const OF_BACKUPS: [Self; 5] = [
+    pub const OF_BACKUPS: [Self; 6] = [
         Self::CatalogBeforeBlocks,
         Self::BackupOverwritten,
+        Self::LostCatalogIgnored,
         Self::BackupNotPinned,
         Self::RestoredBeforeData,
         Self::PiecesCutAtUnits,

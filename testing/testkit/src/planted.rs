@@ -95,6 +95,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::CatalogBeforeBlocks | Bug::BackupOverwritten => {
             vec![Backups(backups::crash::of_backups)]
         }
+        Bug::LostCatalogIgnored => vec![Backups(backups::losses::of_files)],
         Bug::BackupNotPinned => vec![Backups(backups::histories)],
         Bug::RestoredBeforeData => vec![Backups(backups::crash::of_restoring)],
         Bug::PiecesCutAtUnits => vec![Backups(backups::merging::at_every_step)],

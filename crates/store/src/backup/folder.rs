@@ -4,9 +4,14 @@
 //! its catalog is written, synced, read and decoded, and takes the place of the last one's, in one
 //! renaming. So at every moment one of the two is there, whole.
 //!
+//! While the first backup is not finished there is a mark. Blocks with neither a catalog nor the
+//! mark are of a finished backup whose catalog was lost: they are never removed.
+//!
 //! Invariant F1: what the catalog in place names is durable, and is never written to.
 //! Invariant F2: before the first write of a run the catalog in place is durable: the renaming that
 //! put it there may have been the last thing that a process did.
+//! Invariant F3: the mark is durable before there is a file of blocks, and it is removed, durably,
+//! when the first catalog is durable and before the first backup is acknowledged.
 
 use std::sync::Arc;
 
@@ -27,6 +32,8 @@ const CATALOG: &str = "backup";
 const CATALOG_NEW: &str = "backup.new";
 /// The file of blocks and log.
 pub(super) const BLOCKS: &str = "blocks";
+/// Says that the first backup is not finished.
+const UNFINISHED: &str = "unfinished";
 /// A catalog is not longer than this: it names pieces of a store of some hundred terabytes.
 const CATALOG_BYTES_MAX: u64 = 1 << 32;
 
@@ -45,6 +52,8 @@ pub(super) struct Folder {
     doubt: Option<Vec<u8>>,
     /// A catalog is being put in place: which one counts is not known before the next opening.
     committing: bool,
+    /// The mark of a first backup is there.
+    is_marked: bool,
     space: Space,
 }
 
@@ -60,7 +69,9 @@ impl Folder {
     /// Opens the folder of a backup that must exist, on a device that is only read.
     pub fn existing(device: Arc<dyn Device>) -> Result<Self> {
         refuse_foreign(device.as_ref())?;
-        if !device.list()?.iter().any(|name| name == CATALOG) {
+        let names = device.list()?;
+        if !names.iter().any(|name| name == CATALOG) {
+            refuse_lost_catalog(device.as_ref(), &names)?;
             return Err(no_backup(device.as_ref()));
         }
         let folder = Self::open(device)?;
@@ -82,13 +93,13 @@ impl Folder {
         let mut found = None;
         if has(CATALOG) {
             found = Some(read_catalog(device.as_ref(), &mut problems)?);
-        } else if has(BLOCKS) {
-            // Of a backup that was never finished.
-            device.remove(BLOCKS)?;
+        } else {
+            refuse_lost_catalog(device.as_ref(), &names)?;
         }
+        let is_marked = found.is_none() || has(UNFINISHED);
         let blocks = match found {
             Some(_) => open_blocks(device.as_ref())?,
-            None => device.open(BLOCKS, Open::CreateNew, Caching::Direct)?,
+            None => begin(device.as_ref(), &names)?,
         };
         let (catalog, doubt) = found.unzip();
         let space = space_of(blocks.len()? / UNIT_BYTES, catalog.as_ref())?;
@@ -103,6 +114,7 @@ impl Folder {
             problems,
             doubt,
             committing,
+            is_marked,
             space,
         })
     }
@@ -159,7 +171,20 @@ impl Folder {
             self.space.trim_end(tail);
         }
         self.catalog = Some(catalog);
+        // The one that was in doubt is replaced, durably.
+        self.doubt = None;
         Ok(bytes.len() as u64)
+    }
+
+    /// Ends a run: the catalog in place is durable, and the first backup is marked no longer (F3).
+    pub fn finish(&mut self) -> Result<()> {
+        self.settle()?;
+        if self.is_marked {
+            self.device.remove(UNFINISHED)?;
+            self.device.sync_dir()?;
+            self.is_marked = false;
+        }
+        Ok(())
     }
 
     /// Gives back what a run took that failed: only to be tidy, because no catalog names it.
@@ -193,13 +218,53 @@ fn refuse_foreign(device: &dyn Device) -> Result<()> {
             "{location} is a store and not a backup: a backup has a folder of its own"
         )));
     }
-    let ours = [CATALOG, CATALOG_NEW, BLOCKS, LOCK];
+    let ours = [CATALOG, CATALOG_NEW, BLOCKS, UNFINISHED, LOCK];
     match names.iter().find(|name| !ours.contains(&name.as_str())) {
         Some(foreign) => Err(Error::invalid(format!(
             "{location} is not a backup: it holds {foreign:?}; choose a folder that is empty or new"
         ))),
         None => Ok(()),
     }
+}
+
+/// Fails for the folder of a finished backup that has lost its catalog. Touches nothing.
+pub(super) fn refuse_remains(device: &dyn Device) -> Result<()> {
+    match refuse_foreign(device) {
+        Ok(()) => refuse_lost_catalog(device, &device.list()?),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Fails where a finished backup has lost its catalog. Touches nothing.
+fn refuse_lost_catalog(device: &dyn Device, names: &[String]) -> Result<()> {
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    if !has(BLOCKS) || has(UNFINISHED) || planted::is(Bug::LostCatalogIgnored) {
+        return Ok(());
+    }
+    let location = device.location();
+    Err(damaged(
+        CATALOG,
+        0,
+        &format!(
+            "the catalog is missing from {location}, whose {BLOCKS:?} is left of a backup: put \
+             the catalog back from a copy, or choose another folder; if the backup is of no use, \
+             remove {BLOCKS:?}"
+        ),
+    ))
+}
+
+/// Makes the file of blocks of a first backup. What one that was not finished has left is removed.
+fn begin(device: &dyn Device, names: &[String]) -> Result<Arc<dyn DeviceFile>> {
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    if !has(UNFINISHED) {
+        device.open(UNFINISHED, Open::CreateNew, Caching::Buffered)?;
+    }
+    // Also one that is there: it may be in the page cache alone.
+    device.sync_dir()?;
+    if has(BLOCKS) {
+        device.remove(BLOCKS)?;
+    }
+    Ok(device.open(BLOCKS, Open::CreateNew, Caching::Direct)?)
 }
 
 fn no_backup(device: &dyn Device) -> Error {

@@ -96,15 +96,18 @@ impl Backup {
     /// that cannot be written to, and open several times at once.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where there is none, [`Error::Damaged`] when its catalog is unreadable,
-    /// [`Error::Locked`] while it is being written or open elsewhere, [`Error::TooNew`],
+    /// [`Error::Invalid`] where there is none, [`Error::Damaged`] when its catalog is unreadable or
+    /// lost, [`Error::Locked`] while it is being written or open elsewhere, [`Error::TooNew`],
     /// [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        if !Self::exists(path)? {
-            return Err(Error::invalid(format!("there is no backup at {}", path.display())));
+        if Self::exists(path)? {
+            return Self::open_on(open::read_only_folder(path)?);
         }
-        Self::open_on(open::read_only_folder(path)?)
+        if let Ok(device) = open::read_only_folder(path) {
+            folder::refuse_remains(device.as_ref())?;
+        }
+        Err(Error::invalid(format!("there is no backup at {}", path.display())))
     }
 
     /// Opens the backup on `device`.

@@ -216,6 +216,7 @@ impl<'r, 'p> Run<'r, 'p> {
             self.prove(&catalog)?;
             self.report.bytes_written += self.folder.commit(catalog)?;
         }
+        self.folder.finish()?;
         self.report.run = self.folder.backup()?.run;
         Ok(self.report)
     }

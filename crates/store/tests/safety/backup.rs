@@ -58,3 +58,13 @@ fn damage_to_a_backup_is_named() {
 fn heads_that_are_zeros() {
     suite("heads that are zeros", backups::flips::heads);
 }
+
+#[test]
+fn what_is_left_of_a_finished_backup_is_not_removed() {
+    suite("files lost or cut", backups::losses::of_files);
+}
+
+#[test]
+fn first_backups_survive_failing_operations() {
+    suite("failing operations of a first backup", backups::faults::of_a_first_backup);
+}

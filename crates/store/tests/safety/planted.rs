@@ -97,6 +97,7 @@ bugs_in_slices! {
 bugs_of_backups! {
     finds_a_catalog_before_its_blocks: CatalogBeforeBlocks,
     finds_a_backup_that_is_overwritten: BackupOverwritten,
+    finds_a_lost_catalog_that_is_ignored: LostCatalogIgnored,
     finds_blocks_reused_before_they_are_copied: BackupNotPinned,
     finds_a_restored_store_before_its_data: RestoredBeforeData,
     finds_backups_cut_within_blocks: PiecesCutAtUnits,

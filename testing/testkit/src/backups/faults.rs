@@ -114,6 +114,37 @@ pub fn of_the_backup(counts: &mut Counts) -> Verdict {
     })
 }
 
+/// The backup's device fails during the first backup into a folder: the next one into it succeeds,
+/// whatever is left there, after a kill and after a power cut.
+///
+/// # Errors
+/// The first broken promise.
+pub fn of_a_first_backup(counts: &mut Counts) -> Verdict {
+    let mut source = Source::new(&Config::default())?;
+    source.apply(&beside(generate(&mixed_profile(60), 63)))?;
+    each(&SimDevice::new().image(), counts, |device, fault| {
+        let shared: Arc<dyn Device> = Arc::clone(device) as _;
+        let (held, made) = source.backup(&shared, &[])?;
+        let operations = lift(device);
+        let lost = matches!(&fault, Some((OpKind::Sync | OpKind::SyncDir, _)));
+        if let Err(error) = &made {
+            ensure(fault.is_some(), Oracle::WorksOn, || error.to_string())?;
+            expected(error)?;
+        }
+        let power_cut = device.crash(&Survivors::nothing(), &CrashModel::default());
+        let restarts = [Some(power_cut), (!lost).then(|| device.image())];
+        for image in restarts.into_iter().flatten() {
+            let left: Arc<dyn Device> = Arc::new(SimDevice::from_image(&image));
+            if made.is_ok() {
+                judge_backup(&source.config, &left, &held, Depth::Once)?;
+            }
+            let (held, _) = source.must_backup(&left, &[]).map_err(|v| v.at("once more"))?;
+            judge_backup(&source.config, &left, &held, Depth::Once)?;
+        }
+        source.is_unharmed().map(|()| operations)
+    })
+}
+
 /// One of the two is there, whole, and the next backup succeeds.
 fn after(source: &mut Source, image: &SimImage, held: [&Held; 2], made: bool) -> Verdict {
     let device: Arc<dyn Device> = Arc::new(SimDevice::from_image(image));
