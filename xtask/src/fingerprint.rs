@@ -1,4 +1,4 @@
-//! docs/format.md keeps up with the encoders.
+//! docs/format keeps up with the encoders.
 //!
 //! The page ends in a table with one fingerprint for each file that decides bytes on the device:
 //! a hash over the file's tokens, so that comments, layout and tests may change freely. Whoever
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{Finding, Result, Tree};
 
 /// The page.
-pub const PAGE: &str = "docs/format.md";
+pub const PAGE: &str = "docs/format/store.md";
 /// The line after which the table stands, up to the end of the page.
 pub const MARK: &str = "<!-- fingerprints: written by `cargo xtask format-hash --update` -->";
 /// The folder whose files decide bytes.
@@ -50,8 +50,8 @@ pub fn check(tree: &Tree) -> Result<Vec<Finding>> {
 
 /// The page with today's fingerprints.
 pub fn updated_page(tree: &Tree) -> Result<String> {
-    let page = tree.text(PAGE).ok_or("docs/format.md is missing")?;
-    let (text, _) = page.split_once(MARK).ok_or("docs/format.md has no mark for the table")?;
+    let page = tree.text(PAGE).ok_or("docs/format/store.md is missing")?;
+    let (text, _) = page.split_once(MARK).ok_or("docs/format/store.md has no mark for the table")?;
     Ok(format!("{text}{MARK}\n{}", table(tree)?))
 }
 

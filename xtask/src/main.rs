@@ -9,8 +9,8 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
   check                 every check of the house; the same ones run in `cargo test -p xtask`
-  format-hash           the encoders' fingerprints, as docs/format.md should record them
-  format-hash --update  records them in docs/format.md
+  format-hash           the encoders' fingerprints, as docs/format/store.md records them
+  format-hash --update  records them in docs/format/store.md
   testing-doc           writes docs/testing.md from the counts of the last test run
 ";
 

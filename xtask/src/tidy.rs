@@ -18,8 +18,8 @@ const UNSAFE_FOLDERS: [&str; 2] = ["crates/device/src/", "bindings/"];
 /// Words that must not be committed, with what to do instead. They are split so that this table
 /// does not find itself.
 const BANNED: [(&str, &str, &str); 7] = [
-    ("TO", "DO", "write it, or put the limit in docs/limitations.md"),
-    ("FIX", "ME", "fix it, or put the limit in docs/limitations.md"),
+    ("TO", "DO", "write it, or put the limit in docs/limits"),
+    ("FIX", "ME", "fix it, or put the limit in docs/limits"),
     ("XX", "X", "say what is meant"),
     ("HA", "CK", "say what it works around and why"),
     ("/ro", "ot/", "no paths of one machine"),

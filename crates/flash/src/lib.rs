@@ -2,7 +2,7 @@
 //!
 //! A device that writes out of place has the old version of a page still. MV-FTL (D. Lee, M. Shin,
 //! W. Choi, H. Roh, S. Park, IEEE TKDE) keeps those versions on purpose; this is the same over a
-//! file. `docs/algorithms/mvftl.md` explains it with pictures.
+//! file. `docs/design/pages.md` explains it with pictures.
 //!
 //! Reading order: [`options`] and [`error`](mod@error); [`store`] (the handle), [`store_file`] (at
 //! a path, locked), [`snapshot`] (reading a version), [`writer`] (a transaction in the making),

@@ -1,4 +1,4 @@
-//! docs/format.md is enough to read a page store: its examples are one, and a reader that was
+//! docs/format/pages.md is enough to read a page store: its examples are one, and a reader that was
 //! written after the page finds in stores what was written to them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -17,7 +17,7 @@ use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal};
 use esker_format::ids::StoreId;
 use session::Session;
 
-const PAGE: &str = include_str!("../../../docs/format.md");
+const PAGE: &str = include_str!("../../../docs/format/pages.md");
 
 /// The bytes of an example.
 fn example(name: &str) -> Vec<u8> {

@@ -9,7 +9,7 @@
 //!
 //! Every decoder takes untrusted bytes: it never panics, never allocates more than its input
 //! could hold, and names the offset at which the input stopped making sense.
-//! `docs/format.md` gives the same layouts byte by byte.
+//! `docs/format` gives the same layouts byte by byte.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]

@@ -1,4 +1,4 @@
-//! The example bytes of docs/format.md are what the encoders write, and decode to what they say.
+//! The example bytes of docs/format are what the encoders write, and decode to what they say.
 //!
 //! An example is a code block with the language `hex` and a name. Each line holds bytes, then
 //! optionally `;` and words for the reader; `00 × 12` stands for twelve zeros.
@@ -28,13 +28,17 @@ use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_EXPIRY, Superblock};
 use esker_format::value_piece::{self, PieceIdentity};
 use esker_format::value_ref::ValueRef;
 
-const PAGE: &str = include_str!("../../../docs/format.md");
+const PAGES: &str = concat!(
+    include_str!("../../../docs/format/store.md"),
+    include_str!("../../../docs/format/backup.md"),
+    include_str!("../../../docs/format/pages.md"),
+);
 
 const STORE: StoreId = StoreId(0x0123_4567_89ab_cdef);
 
 /// The bytes of the example called `name`, if the page has it and it can be read.
 fn example(name: &str) -> Option<Vec<u8>> {
-    let (_, after) = PAGE.split_once(&format!("```hex {name}\n"))?;
+    let (_, after) = PAGES.split_once(&format!("```hex {name}\n"))?;
     let (text, _) = after.split_once("\n```")?;
     let mut bytes = Vec::new();
     for line in text.lines() {
@@ -510,7 +514,7 @@ fn backup() {
 fn every_example_of_the_page_is_compared() {
     // Those of the page store are its own to compare.
     let tests = [include_str!("golden.rs"), include_str!("../../flash/tests/format.rs")].concat();
-    let names: Vec<&str> = PAGE.lines().filter_map(|line| line.strip_prefix("```hex ")).collect();
+    let names: Vec<&str> = PAGES.lines().filter_map(|line| line.strip_prefix("```hex ")).collect();
     assert!(!names.is_empty());
     for name in names {
         assert!(tests.contains(&format!("\"{name}\"")), "no test compares {name}");
