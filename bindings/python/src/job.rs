@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use esker_permute::device_profile;
 use esker_permute::error::Result;
 use esker_permute::job::{self, Request};
-use esker_permute::kept::kept;
 use esker_permute::plan::price::Mode;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -60,7 +60,7 @@ impl Job {
     ) -> PyResult<Self> {
         let mut request = Request::new(source, pattern, target);
         request.memory = options.memory;
-        if let Some(profile) = kept() {
+        if let Some(profile) = device_profile::load() {
             request.mode = Mode::Seconds(profile);
         }
         request.sizes = options.sizes;

@@ -9,12 +9,10 @@
 //! [`journal`], [`kept`] (the journal of a connection), [`pragma`],
 //! [`open_stores`] (connections of a process share a store), [`queue`] (whose turn it is to write),
 //! [`waiting`] (who waits for it), [`code`], `ffi` (the border to C); [`planted`] (bugs that the
-//! tests must find), `elsewhere` (stores that are no files, for tests).
+//! tests must find), `test_mount` (stores that are no files, for tests).
 
 pub mod code;
 pub mod connection;
-#[cfg(feature = "testing")]
-pub mod elsewhere;
 mod ffi;
 pub mod header;
 pub mod journal;
@@ -24,6 +22,8 @@ mod pages;
 pub mod planted;
 pub mod pragma;
 pub mod queue;
+#[cfg(feature = "testing")]
+pub mod test_mount;
 pub mod waiting;
 
 #[cfg(feature = "linked")]

@@ -28,10 +28,10 @@ use esker_flash::{
 };
 
 use crate::code::{Code, Result};
-#[cfg(feature = "testing")]
-use crate::elsewhere;
 use crate::planted::{self, Bug};
 use crate::queue::Queue;
+#[cfg(feature = "testing")]
+use crate::test_mount;
 
 /// How often a file may be replaced while it is being opened.
 const REPLACED_MAX: u32 = 100;
@@ -91,7 +91,7 @@ impl Held {
         match self {
             Self::File(file) => file.make_writable(path),
             #[cfg(feature = "testing")]
-            Self::Elsewhere(store) => match elsewhere::opener(path) {
+            Self::Elsewhere(store) => match test_mount::opener(path) {
                 Some((open, name)) => {
                     store.make_writable(open(name, Access::Write(Missing::Fail))?.0)
                 }
@@ -401,7 +401,7 @@ impl Wanted<'_> {
 
     fn lock(&self, access: Access, patience: Duration) -> esker_flash::Result<Locked> {
         #[cfg(feature = "testing")]
-        if let Some((open, name)) = elsewhere::opener(self.path) {
+        if let Some((open, name)) = test_mount::opener(self.path) {
             let (file, options) = open(name, access)?;
             return Ok(Locked::Elsewhere(self.path.to_owned(), file, options, access));
         }
@@ -550,7 +550,7 @@ fn decide(store: &PageStore, path: &Path) -> esker_flash::Result<()> {
 
 fn identity(path: &Path) -> std::io::Result<Identity> {
     #[cfg(feature = "testing")]
-    if elsewhere::opener(path).is_some() {
+    if test_mount::opener(path).is_some() {
         return Ok(Identity::Elsewhere(path.to_owned()));
     }
     FileId::at(path).map(Identity::File)
@@ -558,7 +558,7 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
 
 fn is_elsewhere(path: &Path) -> bool {
     #[cfg(feature = "testing")]
-    if elsewhere::opener(path).is_some() {
+    if test_mount::opener(path).is_some() {
         return true;
     }
     let _ = path;

@@ -17,7 +17,7 @@ use esker_device::memory::MemoryDevice;
 use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
 use esker_device::{Caching, Device, Open};
 use esker_flash::Options;
-use esker_sqlite::elsewhere::{self, Mounted};
+use esker_sqlite::test_mount::{self, Mounted};
 use rusqlite::{Connection, OpenFlags};
 
 use common::number;
@@ -67,7 +67,7 @@ impl Slow {
             let file = device.open(name, Open::CreateNew, Caching::Buffered);
             Ok((file?, Options::default()))
         };
-        let mounted = elsewhere::mount(folder, Arc::new(opener));
+        let mounted = test_mount::mount(folder, Arc::new(opener));
         let path = folder.join("slow.db");
         Self { arrived: has_arrived, go_on, path, _mounted: mounted }
     }

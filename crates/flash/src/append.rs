@@ -10,8 +10,8 @@ use esker_device::Purpose;
 use crate::collect::{GARBAGE_SHARE, retired_count};
 use crate::engine::{Burden, Core, Engine, ITEM_BYTES, slack};
 use crate::error::{Error, Result, corrupt, damaged};
+use crate::open_segment::Heat;
 use crate::options::Allocation;
-use crate::row::Heat;
 use crate::space::{Class, Sector};
 use crate::versions::Versions;
 

@@ -6,7 +6,7 @@
 //! the slots that are dead, and the nodes that no root leads to.
 //!
 //! Slots and nodes that are written and named by nothing are as good as free until the superblock
-//! says otherwise. So nodes may be written while commits go on ([`crate::beside`]).
+//! says otherwise. So nodes may be written while commits go on ([`crate::concurrent_checkpoint`]).
 //!
 //! A node is written once however many versions share it, and not again until it changes, so that
 //! a checkpoint costs what changed since the last one.

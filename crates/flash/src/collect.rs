@@ -18,9 +18,9 @@ use esker_device::Purpose;
 use crate::engine::{Core, Engine};
 use crate::error::Result;
 use crate::map::Root;
+use crate::open_segment::{Heat, RECORD};
 use crate::planted::{self, Bug};
 use crate::relocate::Move;
-use crate::row::{Heat, RECORD};
 use crate::space::{Candidate, Class, Sector};
 use crate::store::PageStore;
 

@@ -13,16 +13,16 @@ use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
 
-use crate::beside::Beside;
 use crate::checkpoint::{NODE_BYTES_MAX, NODE_BYTES_MIN};
 use crate::collect::{Mover, Retired};
+use crate::concurrent_checkpoint::Beside;
 use crate::error::{Error, Result, corrupt, damaged};
 use crate::log::Log;
 use crate::map::{LEAF, Mapping, NodeRef, Releases, Root};
 use crate::media::Media;
 use crate::options::{Options, SEGMENT_BYTES_MAX};
 use crate::planted::{self, Bug};
-use crate::reading::Gate;
+use crate::read_only::Gate;
 use crate::record::{Changes, Record};
 use crate::space::{Class, Sector, Space};
 use crate::stats::Counters;

@@ -21,12 +21,12 @@
 //! order.
 
 mod append;
-mod beside;
 pub mod check;
 mod checkpoint;
 mod collect;
 mod commit;
 pub mod compact;
+mod concurrent_checkpoint;
 mod delta;
 mod engine;
 pub mod error;
@@ -34,13 +34,14 @@ mod log;
 mod map;
 pub mod media;
 mod node;
+mod open_segment;
 pub mod options;
 pub mod planted;
-mod reading;
+mod read_only;
 mod record;
 mod recovery;
 mod relocate;
-mod row;
+mod segment_commit;
 pub mod snapshot;
 mod space;
 mod spill;
@@ -49,18 +50,17 @@ pub mod store;
 pub mod store_file;
 mod superblock;
 mod thread;
-mod together;
 pub mod versioned;
 mod versions;
 mod view;
 pub mod writer;
 
-#[cfg(feature = "_planted")]
-pub use beside::Unfinished;
 pub use check::Report;
 pub use compact::Compacted;
 #[cfg(feature = "_planted")]
 pub use compact::Squeeze;
+#[cfg(feature = "_planted")]
+pub use concurrent_checkpoint::Unfinished;
 pub use error::{Error, Result};
 pub use esker_device::DeviceFile;
 #[doc(hidden)]

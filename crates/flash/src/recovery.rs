@@ -4,7 +4,7 @@
 //! pages match their checksums: a commit is written without any order within it. Opening decides
 //! that once: where it found a record it takes a checkpoint before anything is read, so that no
 //! later opening decides otherwise. An opening that finds none writes nothing until the first
-//! commit, and one that is only to read never does ([`crate::reading`]).
+//! commit, and one that is only to read never does ([`crate::read_only`]).
 //!
 //! No number of the file is trusted: every slot that a node or a record names must be in the file,
 //! aligned, and named by nobody else.
@@ -29,7 +29,7 @@ use crate::media::{FileMedia, Media};
 use crate::node::{RootRef, decode_inner, decode_leaf, decode_roots, encode_roots};
 use crate::options::{Allocation, Options};
 use crate::planted::{self, Bug};
-use crate::reading::Gate;
+use crate::read_only::Gate;
 use crate::record::{Changes, Record};
 use crate::space::{Class, Sector, Space};
 use crate::stats::Counters;

@@ -21,7 +21,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::row::{Heat, Row};
+use crate::open_segment::{Heat, Row};
 
 mod closed;
 mod rows;

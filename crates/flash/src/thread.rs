@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use esker_device::Purpose;
 use parking_lot::Mutex;
 
-use crate::beside::Unfinished;
+use crate::concurrent_checkpoint::Unfinished;
 use crate::engine::{Core, Engine};
 use crate::error::Result;
 

@@ -46,11 +46,11 @@ impl From<KeyRange<'_>> for KeyRangeBuf {
 
 /// One operation on a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action<'a> {
-    /// Something is said of a key.
-    Say(&'a [u8], Data<'a>),
+pub enum WriteOp<'a> {
+    /// A put, a deletion or a merge operand of one key.
+    Point(&'a [u8], Data<'a>),
     /// Keys have no values any more, whether they had any or not.
-    RemoveRange(KeyRange<'a>),
+    DeleteRange(KeyRange<'a>),
 }
 
 impl<'a> KeyRange<'a> {
@@ -84,13 +84,13 @@ impl<'a> KeyRange<'a> {
     }
 }
 
-impl<'a> Action<'a> {
+impl<'a> WriteOp<'a> {
     /// The key of which something is said.
     #[must_use]
     pub const fn key(&self) -> Option<&'a [u8]> {
         match self {
-            Self::Say(key, _) => Some(key),
-            Self::RemoveRange(_) => None,
+            Self::Point(key, _) => Some(key),
+            Self::DeleteRange(_) => None,
         }
     }
 
@@ -98,8 +98,8 @@ impl<'a> Action<'a> {
     #[must_use]
     pub const fn data(&self) -> Option<Data<'a>> {
         match self {
-            Self::Say(_, data) => Some(*data),
-            Self::RemoveRange(_) => None,
+            Self::Point(_, data) => Some(*data),
+            Self::DeleteRange(_) => None,
         }
     }
 
@@ -107,8 +107,8 @@ impl<'a> Action<'a> {
     #[must_use]
     pub const fn removed(&self) -> Option<KeyRange<'a>> {
         match self {
-            Self::Say(..) => None,
-            Self::RemoveRange(range) => Some(*range),
+            Self::Point(..) => None,
+            Self::DeleteRange(range) => Some(*range),
         }
     }
 
@@ -116,8 +116,8 @@ impl<'a> Action<'a> {
     #[must_use]
     pub const fn only_deletes(&self) -> bool {
         match self {
-            Self::Say(_, data) => data.is_delete(),
-            Self::RemoveRange(_) => true,
+            Self::Point(_, data) => data.is_delete(),
+            Self::DeleteRange(_) => true,
         }
     }
 
@@ -125,8 +125,8 @@ impl<'a> Action<'a> {
     #[must_use]
     pub fn user_bytes(&self) -> u64 {
         match self {
-            Self::Say(key, data) => (key.len() as u64).saturating_add(data.value_bytes()),
-            Self::RemoveRange(range) => {
+            Self::Point(key, data) => (key.len() as u64).saturating_add(data.value_bytes()),
+            Self::DeleteRange(range) => {
                 let end = range.end.map_or(0, <[u8]>::len);
                 (range.begin.len() as u64).saturating_add(end as u64)
             }

@@ -149,17 +149,17 @@ impl<'a> Data<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// The value.
-    Here(Vec<u8>),
+    Inline(Vec<u8>),
     /// An encoded [`ValueRef`].
-    Elsewhere(Vec<u8>),
+    Blob(Vec<u8>),
     /// What an operand makes of the value that lies elsewhere. Rare, and in a box: scans hold many
     /// values.
-    Onto(Box<Onto>),
+    Operand(Box<BlobOperand>),
 }
 
 /// A value that lies elsewhere, and an operand on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Onto {
+pub struct BlobOperand {
     /// An encoded [`ValueRef`].
     pub content: Vec<u8>,
     /// The operand.
@@ -171,8 +171,8 @@ impl Value {
     #[must_use]
     pub fn stored_len(&self) -> usize {
         match self {
-            Self::Here(bytes) | Self::Elsewhere(bytes) => bytes.len(),
-            Self::Onto(onto) => onto.content.len() + onto.operand.len(),
+            Self::Inline(bytes) | Self::Blob(bytes) => bytes.len(),
+            Self::Operand(onto) => onto.content.len() + onto.operand.len(),
         }
     }
 
@@ -180,8 +180,8 @@ impl Value {
     #[must_use]
     pub fn here(self) -> Option<Vec<u8>> {
         match self {
-            Self::Here(value) => Some(value),
-            Self::Elsewhere(_) | Self::Onto(_) => None,
+            Self::Inline(value) => Some(value),
+            Self::Blob(_) | Self::Operand(_) => None,
         }
     }
 }
@@ -201,12 +201,12 @@ impl DataBuf {
     pub fn as_data(&self) -> Data<'_> {
         match (&self.value, self.until) {
             (None, _) => Data::Delete,
-            (Some(Value::Here(operand)), _) if self.is_operand => Data::Operand(operand),
-            (Some(Value::Here(value)), None) => Data::Put(value),
-            (Some(Value::Here(value)), Some(until)) => Data::PutUntil(until, value),
-            (Some(Value::Elsewhere(content)), _) => Data::Reference(content),
+            (Some(Value::Inline(operand)), _) if self.is_operand => Data::Operand(operand),
+            (Some(Value::Inline(value)), None) => Data::Put(value),
+            (Some(Value::Inline(value)), Some(until)) => Data::PutUntil(until, value),
+            (Some(Value::Blob(content)), _) => Data::Reference(content),
             // A version's data is never this.
-            (Some(Value::Onto(onto)), _) => Data::Reference(&onto.content),
+            (Some(Value::Operand(onto)), _) => Data::Reference(&onto.content),
         }
     }
 
@@ -228,8 +228,8 @@ impl From<Data<'_>> for Option<Value> {
     /// The value; an operand is one where nothing is older.
     fn from(data: Data<'_>) -> Self {
         match data {
-            Data::Reference(content) => Some(Value::Elsewhere(content.to_vec())),
-            _ => data.value().map(|value| Value::Here(value.to_vec())),
+            Data::Reference(content) => Some(Value::Blob(content.to_vec())),
+            _ => data.value().map(|value| Value::Inline(value.to_vec())),
         }
     }
 }

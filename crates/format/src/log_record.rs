@@ -24,7 +24,7 @@
 //! The removal of a range has its first key as the key, and the key behind its last one as the
 //! content, which is empty where the range has no end.
 
-use crate::action::{Action, KIND_REMOVE_RANGE, KeyRange};
+use crate::action::{KIND_REMOVE_RANGE, KeyRange, WriteOp};
 use crate::bytes::{Reader, put_byte_string, put_varint};
 use crate::data::{CONTENT_BYTES_MAX, Data};
 use crate::entry::Kind;
@@ -100,7 +100,7 @@ pub struct LogOp<'a> {
     /// Where.
     pub keyspace: KeyspaceId,
     /// What; its keys are at most [`KEY_BYTES_MAX`] long.
-    pub action: Action<'a>,
+    pub action: WriteOp<'a>,
 }
 
 /// Collects the operations of a batch as they will be logged.
@@ -133,19 +133,19 @@ pub struct EncodedBatch {
 impl BatchBuilder {
     /// Appends a put.
     pub fn put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) {
-        self.push(keyspace, &Action::Say(key, Data::Put(value)));
+        self.push(keyspace, &WriteOp::Point(key, Data::Put(value)));
     }
 
     /// Appends a delete.
     pub fn delete(&mut self, keyspace: KeyspaceId, key: &[u8]) {
-        self.push(keyspace, &Action::Say(key, Data::Delete));
+        self.push(keyspace, &WriteOp::Point(key, Data::Delete));
     }
 
     /// Appends an operation.
-    pub fn push(&mut self, keyspace: KeyspaceId, action: &Action<'_>) {
+    pub fn push(&mut self, keyspace: KeyspaceId, action: &WriteOp<'_>) {
         put_varint(&mut self.body, keyspace.0.into());
         match action {
-            Action::Say(key, data) => {
+            WriteOp::Point(key, data) => {
                 self.body.push(data.kind() as u8);
                 put_byte_string(&mut self.body, key);
                 if let Some(len) = data.content_len() {
@@ -153,7 +153,7 @@ impl BatchBuilder {
                     data.put_content(&mut self.body);
                 }
             }
-            Action::RemoveRange(range) => {
+            WriteOp::DeleteRange(range) => {
                 self.body.push(KIND_REMOVE_RANGE);
                 range.encode(&mut self.body);
             }
@@ -263,7 +263,7 @@ impl<'a> DecodeOps<'a> {
         let at_kind = self.reader.clone();
         let number = self.reader.u8()?;
         if number == KIND_REMOVE_RANGE {
-            let action = Action::RemoveRange(KeyRange::decode(&mut self.reader)?);
+            let action = WriteOp::DeleteRange(KeyRange::decode(&mut self.reader)?);
             return Ok(LogOp { keyspace, action });
         }
         // The other numbers are those of entries; there are no fences in the log.
@@ -276,7 +276,7 @@ impl<'a> DecodeOps<'a> {
         } else {
             Data::Delete
         };
-        Ok(LogOp { keyspace, action: Action::Say(key, data) })
+        Ok(LogOp { keyspace, action: WriteOp::Point(key, data) })
     }
 
     fn next_op(&mut self) -> Result<Option<LogOp<'a>>> {

@@ -96,7 +96,7 @@ pub enum Edit {
         index: Arc<IndexMeta>,
     },
     /// Space of values outside blocks that entries of a keyspace's levels refer to.
-    Values {
+    OwnedSpace {
         /// The keyspace.
         id: KeyspaceId,
         /// What its levels refer to from now on.
@@ -204,7 +204,7 @@ impl Edit {
                 index.encode(out);
                 TAG_INDEX
             }
-            Self::Values { id, taken, given_up } => {
+            Self::OwnedSpace { id, taken, given_up } => {
                 put_varint(out, id.0.into());
                 encode_extents(out, taken);
                 encode_extents(out, given_up);
@@ -249,7 +249,7 @@ impl Edit {
                 let id = keyspace_id(reader)?;
                 Self::Index { id, index: Arc::new(IndexMeta::decode(reader)?) }
             }
-            TAG_VALUES => Self::Values {
+            TAG_VALUES => Self::OwnedSpace {
                 id: keyspace_id(reader)?,
                 taken: decode_extents(reader)?,
                 given_up: decode_extents(reader)?,

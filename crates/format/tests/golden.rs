@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use esker_format::action::{Action, KeyRange, KeyRangeBuf};
+use esker_format::action::{KeyRange, KeyRangeBuf, WriteOp};
 use esker_format::backup::{Catalog, LogChunk, Piece};
 use esker_format::block::{
     BlockBuilder, BlockIdentity, BlockLayout, BlockView, Codec, Packer, Unpacker,
@@ -347,13 +347,13 @@ fn log_record() {
     let body = &bytes[FRAME_HEADER_BYTES..];
     header.check_body(body).unwrap();
     let ops: Vec<_> = decode_ops(&header, body).collect::<Result<_, _>>().unwrap();
-    let op = |key, data| LogOp { keyspace: KeyspaceId(3), action: Action::Say(key, data) };
+    let op = |key, data| LogOp { keyspace: KeyspaceId(3), action: WriteOp::Point(key, data) };
     assert_eq!(ops, [op(&b"ada"[..], Data::Put(b"1815")), op(&b"bob"[..], Data::Delete)]);
 }
 
 #[test]
 fn removal_of_a_range() {
-    let action = Action::RemoveRange(KeyRange { begin: b"ada", end: Some(b"bob") });
+    let action = WriteOp::DeleteRange(KeyRange { begin: b"ada", end: Some(b"bob") });
     let mut batch = BatchBuilder::default();
     batch.push(KeyspaceId(3), &action);
     let seal = Seal::new(STORE, FrameKind::Log, 7);

@@ -11,7 +11,7 @@ use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_index::fdtree::Sizes;
-use esker_index::lsm::Merging;
+use esker_index::lsm::Compaction;
 use esker_index::{Env, Index, Options, Scheme, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
@@ -24,7 +24,7 @@ const OPTIONS: Options = Options {
     scheme: Scheme::Fc,
     sizes: Sizes::Cost,
     codec: Codec::None,
-    merging: Merging::DEFAULT,
+    compaction: Compaction::DEFAULT,
 };
 /// Memtable, runs and levels, to the end.
 const FULL: Work = Work::Merge { full: true, with_memtable: true };

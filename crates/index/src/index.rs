@@ -33,7 +33,7 @@ use super::scheme::Scheme;
 use super::spill::Spill;
 use super::tree::BlockReader;
 use super::values::{Values, ValuesEdit};
-use super::view::{View, Views, Which};
+use super::view::{BackgroundJob, View, Views};
 
 /// What all keyspaces of a store share.
 #[derive(Debug)]
@@ -286,11 +286,11 @@ impl Index {
     /// # Errors
     /// [`esker_substrate::Error::Full`] without room, `Corrupt` when a merged block cannot be
     /// read, and whatever `commit` or the device says.
-    pub fn step(&self, which: Which, commit: &mut Commit<'_>) -> Result<Step> {
+    pub fn step(&self, which: BackgroundJob, commit: &mut Commit<'_>) -> Result<Step> {
         self.env.poison.check()?;
         match which {
-            Which::Spill => self.step_spill(commit),
-            Which::Merge => self.kind.step(self, commit),
+            BackgroundJob::Spill => self.step_spill(commit),
+            BackgroundJob::Merge => self.kind.step(self, commit),
         }
     }
 
@@ -299,7 +299,7 @@ impl Index {
     /// # Errors
     /// Those of [`Index::step`].
     pub fn complete(&self, commit: &mut Commit<'_>) -> Result<()> {
-        for which in [Which::Spill, Which::Merge] {
+        for which in [BackgroundJob::Spill, BackgroundJob::Merge] {
             while self.step(which, commit)? == Step::More {}
         }
         Ok(())
@@ -317,11 +317,11 @@ impl Index {
 
     /// Whether a full merge would find nothing to do. `may_change`: there may be values with an
     /// expiry, or operands, which are in levels that are not settled.
-    pub fn is_tight(&self, may_change: bool) -> bool {
+    pub fn is_fully_compacted(&self, may_change: bool) -> bool {
         if self.is_merging() || self.is_spilling() || self.memtable_entries() > 0 {
             return false;
         }
-        self.kind.is_tight(self, &self.meta(), may_change)
+        self.kind.is_fully_compacted(self, &self.meta(), may_change)
     }
 
     /// Makes new blocks durable, then the record that names them.

@@ -35,11 +35,11 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
 
     /// Whether merges take keys out of runs bit by bit. Then every block of a run has its units to
     /// itself, and the keys that a run does not reach to count as gone from the beginning.
-    fn takes_runs_apart(&self) -> bool;
+    fn consumes_runs_partially(&self) -> bool;
 
     /// Whether nothing of the merge under way stands in the way of a spill. Asked under the lock
     /// `spill`.
-    fn lets_spill(&self) -> bool {
+    fn can_flush(&self) -> bool {
         true
     }
 
@@ -76,8 +76,8 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     ) -> ForecastMerge;
 
     /// Whether a full merge would find nothing to do, where the memtable is empty and nothing is
-    /// under way. `may_change`: as [`Index::is_tight`].
-    fn is_tight(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool;
+    /// under way. `may_change`: as [`Index::is_fully_compacted`].
+    fn is_fully_compacted(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool;
 
     /// Begins a merge: of everything, or of what is due; with the memtable as one of its inputs, if
     /// `with_memtable` says so and the kind knows such merges. Sets the index's `merging`. False
@@ -111,7 +111,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     fn step(&self, index: &Index, commit: &mut Commit<'_>) -> Result<Step>;
 
     /// Makes merges stand still, between two steps, until the answer is dropped.
-    fn pause(&self) -> Box<dyn Still + '_>;
+    fn pause(&self) -> Box<dyn PauseGuard + '_>;
 
     /// Checks what was found of the levels against the record: see
     /// [`invariants`](super::invariants). `found` ends with the units of each level, where all of
@@ -123,7 +123,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
 }
 
 /// Merges that stand still.
-pub(crate) trait Still: Debug {
+pub(crate) trait PauseGuard: Debug {
     /// What the merge under way has taken beside what the levels and runs of the record name, its
     /// own progress in the record included; `None` when there is none in memory.
     fn taken(&self) -> Option<Vec<Extent>>;

@@ -5,7 +5,7 @@ use esker_format::meta::IndexMeta;
 
 use super::fdtree::{FdTree, Sizes};
 use super::kind::Kind;
-use super::lsm::{Lsm, Merging};
+use super::lsm::{Compaction, Lsm};
 use super::scheme::Scheme;
 
 /// What can be chosen for a keyspace's index.
@@ -20,13 +20,13 @@ pub struct Options {
     /// What data blocks are compressed with.
     pub codec: Codec,
     /// How it is merged if it is an LSM index.
-    pub merging: Merging,
+    pub compaction: Compaction,
 }
 
 /// The kind of an index, as its record says it.
 pub(super) fn kind_of(meta: &IndexMeta, options: &Options) -> Box<dyn Kind> {
     if meta.lsm.is_some() {
-        Box::new(Lsm::new(options.merging))
+        Box::new(Lsm::new(options.compaction))
     } else {
         Box::new(FdTree::new(meta, options.scheme, options.sizes))
     }

@@ -81,6 +81,6 @@ pub use merge::Step;
 pub use paused::Paused;
 pub use scan::{DamagedRange, ScanBatch, ScanRequest};
 pub use scheme::Scheme;
-pub use stats::{LevelStats, MergeStats, TreeStats};
+pub use stats::{CompactionStats, LevelStats, TreeStats};
 pub use values::ValuesEdit;
-pub use view::Which;
+pub use view::BackgroundJob;

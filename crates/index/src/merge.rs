@@ -33,13 +33,13 @@ use super::stage::{Next, Stage};
 use super::tree::{LevelFences, Tree};
 use super::values::Moved;
 use super::versions::Keep;
-use super::view::{Moving, Which};
+use super::view::{BackgroundJob, Moving};
 use super::{Commit, Index, delete, fault};
 use group::{Group, out_of_order};
 
 /// A spill or merge under way.
 pub struct Merge {
-    pub(super) which: Which,
+    pub(super) which: BackgroundJob,
     pub(super) scheme: Scheme,
     pub(super) pace: Pace,
     pub(super) stage: Stage,
@@ -135,7 +135,7 @@ pub(super) trait Outcome {
 
 /// What a merge begins with.
 pub(super) struct Start {
-    pub which: Which,
+    pub which: BackgroundJob,
     pub scheme: Scheme,
     pub pace: Pace,
     pub stage: Stage,
@@ -208,8 +208,8 @@ impl Merge {
         }
         if self.phase == Phase::Closing {
             index.env.faults.hit(match self.which {
-                Which::Spill => fault::SPILL_FINISH,
-                Which::Merge => fault::MERGE_FINISH,
+                BackgroundJob::Spill => fault::SPILL_FINISH,
+                BackgroundJob::Merge => fault::MERGE_FINISH,
             })?;
             self.insert.finish()?;
             self.insert.conclude(&self.plan, &mut self.leftover)?;
@@ -262,7 +262,7 @@ impl Merge {
     /// bytes since it let go of old space: then it had better do that now.
     pub(super) fn is_short_of_room(&self, index: &Index, bytes: u64) -> bool {
         let least_bytes = self.pace.short_bytes();
-        let is_recorded = self.scheme.reclaims() && self.which == Which::Merge;
+        let is_recorded = self.scheme.reclaims() && self.which == BackgroundJob::Merge;
         if !is_recorded || bytes < least_bytes || planted::is(Bug::ShortMergeNotRecorded) {
             return false;
         }

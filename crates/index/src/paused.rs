@@ -8,7 +8,7 @@ use esker_substrate::sync::MutexGuard;
 use esker_substrate::sync::atomic::Ordering;
 
 use super::Index;
-use super::kind::Still;
+use super::kind::PauseGuard;
 use super::spill::Spill;
 use super::tree::Tree;
 use super::view::{Part, View};
@@ -18,7 +18,7 @@ use super::view::{Part, View};
 pub struct Paused<'a> {
     pub(super) index: &'a Index,
     pub(super) _starting: MutexGuard<'a, ()>,
-    pub(super) merges: Box<dyn Still + 'a>,
+    pub(super) merges: Box<dyn PauseGuard + 'a>,
     pub(super) spill: MutexGuard<'a, Option<Spill>>,
 }
 

@@ -23,7 +23,7 @@ use super::data_cursor::{CursorResult, DataCursor, Unreadable};
 use super::operands::{Operator, Stack};
 use super::removed::Removed;
 use super::tree::{BlockReader, Tree};
-use super::view::{Part, View, Which};
+use super::view::{BackgroundJob, Part, View};
 
 /// What to scan.
 #[derive(Clone, Copy, Debug)]
@@ -270,7 +270,7 @@ impl View {
         request: &ScanRequest<'_>,
         operator: &Operator,
     ) -> Result<ScanBatch> {
-        let merge = self.moving(Which::Merge).map(|(_, merge)| merge);
+        let merge = self.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
         let wavefront = merge.and_then(|merge| merge.wavefront.as_deref());
         let Clipped { request, passed, rest } = request.clipped(wavefront);
         let floor = wavefront.filter(|_| !passed);
@@ -284,14 +284,14 @@ impl View {
                         DataCursor::new(tree, reader, tree.height().saturating_sub(1), None);
                     sources.push(Source::level(cursor.without(gone)));
                 }
-                Part::Moving(moving) if moving.which == Which::Merge && passed => {
+                Part::Moving(moving) if moving.which == BackgroundJob::Merge && passed => {
                     add_levels(&mut sources, &moving.new, reader, None);
                 }
                 Part::Moving(moving) => {
                     // What a spill has written is in its frozen memtable still, and must not be
                     // taken twice.
                     let mut written = None;
-                    if moving.which == Which::Spill {
+                    if moving.which == BackgroundJob::Spill {
                         add_levels(&mut sources, &moving.new, reader, None);
                         written = moving.wavefront.as_deref();
                     }

@@ -15,9 +15,9 @@ use super::insert::{Insert, Plan, top_bytes_max};
 use super::merge::{Inputs, Merge, Outcome, Start, Step};
 use super::scheme::Pace;
 use super::stage::Stage;
-use super::stats::MergeStats;
+use super::stats::CompactionStats;
 use super::tree::{LevelFences, Tree};
-use super::view::{Moving, Part, Which};
+use super::view::{BackgroundJob, Moving, Part};
 use super::{Commit, Gate, Index};
 
 /// A spill under way.
@@ -104,7 +104,7 @@ impl Index {
         let mut slot = self.spill.lock();
         // The manifest names no more runs than this, whoever asks for one.
         let too_many = self.durable.load().spills.len() + 1 >= SPILLS_MAX;
-        let blocked = slot.is_some() || too_many || !self.kind.lets_spill();
+        let blocked = slot.is_some() || too_many || !self.kind.can_flush();
         if blocked || self.views.load().memtable.is_empty() {
             return false;
         }
@@ -119,16 +119,16 @@ impl Index {
             below: false,
             top_bytes_max: top_bytes_max(kappa0),
             codec: self.codec(),
-            apart: self.kind.takes_runs_apart(),
+            apart: self.kind.consumes_runs_partially(),
         };
         let mut moving = Moving {
-            which: Which::Spill,
+            which: BackgroundJob::Spill,
             frozen: None,
             frozen_bytes: 0,
             inputs: Vec::new(),
             new: nothing(),
             wavefront: None,
-            stats: MergeStats::default(),
+            stats: CompactionStats::default(),
         };
         // A run may hold any number of bytes.
         let Some(frozen) = self.freeze(gate, u64::MAX, &mut |frozen, parts| {
@@ -137,14 +137,14 @@ impl Index {
         }) else {
             return false;
         };
-        let purpose = Which::Spill.purpose();
+        let purpose = BackgroundJob::Spill.purpose();
         let mut stage = Stage::new(self.reader.clone(), purpose);
         stage.add_memtable(&frozen.leaves);
         let (removed, _) = self.removed_for_merge(frozen.numbers.1, false);
-        let takes_apart = self.kind.takes_runs_apart();
+        let takes_apart = self.kind.consumes_runs_partially();
         let outside = if takes_apart { outside(&frozen.leaves) } else { Gone::default() };
         let merge = Merge::new(Start {
-            which: Which::Spill,
+            which: BackgroundJob::Spill,
             scheme: self.scheme,
             pace: Pace::of(kappa0, counts.data_bytes()),
             stage,

@@ -3,7 +3,7 @@
 use esker_format::meta::{LevelMeta, Shape};
 
 use super::Index;
-use super::view::{Part, Which};
+use super::view::{BackgroundJob, Part};
 
 /// One level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,14 +42,14 @@ pub struct TreeStats {
     /// Memory of fences and filters, in bytes.
     pub fence_memory_bytes: u64,
     /// The merge under way.
-    pub merge: Option<MergeStats>,
+    pub merge: Option<CompactionStats>,
     /// Whether the memtable is being written out.
     pub spilling: bool,
 }
 
 /// A merge under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MergeStats {
+pub struct CompactionStats {
     /// Of everything.
     pub full: bool,
     /// Levels of the main tree that are replaced.
@@ -98,7 +98,7 @@ impl Index {
             shape: meta.shape,
             merges: meta.merges,
             fence_memory_bytes: runs.map(|tree| tree.fence_memory_bytes()).sum(),
-            merge: view.moving(Which::Merge).map(|(_, merge)| merge.shown_stats()),
+            merge: view.moving(BackgroundJob::Merge).map(|(_, merge)| merge.shown_stats()),
             spilling: self.is_spilling(),
         }
     }

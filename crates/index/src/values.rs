@@ -199,7 +199,7 @@ impl Index {
             values.logged.remove(&run.start).ok_or_else(|| mixed_up(run))?;
         }
         drop(values);
-        self.env.blocks.fasten(&[edit.taken.as_slice(), &gone].concat())?;
+        self.env.blocks.commit(&[edit.taken.as_slice(), &gone].concat())?;
         *moved = Moved::default();
         Ok([edit.given_up, gone, blocks.given_up].concat())
     }
@@ -227,7 +227,7 @@ impl Paused<'_> {
     pub(super) fn take_values(&mut self) -> Result<Vec<Extent>> {
         let values = std::mem::take(&mut *self.index.values.lock());
         let logged = extents(&values.logged);
-        self.index.env.blocks.fasten(&logged)?;
+        self.index.env.blocks.commit(&logged)?;
         Ok(values.taken.runs().chain(logged).collect())
     }
 }

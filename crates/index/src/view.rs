@@ -30,7 +30,7 @@ use super::gone::Gone;
 use super::lookup::{Found, Probe};
 use super::operands::{Operator, Stack};
 use super::removed::Removed;
-use super::stats::MergeStats;
+use super::stats::CompactionStats;
 use super::tree::{BlockReader, Tree};
 
 /// A state of the index.
@@ -58,7 +58,7 @@ pub enum Part {
 
 /// Which work moves a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum BackgroundJob {
     /// A frozen memtable becomes a spill run.
     Spill,
     /// Frozen memtable, spill runs and levels become new levels.
@@ -68,7 +68,7 @@ pub enum Which {
 /// The state of a spill or merge at a publish point.
 #[derive(Clone, Debug)]
 pub struct Moving {
-    pub(super) which: Which,
+    pub(super) which: BackgroundJob,
     /// What is left of the frozen memtable, and its memory in bytes.
     pub(super) frozen: Option<Arc<Leaves>>,
     pub(super) frozen_bytes: u64,
@@ -79,7 +79,7 @@ pub struct Moving {
     /// The last user key whose group has been written.
     pub(super) wavefront: Option<Arc<[u8]>>,
     /// For statistics.
-    pub(super) stats: MergeStats,
+    pub(super) stats: CompactionStats,
 }
 
 impl Part {
@@ -89,7 +89,7 @@ impl Part {
     }
 }
 
-impl Which {
+impl BackgroundJob {
     /// What its operations are counted under.
     pub(super) const fn purpose(self) -> Purpose {
         match self {
@@ -129,9 +129,9 @@ impl Moving {
     }
 
     /// How far it has come.
-    pub(super) fn shown_stats(&self) -> MergeStats {
+    pub(super) fn shown_stats(&self) -> CompactionStats {
         let wavefront = self.wavefront.as_deref().map(<[u8]>::to_vec);
-        MergeStats { wavefront, ..self.stats.clone() }
+        CompactionStats { wavefront, ..self.stats.clone() }
     }
 
     /// How many levels take part, when those of the main tree are `levels`.
@@ -287,7 +287,7 @@ impl View {
     }
 
     /// The moving part of `which`, and its place.
-    pub(super) fn moving(&self, which: Which) -> Option<(usize, &Arc<Moving>)> {
+    pub(super) fn moving(&self, which: BackgroundJob) -> Option<(usize, &Arc<Moving>)> {
         self.parts.iter().enumerate().find_map(|(index, part)| match part {
             Part::Moving(moving) if moving.which == which => Some((index, moving)),
             _ => None,
@@ -318,7 +318,7 @@ impl View {
     /// `outside`, and without the removals that are retired by it.
     pub(super) fn with_result(
         &self,
-        which: Which,
+        which: BackgroundJob,
         tree: Tree,
         outside: Gone,
         retired: Seq,

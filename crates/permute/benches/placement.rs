@@ -7,7 +7,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use esker_device::AlignedBuf;
 use esker_permute::copy::Program;
-use esker_permute::pieces::{Dim, Piece};
+use esker_permute::scatter::{Dim, Piece};
 
 const LOAD_BYTES: usize = 48 << 20;
 

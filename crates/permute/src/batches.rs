@@ -8,8 +8,8 @@
 //! the lowest of the output outside of the segment, and those between are fixed as well.
 
 use crate::pass::Pass;
-use crate::pieces::{Packing, Piece, Window, pieces};
 use crate::runs::{Placement, Runs};
+use crate::scatter::{Packing, Piece, Window, pieces};
 use crate::space::{Allowed, Choice, Digit, Settings};
 
 /// Records that fill a cache line, of eight bytes.

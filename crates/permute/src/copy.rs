@@ -5,7 +5,7 @@
 
 use esker_device::prefetch::prefetch_for_write;
 
-use crate::pieces::Piece;
+use crate::scatter::Piece;
 
 /// A loop, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Program {
     #[must_use]
     pub fn new(piece: &Piece, record_bytes: usize, from_bytes: isize, to_bytes: isize) -> Self {
         let bytes = |records: i64| isize::try_from(records).unwrap_or(0) * record_bytes as isize;
-        let in_bytes = |dim: &crate::pieces::Dim| Loop {
+        let in_bytes = |dim: &crate::scatter::Dim| Loop {
             count: usize::try_from(dim.count).unwrap_or(0),
             from: bytes(dim.from),
             to: bytes(dim.to),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::ends::{self, Holder, Input, Output, Wanted};
+use crate::endpoints::{self, Holder, Input, Output, Wanted};
 use crate::error::{Error, Result, input};
 use crate::exec::{self, Counters, Files, Payload};
 use crate::file::{Sink, Source};
@@ -128,7 +128,7 @@ impl Job {
                 );
             }
         }
-        let from = ends::look(&request)?;
+        let from = endpoints::look(&request)?;
         let header = &from.header;
         let resolved = resolve(&pattern, &header.shape, header.is_fortran, &request.sizes)?;
         let layout = Layout::of(&resolved);
@@ -136,7 +136,7 @@ impl Job {
         let place = behind_links(&request.output)?;
         let words = short.as_deref().unwrap_or_default();
         let wanted = Wanted { layout: layout.as_ref(), shape: shape.as_deref().ok_or(words) };
-        let output = ends::decide(&request, &from, wanted, &place)?;
+        let output = endpoints::decide(&request, &from, wanted, &place)?;
         let memory = request.memory;
         let steps = Vec::new();
         let mut job = Self { request, input: from, output, place, shape, short, layout, steps };

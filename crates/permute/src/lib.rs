@@ -4,11 +4,11 @@
 //! (what is asked for, in words) and [`resolve`] (in digits), [`tree`] (one axis cut into digits,
 //! counted where they do not divide), [`space`] (several axes in an order, their records packed),
 //! [`coalesce`] (fewer digits); [`pass`] (one pass over the data) and [`plan`] (which passes);
-//! [`runs`] (which ranges of a file hold some records), [`pieces`] and [`copy`] (where they go in
+//! [`runs`] (which ranges of a file hold some records), [`scatter`] and [`copy`] (where they go in
 //! memory), [`budget`] (how memory is divided), [`file`](mod@file) (direct I/O), [`exec`] (a pass
 //! carried out by threads); [`layout`] (dimensions as digits, of files in chunks too), `steps`
 //! (from two files to passes); [`npy`], [`zarr`] and [`target`] (files as people have them),
-//! [`units`] (sizes as people write them), [`kept`] (what a device was measured to take), [`job`]
+//! [`units`] (sizes as people write them), [`device_profile`] (what a device was measured to take), [`job`]
 //! (all of it); [`message`] (texts that name options);
 //! [`planted`] (bugs that the tests must find).
 //!
@@ -22,25 +22,25 @@ pub mod budget;
 pub mod coalesce;
 pub mod copy;
 mod describe;
+pub mod device_profile;
 mod edges;
-mod ends;
+mod endpoints;
 pub mod error;
 pub mod exec;
 pub mod file;
 pub mod job;
-pub mod kept;
 pub mod layout;
 mod literal;
 pub mod message;
 pub mod npy;
 pub mod pass;
 pub mod pattern;
-pub mod pieces;
 pub mod plan;
 pub mod planted;
 pub mod probe;
 pub mod resolve;
 pub mod runs;
+pub mod scatter;
 pub mod space;
 mod steps;
 pub mod target;

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker::{Db, Durability, IndexKind, Keyspace, KeyspaceOptions, Merging};
+use esker::{Compaction, Db, Durability, IndexKind, Keyspace, KeyspaceOptions};
 use esker_device::delay::{DelayDevice, Delays};
 use esker_device::memory::MemoryDevice;
 
@@ -41,9 +41,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("writes") => {
             let folder = arguments.get(1).ok_or("which folder?")?;
             let kind = arguments.get(4).map_or(Ok(IndexKind::FdTree), |kind| kind.parse())?;
-            let merging = arguments.get(5).map_or(Ok(Merging::default()), |name| name.parse())?;
+            let merging =
+                arguments.get(5).map_or(Ok(Compaction::default()), |name| name.parse())?;
             let db = Db::builder(folder).memory_budget(number(3, 64)? << 20);
-            writes(db.merging(merging).open()?, number(2, 5_000_000)?, kind)
+            writes(db.compaction(merging).open()?, number(2, 5_000_000)?, kind)
         }
         Some("lookups") => lookups(number(1, 10_000)?),
         Some("syncs") => syncs(Duration::from_micros(number(1, 100)?)),

@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use esker_format::ids::KeyspaceId;
-use esker_index::Which;
+use esker_index::BackgroundJob;
 use esker_substrate::planted::{self, Race};
 use esker_substrate::sync::{self, Condvar, Mutex};
 
@@ -81,10 +81,10 @@ impl Queue {
 }
 
 impl State {
-    fn queue(&mut self, which: Which) -> &mut Queue {
+    fn queue(&mut self, which: BackgroundJob) -> &mut Queue {
         match which {
-            Which::Spill => &mut self.spills,
-            Which::Merge => &mut self.merges,
+            BackgroundJob::Spill => &mut self.spills,
+            BackgroundJob::Merge => &mut self.merges,
         }
     }
 }
@@ -95,7 +95,7 @@ impl Background {
     }
 
     /// Asks for a keyspace's spill or merge to be run.
-    pub fn ask(&self, which: Which, slot: &Arc<Slot>) {
+    pub fn ask(&self, which: BackgroundJob, slot: &Arc<Slot>) {
         let mut state = self.state.lock();
         if state.queue(which).push(slot) {
             drop(state);
@@ -143,7 +143,7 @@ impl Background {
         self.done.notify_all();
     }
 
-    fn next(&self, which: Which) -> Option<Arc<Slot>> {
+    fn next(&self, which: BackgroundJob) -> Option<Arc<Slot>> {
         let mut state = self.state.lock();
         loop {
             if state.stopped {
@@ -176,8 +176,8 @@ pub(crate) fn start(shared: &Arc<Core>) -> std::io::Result<()> {
         return Ok(());
     }
     let cores = sync::cores().min(MERGERS_MAX);
-    let mergers = std::iter::repeat_n((Which::Merge, "esker-merge"), cores);
-    for (which, name) in mergers.chain([(Which::Spill, "esker-spill")]) {
+    let mergers = std::iter::repeat_n((BackgroundJob::Merge, "esker-merge"), cores);
+    for (which, name) in mergers.chain([(BackgroundJob::Spill, "esker-spill")]) {
         let store = Arc::clone(shared);
         // It ends by itself when the store is closed.
         let _runs_on = sync::spawn(name, move || run(&store, which))?;
@@ -193,7 +193,7 @@ pub(crate) fn start(shared: &Arc<Core>) -> std::io::Result<()> {
     Ok(())
 }
 
-fn run(store: &Core, which: Which) {
+fn run(store: &Core, which: BackgroundJob) {
     while let Some(slot) = store.background.next(which) {
         maintenance::run_in_background(store, &slot, which);
     }

@@ -11,7 +11,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_format::action::{Action, KeyRangeBuf};
+use esker_format::action::{KeyRangeBuf, WriteOp};
 use esker_format::data::{Data, DataBuf};
 
 use crate::error::{Error, Result};
@@ -65,7 +65,7 @@ impl Batch {
     /// another store, makes [`commit`](Self::commit) answer
     /// [`Invalid`](crate::Error::Invalid).
     pub fn insert(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.add(keyspace, Action::Say(key.as_ref(), Data::Put(value.as_ref())));
+        self.add(keyspace, WriteOp::Point(key.as_ref(), Data::Put(value.as_ref())));
     }
 
     /// Sets the value of `key` in `keyspace` for as long as `ttl`, counted from now on and not from
@@ -81,7 +81,7 @@ impl Batch {
         match write::expiry(&self.shared, ttl) {
             Ok(until) => {
                 let data = Data::PutUntil(until, value.as_ref());
-                self.add(keyspace, Action::Say(key.as_ref(), data));
+                self.add(keyspace, WriteOp::Point(key.as_ref(), data));
             }
             Err(error) => self.refuse(error),
         }
@@ -90,12 +90,12 @@ impl Batch {
     /// Merges `operand` onto the value of `key` in `keyspace`: see [`Keyspace::merge`]. Several
     /// calls on one key all count, and so does what the batch says of it before.
     pub fn merge(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
-        self.add(keyspace, Action::Say(key.as_ref(), Data::Operand(operand.as_ref())));
+        self.add(keyspace, WriteOp::Point(key.as_ref(), Data::Operand(operand.as_ref())));
     }
 
     /// Removes `key` from `keyspace`.
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) {
-        self.add(keyspace, Action::Say(key.as_ref(), Data::Delete));
+        self.add(keyspace, WriteOp::Point(key.as_ref(), Data::Delete));
     }
 
     /// Removes all keys of `keyspace` within `bounds` that are there when the batch is committed,
@@ -107,7 +107,7 @@ impl Batch {
     ) {
         let interval = Interval::new(&bounds);
         if let Some(keys) = interval.keys() {
-            self.add(keyspace, Action::RemoveRange(keys.as_range()));
+            self.add(keyspace, WriteOp::DeleteRange(keys.as_range()));
         }
     }
 
@@ -160,7 +160,7 @@ impl Batch {
         self.writes = Vec::new();
     }
 
-    fn add(&mut self, keyspace: &Keyspace, action: Action<'_>) {
+    fn add(&mut self, keyspace: &Keyspace, action: WriteOp<'_>) {
         if self.refused.is_some() {
             return;
         }
@@ -168,13 +168,13 @@ impl Batch {
             return self.refuse(error);
         }
         let what = match action {
-            Action::Say(key, data) => What::Say(key.to_vec(), data.into()),
-            Action::RemoveRange(keys) => What::Remove(keys.into()),
+            WriteOp::Point(key, data) => What::Say(key.to_vec(), data.into()),
+            WriteOp::DeleteRange(keys) => What::Remove(keys.into()),
         };
         self.writes.push(Owned { slot: Arc::clone(&keyspace.slot), what });
     }
 
-    fn admit(&mut self, keyspace: &Keyspace, action: &Action<'_>) -> Result<()> {
+    fn admit(&mut self, keyspace: &Keyspace, action: &WriteOp<'_>) -> Result<()> {
         self.shared.check_process()?;
         keyspace.must_be_of(&self.shared)?;
         write::validate(&keyspace.slot, action)?;
@@ -192,8 +192,8 @@ impl Batch {
 impl Owned {
     fn as_write(&self) -> Write<'_> {
         let action = match &self.what {
-            What::Say(key, data) => Action::Say(key, data.as_data()),
-            What::Remove(keys) => Action::RemoveRange(keys.as_range()),
+            What::Say(key, data) => WriteOp::Point(key, data.as_data()),
+            What::Remove(keys) => WriteOp::DeleteRange(keys.as_range()),
         };
         Write { slot: &self.slot, action }
     }

@@ -9,9 +9,9 @@ use esker_device::readonly::ReadOnlyDevice;
 use esker_substrate::runtime::{Runtime, SystemRuntime};
 
 use crate::background::Mode;
+use crate::compaction::Compaction;
 use crate::db::Db;
 use crate::error::Result;
-use crate::merging::Merging;
 use crate::open;
 use crate::options::{Durability, Settings};
 
@@ -110,10 +110,10 @@ impl DbBuilder {
         self
     }
 
-    /// How the store's LSM indexes are merged; by [`MergePolicy::Pull`](crate::MergePolicy) by
+    /// How the store's LSM indexes are merged; by [`CompactionPolicy::Pull`](crate::CompactionPolicy) by
     /// default. Holds while the store is open.
-    pub const fn merging(mut self, merging: Merging) -> Self {
-        self.settings.merging = merging;
+    pub const fn compaction(mut self, compaction: Compaction) -> Self {
+        self.settings.compaction = compaction;
         self
     }
 

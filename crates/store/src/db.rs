@@ -22,12 +22,12 @@ use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::maintenance;
 use crate::options::{Chosen, Compression, IndexKind, KeyspaceOptions};
+use crate::reclaim;
 use crate::shared::{Core, IndexOptions, Shared, Slot};
 use crate::snapshot::Snapshot;
-use crate::spare;
 use crate::stats::{self, Stats};
 use crate::transaction::Transaction;
-use crate::turn::{Asked, Turn};
+use crate::writer_lock::{Asked, Turn};
 
 /// Conflicts after which [`Db::transact`] goes in turns, and after which it gives up.
 const CONFLICTS_BEFORE_TURN: u32 = 3;
@@ -240,7 +240,7 @@ impl Db {
         for slot in self.shared.slots() {
             unless_dropped(maintenance::compact(&self.shared, &slot))?;
         }
-        spare::give_up_all(&self.shared)
+        reclaim::give_up_all(&self.shared)
     }
 
     /// Reads everything (superblocks, manifest, log, every block) and compares it with what it
@@ -451,8 +451,8 @@ impl Db {
         shared.commit_edits(&edits)?;
         let memtable_bytes_max = memtable_bytes.unwrap_or(shared.limits.memtables_bytes);
         let env = Arc::clone(&shared.env);
-        let IndexOptions { scheme, sizes, merging } = shared.options;
-        let index_options = Options { memtable_bytes_max, scheme, sizes, codec, merging };
+        let IndexOptions { scheme, sizes, compaction } = shared.options;
+        let index_options = Options { memtable_bytes_max, scheme, sizes, codec, compaction };
         let tree = Index::open(env, id, index, index_options);
         if let Some(asked) = &options.merge {
             tree.set_operator(asked.of(&name));

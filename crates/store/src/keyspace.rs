@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_device::Device;
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 use esker_format::data::Data;
 
 use crate::error::{Error, Result};
@@ -233,7 +233,7 @@ impl Keyspace {
     ) -> Result<()> {
         let interval = Interval::new(&bounds);
         match interval.keys() {
-            Some(keys) => self.commit(Action::RemoveRange(keys.as_range()), durability),
+            Some(keys) => self.commit(WriteOp::DeleteRange(keys.as_range()), durability),
             None => self.shared.check_process(),
         }
     }
@@ -248,10 +248,10 @@ impl Keyspace {
     }
 
     fn write(&self, key: &[u8], data: Data<'_>, durability: Durability) -> Result<()> {
-        self.commit(Action::Say(key, data), durability)
+        self.commit(WriteOp::Point(key, data), durability)
     }
 
-    fn commit(&self, action: Action<'_>, durability: Durability) -> Result<()> {
+    fn commit(&self, action: WriteOp<'_>, durability: Durability) -> Result<()> {
         self.shared.check_process()?;
         write::validate(&self.slot, &action)?;
         write::commit(&self.shared, &[Write { slot: &self.slot, action }], durability)?;

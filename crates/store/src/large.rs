@@ -18,7 +18,7 @@ mod writer;
 use std::sync::Arc;
 
 use esker_device::{Operation, Purpose};
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 use esker_format::data::{Data, Value};
 use esker_format::ids::Moment;
 use esker_format::superblock::FEATURE_LARGE_VALUES;
@@ -68,7 +68,7 @@ impl Apart {
         let replaced = |(write, content): (&Write<'a>, &'a Option<Vec<u8>>)| match content {
             Some(content) => {
                 let key = write.action.key().unwrap_or_default();
-                Write { action: Action::Say(key, Data::Reference(content)), ..*write }
+                Write { action: WriteOp::Point(key, Data::Reference(content)), ..*write }
             }
             None => *write,
         };
@@ -127,9 +127,9 @@ fn prepare(shared: &Core) -> Result<()> {
     if !shared.manifest.requires(FEATURE_LARGE_VALUES) {
         shared.require(FEATURE_LARGE_VALUES)?;
     }
-    if !shared.values_are_settled.load(Ordering::Acquire) {
+    if !shared.logged_values_are_claimed.load(Ordering::Acquire) {
         shared.log.prepare()?;
-        shared.values_are_settled.store(true, Ordering::Release);
+        shared.logged_values_are_claimed.store(true, Ordering::Release);
     }
     Ok(())
 }
@@ -172,9 +172,9 @@ pub(crate) fn durability(shared: &Core, durability: Durability) -> Durability {
 /// All of the value of `key`, which a registered number pins.
 pub(crate) fn fetch(shared: &Core, slot: &Slot, key: &[u8], value: Value) -> Result<Vec<u8>> {
     match value {
-        Value::Here(value) => Ok(value),
-        Value::Elsewhere(content) => fetch_apart(shared, slot, &content),
-        Value::Onto(onto) => {
+        Value::Inline(value) => Ok(value),
+        Value::Blob(content) => fetch_apart(shared, slot, &content),
+        Value::Operand(onto) => {
             let older = fetch_apart(shared, slot, &onto.content)?;
             operands::merged(slot, key, Some(&older), &onto.operand)
         }
@@ -226,7 +226,7 @@ pub(crate) fn claim_logged(shared: &Core) -> Result<()> {
     }
     let state = shared.manifest.state();
     shared.log.scan(&mut |seq, id, action| {
-        let Action::Say(key, Data::Reference(content)) = action else { return Ok(()) };
+        let WriteOp::Point(key, Data::Reference(content)) = action else { return Ok(()) };
         let Ok(value) = ValueRef::decode(content) else { return Ok(()) };
         shared.env.blocks.generation_found(value.generation);
         let Some(keyspace) = state.keyspaces.get(&id) else { return Ok(()) };
@@ -249,7 +249,9 @@ pub(crate) fn reader(
     let found = {
         let _open = shared.enter()?;
         match slot.read(|tree| tree.get_at(key, snapshot.at()))?? {
-            Some(value @ Value::Onto(_)) => Some(Value::Here(fetch(shared, slot, key, value)?)),
+            Some(value @ Value::Operand(_)) => {
+                Some(Value::Inline(fetch(shared, slot, key, value)?))
+            }
             found => found,
         }
     };

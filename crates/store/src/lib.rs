@@ -52,7 +52,7 @@
 //!
 //! Every release opens what earlier ones have written. [`Device`], [`DeviceError`] and [`Process`]
 //! are covered by semver as the rest is, except that their traits may get methods with a body, and
-//! `Purpose` and `Operation` new values. [`Merging`], [`MergePolicy`] and [`MergeParams`] are
+//! `Purpose` and `Operation` new values. [`Compaction`], [`CompactionPolicy`] and [`CompactionParams`] are
 //! settings of an algorithm and are not covered. VERSIONING.md in the repository has all of it.
 
 // A map of this crate for those who read its sources, in reading order:
@@ -86,36 +86,37 @@ mod backup;
 mod batch;
 mod builder;
 mod check;
+mod compaction;
+mod conflict_window;
 mod db;
 mod dropping;
 mod error;
 mod keyspace;
 mod large;
 mod maintenance;
-mod merging;
+mod memory_pressure;
 mod open;
 mod operands;
 mod operators;
 mod options;
 mod range;
 mod read;
-mod recent;
-mod relief;
+mod reclaim;
 mod removal;
 mod room;
 mod shared;
 mod snapshot;
-mod spare;
+mod stall_stats;
 mod stats;
 mod transaction;
-mod turn;
-mod waits;
 mod write;
+mod writer_lock;
 
 pub use backup::{Backup, BackupProgress, BackupReport};
 pub use batch::Batch;
 pub use builder::DbBuilder;
 pub use check::{CheckReport, Problem};
+pub use compaction::{Compaction, CompactionParams, CompactionPolicy};
 pub use db::Db;
 pub use error::{Error, Result};
 pub use esker_device::process::Process;
@@ -128,7 +129,6 @@ pub use esker_index::operands::{BoxError, MergeOperator};
 pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
-pub use merging::{MergeParams, MergePolicy, Merging};
 pub use operators::Merge;
 pub use options::{
     Compression, Durability, IndexKind, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT,
@@ -138,9 +138,9 @@ pub use range::{DamagedRange, Range};
 pub use read::Entry;
 pub use snapshot::Snapshot;
 pub use stats::{
-    IoStats, KeyspaceStats, LevelStats, LsmLearnt, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites,
-    MemoryStats, MergeStats, NextStats, PinStats, ShapeStats, SpaceStats, Stats, TransactionStats,
-    WaitStats,
+    CompactionStats, IoStats, KeyspaceStats, LevelStats, LsmLearnt, LsmLevelStats, LsmRunStats,
+    LsmStats, LsmWrites, MemoryStats, NextStats, PinStats, ShapeStats, SpaceStats, Stats,
+    TransactionStats, WaitStats,
 };
 pub use transaction::{Transaction, TransactionRange};
 

@@ -17,15 +17,15 @@ use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_format::meta::IndexMeta;
 use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_REMOVED_RANGES};
-use esker_index::{Index, Step, ValuesEdit, Which, Work};
+use esker_index::{BackgroundJob, Index, Step, ValuesEdit, Work};
 use esker_substrate::planted::{self, Bug, Race};
 
 use crate::background::Mode;
 use crate::error::{Error, Result};
-use crate::relief;
+use crate::memory_pressure;
+use crate::reclaim;
 use crate::shared::{Core, Slot, Stall};
-use crate::spare;
-use crate::waits::Why;
+use crate::stall_stats::Why;
 use crate::write::Write;
 
 /// What a write to a stalled keyspace may do.
@@ -84,7 +84,7 @@ pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
     if shared.log.live_bytes() <= shared.limits.log_bytes.saturating_mul(2) {
         return Ok(());
     }
-    match relief::pinning_slot(shared, true) {
+    match memory_pressure::pinning_slot(shared, true) {
         Some(slot) => admit_to(shared, &slot, deletes_only),
         None => Ok(()),
     }
@@ -122,7 +122,7 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             return Ok(());
         }
         begin_due(shared, slot);
-        if slot.has_stopped(Which::Merge) && !tree.is_spilling() && tree.due().is_none() {
+        if slot.has_stopped(BackgroundJob::Merge) && !tree.is_spilling() && tree.due().is_none() {
             // Only the merge gives memory back, and it has stopped: the memtable is written out,
             // however little it holds. Where that cannot be, admission has its own bounds, and a
             // delete makes room.
@@ -143,7 +143,8 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             Mode::Threads if !shared.background.wait(seen) => return Err(Error::Closed),
             Mode::Threads => {}
             Mode::Inline(_) => {
-                let which = if tree.is_spilling() { Which::Spill } else { Which::Merge };
+                let which =
+                    if tree.is_spilling() { BackgroundJob::Spill } else { BackgroundJob::Merge };
                 let _kept_as_stall = step(shared, slot, which);
             }
         }
@@ -158,8 +159,8 @@ pub(crate) fn after_write(shared: &Core, due: &[&Arc<Slot>]) {
             begin_due(shared, slot);
         }
     }
-    relief::relieve_memory(shared);
-    relief::relieve_log(shared);
+    memory_pressure::relieve_memory(shared);
+    memory_pressure::relieve_log(shared);
     if shared.log.wants_work_ahead() {
         match shared.background.mode {
             Mode::Threads => shared.background.ask_for_log(),
@@ -189,8 +190,9 @@ fn is_worth_a_try(slot: &Slot) -> bool {
 pub(crate) fn begin_due(shared: &Core, slot: &Arc<Slot>) {
     let Ok(tree) = slot.tree() else { return };
     if slot.stall().is_some() {
-        let under_way = [(Which::Spill, tree.is_spilling()), (Which::Merge, tree.is_merging())];
-        let stopped = |(which, is): &(Which, bool)| *is && slot.has_stopped(*which);
+        let under_way =
+            [(BackgroundJob::Spill, tree.is_spilling()), (BackgroundJob::Merge, tree.is_merging())];
+        let stopped = |(which, is): &(BackgroundJob, bool)| *is && slot.has_stopped(*which);
         for (which, _) in under_way.into_iter().filter(stopped) {
             match shared.background.mode {
                 Mode::Threads => shared.background.ask(which, slot),
@@ -204,7 +206,7 @@ pub(crate) fn begin_due(shared: &Core, slot: &Arc<Slot>) {
         None => {}
         // Beginning a merge may read and grow the file: not in a thread that writes.
         Some(Work::Merge { .. }) if shared.background.mode == Mode::Threads => {
-            shared.background.ask(Which::Merge, slot);
+            shared.background.ask(BackgroundJob::Merge, slot);
         }
         Some(work) => {
             let _kept_as_stall = begin(shared, slot, work);
@@ -221,10 +223,10 @@ pub(crate) fn begin(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool>
     begun
 }
 
-const fn which_of(work: Work) -> Which {
+const fn which_of(work: Work) -> BackgroundJob {
     match work {
-        Work::Spill => Which::Spill,
-        Work::Merge { .. } => Which::Merge,
+        Work::Spill => BackgroundJob::Spill,
+        Work::Merge { .. } => BackgroundJob::Merge,
     }
 }
 
@@ -234,7 +236,7 @@ fn begin_quietly(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
         let _order = shared.write.lock();
         body();
     };
-    let begun = spare::retry_with_room(shared, || {
+    let begun = reclaim::retry_with_room(shared, || {
         let settled = shared.manifest.settle();
         settled.and_then(|()| tree.begin(work, &gate)).map_err(Error::from)
     });
@@ -245,9 +247,9 @@ fn begin_quietly(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
 }
 
 /// Does one step.
-pub(crate) fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
+pub(crate) fn step(shared: &Core, slot: &Slot, which: BackgroundJob) -> Result<Step> {
     let tree = slot.tree()?;
-    let stepped = spare::retry_with_room(shared, || {
+    let stepped = reclaim::retry_with_room(shared, || {
         let stepped =
             tree.step(which, &mut |meta, values| commit_index(shared, slot.id, meta, values));
         stepped.map_err(Error::from)
@@ -257,8 +259,8 @@ pub(crate) fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
     let result = if idle { stepped } else { note(slot, which, stepped) };
     if matches!(result, Ok(Step::Done)) {
         tracing::debug!(keyspace = slot.name, ?which, "done");
-        if which == Which::Merge {
-            spare::give_up_the_end(shared);
+        if which == BackgroundJob::Merge {
+            reclaim::give_up_the_end(shared);
         }
     }
     shared.background.tick();
@@ -266,7 +268,7 @@ pub(crate) fn step(shared: &Core, slot: &Slot, which: Which) -> Result<Step> {
 }
 
 /// Keeps why a spill or merge stopped, or that it goes on again.
-fn note<T>(slot: &Slot, which: Which, result: Result<T>) -> Result<T> {
+fn note<T>(slot: &Slot, which: BackgroundJob, result: Result<T>) -> Result<T> {
     match &result {
         Ok(_) if !slot.has_stopped(which) => {}
         Ok(_) => slot.set_stall(which, None),
@@ -287,12 +289,13 @@ fn note<T>(slot: &Slot, which: Which, result: Result<T>) -> Result<T> {
 pub(crate) fn is_stuck(slot: &Slot) -> bool {
     let Some(stall) = slot.stall() else { return false };
     let Ok(tree) = slot.tree() else { return true };
-    stall.which == Which::Spill || (!tree.is_spilling() && tree.flush_work() != Some(Work::Spill))
+    stall.which == BackgroundJob::Spill
+        || (!tree.is_spilling() && tree.flush_work() != Some(Work::Spill))
 }
 
 /// What a thread does that was given a keyspace: runs its spill or merge to the end, and those
 /// that are due then.
-pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: Which) {
+pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: BackgroundJob) {
     let _span = tracing::debug_span!("maintenance", keyspace = slot.name, ?which).entered();
     loop {
         // Between two steps the store may close.
@@ -300,7 +303,7 @@ pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: Which) {
         match step(shared, slot, which) {
             Ok(Step::More) => {}
             Ok(Step::Done) => begin_due(shared, slot),
-            Ok(Step::Idle) if which == Which::Spill => return begin_due(shared, slot),
+            Ok(Step::Idle) if which == BackgroundJob::Spill => return begin_due(shared, slot),
             Ok(Step::Idle) => {
                 let due = slot.tree().ok().and_then(Index::due);
                 let begun = due.map(|work| begin(shared, slot, work));
@@ -323,10 +326,10 @@ pub(crate) fn go_on(shared: &Core, slot: &Arc<Slot>, steps: u32) {
         let runs = |which, under_way: bool| under_way && !slot.has_stopped(which);
         let which = if shared.poison.reason().is_some() {
             return;
-        } else if runs(Which::Spill, tree.is_spilling()) {
-            Which::Spill
-        } else if runs(Which::Merge, tree.is_merging()) {
-            Which::Merge
+        } else if runs(BackgroundJob::Spill, tree.is_spilling()) {
+            BackgroundJob::Spill
+        } else if runs(BackgroundJob::Merge, tree.is_merging()) {
+            BackgroundJob::Merge
         } else {
             let Some(work) = tree.due().filter(|work| !slot.has_stopped(which_of(*work))) else {
                 return;
@@ -352,8 +355,10 @@ pub(crate) fn resume(shared: &Core) {
     for slot in shared.slots() {
         let Ok(tree) = slot.tree() else { continue };
         let resumed = tree.resume().map_err(Error::from);
-        if note(&slot, Which::Merge, resumed).is_ok() && shared.background.mode == Mode::Threads {
-            shared.background.ask(Which::Merge, &slot);
+        if note(&slot, BackgroundJob::Merge, resumed).is_ok()
+            && shared.background.mode == Mode::Threads
+        {
+            shared.background.ask(BackgroundJob::Merge, &slot);
         }
     }
 }
@@ -403,7 +408,7 @@ pub(crate) fn flush(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
 
 /// Completes what is under way in a keyspace, in this thread or beside another that does.
 fn complete(shared: &Core, slot: &Slot) -> Result<()> {
-    for which in [Which::Spill, Which::Merge] {
+    for which in [BackgroundJob::Spill, BackgroundJob::Merge] {
         while step(shared, slot, which)? == Step::More {}
     }
     Ok(())
@@ -419,17 +424,17 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         // What expires, and what operands stand on, is in levels that are not settled.
         let features = [FEATURE_EXPIRY, FEATURE_OPERANDS];
         let may_change = features.iter().any(|bit| shared.manifest.requires(*bit));
-        if tree.is_tight(may_change) {
+        if tree.is_fully_compacted(may_change) {
             return Ok(());
         }
         let has_new = tree.memtable_entries() > 0;
         if has_new && tree.spills_first() && begin(shared, slot, Work::Spill)? {
-            while step(shared, slot, Which::Spill)? == Step::More {}
+            while step(shared, slot, BackgroundJob::Spill)? == Step::More {}
         }
         let with_memtable = has_new && !tree.spills_first();
         // Another thread may have begun something in between: then once more.
         if begin(shared, slot, Work::Merge { full: true, with_memtable })? {
-            while step(shared, slot, Which::Merge)? == Step::More {}
+            while step(shared, slot, BackgroundJob::Merge)? == Step::More {}
             return Ok(());
         }
     }
@@ -451,7 +456,7 @@ fn commit_index(
     let mut edits = vec![Edit::Index { id, index: Arc::new(meta.clone()) }];
     if !values.is_empty() {
         let ValuesEdit { taken, given_up } = values.clone();
-        edits.push(Edit::Values { id, taken, given_up });
+        edits.push(Edit::OwnedSpace { id, taken, given_up });
     }
     commit_and_recycle(shared, edits, id, Some(meta.log_unneeded_seq()))
 }
@@ -527,13 +532,16 @@ mod tests {
         let slot = keyspace.slot;
         let full = || Err::<(), _>(Error::Full { what: "a test".into() });
         let stopped = |which| slot.has_stopped(which);
-        assert!(note(&slot, Which::Merge, full()).is_err());
-        assert!(note(&slot, Which::Spill, full()).is_err());
-        assert!(is_stuck(&slot) && slot.stall().is_some_and(|stall| stall.which == Which::Spill));
-        note(&slot, Which::Spill, Ok(())).unwrap();
-        assert!(stopped(Which::Merge) && !stopped(Which::Spill));
-        assert!(slot.stall().is_some_and(|stall| stall.which == Which::Merge));
-        note(&slot, Which::Merge, Ok(())).unwrap();
+        assert!(note(&slot, BackgroundJob::Merge, full()).is_err());
+        assert!(note(&slot, BackgroundJob::Spill, full()).is_err());
+        assert!(
+            is_stuck(&slot)
+                && slot.stall().is_some_and(|stall| stall.which == BackgroundJob::Spill)
+        );
+        note(&slot, BackgroundJob::Spill, Ok(())).unwrap();
+        assert!(stopped(BackgroundJob::Merge) && !stopped(BackgroundJob::Spill));
+        assert!(slot.stall().is_some_and(|stall| stall.which == BackgroundJob::Merge));
+        note(&slot, BackgroundJob::Merge, Ok(())).unwrap();
         assert!(slot.stall().is_none());
     }
 

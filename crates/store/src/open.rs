@@ -23,7 +23,7 @@ use esker_device::file::FileDevice;
 use esker_device::process::Process;
 use esker_device::readonly::ReadOnlyDevice;
 use esker_device::{Device, DeviceError, DeviceLock};
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
 use esker_index::operands::Operator;
@@ -43,16 +43,16 @@ use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::{Mutex, RwLock};
 
 use crate::background::{self, Background, Mode};
+use crate::conflict_window::Recent;
 use crate::error::{Error, Result};
 use crate::large;
 use crate::maintenance;
+use crate::memory_pressure::{self, Looked};
 use crate::operators::Merge;
 use crate::options::{Settings, require_codec};
-use crate::recent::Recent;
-use crate::relief::{self, Looked};
 use crate::shared::{Core, IndexOptions, Limits, Phase, Shared, Slot};
-use crate::turn::Turns;
-use crate::waits::Waits;
+use crate::stall_stats::Waits;
+use crate::writer_lock::Turns;
 
 /// The folder `path` as a device; made if it is missing and `create` is set.
 pub(crate) fn folder(path: &Path, create: bool) -> Result<Arc<dyn Device>> {
@@ -223,7 +223,7 @@ impl Base {
             keyspaces: RwLock::new(slots),
             write: Mutex::new(()),
             recent: Recent::new(budget, limits.recent_bytes),
-            values_are_settled: false.into(),
+            logged_values_are_claimed: false.into(),
             making_room: Mutex::new(()),
             looked: Looked::default(),
             turns: Turns::default(),
@@ -233,7 +233,7 @@ impl Base {
             options: IndexOptions {
                 scheme: settings.scheme,
                 sizes: settings.sizes,
-                merging: settings.merging.for_index(),
+                compaction: settings.compaction.for_index(),
             },
             durability: settings.durability,
             user_bytes_written: 0.into(),
@@ -262,7 +262,7 @@ fn open_trees(
             scheme: settings.scheme,
             sizes: settings.sizes,
             codec: keyspace.codec,
-            merging: settings.merging.for_index(),
+            compaction: settings.compaction.for_index(),
         };
         let meta = keyspace.index.as_ref().clone();
         let tree = Index::open(Arc::clone(env), id, meta, options)
@@ -305,18 +305,18 @@ fn replay_one(
     shared: &Core,
     slot: &Arc<Slot>,
     seq: Seq,
-    action: Action<'_>,
+    action: WriteOp<'_>,
 ) -> esker_substrate::Result<()> {
     if let Ok(tree) = slot.tree() {
         match action {
-            Action::Say(key, data) => tree.replay(key, seq, data),
-            Action::RemoveRange(keys) => tree.replay_removal(keys, seq),
+            WriteOp::Point(key, data) => tree.replay(key, seq, data),
+            WriteOp::DeleteRange(keys) => tree.replay_removal(keys, seq),
         }
     }
     shared.snapshots().publish(seq);
     if !shared.poison.is_read_only() || planted::is(Bug::WrittenReadOnly) {
         maintenance::run_due(shared, slot);
-        relief::relieve_memory_at_once(shared);
+        memory_pressure::relieve_memory_at_once(shared);
     }
     must_be_sound(shared)
 }

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use esker_format::VALUE_BYTES_MAX;
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 use esker_format::data::Data;
 use esker_format::ids::Seq;
 
@@ -66,7 +66,9 @@ impl<'a> Deep<'a> {
     /// The key of a write after which `depth` operands stand on each other, if it is to be settled.
     pub fn of(write: &Write<'a>, depth: u16) -> Option<Self> {
         let (key, data) = match write.action {
-            Action::Say(key, data) if depth > 0 && depth.is_multiple_of(CHAIN_MAX) => (key, data),
+            WriteOp::Point(key, data) if depth > 0 && depth.is_multiple_of(CHAIN_MAX) => {
+                (key, data)
+            }
             _ => return None,
         };
         let overhead = esker_format::entry::PUT_OVERHEAD_BYTES as u64;
@@ -89,7 +91,7 @@ struct Unwritten<'a> {
 
 impl Condition for Unwritten<'_> {
     const IS_TRANSACTION: bool = false;
-    const IS_NEWS: bool = false;
+    const AFFECTS_READS: bool = false;
 
     fn check_ahead(&self) -> Result<Seq> {
         Ok(Seq::MAX)
@@ -146,7 +148,7 @@ fn write_value(
     slot: &Arc<Slot>,
     value: &[u8],
 ) -> Result<()> {
-    let writes = [Write { slot, action: Action::Say(condition.key, Data::Put(value)) }];
+    let writes = [Write { slot, action: WriteOp::Point(condition.key, Data::Put(value)) }];
     let (apart, unlogged) = large::put_apart(shared, &writes)?.unzip();
     let replaced = apart.as_ref().map(|apart| apart.writes(&writes));
     let writes = replaced.as_deref().unwrap_or(&writes);

@@ -14,8 +14,8 @@ use esker_index::fdtree::Sizes;
 use esker_index::operands::{MergeOperator, Operator};
 
 use crate::background::Mode;
+use crate::compaction::Compaction;
 use crate::error::{Error, Result};
-use crate::merging::Merging;
 use crate::operators::{self, Merge};
 
 /// When a write returns.
@@ -308,7 +308,7 @@ pub(crate) struct Settings {
     pub mode: Mode,
     pub scheme: Scheme,
     pub sizes: Sizes,
-    pub merging: Merging,
+    pub compaction: Compaction,
 }
 
 impl Default for Settings {
@@ -322,14 +322,14 @@ impl Default for Settings {
             mode: Mode::Threads,
             scheme: Scheme::Fc,
             sizes: Sizes::Cost,
-            merging: Merging::default(),
+            compaction: Compaction::default(),
         }
     }
 }
 
 impl Settings {
     pub fn validate(&self) -> Result<()> {
-        self.merging.check()?;
+        self.compaction.check()?;
         in_range("memory_budget", self.memory_budget_bytes, MEMORY_BUDGET)?;
         in_range("log_segment_bytes", self.log_segment_bytes, LOG_SEGMENT_BYTES)
     }

@@ -305,7 +305,7 @@ impl Range {
             };
             let (key, value) = match found {
                 None => return Ok(None),
-                Some((key, Value::Here(value))) => return Ok(Some((key, value))),
+                Some((key, Value::Inline(value))) => return Ok(Some((key, value))),
                 Some(found) => found,
             };
             match self.fetch_value(&key, value) {

@@ -29,9 +29,9 @@ pub(crate) fn get(
         Some(snapshot) => get_at(shared, slot, key, snapshot),
         None => match slot.read(|tree| tree.get(key, visible))?? {
             None => Ok(None),
-            Some(Value::Here(value)) => Ok(Some(value)),
+            Some(Value::Inline(value)) => Ok(Some(value)),
             // A value that lies apart stays there for those whose number is registered.
-            Some(Value::Elsewhere(_) | Value::Onto(_)) => {
+            Some(Value::Blob(_) | Value::Operand(_)) => {
                 get_at(shared, slot, key, &shared.snapshots().register())
             }
         },

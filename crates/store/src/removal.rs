@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker_format::action::{Action, KeyRange};
+use esker_format::action::{KeyRange, WriteOp};
 use esker_format::ids::KeyspaceId;
-use esker_index::Which;
+use esker_index::BackgroundJob;
 
 use crate::background::Mode;
 use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ const MERGES_MAX: u64 = 3;
 /// # Errors
 /// [`Error::Full`] when there is no hope of that.
 pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
-    let is_removal = |write: &&Write<'_>| matches!(write.action, Action::RemoveRange(_));
+    let is_removal = |write: &&Write<'_>| matches!(write.action, WriteOp::DeleteRange(_));
     for group in writes.chunk_by(|a, b| a.slot.id == b.slot.id) {
         // They come first.
         let more = group.iter().take_while(is_removal).count();
@@ -56,7 +56,8 @@ fn admit_to(shared: &Core, slot: &Arc<Slot>, more: usize) -> Result<()> {
             Mode::Threads if !shared.background.wait(seen) => return Err(Error::Closed),
             Mode::Threads => {}
             Mode::Inline(_) => {
-                let which = if tree.is_spilling() { Which::Spill } else { Which::Merge };
+                let which =
+                    if tree.is_spilling() { BackgroundJob::Spill } else { BackgroundJob::Merge };
                 maintenance::step(shared, slot, which)?;
             }
         }
@@ -79,9 +80,9 @@ pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> 
     // The last call on a key is the first to be met.
     for write in calls.rev() {
         match write.action {
-            Action::RemoveRange(keys) => removed.insert(write.slot.id, keys),
-            Action::Say(key, _) if removed.has(write.slot.id, key) => continue,
-            Action::Say(..) => {}
+            WriteOp::DeleteRange(keys) => removed.insert(write.slot.id, keys),
+            WriteOp::Point(key, _) if removed.has(write.slot.id, key) => continue,
+            WriteOp::Point(..) => {}
         }
         writes.push(write);
     }
@@ -91,9 +92,9 @@ pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> 
         let last = settled.last_mut().filter(|last| last.slot.id == write.slot.id);
         match (last.map(|last| &mut last.action), write.action) {
             // Operands stand on what was said before.
-            (Some(Action::Say(last, data)), Action::Say(key, _))
+            (Some(WriteOp::Point(last, data)), WriteOp::Point(key, _))
                 if *last == key && !data.is_operand() => {}
-            (Some(Action::RemoveRange(last)), Action::RemoveRange(keys))
+            (Some(WriteOp::DeleteRange(last)), WriteOp::DeleteRange(keys))
                 if last.end.is_none_or(|end| keys.begin <= end) =>
             {
                 last.end = last.end.zip(keys.end).map(|(a, b)| a.max(b));
@@ -147,8 +148,8 @@ impl<'a> Removed<'a> {
 /// comes first.
 fn place<'a>(write: &Write<'a>) -> (KeyspaceId, bool, &'a [u8]) {
     match write.action {
-        Action::RemoveRange(keys) => (write.slot.id, false, keys.begin),
-        Action::Say(key, _) => (write.slot.id, true, key),
+        WriteOp::DeleteRange(keys) => (write.slot.id, false, keys.begin),
+        WriteOp::Point(key, _) => (write.slot.id, true, key),
     }
 }
 

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use esker_format::action::Action;
-use esker_index::{Step, Which, Work, owed};
+use esker_format::action::WriteOp;
+use esker_index::{BackgroundJob, Step, Work, owed};
 use esker_substrate::blocks::{Claim, Reserve};
 use esker_substrate::sync::atomic::Ordering;
 
@@ -63,8 +63,8 @@ fn efforts(claim: Claim, reserve: Reserve) -> Vec<Effort> {
 pub(crate) fn claim_of(writes: &[Write<'_>]) -> (Claim, u64) {
     let deletes = writes.iter().all(|write| write.action.only_deletes());
     let bytes = writes.iter().map(|write| match write.action {
-        Action::Say(key, data) => owed::entry_bytes(key, data),
-        Action::RemoveRange(_) => 0,
+        WriteOp::Point(key, data) => owed::entry_bytes(key, data),
+        WriteOp::DeleteRange(_) => 0,
     });
     let claim = if deletes { Claim::Deletes } else { Claim::Values };
     (claim, bytes.fold(0, u64::saturating_add))
@@ -121,7 +121,7 @@ fn make(shared: &Core, effort: Effort) -> Result<()> {
 /// Writes a keyspace's memtable out, if that is worth it, and what is frozen of it.
 fn write_out(shared: &Core, slot: &Arc<Slot>, least_bytes: u64) -> Result<()> {
     let spill = |slot: &Arc<Slot>| -> Result<()> {
-        while maintenance::step(shared, slot, Which::Spill)? == Step::More {}
+        while maintenance::step(shared, slot, BackgroundJob::Spill)? == Step::More {}
         Ok(())
     };
     spill(slot)?;

@@ -31,7 +31,7 @@ use esker_format::VALUE_BYTES_MAX;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_index::fdtree::Sizes;
-use esker_index::{Env, Index, Scheme, Which};
+use esker_index::{BackgroundJob, Env, Index, Scheme};
 use esker_substrate::blocks::Reserve;
 use esker_substrate::budget::Part;
 use esker_substrate::log::Log;
@@ -43,13 +43,13 @@ use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::background::Background;
+use crate::conflict_window::Recent;
 use crate::error::{Error, Result};
+use crate::memory_pressure::Looked;
 use crate::options::Durability;
-use crate::recent::Recent;
-use crate::relief::Looked;
 use crate::room;
-use crate::turn::Turns;
-use crate::waits::Waits;
+use crate::stall_stats::Waits;
+use crate::writer_lock::Turns;
 
 /// An open store, as all handles share it: it is closed when the last of them goes.
 pub(crate) struct Shared(Arc<Core>);
@@ -68,7 +68,7 @@ pub(crate) struct Core {
     pub recent: Recent,
     /// What opening read is durable, and what it left out is gone: what nobody owns may be written
     /// over.
-    pub values_are_settled: AtomicBool,
+    pub logged_values_are_claimed: AtomicBool,
     /// Held by whoever makes room on a full device; locked before everything but the gate.
     pub making_room: Mutex<()>,
     /// For room in memory.
@@ -89,7 +89,7 @@ pub(crate) struct Core {
 pub(crate) struct IndexOptions {
     pub scheme: Scheme,
     pub sizes: Sizes,
-    pub merging: esker_index::lsm::Merging,
+    pub compaction: esker_index::lsm::Compaction,
 }
 
 /// Whether operations may start.
@@ -147,10 +147,10 @@ struct Stopped {
 }
 
 impl Stopped {
-    const fn of(&mut self, which: Which) -> &mut Option<Stall> {
+    const fn of(&mut self, which: BackgroundJob) -> &mut Option<Stall> {
         match which {
-            Which::Spill => &mut self.spill,
-            Which::Merge => &mut self.merge,
+            BackgroundJob::Spill => &mut self.spill,
+            BackgroundJob::Merge => &mut self.merge,
         }
     }
 
@@ -163,7 +163,7 @@ impl Stopped {
 /// Why a spill or merge of a keyspace stopped.
 #[derive(Clone, Debug)]
 pub(crate) struct Stall {
-    pub which: Which,
+    pub which: BackgroundJob,
     pub error: Error,
     /// Size of the memtable at that moment.
     pub memtable_bytes: u64,
@@ -447,17 +447,21 @@ impl Slot {
     }
 
     /// Whether the spill or the merge has stopped.
-    pub fn has_stopped(&self, which: Which) -> bool {
+    pub fn has_stopped(&self, which: BackgroundJob) -> bool {
         self.stalled.load(Ordering::Relaxed) && self.stopped.lock().of(which).is_some()
     }
 
     /// The spill or the merge has stopped, or goes on.
-    pub fn set_stall(&self, which: Which, stall: Option<Stall>) {
+    pub fn set_stall(&self, which: BackgroundJob, stall: Option<Stall>) {
         let mut stopped = self.stopped.lock();
         self.stalls.fetch_add(stall.is_some().into(), Ordering::Relaxed);
         *stopped.of(which) = stall;
         if planted::is(Bug::StallOverwritten) {
-            *stopped.of(if which == Which::Spill { Which::Merge } else { Which::Spill }) = None;
+            *stopped.of(if which == BackgroundJob::Spill {
+                BackgroundJob::Merge
+            } else {
+                BackgroundJob::Spill
+            }) = None;
         }
         self.stalled.store(stopped.first().is_some(), Ordering::Relaxed);
     }

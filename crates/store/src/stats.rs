@@ -17,10 +17,10 @@ use esker_substrate::budget::Part;
 use esker_substrate::snapshots::At;
 
 use crate::error::Result;
+use crate::memory_pressure;
 use crate::options::{Compression, IndexKind};
-use crate::relief;
 use crate::shared::{Core, Slot};
-use crate::waits::Why;
+use crate::stall_stats::Why;
 
 pub use lsm::{LsmLearnt, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites};
 
@@ -93,7 +93,7 @@ pub struct KeyspaceStats {
     /// How many merges stopped since the store was opened, those tried again with success too.
     pub merges_stopped: u64,
     /// The merge under way.
-    pub merge: Option<MergeStats>,
+    pub merge: Option<CompactionStats>,
     /// Whether the memtable is being written out.
     pub spilling: bool,
     /// Removals of ranges that are remembered until full merges have passed over what they hide.
@@ -162,7 +162,7 @@ pub struct WaitStats {
 /// A merge under way.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct MergeStats {
+pub struct CompactionStats {
     /// Everything is merged.
     pub full: bool,
     /// Levels of the main tree, from the top, that are replaced.
@@ -176,10 +176,10 @@ pub struct MergeStats {
     pub wavefront: Option<Vec<u8>>,
 }
 
-impl fmt::Debug for MergeStats {
+impl fmt::Debug for CompactionStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The wavefront is a key, and left out: keys do not belong in logs.
-        f.debug_struct("MergeStats")
+        f.debug_struct("CompactionStats")
             .field("full", &self.full)
             .field("levels", &self.levels)
             .field("written_bytes", &self.written_bytes)
@@ -361,7 +361,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         merges: meta.merges,
         stalled: slot.stall().map(|stall| stall.error.to_string()),
         merges_stopped: slot.stalls.load(Ordering::Relaxed),
-        merge: state.merge.map(|merge| MergeStats {
+        merge: state.merge.map(|merge| CompactionStats {
             full: merge.full,
             levels: merge.levels,
             written_bytes: merge.written_bytes,
@@ -398,7 +398,7 @@ fn pins(shared: &Core, slots: &[Arc<Slot>], keyspaces: &[KeyspaceStats]) -> PinS
         kept_versions: keyspaces.iter().map(|keyspace| keyspace.kept_versions).sum(),
         replaced_bytes: keyspaces.iter().map(|keyspace| keyspace.replaced_bytes).sum(),
         backup: slots.iter().any(is_pinned),
-        log_keyspace: relief::oldest_pin(shared).map(|slot| slot.name.clone()),
+        log_keyspace: memory_pressure::oldest_pin(shared).map(|slot| slot.name.clone()),
     }
 }
 

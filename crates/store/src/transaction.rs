@@ -9,7 +9,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 use esker_format::data::Data;
 use esker_format::ids::Seq;
 use esker_substrate::sync::Mutex;
@@ -18,16 +18,16 @@ use range::Scanned;
 pub use range::TransactionRange;
 use reads::{Reads, Settled, Span, Writes};
 
+use crate::conflict_window::{Live, Stale};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::large::{self, Unlogged};
 use crate::options::Durability;
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
-use crate::recent::{Live, Stale};
 use crate::shared::Shared;
-use crate::turn::Turn;
 use crate::write::{self, Condition};
+use crate::writer_lock::Turn;
 
 /// Reads and writes of any keyspaces of one store that happen at one moment, or not at all.
 ///
@@ -252,7 +252,7 @@ impl Transaction {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         self.must_be_open(keyspace)?;
         let slot = &keyspace.slot;
-        write::validate(slot, &Action::Say(key, Data::Operand(operand)))?;
+        write::validate(slot, &WriteOp::Point(key, Data::Operand(operand)))?;
         let merged = merge::onto(slot, key, self.writes.get(slot.id, key), operand)?;
         let (data, operand) = merged.parts();
         self.must_have_room(&self.reads.lock(), Writes::cost(key, &data, operand))?;
@@ -402,7 +402,7 @@ impl Transaction {
 
     fn write(&mut self, keyspace: &Keyspace, key: &[u8], data: Data<'_>) -> Result<()> {
         self.must_be_open(keyspace)?;
-        write::validate(&keyspace.slot, &Action::Say(key, data))?;
+        write::validate(&keyspace.slot, &WriteOp::Point(key, data))?;
         self.must_have_room(&self.reads.lock(), Writes::cost(key, &data, None))?;
         self.writes.put(&keyspace.slot, key, data, None);
         Ok(())

@@ -14,7 +14,7 @@ use esker_substrate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 use esker_format::data::Data;
 use esker_format::ids::{Moment, Seq};
 use esker_format::log_record::{BatchBuilder, EncodedBatch};
@@ -39,7 +39,7 @@ use crate::shared::{Core, Slot};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write<'a> {
     pub slot: &'a Arc<Slot>,
-    pub action: Action<'a>,
+    pub action: WriteOp<'a>,
 }
 
 /// The writes to one keyspace, and the tree that takes them.
@@ -60,10 +60,10 @@ impl<'a> Group<'a> {
         let mut removals = Vec::new();
         for write in self.writes {
             match write.action {
-                Action::Say(key, data) => {
+                WriteOp::Point(key, data) => {
                     deep.extend(Deep::of(write, self.tree.insert(key, seq, data)));
                 }
-                Action::RemoveRange(keys) => removals.push((keys, seq)),
+                WriteOp::DeleteRange(keys) => removals.push((keys, seq)),
             }
             seq = seq.next();
         }
@@ -75,9 +75,9 @@ impl<'a> Group<'a> {
 }
 
 /// Fails for a key or value that the keyspace cannot hold.
-pub(crate) fn validate(slot: &Slot, action: &Action<'_>) -> Result<()> {
+pub(crate) fn validate(slot: &Slot, action: &WriteOp<'_>) -> Result<()> {
     // Bounds of ranges were made to fit.
-    let Action::Say(key, data) = action else { return Ok(()) };
+    let WriteOp::Point(key, data) = action else { return Ok(()) };
     validate_key(key)?;
     if let Data::Operand(operand) = data {
         return operands::validate(slot, operand);
@@ -130,7 +130,7 @@ pub(crate) trait Condition {
     const IS_TRANSACTION: bool;
 
     /// Whether they change what anybody reads: else no transaction hears of them.
-    const IS_NEWS: bool = true;
+    const AFFECTS_READS: bool = true;
 
     /// Fails when it does not hold already. Answers up to which write that was looked at.
     fn check_ahead(&self) -> Result<Seq>;
@@ -197,10 +197,10 @@ pub(crate) fn settle(shared: &Core, ordered: &Ordered<'_>, durability: Durabilit
 /// Sees to it that versions which do not know what is written refuse the store.
 fn require_features(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
     let feature = |write: &Write<'_>| match write.action {
-        Action::RemoveRange(_) => FEATURE_REMOVED_RANGES,
-        Action::Say(_, data) if data.until().is_some() => FEATURE_EXPIRY,
-        Action::Say(_, Data::Operand(_)) => FEATURE_OPERANDS,
-        Action::Say(..) => 0,
+        WriteOp::DeleteRange(_) => FEATURE_REMOVED_RANGES,
+        WriteOp::Point(_, data) if data.until().is_some() => FEATURE_EXPIRY,
+        WriteOp::Point(_, Data::Operand(_)) => FEATURE_OPERANDS,
+        WriteOp::Point(..) => 0,
     };
     let features = writes.iter().map(feature).fold(0, |all, feature| all | feature);
     if shared.manifest.requires(features) { Ok(()) } else { shared.require(features) }
@@ -231,7 +231,7 @@ fn apply<'a, C: Condition>(
         groups.iter().try_for_each(Group::check)?;
         condition.check(checked)?;
         let (first, ticket) = shared.log.append(batch, claim)?;
-        if C::IS_NEWS {
+        if C::AFFECTS_READS {
             let noted = writes.iter().map(|write| (write.slot.id, write.action));
             shared.recent.note(shared.snapshots(), first, C::IS_TRANSACTION, noted);
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use esker::{Db, Device, MergeStats, Scheme};
+use esker::{CompactionStats, Db, Device, Scheme};
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashModel, SimDevice, SimImage, Survivors, Trace, Unwritten};
 use esker_testkit::counts::{Counts, budget, settle};
@@ -60,7 +60,7 @@ fn merges(db: &Db) -> u64 {
 }
 
 /// Whether a merge is under way that is so `far`.
-fn is_merging(db: &Db, far: impl Fn(&MergeStats) -> bool) -> bool {
+fn is_merging(db: &Db, far: impl Fn(&CompactionStats) -> bool) -> bool {
     let keyspaces = db.stats().unwrap().keyspaces;
     keyspaces.iter().any(|keyspace| keyspace.merge.as_ref().is_some_and(&far))
 }
@@ -159,7 +159,7 @@ fn crash(
         std::thread::sleep(Duration::from_micros(random.below(500)));
     }
     // Two records of its progress, or so.
-    let far = |merge: &MergeStats| merge.written_bytes > 16 << 10;
+    let far = |merge: &CompactionStats| merge.written_bytes > 16 << 10;
     let mut patience = if random.percent(75) { PATIENCE } else { 0 };
     while patience > 0 && !is_merging(db, far) {
         patience -= 1;

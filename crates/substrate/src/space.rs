@@ -126,7 +126,7 @@ impl Space {
     }
 
     /// Notes that an extent which was allocated is a value's that no durable record names.
-    pub fn loosen(&mut self, extent: Extent) {
+    pub fn mark_uncommitted(&mut self, extent: Extent) {
         self.loose.insert(extent.start, extent.units);
     }
 
@@ -134,7 +134,7 @@ impl Space {
     ///
     /// # Errors
     /// When it was not loose.
-    pub fn fasten(&mut self, extent: Extent) -> Result<(), Overlap> {
+    pub fn commit(&mut self, extent: Extent) -> Result<(), Overlap> {
         if self.loose.get(&extent.start) != Some(&extent.units) {
             return Err(Overlap(extent));
         }
@@ -151,7 +151,7 @@ impl Space {
         if self.holes.remove(extent).is_err() {
             self.cut_free(extent)?;
         }
-        self.loosen(extent);
+        self.mark_uncommitted(extent);
         Ok(())
     }
 
@@ -452,9 +452,9 @@ mod tests {
         }
         assert_eq!(space.free_runs().collect::<Vec<_>>(), [extent(4, 2), extent(9, 11)]);
         assert_eq!((space.free_units(), space.loose().count()), (13, 1));
-        assert!(space.fasten(extent(6, 2)).is_err() && space.fasten(extent(4, 2)).is_err());
-        space.fasten(extent(6, 3)).unwrap();
-        assert!(space.fasten(extent(6, 3)).is_err());
+        assert!(space.commit(extent(6, 2)).is_err() && space.commit(extent(4, 2)).is_err());
+        space.commit(extent(6, 3)).unwrap();
+        assert!(space.commit(extent(6, 3)).is_err());
         space.give_back(extent(6, 3)).unwrap();
         assert_eq!(space.free_units(), 16);
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use esker_device::process::Process;
 use esker_device::{AlignedBuf, Purpose};
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 use esker_format::data::Data;
 use esker_format::ids::{Generation, Moment};
 use esker_format::ptr::{Extent, UNIT_BYTES};
@@ -371,8 +371,8 @@ impl Beneath for BlockStore {
         self.sync_values()
     }
 
-    fn has(&self, action: &Action<'_>) -> Result<bool> {
-        let Action::Say(_, Data::Reference(content)) = action else { return Ok(true) };
+    fn has(&self, action: &WriteOp<'_>) -> Result<bool> {
+        let WriteOp::Point(_, Data::Reference(content)) = action else { return Ok(true) };
         if planted::is(Bug::ValueNotVerified) {
             return Ok(true);
         }
@@ -449,7 +449,7 @@ mod tests {
             assert!(matches!(found, Err(Error::Corrupt { .. })), "{number}: {found:?}");
             let mut content = Vec::new();
             value.encode(&mut content);
-            let action = Action::Say(b"k", Data::Reference(&content));
+            let action = WriteOp::Point(b"k", Data::Reference(&content));
             assert!(!blocks.has(&action).unwrap(), "recovery takes piece {number} for whole");
         }
     }

@@ -7,10 +7,10 @@
 //! (`esker-peers`), the requests (`esker-workload`), the terminal (`esker-cli`).
 
 pub mod bar;
+pub mod compaction;
 pub mod error;
 pub mod experiment;
 pub mod measure;
-pub mod merging;
 pub mod operations;
 pub mod permute;
 pub mod rearranging;

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Duration;
 
-use esker::{Db, Keyspace, KeyspaceOptions, Merging};
+use esker::{Compaction, Db, Keyspace, KeyspaceOptions};
 
 use crate::system::{Arrangement, Durability, Error, Figures, Held, Name, Result, System, rest};
 
@@ -19,8 +19,8 @@ pub(crate) fn open(
     budget_bytes: u64,
     arrangement: Arrangement,
 ) -> Result<Box<dyn System>> {
-    let merging = Merging::by(arrangement.policy);
-    let db = Db::builder(folder).memory_budget(budget_bytes).merging(merging);
+    let merging = Compaction::by(arrangement.policy);
+    let db = Db::builder(folder).memory_budget(budget_bytes).compaction(merging);
     let db = db.open().map_err(failed)?;
     let options = KeyspaceOptions::default().index(arrangement.index);
     let keyspace = db.keyspace("default", options).map_err(failed)?;

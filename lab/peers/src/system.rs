@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker::{IndexKind, MergePolicy};
+use esker::{CompactionPolicy, IndexKind};
 
 /// When a write returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +207,7 @@ pub struct Arrangement {
     /// The kind of index.
     pub index: IndexKind,
     /// Which parts of an LSM index are merged.
-    pub policy: MergePolicy,
+    pub policy: CompactionPolicy,
 }
 
 /// Opens the store `name` in `folder`, creating it where there is none, with `budget_bytes` of
@@ -272,7 +272,7 @@ mod tests {
         let systems = Name::ALL.into_iter().filter(|name| name.is_built());
         let systems = systems.map(|name| (name, Arrangement::default()));
         let by = |policy| (Name::Esker, Arrangement { index: IndexKind::Lsm, policy });
-        for (name, arrangement) in systems.chain(MergePolicy::ALL.map(by)) {
+        for (name, arrangement) in systems.chain(CompactionPolicy::ALL.map(by)) {
             let folder = tempfile::tempdir().unwrap();
             let store = open(name, folder.path(), 4 << 20, arrangement).unwrap();
             for number in 0..500u32 {

@@ -2,17 +2,17 @@
 //! operations and damage.
 //!
 //! [`Source`] is a store with a history, of which backups are made while the history goes on;
-//! [`lives`] ends the store uncleanly between backups, [`merging`] makes one at every step of
+//! [`lives`] ends the store uncleanly between backups, [`compaction`] makes one at every step of
 //! merges; [`crash`] cuts the power while a backup or a restoring is written, [`faults`] fails each
 //! of their operations, [`flips`] damages each of their bytes, [`losses`] deletes or
 //! cuts their files.
 
+pub mod compaction;
 pub mod crash;
 pub mod faults;
 pub mod flips;
 pub mod lives;
 pub mod losses;
-pub mod merging;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

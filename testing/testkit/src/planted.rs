@@ -98,7 +98,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::LostCatalogIgnored => vec![Backups(backups::losses::of_files)],
         Bug::BackupNotPinned => vec![Backups(backups::histories)],
         Bug::RestoredBeforeData => vec![Backups(backups::crash::of_restoring)],
-        Bug::PiecesCutAtUnits => vec![Backups(backups::merging::at_every_step)],
+        Bug::PiecesCutAtUnits => vec![Backups(backups::compaction::at_every_step)],
         Bug::BlockWithoutChecksum => vec![Flips(stores::compressed, |file| file == "data", 53)],
         Bug::ValueForgotten | Bug::ValueFreedEarly | Bug::ValueNotClaimed => {
             vec![Crash(scenario::apart)]

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{
-    Compression, Db, DbBuilder, Durability, Error, IndexKind, Keyspace, KeyspaceOptions, Merge,
-    Merging, Scheme, Snapshot,
+    Compaction, Compression, Db, DbBuilder, Durability, Error, IndexKind, Keyspace,
+    KeyspaceOptions, Merge, Scheme, Snapshot,
 };
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
@@ -52,7 +52,7 @@ pub struct Config {
     /// How every keyspace's entries are arranged.
     pub index: IndexKind,
     /// How LSM indexes are merged.
-    pub merging: Merging,
+    pub compaction: Compaction,
 }
 
 impl Default for Config {
@@ -68,7 +68,7 @@ impl Default for Config {
             inline_bytes_max: None,
             merge: None,
             index: IndexKind::FdTree,
-            merging: Merging::default(),
+            compaction: Compaction::default(),
         }
     }
 }
@@ -97,7 +97,7 @@ impl Config {
             .runtime(Arc::clone(runtime) as _)
             .inline_merges(self.merge_steps)
             .scheme(self.scheme)
-            .merging(self.merging)
+            .compaction(self.compaction)
     }
 
     /// Opens the store on `device`, creating it where there is none.

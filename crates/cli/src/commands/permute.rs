@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use esker_permute::device_profile;
 use esker_permute::error::Error;
 use esker_permute::job::{Job, Report, Request};
-use esker_permute::kept::kept;
 use esker_permute::plan::price::Mode;
 use esker_permute::units::parse_bytes;
 use indicatif::{HumanBytes, ProgressBar};
@@ -132,7 +132,7 @@ fn request(args: &Permute) -> Result<Request, Failure> {
         return Err(Failure::Input("permute takes IN PATTERN OUT".to_owned()));
     };
     let mut request = Request::new(input, pattern, output);
-    if let Some(profile) = kept() {
+    if let Some(profile) = device_profile::load() {
         request.mode = Mode::Seconds(profile);
     }
     request.memory = parse_bytes(&args.memory).map_err(failure)?;

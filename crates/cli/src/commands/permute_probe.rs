@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use esker_permute::kept::keep;
+use esker_permute::device_profile;
 use esker_permute::probe::probe;
 
 use super::permute::failure;
@@ -23,7 +23,7 @@ pub(super) fn run(folder: &Path) -> Result<(), Failure> {
             sample.bytes as f64 / sample.seconds / 1e6
         ))?;
     }
-    let path = keep(&profile).map_err(failure)?;
+    let path = device_profile::save(&profile).map_err(failure)?;
     output.line(&format!("kept in {}", path.display()))?;
     output.flush()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{CLASSES, Class, Space, Use};
-use crate::row::Heat;
+use crate::open_segment::Heat;
 
 /// What would have to find room in front of a place in the file.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Segments that are filled in order.
 
 use super::{Class, SECTOR_BYTES, Sector, Space, Use};
-use crate::row::{Heat, RECORD, Row};
+use crate::open_segment::{Heat, RECORD, Row};
 
 /// A row that may be emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -29,7 +29,7 @@ fn frame(ops: &[Op], first: u64) -> Vec<u8> {
             (None, Some(value)) => Data::Put(value),
             (_, None) => Data::Delete,
         };
-        builder.push(KeyspaceId(*keyspace), &Action::Say(key, data));
+        builder.push(KeyspaceId(*keyspace), &WriteOp::Point(key, data));
     }
     assert_eq!(builder.len(), ops.len());
     let batch = builder.finish().unwrap();
@@ -143,7 +143,7 @@ fn reserved_kinds_and_missing_operations_are_refused() {
 #[test]
 fn removed_ranges_round_trip_and_reversed_ones_are_refused() {
     let ranges = [(&b"a"[..], Some(&b"c"[..])), (b"", None), (b"x", None)];
-    let ops = ranges.map(|(begin, end)| Action::RemoveRange(KeyRange { begin, end }));
+    let ops = ranges.map(|(begin, end)| WriteOp::DeleteRange(KeyRange { begin, end }));
     let mut builder = BatchBuilder::default();
     ops.iter().for_each(|op| builder.push(KeyspaceId(3), op));
     let batch = builder.finish().unwrap();

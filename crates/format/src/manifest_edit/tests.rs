@@ -37,7 +37,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         }),
         keyspace().prop_map(|id| Edit::KeyspaceDrop { id }),
         (keyspace(), index()).prop_map(|(id, index)| Edit::Index { id, index }),
-        (keyspace(), extents(), extents()).prop_map(|(id, taken, given_up)| Edit::Values {
+        (keyspace(), extents(), extents()).prop_map(|(id, taken, given_up)| Edit::OwnedSpace {
             id,
             taken,
             given_up

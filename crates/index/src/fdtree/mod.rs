@@ -34,7 +34,7 @@ use esker_substrate::sync::{Mutex, MutexGuard};
 
 use crate::forecast::ForecastMerge;
 use crate::invariants::CheckSink;
-use crate::kind::{Kind, Still};
+use crate::kind::{Kind, PauseGuard};
 use crate::merge::Step;
 use crate::preserve;
 use crate::scheme::Scheme;
@@ -104,11 +104,11 @@ impl Kind for FdTree {
         parts
     }
 
-    fn takes_runs_apart(&self) -> bool {
+    fn consumes_runs_partially(&self) -> bool {
         false
     }
 
-    fn lets_spill(&self) -> bool {
+    fn can_flush(&self) -> bool {
         !self.moves_unrecorded.load(Ordering::Acquire)
     }
 
@@ -146,7 +146,7 @@ impl Kind for FdTree {
         self.of(index).forecast_merge(durable, full, new_bytes)
     }
 
-    fn is_tight(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool {
+    fn is_fully_compacted(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool {
         let data = durable.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
         let counts = || data.clone().map(|level| level.counts);
         let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
@@ -192,7 +192,7 @@ impl Kind for FdTree {
         Ok(step)
     }
 
-    fn pause(&self) -> Box<dyn Still + '_> {
+    fn pause(&self) -> Box<dyn PauseGuard + '_> {
         Box::new(Paused { merge: self.merge.lock() })
     }
 
@@ -213,7 +213,7 @@ struct Paused<'a> {
     merge: MutexGuard<'a, Option<LevelMerge>>,
 }
 
-impl Still for Paused<'_> {
+impl PauseGuard for Paused<'_> {
     fn taken(&self) -> Option<Vec<Extent>> {
         self.merge.as_ref().map(|merge| merge.merge.taken().collect())
     }

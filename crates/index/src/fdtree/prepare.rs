@@ -9,7 +9,7 @@ use esker_format::meta::{LevelCounts, LevelMeta, Shape};
 
 use super::shape::{self, Sizes};
 use crate::insert::{Plan, top_bytes_max};
-use crate::stats::MergeStats;
+use crate::stats::CompactionStats;
 
 /// Bytes that an average fence takes in a block, filter included, where nothing is known.
 pub(super) const FENCE_BYTES: u64 = 40;
@@ -44,12 +44,12 @@ impl Prepared {
     }
 
     /// What readers are told of the merge when it begins.
-    pub(super) fn stats(&self) -> MergeStats {
-        MergeStats {
+    pub(super) fn stats(&self) -> CompactionStats {
+        CompactionStats {
             full: self.full,
             levels: self.levels,
             input_bytes: self.plan.data_bytes,
-            ..MergeStats::default()
+            ..CompactionStats::default()
         }
     }
 }

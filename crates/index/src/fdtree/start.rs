@@ -23,9 +23,9 @@ use crate::merge::{Inputs, Merge, Start};
 use crate::scheme::{Pace, Scheme};
 use crate::spill::nothing;
 use crate::stage::Stage;
-use crate::stats::MergeStats;
+use crate::stats::CompactionStats;
 use crate::tree::{BlockReader, Tree};
-use crate::view::{Moving, Part, View, Which};
+use crate::view::{BackgroundJob, Moving, Part, View};
 
 /// Room for a level's last extent, in bytes; larger ones are taken in pieces where room is short.
 const EXTENT_BYTES_LEAST: u64 = 16 * 1024;
@@ -97,13 +97,13 @@ impl FdTreeIndex<'_> {
             below,
             below_fences: below_fences(&moving, prepared.levels),
         };
-        let insert = Insert::new(&prepared.plan, &reader, Which::Merge.purpose());
+        let insert = Insert::new(&prepared.plan, &reader, BackgroundJob::Merge.purpose());
         // A block that stays may hold what was removed since it was found that nothing was.
         let retires = prepared.full && !stage.may_keep_blocks();
         let (removed, retired) = self.removed_for_merge(range.1, retires);
         self.retiring.store(retired > Seq(0) && !removed.is_empty(), Ordering::Release);
         let merge = Merge::new(Start {
-            which: Which::Merge,
+            which: BackgroundJob::Merge,
             scheme: self.scheme,
             pace,
             stage,
@@ -178,7 +178,7 @@ impl FdTreeIndex<'_> {
         let room = self.make_room(durable, &prepared)?;
         let oldest_snapshot = self.env.snapshots.oldest();
         let moving = Moving {
-            which: Which::Merge,
+            which: BackgroundJob::Merge,
             frozen: None,
             frozen_bytes: 0,
             inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
@@ -198,7 +198,7 @@ impl FdTreeIndex<'_> {
         full: bool,
         resume: Option<&MergeProgress>,
     ) -> Result<Stage> {
-        let mut stage = Stage::new(self.reader.clone(), Which::Merge.purpose());
+        let mut stage = Stage::new(self.reader.clone(), BackgroundJob::Merge.purpose());
         if let Some(frozen) = &moving.frozen {
             stage.add_memtable(frozen);
         }
@@ -339,7 +339,7 @@ impl FdTreeIndex<'_> {
             below_fences: below_fences(&moving, levels),
         };
         let merge = Merge::new(Start {
-            which: Which::Merge,
+            which: BackgroundJob::Merge,
             scheme: self.scheme,
             pace: Pace::of(kappa0_bytes, merged_bytes).frugal(),
             stage,
@@ -376,16 +376,16 @@ pub(super) fn recorded_moving(
     let inputs: Vec<_> = trees.map(open).collect();
     let new = Tree::recorded(reader, meta, progress);
     Moving {
-        which: Which::Merge,
+        which: BackgroundJob::Merge,
         frozen: None,
         frozen_bytes: 0,
         inputs,
         new: Arc::new(new),
         wavefront: Some(progress.wavefront.as_slice().into()),
-        stats: MergeStats {
+        stats: CompactionStats {
             full: progress.full,
             levels: usize::from(progress.levels),
-            ..MergeStats::default()
+            ..CompactionStats::default()
         },
     }
 }

@@ -105,7 +105,7 @@ impl Part {
 impl LsmIndex<'_> {
     /// The part that is merged next; `None` when nothing overflows.
     pub(super) fn next_part(&self, state: &State) -> Result<Option<Part>> {
-        let (kappa0_bytes, params) = (self.kappa0_bytes(), &self.lsm.merging.params);
+        let (kappa0_bytes, params) = (self.kappa0_bytes(), &self.lsm.compaction.params);
         let Some((overflow, layout)) = due(&state.durable, params, kappa0_bytes) else {
             return Ok(None);
         };
@@ -122,7 +122,7 @@ impl LsmIndex<'_> {
         let below = Fill { bytes, capacity_bytes: capacity(params, number + 1, kappa0_bytes) };
         let learnt = self.thresholds(state.lsm());
         let is_many = number == 0 && has_many_runs(&state.durable);
-        let policy = self.lsm.merging.policy;
+        let policy = self.lsm.compaction.policy;
         let policy = if is_many { Policy::Full } else { policy };
         let policy = policy.comes_to(number, layout.levels, below, &learnt);
         let lower = match policy {
@@ -176,7 +176,7 @@ impl LsmIndex<'_> {
         let end = earlier(end, keys.end.clone());
         let (is_first, is_last) = (!part.is_begun, end == keys.end);
         let keys = KeyRangeBuf { begin: keys.begin.clone(), end };
-        let sizes = Some(sizes(layout, &self.lsm.merging.params));
+        let sizes = Some(sizes(layout, &self.lsm.compaction.params));
         let done = keys.clone();
         let cause = Cause::Overflow(*overflow);
         Ok(Slice { cause, runs, from, depth, keys, done, layout, sizes, is_first, is_last })

@@ -251,13 +251,13 @@ impl LsmIndex<'_> {
             Some(KeyRangeBuf { end: None, .. }) => return Ok(None),
         };
         let (lsm, kappa0_bytes) = (state.lsm(), self.kappa0_bytes());
-        let levels = if self.lsm.merging.policy == Policy::Pull {
+        let levels = if self.lsm.compaction.policy == Policy::Pull {
             let sizes = sizes(&state.durable, lsm, &self.arrivals());
             let levels = lsm.levels.len().max(usize::from(sizes.levels) + 1);
             (Layout::above_all(lsm.levels.len(), levels), sizes)
         } else {
-            let layout = by_policy::layout(lsm, &self.lsm.merging.params, kappa0_bytes);
-            (layout, by_policy::sizes(layout, &self.lsm.merging.params))
+            let layout = by_policy::layout(lsm, &self.lsm.compaction.params, kappa0_bytes);
+            (layout, by_policy::sizes(layout, &self.lsm.compaction.params))
         };
         self.slice_from(state, None, levels, &begin).map(Some)
     }

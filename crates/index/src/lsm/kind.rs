@@ -8,12 +8,12 @@ use esker_format::ptr::Extent;
 use esker_substrate::error::Result;
 use esker_substrate::sync::MutexGuard;
 
+use super::compaction::Lsm;
 use super::invariants;
-use super::merging::Lsm;
-use super::{Job, is_empty, is_tight, open_parts};
+use super::{Job, is_empty, is_fully_compacted, open_parts};
 use crate::forecast::ForecastMerge;
 use crate::invariants::{CheckSink, Units};
-use crate::kind::{Kind, Still};
+use crate::kind::{Kind, PauseGuard};
 use crate::merge::Step;
 use crate::tree::BlockReader;
 use crate::view::Part;
@@ -45,7 +45,7 @@ impl Kind for Lsm {
         meta.lsm.as_deref().map_or_else(Vec::new, |lsm| open_parts(reader, meta, lsm))
     }
 
-    fn takes_runs_apart(&self) -> bool {
+    fn consumes_runs_partially(&self) -> bool {
         true
     }
 
@@ -79,9 +79,9 @@ impl Kind for Lsm {
         self.of(index).merge_to_come(durable, full, new_bytes)
     }
 
-    fn is_tight(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool {
+    fn is_fully_compacted(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool {
         let settled = !may_change && index.removals() == 0;
-        let is_done = |lsm| is_empty(durable, lsm) || (settled && is_tight(durable, lsm));
+        let is_done = |lsm| is_empty(durable, lsm) || (settled && is_fully_compacted(durable, lsm));
         durable.lsm.as_deref().is_none_or(is_done)
     }
 
@@ -94,7 +94,7 @@ impl Kind for Lsm {
         self.of(index).step_slices(commit)
     }
 
-    fn pause(&self) -> Box<dyn Still + '_> {
+    fn pause(&self) -> Box<dyn PauseGuard + '_> {
         Box::new(Paused { slices: self.slices.lock() })
     }
 
@@ -109,7 +109,7 @@ struct Paused<'a> {
     slices: MutexGuard<'a, Option<Job>>,
 }
 
-impl Still for Paused<'_> {
+impl PauseGuard for Paused<'_> {
     /// Between two slices everything is recorded.
     fn taken(&self) -> Option<Vec<Extent>> {
         None

@@ -92,7 +92,7 @@ fn event_of(lsm: &LsmMeta, slice: &Slice, work: &Work) -> Event {
 impl LsmIndex<'_> {
     /// The thresholds that Mixed goes by.
     pub(super) fn thresholds(&self, lsm: &LsmMeta) -> Thresholds {
-        of(lsm).filter(|_| self.lsm.merging.policy == Policy::Mixed).map_or_else(
+        of(lsm).filter(|_| self.lsm.compaction.policy == Policy::Mixed).map_or_else(
             Thresholds::default,
             |mut learning| {
                 self.suit(&mut learning, lsm);
@@ -103,12 +103,13 @@ impl LsmIndex<'_> {
 
     /// Makes what was learnt under other levels, or another µ, what holds for these.
     fn suit(&self, learning: &mut Learning, lsm: &LsmMeta) {
-        let (last, mu) = (lsm.levels.len(), self.lsm.merging.params.mu);
+        let (last, mu) = (lsm.levels.len(), self.lsm.compaction.params.mu);
         if learning.last == last && learning.mu == mu {
             return;
         }
         let above_last = last.saturating_sub(1);
-        let bytes = by_policy::capacity(&self.lsm.merging.params, above_last, self.kappa0_bytes());
+        let bytes =
+            by_policy::capacity(&self.lsm.compaction.params, above_last, self.kappa0_bytes());
         learning.window_records = window_records(lsm, bytes).unwrap_or(learning.window_records);
         if learning.mu != mu {
             learning.mu = mu;
@@ -121,7 +122,7 @@ impl LsmIndex<'_> {
     /// Measures a slice that is about to be recorded, where anything is to be learnt of it.
     pub(super) fn learn(&self, meta: &mut IndexMeta, slice: &Slice, work: &Work) {
         // Packing is nobody's choice.
-        if self.lsm.merging.policy != Policy::Mixed || slice.packs() {
+        if self.lsm.compaction.policy != Policy::Mixed || slice.packs() {
             return;
         }
         let Some(lsm) = meta.lsm.as_deref_mut() else { return };

@@ -26,30 +26,30 @@
 //! Invariant N3: of a run, only keys are looked for that are not gone; blocks whose keys are all
 //! gone may be anybody's.
 
-mod asked;
 mod by_policy;
 mod choose;
+pub mod compaction;
 pub mod counters;
-mod courtesy;
+mod due_cache;
 mod fences;
-mod fill;
+mod fill_factor;
 mod input;
 mod invariants;
 mod kind;
 mod layout;
 mod learnt;
-pub mod merging;
 mod meter;
 mod nodes;
 mod order;
 mod output;
-mod packing;
+mod overwrite_ratio;
 pub mod policy;
-mod repeat;
-mod replaced;
+mod repack;
 mod slice;
 mod state;
+mod unchanged_block;
 mod walk;
+mod yield_to_writers;
 
 use std::sync::Arc;
 
@@ -70,9 +70,9 @@ use crate::view::Part;
 use crate::{Commit, Index, Work};
 use by_policy::Part as PolicyPart;
 use choose::{Arrivals, Pass, RUNS_AHEAD, Slice};
+pub(super) use compaction::Lsm;
+pub use compaction::{Compaction, MergeReport};
 use kind::LsmIndex;
-pub(super) use merging::Lsm;
-pub use merging::{MergeReport, Merging};
 use policy::Policy;
 use state::State;
 
@@ -114,7 +114,7 @@ fn is_empty(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
 }
 
 /// Whether everything is in the last level, and nothing in it could go.
-fn is_tight(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
+fn is_fully_compacted(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
     let mut levels = lsm.levels.iter().rev().map(|level| level.tree.levels.last());
     let last = levels.next().flatten();
     let is_clean = |level: &LevelMeta| level.counts.tombstones == 0;
@@ -201,7 +201,7 @@ impl LsmIndex<'_> {
 
     /// The next slice of what overflows; `None` when nothing does.
     fn slice_of_overflow(&self, state: &State, job: &mut Job) -> Result<Option<Slice>> {
-        if self.lsm.merging.policy == Policy::Pull {
+        if self.lsm.compaction.policy == Policy::Pull {
             return self.slice_to_pull(state);
         }
         if job.part.is_none() {
@@ -214,7 +214,7 @@ impl LsmIndex<'_> {
     pub(super) fn is_slice_due(&self, durable: &Arc<IndexMeta>) -> bool {
         let arrivals = self.arrivals();
         let wastes = || {
-            let omega = self.lsm.merging.params.omega_millionths();
+            let omega = self.lsm.compaction.params.omega_millionths();
             let packing = self.lsm.packing.lock();
             durable.lsm.as_deref().is_some_and(|lsm| packing.due(lsm, omega).is_some())
         };
@@ -224,7 +224,7 @@ impl LsmIndex<'_> {
 
     /// Whether the runs, or a level, are larger than they may be.
     fn overflows(&self, durable: &IndexMeta, arrivals: &Arrivals) -> bool {
-        let merging = &self.lsm.merging;
+        let merging = &self.lsm.compaction;
         match merging.policy {
             Policy::Pull => choose::is_due(durable, arrivals),
             _ => by_policy::is_due(durable, &merging.params, arrivals.kappa0_bytes),
@@ -241,7 +241,7 @@ impl LsmIndex<'_> {
 
     /// Whether writers are so many full memtables ahead of merges.
     fn is_behind(&self, durable: &IndexMeta, memtables: u64) -> bool {
-        match self.lsm.merging.policy {
+        match self.lsm.compaction.policy {
             Policy::Pull => choose::is_behind(durable, &self.arrivals(), memtables),
             _ => by_policy::is_behind(durable, self.kappa0_bytes(), memtables),
         }

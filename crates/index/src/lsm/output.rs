@@ -12,13 +12,13 @@ use esker_format::ptr::Extent;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::generations::OneGeneration;
 
-use super::fill::{Fill, Room, is_full, waste_of};
+use super::fill_factor::{Fill, Room, is_full, waste_of};
 use crate::cursor::OwnedFence;
 use crate::insert::Sink;
 use crate::level_writer::{Apart, LevelStart, LevelWriter, UNIT_SECTORS, fence_of, units_of};
 use crate::tree::BlockReader;
 use crate::versions::Fate;
-use crate::view::Which;
+use crate::view::BackgroundJob;
 use crate::writer::ExtentWriter;
 
 /// New blocks in the making.
@@ -58,7 +58,7 @@ impl Output {
         codec: Codec,
         (fill, room): (Fill, Room),
     ) -> Self {
-        let purpose = Which::Merge.purpose();
+        let purpose = BackgroundJob::Merge.purpose();
         let out = ExtentWriter::new(reader, purpose, generation, 1 << 24, Vec::new());
         let start = LevelStart {
             rank: 1,

@@ -19,7 +19,7 @@ use esker_substrate::sync::atomic::Ordering;
 use super::LsmIndex;
 use super::choose::{Cause, Overflow, Slice, shape_of};
 use super::counters::{LevelCounters, Work};
-use super::fill::{Fill, Room};
+use super::fill_factor::{Fill, Room};
 use super::input::{Clip, Input, Span, joined};
 use super::nodes::{self, Edited, Replaced};
 use super::output::{Output, Written};
@@ -135,7 +135,7 @@ impl LsmIndex<'_> {
         Rules {
             removed: self.views.load().removed.up_to(state.durable.flushed_seq),
             to_last: is_last || state.is_empty_behind(slice),
-            opens_all: slice.opens_all() || !self.lsm.merging.preserves,
+            opens_all: slice.opens_all() || !self.lsm.compaction.preserves,
         }
     }
 
@@ -144,7 +144,7 @@ impl LsmIndex<'_> {
         let into = slice.layout.standing(slice.depth);
         let in_vain = |number| self.lsm.packing.lock().in_vain(number, state.lsm());
         Room {
-            omega_millionths: self.lsm.merging.params.omega_millionths(),
+            omega_millionths: self.lsm.compaction.params.omega_millionths(),
             in_vain_millionths: into.map_or(0, in_vain),
         }
     }

@@ -13,11 +13,11 @@ use esker_substrate::error::Result;
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::snapshots::Snapshots;
 
-use super::courtesy::Courtesy;
 use super::input::{Input, content_bytes};
 use super::order::Order;
 use super::output::Output;
-use super::repeat::{Repeat, Repeated, Repeating};
+use super::unchanged_block::{Repeat, Repeated, Repeating};
+use super::yield_to_writers::Courtesy;
 use crate::Index;
 use crate::cursor::OwnedFence;
 use crate::merge::group::Group;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::backup::checksum;
-use esker_format::data::{Data, DataBuf, Onto, Value};
+use esker_format::data::{BlobOperand, Data, DataBuf, Value};
 use esker_format::ids::Moment;
 use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
 use esker_substrate::error::{Error, Result};
@@ -176,19 +176,19 @@ impl<'a> Stack<'a> {
     fn onto(&mut self, data: Data<'_>) -> Result<Option<Value>> {
         let Some(newer) = self.operand.take() else { return Ok(data.into()) };
         Ok(Some(match data {
-            Data::Delete => Value::Here(newer),
+            Data::Delete => Value::Inline(newer),
             Data::Reference(content) => {
-                Value::Onto(Box::new(Onto { content: content.to_vec(), operand: newer }))
+                Value::Operand(Box::new(BlobOperand { content: content.to_vec(), operand: newer }))
             }
             Data::Put(older) | Data::PutUntil(_, older) | Data::Operand(older) => {
-                Value::Here(self.operator.join(self.key, older, &newer)?)
+                Value::Inline(self.operator.join(self.key, older, &newer)?)
             }
         }))
     }
 
     /// The value when nothing is older.
     pub(super) fn end(self) -> Option<Value> {
-        self.operand.map(Value::Here)
+        self.operand.map(Value::Inline)
     }
 
     /// The operands so far, joined to one.

@@ -32,9 +32,9 @@ use esker_substrate::runs::RunSet;
 use esker_substrate::snapshots::{At, SnapshotGuard, Snapshots};
 
 use super::fdtree::Sizes;
-use super::lsm::Merging;
+use super::lsm::Compaction;
 use super::operands::{BoxError, MergeOperator, Operator};
-use super::{CheckSink, Env, Index, Options, ScanRequest, Scheme, Step, Which, Work};
+use super::{BackgroundJob, CheckSink, Env, Index, Options, ScanRequest, Scheme, Step, Work};
 
 /// Key and number, newest first.
 type Version = (Vec<u8>, Reverse<u64>);
@@ -88,7 +88,7 @@ impl Ask {
 
 fn options(memtable_bytes_max: u64) -> Options {
     let (scheme, sizes, codec) = (Scheme::Fc, Sizes::Cost, Codec::None);
-    Options { memtable_bytes_max, scheme, sizes, codec, merging: Merging::DEFAULT }
+    Options { memtable_bytes_max, scheme, sizes, codec, compaction: Compaction::DEFAULT }
 }
 
 /// Nobody else gives numbers out in these tests.
@@ -215,7 +215,7 @@ impl Subject {
         self.check();
     }
 
-    fn step(&mut self, which: Which) -> Step {
+    fn step(&mut self, which: BackgroundJob) -> Step {
         self.give_operator(false);
         let step = self.tree.step(which, &mut |_, _| Ok(())).unwrap();
         self.check();
@@ -248,7 +248,9 @@ impl Subject {
             self.tree.begin(work, &gate).unwrap();
         }
         for _ in 0..steps {
-            if self.step(Which::Spill) == Step::Idle && self.step(Which::Merge) == Step::Idle {
+            if self.step(BackgroundJob::Spill) == Step::Idle
+                && self.step(BackgroundJob::Merge) == Step::Idle
+            {
                 return;
             }
         }

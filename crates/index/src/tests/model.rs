@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use esker_format::block::Codec;
 
-use super::super::lsm::Merging;
+use super::super::lsm::Compaction;
 use super::super::lsm::policy::{Params, Policy};
-use super::{Ask, Options, Scheme, Sizes, Subject, Which, options};
+use super::{Ask, BackgroundJob, Options, Scheme, Sizes, Subject, options};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -26,7 +26,7 @@ enum Op {
     Merge,
     Full,
     Begin(Ask),
-    Step(Which, u8),
+    Step(BackgroundJob, u8),
     Reopen,
     VerifyAll,
     /// Between two keys, which are among those asked for or not; from the upper end down.
@@ -55,7 +55,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Full),
         1 => prop_oneof![Just(Ask::Spill), Just(Ask::Merge), Just(Ask::MergeAlone), Just(Ask::Full)]
             .prop_map(Op::Begin),
-        3 => (prop_oneof![Just(Which::Spill), Just(Which::Merge)], 1u8..6)
+        3 => (prop_oneof![Just(BackgroundJob::Spill), Just(BackgroundJob::Merge)], 1u8..6)
             .prop_map(|(which, steps)| Op::Step(which, steps)),
         1 => Just(Op::Reopen),
         1 => Just(Op::VerifyAll),
@@ -230,8 +230,8 @@ proptest! {
         delta in 0.01..0.5f64,
     ) {
         let params = Params { gamma, delta, ..Params::DEFAULT };
-        let merging = Merging { policy: Policy::ALL[policy], params, preserves };
-        let mut subject = Subject::lsm(Options { merging, ..options(2 * 1024) }, 1024);
+        let merging = Compaction { policy: Policy::ALL[policy], params, preserves };
+        let mut subject = Subject::lsm(Options { compaction: merging, ..options(2 * 1024) }, 1024);
         history_of(&mut subject, &ops, pace);
     }
 

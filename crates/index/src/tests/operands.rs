@@ -6,7 +6,7 @@ use esker_format::action::KeyRange;
 use esker_format::data::{Data, Value};
 use esker_format::ids::Seq;
 
-use super::{Ask, Subject, Which};
+use super::{Ask, BackgroundJob, Subject};
 use crate::Step;
 
 fn key(number: u32) -> Vec<u8> {
@@ -43,7 +43,7 @@ fn a_spill_joins_what_no_snapshot_tells_apart() {
     subject.run(Ask::Full);
     assert_eq!(entries(&subject), 2);
     subject.verify_all();
-    assert!(subject.tree.is_tight(true), "{:?}", subject.tree.meta());
+    assert!(subject.tree.is_fully_compacted(true), "{:?}", subject.tree.meta());
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_scan_within_a_spill_counts_every_operand_once() {
     }
     subject.begin(Ask::Spill);
     let mut steps = 0;
-    while subject.step(Which::Spill) == Step::More {
+    while subject.step(BackgroundJob::Spill) == Step::More {
         steps += 1;
         let (visible, all) = (subject.visible(), (Bound::Unbounded, Bound::Unbounded));
         let expected = subject.expected_all(visible);

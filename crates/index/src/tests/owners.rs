@@ -4,7 +4,7 @@ use esker_format::data::Data;
 use esker_format::ids::Seq;
 use esker_substrate::values::ValueWriter;
 
-use super::{Ask, CheckSink, Step, Subject, Which, gate, options};
+use super::{Ask, BackgroundJob, CheckSink, Step, Subject, gate, options};
 
 fn key(number: u32) -> Vec<u8> {
     format!("{number:06}").into_bytes()
@@ -73,7 +73,8 @@ fn two_owners_are_named_at_every_step_of_a_merge_and_one_is_not() {
             assert_eq!(problems(&subject), expected);
             subject.tree.begin(ask.work(), &gate).unwrap();
             let mut steps = 0;
-            while subject.tree.step(Which::Merge, &mut |_, _| Ok(())).unwrap() == Step::More {
+            while subject.tree.step(BackgroundJob::Merge, &mut |_, _| Ok(())).unwrap() == Step::More
+            {
                 steps += 1;
                 assert_eq!(problems(&subject), expected, "LSM {is_lsm}, step {steps} of {ask:?}");
             }

@@ -8,7 +8,7 @@ use esker_substrate::error::Error;
 
 use super::super::lsm::policy::learn::Phase;
 use super::super::lsm::policy::{Params, Policy};
-use super::super::lsm::{MergeReport, Merging};
+use super::super::lsm::{Compaction, MergeReport};
 use super::model::config;
 use super::{Ask, Options, Subject, Work, gate, options};
 use crate::ValuesEdit;
@@ -19,8 +19,8 @@ fn key(number: u64) -> [u8; 8] {
 }
 
 fn by(policy: Policy, params: Params, preserves: bool, memtable_bytes: u64) -> Subject {
-    let merging = Merging { policy, params, preserves };
-    Subject::lsm(Options { merging, ..options(memtable_bytes) }, 1 << 24)
+    let merging = Compaction { policy, params, preserves };
+    Subject::lsm(Options { compaction: merging, ..options(memtable_bytes) }, 1 << 24)
 }
 
 /// Writes so many entries over so many keys, and merges what is due after each memtable.
@@ -296,7 +296,7 @@ fn what_was_learnt_is_kept() {
     assert!(learnt.thresholds().is_last_full, "{learnt:?}");
     subject.reopen();
     assert_eq!(learning(&subject), Some(learnt));
-    subject.options.merging.policy = Policy::Pull;
+    subject.options.compaction.policy = Policy::Pull;
     subject.reopen();
     write(&mut subject, 1_000, 3_000);
     subject.verify_all();

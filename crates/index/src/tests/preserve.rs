@@ -4,7 +4,7 @@ use esker_device::Purpose;
 use proptest::prelude::*;
 
 use super::model::config;
-use super::{Ask, Options, Scheme, Step, Subject, Which, options};
+use super::{Ask, BackgroundJob, Options, Scheme, Step, Subject, options};
 
 fn key(number: u64) -> Vec<u8> {
     [&number.to_be_bytes()[..], b"key"].concat()
@@ -93,7 +93,7 @@ fn one_entry_does_not_cost_the_bottom() {
 fn a_merge_that_keeps_blocks_goes_on_after_a_crash_at_every_step() {
     let count = |subject: &mut Subject| {
         let mut steps = 0;
-        while subject.step(Which::Merge) == Step::More {
+        while subject.step(BackgroundJob::Merge) == Step::More {
             steps += 1;
         }
         steps
@@ -114,10 +114,10 @@ fn a_merge_that_keeps_blocks_goes_on_after_a_crash_at_every_step() {
     for crash_at in 1..=all {
         for then in [0, 1, 2] {
             let mut subject = prepared();
-            (0..crash_at).for_each(|_| assert_eq!(subject.step(Which::Merge), Step::More));
+            (0..crash_at).for_each(|_| assert_eq!(subject.step(BackgroundJob::Merge), Step::More));
             subject.reopen();
             for _ in 0..then {
-                subject.step(Which::Merge);
+                subject.step(BackgroundJob::Merge);
             }
             subject.reopen();
             subject.verify_all();

@@ -72,7 +72,7 @@ fn what_is_removed_during_a_merge_stays_removed_after_it() {
     let mut subject = filled(2000);
     (0..50).for_each(|number| subject.write(&key(number), Some(b"new")));
     subject.begin(Ask::Full);
-    subject.step(super::Which::Merge);
+    subject.step(super::BackgroundJob::Merge);
     subject.remove_range(&key(10), Some(&key(1500)));
     subject.write(&key(20), Some(b"newer"));
     subject.verify_all();
@@ -90,7 +90,7 @@ fn a_merge_cut_off_by_a_crash_leaves_the_removal_to_the_next() {
     subject.remove_range(&key(1000), Some(&key(3000)));
     subject.begin(Ask::Full);
     for _ in 0..3 {
-        subject.step(super::Which::Merge);
+        subject.step(super::BackgroundJob::Merge);
     }
     subject.reopen();
     subject.verify_all();

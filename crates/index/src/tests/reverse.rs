@@ -7,7 +7,7 @@ use esker_substrate::planted::{self, Bug};
 use proptest::prelude::*;
 
 use super::model::config;
-use super::{Ask, Entries, ScanRequest, Step, Subject, Which, here, options};
+use super::{Ask, BackgroundJob, Entries, ScanRequest, Step, Subject, here, options};
 
 /// Entries of each scan.
 const ENTRIES: usize = 4;
@@ -201,7 +201,7 @@ fn steps_of(case: &Case) -> u32 {
         scans_from_keys(&subject, steps);
         // What a crash here would leave, and nothing cached.
         scans_from_keys(&Subject::reopened_from(&subject), steps);
-        if subject.step(Which::Merge) != Step::More || steps > 40 {
+        if subject.step(BackgroundJob::Merge) != Step::More || steps > 40 {
             break;
         }
         steps += 1;

@@ -50,7 +50,7 @@ fn merged_without_room((key, left_units): (fn(u64) -> Vec<u8>, u64)) -> Result<u
         least = least.min(blocks.space().free_units());
         Ok(())
     };
-    while subject.tree.step(Which::Merge, &mut record)? != Step::Done {}
+    while subject.tree.step(BackgroundJob::Merge, &mut record)? != Step::Done {}
     taken.into_iter().try_for_each(|extent| blocks.give_back(extent))?;
     subject.check();
     subject.verify_all();

@@ -12,7 +12,7 @@ use esker_format::meta::{IndexMeta, LsmLevel};
 use esker_substrate::error::Error;
 
 use super::model::config;
-use super::{Ask, CheckSink, ID, Index, Step, Subject, Which, env, options};
+use super::{Ask, BackgroundJob, CheckSink, ID, Index, Step, Subject, env, options};
 
 fn loaded(keys: u32) -> Subject {
     let mut subject = Subject::lsm(options(4 * 1024), 1 << 20);
@@ -31,7 +31,7 @@ fn an_empty_index_is_tight() {
     subject.remove_range(b"", None);
     subject.run(Ask::Spill);
     subject.run(Ask::Full);
-    assert!(subject.tree.is_tight(true));
+    assert!(subject.tree.is_fully_compacted(true));
     assert!(!subject.tree.begin(Ask::Full.work(), &super::gate).unwrap());
 }
 
@@ -51,7 +51,7 @@ fn scans_begin_at_the_borders_of_slices() {
     let all = subject.expected_all(subject.visible());
     subject.begin(Ask::Full);
     let mut slices = 0;
-    while subject.step(Which::Merge) == Step::More {
+    while subject.step(BackgroundJob::Merge) == Step::More {
         slices += 1;
         for entry in &all {
             let only = Bound::Included(entry.0.as_slice());
@@ -140,13 +140,13 @@ fn blocks_of_a_record_in_doubt_are_not_written_over() {
     let mut recorded: Option<IndexMeta> = None;
     let commits = AtomicU32::new(0);
     std::thread::scope(|scope| {
-        let failed = tree.step(Which::Merge, &mut |meta, _| {
+        let failed = tree.step(BackgroundJob::Merge, &mut |meta, _| {
             recorded = Some(meta.clone());
             let (begun, begins) = mpsc::channel();
             let commits = &commits;
             scope.spawn(move || {
                 begun.send(()).unwrap();
-                tree.step(Which::Merge, &mut |_, _| {
+                tree.step(BackgroundJob::Merge, &mut |_, _| {
                     commits.fetch_add(1, Ordering::Relaxed);
                     poison.check()
                 })

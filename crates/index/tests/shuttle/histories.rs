@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::runner::schedules;
 use crate::subject::{FULL, FULL_ALONE, KEYS, Subject, beside};
-use esker_index::{Step, Which, Work};
+use esker_index::{BackgroundJob, Step, Work};
 
 /// Puts and deletes of a few keys beside a merge, and lookups of them.
 pub fn writes_and_a_merge() {
@@ -105,7 +105,7 @@ pub fn two_merges_asked_for_at_once() {
         subject.put(5);
         subject.begin(FULL);
         subject.finish();
-        assert_eq!(subject.step(Which::Spill), Step::Idle);
+        assert_eq!(subject.step(BackgroundJob::Spill), Step::Idle);
     };
     let (one, two) = (beside(&subject, ask), beside(&subject, ask));
     subject.get(5);
@@ -145,7 +145,7 @@ pub fn a_close_beside_a_merge() {
     let subject = Arc::new(subject);
     let merge = beside(&subject, |subject| {
         if subject.begin(FULL_ALONE) {
-            while subject.step(Which::Merge) == Step::More {}
+            while subject.step(BackgroundJob::Merge) == Step::More {}
         }
     });
     let close = beside(&subject, |subject| subject.tree.close());

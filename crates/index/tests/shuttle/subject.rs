@@ -14,9 +14,9 @@ use esker_format::data::Value;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
 use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_index::fdtree::Sizes;
-use esker_index::lsm::Merging;
+use esker_index::lsm::Compaction;
 use esker_index::lsm::policy::Params;
-use esker_index::{Env, Index, Options, ScanRequest, Scheme, Step, Which, Work};
+use esker_index::{BackgroundJob, Env, Index, Options, ScanRequest, Scheme, Step, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 use esker_substrate::snapshots::{At, Snapshots};
@@ -157,7 +157,7 @@ impl Subject {
             scheme: Scheme::Fc,
             sizes: Sizes::Cost,
             codec: Codec::None,
-            merging: Merging { params, ..Merging::DEFAULT },
+            compaction: Compaction { params, ..Compaction::DEFAULT },
         };
         Index::open(Arc::clone(env), KeyspaceId(1), meta, options)
     }
@@ -216,7 +216,7 @@ impl Subject {
         self.tree.begin(work, &gate).unwrap()
     }
 
-    pub fn step(&self, which: Which) -> Step {
+    pub fn step(&self, which: BackgroundJob) -> Step {
         self.tree.step(which, &mut |_, _| Ok(())).unwrap()
     }
 
@@ -229,7 +229,7 @@ impl Subject {
 
     /// Completes what is under way.
     pub fn finish(&self) {
-        for which in [Which::Spill, Which::Merge] {
+        for which in [BackgroundJob::Spill, BackgroundJob::Merge] {
             while self.step(which) == Step::More {}
         }
     }

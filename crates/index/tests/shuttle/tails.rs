@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::runner::schedules;
 use crate::subject::{FULL_ALONE, Subject, beside};
-use esker_index::{Step, Which, Work};
+use esker_index::{BackgroundJob, Step, Work};
 
 /// So many blocks that their fences are given a level.
 const BLOCKS: u8 = 110;
@@ -20,14 +20,15 @@ pub fn lookups_beside_a_resumed_merge() {
     subject.complete(Work::Spill);
     assert!(subject.begin(FULL_ALONE));
     while subject.tree.meta().merge.is_none() {
-        assert_eq!(subject.step(Which::Merge), Step::More);
+        assert_eq!(subject.step(BackgroundJob::Merge), Step::More);
     }
     let levels = subject.tree.meta().merge.as_ref().unwrap().new.levels.len();
     assert_eq!(levels, 2, "a level of fences and one of data");
     subject.reopen();
     subject.tree.resume().unwrap();
     let subject = Arc::new(subject);
-    let merge = beside(&subject, |subject| while subject.step(Which::Merge) == Step::More {});
+    let merge =
+        beside(&subject, |subject| while subject.step(BackgroundJob::Merge) == Step::More {});
     for key in [1, 100, 0, 40] {
         assert_eq!(subject.get(key), Some(u64::from(key) + 1), "key {key}");
     }

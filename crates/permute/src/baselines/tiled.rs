@@ -14,8 +14,8 @@ use super::{Turn, Walk};
 use crate::copy::Program;
 use crate::error::{Error, Result, input};
 use crate::file::{BLOCK, File, Sink, Source};
-use crate::pieces::{Dim, Piece};
 use crate::plan::price::Profile;
+use crate::scatter::{Dim, Piece};
 
 /// Requests in flight.
 const IN_FLIGHT: usize = 16;

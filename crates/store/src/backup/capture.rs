@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 use esker_format::backup::Catalog;
 use esker_format::data::Data;
 use esker_format::ids::Seq;
@@ -88,7 +88,7 @@ impl<'a> Captured<'a> {
         for part in &self.log {
             part.scan(store, self.seq, &mut |seq, id, action| {
                 let keyspace = self.state.keyspaces.get(&id);
-                if let (Some(keyspace), Action::Say(key, Data::Reference(content))) =
+                if let (Some(keyspace), WriteOp::Point(key, Data::Reference(content))) =
                     (keyspace, action)
                     && is_in_log_alone(&keyspace.index, key, seq)
                 {

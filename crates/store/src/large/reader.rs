@@ -59,13 +59,13 @@ impl ValueReader {
         value: Value,
     ) -> Result<Self> {
         let content = match value {
-            Value::Here(value) => {
+            Value::Inline(value) => {
                 let (len, place) = (value.len() as u64, Place::Here(value));
                 return Ok(Self { shared, slot, _snapshot: snapshot, place, len, position: 0 });
             }
-            Value::Elsewhere(content) => content,
+            Value::Blob(content) => content,
             // An operand on it has been merged by whoever asks for a reader.
-            Value::Onto(onto) => onto.content,
+            Value::Operand(onto) => onto.content,
         };
         let value = decode(&content)?;
         let (len, place) = (value.bytes, Place::apart(value));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 use esker_format::data::Data;
 use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
 use esker_substrate::sync::atomic::Ordering;
@@ -64,14 +64,14 @@ impl ValueWriter {
             return Err(error);
         }
         let Some(apart) = apart else {
-            let write = Write { slot: &slot, action: Action::Say(&key, Data::Put(&short)) };
+            let write = Write { slot: &slot, action: WriteOp::Point(&key, Data::Put(&short)) };
             return write::commit(&shared, &[write], durability).map(drop);
         };
         let _open = shared.enter()?;
         shared.poison.check()?;
         let (reference, runs) = apart.finish(None).map_err(|error| failed(&shared, error))?;
         let content = encoded(&reference);
-        let action = Action::Say(&key, Data::Reference(&content));
+        let action = WriteOp::Point(&key, Data::Reference(&content));
         let writes = [Write { slot: &slot, action }];
         let ordered = write::order(&shared, &writes, &write::Always)?;
         runs.keep();

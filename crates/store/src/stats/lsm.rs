@@ -6,7 +6,7 @@ use esker_format::meta::{IndexMeta, LsmLevel, TreeMeta};
 use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_index::lsm::MergeReport;
 use esker_index::lsm::counters::LevelCounters;
-use esker_index::lsm::policy::Policy as MergePolicy;
+use esker_index::lsm::policy::Policy as CompactionPolicy;
 use esker_index::lsm::policy::learn::{Learning, Phase};
 
 /// What an LSM index consists of.
@@ -20,14 +20,14 @@ pub struct LsmStats {
     /// The key at which the next merge of the runs begins; empty for the first.
     pub next_key: Vec<u8>,
     /// By which policy it is merged while the store is open.
-    pub policy: MergePolicy,
+    pub policy: CompactionPolicy,
     /// The most bytes that runs may hold before they are merged.
     pub runs_capacity_bytes: u64,
     /// What has been written as runs since the store was opened.
     pub runs_written: LsmWrites,
     /// Entries that merges have taken out of runs since the store was opened.
     pub records_entered: u64,
-    /// What [`MergePolicy::Mixed`] goes by; `None` where it has not merged the index.
+    /// What [`CompactionPolicy::Mixed`] goes by; `None` where it has not merged the index.
     pub learnt: Option<LsmLearnt>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for LsmStats {
     }
 }
 
-/// What [`MergePolicy::Mixed`] goes by in an LSM index. It is kept with the index.
+/// What [`CompactionPolicy::Mixed`] goes by in an LSM index. It is kept with the index.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LsmLearnt {
@@ -150,7 +150,7 @@ pub(super) fn of(meta: &IndexMeta, report: Option<MergeReport>) -> Option<LsmSta
         runs: meta.spills.iter().map(run).collect(),
         levels,
         next_key: lsm.cursor.clone(),
-        policy: report.merging.policy,
+        policy: report.compaction.policy,
         runs_capacity_bytes: report.runs_capacity_bytes,
         runs_written: writes(&report.counters.runs),
         records_entered: report.counters.records_entered,
@@ -208,7 +208,7 @@ mod tests {
     use esker_format::meta::{LevelCounts, LevelMeta, LsmMeta};
 
     use super::*;
-    use esker_index::lsm::Merging;
+    use esker_index::lsm::Compaction;
     use esker_index::lsm::counters::Counters;
 
     fn tree(blocks: u64, sectors: u64, extents: Vec<Extent>) -> TreeMeta {
@@ -224,7 +224,7 @@ mod tests {
         let level = LsmLevel { tree, units: 10, node_units: 1, cursor: b"k".to_vec() };
         let lsm = Some(Box::new(LsmMeta { levels: vec![level], ..LsmMeta::default() }));
         let report = MergeReport {
-            merging: Merging::DEFAULT,
+            compaction: Compaction::DEFAULT,
             runs_capacity_bytes: 1,
             capacity_bytes: vec![u64::MAX],
             counters: Counters::default(),

@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use esker_format::action::{Action, KeyRange, KeyRangeBuf};
+use esker_format::action::{KeyRange, KeyRangeBuf, WriteOp};
 use esker_format::data::{Data, DataBuf};
 use esker_format::ids::KeyspaceId;
 use esker_substrate::planted::{self, Race};
 
+use crate::conflict_window::{Footprint, Written};
 use crate::range::Interval;
-use crate::recent::{Footprint, Written};
 use crate::removal;
 use crate::shared::Slot;
 use crate::write::Write;
@@ -167,11 +167,11 @@ impl Own {
 impl WritesOf {
     /// The writes, by key.
     pub fn list(&self) -> Vec<Write<'_>> {
-        let ranges = self.ranges.iter().map(|own| Action::RemoveRange(own.keys.as_range()));
+        let ranges = self.ranges.iter().map(|own| WriteOp::DeleteRange(own.keys.as_range()));
         let keys = self.keys.iter().flat_map(|(key, own)| {
             let operand = own.operand.as_deref().map(Data::Operand);
             let said = [Some(own.data.as_data()), operand].into_iter().flatten();
-            said.map(move |data| Action::Say(key, data))
+            said.map(move |data| WriteOp::Point(key, data))
         });
         let actions = ranges.chain(keys);
         removal::settled(actions.map(|action| Write { slot: &self.slot, action }))
@@ -257,7 +257,7 @@ impl Writes {
 
     /// What the removal of a range takes.
     pub fn cost_of_range(keys: KeyRange<'_>) -> u64 {
-        Action::RemoveRange(keys).user_bytes() + ENTRY_BYTES as u64
+        WriteOp::DeleteRange(keys).user_bytes() + ENTRY_BYTES as u64
     }
 
     pub fn remove_range(&mut self, slot: &Arc<Slot>, keys: KeyRange<'_>) {

@@ -21,7 +21,7 @@ fn stores_that_end_badly_again_and_again_have_good_backups() {
 
 #[test]
 fn backups_at_every_step_of_merges_are_restored() {
-    suite("steps of merges", backups::merging::at_every_step);
+    suite("steps of merges", backups::compaction::at_every_step);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use esker::{IndexKind, MergeParams, MergePolicy, Merging, Scheme};
+use esker::{Compaction, CompactionParams, CompactionPolicy, IndexKind, Scheme};
 use esker_testkit::concurrent;
 use esker_testkit::counts::{Counts, budget, settle};
 use esker_testkit::crash::{self, Effort};
@@ -105,13 +105,14 @@ fn lsm_indexes_by_merge_policies_survive_power_cuts() {
 fn merge_policies() -> Verdict<Counts> {
     let mut counts = Counts::new("crash", "merge policies");
     let mut images = HashSet::new();
-    let (best, mixed, full) = (MergePolicy::ChooseBest, MergePolicy::Mixed, MergePolicy::Full);
+    let (best, mixed, full) =
+        (CompactionPolicy::ChooseBest, CompactionPolicy::Mixed, CompactionPolicy::Full);
     for (policy, omega) in [(best, 0.2), (mixed, 0.02), (full, 0.0)] {
         for make in [scenario::overwrite, scenario::mixed, scenario::slices] {
             let mut scenario = make(0);
             scenario.config.index = IndexKind::Lsm;
-            let params = MergeParams { gamma: 2.0, omega, ..MergeParams::default() };
-            scenario.config.merging = Merging::by(policy).params(params);
+            let params = CompactionParams { gamma: 2.0, omega, ..CompactionParams::default() };
+            scenario.config.compaction = Compaction::by(policy).params(params);
             let effort = Effort { images: 200 * budget(), nested: true };
             crash::run_once(&scenario, effort, &mut images, &mut counts)
                 .map_err(|violation| violation.at(format!("{} by {policy}", scenario.name)))?;

@@ -56,14 +56,14 @@ fn every_unit_and_length_of_levels_in_a_row() {
 fn bytes_of_the_manifest_of_a_merge() {
     let manifest =
         |specimen: &Specimen| flips::bytes_of(specimen, |file| file.starts_with("manifest"), 48);
-    examine(stores::merging(Scheme::Fc), manifest);
+    examine(stores::mid_merge(Scheme::Fc), manifest);
 }
 
 #[test]
 fn every_unit_and_length_within_a_merge_of_every_scheme() {
     // The others have nothing on the device before a merge is done.
     for scheme in [Scheme::Fc, Scheme::FcUnshared, Scheme::FcTuple] {
-        examine(stores::merging(scheme), flips::units_and_lengths);
+        examine(stores::mid_merge(scheme), flips::units_and_lengths);
     }
 }
 

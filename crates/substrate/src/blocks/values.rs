@@ -14,7 +14,7 @@ use crate::space::{Overlap, Space};
 impl BlockStore {
     /// Takes `units` units for a value: adjacent, or in at most `runs_max` runs rather than that
     /// the file grows while there is free space. All but the last have whole multiples of `grain`
-    /// units. Nobody's until [`BlockStore::fasten`] or [`BlockStore::give_up_loose`].
+    /// units. Nobody's until [`BlockStore::commit`] or [`BlockStore::give_up_loose`].
     ///
     /// # Errors
     /// [`Error::Full`] when the device has no room; nothing is changed then.
@@ -36,7 +36,7 @@ impl BlockStore {
             left -= run.units;
             runs.push(run);
         }
-        runs.iter().for_each(|run| space.loosen(*run));
+        runs.iter().for_each(|run| space.mark_uncommitted(*run));
         Ok(runs)
     }
 
@@ -47,7 +47,7 @@ impl BlockStore {
     pub fn give_up_loose(&self, runs: &[Extent]) -> Result<()> {
         let mut space = self.held();
         runs.iter()
-            .try_for_each(|run| space.fasten(*run).and_then(|()| space.give_back(*run)))
+            .try_for_each(|run| space.commit(*run).and_then(|()| space.give_back(*run)))
             .map_err(freed_twice)
     }
 
@@ -57,9 +57,9 @@ impl BlockStore {
     /// [`Error::Corrupt`] when it was not loose.
     pub(crate) fn shorten_loose(&self, run: Extent, units: u64) -> Result<()> {
         let mut space = self.held();
-        space.fasten(run).map_err(freed_twice)?;
+        space.commit(run).map_err(freed_twice)?;
         if units > 0 {
-            space.loosen(Extent { units, ..run });
+            space.mark_uncommitted(Extent { units, ..run });
         }
         if units < run.units {
             let rest = Extent { start: run.start + units, units: run.units - units };
@@ -74,8 +74,8 @@ impl BlockStore {
     /// [`Error::Corrupt`] when one was not loose.
     pub(crate) fn join_loose(&self, first: Extent, second: Extent) -> Result<()> {
         let mut space = self.held();
-        space.fasten(first).and_then(|()| space.fasten(second)).map_err(freed_twice)?;
-        space.loosen(Extent { start: first.start, units: first.units + second.units });
+        space.commit(first).and_then(|()| space.commit(second)).map_err(freed_twice)?;
+        space.mark_uncommitted(Extent { start: first.start, units: first.units + second.units });
         Ok(())
     }
 
@@ -84,9 +84,9 @@ impl BlockStore {
     ///
     /// # Errors
     /// [`Error::Corrupt`] when one was not loose.
-    pub fn fasten(&self, runs: &[Extent]) -> Result<()> {
+    pub fn commit(&self, runs: &[Extent]) -> Result<()> {
         let mut space = self.held();
-        runs.iter().try_for_each(|run| space.fasten(*run)).map_err(freed_twice)
+        runs.iter().try_for_each(|run| space.commit(*run)).map_err(freed_twice)
     }
 
     /// Takes runs of a value that the log refers to out of the free space. For recovery, before

@@ -7,7 +7,7 @@
 
 use std::fmt::Debug;
 
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 
 use crate::error::Result;
 
@@ -28,7 +28,7 @@ pub trait Beneath: Send + Sync + Debug {
     ///
     /// # Errors
     /// What the device says.
-    fn has(&self, action: &Action<'_>) -> Result<bool>;
+    fn has(&self, action: &WriteOp<'_>) -> Result<bool>;
 }
 
 /// For a log whose records refer to nothing.
@@ -40,7 +40,7 @@ impl Beneath for Nothing {
         Ok(())
     }
 
-    fn has(&self, _action: &Action<'_>) -> Result<bool> {
+    fn has(&self, _action: &WriteOp<'_>) -> Result<bool> {
         Ok(true)
     }
 }

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use esker_device::{Device, Purpose};
-use esker_format::action::Action;
+use esker_format::action::WriteOp;
 use esker_format::ids::{KeyspaceId, SegmentId, Seq};
 use esker_format::log_record::{EncodedBatch, LogOp};
 use esker_format::ptr::UNIT_BYTES;
@@ -82,7 +82,7 @@ pub struct Ticket {
 }
 
 /// Takes one operation: its number, its keyspace, and what it does.
-pub type Apply<'a> = dyn FnMut(Seq, KeyspaceId, Action<'_>) -> Result<()> + 'a;
+pub type Apply<'a> = dyn FnMut(Seq, KeyspaceId, WriteOp<'_>) -> Result<()> + 'a;
 
 /// The log of an open store.
 #[derive(Debug)]

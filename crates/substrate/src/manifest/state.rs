@@ -140,7 +140,7 @@ impl ManifestState {
                 None => Err("drops a keyspace that does not exist"),
             },
             Edit::Index { id, index } => self.replace_index(*id, index),
-            Edit::Values { id, taken, given_up } => self.change_values(*id, taken, given_up),
+            Edit::OwnedSpace { id, taken, given_up } => self.change_values(*id, taken, given_up),
             Edit::SegmentAdd(segment) => self.add_segment(*segment),
             Edit::SegmentClose { id, end_seq } => self.close_segment(*id, *end_seq),
             Edit::SegmentRemove { id } => {
@@ -293,7 +293,7 @@ impl ManifestState {
             edits.push(Edit::Index { id: *id, index: Arc::clone(&keyspace.index) });
             if !keyspace.values.is_empty() {
                 let taken = keyspace.values.runs().collect();
-                edits.push(Edit::Values { id: *id, taken, given_up: Vec::new() });
+                edits.push(Edit::OwnedSpace { id: *id, taken, given_up: Vec::new() });
             }
         }
         edits.push(Edit::NextKeyspace { id: self.next_keyspace });
@@ -349,7 +349,7 @@ mod tests {
                 id: KeyspaceId(id),
                 index: Arc::new(index(flushed))
             }),
-            (1u32..20, runs(), runs()).prop_map(|(id, taken, given_up)| Edit::Values {
+            (1u32..20, runs(), runs()).prop_map(|(id, taken, given_up)| Edit::OwnedSpace {
                 id: KeyspaceId(id),
                 taken,
                 given_up

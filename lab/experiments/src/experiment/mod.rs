@@ -13,11 +13,11 @@ pub mod series;
 
 use serde_json::{Value, json};
 
+use crate::compaction::{index, keys, levels, load, loosened, payload, sizes, spread};
 use crate::error::{Error, Result};
 use crate::measure::Metrics;
 use crate::measure::process::machine;
 use crate::measure::scale::Scale;
-use crate::merging::{index, keys, levels, load, loosened, payload, sizes, spread};
 use crate::rearranging::{asymmetry, passes};
 use crate::schemes::{ablation, index_size, level_skipping, lookup_ratio, stall};
 

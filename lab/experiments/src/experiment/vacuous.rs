@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::compaction::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 use crate::experiment::series::{CONTROL, CONTROL_FACTOR, MERGES};
-use crate::merging::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
 const SYSTEMS: [&str; 24] = [

@@ -8,7 +8,7 @@
 //! idle thread was off in the same runs. Where it did not, neither system had anything to wait for,
 //! and a ratio would show the machine's pauses.
 
-use esker::{IndexKind, MergePolicy};
+use esker::{CompactionPolicy, IndexKind};
 use esker_peers::{Arrangement, Name};
 
 use crate::measure::report::Report;
@@ -150,8 +150,8 @@ const MIXED: [Bar; 3] = [
 /// Mixed others, and no other policy any.
 fn of(arrangement: Arrangement) -> Vec<Bar> {
     let written: &[Bar] = match (arrangement.index, arrangement.policy) {
-        (IndexKind::Lsm, MergePolicy::Pull) => return LSM.to_vec(),
-        (IndexKind::Lsm, MergePolicy::Mixed) => &MIXED,
+        (IndexKind::Lsm, CompactionPolicy::Pull) => return LSM.to_vec(),
+        (IndexKind::Lsm, CompactionPolicy::Mixed) => &MIXED,
         (IndexKind::Lsm, _) => &[],
         _ => return FDTREE.to_vec(),
     };
@@ -346,10 +346,10 @@ mod tests {
             let judged = judge(&report);
             judged.iter().find(|judged| judged.bar.metric == WRITTEN).map(|judged| judged.verdict)
         };
-        assert_eq!(of(IndexKind::FdTree, MergePolicy::Pull), Some(Verdict::Met));
-        assert_eq!(of(IndexKind::Lsm, MergePolicy::Pull), Some(Verdict::Missed));
-        assert_eq!(of(IndexKind::Lsm, MergePolicy::Mixed), Some(Verdict::Met));
-        assert_eq!(of(IndexKind::Lsm, MergePolicy::Full), None);
+        assert_eq!(of(IndexKind::FdTree, CompactionPolicy::Pull), Some(Verdict::Met));
+        assert_eq!(of(IndexKind::Lsm, CompactionPolicy::Pull), Some(Verdict::Missed));
+        assert_eq!(of(IndexKind::Lsm, CompactionPolicy::Mixed), Some(Verdict::Met));
+        assert_eq!(of(IndexKind::Lsm, CompactionPolicy::Full), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use esker::{IndexKind, MergePolicy};
+use esker::{CompactionPolicy, IndexKind};
 use esker_peers::{Arrangement, Name};
 use serde_json::json;
 
@@ -130,7 +130,7 @@ impl Bench<'_> {
             let note = format!("esker's keyspaces have an index of kind {index}");
             self.report.notes.push(note);
         }
-        if policy != MergePolicy::default() {
+        if policy != CompactionPolicy::default() {
             let note = format!("they are merged by the policy {policy}");
             self.report.notes.push(note);
         }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use esker::Merging;
+use esker::Compaction;
 use esker_peers::{Arrangement, Name};
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ impl Task {
                 system: Name::parse(word("system")?)?,
                 arrangement: Arrangement {
                     index: word("index")?.parse().ok()?,
-                    policy: word("policy")?.parse::<Merging>().ok()?.policy(),
+                    policy: word("policy")?.parse::<Compaction>().ok()?.policy(),
                 },
                 scale: Scale::parse(word("scale")?)?,
                 folder: PathBuf::from(word("folder")?),
@@ -135,14 +135,14 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker::{IndexKind, MergePolicy};
+    use esker::{CompactionPolicy, IndexKind};
 
     #[test]
     fn a_task_is_read_back() {
         let task = Task {
             row: Row::Merge,
             system: Name::Fjall,
-            arrangement: Arrangement { index: IndexKind::Lsm, policy: MergePolicy::Mixed },
+            arrangement: Arrangement { index: IndexKind::Lsm, policy: CompactionPolicy::Mixed },
             scale: Scale::Small,
             folder: "/a b/\"c\"".into(),
             seed: u64::MAX,

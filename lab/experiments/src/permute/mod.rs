@@ -14,9 +14,9 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use esker_permute::baselines::{Turn, cached, sorted, tiled};
+use esker_permute::device_profile;
 use esker_permute::file::File;
 use esker_permute::job::{Job, Request};
-use esker_permute::kept::kept;
 use esker_permute::npy::Header;
 use esker_permute::plan::price::Mode;
 use serde_json::{Value, json};
@@ -281,7 +281,7 @@ fn dd(source: &Path, target: &Path) -> Result<()> {
 /// Answers the number of passes and the most bytes of buffers.
 fn rearrange(pattern: &str, source: &Path, target: &Path, case: Case) -> Result<(usize, u64)> {
     let mut request = Request::new(source, pattern, target);
-    if let Some(profile) = kept() {
+    if let Some(profile) = device_profile::load() {
         request.mode = Mode::Seconds(profile);
     }
     request.memory = case.memory_bytes();

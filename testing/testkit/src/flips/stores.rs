@@ -204,7 +204,7 @@ fn with_codec(name: &'static str, compression: Compression) -> Verdict<Specimen>
 ///
 /// # Errors
 /// When it cannot be made: by a scheme that records none.
-pub fn merging(scheme: Scheme) -> Verdict<Specimen> {
+pub fn mid_merge(scheme: Scheme) -> Verdict<Specimen> {
     let name = match scheme {
         Scheme::Fc => "merging",
         Scheme::FcUnshared => "merging, unshared",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker_format::action::{Action, KeyRange};
+use esker_format::action::{KeyRange, WriteOp};
 use esker_format::block::{BlockBuilder, BlockIdentity, Codec, Packer};
 use esker_format::data::Data;
 use esker_format::entry::{Entry, Payload};
@@ -172,13 +172,13 @@ fn batches() -> Vec<Vec<u8>> {
     let mut batch = BatchBuilder::default();
     batch.put(KeyspaceId(1), b"key", b"value");
     let until = Data::PutUntil(Moment(1 << 41), b"value");
-    batch.push(KeyspaceId(1), &Action::Say(b"key", until));
+    batch.push(KeyspaceId(1), &WriteOp::Point(b"key", until));
     let range = KeyRange { begin: b"from", end: Some(b"to") };
-    batch.push(KeyspaceId(1), &Action::RemoveRange(range));
-    batch.push(KeyspaceId(1), &Action::RemoveRange(KeyRange { end: None, ..range }));
+    batch.push(KeyspaceId(1), &WriteOp::DeleteRange(range));
+    batch.push(KeyspaceId(1), &WriteOp::DeleteRange(KeyRange { end: None, ..range }));
     batch.delete(KeyspaceId(300), b"");
     batch.put(KeyspaceId(1), b"", &[7; 200]);
-    batch.push(KeyspaceId(1), &Action::Say(b"key", Data::Operand(b"operand")));
+    batch.push(KeyspaceId(1), &WriteOp::Point(b"key", Data::Operand(b"operand")));
     let count = (batch.len() as u16).to_le_bytes();
     let Ok(batch) = batch.finish() else { return Vec::new() };
     let mut frame = Vec::new();

@@ -130,7 +130,7 @@ fn extents(size: u32) -> esker::Result<Task> {
 }
 
 fn runs(size: u32) -> esker::Result<Task> {
-    let one = |at| Edit::Values {
+    let one = |at| Edit::OwnedSpace {
         id: KeyspaceId(1),
         taken: vec![Extent { start: 2 * at, units: 1 }],
         given_up: Vec::new(),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Device, Open};
 use esker_flash::{Missing, Options};
-use esker_sqlite::elsewhere::{self, Mounted};
 use esker_sqlite::open_stores::Access;
+use esker_sqlite::test_mount::{self, Mounted};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Rows, ffi};
@@ -69,7 +69,7 @@ fn mount(folder: &Path, options: Options) -> Mounted {
         let how = if is_new { Open::CreateNew } else { Open::Existing };
         Ok((device.open(name, how, Caching::Buffered)?, options.clone()))
     };
-    elsewhere::mount(folder, Arc::new(open))
+    test_mount::mount(folder, Arc::new(open))
 }
 
 impl Side {

@@ -10,8 +10,8 @@ use esker_device::sim::{SimDevice, SimImage};
 use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
 use esker_device::{Caching, Device, Open};
 use esker_flash::{Missing, Options, PageStore};
-use esker_sqlite::elsewhere::{self, Mounted};
 use esker_sqlite::open_stores::Access;
+use esker_sqlite::test_mount::{self, Mounted};
 use rusqlite::{Connection, OpenFlags};
 
 /// Of marks that say which super-journal is there; the others number points.
@@ -121,7 +121,7 @@ impl Disk {
             watched.sync_dir()?;
             Ok((file, options.clone()))
         };
-        let mounted = elsewhere::mount(folder, Arc::new(open));
+        let mounted = test_mount::mount(folder, Arc::new(open));
         let folder = folder.to_owned();
         Self { device, folder, history, removes_after, options: kept, _mounted: mounted }
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
-use esker::{IndexKind, MergePolicy, Merging};
+use esker::{Compaction, CompactionPolicy, IndexKind};
 use esker_experiments::bar::{Bar, Must};
 use esker_experiments::measure::bench::{self, Plan, Program};
 use esker_experiments::measure::child;
@@ -65,7 +65,7 @@ pub(crate) struct Bench {
     index: Option<IndexKind>,
     /// Which parts of an LSM index are merged [default: pull]
     #[arg(long, value_name = "POLICY", value_parser = policy(), conflicts_with = "live")]
-    policy: Option<MergePolicy>,
+    policy: Option<CompactionPolicy>,
     /// Write everything measured to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -192,13 +192,16 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
 }
 
 /// The policies by their names, which help and completions show.
-fn policy() -> impl TypedValueParser<Value = MergePolicy> {
-    PossibleValuesParser::new(MergePolicy::ALL.map(MergePolicy::name))
-        .try_map(|name| name.parse::<Merging>().map(|merging| merging.policy()))
+fn policy() -> impl TypedValueParser<Value = CompactionPolicy> {
+    PossibleValuesParser::new(CompactionPolicy::ALL.map(CompactionPolicy::name))
+        .try_map(|name| name.parse::<Compaction>().map(|merging| merging.policy()))
 }
 
 /// The policy that was asked for, which an FD+tree has none of.
-fn policy_of(asked: Option<MergePolicy>, index: IndexKind) -> Result<MergePolicy, Failure> {
+fn policy_of(
+    asked: Option<CompactionPolicy>,
+    index: IndexKind,
+) -> Result<CompactionPolicy, Failure> {
     match asked {
         Some(policy) if index != IndexKind::Lsm => {
             let what = format!("--policy {policy} is for LSM indexes: say --index lsm, too");

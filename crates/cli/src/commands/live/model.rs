@@ -47,7 +47,7 @@ pub(super) struct Model {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tree {
     pub(super) bars: Vec<Bar>,
-    pub(super) merging: Option<Merging>,
+    pub(super) merging: Option<Compaction>,
     pub(super) spilling: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum Part {
 
 /// A merge under way.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Merging {
+pub(super) struct Compaction {
     pub(super) full: bool,
     /// The share of the key space that is read from the new levels.
     pub(super) wavefront: f64,
@@ -176,7 +176,7 @@ impl Model {
     }
 
     fn tree_of(&self, keyspace: &KeyspaceStats) -> Tree {
-        let merging = keyspace.merge.as_ref().map(|merge| Merging {
+        let merging = keyspace.merge.as_ref().map(|merge| Compaction {
             full: merge.full,
             wavefront: merge.wavefront.as_deref().map_or(0.0, |key| self.ruler.share(key)),
             done: share(merge.written_bytes, merge.input_bytes),

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use esker::{KeyspaceStats, LevelStats, MergeStats, Stats};
+use esker::{CompactionStats, KeyspaceStats, LevelStats, Stats};
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -35,8 +35,8 @@ fn keyspace(spills: u64, levels: &[u64]) -> KeyspaceStats {
 }
 
 /// A merge of 32 MiB in the first two levels whose wavefront has this first byte.
-fn merge(wavefront: u8, written_bytes: u64) -> MergeStats {
-    let mut merge = MergeStats::default();
+fn merge(wavefront: u8, written_bytes: u64) -> CompactionStats {
+    let mut merge = CompactionStats::default();
     merge.levels = 2;
     (merge.written_bytes, merge.input_bytes) = (written_bytes, 32 * MIB);
     merge.wavefront = (wavefront > 0).then(|| vec![wavefront, 0, 9]);
@@ -307,7 +307,7 @@ fn a_store_without_keyspaces_or_data_divides_by_nothing() {
     assert_eq!((model.figures.written_per_byte, model.figures.space_over_live), (None, None));
     assert_eq!(model.ruler.share(b"any"), 0.0);
     let mut keyspace = keyspace(0, &[]);
-    keyspace.merge = Some(MergeStats::default());
+    keyspace.merge = Some(CompactionStats::default());
     keyspace.stalled = Some("no room\u{1b}[2J".to_owned());
     model.observe(&sample(keyspace, 0.0));
     let text = screen(&model, &[], 72, 19);
@@ -378,7 +378,7 @@ proptest! {
         of.memtable_bytes = memtable_bytes;
         of.shape.memtable_bytes = run_bytes;
         of.merge = merge.map(|(levels, written_bytes, input_bytes, wavefront)| {
-            let mut merge = MergeStats::default();
+            let mut merge = CompactionStats::default();
             (merge.levels, merge.wavefront) = (levels, Some(wavefront));
             (merge.written_bytes, merge.input_bytes) = (written_bytes, input_bytes);
             merge

@@ -465,7 +465,7 @@ impl Beneath for Lacks {
         Ok(())
     }
 
-    fn has(&self, action: &Action<'_>) -> Result<bool> {
+    fn has(&self, action: &WriteOp<'_>) -> Result<bool> {
         let value = action.data().and_then(|data| data.value()).unwrap_or_default();
         Ok(!self.0.iter().any(|missing| value.starts_with(missing)))
     }

@@ -286,8 +286,8 @@ pub fn settings(plan: &Plan) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::policy::{FULL, MIXED, PARTIAL};
     use crate::experiment::tests::Silent;
-    use crate::merging::policy::{FULL, MIXED, PARTIAL};
 
     /// As the thesis has them: 136 of 25 bytes, one of 4,000.
     #[test]

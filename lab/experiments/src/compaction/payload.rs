@@ -147,8 +147,8 @@ fn full_gains_with_small_values(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
-    use crate::merging::judge::tests::wrote;
 
     /// What each policy writes with the smallest and the largest values, and into level 2 there.
     fn rows(change: impl Fn(Contender) -> Option<[f64; 3]>) -> Series {

@@ -9,9 +9,9 @@ use crate::commit::Plan;
 use crate::engine::Core;
 use crate::error::Result;
 use crate::map::Entry;
+use crate::open_segment::Heat;
 use crate::planted::{self, Bug};
 use crate::record::{Change, Changes};
-use crate::row::Heat;
 use crate::space::{Class, Sector};
 use crate::writer::Writer;
 

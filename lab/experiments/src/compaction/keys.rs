@@ -143,8 +143,8 @@ fn normal_keys_make_no_step(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
-    use crate::merging::judge::tests::wrote;
 
     /// Eight parts of each level: a step of uniform keys, the given ones of normal keys.
     fn parts(level_1: [f64; 8], last: [f64; 8], normal: [f64; 8]) -> Series {

@@ -22,7 +22,7 @@ use esker_format::ptr::SECTOR_BYTES;
 use esker_substrate::error::{Error, Result};
 
 use super::choose::{Cause, Slice, bound};
-use super::fill::Fill;
+use super::fill_factor::Fill;
 use super::kind::LsmIndex;
 use super::layout::Layout;
 use super::state::State;
@@ -161,7 +161,7 @@ impl LsmIndex<'_> {
         // Writers ask under this lock: nothing is read under it.
         let (level, at) = {
             let packing = self.lsm.packing.lock();
-            let omega = self.lsm.merging.params.omega_millionths();
+            let omega = self.lsm.compaction.params.omega_millionths();
             let level = packing.due(state.lsm(), omega)?;
             (level, packing.at(level))
         };

@@ -156,8 +156,8 @@ fn a_full_level_does_not_pay(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
-    use crate::merging::judge::tests::wrote;
 
     /// Full, Partial and Test at a place: what levels 1 and 2 cost them.
     fn costs(at: f64, full: [f64; 2], partial: [f64; 2], test: [f64; 2]) -> Series {

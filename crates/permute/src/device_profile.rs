@@ -14,7 +14,7 @@ use crate::plan::price::Profile;
 const NAME: &str = "permute-profile.json";
 
 /// Keeps a profile; answers where.
-pub fn keep(profile: &Profile) -> Result<PathBuf> {
+pub fn save(profile: &Profile) -> Result<PathBuf> {
     let Some(path) = path() else {
         return input("neither XDG_CONFIG_HOME nor HOME says where settings are kept");
     };
@@ -39,7 +39,7 @@ pub fn keep(profile: &Profile) -> Result<PathBuf> {
 
 /// The profile that was kept, if there is one that can be used.
 #[must_use]
-pub fn kept() -> Option<Profile> {
+pub fn load() -> Option<Profile> {
     parse(&fs::read_to_string(path()?).ok()?)
 }
 

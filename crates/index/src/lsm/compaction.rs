@@ -7,19 +7,19 @@ use esker_format::ptr::SECTOR_BYTES;
 use esker_substrate::sync::Mutex;
 use esker_substrate::sync::atomic::AtomicU32;
 
-use super::asked::Asked;
 use super::counters::{Counters, LevelCounters};
+use super::due_cache::Asked;
 use super::meter::Meter;
-use super::packing::Packing;
+use super::overwrite_ratio::Replaced;
 use super::policy::learn::Learning;
 use super::policy::{Params, Policy};
-use super::replaced::Replaced;
+use super::repack::Packing;
 use super::{Job, LsmIndex, by_policy, choose, learnt};
 use crate::Index;
 
 /// How an LSM index is merged. Nothing of it is kept with the index.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Merging {
+pub struct Compaction {
     /// Which part of a level is merged.
     pub policy: Policy,
     /// The thesis's parameters.
@@ -29,13 +29,13 @@ pub struct Merging {
     pub preserves: bool,
 }
 
-impl Merging {
+impl Compaction {
     /// Pull.
     pub const DEFAULT: Self =
         Self { policy: Policy::Pull, params: Params::DEFAULT, preserves: true };
 }
 
-impl Default for Merging {
+impl Default for Compaction {
     fn default() -> Self {
         Self::DEFAULT
     }
@@ -44,7 +44,7 @@ impl Default for Merging {
 /// What an index knows of its merges beside the manifest.
 #[derive(Debug, Default)]
 pub(crate) struct Lsm {
-    pub merging: Merging,
+    pub compaction: Compaction,
     pub counters: Mutex<Counters>,
     pub(super) meter: Mutex<Meter>,
     pub(super) replaced: Mutex<Replaced>,
@@ -60,7 +60,7 @@ pub(crate) struct Lsm {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MergeReport {
     /// How it is merged.
-    pub merging: Merging,
+    pub compaction: Compaction,
     /// The most bytes that runs may hold before they are merged.
     pub runs_capacity_bytes: u64,
     /// The same of each level, from the first down; `u64::MAX` where there is no bound.
@@ -72,8 +72,8 @@ pub struct MergeReport {
 }
 
 impl Lsm {
-    pub fn new(merging: Merging) -> Self {
-        Self { merging, ..Self::default() }
+    pub fn new(compaction: Compaction) -> Self {
+        Self { compaction, ..Self::default() }
     }
 
     /// A run has been recorded.
@@ -104,15 +104,15 @@ impl LsmIndex<'_> {
     fn report(&self) -> Option<MergeReport> {
         let durable = self.meta();
         let lsm = durable.lsm.as_deref()?;
-        let (merging, kappa0_bytes) = (self.lsm.merging, self.kappa0_bytes());
-        let (runs_capacity_bytes, capacity_bytes) = if merging.policy == Policy::Pull {
+        let (compaction, kappa0_bytes) = (self.lsm.compaction, self.kappa0_bytes());
+        let (runs_capacity_bytes, capacity_bytes) = if compaction.policy == Policy::Pull {
             choose::capacities(&durable, lsm, &self.arrivals())
         } else {
-            by_policy::capacities(lsm, &merging.params, kappa0_bytes)
+            by_policy::capacities(lsm, &compaction.params, kappa0_bytes)
         };
         let mut counters = self.lsm.counters.lock().clone();
         counters.levels.resize_with(lsm.levels.len(), LevelCounters::default);
         let learning = learnt::of(lsm);
-        Some(MergeReport { merging, runs_capacity_bytes, capacity_bytes, counters, learning })
+        Some(MergeReport { compaction, runs_capacity_bytes, capacity_bytes, counters, learning })
     }
 }

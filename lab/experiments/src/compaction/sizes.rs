@@ -231,8 +231,8 @@ fn thresholds_are_those_of_the_keys(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::merging::judge::tests::wrote;
-    use crate::merging::policy::Contender;
+    use crate::compaction::judge::tests::wrote;
+    use crate::compaction::policy::Contender;
 
     /// What a policy writes at 10, 40, 80 and 110; at the last there are four levels.
     type Writes = [f64; 4];

@@ -106,8 +106,8 @@ pub fn crossover(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::compaction::policy::{PARTIAL, TEST};
     use crate::experiment::metric;
-    use crate::merging::policy::{PARTIAL, TEST};
 
     /// Adds what a policy wrote at a place.
     pub(crate) fn wrote(

@@ -96,9 +96,9 @@ fn normal_loads_preserve_blocks(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::judge::tests::wrote;
+    use crate::compaction::policy::Contender;
     use crate::experiment::tests::Silent;
-    use crate::merging::judge::tests::wrote;
-    use crate::merging::policy::Contender;
 
     fn written(keys: Keys, rows: &[(Contender, [f64; 2])]) -> Series {
         let mut series = Series::default();

@@ -121,8 +121,8 @@ fn mixed_stays_ahead(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
-    use crate::merging::judge::tests::wrote;
 
     /// What each policy writes at the smallest and the largest spread.
     fn rows(change: impl Fn(Contender) -> Option<[f64; 2]>) -> Series {

@@ -12,7 +12,7 @@ use esker_substrate::sync::{Condvar, Mutex, ThreadId, thread_id};
 
 use crate::error::{Error, Result};
 use crate::shared::Shared;
-use crate::waits::Why;
+use crate::stall_stats::Why;
 
 /// Whose turn it is, and who waits.
 #[derive(Debug, Default)]

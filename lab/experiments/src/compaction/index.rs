@@ -5,7 +5,7 @@
 //! written as runs does not count, as in the thesis; nor do nodes, which the thesis does not have.
 //! Mixed is not among the policies: when it learns is its own affair there.
 
-use esker::{Db, IndexKind, Keyspace, KeyspaceOptions, LsmStats, Merging};
+use esker::{Compaction, Db, IndexKind, Keyspace, KeyspaceOptions, LsmStats};
 use esker_workload::steady::Steady;
 use esker_workload::{Kind, entry};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
                 let folder = temporary()?;
                 let merging = merging(contender);
                 let builder = Db::builder(folder.path().join("index")).inline_merges(0);
-                let db = builder.merging(merging).open()?;
+                let db = builder.compaction(merging).open()?;
                 let options = KeyspaceOptions::default().index(IndexKind::Lsm);
                 let options = options.memtable_bytes(Some(memtable_bytes));
                 let keyspace = db.keyspace("index", options)?;
@@ -101,8 +101,8 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
 
 const UNIFORM: esker_workload::law::Law = esker_workload::law::Law::Uniform;
 
-fn merging(contender: Contender) -> Merging {
-    let merging = Merging::by(contender.policy);
+fn merging(contender: Contender) -> Compaction {
+    let merging = Compaction::by(contender.policy);
     if contender.preserves { merging } else { merging.plain() }
 }
 
@@ -208,8 +208,8 @@ fn policies_have_their_order(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
-    use crate::merging::judge::tests::wrote;
 
     #[test]
     fn policies_must_have_their_order() {

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use esker_index::lsm;
-pub use esker_index::lsm::policy::{Params as MergeParams, Policy as MergePolicy};
+pub use esker_index::lsm::policy::{Params as CompactionParams, Policy as CompactionPolicy};
 
 use crate::error::{Error, Result};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// choices read what the others have written. Policies and parameters are settings of an algorithm,
 /// and no part of what a version promises: a minor version may change them.
 ///
-/// The default, [`MergePolicy::Pull`], chooses the sizes of levels itself. The other policies are
+/// The default, [`CompactionPolicy::Pull`], chooses the sizes of levels itself. The other policies are
 /// those of R. Thonangi's thesis (chapter 5), with its parameters:
 ///
 /// - Level 0 is what memory has written out, as runs; κ0 is what the memory of a keyspace holds.
@@ -25,51 +25,51 @@ use crate::error::{Error, Result};
 ///   policy, and from half of ω on only where that saves enough. Where merges leave more, the level
 ///   is packed, unless its entries are so long that it does not help: a small ω saves space and
 ///   costs writes.
-/// - Where the size of the data is known, [`MergeParams::loosened`] chooses a γ for it.
-/// - [`MergePolicy::Mixed`] learns in a steady state, by thresholds in steps of µ, when all of a
+/// - Where the size of the data is known, [`CompactionParams::loosened`] chooses a γ for it.
+/// - [`CompactionPolicy::Mixed`] learns in a steady state, by thresholds in steps of µ, when all of a
 ///   level is cheaper to merge than the best part of it; until then it takes parts. What it has
 ///   learnt is kept with the index, and is learnt anew when the cost is more than a fifth off.
 ///
 /// ```
-/// use esker::{Db, MergeParams, MergePolicy, Merging};
+/// use esker::{Db, CompactionParams, CompactionPolicy, Compaction};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("store");
-/// let params = MergeParams { gamma: 8.0, ..MergeParams::default() };
-/// let merging = Merging::by(MergePolicy::ChooseBest).params(params);
-/// let db = Db::builder(&path).merging(merging).open()?;
+/// let params = CompactionParams { gamma: 8.0, ..CompactionParams::default() };
+/// let merging = Compaction::by(CompactionPolicy::ChooseBest).params(params);
+/// let db = Db::builder(&path).compaction(merging).open()?;
 /// # db.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
-pub struct Merging {
-    policy: MergePolicy,
-    params: MergeParams,
+pub struct Compaction {
+    policy: CompactionPolicy,
+    params: CompactionParams,
     preserves: bool,
 }
 
-impl Default for Merging {
+impl Default for Compaction {
     fn default() -> Self {
-        Self::by(MergePolicy::Pull)
+        Self::by(CompactionPolicy::Pull)
     }
 }
 
-impl Merging {
+impl Compaction {
     /// By this policy, with the thesis's parameters.
-    pub const fn by(policy: MergePolicy) -> Self {
-        Self { policy, params: MergeParams::DEFAULT, preserves: true }
+    pub const fn by(policy: CompactionPolicy) -> Self {
+        Self { policy, params: CompactionParams::DEFAULT, preserves: true }
     }
 
     /// The policy.
     #[must_use]
-    pub const fn policy(&self) -> MergePolicy {
+    pub const fn policy(&self) -> CompactionPolicy {
         self.policy
     }
 
     /// With other parameters: ω in [0, 0.5], δ and µ in (0, 1], γ at least 2. Opening the store
     /// answers [`Error::Invalid`] for others. Pull goes by ω alone.
-    pub const fn params(mut self, params: MergeParams) -> Self {
+    pub const fn params(mut self, params: CompactionParams) -> Self {
         self.params = params;
         self
     }
@@ -87,24 +87,24 @@ impl Merging {
         self.params.check().map_err(|bad| Error::invalid(bad.to_string()))
     }
 
-    pub(crate) const fn for_index(&self) -> lsm::Merging {
-        lsm::Merging { policy: self.policy, params: self.params, preserves: self.preserves }
+    pub(crate) const fn for_index(&self) -> lsm::Compaction {
+        lsm::Compaction { policy: self.policy, params: self.params, preserves: self.preserves }
     }
 }
 
-/// The policy of that name, as [`MergePolicy::name`] has it.
+/// The policy of that name, as [`CompactionPolicy::name`] has it.
 ///
 /// # Errors
 /// [`Error::Invalid`] for another name.
-pub(crate) fn policy_by_name(name: &str) -> Result<MergePolicy> {
-    let found = MergePolicy::ALL.into_iter().find(|policy| policy.name() == name);
+pub(crate) fn policy_by_name(name: &str) -> Result<CompactionPolicy> {
+    let found = CompactionPolicy::ALL.into_iter().find(|policy| policy.name() == name);
     found.ok_or_else(|| {
-        let names = MergePolicy::ALL.map(MergePolicy::name).join(", ");
+        let names = CompactionPolicy::ALL.map(CompactionPolicy::name).join(", ");
         Error::invalid(format!("a merge policy is one of {names}, and not {name:?}"))
     })
 }
 
-impl FromStr for Merging {
+impl FromStr for Compaction {
     type Err = Error;
 
     /// By the policy of that name.
@@ -119,27 +119,27 @@ mod tests {
 
     #[test]
     fn policies_have_names() {
-        for policy in MergePolicy::ALL {
-            assert_eq!(policy.to_string().parse::<Merging>().unwrap(), Merging::by(policy));
+        for policy in CompactionPolicy::ALL {
+            assert_eq!(policy.to_string().parse::<Compaction>().unwrap(), Compaction::by(policy));
         }
-        let error = "best".parse::<Merging>().unwrap_err().to_string();
+        let error = "best".parse::<Compaction>().unwrap_err().to_string();
         assert!(error.contains("choose-best, mixed, test, and not \"best\""), "{error}");
     }
 
     #[test]
     fn parameters_out_of_range_are_named() {
-        let paper = MergeParams::default();
+        let paper = CompactionParams::default();
         let refused = [
-            (MergeParams { omega: 0.6, ..paper }, "omega (unused space) is 0.6"),
-            (MergeParams { delta: 0.0, ..paper }, "delta (share of a level) is 0"),
-            (MergeParams { gamma: 1.5, ..paper }, "gamma (growth of levels) is 1.5"),
-            (MergeParams { mu: f64::NAN, ..paper }, "mu (step of thresholds) is NaN"),
+            (CompactionParams { omega: 0.6, ..paper }, "omega (unused space) is 0.6"),
+            (CompactionParams { delta: 0.0, ..paper }, "delta (share of a level) is 0"),
+            (CompactionParams { gamma: 1.5, ..paper }, "gamma (growth of levels) is 1.5"),
+            (CompactionParams { mu: f64::NAN, ..paper }, "mu (step of thresholds) is NaN"),
         ];
         for (params, what) in refused {
-            let error = Merging::default().params(params).check().unwrap_err();
+            let error = Compaction::default().params(params).check().unwrap_err();
             assert!(matches!(&error, Error::Invalid { .. }), "{error:?}");
             assert!(error.to_string().contains(what), "{error}");
         }
-        assert!(Merging::by(MergePolicy::Mixed).check().is_ok());
+        assert!(Compaction::by(CompactionPolicy::Mixed).check().is_ok());
     }
 }

@@ -82,7 +82,7 @@ fn partial_does_not_care(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::merging::judge::tests::wrote;
+    use crate::compaction::judge::tests::wrote;
 
     fn both(contender: Contender, loose: [f64; 2], tight: [f64; 2]) -> Series {
         let mut series = Series::default();

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use esker_format::action::{Action, KeyRange};
+use esker_format::action::{KeyRange, WriteOp};
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_substrate::budget::{Budget, Lease, Part};
 use esker_substrate::planted::{self, Race};
@@ -115,13 +115,13 @@ impl Segment {
         (self.keys.len() + self.entries.len() * size_of::<Entry>()) as u64
     }
 
-    fn push(&mut self, keyspace: KeyspaceId, action: &Action<'_>) {
+    fn push(&mut self, keyspace: KeyspaceId, action: &WriteOp<'_>) {
         let range = match action {
-            Action::Say(key, _) => {
+            WriteOp::Point(key, _) => {
                 self.keys.extend_from_slice(key);
                 None
             }
-            Action::RemoveRange(keys) => {
+            WriteOp::DeleteRange(keys) => {
                 self.keys.extend_from_slice(keys.begin);
                 let middle = self.end();
                 self.keys.extend_from_slice(keys.end.unwrap_or_default());
@@ -275,7 +275,7 @@ impl Recent {
         snapshots: &Snapshots,
         first: Seq,
         own: bool,
-        writes: impl Iterator<Item = (KeyspaceId, Action<'a>)>,
+        writes: impl Iterator<Item = (KeyspaceId, WriteOp<'a>)>,
     ) {
         if !self.recording.load(Ordering::Relaxed) {
             return;
