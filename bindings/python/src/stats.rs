@@ -52,8 +52,8 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
 }
 
 fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, PyDict>> {
-    let dict = dict!(py, stats, entries_estimate data_bytes stored_bytes value_bytes spills
-        memtable_bytes memtable_entries merges stalled merges_stopped spilling removed_ranges
+    let dict = dict!(py, stats, entries_estimate data_bytes stored_bytes value_bytes sorted_runs
+        memtable_bytes memtable_entries merges stalled merges_stopped flushing removed_ranges
         kept_versions replaced_bytes);
     dict.set_item("compression", stats.compression.to_string())?;
     dict.set_item("index", stats.index.name())?;
@@ -62,7 +62,7 @@ fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, 
     let levels = levels.map(|of| Ok(dict!(py, of, rank blocks bytes puts tombstones)));
     dict.set_item("levels", levels.collect::<PyResult<Vec<_>>>()?)?;
     let of = &stats.shape;
-    dict.set_item("shape", dict!(py, of, growth upper_levels spill_runs memtable_bytes))?;
+    dict.set_item("shape", dict!(py, of, growth upper_levels sorted_runs memtable_bytes))?;
     let merge = stats.merge.as_ref().map(|of| {
         let merge = dict!(py, of, full levels written_bytes input_bytes);
         let wavefront = of.wavefront.as_ref().map(|key| PyBytes::new(py, key));
@@ -71,7 +71,7 @@ fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, 
     dict.set_item("merge", merge.transpose()?)?;
     let next = stats.next.as_ref();
     let next = next.map(|of| -> PyResult<_> {
-        Ok(dict!(py, of, after_bytes spill_bytes merge_bytes merge_levels merge_is_full))
+        Ok(dict!(py, of, after_bytes flush_bytes merge_bytes merge_levels merge_is_full))
     });
     dict.set_item("next", next.transpose()?)?;
     Ok(dict)

@@ -67,7 +67,7 @@ class Machine(RuleBasedStateMachine):
         self.opened()
 
     def opened(self):
-        # Little memory: spills and merges come early.
+        # Little memory: sorted_runs and merges come early.
         self.db = esker.open(os.path.join(self.folder, "db"), memory="256KiB")
         self.spaces = {name: self.made(name) for name in NAMES}
         self.generation = object()

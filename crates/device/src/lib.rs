@@ -62,8 +62,8 @@ pub enum Purpose {
     Log = 1,
     /// Merges, reads and writes.
     Merge = 2,
-    /// Spill runs.
-    Spill = 3,
+    /// Sorted runs.
+    Flush = 3,
     /// Garbage collection and discards.
     Gc = 4,
     /// Manifest and superblocks.
@@ -84,7 +84,7 @@ impl Purpose {
         Self::User,
         Self::Log,
         Self::Merge,
-        Self::Spill,
+        Self::Flush,
         Self::Gc,
         Self::Manifest,
         Self::Recovery,

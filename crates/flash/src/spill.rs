@@ -38,7 +38,7 @@ impl Writer {
         };
         let mut slots: Vec<(Sector, &[u8])> =
             taken.iter().zip(&pages).map(|(sector, (_, bytes))| (*sector, *bytes)).collect();
-        if let Err(error) = engine.write_places(&mut slots, Purpose::Spill, is_in_order) {
+        if let Err(error) = engine.write_places(&mut slots, Purpose::Flush, is_in_order) {
             let mut core = engine.core.lock();
             core.space.close_rows();
             for sector in taken {

@@ -53,7 +53,7 @@ pub struct LevelMeta {
     pub extents: Vec<Extent>,
 }
 
-/// A tree: top fences, then levels from the top down. A spill run is a tree whose only level
+/// A tree: top fences, then levels from the top down. A sorted run is a tree whose only level
 /// with data is the last one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeMeta {
@@ -66,14 +66,14 @@ pub struct TreeMeta {
 }
 
 /// The level sizes chosen at the last full merge: `k` upper levels of capacity
-/// (b-1) b^(i-1) (t+1) κ0 above the bottom, and `t` standing spill runs.
+/// (b-1) b^(i-1) (t+1) κ0 above the bottom, and `t` standing sorted runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Growth per level, in quarters (8 means b = 2).
     pub b_quarters: u16,
     /// Upper levels with data.
     pub k: u8,
-    /// Standing spill runs.
+    /// Standing sorted runs.
     pub t: u8,
     /// Payload bytes of a full memtable.
     pub kappa0_bytes: u64,
@@ -82,19 +82,19 @@ pub struct Shape {
 /// Everything durable about one keyspace's index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexMeta {
-    /// Every operation up to this number is in `main` or `spills`, none after it; the frozen ones
+    /// Every operation up to this number is in `main` or `sorted_runs`, none after it; the frozen ones
     /// of `merge` aside.
     pub flushed_seq: Seq,
     /// Level sizes in force.
     pub shape: Shape,
     /// The main tree.
     pub main: TreeMeta,
-    /// Spill runs, newest first.
-    pub spills: Vec<TreeMeta>,
+    /// Sorted runs, newest first.
+    pub sorted_runs: Vec<TreeMeta>,
     /// Count of finished merges.
     pub merges: u64,
     /// The merge under way, if there is one. The levels and runs that it replaces are still in
-    /// `main` and `spills`.
+    /// `main` and `sorted_runs`.
     pub merge: Option<Box<MergeProgress>>,
     /// The removed ranges with numbers up to [`IndexMeta::log_unneeded_seq`], those aside that hide
     /// nothing any more: the log has the rest.
@@ -115,7 +115,7 @@ impl Default for IndexMeta {
             flushed_seq: Seq(0),
             shape: Shape::default(),
             main: TreeMeta::default(),
-            spills: Vec::new(),
+            sorted_runs: Vec::new(),
             merges: 0,
             merge: None,
             removed: Arc::default(),
@@ -124,7 +124,7 @@ impl Default for IndexMeta {
     }
 }
 
-/// What an index may have behind its spill runs.
+/// What an index may have behind its sorted runs.
 const HAS_MERGE: u8 = 1;
 const HAS_REMOVED: u8 = 2;
 const HAS_LSM: u8 = 4;
@@ -132,8 +132,8 @@ const HAS_LEARNT: u8 = 8;
 
 /// No tree has more levels than this.
 pub const LEVELS_MAX: usize = 32;
-/// No keyspace has more standing spill runs than this.
-pub const SPILLS_MAX: usize = 64;
+/// No keyspace has more standing sorted runs than this.
+pub const SORTED_RUNS_MAX: usize = 64;
 
 /// Every count is below this: far above what a device holds, and low enough that the counts of
 /// all levels together never overflow.
@@ -145,11 +145,11 @@ fn count(reader: &mut Reader<'_>) -> Result<u64> {
     if count < COUNT_MAX { Ok(count) } else { Err(at.error("count is out of range")) }
 }
 
-/// A small number: the number of a level, of upper levels or of standing spill runs.
+/// A small number: the number of a level, of upper levels or of standing sorted runs.
 fn small(reader: &mut Reader<'_>) -> Result<u8> {
     let at = reader.clone();
     let number = reader.u8()?;
-    let fits = usize::from(number) <= SPILLS_MAX;
+    let fits = usize::from(number) <= SORTED_RUNS_MAX;
     if fits { Ok(number) } else { Err(at.error("number of levels or runs is out of range")) }
 }
 
@@ -344,7 +344,7 @@ impl IndexMeta {
 
     /// Notes a new run, the newest, without the keys of `gone`, where runs lose keys.
     pub fn add_run(&mut self, run: TreeMeta, gone: Vec<KeyRangeBuf>) {
-        self.spills.insert(0, run);
+        self.sorted_runs.insert(0, run);
         if let Some(lsm) = &mut self.lsm {
             lsm.gone.insert(0, gone);
         }
@@ -353,14 +353,14 @@ impl IndexMeta {
     /// All levels of runs, tree and LSM index; not of what a merge has written.
     pub fn levels(&self) -> impl Iterator<Item = &LevelMeta> {
         let lsm = self.levels_apart().map(|level| &level.tree);
-        let trees = std::iter::once(&self.main).chain(&self.spills).chain(lsm);
+        let trees = std::iter::once(&self.main).chain(&self.sorted_runs).chain(lsm);
         trees.flat_map(|tree| &tree.levels)
     }
 
     /// What the levels hold; of runs that have lost keys about what is left.
     pub fn counts(&self) -> impl Iterator<Item = LevelCounts> {
-        let runs = if self.lsm.is_some() { self.spills.len() } else { 0 };
-        let (lost, whole) = self.spills.split_at_checked(runs).unwrap_or_default();
+        let runs = if self.lsm.is_some() { self.sorted_runs.len() } else { 0 };
+        let (lost, whole) = self.sorted_runs.split_at_checked(runs).unwrap_or_default();
         let lsm = self.levels_apart().map(|level| &level.tree);
         let trees = std::iter::once(&self.main).chain(whole).chain(lsm);
         let whole = trees.flat_map(|tree| &tree.levels).map(|level| level.counts);
@@ -371,7 +371,7 @@ impl IndexMeta {
     /// of an LSM index are counted with the space of its values.
     pub fn extents(&self) -> impl Iterator<Item = &Extent> {
         let new = self.merge.iter().flat_map(|merge| merge.new.extents());
-        self.main.extents().chain(self.spills.iter().flat_map(TreeMeta::extents)).chain(new)
+        self.main.extents().chain(self.sorted_runs.iter().flat_map(TreeMeta::extents)).chain(new)
     }
 
     /// Appends the index.
@@ -380,9 +380,9 @@ impl IndexMeta {
         self.shape.encode(out);
         put_varint(out, self.merges);
         self.main.encode(out);
-        put_varint(out, self.spills.len() as u64);
-        for spill in &self.spills {
-            spill.encode(out);
+        put_varint(out, self.sorted_runs.len() as u64);
+        for flush in &self.sorted_runs {
+            flush.encode(out);
         }
         let learnt = self.lsm.as_ref().and_then(|lsm| lsm.learnt.as_ref());
         let parts = u8::from(self.merge.is_some()) * HAS_MERGE
@@ -410,9 +410,9 @@ impl IndexMeta {
         let shape = Shape::decode(reader)?;
         let merges = count(reader)?;
         let main = TreeMeta::decode(reader)?;
-        let mut spills = Vec::new();
-        for _ in 0..reader.length(SPILLS_MAX)? {
-            spills.push(TreeMeta::decode(reader)?);
+        let mut sorted_runs = Vec::new();
+        for _ in 0..reader.length(SORTED_RUNS_MAX)? {
+            sorted_runs.push(TreeMeta::decode(reader)?);
         }
         let at = reader.clone();
         let parts = reader.u8()?;
@@ -424,7 +424,7 @@ impl IndexMeta {
         let has_removed = parts & HAS_REMOVED != 0;
         let removed = if has_removed { removed::decode(reader)? } else { Arc::default() };
         let has_lsm = parts & HAS_LSM != 0;
-        let lsm = if has_lsm { Some(LsmMeta::decode(reader, spills.len())?) } else { None };
+        let lsm = if has_lsm { Some(LsmMeta::decode(reader, sorted_runs.len())?) } else { None };
         if lsm.is_some() && (parts & HAS_MERGE != 0 || !main.levels.is_empty()) {
             return Err(at.error("an LSM index has parts of an FD+tree"));
         }
@@ -433,7 +433,7 @@ impl IndexMeta {
             lsm.learnt = Some(LearntMeta::decode(reader)?);
         }
         let mut index =
-            Self { flushed_seq, shape, main, spills, merges, merge: None, removed, lsm };
+            Self { flushed_seq, shape, main, sorted_runs, merges, merge: None, removed, lsm };
         if parts & HAS_MERGE != 0 {
             index.merge = Some(Box::new(MergeProgress::decode(reader, &index)?));
         }

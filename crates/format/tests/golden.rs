@@ -216,7 +216,7 @@ fn index_meta() -> IndexMeta {
         flushed_seq: Seq(51),
         shape: Shape { b_quarters: 8, k: 1, t: 5, kappa0_bytes: 4096 },
         main: tree(8),
-        spills: Vec::new(),
+        sorted_runs: Vec::new(),
         merges: 1,
         merge: None,
         removed: Arc::default(),
@@ -234,7 +234,7 @@ fn index() {
     reader.finish().unwrap();
 }
 
-/// The tree of [`index_meta`] is merged with a spill run of the same counts; "ada" is the last
+/// The tree of [`index_meta`] is merged with a sorted run of the same counts; "ada" is the last
 /// key that has been written.
 fn merge_progress() -> MergeProgress {
     let level = |counts, seqs, start, units| LevelMeta {
@@ -259,7 +259,7 @@ fn merge_progress() -> MergeProgress {
         wavefront: b"ada".to_vec(),
         full: true,
         levels: 1,
-        spills: 1,
+        sorted_runs: 1,
         shape: Shape { b_quarters: 8, k: 1, t: 5, kappa0_bytes: 4096 },
         new: TreeMeta {
             top: Vec::new(),
@@ -283,7 +283,7 @@ fn merge_progress() -> MergeProgress {
 #[test]
 fn merge_under_way() {
     let mut index = index_meta();
-    index.spills.push(index.main.clone());
+    index.sorted_runs.push(index.main.clone());
     let mut before = Vec::new();
     index.encode(&mut before);
     assert_eq!(before.pop(), Some(0), "no merge");
@@ -396,7 +396,7 @@ fn lsm_index() {
     let lsm = LsmMeta { levels, gone, cursor: b"bob".to_vec(), learnt: None };
     let main = index_meta();
     let index = IndexMeta {
-        spills: vec![main.main.clone()],
+        sorted_runs: vec![main.main.clone()],
         main: TreeMeta::default(),
         lsm: Some(Box::new(lsm)),
         ..main

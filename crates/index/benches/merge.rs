@@ -58,21 +58,21 @@ fn insert(tree: &Index, numbers: std::ops::Range<u64>, seq: u64) {
     }
 }
 
-/// Each round overwrites a tenth of the entries and merges it into the rest: once from a spill
+/// Each round overwrites a tenth of the entries and merges it into the rest: once from a flush
 /// run, which is the merge alone, and once from the memtable, which must also be taken apart.
 fn merge(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("merge");
     group.throughput(Throughput::Elements(BELOW + ABOVE)).sample_size(10);
     let tree = tree();
     let mut seq = 0;
-    for (name, spilled) in [("100 k of a spill run into 1 M", true), ("of a memtable", false)] {
+    for (name, flushed) in [("100 k of a sorted run into 1 M", true), ("of a memtable", false)] {
         group.bench_function(name, |bencher| {
             bencher.iter_batched(
                 || {
                     seq += BELOW;
                     insert(&tree, 0..ABOVE, seq);
-                    if spilled {
-                        tree.run(Work::Spill, &|body| body(), &mut |_, _| Ok(())).unwrap();
+                    if flushed {
+                        tree.run(Work::Flush, &|body| body(), &mut |_, _| Ok(())).unwrap();
                     }
                 },
                 |()| tree.run(FULL, &|body| body(), &mut |_, _| Ok(())).unwrap(),

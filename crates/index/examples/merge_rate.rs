@@ -55,12 +55,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let meta = IndexMeta { lsm, ..IndexMeta::default() };
     let tree = Index::open(Arc::new(env), KeyspaceId(1), meta, OPTIONS);
     insert(&tree, 0..BELOW, 0);
-    tree.run(Work::Spill, &|body| body(), &mut |_, _| Ok(()))?;
+    tree.run(Work::Flush, &|body| body(), &mut |_, _| Ok(()))?;
     tree.run(FULL, &|body| body(), &mut |_, _| Ok(()))?;
     for round in 1..=8 {
         for run in 0..RUNS {
             insert(&tree, run * (ABOVE / RUNS)..(run + 1) * (ABOVE / RUNS), round * BELOW);
-            tree.run(Work::Spill, &|body| body(), &mut |_, _| Ok(()))?;
+            tree.run(Work::Flush, &|body| body(), &mut |_, _| Ok(()))?;
         }
         let before = processor_seconds()?;
         tree.run(FULL, &|body| body(), &mut |_, _| Ok(()))?;

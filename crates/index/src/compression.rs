@@ -20,18 +20,18 @@ impl Index {
         Codec::from_number(self.codec.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
-    /// Compresses data blocks with `codec`, in spills and merges that begin from now on.
+    /// Compresses data blocks with `codec`, in flushes and merges that begin from now on.
     pub fn set_codec(&self, codec: Codec) {
         self.codec.store(codec as u8, Ordering::Relaxed);
     }
 }
 
-/// What a merge of the spill runs and the first `levels` may write beyond what it frees, in bytes,
+/// What a merge of the sorted runs and the first `levels` may write beyond what it frees, in bytes,
 /// where it compresses with `codec`.
 #[must_use]
 pub fn growth_bytes(durable: &IndexMeta, levels: usize, codec: Codec) -> u64 {
-    let spilled = durable.spills.iter().flat_map(|spill| &spill.levels);
-    let merged = spilled.chain(durable.main.levels.iter().take(levels));
+    let flushed = durable.sorted_runs.iter().flat_map(|flush| &flush.levels);
+    let merged = flushed.chain(durable.main.levels.iter().take(levels));
     // Level by level: one that takes more than its entries makes no room for another.
     let saved = merged.map(saved_bytes).fold(0, u64::saturating_add);
     match codec {
@@ -60,7 +60,7 @@ mod tests {
     fn what_was_saved_may_be_needed() {
         let tree = |levels| TreeMeta { levels, ..TreeMeta::default() };
         let durable = IndexMeta {
-            spills: vec![tree(vec![level(51_200, 60)])],
+            sorted_runs: vec![tree(vec![level(51_200, 60)])],
             main: tree(vec![level(102_400, 240), level(204_800, 200)]),
             ..IndexMeta::default()
         };

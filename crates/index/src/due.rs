@@ -35,10 +35,10 @@ impl Index {
     /// What should begin now, if nothing stands in its way.
     pub fn due(&self) -> Option<Work> {
         let durable = self.meta();
-        if self.is_full() && !self.is_spilling() {
+        if self.is_full() && !self.is_flushing() {
             return self.flush_work();
         }
-        if self.is_merging() || self.is_spilling() {
+        if self.is_merging() || self.is_flushing() {
             return None;
         }
         self.kind.due(self, &durable)
@@ -46,15 +46,15 @@ impl Index {
 
     /// How the memtable is best written out now; `None` when it has to wait.
     pub fn flush_work(&self) -> Option<Work> {
-        if self.is_spilling() {
+        if self.is_flushing() {
             return None;
         }
         self.kind.flush_work(self, &self.meta())
     }
 
-    /// Whether the memtable is spilled before the next merge, rather than taking part in it.
-    pub fn spills_first(&self) -> bool {
-        self.kind.spills_first(self, &self.meta())
+    /// Whether the memtable is flushed before the next merge, rather than taking part in it.
+    pub fn flushes_first(&self) -> bool {
+        self.kind.flushes_first(self, &self.meta())
     }
 
     /// Whether writers should wait for the merge under way: they have used as much of the room
@@ -75,7 +75,7 @@ impl Index {
         }
     }
 
-    /// Notes which share of its memory a memtable's payload is; for when a spill or merge begins.
+    /// Notes which share of its memory a memtable's payload is; for when a flush or merge begins.
     pub(super) fn note_payload_share(&self) {
         let view = self.views.load();
         let (memory, payload) = (view.memtable.memory_bytes(), view.memtable.counts().data_bytes());
@@ -87,8 +87,8 @@ impl Index {
     }
 }
 
-pub(super) fn spilled_bytes(durable: &IndexMeta) -> u64 {
-    data_bytes(durable.spills.iter().flat_map(|spill| &spill.levels))
+pub(super) fn sorted_run_bytes(durable: &IndexMeta) -> u64 {
+    data_bytes(durable.sorted_runs.iter().flat_map(|flush| &flush.levels))
 }
 
 pub(super) fn data_bytes<'a>(levels: impl IntoIterator<Item = &'a LevelMeta>) -> u64 {

@@ -1,13 +1,13 @@
-//! Named points at which tests make a merge or spill fail.
+//! Named points at which tests make a merge or flush fail.
 
 /// Before the last blocks of a merge are written.
 pub const MERGE_FINISH: &str = "merge.finish";
-/// Before the blocks of a merge or spill are made durable.
+/// Before the blocks of a merge or flush are made durable.
 pub const MERGE_SYNC: &str = "merge.sync";
-/// Before the record of a merge or spill is written.
+/// Before the record of a merge or flush is written.
 pub const MERGE_COMMIT: &str = "merge.commit";
-/// Before the last blocks of a spill are written.
-pub const SPILL_FINISH: &str = "spill.finish";
+/// Before the last blocks of a flush are written.
+pub const FLUSH_FINISH: &str = "flush.finish";
 
 /// All of them.
-pub const POINTS: [&str; 4] = [MERGE_FINISH, MERGE_SYNC, MERGE_COMMIT, SPILL_FINISH];
+pub const POINTS: [&str; 4] = [MERGE_FINISH, MERGE_SYNC, MERGE_COMMIT, FLUSH_FINISH];

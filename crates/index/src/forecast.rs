@@ -7,8 +7,8 @@ use super::{Index, Work};
 pub struct Forecast {
     /// Memory of the memtable that is still to be filled before, in bytes; 0 where it is due.
     pub after_bytes: u64,
-    /// Bytes of the memtable that are written out as a spill run; 0 for none.
-    pub spill_bytes: u64,
+    /// Bytes of the memtable that are written out as a sorted run; 0 for none.
+    pub flush_bytes: u64,
     /// The merge that follows.
     pub merge: Option<ForecastMerge>,
 }
@@ -46,13 +46,13 @@ impl Index {
             Work::Merge { full, with_memtable } => {
                 let memtable_bytes = if with_memtable { memtable_bytes } else { 0 };
                 let merge = self.kind.forecast_merge(self, &durable, full, memtable_bytes);
-                Forecast { after_bytes, spill_bytes: 0, merge: Some(merge) }
+                Forecast { after_bytes, flush_bytes: 0, merge: Some(merge) }
             }
-            Work::Spill => {
+            Work::Flush => {
                 let follows =
                     self.kind.is_due_behind(self, &durable, memtable_bytes) && !self.is_merging();
                 let merge = || self.kind.forecast_merge(self, &durable, false, memtable_bytes);
-                Forecast { after_bytes, spill_bytes: memtable_bytes, merge: follows.then(merge) }
+                Forecast { after_bytes, flush_bytes: memtable_bytes, merge: follows.then(merge) }
             }
         })
     }

@@ -1,4 +1,4 @@
-//! How a memtable is frozen, for a spill or a merge.
+//! How a memtable is frozen, for a flush or a merge.
 //!
 //! Freezing is a boundary in sequence numbers: under the lock that gives numbers out, the current
 //! memtable becomes an input and an empty one takes its place. So every operation is wholly on

@@ -23,6 +23,7 @@ use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
 use super::balance::{Balance, KeptTombstones, flushed_balance};
 use super::fault;
+use super::flush::Flush;
 use super::kind::Kind;
 use super::kinds::{Options, kind_of};
 use super::merge::Step;
@@ -30,7 +31,6 @@ use super::operands::Operator;
 use super::paused::Paused;
 use super::removed::Removed;
 use super::scheme::Scheme;
-use super::spill::Spill;
 use super::tree::BlockReader;
 use super::values::{Values, ValuesEdit};
 use super::view::{BackgroundJob, View, Views};
@@ -61,8 +61,8 @@ pub type Gate<'a> = dyn Fn(&mut dyn FnMut()) + 'a;
 /// Work that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// The memtable is to be written out as a spill run.
-    Spill,
+    /// The memtable is to be written out as a sorted run.
+    Flush,
     /// A merge is to begin.
     Merge {
         /// Of everything.
@@ -75,11 +75,11 @@ pub enum Work {
 /// One keyspace's index.
 ///
 /// Thread safety: everything may be called from any thread, but only one at a time inserts. Reads
-/// never wait: they load a view. At most one spill and one merge are under way; each is stepped
+/// never wait: they load a view. At most one flush and one merge are under way; each is stepped
 /// by one thread at a time.
 ///
 /// Locks, in the order in which they are taken: `starting`, the one that the kind has for its
-/// merges, `spill`, the owner's gate, `recording`, and inside [`Views`] its own.
+/// merges, `flush`, the owner's gate, `recording`, and inside [`Views`] its own.
 #[derive(Debug)]
 pub struct Index {
     pub(super) env: Arc<Env>,
@@ -97,11 +97,11 @@ pub struct Index {
     /// syncs that happen under it.
     pub(super) durable: Swap<IndexMeta>,
     pub(super) recording: Mutex<()>,
-    /// Only one spill or merge begins at a time.
+    /// Only one flush or merge begins at a time.
     pub(super) starting: Mutex<()>,
-    pub(super) spill: Mutex<Option<Spill>>,
+    pub(super) flush: Mutex<Option<Flush>>,
     pub(super) merging: AtomicBool,
-    pub(super) spilling: AtomicBool,
+    pub(super) flushing: AtomicBool,
     /// The merge under way retires removals of ranges.
     pub(super) retiring: AtomicBool,
     /// Bytes of payload in so much memory of a memtable (see `due`); 0 while none has shown it.
@@ -164,9 +164,9 @@ impl Index {
             durable: Swap::new(meta),
             recording: Mutex::default(),
             starting: Mutex::default(),
-            spill: Mutex::default(),
+            flush: Mutex::default(),
             merging: is_merging.into(),
-            spilling: false.into(),
+            flushing: false.into(),
             retiring: false.into(),
             payload_share: 0.into(),
             operator: Swap::new(Arc::default()),
@@ -243,9 +243,9 @@ impl Index {
         self.merging.load(Ordering::Acquire)
     }
 
-    /// Whether a spill is under way.
-    pub fn is_spilling(&self) -> bool {
-        self.spilling.load(Ordering::Acquire)
+    /// Whether a flush is under way.
+    pub fn is_flushing(&self) -> bool {
+        self.flushing.load(Ordering::Acquire)
     }
 
     pub(super) fn awaits_resume(&self) -> bool {
@@ -262,7 +262,7 @@ impl Index {
     pub fn begin(&self, work: Work, gate: &Gate<'_>) -> Result<bool> {
         self.env.poison.check()?;
         match work {
-            Work::Spill => Ok(self.begin_spill(gate)),
+            Work::Flush => Ok(self.begin_flush(gate)),
             Work::Merge { full, with_memtable } => self.kind.begin(self, full, with_memtable, gate),
         }
     }
@@ -276,7 +276,7 @@ impl Index {
         self.kind.resume(self)
     }
 
-    /// Does the next step of the spill or merge under way. After an error readers see what they
+    /// Does the next step of the flush or merge under way. After an error readers see what they
     /// saw before; if the store is not poisoned the step may be tried again.
     ///
     /// Cost: reads each merged block once and writes each new block once, sequentially; a step
@@ -289,17 +289,17 @@ impl Index {
     pub fn step(&self, which: BackgroundJob, commit: &mut Commit<'_>) -> Result<Step> {
         self.env.poison.check()?;
         match which {
-            BackgroundJob::Spill => self.step_spill(commit),
+            BackgroundJob::Flush => self.step_flush(commit),
             BackgroundJob::Merge => self.kind.step(self, commit),
         }
     }
 
-    /// Completes the spill and the merge under way.
+    /// Completes the flush and the merge under way.
     ///
     /// # Errors
     /// Those of [`Index::step`].
     pub fn complete(&self, commit: &mut Commit<'_>) -> Result<()> {
-        for which in [BackgroundJob::Spill, BackgroundJob::Merge] {
+        for which in [BackgroundJob::Flush, BackgroundJob::Merge] {
             while self.step(which, commit)? == Step::More {}
         }
         Ok(())
@@ -318,7 +318,7 @@ impl Index {
     /// Whether a full merge would find nothing to do. `may_change`: there may be values with an
     /// expiry, or operands, which are in levels that are not settled.
     pub fn is_fully_compacted(&self, may_change: bool) -> bool {
-        if self.is_merging() || self.is_spilling() || self.memtable_entries() > 0 {
+        if self.is_merging() || self.is_flushing() || self.memtable_entries() > 0 {
             return false;
         }
         self.kind.is_fully_compacted(self, &self.meta(), may_change)
@@ -379,11 +379,11 @@ impl Index {
         Arc::clone(&self.durable.load())
     }
 
-    /// Makes spills and merges stand still, and lets none begin, until the answer is dropped.
+    /// Makes flushes and merges stand still, and lets none begin, until the answer is dropped.
     pub fn pause(&self) -> Paused<'_> {
         let starting = self.starting.lock();
         let merges = self.kind.pause();
-        Paused { index: self, _starting: starting, merges, spill: self.spill.lock() }
+        Paused { index: self, _starting: starting, merges, flush: self.flush.lock() }
     }
 
     /// The newest number that was inserted.

@@ -63,7 +63,7 @@ pub(super) trait Sink {
     fn add_fence(&mut self, key: &[u8], seq: Seq, fence: &Fence<'_>) -> Result<()>;
 }
 
-/// Writes the new levels of a merge or spill.
+/// Writes the new levels of a merge or flush.
 ///
 /// Every operation may be repeated after an error: nothing is lost or done twice.
 pub struct Insert {

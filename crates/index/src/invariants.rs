@@ -196,7 +196,7 @@ fn digest(state: u64, ptr: &BlockPtr) -> u64 {
 }
 
 impl Paused<'_> {
-    /// Reads every block of the keyspace, past the cache, and checks all invariants. Of a spill
+    /// Reads every block of the keyspace, past the cache, and checks all invariants. Of a flush
     /// or merge under way both sides are checked, as far as they reach.
     pub fn check(&self, sink: &mut CheckSink) {
         self.index.check(sink);
@@ -253,11 +253,11 @@ impl Index {
         self.kind.check_units(&self.meta(), &levels, sink);
     }
 
-    /// O1: what the manifest says is the values' is what the levels refer to. A spill or merge
+    /// O1: what the manifest says is the values' is what the levels refer to. A flush or merge
     /// under way has moved references since its last record: of what it has taken from the log the
     /// manifest does not know yet, and of what it has dropped it still does.
     fn check_taken(&self, referred: &RunSet, sink: &mut CheckSink) {
-        let is_still = !self.is_merging() && !self.is_spilling();
+        let is_still = !self.is_merging() && !self.is_flushing();
         let mut known = self.taken_runs();
         if is_still {
             for run in known.runs().filter(|run| !referred.contains(run)) {

@@ -1,11 +1,11 @@
 //! What a kind of index has to say.
 //!
-//! An [`Index`] has what all kinds stand on: the memtable and its spills, views, reads, values, the
+//! An [`Index`] has what all kinds stand on: the memtable and its sorted runs, views, reads, values, the
 //! durable record. Its kind says what becomes of runs: where the trees of a record lie, when
 //! something is merged, what, and how. Reads never ask it: they go by the view.
 //!
 //! A kind keeps its own state, behind its own lock where merges are concerned. That lock is taken
-//! behind the index's `starting` and before its `spill` (see [`Index`]).
+//! behind the index's `starting` and before its `flush` (see [`Index`]).
 //!
 //! No kind names another, and nothing that they stand on names one, but for the module that makes
 //! them.
@@ -37,34 +37,34 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// itself, and the keys that a run does not reach to count as gone from the beginning.
     fn consumes_runs_partially(&self) -> bool;
 
-    /// Whether nothing of the merge under way stands in the way of a spill. Asked under the lock
-    /// `spill`.
+    /// Whether nothing of the merge under way stands in the way of a flush. Asked under the lock
+    /// `flush`.
     fn can_flush(&self) -> bool {
         true
     }
 
-    /// A memtable of so much payload is about to be frozen for a spill.
+    /// A memtable of so much payload is about to be frozen for a flush.
     fn note_freeze(&self, _bytes: u64) {}
 
-    /// A spill has been recorded in `meta`, as its newest run. Called under the lock `recording`.
+    /// A flush has been recorded in `meta`, as its newest run. Called under the lock `recording`.
     fn note_run(&self, _meta: &IndexMeta) {}
 
     /// What should begin when the memtable is not full, and nothing is under way.
     fn due(&self, index: &Index, durable: &Arc<IndexMeta>) -> Option<Work>;
 
-    /// How the memtable is best written out when no spill is under way; `None` when it has to wait.
+    /// How the memtable is best written out when no flush is under way; `None` when it has to wait.
     fn flush_work(&self, index: &Index, durable: &IndexMeta) -> Option<Work>;
 
-    /// Whether the memtable is spilled before the next merge, rather than taking part in it.
-    fn spills_first(&self, index: &Index, durable: &IndexMeta) -> bool;
+    /// Whether the memtable is flushed before the next merge, rather than taking part in it.
+    fn flushes_first(&self, index: &Index, durable: &IndexMeta) -> bool;
 
     /// Whether writers should wait for the merge under way, of which there is one.
     fn is_ahead(&self, _index: &Index) -> bool {
         false
     }
 
-    /// Whether a merge would be due behind a spill of so much payload, if nothing is under way.
-    fn is_due_behind(&self, index: &Index, durable: &Arc<IndexMeta>, spill_bytes: u64) -> bool;
+    /// Whether a merge would be due behind a flush of so much payload, if nothing is under way.
+    fn is_due_behind(&self, index: &Index, durable: &Arc<IndexMeta>, flush_bytes: u64) -> bool;
 
     /// What a merge would be that begins now, of all runs and this much of new data. No I/O.
     fn forecast_merge(

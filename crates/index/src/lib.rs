@@ -9,7 +9,7 @@
 //! Reading order: [`fence_index`] and [`tree`] (what is on the device and how it is entered),
 //! [`lookup`], [`cursor`], [`data_cursor`] and [`scan`] (reading one tree), [`gone`] (keys that it
 //! has lost), [`view`] (what readers see while merges run) and `read` (what they call); then how a
-//! memtable is written out: `freeze`, `spill`, [`scheme`], [`stage`] (with [`window`] and
+//! memtable is written out: `freeze`, `flush`, [`scheme`], [`stage`] (with [`window`] and
 //! [`preserve`]), [`insert`] (with [`level_writer`], [`top_writer`] and [`writer`] below it),
 //! [`merge`] (the loop, publish points, the record), [`delete`]; [`compression`] (codecs, and the
 //! room that merges need for them), [`versions`] (what a merge keeps), [`removed`] (ranges of
@@ -19,9 +19,9 @@
 //! `paused` makes everything stand still, [`walk`] goes through all that a durable state leads to.
 //! Then `kind`, [`fdtree`] and [`lsm`].
 //!
-//! New entries collect in the memtable; when it is full it becomes a spill run: a sorted run of
+//! New entries collect in the memtable; when it is full it becomes a sorted run: a sorted run of
 //! immutable blocks, with levels of fences that lead to them. What becomes of runs is the kind's to
-//! say. While a spill or a merge writes, keys at or before its wavefront are found on the new side
+//! say. While a flush or a merge writes, keys at or before its wavefront are found on the new side
 //! and all others on the old one.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -36,6 +36,7 @@ mod due;
 pub mod fault;
 pub mod fdtree;
 pub mod fence_index;
+mod flush;
 mod forecast;
 mod freeze;
 pub mod gone;
@@ -58,7 +59,6 @@ mod read;
 pub mod removed;
 pub mod scan;
 pub mod scheme;
-mod spill;
 pub mod stage;
 pub mod stats;
 pub mod top_writer;

@@ -1,6 +1,6 @@
 //! The merge loop: (stage → insert → publish)* → record.
 //!
-//! One loop serves all schemes and spills too: a spill merges a frozen memtable with nothing. It
+//! One loop serves all schemes and flushes too: a flush merges a frozen memtable with nothing. It
 //! runs in steps. A step moves whole groups (all versions of a user key and the fences at it) and
 //! ends at a publish point, with a view whose wavefront is the last group's key. What was written
 //! is recorded at last: new blocks written → data synced → log synced up to what the new side holds
@@ -37,7 +37,7 @@ use super::view::{BackgroundJob, Moving};
 use super::{Commit, Index, delete, fault};
 use group::{Group, out_of_order};
 
-/// A spill or merge under way.
+/// A flush or merge under way.
 pub struct Merge {
     pub(super) which: BackgroundJob,
     pub(super) scheme: Scheme,
@@ -70,8 +70,8 @@ pub struct Merge {
 pub(super) struct Inputs {
     /// Levels of the main tree, from the top.
     pub levels: usize,
-    /// Spill runs, the oldest ones.
-    pub spills: usize,
+    /// Sorted runs, the oldest ones.
+    pub sorted_runs: usize,
     /// Everything is merged: tombstones go.
     pub full: bool,
     /// Numbers of the frozen memtable's operations: after the first, up to the second.
@@ -101,7 +101,7 @@ pub enum Step {
     Idle,
     /// There is more to do.
     More,
-    /// The spill or merge is complete and durable.
+    /// The flush or merge is complete and durable.
     Done,
 }
 
@@ -208,7 +208,7 @@ impl Merge {
         }
         if self.phase == Phase::Closing {
             index.env.faults.hit(match self.which {
-                BackgroundJob::Spill => fault::SPILL_FINISH,
+                BackgroundJob::Flush => fault::FLUSH_FINISH,
                 BackgroundJob::Merge => fault::MERGE_FINISH,
             })?;
             self.insert.finish()?;
@@ -396,8 +396,8 @@ impl Merge {
 
 /// What `new` does not name of the old side that `old` named.
 fn replaced(old: &IndexMeta, new: &IndexMeta) -> Vec<Extent> {
-    let spills = old.spills.iter().flat_map(TreeMeta::extents);
-    let old: Vec<_> = old.main.extents().chain(spills).copied().collect();
+    let sorted_runs = old.sorted_runs.iter().flat_map(TreeMeta::extents);
+    let old: Vec<_> = old.main.extents().chain(sorted_runs).copied().collect();
     delete::without(&old, &new.extents().copied().collect::<Vec<_>>())
 }
 

@@ -8,35 +8,35 @@ use esker_substrate::sync::MutexGuard;
 use esker_substrate::sync::atomic::Ordering;
 
 use super::Index;
+use super::flush::Flush;
 use super::kind::PauseGuard;
-use super::spill::Spill;
 use super::tree::Tree;
 use super::view::{Part, View};
 
-/// An index whose spills and merges stand still.
+/// An index whose flushes and merges stand still.
 #[derive(Debug)]
 pub struct Paused<'a> {
     pub(super) index: &'a Index,
     pub(super) _starting: MutexGuard<'a, ()>,
     pub(super) merges: Box<dyn PauseGuard + 'a>,
-    pub(super) spill: MutexGuard<'a, Option<Spill>>,
+    pub(super) flush: MutexGuard<'a, Option<Flush>>,
 }
 
 impl Paused<'_> {
     /// Every extent that is the index's: those of its durable state, its values' included, and
     /// those
-    /// that spills and merges have taken besides. What is in quarantine is not among them, nor
+    /// that flushes and merges have taken besides. What is in quarantine is not among them, nor
     /// what the log alone refers to.
     pub fn extents(&self) -> Vec<Extent> {
         let durable = self.index.meta();
-        let spills = durable.spills.iter().flat_map(|spill| spill.extents());
-        let mut extents: Vec<Extent> = durable.main.extents().chain(spills).copied().collect();
+        let sorted_runs = durable.sorted_runs.iter().flat_map(|flush| flush.extents());
+        let mut extents: Vec<Extent> = durable.main.extents().chain(sorted_runs).copied().collect();
         match self.merges.taken() {
             // What the record names is part of what the merge has taken.
             Some(taken) => extents.extend(taken),
             None => extents.extend(durable.merge.iter().flat_map(|merge| merge.new.extents())),
         }
-        extents.extend(self.spill.as_ref().into_iter().flat_map(Spill::taken));
+        extents.extend(self.flush.as_ref().into_iter().flat_map(Flush::taken));
         extents.extend(self.taken());
         extents
     }
@@ -65,8 +65,8 @@ impl Paused<'_> {
 
     pub(super) fn forget(&mut self) {
         self.merges.forget();
-        if let Some(spill) = self.spill.take() {
-            spill.forget();
+        if let Some(flush) = self.flush.take() {
+            flush.forget();
         }
         let index = self.index;
         index.awaits_resume.store(false, Ordering::Release);

@@ -89,7 +89,7 @@ enum Run<'a> {
     Memory {
         leaves: &'a Leaves,
         at: Option<Place<'a>>,
-        /// Keys up to this one are not looked for here: a spill has written them.
+        /// Keys up to this one are not looked for here: a flush has written them.
         passed: Option<&'a [u8]>,
     },
     Level(DataCursor<'a>),
@@ -288,10 +288,10 @@ impl View {
                     add_levels(&mut sources, &moving.new, reader, None);
                 }
                 Part::Moving(moving) => {
-                    // What a spill has written is in its frozen memtable still, and must not be
+                    // What a flush has written is in its frozen memtable still, and must not be
                     // taken twice.
                     let mut written = None;
-                    if moving.which == BackgroundJob::Spill {
+                    if moving.which == BackgroundJob::Flush {
                         add_levels(&mut sources, &moving.new, reader, None);
                         written = moving.wavefront.as_deref();
                     }

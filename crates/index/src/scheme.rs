@@ -13,7 +13,7 @@
 //! as FD+FC does, and publishes the view that it already has once more before each key: it tries
 //! how readers and the queue of old views bear many publications.
 //!
-//! The FD-tree takes two levels at a time, all others all levels at once. Spills run under the
+//! The FD-tree takes two levels at a time, all others all levels at once. Flushes run under the
 //! scheme too, whatever the kind of index; a kind may have merges to which it says nothing.
 
 use super::writer::WRITE_UNIT_BYTES;

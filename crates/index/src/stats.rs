@@ -31,8 +31,8 @@ pub struct TreeStats {
     pub memtable_entries: u64,
     /// Estimated memory of the memtable, in bytes.
     pub memtable_bytes: u64,
-    /// Standing spill runs, newest first: what their data level holds.
-    pub spills: Vec<LevelStats>,
+    /// Standing sorted runs, newest first: what their data level holds.
+    pub sorted_runs: Vec<LevelStats>,
     /// Levels of the main tree, top down.
     pub levels: Vec<LevelStats>,
     /// Level sizes in force.
@@ -44,7 +44,7 @@ pub struct TreeStats {
     /// The merge under way.
     pub merge: Option<CompactionStats>,
     /// Whether the memtable is being written out.
-    pub spilling: bool,
+    pub flushing: bool,
 }
 
 /// A merge under way.
@@ -82,7 +82,7 @@ impl Index {
     pub fn stats(&self) -> TreeStats {
         let meta = self.meta();
         let view = self.views.load();
-        let spills = meta.spills.iter().filter_map(|spill| spill.levels.last());
+        let sorted_runs = meta.sorted_runs.iter().filter_map(|flush| flush.levels.last());
         // Of a level whose blocks lie anywhere what its last blocks hold.
         let apart = meta.levels_apart().filter_map(|level| level.tree.levels.last());
         let levels = meta.main.levels.iter().chain(apart);
@@ -93,13 +93,13 @@ impl Index {
         TreeStats {
             memtable_entries: self.memtable_entries(),
             memtable_bytes: self.memtable_memory_bytes(),
-            spills: spills.map(LevelStats::of).collect(),
+            sorted_runs: sorted_runs.map(LevelStats::of).collect(),
             levels: levels.map(LevelStats::of).collect(),
             shape: meta.shape,
             merges: meta.merges,
             fence_memory_bytes: runs.map(|tree| tree.fence_memory_bytes()).sum(),
             merge: view.moving(BackgroundJob::Merge).map(|(_, merge)| merge.shown_stats()),
-            spilling: self.is_spilling(),
+            flushing: self.is_flushing(),
         }
     }
 }

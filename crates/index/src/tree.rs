@@ -1,6 +1,6 @@
 //! A tree on the device: top fences in memory, levels of immutable blocks below.
 //!
-//! The main tree and every spill run have this form; a spill run's only level with data is its
+//! The main tree and every sorted run have this form; a sorted run's only level with data is its
 //! last one. So has the new side of a merge under way: a tree that ends at the wavefront.
 //!
 //! Invariant T1: level i's blocks are named by the fences of level i-1 and by the level's *tail*

@@ -48,31 +48,31 @@ pub struct View {
 /// A part of a view.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// A spill run, the main tree, or a level whose blocks lie anywhere.
+    /// A sorted run, the main tree, or a level whose blocks lie anywhere.
     Run(Arc<Tree>),
     /// What is left of a run.
     Rest(Arc<Tree>, Gone),
-    /// What a spill or a merge is moving.
+    /// What a flush or a merge is moving.
     Moving(Arc<Moving>),
 }
 
 /// Which work moves a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundJob {
-    /// A frozen memtable becomes a spill run.
-    Spill,
-    /// Frozen memtable, spill runs and levels become new levels.
+    /// A frozen memtable becomes a sorted run.
+    Flush,
+    /// Frozen memtable, sorted runs and levels become new levels.
     Merge,
 }
 
-/// The state of a spill or merge at a publish point.
+/// The state of a flush or merge at a publish point.
 #[derive(Clone, Debug)]
 pub struct Moving {
     pub(super) which: BackgroundJob,
     /// What is left of the frozen memtable, and its memory in bytes.
     pub(super) frozen: Option<Arc<Leaves>>,
     pub(super) frozen_bytes: u64,
-    /// Spill runs, newest first, then the main tree.
+    /// Sorted runs, newest first, then the main tree.
     pub(super) inputs: Vec<Arc<Tree>>,
     /// What has been written.
     pub(super) new: Arc<Tree>,
@@ -93,7 +93,7 @@ impl BackgroundJob {
     /// What its operations are counted under.
     pub(super) const fn purpose(self) -> Purpose {
         match self {
-            Self::Spill => Purpose::Spill,
+            Self::Flush => Purpose::Flush,
             Self::Merge => Purpose::Merge,
         }
     }
@@ -136,8 +136,8 @@ impl Moving {
 
     /// How many levels take part, when those of the main tree are `levels`.
     pub(super) fn levels(&self, levels: usize) -> usize {
-        let spills = self.inputs.split_last().map_or(&[][..], |(_, spills)| spills);
-        spills.iter().map(|spill| spill.height()).sum::<usize>() + levels
+        let sorted_runs = self.inputs.split_last().map_or(&[][..], |(_, sorted_runs)| sorted_runs);
+        sorted_runs.iter().map(|flush| flush.height()).sum::<usize>() + levels
     }
 
     /// The same with `frozen` as what is left of the memtable.

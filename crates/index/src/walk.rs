@@ -70,12 +70,12 @@ pub fn walk(
 ) -> Result<()> {
     let mut walk = Walk { blocks, keyspace, visitor };
     let merge = meta.merge.as_deref();
-    let consumed = merge.map_or(0, |merge| usize::from(merge.spills));
-    let standing = meta.spills.len().saturating_sub(consumed);
-    for (number, spill) in meta.spills.iter().enumerate() {
+    let consumed = merge.map_or(0, |merge| usize::from(merge.sorted_runs));
+    let standing = meta.sorted_runs.len().saturating_sub(consumed);
+    for (number, flush) in meta.sorted_runs.iter().enumerate() {
         let merge = merge.filter(|_| number >= standing);
-        let levels = Levels { gone: meta.gone(number).map(Gone::new), ..Levels::of(spill) };
-        walk.tree(&levels.behind(merge, spill.levels.len()), &spill.top)?;
+        let levels = Levels { gone: meta.gone(number).map(Gone::new), ..Levels::of(flush) };
+        walk.tree(&levels.behind(merge, flush.levels.len()), &flush.top)?;
     }
     for level in meta.levels_apart() {
         let levels = Levels { anywhere: true, ..Levels::of(&level.tree) };

@@ -74,7 +74,7 @@ fn load(folder: &str, entries: u64, budget_mib: u64) -> Result<(), Box<dyn Error
     for number in 0..entries {
         let put = Instant::now();
         keyspace.insert(key(number), &value)?;
-        // A put that runs a spill or merge takes far longer than any other.
+        // A put that runs a flush or merge takes far longer than any other.
         let took = put.elapsed();
         if took > Duration::from_millis(5) {
             merging += took;
@@ -86,7 +86,7 @@ fn load(folder: &str, entries: u64, budget_mib: u64) -> Result<(), Box<dyn Error
     db.persist()?;
     let outside = entries as f64 / total.saturating_sub(merging).as_secs_f64();
     println!("{entries} entries in {total:.2?}: {:.0}/s", entries as f64 / total.as_secs_f64());
-    println!("outside {stalls} spills and merges ({merging:.2?}): {outside:.0}/s");
+    println!("outside {stalls} sorted_runs and merges ({merging:.2?}): {outside:.0}/s");
     let user_bytes = entries * 116;
     let stats = db.stats()?;
     println!("{stats:#?}");

@@ -1,7 +1,7 @@
-//! The threads that run spills and merges, and how writers wait for them.
+//! The threads that run flushes and merges, and how writers wait for them.
 //!
-//! One thread spills, one works ahead of the log, as many as there are cores merge; a keyspace has
-//! at most one spill and one merge under way, so that each is run by one thread. The threads are no
+//! One thread flushes, one works ahead of the log, as many as there are cores merge; a keyspace has
+//! at most one flush and one merge under way, so that each is run by one thread. The threads are no
 //! handles: the store closes when its last handle goes, whatever they are doing, and ends them.
 //!
 //! For simulations there is another mode, in which the thread that writes does a bounded number of
@@ -22,7 +22,7 @@ use esker_substrate::sync::{self, Condvar, Mutex};
 use crate::maintenance;
 use crate::shared::{Core, Slot};
 
-/// Who runs spills and merges.
+/// Who runs flushes and merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Threads of the store's own.
@@ -47,7 +47,7 @@ pub(crate) struct Background {
 
 #[derive(Debug, Default)]
 struct State {
-    spills: Queue,
+    flushes: Queue,
     merges: Queue,
     /// The log has something to do before its next switch.
     log: bool,
@@ -83,7 +83,7 @@ impl Queue {
 impl State {
     fn queue(&mut self, which: BackgroundJob) -> &mut Queue {
         match which {
-            BackgroundJob::Spill => &mut self.spills,
+            BackgroundJob::Flush => &mut self.flushes,
             BackgroundJob::Merge => &mut self.merges,
         }
     }
@@ -94,7 +94,7 @@ impl Background {
         Self { mode, state: Mutex::default(), work: Condvar::new(), done: Condvar::new() }
     }
 
-    /// Asks for a keyspace's spill or merge to be run.
+    /// Asks for a keyspace's flush or merge to be run.
     pub fn ask(&self, which: BackgroundJob, slot: &Arc<Slot>) {
         let mut state = self.state.lock();
         if state.queue(which).push(slot) {
@@ -136,7 +136,7 @@ impl Background {
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
-        state.spills = Queue::default();
+        state.flushes = Queue::default();
         state.merges = Queue::default();
         drop(state);
         self.work.notify_all();
@@ -177,7 +177,7 @@ pub(crate) fn start(shared: &Arc<Core>) -> std::io::Result<()> {
     }
     let cores = sync::cores().min(MERGERS_MAX);
     let mergers = std::iter::repeat_n((BackgroundJob::Merge, "esker-merge"), cores);
-    for (which, name) in mergers.chain([(BackgroundJob::Spill, "esker-spill")]) {
+    for (which, name) in mergers.chain([(BackgroundJob::Flush, "esker-flush")]) {
         let store = Arc::clone(shared);
         // It ends by itself when the store is closed.
         let _runs_on = sync::spawn(name, move || run(&store, which))?;

@@ -140,7 +140,7 @@ impl DbBuilder {
         self
     }
 
-    /// The papers' level sizes: κi = growth^i κ0, without spill runs.
+    /// The papers' level sizes: κi = growth^i κ0, without sorted runs.
     #[cfg(feature = "_baselines")]
     #[doc(hidden)]
     pub const fn fixed_growth(mut self, growth: u16) -> Self {

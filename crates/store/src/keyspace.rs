@@ -52,7 +52,7 @@ impl Keyspace {
     }
 
     /// Sets the value of `key`, with the store's default durability. No read; one log write, or
-    /// a share of one. It waits when writes have outrun spills and merges for so long that there
+    /// a share of one. It waits when writes have outrun flushes and merges for so long that there
     /// is no memory left.
     ///
     /// # Errors

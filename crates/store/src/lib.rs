@@ -68,7 +68,7 @@
 // | `large` | values outside blocks, and streams |
 // | `operands`, `operators` | what it takes to merge; operators that every store has |
 // | `recent`, `turn` | what transactions are checked against, and the writers' turn |
-// | `maintenance` | when spills and merges begin, and what happens when one cannot go on |
+// | `maintenance` | when flushes and merges begin, and what happens when one cannot go on |
 // | `relief` | which keyspaces are written out to make room for others |
 // | `background` | the threads that run them |
 // | `dropping` | keyspaces that go |

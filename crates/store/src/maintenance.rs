@@ -1,8 +1,8 @@
-//! When spills and merges begin, and what happens when one cannot go on.
+//! When flushes and merges begin, and what happens when one cannot go on.
 //!
 //! A write that fills the memtable freezes it, which costs it nothing, and leaves the rest to the
 //! threads of [`background`](crate::background). Writers go on in the memory that is left and in
-//! what the spill or merge gives back as it goes; they wait only when there is none.
+//! what the flush or merge gives back as it goes; they wait only when there is none.
 //!
 //! A merge that stops (an unreadable block, no room) fails no write: what was acknowledged is in
 //! the log and in the memtable. The keyspace is then *stalled*. It goes on taking writes until
@@ -117,20 +117,20 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         // Who waits for a merge that has stopped waits in vain.
         let is_ahead = tree.is_ahead() && slot.stall().is_none();
         let is_full = tree.memtable_memory_bytes() >= tree.memtable_bytes_max();
-        let waits = is_ahead || is_full || (tree.refers_to_too_much() && tree.is_spilling());
+        let waits = is_ahead || is_full || (tree.refers_to_too_much() && tree.is_flushing());
         if !waits || is_stuck(slot) {
             return Ok(());
         }
         begin_due(shared, slot);
-        if slot.has_stopped(BackgroundJob::Merge) && !tree.is_spilling() && tree.due().is_none() {
+        if slot.has_stopped(BackgroundJob::Merge) && !tree.is_flushing() && tree.due().is_none() {
             // Only the merge gives memory back, and it has stopped: the memtable is written out,
             // however little it holds. Where that cannot be, admission has its own bounds, and a
             // delete makes room.
-            if !matches!(begin(shared, slot, Work::Spill), Ok(true)) {
+            if !matches!(begin(shared, slot, Work::Flush), Ok(true)) {
                 return Ok(());
             }
         }
-        if !tree.is_spilling() && !tree.is_merging() {
+        if !tree.is_flushing() && !tree.is_merging() {
             // Nobody would give anything back: better too much memory than no progress.
             return Ok(());
         }
@@ -144,7 +144,7 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             Mode::Threads => {}
             Mode::Inline(_) => {
                 let which =
-                    if tree.is_spilling() { BackgroundJob::Spill } else { BackgroundJob::Merge };
+                    if tree.is_flushing() { BackgroundJob::Flush } else { BackgroundJob::Merge };
                 let _kept_as_stall = step(shared, slot, which);
             }
         }
@@ -191,7 +191,7 @@ pub(crate) fn begin_due(shared: &Core, slot: &Arc<Slot>) {
     let Ok(tree) = slot.tree() else { return };
     if slot.stall().is_some() {
         let under_way =
-            [(BackgroundJob::Spill, tree.is_spilling()), (BackgroundJob::Merge, tree.is_merging())];
+            [(BackgroundJob::Flush, tree.is_flushing()), (BackgroundJob::Merge, tree.is_merging())];
         let stopped = |(which, is): &(BackgroundJob, bool)| *is && slot.has_stopped(*which);
         for (which, _) in under_way.into_iter().filter(stopped) {
             match shared.background.mode {
@@ -225,7 +225,7 @@ pub(crate) fn begin(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool>
 
 const fn which_of(work: Work) -> BackgroundJob {
     match work {
-        Work::Spill => BackgroundJob::Spill,
+        Work::Flush => BackgroundJob::Flush,
         Work::Merge { .. } => BackgroundJob::Merge,
     }
 }
@@ -267,7 +267,7 @@ pub(crate) fn step(shared: &Core, slot: &Slot, which: BackgroundJob) -> Result<S
     result
 }
 
-/// Keeps why a spill or merge stopped, or that it goes on again.
+/// Keeps why a flush or merge stopped, or that it goes on again.
 fn note<T>(slot: &Slot, which: BackgroundJob, result: Result<T>) -> Result<T> {
     match &result {
         Ok(_) if !slot.has_stopped(which) => {}
@@ -289,11 +289,11 @@ fn note<T>(slot: &Slot, which: BackgroundJob, result: Result<T>) -> Result<T> {
 pub(crate) fn is_stuck(slot: &Slot) -> bool {
     let Some(stall) = slot.stall() else { return false };
     let Ok(tree) = slot.tree() else { return true };
-    stall.which == BackgroundJob::Spill
-        || (!tree.is_spilling() && tree.flush_work() != Some(Work::Spill))
+    stall.which == BackgroundJob::Flush
+        || (!tree.is_flushing() && tree.flush_work() != Some(Work::Flush))
 }
 
-/// What a thread does that was given a keyspace: runs its spill or merge to the end, and those
+/// What a thread does that was given a keyspace: runs its flush or merge to the end, and those
 /// that are due then.
 pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: BackgroundJob) {
     let _span = tracing::debug_span!("maintenance", keyspace = slot.name, ?which).entered();
@@ -303,7 +303,7 @@ pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: Backgrou
         match step(shared, slot, which) {
             Ok(Step::More) => {}
             Ok(Step::Done) => begin_due(shared, slot),
-            Ok(Step::Idle) if which == BackgroundJob::Spill => return begin_due(shared, slot),
+            Ok(Step::Idle) if which == BackgroundJob::Flush => return begin_due(shared, slot),
             Ok(Step::Idle) => {
                 let due = slot.tree().ok().and_then(Index::due);
                 let begun = due.map(|work| begin(shared, slot, work));
@@ -326,8 +326,8 @@ pub(crate) fn go_on(shared: &Core, slot: &Arc<Slot>, steps: u32) {
         let runs = |which, under_way: bool| under_way && !slot.has_stopped(which);
         let which = if shared.poison.reason().is_some() {
             return;
-        } else if runs(BackgroundJob::Spill, tree.is_spilling()) {
-            BackgroundJob::Spill
+        } else if runs(BackgroundJob::Flush, tree.is_flushing()) {
+            BackgroundJob::Flush
         } else if runs(BackgroundJob::Merge, tree.is_merging()) {
             BackgroundJob::Merge
         } else {
@@ -408,7 +408,7 @@ pub(crate) fn flush(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
 
 /// Completes what is under way in a keyspace, in this thread or beside another that does.
 fn complete(shared: &Core, slot: &Slot) -> Result<()> {
-    for which in [BackgroundJob::Spill, BackgroundJob::Merge] {
+    for which in [BackgroundJob::Flush, BackgroundJob::Merge] {
         while step(shared, slot, which)? == Step::More {}
     }
     Ok(())
@@ -428,10 +428,10 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             return Ok(());
         }
         let has_new = tree.memtable_entries() > 0;
-        if has_new && tree.spills_first() && begin(shared, slot, Work::Spill)? {
-            while step(shared, slot, BackgroundJob::Spill)? == Step::More {}
+        if has_new && tree.flushes_first() && begin(shared, slot, Work::Flush)? {
+            while step(shared, slot, BackgroundJob::Flush)? == Step::More {}
         }
-        let with_memtable = has_new && !tree.spills_first();
+        let with_memtable = has_new && !tree.flushes_first();
         // Another thread may have begun something in between: then once more.
         if begin(shared, slot, Work::Merge { full: true, with_memtable })? {
             while step(shared, slot, BackgroundJob::Merge)? == Step::More {}
@@ -525,7 +525,7 @@ mod tests {
     }
 
     /// A merge that has stopped and is forgotten is run by no thread, and writers wait for it.
-    fn a_stopped_merge_is_known_beside_spills() {
+    fn a_stopped_merge_is_known_beside_flushes() {
         let device = Arc::new(esker_device::memory::MemoryDevice::new());
         let db = crate::Db::builder_on(device).open().unwrap();
         let keyspace = db.keyspace("one", crate::KeyspaceOptions::default()).unwrap();
@@ -533,13 +533,13 @@ mod tests {
         let full = || Err::<(), _>(Error::Full { what: "a test".into() });
         let stopped = |which| slot.has_stopped(which);
         assert!(note(&slot, BackgroundJob::Merge, full()).is_err());
-        assert!(note(&slot, BackgroundJob::Spill, full()).is_err());
+        assert!(note(&slot, BackgroundJob::Flush, full()).is_err());
         assert!(
             is_stuck(&slot)
-                && slot.stall().is_some_and(|stall| stall.which == BackgroundJob::Spill)
+                && slot.stall().is_some_and(|stall| stall.which == BackgroundJob::Flush)
         );
-        note(&slot, BackgroundJob::Spill, Ok(())).unwrap();
-        assert!(stopped(BackgroundJob::Merge) && !stopped(BackgroundJob::Spill));
+        note(&slot, BackgroundJob::Flush, Ok(())).unwrap();
+        assert!(stopped(BackgroundJob::Merge) && !stopped(BackgroundJob::Flush));
         assert!(slot.stall().is_some_and(|stall| stall.which == BackgroundJob::Merge));
         note(&slot, BackgroundJob::Merge, Ok(())).unwrap();
         assert!(slot.stall().is_none());
@@ -547,9 +547,9 @@ mod tests {
 
     #[test]
     fn a_stopped_merge_stays_known() {
-        a_stopped_merge_is_known_beside_spills();
+        a_stopped_merge_is_known_beside_flushes();
         let forgets =
-            || planted::with(Bug::StallOverwritten, a_stopped_merge_is_known_beside_spills);
+            || planted::with(Bug::StallOverwritten, a_stopped_merge_is_known_beside_flushes);
         assert!(std::panic::catch_unwind(forgets).is_err());
     }
 

@@ -133,8 +133,8 @@ fn write_out(shared: &Core, slot: &Arc<Slot>, how: How) -> bool {
     // Errors are kept as the keyspace's stall.
     match (shared.background.mode, how, work) {
         (Mode::Threads, How::Done, _) => begin_and_complete(shared, slot, |_| Some(work)),
-        // A merge that takes the memtable in is begun by a thread; a spill will do.
-        (Mode::Threads, How::Begun, _) => begin(shared, slot, Work::Spill).unwrap_or(false),
+        // A merge that takes the memtable in is begun by a thread; a flush will do.
+        (Mode::Threads, How::Begun, _) => begin(shared, slot, Work::Flush).unwrap_or(false),
         (Mode::Inline(_), ..) => {
             let begun = begin(shared, slot, work);
             go_on(shared, slot, 0);

@@ -46,7 +46,7 @@ fn admit_to(shared: &Core, slot: &Arc<Slot>, more: usize) -> Result<()> {
         if !tree.is_full_of_removals(more) {
             return Ok(());
         }
-        let is_due = tree.due().is_some() || tree.is_merging() || tree.is_spilling();
+        let is_due = tree.due().is_some() || tree.is_merging() || tree.is_flushing();
         let in_vain = tree.meta().merges.saturating_sub(merges) >= MERGES_MAX;
         if !is_due || in_vain || slot.stall().is_some() {
             return Err(Error::Full { what: too_many(&slot.name) });
@@ -57,7 +57,7 @@ fn admit_to(shared: &Core, slot: &Arc<Slot>, more: usize) -> Result<()> {
             Mode::Threads => {}
             Mode::Inline(_) => {
                 let which =
-                    if tree.is_spilling() { BackgroundJob::Spill } else { BackgroundJob::Merge };
+                    if tree.is_flushing() { BackgroundJob::Flush } else { BackgroundJob::Merge };
                 maintenance::step(shared, slot, which)?;
             }
         }

@@ -120,17 +120,17 @@ fn make(shared: &Core, effort: Effort) -> Result<()> {
 
 /// Writes a keyspace's memtable out, if that is worth it, and what is frozen of it.
 fn write_out(shared: &Core, slot: &Arc<Slot>, least_bytes: u64) -> Result<()> {
-    let spill = |slot: &Arc<Slot>| -> Result<()> {
-        while maintenance::step(shared, slot, BackgroundJob::Spill)? == Step::More {}
+    let flush = |slot: &Arc<Slot>| -> Result<()> {
+        while maintenance::step(shared, slot, BackgroundJob::Flush)? == Step::More {}
         Ok(())
     };
-    spill(slot)?;
+    flush(slot)?;
     if slot.tree()?.owed_bytes() < least_bytes.max(1) {
         return Ok(());
     }
     // A merge may be waiting for room: a run is written beside it.
-    if maintenance::begin(shared, slot, Work::Spill)? {
-        spill(slot)
+    if maintenance::begin(shared, slot, Work::Flush)? {
+        flush(slot)
     } else {
         maintenance::flush(shared, slot)
     }

@@ -138,29 +138,29 @@ pub(crate) struct Slot {
     pub stalls: AtomicU64,
 }
 
-/// What has stopped in a keyspace. A spill that goes on again says nothing about a merge that has
+/// What has stopped in a keyspace. A flush that goes on again says nothing about a merge that has
 /// stopped: no thread runs that, and who would wait for it must know.
 #[derive(Debug, Default)]
 struct Stopped {
-    spill: Option<Stall>,
+    flush: Option<Stall>,
     merge: Option<Stall>,
 }
 
 impl Stopped {
     const fn of(&mut self, which: BackgroundJob) -> &mut Option<Stall> {
         match which {
-            BackgroundJob::Spill => &mut self.spill,
+            BackgroundJob::Flush => &mut self.flush,
             BackgroundJob::Merge => &mut self.merge,
         }
     }
 
-    /// A spill's first: nothing is written out without it.
+    /// A flush's first: nothing is written out without it.
     fn first(&self) -> Option<&Stall> {
-        self.spill.as_ref().or(self.merge.as_ref())
+        self.flush.as_ref().or(self.merge.as_ref())
     }
 }
 
-/// Why a spill or merge of a keyspace stopped.
+/// Why a flush or merge of a keyspace stopped.
 #[derive(Clone, Debug)]
 pub(crate) struct Stall {
     pub which: BackgroundJob,
@@ -446,21 +446,21 @@ impl Slot {
         self.stopped.lock().first().cloned()
     }
 
-    /// Whether the spill or the merge has stopped.
+    /// Whether the flush or the merge has stopped.
     pub fn has_stopped(&self, which: BackgroundJob) -> bool {
         self.stalled.load(Ordering::Relaxed) && self.stopped.lock().of(which).is_some()
     }
 
-    /// The spill or the merge has stopped, or goes on.
+    /// The flush or the merge has stopped, or goes on.
     pub fn set_stall(&self, which: BackgroundJob, stall: Option<Stall>) {
         let mut stopped = self.stopped.lock();
         self.stalls.fetch_add(stall.is_some().into(), Ordering::Relaxed);
         *stopped.of(which) = stall;
         if planted::is(Bug::StallOverwritten) {
-            *stopped.of(if which == BackgroundJob::Spill {
+            *stopped.of(if which == BackgroundJob::Flush {
                 BackgroundJob::Merge
             } else {
-                BackgroundJob::Spill
+                BackgroundJob::Flush
             }) = None;
         }
         self.stalled.store(stopped.first().is_some(), Ordering::Relaxed);

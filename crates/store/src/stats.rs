@@ -78,8 +78,8 @@ pub struct KeyspaceStats {
     pub levels: Vec<LevelStats>,
     /// More about an LSM index; `None` for other kinds.
     pub lsm: Option<LsmStats>,
-    /// Standing spill runs.
-    pub spills: u64,
+    /// Standing sorted runs.
+    pub sorted_runs: u64,
     /// Payload bytes in the memtable.
     pub memtable_bytes: u64,
     /// Entries in the memtable.
@@ -95,7 +95,7 @@ pub struct KeyspaceStats {
     /// The merge under way.
     pub merge: Option<CompactionStats>,
     /// Whether the memtable is being written out.
-    pub spilling: bool,
+    pub flushing: bool,
     /// Removals of ranges that are remembered until full merges have passed over what they hide.
     pub removed_ranges: u64,
     /// What comes next; `None` while that has to wait for what is under way.
@@ -106,14 +106,14 @@ pub struct KeyspaceStats {
     pub replaced_bytes: u64,
 }
 
-/// What a keyspace's next spill or merge will be, as it looks now.
+/// What a keyspace's next flush or merge will be, as it looks now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NextStats {
     /// Memory of the memtable that is to be filled before it begins, in bytes; 0 where it is due.
     pub after_bytes: u64,
-    /// Bytes of the memtable that are written out as a spill run first; 0 for none.
-    pub spill_bytes: u64,
+    /// Bytes of the memtable that are written out as a sorted run first; 0 for none.
+    pub flush_bytes: u64,
     /// Bytes of data that are then merged; 0 where no merge follows.
     pub merge_bytes: u64,
     /// Levels of the main tree that the merge replaces.
@@ -212,8 +212,8 @@ pub struct ShapeStats {
     pub growth: f64,
     /// Upper levels with data.
     pub upper_levels: u8,
-    /// Standing spill runs allowed.
-    pub spill_runs: u8,
+    /// Standing sorted runs allowed.
+    pub sorted_runs: u8,
     /// Payload bytes of a full memtable.
     pub memtable_bytes: u64,
 }
@@ -222,7 +222,7 @@ pub struct ShapeStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IoStats {
-    /// `user`, `log`, `merge`, `spill`, `gc`, `manifest`, `recovery`, `check`, `backup`
+    /// `user`, `log`, `merge`, `flush`, `gc`, `manifest`, `recovery`, `check`, `backup`
     /// or `value`.
     pub purpose: &'static str,
     /// Read operations.
@@ -263,7 +263,7 @@ pub struct MemoryStats {
     pub memtable_bytes: u64,
     /// Fences and filters held in memory.
     pub fence_bytes: u64,
-    /// Cached blocks, and the buffers of spills and merges.
+    /// Cached blocks, and the buffers of flushes and merges.
     pub cache_bytes: u64,
     /// The buffers alone.
     pub buffer_bytes: u64,
@@ -354,7 +354,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         value_bytes: tree.value_bytes(),
         levels,
         lsm: lsm::of(meta, tree.merge_report()),
-        spills: meta.spills.len() as u64,
+        sorted_runs: meta.sorted_runs.len() as u64,
         memtable_bytes: tree.memtable_memory_bytes(),
         memtable_entries,
         shape: shape(&meta.shape),
@@ -368,7 +368,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
             input_bytes: merge.input_bytes,
             wavefront: merge.wavefront,
         }),
-        spilling: state.spilling,
+        flushing: state.flushing,
         removed_ranges: tree.removals() as u64,
         next: tree.forecast().map(next),
         kept_versions: retained.versions,
@@ -380,7 +380,7 @@ fn next(forecast: Forecast) -> NextStats {
     let merge = forecast.merge.unwrap_or_default();
     NextStats {
         after_bytes: forecast.after_bytes,
-        spill_bytes: forecast.spill_bytes,
+        flush_bytes: forecast.flush_bytes,
         merge_bytes: merge.input_bytes,
         merge_levels: merge.levels,
         merge_is_full: merge.full,
@@ -433,7 +433,7 @@ fn shape(shape: &Shape) -> ShapeStats {
     ShapeStats {
         growth: f64::from(shape.b_quarters) / 4.0,
         upper_levels: shape.k,
-        spill_runs: shape.t,
+        sorted_runs: shape.t,
         memtable_bytes: shape.kappa0_bytes,
     }
 }
@@ -456,7 +456,7 @@ const fn purpose_name(purpose: Purpose) -> &'static str {
         Purpose::User => "user",
         Purpose::Log => "log",
         Purpose::Merge => "merge",
-        Purpose::Spill => "spill",
+        Purpose::Flush => "flush",
         Purpose::Gc => "gc",
         Purpose::Manifest => "manifest",
         Purpose::Recovery => "recovery",

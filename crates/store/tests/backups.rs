@@ -30,7 +30,7 @@ fn fill(keyspace: &Keyspace, numbers: std::ops::Range<u32>, value: &str) {
 fn written_and_copied(db: &Db) -> (u64, u64) {
     let io = db.stats().unwrap().io;
     let of = |purpose| io.iter().find(|row| row.purpose == purpose).cloned().unwrap_or_default();
-    (of("spill").bytes_written + of("merge").bytes_written, of("backup").bytes_read)
+    (of("flush").bytes_written + of("merge").bytes_written, of("backup").bytes_read)
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_later_backup_reads_and_writes_what_has_changed() {
     assert_eq!(after - before, again.bytes_read);
     let log_bytes = again.bytes_read;
 
-    // Less than a memtable: it goes to one spill run.
+    // Less than a memtable: it goes to one sorted run.
     fill(&keyspace, 1000..1020, "second ");
     db.flush().unwrap();
     let (written, _) = written_and_copied(&db);

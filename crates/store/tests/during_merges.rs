@@ -84,7 +84,7 @@ struct Space {
     /// Most that was needed, and the length of the file in the end.
     needed: u64,
     file: u64,
-    /// Most spill runs that stood at once.
+    /// Most sorted runs that stood at once.
     runs: u64,
 }
 
@@ -135,7 +135,7 @@ fn a_scan_through_two_full_merges(scheme: Scheme) -> Space {
         let since = (writes - space.began).saturating_sub(stats.keyspaces[0].memtable_entries);
         let needed = (KEYS + space.kept + since) * bytes_of_an_entry;
         space.add(&stats.space, needed);
-        space.runs = space.runs.max(stats.keyspaces[0].spills);
+        space.runs = space.runs.max(stats.keyspaces[0].sorted_runs);
         assert!(writes < 100 * KEYS, "no full merge ends");
     }
     seen.extend(scan.map(Result::unwrap));
@@ -243,7 +243,7 @@ impl Versions {
 
 /// N∆ and N∇ as the index has them: over all levels and runs.
 fn counted(stats: &KeyspaceStats) -> (u64, u64) {
-    assert_eq!((stats.spills, stats.memtable_entries), (0, 0));
+    assert_eq!((stats.sorted_runs, stats.memtable_entries), (0, 0));
     let puts = stats.levels.iter().map(|level| level.puts).sum();
     (puts, stats.levels.iter().map(|level| level.tombstones).sum())
 }

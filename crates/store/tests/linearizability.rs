@@ -1,5 +1,5 @@
 //! Reads, writes, batches and scans of many threads each happen at one moment, while merges and
-//! spills run in threads of their own, and across crashes.
+//! flushes run in threads of their own, and across crashes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;

@@ -142,8 +142,8 @@ fn reads_are_answered_before_slices_go_on() {
         let db = open(&device, Scheme::Fc, true);
         let opened = stats(&db);
         assert_eq!((io(&db, "merge").bytes_written, io(&db, "merge").bytes_read), (0, 0));
-        let sources = opened.spills + opened.levels.len() as u64;
-        with_runs += u64::from(opened.spills > 1);
+        let sources = opened.sorted_runs + opened.levels.len() as u64;
+        with_runs += u64::from(opened.sorted_runs > 1);
         let before = io(&db, "user").reads;
         let keyspace = keyspace_of(IndexKind::Lsm, &db);
         assert_eq!(keyspace.get(key(17)).unwrap().as_ref(), expected.get(&key(17)));

@@ -72,7 +72,7 @@ fn what_comes_next_comes() {
         fill(&keyspace, 0..2, 4);
         db.flush().unwrap();
         let after = only(&db);
-        if before.merge.is_none() && !before.spilling {
+        if before.merge.is_none() && !before.flushing {
             let has_merged = after.merges > before.merges || after.merge.is_some();
             assert_eq!(next.merge_bytes > 0, has_merged, "{next:?}: {before:?}, {after:?}");
             merged += u32::from(has_merged);

@@ -474,7 +474,7 @@ impl BlockStore {
     fn kept_from(&self, space: &Space, purpose: Purpose, pot: Option<&Pot>) -> u64 {
         let owed = self.room.owed_to_others(pot);
         match purpose {
-            Purpose::Spill => owed,
+            Purpose::Flush => owed,
             Purpose::Merge => owed.saturating_add(self.room.kept_from_merges()),
             _ => owed.saturating_add(self.room.reserve(space)),
         }

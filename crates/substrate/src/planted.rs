@@ -126,7 +126,7 @@ pub enum Bug {
     ShortMergeNotRecorded,
     /// Merges take what is kept for the manifest's next file.
     ManifestRoomTaken,
-    /// What is known of a spill that has stopped replaces what is known of a merge.
+    /// What is known of a flush that has stopped replaces what is known of a merge.
     StallOverwritten,
     /// Values take the last log segment.
     LastSegmentTaken,
@@ -222,7 +222,7 @@ pub enum Race {
     ViewBeforeBlocks,
     /// What a merge has moved is taken from the frozen memtable of all views, not of new ones.
     FrozenDrainedInPlace,
-    /// The spill runs that a merge consumes are searched before its frozen memtable.
+    /// The sorted runs that a merge consumes are searched before its frozen memtable.
     RunsBeforeFrozen,
     /// A scan of a merge's new side goes on past the wavefront.
     ScanPastWavefront,

@@ -46,7 +46,7 @@ pub struct Recording {
     pub points: Vec<Point>,
     /// The last commit of the run.
     pub visible: u64,
-    /// Merges that the run finished, and spill runs and levels at its end, over all keyspaces.
+    /// Merges that the run finished, and sorted runs and levels at its end, over all keyspaces.
     pub shape: Shape,
     /// Whether several writers were at work: then any commit of the run may have been under way
     /// at any point.
@@ -58,8 +58,8 @@ pub struct Recording {
 pub struct Shape {
     /// Merges finished since the keyspaces were created.
     pub merges: u64,
-    /// Standing spill runs at the end.
-    pub spills: u64,
+    /// Standing sorted runs at the end.
+    pub sorted_runs: u64,
     /// Levels with blocks at the end.
     pub levels: u64,
     /// Blocks that were written to pack levels, since the store was opened last.
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
         let mut shape = Shape::default();
         for keyspace in &stats.keyspaces {
             shape.merges += keyspace.merges;
-            shape.spills += keyspace.spills;
+            shape.sorted_runs += keyspace.sorted_runs;
             shape.levels += keyspace.levels.len() as u64;
             let levels = keyspace.lsm.iter().flat_map(|lsm| &lsm.levels);
             shape.blocks_packed += levels.map(|level| level.written.blocks_packed).sum::<u64>();
@@ -366,7 +366,7 @@ pub fn run_once(
     counts.add("device events", recording.trace.len() as u64);
     counts.add("acknowledgements", recording.points.len() as u64);
     counts.add("merges", recording.shape.merges);
-    counts.add("spill runs at the end", recording.shape.spills);
+    counts.add("sorted runs at the end", recording.shape.sorted_runs);
     counts.add("levels at the end", recording.shape.levels);
     if scenario.config.index == IndexKind::Lsm {
         counts.add("blocks packed", recording.shape.blocks_packed);

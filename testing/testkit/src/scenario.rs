@@ -107,7 +107,7 @@ pub fn creation(seed: u64) -> Scenario {
     Scenario::new("creation", Vec::new(), ops)
 }
 
-/// Ascending keys fill memtables, spill runs and levels of growing depth.
+/// Ascending keys fill memtables, sorted runs and levels of growing depth.
 #[must_use]
 pub fn load(seed: u64) -> Scenario {
     let weights = Weights { insert: 30, persist: 1, ..Weights::default() };

@@ -37,7 +37,7 @@ pub struct Config {
     pub memtable_bytes: u64,
     /// Seed of the store's own randomness.
     pub seed: u64,
-    /// Steps of spills and merges after each write; with 0, all of them. Nothing else runs them,
+    /// Steps of flushes and merges after each write; with 0, all of them. Nothing else runs them,
     /// so that every history repeats.
     pub merge_steps: u32,
     /// How merges run beside reads and writes. What is on the device is the same kind of store.

@@ -40,7 +40,7 @@ class MemoryStats:
     memtable_bytes: int
     #: Fences and filters.
     fence_bytes: int
-    #: Cached blocks, and the buffers of spills and merges.
+    #: Cached blocks, and the buffers of flushes and merges.
     cache_bytes: int
     #: The buffers alone.
     buffer_bytes: int
@@ -148,8 +148,8 @@ class ShapeStats:
 
     growth: float
     upper_levels: int
-    #: Spill runs that may stand.
-    spill_runs: int
+    #: Sorted runs that may stand.
+    sorted_runs: int
     #: A full memtable.
     memtable_bytes: int
 
@@ -170,13 +170,13 @@ class MergeStats:
 
 @dataclass(frozen=True)
 class NextStats:
-    """What a keyspace's next spill or merge will be, as it looks now."""
+    """What a keyspace's next flush or merge will be, as it looks now."""
 
     #: Memory of the memtable that is to be filled before; 0 where it is due.
     after_bytes: int
-    #: What of the memtable is written out as a spill run first, and what is then merged; 0 for
+    #: What of the memtable is written out as a sorted run first, and what is then merged; 0 for
     #: nothing.
-    spill_bytes: int
+    flush_bytes: int
     merge_bytes: int
     #: Levels that the merge replaces, and whether these are all.
     merge_levels: int
@@ -244,8 +244,8 @@ class KeyspaceStats:
     levels: tuple[LevelStats, ...]
     #: More about an LSM index; `None` for other kinds.
     lsm: LsmStats | None
-    #: Spill runs that stand.
-    spills: int
+    #: Sorted runs that stand.
+    sorted_runs: int
     memtable_bytes: int
     memtable_entries: int
     shape: ShapeStats
@@ -257,7 +257,7 @@ class KeyspaceStats:
     #: The merge under way.
     merge: MergeStats | None
     #: Whether the memtable is being written out.
-    spilling: bool
+    flushing: bool
     #: Removals of ranges that are remembered until full merges have passed over what they hide.
     removed_ranges: int
     #: What comes next; `None` while that has to wait for what is under way.
@@ -274,7 +274,7 @@ class Stats:
 
     #: By name.
     keyspaces: dict[str, KeyspaceStats]
-    #: By purpose: user, log, merge, spill, gc, manifest, recovery, check.
+    #: By purpose: user, log, merge, flush, gc, manifest, recovery, check.
     io: dict[str, IoStats]
     #: Keys and values that were written.
     user_bytes_written: int

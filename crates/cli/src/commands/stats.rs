@@ -62,7 +62,7 @@ fn keyspaces_table(stats: &Stats) -> Table {
         "codec",
         "in memory",
         "levels",
-        "spill runs",
+        "sorted runs",
         "merges",
         "growth",
     ]);
@@ -77,7 +77,7 @@ fn keyspaces_table(stats: &Stats) -> Table {
             keyspace.compression.to_string(),
             bytes(keyspace.memtable_bytes),
             keyspace.levels.len().to_string(),
-            count(keyspace.spills),
+            count(keyspace.sorted_runs),
             count(keyspace.merges),
             format!("{:.1}", keyspace.shape.growth),
         ]);
@@ -109,17 +109,17 @@ fn under_way(keyspace: &KeyspaceStats) -> String {
             let done = merge.written_bytes as f64 / merge.input_bytes.max(1) as f64;
             format!("{kind}, {:.0} %", 100.0 * done.min(1.0))
         }
-        None if keyspace.spilling => "spill".to_owned(),
+        None if keyspace.flushing => "flush".to_owned(),
         None => "-".to_owned(),
     }
 }
 
 fn next_work(next: &NextStats) -> String {
     let kind = if next.merge_is_full { "full merge" } else { "merge" };
-    match (next.spill_bytes, next.merge_bytes) {
-        (spill, 0) => format!("spill of {}", bytes(spill)),
+    match (next.flush_bytes, next.merge_bytes) {
+        (flush, 0) => format!("flush of {}", bytes(flush)),
         (0, merge) => format!("{kind} of {}", bytes(merge)),
-        (spill, merge) => format!("spill of {}, then {kind} of {}", bytes(spill), bytes(merge)),
+        (flush, merge) => format!("flush of {}, then {kind} of {}", bytes(flush), bytes(merge)),
     }
 }
 
@@ -314,19 +314,19 @@ fn keyspace_as_json(keyspace: &KeyspaceStats) -> Value {
         "value_bytes": keyspace.value_bytes,
         "levels": levels.collect::<Vec<_>>(),
         "lsm": keyspace.lsm.as_ref().map(lsm::as_json),
-        "spills": keyspace.spills,
+        "sorted_runs": keyspace.sorted_runs,
         "memtable_bytes": keyspace.memtable_bytes,
         "memtable_entries": keyspace.memtable_entries,
         "shape": {
             "growth": keyspace.shape.growth,
             "upper_levels": keyspace.shape.upper_levels,
-            "spill_runs": keyspace.shape.spill_runs,
+            "sorted_runs": keyspace.shape.sorted_runs,
             "memtable_bytes": keyspace.shape.memtable_bytes,
         },
         "merges": keyspace.merges,
         "stalled": keyspace.stalled,
         "removed_ranges": keyspace.removed_ranges,
-        "spilling": keyspace.spilling,
+        "flushing": keyspace.flushing,
         "merge": keyspace.merge.as_ref().map(|merge| json!({
             "full": merge.full,
             "levels": merge.levels,
@@ -335,7 +335,7 @@ fn keyspace_as_json(keyspace: &KeyspaceStats) -> Value {
         })),
         "next": keyspace.next.map(|next| json!({
             "after_bytes": next.after_bytes,
-            "spill_bytes": next.spill_bytes,
+            "flush_bytes": next.flush_bytes,
             "merge_bytes": next.merge_bytes,
             "merge_levels": next.merge_levels,
             "merge_is_full": next.merge_is_full,

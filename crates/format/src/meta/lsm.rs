@@ -8,7 +8,7 @@ use crate::action::{KeyRange, KeyRangeBuf};
 use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
 
-use super::{LEVELS_MAX, LearntMeta, SPILLS_MAX, TreeMeta, count};
+use super::{LEVELS_MAX, LearntMeta, SORTED_RUNS_MAX, TreeMeta, count};
 
 /// One level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl LsmMeta {
         let cursor = key(reader)?;
         let at = reader.clone();
         let mut gone = Vec::new();
-        for _ in 0..reader.length(SPILLS_MAX)? {
+        for _ in 0..reader.length(SORTED_RUNS_MAX)? {
             gone.push(decode_gone(reader)?);
         }
         if gone.len() != runs {
@@ -148,7 +148,7 @@ mod tests {
         };
         let lsm = LsmLevel { tree: level(3, 30, Vec::new()), ..LsmLevel::default() };
         let index = IndexMeta {
-            spills: vec![level(10, 100, vec![Extent { start: 7, units: 4 }])],
+            sorted_runs: vec![level(10, 100, vec![Extent { start: 7, units: 4 }])],
             lsm: Some(Box::new(LsmMeta { levels: vec![lsm], ..LsmMeta::default() })),
             ..IndexMeta::default()
         };

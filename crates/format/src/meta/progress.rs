@@ -26,8 +26,8 @@ pub struct MergeProgress {
     pub full: bool,
     /// Levels of the main tree, from the top, that are replaced.
     pub levels: u8,
-    /// Spill runs that are consumed: the oldest ones (the last of [`IndexMeta::spills`]).
-    pub spills: u8,
+    /// Sorted runs that are consumed: the oldest ones (the last of [`IndexMeta::sorted_runs`]).
+    pub sorted_runs: u8,
     /// Level sizes in force when it is done.
     pub shape: Shape,
     /// The new levels so far, fence-only levels first, the one with the data last. Its `top`
@@ -43,7 +43,7 @@ pub struct MergeProgress {
     pub last_data: Option<Seq>,
     /// The last fence written to the level below the merge, where there is one.
     pub plast: Option<TailFence>,
-    /// How far each merged level has been read: those of the consumed spill runs, newest run
+    /// How far each merged level has been read: those of the consumed sorted runs, newest run
     /// first, then those of the main tree.
     pub inputs: Vec<InputProgress>,
 }
@@ -83,7 +83,7 @@ impl MergeProgress {
         put_byte_string(out, &self.wavefront);
         encode_flag(out, self.full);
         out.push(self.levels);
-        out.push(self.spills);
+        out.push(self.sorted_runs);
         self.shape.encode(out);
         self.new.encode(out);
         put_varint(out, self.tails.len() as u64);
@@ -115,8 +115,8 @@ impl MergeProgress {
         let wavefront = reader.byte_string(KEY_BYTES_MAX)?.to_vec();
         let full = flag(reader)?;
         let at = reader.clone();
-        let (levels, spills) = (small(reader)?, small(reader)?);
-        let Some(inputs_max) = inputs_max(index, levels, spills) else {
+        let (levels, sorted_runs) = (small(reader)?, small(reader)?);
+        let Some(inputs_max) = inputs_max(index, levels, sorted_runs) else {
             return Err(at.error("more levels or runs are merged than there are"));
         };
         let shape = Shape::decode(reader)?;
@@ -126,7 +126,7 @@ impl MergeProgress {
             wavefront,
             full,
             levels,
-            spills,
+            sorted_runs,
             shape,
             tails: decode_tails(reader, new.levels.len())?,
             new,
@@ -144,12 +144,12 @@ fn decode_frozen(reader: &mut Reader<'_>) -> Result<(Seq, Seq)> {
     if frozen.0 <= frozen.1 { Ok(frozen) } else { Err(at.error("frozen numbers fall")) }
 }
 
-/// How many levels the first `levels` of the main tree and the last `spills` runs have; `None`
+/// How many levels the first `levels` of the main tree and the last `sorted_runs` runs have; `None`
 /// where the index has fewer.
-fn inputs_max(index: &IndexMeta, levels: u8, spills: u8) -> Option<usize> {
+fn inputs_max(index: &IndexMeta, levels: u8, sorted_runs: u8) -> Option<usize> {
     let levels = index.main.levels.get(..usize::from(levels))?.len();
-    let first = index.spills.len().checked_sub(usize::from(spills))?;
-    let consumed = index.spills.get(first..)?;
+    let first = index.sorted_runs.len().checked_sub(usize::from(sorted_runs))?;
+    let consumed = index.sorted_runs.get(first..)?;
     Some(consumed.iter().fold(levels, |sum, run| sum.saturating_add(run.levels.len())))
 }
 

@@ -1,4 +1,4 @@
-//! What should begin now: from the sizes of memtable, spill runs and levels, and what is under way;
+//! What should begin now: from the sizes of memtable, sorted runs and levels, and what is under way;
 //! and what that will be.
 
 use esker_format::meta::{IndexMeta, LevelMeta};
@@ -8,19 +8,19 @@ use super::FdTreeIndex;
 use super::prepare::{Incoming, prepare};
 use super::shape::{self, Sizes};
 use crate::balance::{self, Balance};
-use crate::due::{data_bytes, spilled_bytes};
+use crate::due::{data_bytes, sorted_run_bytes};
 use crate::forecast::ForecastMerge;
 use crate::{Work, removed};
 
 /// Full memtables that may be written out while a merge runs, if t is less.
-const SPILLS_WHILE_MERGING: u64 = 8;
-/// Spill runs beyond t that may stand if they are so small that together they are within its size.
+const FLUSHES_WHILE_MERGING: u64 = 8;
+/// Sorted runs beyond t that may stand if they are so small that together they are within its size.
 const SMALL_RUNS: usize = 4;
 
 impl FdTreeIndex<'_> {
     /// What should begin when the memtable is not full, and nothing is under way.
     pub(super) fn work_due(&self, durable: &IndexMeta) -> Option<Work> {
-        if spills_are_due(durable) {
+        if flushes_are_due(durable) {
             return Some(Work::Merge { full: false, with_memtable: false });
         }
         // What was kept for a snapshot can go when the snapshot has gone.
@@ -29,7 +29,7 @@ impl FdTreeIndex<'_> {
         let (kept, kept_removals) =
             if still_kept { (kept.count, kept.removals) } else { Default::default() };
         if self.removals() >= kept_removals + removed::MERGE_REMOVALS {
-            let with_memtable = self.memtable_entries() > 0 && !self.spills_first();
+            let with_memtable = self.memtable_entries() > 0 && !self.flushes_first();
             return Some(Work::Merge { full: true, with_memtable });
         }
         if !self.scheme.tightens() {
@@ -39,25 +39,25 @@ impl FdTreeIndex<'_> {
         let underflows = |balance| balance::underflows(&balance, self.kappa0_bytes(), kept);
         // The memtable's tombstones count where it takes part; else they wait until they are
         // written out.
-        let with_memtable = self.memtable_entries() > 0 && !self.spills_first();
+        let with_memtable = self.memtable_entries() > 0 && !self.flushes_first();
         let balance = if with_memtable { self.balance() } else { *self.flushed.lock() };
         underflows(balance).then_some(Work::Merge { full: true, with_memtable })
     }
 
-    /// How the memtable is best written out when no spill is under way.
+    /// How the memtable is best written out when no flush is under way.
     pub(super) fn work_of_flush(&self, durable: &IndexMeta) -> Option<Work> {
         if self.is_merging() {
-            return (self.spill_room(durable) > 0).then_some(Work::Spill);
+            return (self.flush_room(durable) > 0).then_some(Work::Flush);
         }
-        if durable.spills.len() < usize::from(durable.shape.t) {
-            return Some(Work::Spill);
+        if durable.sorted_runs.len() < usize::from(durable.shape.t) {
+            return Some(Work::Flush);
         }
-        if durable.spills.len() as u64 > SPILLS_WHILE_MERGING + u64::from(durable.shape.t) {
+        if durable.sorted_runs.len() as u64 > FLUSHES_WHILE_MERGING + u64::from(durable.shape.t) {
             // Crash upon crash has kept merges from being done: no more runs before one is.
             return Some(Work::Merge { full: false, with_memtable: false });
         }
         let direct = Work::Merge { full: false, with_memtable: true };
-        Some(if self.merges_directly(durable) { direct } else { Work::Spill })
+        Some(if self.merges_directly(durable) { direct } else { Work::Flush })
     }
 
     /// Whether the memtable takes part in the next merge.
@@ -65,20 +65,20 @@ impl FdTreeIndex<'_> {
         if self.tree.sizes != Sizes::Cost {
             return true;
         }
-        let bytes = data_bytes(&durable.main.levels) + spilled_bytes(durable);
+        let bytes = data_bytes(&durable.main.levels) + sorted_run_bytes(durable);
         // A larger merge takes long enough that the log would pile up behind a frozen memtable.
         bytes as f64 <= shape::DIRECT_RATIO_MAX * self.kappa0_bytes() as f64
     }
 
-    /// How many more spill runs may be made while the merge runs.
-    fn spill_room(&self, durable: &IndexMeta) -> u64 {
+    /// How many more sorted runs may be made while the merge runs.
+    fn flush_room(&self, durable: &IndexMeta) -> u64 {
         if self.tree.sizes != Sizes::Cost || self.tree.moves_unrecorded.load(Ordering::Acquire) {
             return 0;
         }
-        let consumed = self.tree.consumed_spills.load(Ordering::Relaxed);
-        let made = (durable.spills.len() as u64).saturating_sub(consumed);
+        let consumed = self.tree.consumed_runs.load(Ordering::Relaxed);
+        let made = (durable.sorted_runs.len() as u64).saturating_sub(consumed);
         // Runs of memtables that were frozen early are smaller: the lead bounds their bytes.
-        (2 * spills_while_merging(durable)).saturating_sub(made)
+        (2 * flushes_while_merging(durable)).saturating_sub(made)
     }
 
     /// Whether writers have used as much of the room beside the merge as it has done of its work.
@@ -92,11 +92,11 @@ impl FdTreeIndex<'_> {
             return;
         }
         let kappa0 = self.kappa0_bytes();
-        let room_bytes = spills_while_merging(&self.meta()) * kappa0;
+        let room_bytes = flushes_while_merging(&self.meta()) * kappa0;
         self.tree.lead.advance(room_bytes, kappa0, done, total);
     }
 
-    /// A merge of all spill runs and this much of new data.
+    /// A merge of all sorted runs and this much of new data.
     pub(super) fn forecast_merge(
         &self,
         durable: &IndexMeta,
@@ -129,23 +129,23 @@ impl FdTreeIndex<'_> {
 }
 
 /// Memtables that may be written out while a merge runs.
-fn spills_while_merging(durable: &IndexMeta) -> u64 {
-    SPILLS_WHILE_MERGING.max(u64::from(durable.shape.t) + 1)
+fn flushes_while_merging(durable: &IndexMeta) -> u64 {
+    FLUSHES_WHILE_MERGING.max(u64::from(durable.shape.t) + 1)
 }
 
-/// Whether the spill runs should be merged: they, or everything above the bottom, hold what the
+/// Whether the sorted runs should be merged: they, or everything above the bottom, hold what the
 /// shape allows.
-fn spills_are_due(durable: &IndexMeta) -> bool {
-    are_due(durable, durable.spills.len(), spilled_bytes(durable))
+fn flushes_are_due(durable: &IndexMeta) -> bool {
+    are_due(durable, durable.sorted_runs.len(), sorted_run_bytes(durable))
 }
 
 /// Whether a merge is due behind one more run, of so many bytes.
 pub(super) fn is_due_behind(durable: &IndexMeta, bytes: u64) -> bool {
-    are_due(durable, durable.spills.len() + 1, spilled_bytes(durable).saturating_add(bytes))
+    are_due(durable, durable.sorted_runs.len() + 1, sorted_run_bytes(durable).saturating_add(bytes))
 }
 
-/// The same with so many spill runs, of so many bytes.
-fn are_due(durable: &IndexMeta, runs: usize, spilled: u64) -> bool {
+/// The same with so many sorted runs, of so many bytes.
+fn are_due(durable: &IndexMeta, runs: usize, flushed: u64) -> bool {
     let IndexMeta { shape, main, .. } = durable;
     if runs == 0 {
         return false;
@@ -153,14 +153,14 @@ fn are_due(durable: &IndexMeta, runs: usize, spilled: u64) -> bool {
     let is_upper = |level: &&LevelMeta| level.rank < shape::bottom_rank(shape);
     let upper = data_bytes(main.levels.iter().filter(is_upper));
     shape.t == 0
-        || spilled >= shape::standing_bytes_max(shape)
+        || flushed >= shape::standing_bytes_max(shape)
         || runs > usize::from(shape.t) + SMALL_RUNS
-        || shape::upper_bytes_max(shape).is_some_and(|max| upper + spilled > max)
+        || shape::upper_bytes_max(shape).is_some_and(|max| upper + flushed > max)
 }
 
-/// What comes to the levels: all spill runs, and this much of new data.
+/// What comes to the levels: all sorted runs, and this much of new data.
 fn incoming(durable: &IndexMeta, new_bytes: u64) -> Incoming {
-    let levels = durable.spills.iter().flat_map(|spill| &spill.levels);
+    let levels = durable.sorted_runs.iter().flat_map(|flush| &flush.levels);
     let entries = levels.map(|level| level.counts.data_entries()).sum();
-    Incoming { data_bytes: spilled_bytes(durable).saturating_add(new_bytes), entries }
+    Incoming { data_bytes: sorted_run_bytes(durable).saturating_add(new_bytes), entries }
 }

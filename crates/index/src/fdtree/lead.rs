@@ -1,6 +1,6 @@
 //! How far writers may run ahead of a merge.
 //!
-//! While a merge runs, what is written beside it collects in the memtable and in new spill runs,
+//! While a merge runs, what is written beside it collects in the memtable and in new sorted runs,
 //! and their room is bounded. A writer that is faster than the merge would use all of it up at
 //! once and then stand still until the merge is done. So the room opens step by step with the
 //! merge: from its first write unit on, a writer may have used the share of the room that the merge

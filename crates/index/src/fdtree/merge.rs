@@ -96,7 +96,7 @@ impl LevelMerge {
             wavefront: wavefront.to_vec(),
             full: self.merge.inputs.full,
             levels: self.merge.inputs.levels as u8,
-            spills: self.merge.inputs.spills as u8,
+            sorted_runs: self.merge.inputs.sorted_runs as u8,
             shape: self.merge.inputs.shape,
             inputs: positions.iter().map(|position| position.done).collect(),
             ..MergeProgress::default()
@@ -140,13 +140,13 @@ impl Outcome for Levels<'_> {
             // Tightening (Eq. 4.3): the result may be smaller than its bound was.
             let levels = &mut meta.main.levels;
             let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
-            let replaced = replaced_share(durable, merge.inputs.spills, data_bytes);
+            let replaced = replaced_share(durable, merge.inputs.sorted_runs, data_bytes);
             meta.shape =
                 self.index.tree.sizes.choose(data_bytes, merge.inputs.shape.kappa0_bytes, replaced);
             finalize::renumber(levels, shape::bottom_rank(&meta.shape));
         }
         meta.main.levels.extend_from_slice(&merge.inputs.below);
-        meta.spills.truncate(meta.spills.len().saturating_sub(merge.inputs.spills));
+        meta.sorted_runs.truncate(meta.sorted_runs.len().saturating_sub(merge.inputs.sorted_runs));
         meta.flushed_seq = meta.flushed_seq.max(merge.inputs.frozen.1);
         meta.merges += 1;
         meta.merge = None;
@@ -171,7 +171,7 @@ impl Outcome for Levels<'_> {
     fn note(&self, index: &Index, meta: &IndexMeta) {
         self.index.tree.lead.end();
         if self.full {
-            // Those of spills made meanwhile are kept for nobody.
+            // Those of flushes made meanwhile are kept for nobody.
             let count = meta.main.levels.iter().map(|level| level.counts.tombstones).sum();
             let removals = Removed::new(Arc::clone(&meta.removed)).len();
             let oldest_snapshot = self.oldest_snapshot;
@@ -189,10 +189,10 @@ fn give_up_passed(
     kept: &[Extent],
 ) -> Vec<Extent> {
     let mut passed = Vec::new();
-    let first = meta.spills.len().saturating_sub(inputs.spills);
-    let spills = meta.spills.get_mut(first..).unwrap_or_default();
-    let spilled = spills.iter_mut().flat_map(|spill| &mut spill.levels);
-    let levels = spilled.chain(meta.main.levels.iter_mut().take(inputs.levels));
+    let first = meta.sorted_runs.len().saturating_sub(inputs.sorted_runs);
+    let sorted_runs = meta.sorted_runs.get_mut(first..).unwrap_or_default();
+    let flushed = sorted_runs.iter_mut().flat_map(|flush| &mut flush.levels);
+    let levels = flushed.chain(meta.main.levels.iter_mut().take(inputs.levels));
     for (level, needed) in levels.zip(needed) {
         if let Some(offset) = needed {
             let (gone, rest) = delete::split(&level.extents, *offset);
@@ -206,15 +206,15 @@ fn give_up_passed(
 
 /// The share of what came since the last full merge that this one, which left `result_bytes`, has
 /// shown to replace or delete something.
-fn replaced_share(durable: &IndexMeta, spills: usize, result_bytes: u64) -> f64 {
+fn replaced_share(durable: &IndexMeta, sorted_runs: usize, result_bytes: u64) -> f64 {
     let bytes = |level: &LevelMeta| level.counts.data_bytes();
-    let first = durable.spills.len().saturating_sub(spills);
-    let runs = durable.spills.get(first..).unwrap_or_default();
-    let spilled: u64 = runs.iter().flat_map(|run| &run.levels).map(bytes).sum();
+    let first = durable.sorted_runs.len().saturating_sub(sorted_runs);
+    let runs = durable.sorted_runs.get(first..).unwrap_or_default();
+    let flushed: u64 = runs.iter().flat_map(|run| &run.levels).map(bytes).sum();
     let bottom_rank = shape::bottom_rank(&durable.shape);
     let (old, upper): (Vec<_>, Vec<_>) =
         durable.main.levels.iter().partition(|level| level.rank == bottom_rank);
     let old_bytes = old.into_iter().map(bytes).sum();
     let upper_bytes: u64 = upper.into_iter().map(bytes).sum();
-    shape::replaced_share(old_bytes, upper_bytes + spilled, result_bytes)
+    shape::replaced_share(old_bytes, upper_bytes + flushed, result_bytes)
 }

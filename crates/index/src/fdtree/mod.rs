@@ -7,7 +7,7 @@
 //! to I5).
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
-//! lead to the blocks of the next. The memtable is merged, together with all spill runs and as many
+//! lead to the blocks of the next. The memtable is merged, together with all sorted runs and as many
 //! upper levels as it takes, into one new level, whose fences then fill the levels above it. While
 //! a merge runs, keys at or before its wavefront are found on the new side and all others on the
 //! old one.
@@ -50,11 +50,11 @@ pub use shape::Sizes;
 pub(crate) struct FdTree {
     sizes: Sizes,
     merge: Mutex<Option<LevelMerge>>,
-    /// The merge under way moves a frozen memtable and has no record yet: a spill recorded now
+    /// The merge under way moves a frozen memtable and has no record yet: a flush recorded now
     /// would claim that older operations are on the device too.
     moves_unrecorded: AtomicBool,
-    /// Spill runs that the merge under way consumes.
-    consumed_spills: AtomicU64,
+    /// Sorted runs that the merge under way consumes.
+    consumed_runs: AtomicU64,
     lead: Lead,
 }
 
@@ -76,12 +76,12 @@ impl Deref for FdTreeIndex<'_> {
 impl FdTree {
     /// Of an index whose record is `meta`.
     pub fn new(meta: &IndexMeta, scheme: Scheme, sizes: Sizes) -> Self {
-        let consumed = meta.merge.as_ref().map_or(0, |merge| merge.spills);
+        let consumed = meta.merge.as_ref().map_or(0, |merge| merge.sorted_runs);
         Self {
             sizes: if scheme.tightens() { sizes } else { two_level::sizes(sizes) },
             merge: Mutex::default(),
             moves_unrecorded: false.into(),
-            consumed_spills: u64::from(consumed).into(),
+            consumed_runs: u64::from(consumed).into(),
             lead: Lead::default(),
         }
     }
@@ -93,10 +93,10 @@ impl FdTree {
 
 impl Kind for FdTree {
     fn open_parts(&self, reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
-        let consumed = meta.merge.as_ref().map_or(0, |merge| usize::from(merge.spills));
-        let kept = meta.spills.len().saturating_sub(consumed);
+        let consumed = meta.merge.as_ref().map_or(0, |merge| usize::from(merge.sorted_runs));
+        let kept = meta.sorted_runs.len().saturating_sub(consumed);
         let run = |tree| Part::Run(Arc::new(Tree::open(reader, tree)));
-        let mut parts: Vec<_> = meta.spills.iter().take(kept).cloned().map(run).collect();
+        let mut parts: Vec<_> = meta.sorted_runs.iter().take(kept).cloned().map(run).collect();
         parts.push(match &meta.merge {
             Some(merge) => Part::Moving(Arc::new(start::recorded_moving(reader, meta, merge))),
             None => run(meta.main.clone()),
@@ -124,7 +124,7 @@ impl Kind for FdTree {
         self.of(index).work_of_flush(durable)
     }
 
-    fn spills_first(&self, index: &Index, durable: &IndexMeta) -> bool {
+    fn flushes_first(&self, index: &Index, durable: &IndexMeta) -> bool {
         !self.of(index).merges_directly(durable)
     }
 
@@ -132,8 +132,8 @@ impl Kind for FdTree {
         self.of(index).is_lead_used_up()
     }
 
-    fn is_due_behind(&self, _: &Index, durable: &Arc<IndexMeta>, spill_bytes: u64) -> bool {
-        due::is_due_behind(durable, spill_bytes)
+    fn is_due_behind(&self, _: &Index, durable: &Arc<IndexMeta>, flush_bytes: u64) -> bool {
+        due::is_due_behind(durable, flush_bytes)
     }
 
     fn forecast_merge(
@@ -151,7 +151,7 @@ impl Kind for FdTree {
         let counts = || data.clone().map(|level| level.counts);
         let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
         let hidden = durable.main.levels.is_empty() || index.removals() == 0;
-        durable.spills.is_empty()
+        durable.sorted_runs.is_empty()
             && hidden
             && counts().count() <= 1
             && garbage.sum::<u64>() == 0
@@ -184,7 +184,7 @@ impl Kind for FdTree {
         let step = step.map_err(|error| index.poison_if_write_failed(error))?;
         if step == Step::Done {
             *slot = None;
-            self.consumed_spills.store(0, Ordering::Relaxed);
+            self.consumed_runs.store(0, Ordering::Relaxed);
             self.moves_unrecorded.store(false, Ordering::Release);
             index.retiring.store(false, Ordering::Release);
             index.merging.store(false, Ordering::Release);

@@ -1,6 +1,6 @@
 //! merge-prepare: which levels a merge replaces, and which levels it will write.
 //!
-//! m is the least level that the data of the memtable, the spill runs and the levels down to it
+//! m is the least level that the data of the memtable, the sorted runs and the levels down to it
 //! fit into (Eq. 4.1 and 4.2, in bytes). Û of a full merge takes no deletes off: blind deletes of
 //! absent keys would make N∆ - N∇ no upper bound; tightening corrects it afterwards.
 
@@ -17,7 +17,7 @@ pub(super) const FENCE_BYTES: u64 = 40;
 /// What is to be merged beside the levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incoming {
-    /// Data bytes of the memtable and all spill runs.
+    /// Data bytes of the memtable and all sorted runs.
     pub data_bytes: u64,
     /// Their entries.
     pub entries: u64,

@@ -1,7 +1,7 @@
 //! Level sizes that follow the data.
 //!
 //! The thesis fixes κi = γ^i κ0. Here the sizes come from a cost function over R = data / κ0,
-//! evaluated at each full merge: `t` standing spill runs (memtables written once and merged t+1 at
+//! evaluated at each full merge: `t` standing sorted runs (memtables written once and merged t+1 at
 //! a time) and `k` upper levels above the bottom, κi = b^i (t+1) κ0. As in the thesis, κi bounds
 //! what is merged into level i, all that was above it included: in regular steps a level receives
 //! b - 1 merges from above, and the b-th goes one deeper. The bytes written per user byte beside
@@ -24,7 +24,7 @@ const REPLACED_MIN: f64 = 0.75;
 const RUNS_MAX: u8 = 14;
 /// Most upper levels of fixed sizes.
 const LEVELS_MAX: u8 = 16;
-/// The data, in full memtables, up to which a memtable is merged without being spilled before.
+/// The data, in full memtables, up to which a memtable is merged without being flushed before.
 pub const DIRECT_RATIO_MAX: f64 = 4.0;
 /// What fences and filters add to a level's bytes.
 const FENCE_SHARE: f64 = 0.02;
@@ -89,7 +89,7 @@ pub enum Sizes {
     /// From the cost function, at each full merge.
     #[default]
     Cost,
-    /// From the papers: κi = γ^i κ0, as many levels as the data needs, and no spill runs.
+    /// From the papers: κi = γ^i κ0, as many levels as the data needs, and no sorted runs.
     Fixed {
         /// γ.
         growth: u16,
@@ -131,7 +131,7 @@ pub fn capacity_bytes(shape: &Shape, rank: u8) -> u64 {
     ((period(shape.b_quarters, rank, shape.t) - 0.5) * shape.kappa0_bytes as f64) as u64
 }
 
-/// The data in spill runs from which they are merged, in bytes: t full ones stand, one more is
+/// The data in sorted runs from which they are merged, in bytes: t full ones stand, one more is
 /// too many.
 #[must_use]
 pub fn standing_bytes_max(shape: &Shape) -> u64 {
@@ -139,7 +139,7 @@ pub fn standing_bytes_max(shape: &Shape) -> u64 {
 }
 
 /// The data above the bottom, in bytes, from which everything is merged; `None` where the shape
-/// has nothing above the bottom but spill runs.
+/// has nothing above the bottom but sorted runs.
 #[must_use]
 pub fn upper_bytes_max(shape: &Shape) -> Option<u64> {
     (shape.k > 0).then(|| capacity_bytes(shape, shape.k))

@@ -17,11 +17,11 @@ use super::{FdTreeIndex, two_level};
 use crate::Gate;
 use crate::compression;
 use crate::fence_index::FenceIndex;
+use crate::flush::nothing;
 use crate::freeze::Frozen;
 use crate::insert::{Insert, Plan, top_bytes_max};
 use crate::merge::{Inputs, Merge, Start};
 use crate::scheme::{Pace, Scheme};
-use crate::spill::nothing;
 use crate::stage::Stage;
 use crate::stats::CompactionStats;
 use crate::tree::{BlockReader, Tree};
@@ -48,9 +48,9 @@ struct Planned {
 }
 
 impl FdTreeIndex<'_> {
-    /// Begins a merge of all spill runs and as many levels as it takes, or of everything. The
+    /// Begins a merge of all sorted runs and as many levels as it takes, or of everything. The
     /// memtable takes part when `with_memtable` says so. False when there is nothing to merge, or
-    /// a spill or merge is under way.
+    /// a flush or merge is under way.
     ///
     /// Cost: reads top fences that are not in memory, and makes room for the merge.
     ///
@@ -65,13 +65,13 @@ impl FdTreeIndex<'_> {
     ) -> Result<bool> {
         let _one_starts = self.starting.lock();
         let mut slot = self.tree.merge.lock();
-        if slot.is_some() || self.awaits_resume() || self.spill.lock().is_some() {
+        if slot.is_some() || self.awaits_resume() || self.flush.lock().is_some() {
             return Ok(false);
         }
         self.note_payload_share();
         let durable = self.meta();
         let with_memtable = with_memtable && !self.views.load().memtable.is_empty();
-        if !with_memtable && durable.spills.is_empty() && durable.main.levels.is_empty() {
+        if !with_memtable && durable.sorted_runs.is_empty() && durable.main.levels.is_empty() {
             return Ok(false);
         }
         let runs = self.runs();
@@ -90,7 +90,7 @@ impl FdTreeIndex<'_> {
         let below = durable.main.levels.get(prepared.levels..).unwrap_or_default().to_vec();
         let inputs = Inputs {
             levels: prepared.levels,
-            spills: durable.spills.len(),
+            sorted_runs: durable.sorted_runs.len(),
             full: prepared.full,
             frozen: range,
             shape: prepared.shape,
@@ -117,7 +117,7 @@ impl FdTreeIndex<'_> {
         });
         *slot = Some(LevelMerge::new(merge, full, oldest_snapshot, retired));
         self.tree.lead.begin(self.views.load().memtable.counts().data_bytes());
-        self.tree.consumed_spills.store(durable.spills.len() as u64, Ordering::Relaxed);
+        self.tree.consumed_runs.store(durable.sorted_runs.len() as u64, Ordering::Relaxed);
         self.tree.moves_unrecorded.store(range.0 < range.1, Ordering::Release);
         self.merging.store(true, Ordering::Release);
         Ok(true)
@@ -204,11 +204,11 @@ impl FdTreeIndex<'_> {
         }
         let after = resume.map(|progress| progress.wavefront.as_slice());
         let done = resume.map(|progress| (progress.wavefront.as_slice(), &progress.inputs[..]));
-        let Some((main, spills)) = moving.inputs.split_last() else { return Ok(stage) };
+        let Some((main, sorted_runs)) = moving.inputs.split_last() else { return Ok(stage) };
         let mut input = 0;
-        for spill in spills {
-            stage.add_tree(spill, spill.height(), input, done)?;
-            input += spill.height();
+        for flush in sorted_runs {
+            stage.add_tree(flush, flush.height(), input, done)?;
+            input += flush.height();
         }
         if levels > 0 {
             stage.add_tree(main, levels, input, done)?;
@@ -223,7 +223,7 @@ impl FdTreeIndex<'_> {
         Ok(stage)
     }
 
-    /// Spill runs, newest first, then the main tree. Without a spill or merge under way.
+    /// Sorted runs, newest first, then the main tree. Without a flush or merge under way.
     fn runs(&self) -> Vec<Arc<Tree>> {
         let run = |part: &Part| match part {
             Part::Run(tree) => Some(Arc::clone(tree)),
@@ -232,9 +232,9 @@ impl FdTreeIndex<'_> {
         self.views.load().parts.iter().filter_map(run).collect()
     }
 
-    /// The plan of a merge of what comes in, all spill runs, and the levels that this takes.
+    /// The plan of a merge of what comes in, all sorted runs, and the levels that this takes.
     fn prepare(&self, durable: &IndexMeta, full: bool, mut incoming: Incoming) -> Prepared {
-        for level in durable.spills.iter().flat_map(|spill| &spill.levels) {
+        for level in durable.sorted_runs.iter().flat_map(|flush| &flush.levels) {
             incoming.data_bytes += level.counts.data_bytes();
             incoming.entries += level.counts.data_entries();
         }
@@ -331,7 +331,7 @@ impl FdTreeIndex<'_> {
         let (removed, _) = self.removed_for_merge(progress.frozen.1, false);
         let inputs = Inputs {
             levels,
-            spills: usize::from(progress.spills),
+            sorted_runs: usize::from(progress.sorted_runs),
             full: progress.full,
             frozen: progress.frozen,
             shape: progress.shape,
@@ -369,8 +369,8 @@ pub(super) fn recorded_moving(
     meta: &IndexMeta,
     progress: &MergeProgress,
 ) -> Moving {
-    let consumed = meta.spills.len().saturating_sub(usize::from(progress.spills));
-    let consumed = meta.spills.get(consumed..).unwrap_or_default();
+    let consumed = meta.sorted_runs.len().saturating_sub(usize::from(progress.sorted_runs));
+    let consumed = meta.sorted_runs.get(consumed..).unwrap_or_default();
     let trees = consumed.iter().chain([&meta.main]);
     let open = |tree: &TreeMeta| Arc::new(Tree::open(reader, tree.clone()).consumed());
     let inputs: Vec<_> = trees.map(open).collect();

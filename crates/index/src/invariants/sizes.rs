@@ -9,7 +9,7 @@ use super::CheckSink;
 /// I8.
 pub(super) fn check_order_of_runs(meta: &IndexMeta, sink: &mut CheckSink) {
     let mut newer: Option<Seq> = None;
-    let levels = meta.spills.iter().chain([&meta.main]).flat_map(|tree| &tree.levels);
+    let levels = meta.sorted_runs.iter().chain([&meta.main]).flat_map(|tree| &tree.levels);
     for level in levels.filter(|level| level.counts.data_entries() > 0) {
         let (oldest, newest) = level.seqs;
         let offset = level.extents.first().map_or(0, Extent::offset);

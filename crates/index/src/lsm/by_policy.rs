@@ -68,7 +68,7 @@ fn due(meta: &IndexMeta, params: &Params, kappa0_bytes: u64) -> Option<(Overflow
 }
 
 fn has_many_runs(meta: &IndexMeta) -> bool {
-    meta.spills.len() > RUNS_SMALL
+    meta.sorted_runs.len() > RUNS_SMALL
 }
 
 /// Whether something is to be merged.

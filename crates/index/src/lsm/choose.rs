@@ -118,7 +118,7 @@ fn run_bytes(run: &TreeMeta) -> u64 {
 
 /// Bytes of all runs' blocks.
 pub(super) fn runs_bytes(meta: &IndexMeta) -> u64 {
-    meta.spills.iter().map(run_bytes).sum()
+    meta.sorted_runs.iter().map(run_bytes).sum()
 }
 
 /// Bytes of a level's blocks.
@@ -166,7 +166,7 @@ fn due(meta: &IndexMeta, arrivals: &Arrivals) -> Option<(Overflow, Sizes)> {
     }
     let runs = runs_bytes(meta);
     let is_much = runs > sizes.capacity_bytes(0, kappa0_bytes);
-    let is_many = meta.spills.len() > RUNS_SMALL + 3 * usize::from(sizes.runs);
+    let is_many = meta.sorted_runs.len() > RUNS_SMALL + 3 * usize::from(sizes.runs);
     (is_much || is_many).then_some((Overflow::Runs, sizes))
 }
 
@@ -417,8 +417,8 @@ mod tests {
         let lsm = LsmMeta { levels: levels.iter().map(level).collect(), ..LsmMeta::default() };
         let extents = vec![Extent { start: 0, units: runs }];
         let data = LevelMeta { extents, ..LevelMeta::default() };
-        let spills = vec![TreeMeta { levels: vec![data], ..TreeMeta::default() }];
-        IndexMeta { lsm: Some(Box::new(lsm)), spills, ..IndexMeta::default() }
+        let sorted_runs = vec![TreeMeta { levels: vec![data], ..TreeMeta::default() }];
+        IndexMeta { lsm: Some(Box::new(lsm)), sorted_runs, ..IndexMeta::default() }
     }
 
     const KAPPA0: u64 = 10 * UNIT_BYTES;

@@ -78,7 +78,7 @@ impl Lsm {
 
     /// A run has been recorded.
     pub(super) fn note_new_run(&self, meta: &IndexMeta) {
-        let Some((data, fences)) = meta.spills.first().and_then(|run| run.levels.split_last())
+        let Some((data, fences)) = meta.sorted_runs.first().and_then(|run| run.levels.split_last())
         else {
             return;
         };

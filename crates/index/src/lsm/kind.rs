@@ -61,7 +61,7 @@ impl Kind for Lsm {
         self.of(index).lsm_flush_work(durable)
     }
 
-    fn spills_first(&self, _: &Index, _: &IndexMeta) -> bool {
+    fn flushes_first(&self, _: &Index, _: &IndexMeta) -> bool {
         true
     }
 

@@ -55,12 +55,12 @@ use std::sync::Arc;
 
 use esker_format::action::KeyRangeBuf;
 use esker_format::ids::Seq;
-use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, SPILLS_MAX, TreeMeta};
+use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, SORTED_RUNS_MAX, TreeMeta};
 use esker_substrate::error::{Error, Result};
 use esker_substrate::sync::atomic::Ordering;
 
 use crate::balance::{KeptTombstones, underflows};
-use crate::due::spilled_bytes;
+use crate::due::sorted_run_bytes;
 use crate::forecast::ForecastMerge;
 use crate::gone::Gone;
 use crate::merge::Step;
@@ -104,13 +104,13 @@ fn open_parts(reader: &BlockReader, meta: &IndexMeta, lsm: &LsmMeta) -> Vec<Part
         Part::of(tree, Gone::new(gone))
     };
     let level = |level: &LsmLevel| Part::Run(Arc::new(Tree::open_level(reader, &level.tree)));
-    let runs = meta.spills.iter().zip(&lsm.gone).map(run);
+    let runs = meta.sorted_runs.iter().zip(&lsm.gone).map(run);
     runs.chain(lsm.levels.iter().map(level)).collect()
 }
 
 /// Whether there is nothing to merge.
 fn is_empty(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
-    meta.spills.is_empty() && lsm.levels.iter().all(|level| level.units == 0)
+    meta.sorted_runs.is_empty() && lsm.levels.iter().all(|level| level.units == 0)
 }
 
 /// Whether everything is in the last level, and nothing in it could go.
@@ -118,7 +118,7 @@ fn is_fully_compacted(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
     let mut levels = lsm.levels.iter().rev().map(|level| level.tree.levels.last());
     let last = levels.next().flatten();
     let is_clean = |level: &LevelMeta| level.counts.tombstones == 0;
-    meta.spills.is_empty() && last.is_none_or(is_clean) && levels.all(|level| level.is_none())
+    meta.sorted_runs.is_empty() && last.is_none_or(is_clean) && levels.all(|level| level.is_none())
 }
 
 impl Index {
@@ -235,7 +235,7 @@ impl LsmIndex<'_> {
     /// of it, nobody knows before it has looked.
     fn merge_to_come(&self, durable: &IndexMeta, full: bool, new_bytes: u64) -> ForecastMerge {
         let packs = !full && new_bytes == 0 && !self.overflows(durable, &self.arrivals());
-        let bytes = if packs { 0 } else { spilled_bytes(durable) };
+        let bytes = if packs { 0 } else { sorted_run_bytes(durable) };
         ForecastMerge { levels: 1, full, input_bytes: bytes.saturating_add(new_bytes) }
     }
 
@@ -277,9 +277,9 @@ impl LsmIndex<'_> {
 
     /// What of an LSM index is best done with a full memtable.
     pub(super) fn lsm_flush_work(&self, durable: &IndexMeta) -> Option<Work> {
-        let is_full = durable.spills.len() + 2 >= SPILLS_MAX;
+        let is_full = durable.sorted_runs.len() + 2 >= SORTED_RUNS_MAX;
         if !is_full && !self.is_behind(durable, RUNS_AHEAD) {
-            return Some(Work::Spill);
+            return Some(Work::Flush);
         }
         // No more runs before some are gone.
         (!self.is_merging()).then_some(Work::Merge { full: is_full, with_memtable: false })

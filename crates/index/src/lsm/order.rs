@@ -8,13 +8,13 @@
 //! is node `leaves + s`.
 //! Invariant T2: of equals the earlier source wins. Sources are the newest first.
 
-use esker_format::meta::{LEVELS_MAX, SPILLS_MAX};
+use esker_format::meta::{LEVELS_MAX, SORTED_RUNS_MAX};
 
 /// No source: beaten by every other.
 const NOBODY: u8 = u8::MAX;
 /// Most sources; a slice has all runs and levels at most.
 const SOURCES_MAX: usize = NOBODY as usize;
-const _: () = assert!(SPILLS_MAX + LEVELS_MAX < SOURCES_MAX, "a source is a byte");
+const _: () = assert!(SORTED_RUNS_MAX + LEVELS_MAX < SOURCES_MAX, "a source is a byte");
 
 /// The order of sources by where they stand.
 #[derive(Debug)]

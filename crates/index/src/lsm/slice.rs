@@ -223,7 +223,7 @@ impl LsmIndex<'_> {
         values.change_blocks(taken, joined(old.iter().copied()));
         let recording = self.recording.lock();
         let mut meta = IndexMeta::clone(&self.meta());
-        let newer = meta.spills.len().saturating_sub(runs.len());
+        let newer = meta.sorted_runs.len().saturating_sub(runs.len());
         let rest = note_in(&mut meta, newer, slice, &runs, &changed);
         let work = |level: &Changed| {
             let packed = if slice.packs() { level.work.blocks_written } else { 0 };
@@ -313,7 +313,7 @@ fn upper_inputs<'a>(
 
 /// Entries of all runs.
 fn run_entries(meta: &IndexMeta) -> u64 {
-    let data = meta.spills.iter().filter_map(|run| run.levels.last());
+    let data = meta.sorted_runs.iter().filter_map(|run| run.levels.last());
     data.map(|data| data.counts.data_entries()).sum()
 }
 
@@ -506,17 +506,17 @@ fn note_in(
     let mut rest = Vec::new();
     for (number, Spent { run, freed, moved }) in runs.iter().enumerate().rev() {
         let at = newer + number;
-        let (Some(spill), Some(gone)) = (meta.spills.get_mut(at), lsm.gone.get_mut(at)) else {
+        let (Some(flush), Some(gone)) = (meta.sorted_runs.get_mut(at), lsm.gone.get_mut(at)) else {
             continue;
         };
-        if let Some(data) = spill.levels.last_mut() {
+        if let Some(data) = flush.levels.last_mut() {
             data.extents = delete::without(&data.extents, &[freed.as_slice(), moved].concat());
         }
         if !planted::is(Bug::GoneNotRecorded) {
             *gone = run.gone.ranges().to_vec();
         }
         if run.gone.is_everything() {
-            rest.extend(meta.spills.remove(at).extents().copied());
+            rest.extend(meta.sorted_runs.remove(at).extents().copied());
             lsm.gone.remove(at);
         }
     }

@@ -66,7 +66,7 @@ impl LsmIndex<'_> {
         let durable = self.meta();
         let view = self.views.load();
         let levels = durable.lsm.as_ref().map_or(0, |lsm| lsm.levels.len());
-        let (runs, levels) = split(&view, durable.spills.len(), levels).ok_or_else(lost)?;
+        let (runs, levels) = split(&view, durable.sorted_runs.len(), levels).ok_or_else(lost)?;
         let runs = runs.iter().filter_map(Run::of).collect();
         let tree = |part: &Part| Run::of(part).map(|run| run.tree);
         let levels = levels.iter().filter_map(tree).collect();

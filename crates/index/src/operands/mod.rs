@@ -15,7 +15,7 @@
 //! has the newer one's number.
 //! Invariant Q3: what cannot be joined (no operator, one that fails, a result too long, a value
 //! that lies apart or expires) is written as it was.
-//! Invariant Q4: the new side of a spill has what its frozen memtable has: a read takes a key from
+//! Invariant Q4: the new side of a flush has what its frozen memtable has: a read takes a key from
 //! one of them and never from both.
 
 mod settle;

@@ -1,6 +1,6 @@
 //! What a writer puts in the place of many operands of one key.
 //!
-//! Operands of one key pile up in the memtable until a spill joins them. A key that is merged onto
+//! Operands of one key pile up in the memtable until a flush joins them. A key that is merged onto
 //! again and again is therefore settled now and then: its value is read, and written as a put.
 //! That is a write like any other, on the condition that nobody has written the key since; what
 //! came in between is joined, and the condition asked again.

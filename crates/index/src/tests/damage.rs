@@ -31,13 +31,13 @@ fn flip(device: &dyn Device, offset: u64) {
 #[test]
 fn damaged_top_fences_close_their_tree_and_nothing_else() {
     let mut subject = subject();
-    subject.write(b"new", Some(b"in a spill run"));
-    subject.run(Ask::Spill);
+    subject.write(b"new", Some(b"in a sorted run"));
+    subject.run(Ask::Flush);
     flip(subject.device.as_ref(), subject.tree.meta().main.top[0].offset() + 100);
     subject.reopen_unchecked();
     let visible = Seq(subject.visible());
     let found = subject.tree.get(b"new", || visible).unwrap();
-    assert_eq!(found.and_then(Value::here).unwrap(), b"in a spill run");
+    assert_eq!(found.and_then(Value::here).unwrap(), b"in a sorted run");
     assert!(matches!(subject.tree.get(&key(5), || visible), Err(Error::Corrupt { .. })));
     assert!(subject.tree.run(Ask::Full.work(), &gate, &mut |_, _| Ok(())).is_err());
     let mut sink = CheckSink::default();

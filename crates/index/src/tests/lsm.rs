@@ -46,7 +46,7 @@ fn several_levels_answer_like_one() {
     }
     subject.verify_all();
     subject.snapshots.clear();
-    subject.run(Ask::Spill);
+    subject.run(Ask::Flush);
     subject.run(Ask::Full);
     assert_eq!(levels(&subject), 1);
     subject.verify_all();
@@ -66,7 +66,7 @@ fn deleting_everything_leaves_little() {
             subject.maintain();
         }
     }
-    subject.run(Ask::Spill);
+    subject.run(Ask::Flush);
     subject.maintain();
     assert!(blocks(&subject) * 2 < before, "{} of {before} blocks are left", blocks(&subject));
     subject.verify_all();
@@ -82,12 +82,12 @@ fn blocks_move_where_nothing_else_is() {
             subject.maintain();
         }
     }
-    subject.run(Ask::Spill);
+    subject.run(Ask::Flush);
     subject.maintain();
     let counts = subject.device.counts();
     let written = |purpose| counts.iter().find(|(of, _)| *of == purpose).unwrap().1.bytes_written;
     let (runs, merges) =
-        (written(esker_device::Purpose::Spill), written(esker_device::Purpose::Merge));
+        (written(esker_device::Purpose::Flush), written(esker_device::Purpose::Merge));
     assert!(merges * 2 < runs, "{merges} bytes merged, {runs} in runs");
     subject.verify_all();
 }

@@ -69,7 +69,7 @@ struct Subject {
 /// What a test asks for.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
-    Spill,
+    Flush,
     Merge,
     MergeAlone,
     Full,
@@ -78,7 +78,7 @@ enum Ask {
 impl Ask {
     const fn work(self) -> Work {
         match self {
-            Self::Spill => Work::Spill,
+            Self::Flush => Work::Flush,
             Self::Merge => Work::Merge { full: false, with_memtable: true },
             Self::MergeAlone => Work::Merge { full: false, with_memtable: false },
             Self::Full => Work::Merge { full: true, with_memtable: true },
@@ -230,7 +230,7 @@ impl Subject {
 
     /// Does what is due, and checks what came of it.
     fn maintain(&mut self) {
-        if self.tree.is_merging() || self.tree.is_spilling() {
+        if self.tree.is_merging() || self.tree.is_flushing() {
             self.complete();
         }
         let mut works = 0;
@@ -248,7 +248,7 @@ impl Subject {
             self.tree.begin(work, &gate).unwrap();
         }
         for _ in 0..steps {
-            if self.step(BackgroundJob::Spill) == Step::Idle
+            if self.step(BackgroundJob::Flush) == Step::Idle
                 && self.step(BackgroundJob::Merge) == Step::Idle
             {
                 return;

@@ -22,7 +22,7 @@ enum Op {
     PutMany(u16, u8),
     Snapshot,
     Release(u8),
-    Spill,
+    Flush,
     Merge,
     Full,
     Begin(Ask),
@@ -50,12 +50,12 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (any::<u16>(), any::<u8>()).prop_map(|(key, count)| Op::PutMany(key, count)),
         1 => Just(Op::Snapshot),
         1 => any::<u8>().prop_map(Op::Release),
-        1 => Just(Op::Spill),
+        1 => Just(Op::Flush),
         1 => Just(Op::Merge),
         1 => Just(Op::Full),
-        1 => prop_oneof![Just(Ask::Spill), Just(Ask::Merge), Just(Ask::MergeAlone), Just(Ask::Full)]
+        1 => prop_oneof![Just(Ask::Flush), Just(Ask::Merge), Just(Ask::MergeAlone), Just(Ask::Full)]
             .prop_map(Op::Begin),
-        3 => (prop_oneof![Just(BackgroundJob::Spill), Just(BackgroundJob::Merge)], 1u8..6)
+        3 => (prop_oneof![Just(BackgroundJob::Flush), Just(BackgroundJob::Merge)], 1u8..6)
             .prop_map(|(which, steps)| Op::Step(which, steps)),
         1 => Just(Op::Reopen),
         1 => Just(Op::VerifyAll),
@@ -120,7 +120,7 @@ fn apply(subject: &mut Subject, op: &Op) {
             subject.snapshots.swap_remove(index);
         }
         Op::Release(_) => {}
-        Op::Spill => subject.run(Ask::Spill),
+        Op::Flush => subject.run(Ask::Flush),
         Op::Merge => subject.run(Ask::Merge),
         Op::Full => subject.run(Ask::Full),
         Op::Begin(ask) => subject.begin(*ask),

@@ -15,7 +15,7 @@ fn key(number: u32) -> Vec<u8> {
 
 fn entries(subject: &Subject) -> u64 {
     let meta = subject.tree.meta();
-    let trees = meta.spills.iter().chain([&meta.main]);
+    let trees = meta.sorted_runs.iter().chain([&meta.main]);
     trees.flat_map(|tree| &tree.levels).map(|level| level.counts.data_entries()).sum()
 }
 
@@ -29,14 +29,14 @@ fn snapshot(subject: &mut Subject) {
 }
 
 #[test]
-fn a_spill_joins_what_no_snapshot_tells_apart() {
+fn a_flush_joins_what_no_snapshot_tells_apart() {
     let mut subject = subject();
     (0..5).for_each(|at| subject.append(b"k", &[b'a' + at]));
     snapshot(&mut subject);
     (5..9).for_each(|at| subject.append(b"k", &[b'a' + at]));
     subject.write(b"other", Some(b"x"));
     subject.verify_all();
-    subject.run(Ask::Spill);
+    subject.run(Ask::Flush);
     assert_eq!(entries(&subject), 3, "one on each side of the snapshot, and the other key");
     subject.verify_all();
     subject.snapshots.clear();
@@ -47,14 +47,14 @@ fn a_spill_joins_what_no_snapshot_tells_apart() {
 }
 
 #[test]
-fn a_scan_within_a_spill_counts_every_operand_once() {
+fn a_scan_within_a_flush_counts_every_operand_once() {
     let mut subject = Subject::new(1 << 20, 1 << 24);
     for round in 0..3_u8 {
         (0..20_000).for_each(|number| subject.append(&key(number), &[round]));
     }
-    subject.begin(Ask::Spill);
+    subject.begin(Ask::Flush);
     let mut steps = 0;
-    while subject.step(BackgroundJob::Spill) == Step::More {
+    while subject.step(BackgroundJob::Flush) == Step::More {
         steps += 1;
         let (visible, all) = (subject.visible(), (Bound::Unbounded, Bound::Unbounded));
         let expected = subject.expected_all(visible);
@@ -79,7 +79,7 @@ fn operands_become_values_at_the_bottom() {
     subject.append(b"value", b"2");
     subject.write(b"gone", None);
     subject.append(b"gone", b"3");
-    subject.run(Ask::Spill);
+    subject.run(Ask::Flush);
     subject.verify_all();
     subject.run(Ask::Full);
     subject.verify_all();
@@ -96,7 +96,7 @@ fn what_a_merge_cannot_join_it_carries() {
     subject.is_blind = true;
     for at in 0..6 {
         subject.append(b"k", &[b'a' + at]);
-        subject.run(if at % 2 == 0 { Ask::Spill } else { Ask::Full });
+        subject.run(if at % 2 == 0 { Ask::Flush } else { Ask::Full });
         subject.verify_all();
     }
     assert_eq!(entries(&subject), 7);
@@ -131,7 +131,7 @@ fn operands_over_a_removed_range_are_the_value() {
     snapshot(&mut subject);
     subject.append(&key(20), b"2");
     subject.append(&key(5), b"3");
-    subject.run(Ask::Spill);
+    subject.run(Ask::Flush);
     subject.verify_all();
     subject.snapshots.clear();
     subject.run(Ask::Full);

@@ -52,14 +52,14 @@ fn prepared(is_lsm: bool, twice: bool) -> Subject {
     refer(&mut subject, &key(20), &shared);
     refer(&mut subject, &key(1_480), &other);
     // One record takes both from the log.
-    for ask in [Ask::Spill, Ask::Full] {
+    for ask in [Ask::Flush, Ask::Full] {
         subject.tree.run(ask.work(), &gate, &mut |_, _| Ok(())).unwrap();
     }
     for number in (0..1_500).step_by(100) {
         subject.tree.insert(&key(number + 1), Seq(subject.next_seq), Data::Put(&[9; 3_000]));
         subject.next_seq += 1;
     }
-    subject.tree.run(Ask::Spill.work(), &gate, &mut |_, _| Ok(())).unwrap();
+    subject.tree.run(Ask::Flush.work(), &gate, &mut |_, _| Ok(())).unwrap();
     subject
 }
 

@@ -209,7 +209,7 @@ fn what_cannot_be_packed_stops_no_merges() {
             let mut commit = |meta: &IndexMeta, _: &ValuesEdit| {
                 // All that overflows here takes something out of runs.
                 let gone = |meta: &IndexMeta| meta.lsm.as_deref().unwrap().gone.clone();
-                if work == Work::Spill || gone(meta) != gone(&tree.meta()) {
+                if work == Work::Flush || gone(meta) != gone(&tree.meta()) {
                     return Ok(());
                 }
                 refused += 1;
@@ -221,7 +221,7 @@ fn what_cannot_be_packed_stops_no_merges() {
     assert!(refused > 0);
     assert_eq!(blocks_packed(&subject), 0);
     let report = report(&subject);
-    assert!(subject.tree.meta().spills.len() < 16 && report.counters.records_entered > 4_000);
+    assert!(subject.tree.meta().sorted_runs.len() < 16 && report.counters.records_entered > 4_000);
     subject.verify_all();
 }
 
@@ -271,7 +271,7 @@ fn plain_merges_open_every_block() {
             subject.write(&number.to_be_bytes(), Some(&[7; 96]));
             subject.maintain();
         }
-        subject.run(Ask::Spill);
+        subject.run(Ask::Flush);
         subject.maintain();
         report(&subject).counters.levels.iter().map(|level| level.blocks_kept).sum::<u64>()
     };

@@ -19,7 +19,7 @@ fn filled(keys: u32) -> Subject {
 
 fn entries(subject: &Subject) -> u64 {
     let meta = subject.tree.meta();
-    let trees = meta.spills.iter().chain([&meta.main]);
+    let trees = meta.sorted_runs.iter().chain([&meta.main]);
     trees.flat_map(|tree| &tree.levels).map(|level| level.counts.data_entries()).sum()
 }
 

@@ -67,7 +67,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     prop_oneof![
         3 => Just(Ask::Merge),
         1 => Just(Ask::MergeAlone),
-        2 => Just(Ask::Spill),
+        2 => Just(Ask::Flush),
         1 => Just(Ask::Full),
     ]
 }

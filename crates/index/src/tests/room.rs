@@ -42,7 +42,7 @@ fn merged_without_room((key, left_units): (fn(u64) -> Vec<u8>, u64)) -> Result<u
     sim.set_capacity_bytes(sim.used_bytes());
     let mut taken = Vec::new();
     while blocks.space().free_units() > MANIFEST_UNITS + left_units {
-        taken.push(blocks.allocate(1, 1, Purpose::Spill, None)?);
+        taken.push(blocks.allocate(1, 1, Purpose::Flush, None)?);
     }
     let mut least = u64::MAX;
     // Old space is free when the record is durable.

@@ -17,7 +17,7 @@ fn numbered(number: u32) -> [u8; 16] {
     key
 }
 
-/// Many memtables of random keys: spills, partial merges of every depth, full merges, fence-only
+/// Many memtables of random keys: flushes, partial merges of every depth, full merges, fence-only
 /// levels. Without room for express fences every lookup takes the cascade.
 fn grow(budget_bytes: u64) -> Subject {
     let mut subject = Subject::new(16 * 1024, budget_bytes);
@@ -29,14 +29,14 @@ fn grow(budget_bytes: u64) -> Subject {
 }
 
 #[test]
-fn a_growing_tree_uses_spills_upper_levels_and_fence_only_levels() {
+fn a_growing_tree_uses_sorted_runs_upper_levels_and_fence_only_levels() {
     let mut subject = Subject::new(16 * 1024, 1024);
     let (mut several_runs, mut upper_levels, mut fence_only) = (false, false, false);
     for number in 0..12_000u32 {
         subject.write(&numbered(number), Some(&[number as u8; 100]));
         subject.maintain();
         let meta = subject.tree.meta();
-        several_runs |= meta.spills.len() > 1;
+        several_runs |= meta.sorted_runs.len() > 1;
         upper_levels |= meta.shape.k > 0 && meta.main.levels.len() > 1;
         fence_only |= meta.main.levels.iter().any(|level| level.counts.data_bytes() == 0);
     }
@@ -109,7 +109,7 @@ fn versions_of_one_key_span_blocks_and_levels() {
             subject.snapshots.push(snapshot);
             subject.write(&[b'a' + number % 26, round], Some(&[number; 300]));
         }
-        subject.run(if round % 2 == 0 { Ask::Merge } else { Ask::Spill });
+        subject.run(if round % 2 == 0 { Ask::Merge } else { Ask::Flush });
         subject.verify_all();
     }
     subject.run(Ask::Full);

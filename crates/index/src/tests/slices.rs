@@ -29,7 +29,7 @@ fn loaded(keys: u32) -> Subject {
 fn an_empty_index_is_tight() {
     let mut subject = loaded(200);
     subject.remove_range(b"", None);
-    subject.run(Ask::Spill);
+    subject.run(Ask::Flush);
     subject.run(Ask::Full);
     assert!(subject.tree.is_fully_compacted(true));
     assert!(!subject.tree.begin(Ask::Full.work(), &super::gate).unwrap());
@@ -47,7 +47,7 @@ fn scans_begin_at_the_borders_of_slices() {
             subject.maintain();
         }
     }
-    subject.run(Ask::Spill);
+    subject.run(Ask::Flush);
     let all = subject.expected_all(subject.visible());
     subject.begin(Ask::Full);
     let mut slices = 0;
@@ -84,7 +84,7 @@ fn blocks_move_between_the_keys_of_others() {
     for number in 600..700 {
         subject.write(&key(number), Some(&value));
     }
-    subject.run(Ask::Spill);
+    subject.run(Ask::Flush);
     subject.tree.begin(Ask::Merge.work(), &super::gate).unwrap();
     subject.complete();
     subject.verify_all();
@@ -110,7 +110,7 @@ fn what_is_overwritten_in_order_goes_down_as_it_is() {
             subject.write(&number.to_be_bytes(), Some(&value));
             subject.maintain();
         }
-        subject.run(Ask::Spill);
+        subject.run(Ask::Flush);
         subject.begin(Ask::Merge);
         subject.complete();
         subject.verify_all();
@@ -134,7 +134,7 @@ fn what_is_overwritten_in_order_goes_down_as_it_is() {
 #[test]
 fn blocks_of_a_record_in_doubt_are_not_written_over() {
     let mut subject = loaded(600);
-    subject.run(Ask::Spill);
+    subject.run(Ask::Flush);
     subject.tree.begin(Ask::Full.work(), &super::gate).unwrap();
     let (tree, poison) = (&subject.tree, &subject.env.poison);
     let mut recorded: Option<IndexMeta> = None;

@@ -44,26 +44,26 @@ pub fn overwrites_that_are_merged() {
     subject.history.assert_linearizable();
 }
 
-/// A spill keeps only the newest version of each key: whoever reads with a number from before must
+/// A flush keeps only the newest version of each key: whoever reads with a number from before must
 /// have a view from before. A full merge would hide the mistake, because it settles what is left.
 pub fn overwrites_that_are_spilled() {
     let subject = Subject::new();
-    let spill = beside(&subject, |subject| {
+    let flush = beside(&subject, |subject| {
         subject.put(4);
         subject.put(4);
-        subject.complete(Work::Spill);
+        subject.complete(Work::Flush);
     });
     for _ in 0..3 {
         subject.get(4);
     }
-    spill.join().unwrap();
+    flush.join().unwrap();
     subject.history.assert_linearizable();
 }
 
-/// An older spill run and the frozen memtable hold versions of the same keys.
+/// An older sorted run and the frozen memtable hold versions of the same keys.
 pub fn runs_below_a_frozen_memtable() {
     let subject = Subject::new();
-    subject.complete(Work::Spill);
+    subject.complete(Work::Flush);
     [0, 3, 9].into_iter().for_each(|key| subject.put(key));
     let expected = subject.expected(subject.snapshots().visible());
     let merge = beside(&subject, |subject| subject.complete(FULL));
@@ -74,27 +74,27 @@ pub fn runs_below_a_frozen_memtable() {
     merge.join().unwrap();
 }
 
-/// A spill goes on beside a merge, and both beside lookups.
-pub fn a_spill_and_a_merge() {
+/// A flush goes on beside a merge, and both beside lookups.
+pub fn a_flush_and_a_merge() {
     let subject = Subject::new();
-    subject.complete(Work::Spill);
-    merge_beside_a_spill(&subject, FULL_ALONE, || ());
+    subject.complete(Work::Flush);
+    merge_beside_a_flush(&subject, FULL_ALONE, || ());
     subject.assert_sound();
 }
 
-/// A merge, with a spill, lookups and something else beside it.
-pub fn merge_beside_a_spill(subject: &Arc<Subject>, work: Work, also: impl FnOnce()) {
+/// A merge, with a flush, lookups and something else beside it.
+pub fn merge_beside_a_flush(subject: &Arc<Subject>, work: Work, also: impl FnOnce()) {
     let merge = beside(subject, move |subject| subject.complete(work));
-    let spill = beside(subject, |subject| {
+    let flush = beside(subject, |subject| {
         subject.put(3);
-        subject.complete(Work::Spill);
+        subject.complete(Work::Flush);
         subject.delete(8);
     });
     for key in [3, 8, 3] {
         subject.get(key);
     }
     also();
-    spill.join().unwrap();
+    flush.join().unwrap();
     merge.join().unwrap();
 }
 
@@ -105,7 +105,7 @@ pub fn two_merges_asked_for_at_once() {
         subject.put(5);
         subject.begin(FULL);
         subject.finish();
-        assert_eq!(subject.step(BackgroundJob::Spill), Step::Idle);
+        assert_eq!(subject.step(BackgroundJob::Flush), Step::Idle);
     };
     let (one, two) = (beside(&subject, ask), beside(&subject, ask));
     subject.get(5);
@@ -170,18 +170,18 @@ fn lookups_never_go_back_in_time() {
 }
 
 #[test]
-fn lookups_beside_a_spill_never_go_back_in_time() {
-    schedules("overwrites that are spilled at once", 16_000, overwrites_that_are_spilled);
+fn lookups_beside_a_flush_never_go_back_in_time() {
+    schedules("overwrites that are flushed at once", 16_000, overwrites_that_are_spilled);
 }
 
 #[test]
 fn runs_are_older_than_what_is_frozen() {
-    schedules("spill runs below a frozen memtable", 12_000, runs_below_a_frozen_memtable);
+    schedules("sorted runs below a frozen memtable", 12_000, runs_below_a_frozen_memtable);
 }
 
 #[test]
-fn spills_and_merges_go_on_beside_each_other() {
-    schedules("a spill beside a merge", 14_000, a_spill_and_a_merge);
+fn flushes_and_merges_go_on_beside_each_other() {
+    schedules("a flush beside a merge", 14_000, a_flush_and_a_merge);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reads beside merges and spills: what they must see is known beforehand.
+//! Reads beside merges and flushes: what they must see is known beforehand.
 
 use crate::runner::schedules;
 use crate::subject::{FULL, FULL_ALONE, KEYS, Subject, any_key, beside};
@@ -79,7 +79,7 @@ pub fn scans_and_writes() {
         subject.put(2);
         subject.complete(FULL);
         subject.delete(7);
-        subject.complete(Work::Spill);
+        subject.complete(Work::Flush);
     });
     assert_eq!(subject.scan(snapshot.seq()), expected);
     merge.join().unwrap();

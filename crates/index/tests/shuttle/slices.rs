@@ -15,7 +15,7 @@ fn lookups_beside_slices_of_runs() {
     let subject = Subject::new();
     for _ in 0..3 {
         [1, 4, 7].into_iter().for_each(|key| subject.put(key));
-        subject.complete(Work::Spill);
+        subject.complete(Work::Flush);
     }
     let visible = subject.snapshots().visible();
     let expected = subject.expected(visible);
@@ -45,7 +45,7 @@ fn scans_beside_two_merges() {
     subject.assert_sound();
 }
 
-/// A level of blocks that leave a quarter empty is packed, while a spill and readers go on.
+/// A level of blocks that leave a quarter empty is packed, while a flush and readers go on.
 fn lookups_beside_packing() {
     let subject = Arc::new(Subject::empty(4_096));
     (0..KEYS).for_each(|key| subject.put(key));
@@ -53,7 +53,7 @@ fn lookups_beside_packing() {
     let visible = subject.snapshots().visible();
     let expected = subject.expected(visible);
     let due = Work::Merge { full: false, with_memtable: false };
-    histories::merge_beside_a_spill(&subject, due, || {
+    histories::merge_beside_a_flush(&subject, due, || {
         assert_eq!(subject.scan(visible), expected);
     });
     let report = subject.tree.merge_report().unwrap();
@@ -63,7 +63,7 @@ fn lookups_beside_packing() {
 
 #[test]
 fn levels_are_packed_beside_everything() {
-    schedules("LSM: packing beside a spill", 3_000, || with_packing(lookups_beside_packing));
+    schedules("LSM: packing beside a flush", 3_000, || with_packing(lookups_beside_packing));
 }
 
 macro_rules! with_lsm {
@@ -94,9 +94,9 @@ with_lsm! {
     lookups_never_go_back_in_time:
         "overwrites that are merged at once", 6_000 of histories::overwrites_that_are_merged,
     runs_are_older_than_what_is_frozen:
-        "spill runs below a frozen memtable", 4_000 of histories::runs_below_a_frozen_memtable,
-    spills_and_slices_go_on_beside_each_other:
-        "a spill beside slices", 4_000 of histories::a_spill_and_a_merge,
+        "sorted runs below a frozen memtable", 4_000 of histories::runs_below_a_frozen_memtable,
+    flushes_and_slices_go_on_beside_each_other:
+        "a flush beside slices", 4_000 of histories::a_flush_and_a_merge,
     a_paused_index_owns_each_extent_once:
         "a pause beside slices", 3_000 of histories::a_pause_beside_a_merge,
     an_index_may_be_closed_beside_a_merge:

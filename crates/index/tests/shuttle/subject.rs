@@ -207,7 +207,7 @@ impl Subject {
     /// index the memtable is written out, as it takes no part in them.
     pub fn begin(&self, work: Work) -> bool {
         if self.tree.is_lsm() && matches!(work, Work::Merge { with_memtable: true, .. }) {
-            self.complete(Work::Spill);
+            self.complete(Work::Flush);
         }
         let gate = |body: &mut dyn FnMut()| {
             let _order = self.order.lock();
@@ -229,7 +229,7 @@ impl Subject {
 
     /// Completes what is under way.
     pub fn finish(&self) {
-        for which in [BackgroundJob::Spill, BackgroundJob::Merge] {
+        for which in [BackgroundJob::Flush, BackgroundJob::Merge] {
             while self.step(which) == Step::More {}
         }
     }

@@ -17,7 +17,7 @@ pub fn lookups_beside_a_resumed_merge() {
     let mut subject = Subject::empty(VALUE_BYTES);
     (0..BLOCKS).for_each(|key| subject.put(key));
     // Nothing is merged before, so that the sizes are those of an empty index.
-    subject.complete(Work::Spill);
+    subject.complete(Work::Flush);
     assert!(subject.begin(FULL_ALONE));
     while subject.tree.meta().merge.is_none() {
         assert_eq!(subject.step(BackgroundJob::Merge), Step::More);

@@ -147,7 +147,7 @@ pub(super) fn of(meta: &IndexMeta, report: Option<MergeReport>) -> Option<LsmSta
         level.written = writes(counters);
     }
     Some(LsmStats {
-        runs: meta.spills.iter().map(run).collect(),
+        runs: meta.sorted_runs.iter().map(run).collect(),
         levels,
         next_key: lsm.cursor.clone(),
         policy: report.compaction.policy,

@@ -76,7 +76,7 @@ pub fn small(device: &MemoryDevice) -> DbBuilder {
     threaded(device).inline_merges(0)
 }
 
-/// The same with spills and merges in threads.
+/// The same with flushes and merges in threads.
 pub fn threaded(device: &MemoryDevice) -> DbBuilder {
     Db::builder_on(Arc::new(device.clone())).memory_budget(256 << 10).log_segment_bytes(16 << 10)
 }

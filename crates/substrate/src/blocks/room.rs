@@ -11,7 +11,7 @@
 //! | values | what is owed, and all of the reserve |
 //! | deletes | what is owed, and the reserve for merges and the manifest |
 //! | merges | what is owed except their own pot, and the reserve for the manifest |
-//! | spills | what is owed beside their own pot |
+//! | flushes | what is owed beside their own pot |
 //!
 //! The manifest's next file is no part of the data file: what is kept for it is given back to the
 //! device when it is needed ([`BlockStore::lend`]). A merge that took it could not be recorded, and
@@ -32,7 +32,7 @@ use crate::planted::{self, Bug};
 use crate::space::Space;
 use crate::sync::MutexGuard;
 
-/// Free space beyond all that is kept: for what spills take beyond what was reckoned with.
+/// Free space beyond all that is kept: for what flushes take beyond what was reckoned with.
 pub(super) const MARGIN_UNITS: u64 = 4;
 /// So much of the file is reserved for merges, beside what is always: fences of their results.
 const MERGE_SHARE: u64 = 128;

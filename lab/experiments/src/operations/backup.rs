@@ -34,7 +34,7 @@ fn write(
 /// Bytes of blocks that the store has written: what a backup has to read again at the most.
 fn blocks_written(db: &Db) -> Result<u64> {
     let stats = db.stats()?;
-    let blocks = stats.io.iter().filter(|row| matches!(row.purpose, "merge" | "spill"));
+    let blocks = stats.io.iter().filter(|row| matches!(row.purpose, "merge" | "flush"));
     Ok(blocks.map(|row| row.bytes_written).sum())
 }
 

@@ -222,7 +222,7 @@ fn settle(db: &Db) -> Result<()> {
     db.flush()?;
     loop {
         let stats = db.stats()?;
-        let is_busy = |of: &esker::KeyspaceStats| of.merge.is_some() || of.spilling;
+        let is_busy = |of: &esker::KeyspaceStats| of.merge.is_some() || of.flushing;
         if !stats.keyspaces.iter().any(is_busy) {
             return Ok(());
         }

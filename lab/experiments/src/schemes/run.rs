@@ -57,7 +57,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 const GOES_ON_MAX: u64 = 4;
 /// Time between two looks at whether the work has ended: a thousandth of what a run takes.
 const WORK_INTERVAL: Duration = Duration::from_millis(1);
-/// Bytes that spills and merges wrote to the end of the work.
+/// Bytes that flushes and merges wrote to the end of the work.
 pub const WRITTEN: &str = "merge_bytes_written";
 /// Seconds until the last request was answered.
 pub const ANSWERED: &str = "answered_seconds";
@@ -172,7 +172,7 @@ pub fn run(subject: &Subject, asked: &Asked, watch: &dyn Watch) -> Result<Metric
     Ok(metrics)
 }
 
-/// Waits until the spills and merges that are due have ended.
+/// Waits until the flushes and merges that are due have ended.
 fn to_the_end(subject: &Subject, watch: &dyn Watch) -> Result<()> {
     loop {
         let stats = subject.stats()?;
@@ -190,7 +190,7 @@ fn to_the_end(subject: &Subject, watch: &dyn Watch) -> Result<()> {
 /// Whether nothing is under way in a keyspace, and nothing due.
 fn has_ended(of: &KeyspaceStats) -> bool {
     let is_due = of.next.is_none_or(|next| next.after_bytes == 0);
-    of.merge.is_none() && !of.spilling && !is_due
+    of.merge.is_none() && !of.flushing && !is_due
 }
 
 /// Merges done since the store was created.
@@ -202,7 +202,7 @@ fn merges(stats: &Stats) -> u64 {
 fn count(metrics: &mut Metrics, before: &Stats, after: &Stats) {
     let syncs = |stats: &Stats| stats.io.iter().map(|of| of.syncs).sum::<u64>();
     let merged = |stats: &Stats| {
-        let of_merges = stats.io.iter().filter(|of| ["merge", "spill"].contains(&of.purpose));
+        let of_merges = stats.io.iter().filter(|of| ["merge", "flush"].contains(&of.purpose));
         of_merges.map(|of| of.bytes_written).sum::<u64>()
     };
     let mut since = |name: &str, of: &dyn Fn(&Stats) -> u64| {

@@ -43,7 +43,15 @@ impl Specimen {
 /// # Errors
 /// When one cannot be made.
 pub fn all() -> Verdict<Vec<Specimen>> {
-    Ok(vec![clean()?, dirty_log()?, versions()?, levels()?, spills()?, compressed()?, packed()?])
+    Ok(vec![
+        clean()?,
+        dirty_log()?,
+        versions()?,
+        levels()?,
+        sorted_runs()?,
+        compressed()?,
+        packed()?,
+    ])
 }
 
 /// Loaded, merged and closed.
@@ -131,18 +139,18 @@ pub fn slices() -> Verdict<Specimen> {
     make_with("slices", config, &ops, &[], true)
 }
 
-/// Spill runs above the levels, and tombstones.
+/// Sorted runs above the levels, and tombstones.
 ///
 /// # Errors
 /// When it cannot be made.
-pub fn spills() -> Verdict<Specimen> {
+pub fn sorted_runs() -> Verdict<Specimen> {
     let mut ops = generate(&profile(150), 31);
     ops.push(Op::Compact);
     for seed in 32..36 {
         ops.extend(generate(&profile(16), seed));
         ops.push(Op::Flush);
     }
-    make("spills", &ops, &[], true)
+    make("sorted_runs", &ops, &[], true)
 }
 
 /// Loaded and merged with LZ4, closed.
@@ -174,7 +182,7 @@ pub fn apart() -> Verdict<Specimen> {
     make_with("apart", config, &ops, &[], true)
 }
 
-/// Operands in the log, in spill runs, and under snapshots in the level below.
+/// Operands in the log, in sorted runs, and under snapshots in the level below.
 ///
 /// # Errors
 /// When it cannot be made.

@@ -228,7 +228,7 @@ fn named_blocks(file: &[u8], frame: Frame) -> Vec<BlockPtr> {
     for edit in &record.edits {
         if let Edit::Index { index, .. } = edit {
             named.extend(index.main.top.iter().copied());
-            named.extend(index.spills.iter().flat_map(|spill| spill.top.iter().copied()));
+            named.extend(index.sorted_runs.iter().flat_map(|flush| flush.top.iter().copied()));
         }
     }
     named

@@ -141,7 +141,7 @@ fn index(levels: u64) -> IndexMeta {
         top_extents: vec![Extent { start: 1, units: 1 }],
         levels: (1..=levels).map(level).collect(),
     };
-    let spills = vec![tree.clone(); levels as usize];
+    let sorted_runs = vec![tree.clone(); levels as usize];
     let removed = |begin: &[u8], end: &[u8], seqs: &[u64]| RemovedRange {
         begin: begin.into(),
         end: Some(end).filter(|end| !end.is_empty()).map(Arc::from),
@@ -151,7 +151,7 @@ fn index(levels: u64) -> IndexMeta {
     IndexMeta {
         flushed_seq: Seq(90),
         main: tree,
-        spills,
+        sorted_runs,
         merges: 4,
         removed: removed.into(),
         ..IndexMeta::default()

@@ -15,7 +15,7 @@ use super::meter::Window;
 const WINDOWS_MAX: usize = 300;
 /// The rate is that of the last second.
 const RATE_WINDOWS: usize = 10;
-/// Spill runs with a bar of their own; the older ones share one, or two, where a merge reads some.
+/// Sorted runs with a bar of their own; the older ones share one, or two, where a merge reads some.
 const RUNS_SHOWN: u64 = 4;
 
 /// Figures of one moment, and what ended since the moment before.
@@ -48,7 +48,7 @@ pub(super) struct Model {
 pub(super) struct Tree {
     pub(super) bars: Vec<Bar>,
     pub(super) merging: Option<Compaction>,
-    pub(super) spilling: bool,
+    pub(super) flushing: bool,
 }
 
 /// One component of the tree.
@@ -57,7 +57,7 @@ pub(super) struct Bar {
     pub(super) name: String,
     pub(super) bytes: u64,
     pub(super) part: Part,
-    /// The spill runs that it stands for. The store does not tell their sizes: each is taken for a
+    /// The sorted runs that it stands for. The store does not tell their sizes: each is taken for a
     /// full memtable.
     pub(super) runs: Option<RangeInclusive<u64>>,
 }
@@ -83,11 +83,11 @@ pub(super) struct Compaction {
     pub(super) done: f64,
 }
 
-/// How a merge looked when it was first seen: spill runs that came later are not part of it.
+/// How a merge looked when it was first seen: sorted runs that came later are not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Begun {
     merges: u64,
-    spills: u64,
+    sorted_runs: u64,
 }
 
 /// The last windows, oldest first.
@@ -166,12 +166,12 @@ impl Model {
     }
 
     fn note_merge(&mut self, keyspace: &KeyspaceStats) {
-        let (merges, spills) = (keyspace.merges, keyspace.spills);
+        let (merges, sorted_runs) = (keyspace.merges, keyspace.sorted_runs);
         let known = self.merge.is_some_and(|begun| begun.merges == merges);
         if keyspace.merge.is_none() {
             self.merge = None;
         } else if !known {
-            self.merge = Some(Begun { merges, spills });
+            self.merge = Some(Begun { merges, sorted_runs });
         }
     }
 
@@ -197,18 +197,18 @@ impl Model {
             bars.push(Bar::new("new".to_owned(), bytes, Part::Grows(merging.done)));
         }
         bars.extend(levels);
-        Tree { bars, merging, spilling: keyspace.spilling }
+        Tree { bars, merging, flushing: keyspace.flushing }
     }
 
-    /// Spill runs, newest first.
+    /// Sorted runs, newest first.
     fn add_runs(&self, bars: &mut Vec<Bar>, keyspace: &KeyspaceStats, leaves: Part) {
-        let runs = keyspace.spills;
+        let runs = keyspace.sorted_runs;
         let run_bytes = match keyspace.shape.memtable_bytes {
             // The shape is that of the last merge, and there was none.
             0 => self.memtable_max_bytes,
             full => full,
         };
-        let merged = self.merge.map_or(0, |begun| begun.spills.min(runs));
+        let merged = self.merge.map_or(0, |begun| begun.sorted_runs.min(runs));
         let part = |run: u64| if run <= merged { leaves } else { Part::Stands };
         let bar = |first: u64, last| Bar::of_runs(first..=last, run_bytes, part(first));
         let old = runs.saturating_sub(RUNS_SHOWN);

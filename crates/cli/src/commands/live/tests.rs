@@ -24,10 +24,10 @@ fn level(rank: u8, bytes: u64) -> LevelStats {
 }
 
 /// A keyspace with a memtable of 1 MiB, so many runs of 2 MiB, and levels of these sizes.
-fn keyspace(spills: u64, levels: &[u64]) -> KeyspaceStats {
+fn keyspace(sorted_runs: u64, levels: &[u64]) -> KeyspaceStats {
     let mut keyspace = KeyspaceStats::default();
     keyspace.memtable_bytes = MIB;
-    keyspace.spills = spills;
+    keyspace.sorted_runs = sorted_runs;
     keyspace.shape.growth = 4.0;
     keyspace.shape.memtable_bytes = 2 * MIB;
     keyspace.levels = (1..).zip(levels).map(|(rank, bytes)| level(rank, *bytes)).collect();
@@ -85,7 +85,7 @@ fn moments() -> [String; 3] {
     let mut during = keyspace(3, &[4 * MIB, 28 * MIB, 128 * MIB]);
     during.merge = Some(merge(0x40, 8 * MIB));
     let mut begun = during.clone();
-    begun.spills = 2;
+    begun.sorted_runs = 2;
     begun.merge = Some(merge(0, 0));
     let mut after = keyspace(1, &[0, 30 * MIB, 128 * MIB]);
     after.merges = 1;
@@ -195,7 +195,7 @@ fn a_small_screen_joins_runs_and_leaves_whole_figures_out() {
     let mut during = keyspace(3, &[4 * MIB, 28 * MIB]);
     during.merge = Some(merge(0x80, 16 * MIB));
     model.observe(&sample(during.clone(), 0.1));
-    during.spills = 7;
+    during.sorted_runs = 7;
     model.observe(&sample(during, 0.2));
     assert_eq!(
         screen(&model, &[], 60, 16),
@@ -227,7 +227,7 @@ fn before_the_first_merge_a_run_is_as_large_as_a_memtable_was() {
     let mut full = keyspace(0, &[]);
     (full.memtable_bytes, full.shape.memtable_bytes) = (3 * MIB, 0);
     model.observe(&sample(full.clone(), 0.1));
-    (full.memtable_bytes, full.spills) = (MIB, 1);
+    (full.memtable_bytes, full.sorted_runs) = (MIB, 1);
     model.observe(&sample(full, 0.2));
     let bytes: Vec<_> = model.tree.bars.iter().map(|bar| bar.bytes).collect();
     assert_eq!(bytes, [MIB, 3 * MIB]);
@@ -261,7 +261,7 @@ fn runs_that_came_after_the_merge_began_are_not_merged() {
     let mut keyspace = keyspace(2, &[4 * MIB]);
     keyspace.merge = Some(merge(0x80, MIB));
     model.observe(&sample(keyspace.clone(), 0.0));
-    keyspace.spills = 7;
+    keyspace.sorted_runs = 7;
     model.observe(&sample(keyspace.clone(), 0.1));
     let half = 128.0 / 255.0;
     let parts = |model: &Model| {
@@ -275,7 +275,7 @@ fn runs_that_came_after_the_merge_began_are_not_merged() {
     let Some(merging) = model.tree.merging else { panic!() };
     assert!((merging.wavefront - half).abs() < 0.01);
     // Old runs that share a bar still tell those that are merged from those that are not.
-    keyspace.spills = 9;
+    keyspace.sorted_runs = 9;
     model.observe(&sample(keyspace.clone(), 0.2));
     expected = vec![("run 9".to_owned(), false), ("run 8".to_owned(), false)];
     expected.extend([("run 7".to_owned(), false), ("run 6".to_owned(), false)]);
@@ -368,13 +368,13 @@ proptest! {
     #[test]
     fn any_store_can_be_drawn_in_any_size(
         (columns, rows) in (1u16..120, 1u16..40),
-        (spills, memtable_bytes, run_bytes) in any::<(u64, u64, u64)>(),
+        (sorted_runs, memtable_bytes, run_bytes) in any::<(u64, u64, u64)>(),
         levels in proptest::collection::vec(any::<u64>(), 0..20),
         merge in proptest::option::of(any::<(usize, u64, u64, Vec<u8>)>()),
         (count, nanos) in any::<(u32, u64)>(),
         lines in 0usize..50,
     ) {
-        let mut of = keyspace(spills, &levels);
+        let mut of = keyspace(sorted_runs, &levels);
         of.memtable_bytes = memtable_bytes;
         of.shape.memtable_bytes = run_bytes;
         of.merge = merge.map(|(levels, written_bytes, input_bytes, wavefront)| {

@@ -95,7 +95,7 @@ fn tree_rows(model: &Model, area: Rect, buffer: &mut Buffer) {
 }
 
 fn tree_title(tree: &Tree, growth: f64) -> String {
-    let does = match (&tree.merging, tree.spilling) {
+    let does = match (&tree.merging, tree.flushing) {
         (Some(merging), _) => {
             let what = if merging.full { "merging everything" } else { "merging" };
             format!("{what}, {:.0} % written", merging.done * 100.0)

@@ -122,15 +122,15 @@ fn plain_progress() -> impl Strategy<Value = MergeProgress> {
         })
 }
 
-/// Any progress of a merge that replaces `levels` levels and `spills` runs, which together have
+/// Any progress of a merge that replaces `levels` levels and `sorted_runs` runs, which together have
 /// `inputs` levels.
-fn progress(levels: u8, spills: u8, inputs: usize) -> impl Strategy<Value = MergeProgress> {
+fn progress(levels: u8, sorted_runs: u8, inputs: usize) -> impl Strategy<Value = MergeProgress> {
     let tails = |new: TreeMeta| (vec(vec(tail_fence(), 0..4), new.levels.len()), Just(new));
     let inputs = vec((COUNTS, COUNTS), 0..=inputs);
     (plain_progress(), tree(0..4, 0).prop_flat_map(tails), inputs).prop_map(
         move |(plain, (tails, new), inputs)| MergeProgress {
             levels,
-            spills,
+            sorted_runs,
             new,
             tails,
             inputs: inputs
@@ -162,24 +162,24 @@ fn removed() -> impl Strategy<Value = Arc<[RemovedRange]>> {
 fn index() -> impl Strategy<Value = IndexMeta> {
     let runs = vec(tree(1..4, 1), 0..4);
     let bare = (any::<u64>(), shape(), COUNTS, tree(0..4, 1), runs, removed()).prop_map(
-        |(flushed, shape, merges, main, spills, removed)| IndexMeta {
+        |(flushed, shape, merges, main, sorted_runs, removed)| IndexMeta {
             lsm: None,
             flushed_seq: Seq(flushed),
             shape,
             main,
-            spills,
+            sorted_runs,
             merges,
             merge: None,
             removed,
         },
     );
     let merged = |index: IndexMeta| {
-        (0..=index.main.levels.len() as u8, 0..=index.spills.len() as u8, Just(index))
+        (0..=index.main.levels.len() as u8, 0..=index.sorted_runs.len() as u8, Just(index))
     };
-    bare.prop_flat_map(merged).prop_flat_map(|(levels, spills, index)| {
-        let consumed = index.spills.iter().rev().take(usize::from(spills));
+    bare.prop_flat_map(merged).prop_flat_map(|(levels, sorted_runs, index)| {
+        let consumed = index.sorted_runs.iter().rev().take(usize::from(sorted_runs));
         let inputs = usize::from(levels) + consumed.map(|run| run.levels.len()).sum::<usize>();
-        progress(levels, spills, inputs)
+        progress(levels, sorted_runs, inputs)
             .prop_map(move |merge| IndexMeta { merge: Some(Box::new(merge)), ..index.clone() })
     })
 }
@@ -241,7 +241,7 @@ fn small_index() -> (IndexMeta, Vec<u8>) {
         top_extents: Vec::new(),
         levels: vec![LevelMeta::default(); levels],
     };
-    let index = IndexMeta { main: tree(2), spills: vec![tree(1); 2], ..IndexMeta::default() };
+    let index = IndexMeta { main: tree(2), sorted_runs: vec![tree(1); 2], ..IndexMeta::default() };
     let mut bytes = encoded(&index);
     bytes.pop();
     bytes.push(1);
@@ -253,7 +253,7 @@ const EMPTY: [&[u8]; 12] = [
     &[0, 0],       // 0: frozen
     &[0],          // 1: wavefront
     &[0],          // 2: full
-    &[0, 0],       // 3: levels, spills
+    &[0, 0],       // 3: levels, sorted_runs
     &[8, 0, 0, 0], // 4: shape
     &[0],          // 5: top blocks
     &[0, 0],       // 6: their extents, new levels
@@ -290,7 +290,7 @@ fn numbers_that_do_not_fit_the_index_are_refused() {
     assert_eq!(with(0, &[9, 9]).unwrap().frozen, (Seq(9), Seq(9)));
     assert_eq!(with(0, &[9, 8]).unwrap_err(), ("frozen numbers fall", 0));
     let merged = "more levels or runs are merged than there are";
-    assert_eq!(with(3, &[2, 2]).map(|merge| (merge.levels, merge.spills)), Ok((2, 2)));
+    assert_eq!(with(3, &[2, 2]).map(|merge| (merge.levels, merge.sorted_runs)), Ok((2, 2)));
     assert_eq!(with(3, &[3, 0]).unwrap_err(), (merged, 0));
     assert_eq!(with(3, &[0, 3]).unwrap_err(), (merged, 0));
     assert_eq!(with(7, &[1]).unwrap_err(), ("tails and new levels differ in number", 0));
@@ -303,7 +303,7 @@ fn no_more_inputs_than_merged_levels() {
     let inputs = |number: usize| {
         let merge = MergeProgress {
             levels: 2,
-            spills: 1,
+            sorted_runs: 1,
             inputs: vec![InputProgress { entries: 5, blocks: 6 }; number],
             ..MergeProgress::default()
         };

@@ -1,10 +1,10 @@
-//! Spills: a memtable is written out as a run, which stands until it is merged.
+//! Flushes: a memtable is written out as a run, which stands until it is merged.
 
 use std::sync::Arc;
 
 use esker_format::KEY_BYTES_MAX;
 use esker_format::action::KeyRange;
-use esker_format::meta::{IndexMeta, SPILLS_MAX, TreeMeta};
+use esker_format::meta::{IndexMeta, SORTED_RUNS_MAX, TreeMeta};
 use esker_format::ptr::Extent;
 use esker_substrate::error::Result;
 use esker_substrate::memtable::Leaves;
@@ -20,16 +20,16 @@ use super::tree::{LevelFences, Tree};
 use super::view::{BackgroundJob, Moving, Part};
 use super::{Commit, Gate, Index};
 
-/// A spill under way.
+/// A flush under way.
 #[derive(Debug)]
-pub(super) struct Spill {
+pub(super) struct Flush {
     merge: Merge,
     /// Keys that the run does not reach to, where they count as gone from the beginning.
     outside: Gone,
 }
 
-impl Spill {
-    /// Writes up to the next publish point, or completes the spill.
+impl Flush {
+    /// Writes up to the next publish point, or completes the flush.
     fn step(&mut self, index: &Index, commit: &mut Commit<'_>) -> Result<Step> {
         if self.merge.move_on(index)? == Step::More {
             self.merge.go_on(index)?;
@@ -50,7 +50,7 @@ impl Spill {
     }
 }
 
-/// What a spill becomes.
+/// What a flush becomes.
 struct Run<'a> {
     outside: &'a Gone,
 }
@@ -97,13 +97,13 @@ fn outside(leaves: &Leaves) -> Gone {
 }
 
 impl Index {
-    /// Freezes the memtable and begins to write it out as a spill run. False when it is empty or
-    /// another spill is under way. No I/O.
-    pub fn begin_spill(&self, gate: &Gate<'_>) -> bool {
+    /// Freezes the memtable and begins to write it out as a sorted run. False when it is empty or
+    /// another flush is under way. No I/O.
+    pub fn begin_flush(&self, gate: &Gate<'_>) -> bool {
         let _one_starts = self.starting.lock();
-        let mut slot = self.spill.lock();
+        let mut slot = self.flush.lock();
         // The manifest names no more runs than this, whoever asks for one.
-        let too_many = self.durable.load().spills.len() + 1 >= SPILLS_MAX;
+        let too_many = self.durable.load().sorted_runs.len() + 1 >= SORTED_RUNS_MAX;
         let blocked = slot.is_some() || too_many || !self.kind.can_flush();
         if blocked || self.views.load().memtable.is_empty() {
             return false;
@@ -122,7 +122,7 @@ impl Index {
             apart: self.kind.consumes_runs_partially(),
         };
         let mut moving = Moving {
-            which: BackgroundJob::Spill,
+            which: BackgroundJob::Flush,
             frozen: None,
             frozen_bytes: 0,
             inputs: Vec::new(),
@@ -137,14 +137,14 @@ impl Index {
         }) else {
             return false;
         };
-        let purpose = BackgroundJob::Spill.purpose();
+        let purpose = BackgroundJob::Flush.purpose();
         let mut stage = Stage::new(self.reader.clone(), purpose);
         stage.add_memtable(&frozen.leaves);
         let (removed, _) = self.removed_for_merge(frozen.numbers.1, false);
         let takes_apart = self.kind.consumes_runs_partially();
         let outside = if takes_apart { outside(&frozen.leaves) } else { Gone::default() };
         let merge = Merge::new(Start {
-            which: BackgroundJob::Spill,
+            which: BackgroundJob::Flush,
             scheme: self.scheme,
             pace: Pace::of(kappa0, counts.data_bytes()),
             stage,
@@ -156,20 +156,20 @@ impl Index {
             removed,
             reservation: None,
         });
-        *slot = Some(Spill { merge, outside });
-        self.spilling.store(true, Ordering::Release);
+        *slot = Some(Flush { merge, outside });
+        self.flushing.store(true, Ordering::Release);
         true
     }
 
-    /// Does the next step of the spill under way.
-    pub(super) fn step_spill(&self, commit: &mut Commit<'_>) -> Result<Step> {
-        let mut slot = self.spill.lock();
-        let Some(spill) = slot.as_mut() else { return Ok(Step::Idle) };
+    /// Does the next step of the flush under way.
+    pub(super) fn step_flush(&self, commit: &mut Commit<'_>) -> Result<Step> {
+        let mut slot = self.flush.lock();
+        let Some(flush) = slot.as_mut() else { return Ok(Step::Idle) };
         let _exclusive = self.scheme.is_exclusive().then(|| self.exclusive.write());
-        let step = spill.step(self, commit).map_err(|error| self.poison_if_write_failed(error))?;
+        let step = flush.step(self, commit).map_err(|error| self.poison_if_write_failed(error))?;
         if step == Step::Done {
             *slot = None;
-            self.spilling.store(false, Ordering::Release);
+            self.flushing.store(false, Ordering::Release);
         }
         Ok(step)
     }
