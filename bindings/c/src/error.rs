@@ -90,7 +90,7 @@ impl Failure {
         let said = payload.downcast_ref::<&str>().copied();
         let said = said.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let said = said.unwrap_or("no message");
-        Self::new(ESKER_PANIC, &format!("a mistake of esker, please report it: {said}"))
+        Self::new(ESKER_PANIC, &format!("an internal error of esker, please report it: {said}"))
     }
 }
 

@@ -374,7 +374,7 @@ impl Wanted<'_> {
     }
 
     fn is_waited_for(&self) -> Error {
-        let how = "open elsewhere, and somebody waits for it already";
+        let how = "open in another process, and another opening waits for it already";
         Error::Locked { file: self.path.display().to_string(), how }
     }
 

@@ -132,7 +132,7 @@ impl Engine {
         }
         let bytes: u64 = needed.iter().map(|sector| core.space.slot_bytes(*sector)).sum();
         let what = match bytes.cmp(&core.space.used_bytes()) {
-            std::cmp::Ordering::Less => "slots are in use that nobody needs",
+            std::cmp::Ordering::Less => "slots are marked in use and nothing refers to them",
             std::cmp::Ordering::Greater => "slots that are needed are free",
             std::cmp::Ordering::Equal if !is_once => "slots are needed and given up",
             std::cmp::Ordering::Equal => return Ok(true),

@@ -87,7 +87,7 @@ pub(crate) fn apply(delta: &[u8], page: &mut [u8]) -> Result<(), DecodeError> {
         let bytes = reader.take(len)?;
         let target = page.get_mut(start..start + len);
         target
-            .ok_or_else(|| reader.error("a difference lies outside its page"))?
+            .ok_or_else(|| reader.error("a page difference is outside its page"))?
             .copy_from_slice(bytes);
         at = start + len;
     }

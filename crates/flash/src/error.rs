@@ -22,7 +22,7 @@ pub enum Error {
         how: &'static str,
     },
     /// A signal ended the wait for whoever has the file open.
-    #[error("a signal ended the wait for {file}, which is open elsewhere: try again")]
+    #[error("a signal ended the wait for {file}, which is open in another process: try again")]
     Interrupted {
         /// The file.
         file: String,

@@ -274,8 +274,8 @@ fn wait_for(lock: &LockFile, path: &Path, access: Access, patience: Duration) ->
 /// Why there is no lock.
 fn refused(path: &Path, access: Access) -> Error {
     let how = match access {
-        Access::Read => "open elsewhere to be written: who writes has it alone",
-        Access::Write => "open elsewhere: who writes has it alone",
+        Access::Read => "open for writing in another process: a writer has the store to itself",
+        Access::Write => "open in another process: a writer has the store to itself",
     };
     Error::Locked { file: path.display().to_string(), how }
 }

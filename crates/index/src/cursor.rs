@@ -170,7 +170,7 @@ impl<'a> FenceCursor<'a> {
             Ok(None) => Err(Error::Corrupt {
                 file: DATA_FILE.into(),
                 offset: ptr.offset(),
-                what: "a block above the bottom has no fence where one must be (I2)".into(),
+                what: "a block above the last level lacks a required fence (levels/fenced)".into(),
             }),
             Err(error) => Err(reader.damage(&ptr, &error)),
         }
@@ -354,7 +354,7 @@ fn out_of_order(ptr: &BlockPtr) -> Error {
     Error::Corrupt {
         file: DATA_FILE.into(),
         offset: ptr.offset(),
-        what: "fences are out of order beside the one to this block".into(),
+        what: "the fences around the one to this block are out of order".into(),
     }
 }
 

@@ -226,7 +226,7 @@ impl Index {
             range.seqs.first().is_none_or(|newest| *newest > meta.log_unneeded_seq())
         };
         if meta.removed.iter().any(too_new) {
-            sink.report(0, "a removed range is recorded that the log must have");
+            sink.report(0, "a recorded range tombstone is one that only the log may have");
         }
     }
 
@@ -341,7 +341,7 @@ impl Index {
             self.check_values(&walked, referred, sink);
             for extent in &walked.apart {
                 if referred.insert(*extent).is_err() {
-                    sink.report(extent.offset(), "O1: a block lies where something else is");
+                    sink.report(extent.offset(), "O1: a block overlaps other data");
                 }
             }
             let units = walked.apart.iter().map(|extent| extent.units).sum();
@@ -356,7 +356,7 @@ impl Index {
         for ptr in &tree.meta.top {
             self.check_readable(ptr, sink);
             if !tree.is_level() && !tree.meta.top_extents.iter().any(|extent| holds(extent, ptr)) {
-                sink.report(ptr.offset(), "block of top fences lies outside the tree's extents");
+                sink.report(ptr.offset(), "block of top fences is outside the tree's extents");
             }
         }
     }
@@ -458,7 +458,7 @@ impl Index {
             .get(level)
             .is_some_and(|meta| meta.extents.iter().any(|extent| holds(extent, &fence.ptr)));
         if walked.knows_extents && !inside {
-            sink.report(offset, "block lies outside the extents of its level");
+            sink.report(offset, "block is outside the extents of its level");
         }
         let block = &self.reader.blocks;
         match block.read_uncached(self.reader.keyspace, &fence.ptr, Purpose::Check) {
@@ -553,10 +553,10 @@ fn check_entries(
             fail("I2: the block does not begin with a fence at or before its fence key");
         }
         if !is_fence && key::compare(at, own).is_lt() {
-            fail("fences: an entry lies before the block's fence key");
+            fail("fences: an entry is before its block's fence key");
         }
         if next.is_some_and(|next| key::compare(at, (&next.key, next.seq)).is_ge()) && !is_fence {
-            fail("fences: an entry lies behind the next block's fence key");
+            fail("fences: an entry is after the next block's fence key");
         }
         match entry.payload {
             Payload::Fence(child) => {

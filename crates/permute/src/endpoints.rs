@@ -94,7 +94,7 @@ pub(crate) fn look(request: &Request) -> Result<Input> {
     if request.input.is_dir() {
         if bare.is_some() {
             let both = named("shape").then(" and ").option("dtype", ANY);
-            return input(both.then(" are for bare files; a folder says what it holds"));
+            return input(both.then(" are for bare files; a folder has its own metadata"));
         }
         let array = folder::open(&request.input)?;
         let header = Header {

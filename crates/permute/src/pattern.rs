@@ -66,7 +66,7 @@ impl Pattern {
             let mut sorted = names.clone();
             sorted.sort_unstable();
             if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-                return unfit(format!("'{}' stands twice on the {side} of the pattern", pair[0]));
+                return unfit(format!("'{}' appears twice on the {side} of the pattern", pair[0]));
             }
         }
         for (one, other, side) in [(&left, &right, "right"), (&right, &left, "left")] {
@@ -129,7 +129,7 @@ fn axis(token: &str, is_right: bool) -> Result<Axis> {
     };
     if name.starts_with(|c: char| c.is_ascii_digit()) {
         return unfit(format!(
-            "'{token}': only 1 may stand as a number; name the axis and give name=size"
+            "'{token}': only 1 may be written as a number; name the axis and give name=size"
         ));
     }
     let fits = |c: char| c.is_alphanumeric() || c == '_';

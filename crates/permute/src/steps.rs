@@ -120,7 +120,7 @@ fn tasks<'a>(
         (Some(first), Some(second), Some(third)) => {
             Ok(vec![part(first, true, false), part(second, false, false), part(third, false, true)])
         }
-        _ => input("these chunks and this pattern cannot be brought together"),
+        _ => input("these chunks cannot be combined with this pattern"),
     }
 }
 

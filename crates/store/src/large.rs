@@ -214,7 +214,7 @@ fn decode(content: &[u8]) -> Result<ValueRef> {
     ValueRef::decode(content).map_err(|error| Error::Damaged {
         file: esker_substrate::blocks::DATA_FILE.into(),
         offset: 0,
-        what: format!("a reference to a value cannot be: {}", error.what),
+        what: format!("invalid blob reference: {}", error.what),
     })
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn validate(slot: &Slot, action: &WriteOp<'_>) -> Result<()> {
 pub(crate) fn expiry(shared: &Core, ttl: Duration) -> Result<Moment> {
     shared.check_process()?;
     if ttl.is_zero() {
-        return Err(Error::invalid("a time to live must be longer than nothing"));
+        return Err(Error::invalid("a time to live must be positive"));
     }
     // What is asked for is there at least so long.
     let millis = ttl.as_nanos().div_ceil(1_000_000);

@@ -149,7 +149,7 @@ impl ValueWriter {
     /// Those of [`append`](Self::append); [`Error::Invalid`] for an empty value.
     pub fn finish(mut self, until: Option<Moment>) -> Result<(ValueRef, LooseRuns)> {
         if self.bytes == 0 {
-            return Err(Error::Invalid { what: "an empty value is not stored apart".into() });
+            return Err(Error::Invalid { what: "an empty value cannot be a blob".into() });
         }
         self.seal()?;
         self.flush()?;

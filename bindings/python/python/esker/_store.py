@@ -280,7 +280,7 @@ class _Views:
         return _Items(self)
 
     def __reduce__(self) -> NoReturn:
-        raise ArgumentTypeError("a part of an open store cannot be pickled: give path and name")
+        raise ArgumentTypeError("an object of an open store cannot be pickled: give path and name")
 
 
 class _Keys(KeysView[bytes]):
@@ -380,7 +380,7 @@ class Snapshot(_esker.Snapshot):
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise ArgumentTypeError("a snapshot cannot be pickled: it is a part of an open store")
+        raise ArgumentTypeError("a snapshot cannot be pickled: it belongs to an open store")
 
     def __repr__(self) -> str:
         return f"<esker.Snapshot of {os.fsdecode(self.path)!r} at {self.seq}>"
@@ -406,7 +406,7 @@ class Transaction(_esker.Transaction):
             self.commit()
 
     def __reduce__(self) -> NoReturn:
-        raise ArgumentTypeError("a transaction cannot be pickled: it is a part of an open store")
+        raise ArgumentTypeError("a transaction cannot be pickled: it belongs to an open store")
 
     def __repr__(self) -> str:
         return f"<esker.Transaction of {os.fsdecode(self.path)!r} at {self.seq}>"

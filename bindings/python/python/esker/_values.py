@@ -85,7 +85,7 @@ class ValueReader(io.RawIOBase):
             raise ClosedError("the reader is closed")
 
     def __reduce__(self) -> NoReturn:
-        raise ArgumentTypeError("a reader cannot be pickled: it is a part of an open store")
+        raise ArgumentTypeError("a reader cannot be pickled: it belongs to an open store")
 
 
 class ValueWriter(io.RawIOBase):
@@ -142,4 +142,4 @@ class ValueWriter(io.RawIOBase):
             self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise ArgumentTypeError("a writer cannot be pickled: it is a part of an open store")
+        raise ArgumentTypeError("a writer cannot be pickled: it belongs to an open store")

@@ -540,7 +540,7 @@ impl<'a> Scratch<'a> {
     fn patch(&mut self, at: usize, bytes: &[u8]) {
         match self.out.get_mut(at..at + bytes.len()) {
             Some(place) => place.copy_from_slice(bytes),
-            None => debug_assert!(false, "an entry lies past the end of its block"),
+            None => debug_assert!(false, "an entry is past the end of its block"),
         }
     }
 

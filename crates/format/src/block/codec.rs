@@ -261,7 +261,7 @@ impl Unpacker {
         if len == Some(expected) {
             return Ok(());
         }
-        Err(DecodeError::new(COMPRESSED_AT, "block cannot be decompressed to the length it names"))
+        Err(DecodeError::new(COMPRESSED_AT, "block does not decompress to its recorded length"))
     }
 }
 

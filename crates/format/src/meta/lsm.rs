@@ -63,7 +63,7 @@ impl LsmMeta {
             gone.push(decode_gone(reader)?);
         }
         if gone.len() != runs {
-            return Err(at.error("not every run says what is gone of it"));
+            return Err(at.error("consumed key ranges are missing for some runs"));
         }
         let mut levels = Vec::new();
         for _ in 0..reader.length(LEVELS_MAX)? {

@@ -423,7 +423,7 @@ mod tests {
         for at in ["", "b", "c", "d"] {
             assert_eq!(found(at, &waste, 15), "b", "from {at}");
         }
-        assert_eq!(found("c", &waste, 41), "b", "none is as empty as the level says");
+        assert_eq!(found("c", &waste, 41), "b", "no block is as empty as the level's counters say");
         assert_eq!(found("", &[('a', 3)], 4), "", "the only one");
         // Of many, not all are looked at; unless it takes them to find one.
         let many: Vec<_> = ('a'..='z').zip((0..).map(|at| at % 20)).collect();

@@ -145,7 +145,7 @@ fn read_run(file: &File, mut offset: u64, mut to: &mut [u8], buffer: &mut [u8]) 
         let len = to.len().min(buffer.len() - skew);
         let window = &mut buffer[..(skew + len).next_multiple_of(BLOCK)];
         if file.read(offset - skew as u64, window)? < skew + len {
-            return input("the array is shorter than its shape says");
+            return input("the array is shorter than its shape");
         }
         let (now, later) = to.split_at_mut(len);
         now.copy_from_slice(&window[skew..skew + len]);
