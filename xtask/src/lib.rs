@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`tree`] (which files there are), [`source`] (a parsed Rust file),
 //! [`edges`] (which crate may use which), [`packages`] (what a published package has),
-//! [`tidy`] (sizes, words, attributes), [`docs`] (links,
+//! [`tidy`] (sizes, attributes), [`words`] (one language), [`docs`] (links,
 //! the README's example, a reason for every dependency), [`papers`] (what of the papers is here),
 //! [`fingerprint`] (the format page keeps up with the encoders), [`testing_doc`] (what the last
 //! test run counted).
@@ -19,6 +19,7 @@ pub mod source;
 pub mod testing_doc;
 pub mod tidy;
 pub mod tree;
+pub mod words;
 
 use std::fmt;
 
@@ -57,11 +58,12 @@ pub struct Check {
 }
 
 /// Every check, in the order in which `cargo xtask check` runs them.
-pub const CHECKS: [Check; 9] = [
+pub const CHECKS: [Check; 10] = [
     Check { name: "manifests keep to the arrows", run: edges::check_manifests },
     Check { name: "sources keep to the arrows", run: edges::check_sources },
     Check { name: "packages are fit to be published", run: packages::check },
     Check { name: "sizes, words and attributes are tidy", run: tidy::check },
+    Check { name: "old words have gone", run: words::check },
     Check { name: "links lead somewhere", run: docs::check_links },
     Check { name: "every dependency has its reason", run: docs::check_dependency_reasons },
     Check { name: "the README's example is the tested one", run: docs::check_readme_example },

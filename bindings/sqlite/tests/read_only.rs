@@ -239,7 +239,11 @@ fn processes_read_together_and_write_alone() {
     assert_eq!(rows(&reading), 10);
     let refused = with(&path, "").unwrap_err();
     assert_eq!(code(&refused), ErrorCode::DatabaseBusy);
-    assert!(log::said(&["app.db", "open in another process: a writer has the store to itself"]), "{:?}", log::all());
+    assert!(
+        log::said(&["app.db", "open in another process: a writer has the store to itself"]),
+        "{:?}",
+        log::all()
+    );
     assert_eq!(rows(&reading), 10);
     let (third, said) = start(&path, "mode=rw", &[]);
     assert!(said.contains("locked") && said.contains("a writer has the store to itself"), "{said}");
@@ -250,7 +254,10 @@ fn processes_read_together_and_write_alone() {
     writer.execute_batch("INSERT INTO t(x) VALUES ('more')").unwrap();
     assert_eq!(rows(&reading), 11);
     let (other, said) = start(&path, "mode=ro", &[]);
-    assert!(said.contains("locked") && said.contains("open for writing in another process"), "{said}");
+    assert!(
+        said.contains("locked") && said.contains("open for writing in another process"),
+        "{said}"
+    );
     end(other);
 }
 

@@ -279,7 +279,9 @@ impl Scanner<'_> {
         let (flags, following) = (reader.u8()?, reader.u32()?);
         let beside = if flags & BESIDE == 0 { 0 } else { reader.u32()? };
         if !beside.is_multiple_of(self.block.log_unit) {
-            return Err(reader.error("the data after a frame header is not a whole number of pages"));
+            return Err(
+                reader.error("the data after a frame header is not a whole number of pages")
+            );
         }
         match self.segments.get(self.ordinal + 1) {
             None if self.segments.contains(&following) => {

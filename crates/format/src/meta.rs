@@ -82,8 +82,8 @@ pub struct Shape {
 /// Everything durable about one keyspace's index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexMeta {
-    /// Every operation up to this number is in `main` or `sorted_runs`, none after it; the frozen ones
-    /// of `merge` aside.
+    /// Every operation up to this number is in `main` or `sorted_runs`, none after it; the frozen
+    /// ones of `merge` aside.
     pub flushed_seq: Seq,
     /// Level sizes in force.
     pub shape: Shape,

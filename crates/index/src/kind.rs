@@ -1,8 +1,8 @@
 //! What a kind of index has to say.
 //!
-//! An [`Index`] has what all kinds stand on: the memtable and its sorted runs, views, reads, values, the
-//! durable record. Its kind says what becomes of runs: where the trees of a record lie, when
-//! something is merged, what, and how. Reads never ask it: they go by the view.
+//! An [`Index`] has what all kinds stand on: the memtable and its sorted runs, views, reads,
+//! values, the durable record. Its kind says what becomes of runs: where the trees of a record lie,
+//! when something is merged, what, and how. Reads never ask it: they go by the view.
 //!
 //! A kind keeps its own state, behind its own lock where merges are concerned. That lock is taken
 //! behind the index's `starting` and before its `flush` (see [`Index`]).

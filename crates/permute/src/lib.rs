@@ -8,8 +8,8 @@
 //! memory), [`budget`] (how memory is divided), [`file`](mod@file) (direct I/O), [`exec`] (a pass
 //! carried out by threads); [`layout`] (dimensions as digits, of files in chunks too), `steps`
 //! (from two files to passes); [`npy`], [`zarr`] and [`target`] (files as people have them),
-//! [`units`] (sizes as people write them), [`device_profile`] (what a device was measured to take), [`job`]
-//! (all of it); [`message`] (texts that name options);
+//! [`units`] (sizes as people write them), [`device_profile`] (what a device was measured to take),
+//! [`job`] (all of it); [`message`] (texts that name options);
 //! [`planted`] (bugs that the tests must find).
 //!
 //! With the feature `_baselines` there are also what people do instead (`baselines`), to measure

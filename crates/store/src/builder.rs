@@ -110,8 +110,9 @@ impl DbBuilder {
         self
     }
 
-    /// How the store's LSM indexes are merged; by [`CompactionPolicy::Pull`](crate::CompactionPolicy) by
-    /// default. Holds while the store is open.
+    /// How the store's LSM indexes are merged; by
+    /// [`CompactionPolicy::Pull`](crate::CompactionPolicy) by default. Holds while the store is
+    /// open.
     pub const fn compaction(mut self, compaction: Compaction) -> Self {
         self.settings.compaction = compaction;
         self

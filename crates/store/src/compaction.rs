@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 /// choices read what the others have written. Policies and parameters are settings of an algorithm,
 /// and no part of what a version promises: a minor version may change them.
 ///
-/// The default, [`CompactionPolicy::Pull`], chooses the sizes of levels itself. The other policies are
-/// those of R. Thonangi's thesis (chapter 5), with its parameters:
+/// The default, [`CompactionPolicy::Pull`], chooses the sizes of levels itself. The other policies
+/// are those of R. Thonangi's thesis (chapter 5), with its parameters:
 ///
 /// - Level 0 is what memory has written out, as runs; κ0 is what the memory of a keyspace holds.
 ///   Level i below it may hold κ0 γ^i. There are as many levels as the data needs: when the last
@@ -26,8 +26,8 @@ use crate::error::{Error, Result};
 ///   is packed, unless its entries are so long that it does not help: a small ω saves space and
 ///   costs writes.
 /// - Where the size of the data is known, [`CompactionParams::loosened`] chooses a γ for it.
-/// - [`CompactionPolicy::Mixed`] learns in a steady state, by thresholds in steps of µ, when all of a
-///   level is cheaper to merge than the best part of it; until then it takes parts. What it has
+/// - [`CompactionPolicy::Mixed`] learns in a steady state, by thresholds in steps of µ, when all of
+///   a level is cheaper to merge than the best part of it; until then it takes parts. What it has
 ///   learnt is kept with the index, and is learnt anew when the cost is more than a fifth off.
 ///
 /// ```

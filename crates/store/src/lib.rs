@@ -52,8 +52,9 @@
 //!
 //! Every release opens what earlier ones have written. [`Device`], [`DeviceError`] and [`Process`]
 //! are covered by semver as the rest is, except that their traits may get methods with a body, and
-//! `Purpose` and `Operation` new values. [`Compaction`], [`CompactionPolicy`] and [`CompactionParams`] are
-//! settings of an algorithm and are not covered. VERSIONING.md in the repository has all of it.
+//! `Purpose` and `Operation` new values. [`Compaction`], [`CompactionPolicy`] and
+//! [`CompactionParams`] are settings of an algorithm and are not covered. VERSIONING.md in the
+//! repository has all of it.
 
 // A map of this crate for those who read its sources, in reading order:
 //

@@ -155,7 +155,7 @@ class ShapeStats:
 
 
 @dataclass(frozen=True)
-class MergeStats:
+class CompactionStats:
     """A merge under way."""
 
     #: Whether everything is merged.
@@ -255,7 +255,7 @@ class KeyspaceStats:
     stalled: str | None
     merges_stopped: int
     #: The merge under way.
-    merge: MergeStats | None
+    merge: CompactionStats | None
     #: Whether the memtable is being written out.
     flushing: bool
     #: Removals of ranges that are remembered until full merges have passed over what they hide.
@@ -374,7 +374,7 @@ def _keyspace(found: Mapping[str, Any]) -> KeyspaceStats:
             "levels": tuple(LevelStats(**of) for of in found["levels"]),
             "lsm": None if lsm is None else _lsm(lsm),
             "shape": ShapeStats(**found["shape"]),
-            "merge": None if merge is None else MergeStats(**merge),
+            "merge": None if merge is None else CompactionStats(**merge),
             "next": None if following is None else NextStats(**following),
         }
     )

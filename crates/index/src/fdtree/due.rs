@@ -1,5 +1,5 @@
-//! What should begin now: from the sizes of memtable, sorted runs and levels, and what is under way;
-//! and what that will be.
+//! What should begin now: from the sizes of memtable, sorted runs and levels, and what is under
+//! way; and what that will be.
 
 use esker_format::meta::{IndexMeta, LevelMeta};
 use esker_substrate::sync::atomic::Ordering;

@@ -26,7 +26,7 @@ fn loaded(keys: u32) -> Subject {
 
 /// Nothing is left to do where nothing is left, whatever there may have been.
 #[test]
-fn an_empty_index_is_tight() {
+fn an_empty_index_is_fully_compacted() {
     let mut subject = loaded(200);
     subject.remove_range(b"", None);
     subject.run(Ask::Flush);

@@ -181,7 +181,10 @@ fn beside(path: &Path) -> Result<NamedTempFile, Failure> {
         // As SQLite makes its files, less what the umask takes.
         .permissions(Permissions::from_mode(0o644))
         .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))
-        .map_err(|source| Failure::System { what: "make a temporary file in the folder of the result", source })
+        .map_err(|source| Failure::System {
+            what: "make a temporary file in the folder of the result",
+            source,
+        })
 }
 
 /// Gives a file its name, durably and at once.

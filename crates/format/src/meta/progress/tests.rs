@@ -122,7 +122,8 @@ fn plain_progress() -> impl Strategy<Value = MergeProgress> {
         })
 }
 
-/// Any progress of a merge that replaces `levels` levels and `sorted_runs` runs, which together have
+/// Any progress of a merge that replaces `levels` levels and `sorted_runs` runs, which together
+/// have
 /// `inputs` levels.
 fn progress(levels: u8, sorted_runs: u8, inputs: usize) -> impl Strategy<Value = MergeProgress> {
     let tails = |new: TreeMeta| (vec(vec(tail_fence(), 0..4), new.levels.len()), Just(new));
