@@ -123,7 +123,7 @@ impl State {
     }
 
     /// For how long nothing changes for who waits, unless a transaction ends meanwhile.
-    fn settled_until(&self, now: Instant, end: Instant) -> Instant {
+    fn quiet_until(&self, now: Instant, end: Instant) -> Instant {
         let turn = self.turn.map(|(_, until)| until);
         let pause = self.reigns(now).filter(|_| self.writer.is_none());
         let until = turn.into_iter().chain(pause.map(|reign| reign.ended + PAUSE));
@@ -180,7 +180,7 @@ impl Queue {
             if now >= end {
                 break;
             }
-            let left = state.settled_until(now, end).saturating_duration_since(now);
+            let left = state.quiet_until(now, end).saturating_duration_since(now);
             state = wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.waiting.retain(|other| other.id != id);

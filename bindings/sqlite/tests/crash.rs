@@ -138,7 +138,7 @@ fn explore(case: &Case, seed: u64, limit: u64, counts: &mut Counts) {
 }
 
 /// Several traces of one kind.
-fn settle(name: &str, traces: u64, limit: u64) {
+fn check_all(name: &str, traces: u64, limit: u64) {
     let mut counts = Counts::new("sqlite-crash", name);
     for seed in 0..traces * budget() {
         explore(&case(name, seed), seed, limit, &mut counts);
@@ -149,47 +149,47 @@ fn settle(name: &str, traces: u64, limit: u64) {
 
 #[test]
 fn small_transactions() {
-    settle("small transactions", 10, 100);
+    check_all("small transactions", 10, 100);
 }
 
 #[test]
 fn transactions_that_spill() {
-    settle("spilled", 10, 100);
+    check_all("spilled", 10, 100);
 }
 
 #[test]
 fn savepoints_and_rollbacks() {
-    settle("savepoints", 10, 100);
+    check_all("savepoints", 10, 100);
 }
 
 #[test]
 fn vacuum_with_another_page_size() {
-    settle("vacuum", 10, 100);
+    check_all("vacuum", 10, 100);
 }
 
 #[test]
 fn versions_with_names() {
-    settle("pinned", 10, 100);
+    check_all("pinned", 10, 100);
 }
 
 #[test]
 fn relaxed_commits_are_lost_from_the_end() {
-    settle("relaxed", 10, 100);
+    check_all("relaxed", 10, 100);
 }
 
 #[test]
 fn two_files_in_one_transaction() {
-    settle("attached", 10, 100);
+    check_all("attached", 10, 100);
 }
 
 #[test]
 fn two_files_that_become_shorter() {
-    settle("attached, cut", 10, 100);
+    check_all("attached, cut", 10, 100);
 }
 
 #[test]
 fn three_files_that_become_shorter() {
-    settle("three", 10, 60);
+    check_all("three", 10, 60);
 }
 
 /// Traces that should meet a bug, until one does: how many states were judged.

@@ -34,11 +34,11 @@ fn judge(setup: &Setup) -> Result<[u64; 2], String> {
     Err(format!("{differs}\n{setup:?}\n{}", told.join("\n")))
 }
 
-fn settle(name: &str, scripts: u64, files: usize, connections: usize) {
-    settle_with(name, scripts, |seed| Setup::new(seed, files, connections));
+fn check_all(name: &str, scripts: u64, files: usize, connections: usize) {
+    check_all_with(name, scripts, |seed| Setup::new(seed, files, connections));
 }
 
-fn settle_with(name: &str, scripts: u64, setup: impl Fn(u64) -> Setup) {
+fn check_all_with(name: &str, scripts: u64, setup: impl Fn(u64) -> Setup) {
     let mut counts = Counts::new("sqlite-differential", name);
     for seed in 0..scripts * budget() {
         let [steps, copied] = judge(&setup(seed)).unwrap_or_else(|differs| {
@@ -56,51 +56,51 @@ fn settle_with(name: &str, scripts: u64, setup: impl Fn(u64) -> Setup) {
 
 #[test]
 fn one_file() {
-    settle("one file", 900, 1, 1);
+    check_all("one file", 900, 1, 1);
 }
 
 #[test]
 fn two_files() {
-    settle("two files", 1200, 2, 1);
+    check_all("two files", 1200, 2, 1);
 }
 
 #[test]
 fn three_files() {
-    settle("three files", 600, 3, 1);
+    check_all("three files", 600, 3, 1);
 }
 
 #[test]
 fn several_connections() {
-    settle("several connections", 500, 1, 3);
+    check_all("several connections", 500, 1, 3);
 }
 
 #[test]
 fn several_connections_to_several_files() {
-    settle("several connections to several files", 600, 2, 2);
+    check_all("several connections to several files", 600, 2, 2);
 }
 
 #[test]
 fn main_is_an_ordinary_file() {
-    settle_with("main is an ordinary file", 120, |seed| {
+    check_all_with("main is an ordinary file", 120, |seed| {
         Setup::new(seed, 3, 1).with_main(Main::Plain).with_copies()
     });
 }
 
 #[test]
 fn main_is_in_memory() {
-    settle_with("main is in memory", 120, |seed| {
+    check_all_with("main is in memory", 120, |seed| {
         Setup::new(seed, 3, 1).with_main(Main::Memory).with_copies()
     });
 }
 
 #[test]
 fn databases_that_come_and_go() {
-    settle_with("databases that come and go", 150, |seed| Setup::new(seed, 2, 1).with_copies());
+    check_all_with("databases that come and go", 150, |seed| Setup::new(seed, 2, 1).with_copies());
 }
 
 #[test]
 fn threads_by_turns() {
-    settle_with("threads by turns", 100, |seed| Setup::new(seed, 2, 2).with_threads());
+    check_all_with("threads by turns", 100, |seed| Setup::new(seed, 2, 2).with_threads());
 }
 
 /// A suite that cannot fail proves nothing.

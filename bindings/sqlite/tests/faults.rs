@@ -180,7 +180,7 @@ fn explore(case: &Case, seed: u64, most: u64, counts: &mut Counts) {
     }
 }
 
-fn settle(name: &str, most: u64) {
+fn check_all(name: &str, most: u64) {
     let case = cases().into_iter().find(|case| case.name == name).unwrap();
     let mut counts = Counts::new("sqlite-faults", name);
     for seed in 0..budget() {
@@ -195,42 +195,42 @@ fn settle(name: &str, most: u64) {
 
 #[test]
 fn small_transactions() {
-    settle("small transactions", 6);
+    check_all("small transactions", 6);
 }
 
 #[test]
 fn transactions_that_spill() {
-    settle("spilled", 6);
+    check_all("spilled", 6);
 }
 
 #[test]
 fn savepoints_and_rollbacks() {
-    settle("savepoints", 6);
+    check_all("savepoints", 6);
 }
 
 #[test]
 fn vacuum_with_another_page_size() {
-    settle("vacuum", 6);
+    check_all("vacuum", 6);
 }
 
 #[test]
 fn versions_with_names() {
-    settle("pinned", 6);
+    check_all("pinned", 6);
 }
 
 #[test]
 fn relaxed_commits() {
-    settle("relaxed", 6);
+    check_all("relaxed", 6);
 }
 
 #[test]
 fn two_files_in_one_transaction() {
-    settle("attached", 9);
+    check_all("attached", 9);
 }
 
 #[test]
 fn two_files_that_become_shorter() {
-    settle("attached, cut", 4);
+    check_all("attached, cut", 4);
 }
 
 /// A row for each of two files, in one transaction that is not yet committed.

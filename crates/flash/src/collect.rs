@@ -199,7 +199,7 @@ impl Engine {
     }
 
     /// Makes the new places known to all versions.
-    pub(crate) fn settle_load(&self, core: &mut Core, load: Load, outcome: &Result<Vec<bool>>) {
+    pub(crate) fn finish_load(&self, core: &mut Core, load: Load, outcome: &Result<Vec<bool>>) {
         let nothing = Vec::new();
         let copied = outcome.as_ref().unwrap_or(&nothing);
         let is_copied = |at: usize| copied.get(at).copied().unwrap_or(false);
@@ -252,7 +252,7 @@ impl Engine {
             && let Some(load) = self.next_load(core, &mut pass)
         {
             let copied = self.copy(&load, true);
-            self.settle_load(core, load, &copied);
+            self.finish_load(core, load, &copied);
             outcome = self.emptied(copied);
         }
         outcome.map(|()| pass.emptied)
@@ -314,7 +314,7 @@ impl Engine {
             let copied = self.copy(&load, true);
             let mut core = self.core.lock();
             core.mover = Mover::Collector(None);
-            self.settle_load(&mut core, load, &copied);
+            self.finish_load(&mut core, load, &copied);
             outcome = self.emptied(copied);
         }
         self.core.lock().mover = Mover::Nobody;

@@ -157,7 +157,7 @@ impl Squeeze {
         drop(core);
         let copied = engine.copy(&load, is_in_order);
         self.moved += load.moves.len() as u64;
-        engine.settle_load(&mut engine.core.lock(), load, &copied);
+        engine.finish_load(&mut engine.core.lock(), load, &copied);
         copied.map(|_| !self.evicted.is_empty())
     }
 

@@ -216,13 +216,13 @@ impl PageStore {
     /// [`Error::Poisoned`] where it is not known what the next opening finds; or as
     /// [`PageStore::checkpoint`].
     pub fn close(self) -> Result<()> {
-        self.shared.engine.settle()
+        self.shared.engine.shut_down()
     }
 }
 
 impl Engine {
     /// Leaves the file as a closed store.
-    fn settle(&self) -> Result<()> {
+    fn shut_down(&self) -> Result<()> {
         if self.process.is_current() && self.is_read_only() {
             return Ok(());
         }
@@ -248,7 +248,7 @@ impl Drop for Handle {
         }
         self.thread.stop(&self.engine);
         // What was promised durable is; opening finds the rest where there is no checkpoint.
-        let _best_effort = self.engine.settle();
+        let _best_effort = self.engine.shut_down();
     }
 }
 

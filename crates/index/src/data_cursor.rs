@@ -117,7 +117,7 @@ impl<'a> DataCursor<'a> {
         let Some((fence, block)) = self.enter(Target::At(key, seq))? else { return Ok(()) };
         let index = block.view().lower_bound(key, seq);
         let index = index.map_err(|error| self.damaged(&fence, &error))?;
-        self.settle(fence, block, Some(index), true)
+        self.seek_entry(fence, block, Some(index), true)
     }
 
     /// Moves to the last data entry before (`key`, `seq`); without a key, to the very last.
@@ -149,7 +149,7 @@ impl<'a> DataCursor<'a> {
             None => Ok(block.view().len()),
         };
         let bound = bound.map_err(|error| self.damaged(&fence, &error))?;
-        self.settle(fence, block, bound.checked_sub(1), false)
+        self.seek_entry(fence, block, bound.checked_sub(1), false)
     }
 
     fn enter(
@@ -180,7 +180,7 @@ impl<'a> DataCursor<'a> {
     /// Moves one data entry on.
     pub(super) fn next(&mut self) -> CursorResult<()> {
         match self.at.take() {
-            Some((fence, block, index)) => self.settle(fence, block, Some(index + 1), true),
+            Some((fence, block, index)) => self.seek_entry(fence, block, Some(index + 1), true),
             None => Ok(()),
         }
     }
@@ -188,13 +188,15 @@ impl<'a> DataCursor<'a> {
     /// Moves one data entry back.
     pub(super) fn previous(&mut self) -> CursorResult<()> {
         match self.at.take() {
-            Some((fence, block, index)) => self.settle(fence, block, index.checked_sub(1), false),
+            Some((fence, block, index)) => {
+                self.seek_entry(fence, block, index.checked_sub(1), false)
+            }
             None => Ok(()),
         }
     }
 
     /// From `index` on, in the given direction, finds the first data entry and stands there.
-    fn settle(
+    fn seek_entry(
         &mut self,
         mut fence: FenceCursor<'a>,
         mut block: Arc<CachedBlock>,

@@ -366,7 +366,7 @@ impl Merge {
             index.views.collect(&index.env.blocks)?;
         }
         index.make_durable(&meta, &self.values.recorded(), commit)?;
-        replaced.extend(index.settle_values(&mut self.values)?);
+        replaced.extend(index.commit_moved_values(&mut self.values)?);
         if planted::is(Bug::FreedTwice) {
             replaced.extend(meta.extents().next());
         }

@@ -194,7 +194,7 @@ impl LevelSource {
     }
 
     /// Moves to the level's next entry that takes part in the merge, if one is known.
-    fn settle(&mut self, head: &mut Head, from: Disk<'_>) -> Result<()> {
+    fn seek_entry(&mut self, head: &mut Head, from: Disk<'_>) -> Result<()> {
         loop {
             if let (Some(view), Some((ptr, _))) = (self.view(), &self.block) {
                 for index in self.index..view.len() {
@@ -440,7 +440,7 @@ impl Stage {
     /// The source of the least item.
     fn first_item(&mut self) -> Result<Option<usize>> {
         while let Some(index) = self.unsettled.last().copied() {
-            let names = self.settle(index)?;
+            let names = self.seek_entry(index)?;
             self.unsettled.pop();
             if !names.is_empty() {
                 self.feed(index + 1, names);
@@ -536,13 +536,13 @@ impl Stage {
 
     /// Makes `heads[index]` say where the source stands, loading blocks as needed; answers the
     /// names found in them for the level that waits.
-    fn settle(&mut self, index: usize) -> Result<Vec<BlockPtr>> {
+    fn seek_entry(&mut self, index: usize) -> Result<Vec<BlockPtr>> {
         let Some(head) = self.heads.get_mut(index) else { return Ok(Vec::new()) };
         let disk = Disk { reader: &self.reader, purpose: self.purpose };
         head.present = false;
         match self.sources.get_mut(index) {
             Some(Source::Memory(memory)) => {
-                if let Some(version) = memory.settle() {
+                if let Some(version) = memory.current() {
                     head.set(version.key(), &[], version.seq(), false);
                 }
             }
@@ -552,7 +552,7 @@ impl Stage {
                 }
             }
             Some(Source::Level(level)) => {
-                level.settle(head, disk)?;
+                level.seek_entry(head, disk)?;
                 return Ok(level.take_names());
             }
             _ => {}

@@ -181,7 +181,7 @@ impl Index {
     }
 
     /// A record with what `moved` says is durable. Answers the runs that are nobody's any more.
-    pub(super) fn settle_values(&self, moved: &mut Moved) -> Result<Vec<Extent>> {
+    pub(super) fn commit_moved_values(&self, moved: &mut Moved) -> Result<Vec<Extent>> {
         let edit = moved.edit();
         let logged = |(start, (units, is_logged)): (&u64, &(u64, bool))| {
             is_logged.then_some(Extent { start: *start, units: *units })

@@ -162,7 +162,7 @@ impl<'a> Runs<'a> {
                 step,
             };
             self.levels.push(level);
-            self.settle(&level);
+            self.normalise(&level);
             address += if flipped { 0 } else { step * value };
         }
     }
@@ -195,7 +195,7 @@ impl<'a> Runs<'a> {
         Run { address: start, records: self.kappas.iter().product() }
     }
 
-    fn settle(&mut self, level: &Level) {
+    fn normalise(&mut self, level: &Level) {
         let Digit { tree, leaf } = level.digit;
         let axis = &self.placement.space.trees[tree];
         self.kappas[tree] = axis.kappa(leaf, level.kappa_before, level.value);
@@ -214,7 +214,7 @@ impl<'a> Runs<'a> {
             if let Some(value) = next {
                 level.value = value;
                 self.levels.push(level);
-                self.settle(&level);
+                self.normalise(&level);
                 return true;
             }
             self.kappas[tree] = level.kappa_before;

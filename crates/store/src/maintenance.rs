@@ -237,7 +237,7 @@ fn begin_quietly(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
         body();
     };
     let begun = reclaim::retry_with_room(shared, || {
-        let settled = shared.manifest.settle();
+        let settled = shared.manifest.retry_last_record();
         settled.and_then(|()| tree.begin(work, &gate)).map_err(Error::from)
     });
     if matches!(begun, Ok(true)) {

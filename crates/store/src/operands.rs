@@ -108,15 +108,15 @@ impl Condition for Unwritten<'_> {
 
 /// Writes the values of keys in the place of their operands, where that is worth it. What stands
 /// in the way is no error: the operands are there, and mean the same.
-pub(crate) fn settle(shared: &Core, deep: &[Deep<'_>]) {
+pub(crate) fn fold_operands(shared: &Core, deep: &[Deep<'_>]) {
     for key in deep {
-        if let Err(error) = settle_key(shared, key) {
+        if let Err(error) = fold_key(shared, key) {
             tracing::debug!(%error, keyspace = key.slot.name, "operands of a key stay");
         }
     }
 }
 
-fn settle_key(shared: &Core, deep: &Deep<'_>) -> Result<()> {
+fn fold_key(shared: &Core, deep: &Deep<'_>) -> Result<()> {
     let Deep { slot, key, .. } = *deep;
     let (mut newest, mut value) = {
         let snapshot = shared.snapshots().register();
@@ -154,7 +154,7 @@ fn write_value(
     let writes = replaced.as_deref().unwrap_or(&writes);
     let ordered = write::order(shared, writes, condition)?;
     unlogged.into_iter().for_each(Unlogged::keep);
-    write::settle(shared, &ordered, Durability::Buffered).map(drop)
+    write::wait_durable(shared, &ordered, Durability::Buffered).map(drop)
 }
 
 /// What `newer` makes of `older`, or is where there is nothing older.

@@ -21,7 +21,8 @@ pub(crate) fn give_up_the_end(shared: &Core) {
         return;
     }
     // What is free by a manifest that is not sure to be durable is not free.
-    let given = shared.manifest.settle().and_then(|()| shared.env.blocks.give_up_spare());
+    let given =
+        shared.manifest.retry_last_record().and_then(|()| shared.env.blocks.give_up_spare());
     if let Err(error) = given {
         // It is tried again after the next merge; a store that is poisoned says so elsewhere.
         tracing::warn!(%error, "the end of the data file could not be given back");
@@ -32,7 +33,7 @@ pub(crate) fn give_up_the_end(shared: &Core) {
 /// system.
 pub(crate) fn give_up_all(shared: &Core) -> Result<()> {
     // What is free by a manifest that is not sure to be durable is not free.
-    shared.manifest.settle()?;
+    shared.manifest.retry_last_record()?;
     for slot in shared.slots() {
         if let Ok(tree) = slot.tree() {
             tree.collect()?;

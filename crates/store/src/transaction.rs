@@ -325,7 +325,7 @@ impl Transaction {
         drop(condition);
         // What it read may be written from now on, also while it waits for the device.
         drop((live, turn));
-        write::settle(&shared, &ordered, durability).map(|seq| seq.0)
+        write::wait_durable(&shared, &ordered, durability).map(|seq| seq.0)
     }
 
     /// Ends it without any effect, as dropping it does.

@@ -116,12 +116,12 @@ pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability
     }
     let Some((apart, unlogged)) = large::put_apart(shared, writes)? else {
         let ordered = order(shared, writes, &Always)?;
-        return settle(shared, &ordered, durability);
+        return wait_durable(shared, &ordered, durability);
     };
     let writes = apart.writes(writes);
     let ordered = order(shared, &writes, &Always)?;
     unlogged.keep();
-    settle(shared, &ordered, durability)
+    wait_durable(shared, &ordered, durability)
 }
 
 /// What must hold for writes to be applied.
@@ -183,13 +183,17 @@ pub(crate) fn order<'a>(
 }
 
 /// Waits until the writes are as safe as asked for. Answers the number of the last one.
-pub(crate) fn settle(shared: &Core, ordered: &Ordered<'_>, durability: Durability) -> Result<Seq> {
+pub(crate) fn wait_durable(
+    shared: &Core,
+    ordered: &Ordered<'_>,
+    durability: Durability,
+) -> Result<Seq> {
     match large::durability(shared, durability) {
         Durability::Buffered => shared.log.wait_written(ordered.ticket)?,
         Durability::Synced => shared.log.wait_synced(ordered.ticket)?,
     }
     // Before the memtable is frozen that has them.
-    operands::settle(shared, &ordered.deep);
+    operands::fold_operands(shared, &ordered.deep);
     maintenance::after_write(shared, &ordered.due);
     Ok(ordered.ticket.last_seq)
 }

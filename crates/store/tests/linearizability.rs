@@ -12,7 +12,7 @@ use std::time::Duration;
 use esker::{CompactionStats, Db, Device, Scheme};
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashModel, SimDevice, SimImage, Survivors, Trace, Unwritten};
-use esker_testkit::counts::{Counts, budget, settle};
+use esker_testkit::counts::{Counts, assert_passes, budget};
 use esker_testkit::kill;
 use esker_testkit::linear::drive::{self, Plan, Shared};
 use esker_testkit::linear::stacks::merged;
@@ -97,17 +97,17 @@ fn runs(case: &str, schemes: &[Scheme], keys: u32, operations: u64) -> Verdict<C
 
 #[test]
 fn operations_on_few_keys_happen_at_one_moment() {
-    settle(runs("few keys", &[Scheme::Fc], FEW, 3000));
+    assert_passes(runs("few keys", &[Scheme::Fc], FEW, 3000));
 }
 
 #[test]
 fn operations_on_many_keys_happen_at_one_moment() {
-    settle(runs("many keys", &[Scheme::Fc], MANY, 3000));
+    assert_passes(runs("many keys", &[Scheme::Fc], MANY, 3000));
 }
 
 #[test]
 fn operations_happen_at_one_moment_under_every_scheme() {
-    settle(runs("every scheme", &Scheme::ALL[1..], 60, 700));
+    assert_passes(runs("every scheme", &Scheme::ALL[1..], 60, 700));
 }
 
 /// How often one looks for a merge before a crash comes anyway.
@@ -224,7 +224,7 @@ fn histories_go_on_across_crashes() {
         let keys = [FEW, MANY][seed as usize % 2];
         lives(seed, keys, 24, &mut counts).map_err(|v| v.at(format!("seed {seed}")))
     });
-    settle(verdict.map(|()| counts));
+    assert_passes(verdict.map(|()| counts));
 }
 
 /// What a killed process said: the commits that were acknowledged, by their numbers, and for each

@@ -82,7 +82,7 @@ impl System for Esker {
         self.db.persist().map_err(failed)
     }
 
-    fn settle(&self) -> Result<Duration> {
+    fn wait_idle(&self) -> Result<Duration> {
         self.db.flush().map_err(failed)?;
         let mut last = self.bytes_moved()?;
         rest(|| {

@@ -91,7 +91,7 @@ impl System for Fjall {
         self.db.persist(PersistMode::SyncData).map_err(failed)
     }
 
-    fn settle(&self) -> Result<Duration> {
+    fn wait_idle(&self) -> Result<Duration> {
         self.keyspace.rotate_memtable_and_wait().map_err(failed)?;
         rest(|| Ok(self.is_busy()))
     }

@@ -112,7 +112,7 @@ impl System for Redb {
         self.write(Durability::Synced, |_| Ok(()))
     }
 
-    fn settle(&self) -> Result<Duration> {
+    fn wait_idle(&self) -> Result<Duration> {
         self.persist()?;
         Ok(Duration::ZERO)
     }

@@ -134,7 +134,7 @@ impl System for Rocksdb {
         self.db.flush_wal(true).map_err(failed)
     }
 
-    fn settle(&self) -> Result<Duration> {
+    fn wait_idle(&self) -> Result<Duration> {
         self.db.flush().map_err(failed)?;
         rest(|| self.is_busy())
     }

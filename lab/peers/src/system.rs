@@ -158,7 +158,7 @@ pub trait System: Send + Sync {
     /// Writes out what is buffered in memory and waits until nothing runs in the background.
     /// Says how long at its end it waited only to make sure.
     #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
-    fn settle(&self) -> Result<Duration>;
+    fn wait_idle(&self) -> Result<Duration>;
 
     /// Rewrites the whole map without garbage, in the calling thread where the store can, and
     /// returns when that is done.
@@ -283,7 +283,7 @@ mod tests {
             store.put(&3u32.to_be_bytes(), b"new", Durability::Buffered).unwrap();
             store.delete(&4u32.to_be_bytes()).unwrap();
             store.persist().unwrap();
-            store.settle().unwrap();
+            store.wait_idle().unwrap();
             assert_eq!(store.get(&3u32.to_be_bytes()).unwrap().unwrap(), b"new", "{name}");
             assert_eq!(store.get(&4u32.to_be_bytes()).unwrap(), None, "{name}");
             assert_eq!(store.scan(&2u32.to_be_bytes(), 10).unwrap(), 10, "{name}");

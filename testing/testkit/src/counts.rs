@@ -60,7 +60,7 @@ impl Counts {
 /// # Panics
 /// When a promise is broken, or the counts cannot be written.
 #[track_caller]
-pub fn settle(verdict: Verdict<Counts>) {
+pub fn assert_passes(verdict: Verdict<Counts>) {
     let recorded = match verdict {
         Ok(counts) => counts.record().map_err(|error| error.to_string()),
         Err(violation) => Err(violation.to_string()),

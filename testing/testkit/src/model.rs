@@ -209,7 +209,7 @@ impl Model {
 
     /// What many operands come to is written behind the commit of the last of them, up to `seq`,
     /// and changes nothing.
-    pub fn settle(&mut self, seq: u64, changes: &[Change]) {
+    pub fn fold_operands(&mut self, seq: u64, changes: &[Change]) {
         if changes.iter().any(|change| matches!(change.write, Write::Append(_))) {
             self.commits.extend(self.last_commit() + 1..=seq);
         }

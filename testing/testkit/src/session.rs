@@ -250,7 +250,7 @@ impl Session {
     pub fn apply(&mut self, op: &Op) -> Verdict<Outcome> {
         let outcome = self.dispatch(op)?;
         if let Outcome::Failed(error) = &outcome {
-            self.settle(op, error)?;
+            self.resolve_failure(op, error)?;
         } else if let Some(db) = &self.db {
             self.durable = self.durable.max(db.durable_seq());
             let (visible, expected) = (db.visible_seq(), self.model.last_commit());
@@ -354,7 +354,7 @@ impl Session {
             Ok(_) if changes.is_empty() => Outcome::Done,
             Ok(seq) => {
                 self.model.commit(seq, changes);
-                self.model.settle(db.visible_seq(), changes);
+                self.model.fold_operands(db.visible_seq(), changes);
                 if durability == Some(Durability::Synced) {
                     self.durable = self.durable.max(seq);
                 }
@@ -540,7 +540,7 @@ impl Session {
     }
 
     /// Finds out what a failed operation did. On a poisoned store it stays in doubt.
-    fn settle(&mut self, op: &Op, error: &Error) -> Verdict {
+    fn resolve_failure(&mut self, op: &Op, error: &Error) -> Verdict {
         if self.doubt.is_some() {
             return Ok(());
         }

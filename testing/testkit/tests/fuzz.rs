@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use esker_testkit::counts::{budget, settle};
+use esker_testkit::counts::{assert_passes, budget};
 use esker_testkit::fuzz;
 
 const MUTATIONS: u64 = 10_000;
@@ -14,7 +14,7 @@ fn corpus(target: &str) -> PathBuf {
 fn replay(name: &str) {
     for (target, body) in fuzz::TARGETS {
         if target == name {
-            settle(fuzz::replay(name, body, &corpus(name), MUTATIONS * budget()));
+            assert_passes(fuzz::replay(name, body, &corpus(name), MUTATIONS * budget()));
         }
     }
 }

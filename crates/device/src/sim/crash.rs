@@ -214,7 +214,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             self.counts.generated += 1;
-            survivors.settle(disk, model, &mut undo);
+            survivors.apply_crash(disk, model, &mut undo);
             let digest = disk.durable.digest();
             if self.seen.insert(digest ^ mix(marks.len() as u64)) {
                 let trace = self.trace;
@@ -302,7 +302,7 @@ impl Trace {
         for event in self.events.iter().take(position) {
             replay.step(event, model.honours_syncs);
         }
-        survivors.settle(&mut replay.disk, model, &mut Vec::new());
+        survivors.apply_crash(&mut replay.disk, model, &mut Vec::new());
         replay.disk.store.freeze();
         SimImage { image: replay.disk.durable, store: replay.disk.store, holes: Holes::default() }
     }

@@ -329,7 +329,7 @@ impl SimDevice {
         let mut state = self.shared.lock();
         state.powered_off = true;
         let mut disk = state.disk.clone();
-        survivors.settle(&mut disk, model, &mut Vec::new());
+        survivors.apply_crash(&mut disk, model, &mut Vec::new());
         disk.store.freeze();
         SimImage { image: disk.durable, store: disk.store, holes: Holes::default() }
     }

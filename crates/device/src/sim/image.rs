@@ -264,7 +264,7 @@ impl Image {
     }
 
     /// Restores the invariants of a file after some of its changes were lost.
-    pub(super) fn settle(
+    pub(super) fn apply_crash(
         &mut self,
         inode: InodeId,
         fill: &Fill,

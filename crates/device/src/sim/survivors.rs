@@ -99,7 +99,7 @@ impl Survivors {
     }
 
     /// Turns the durable image of `disk` into what a crash now leaves.
-    pub(super) fn settle(&self, disk: &mut Disk, model: &CrashModel, undo: &mut Vec<Undo>) {
+    pub(super) fn apply_crash(&self, disk: &mut Disk, model: &CrashModel, undo: &mut Vec<Undo>) {
         let fill = fill_of(disk, model.unwritten);
         let Disk { durable, pending, store, .. } = disk;
         let mut index = 0;
@@ -115,7 +115,7 @@ impl Survivors {
         touched.sort_unstable();
         touched.dedup();
         for inode in touched {
-            durable.settle(inode, &fill, store, undo);
+            durable.apply_crash(inode, &fill, store, undo);
         }
     }
 }

@@ -203,7 +203,7 @@ fn the_file_is_bounded_while_the_collection_beside_is_slow() {
         }
         if let Some(load) = load {
             let copied = engine.copy(&load, true);
-            engine.settle_load(&mut engine.core.lock(), load, &copied);
+            engine.finish_load(&mut engine.core.lock(), load, &copied);
         }
         engine.core.lock().mover = Mover::Nobody;
     }

@@ -113,7 +113,7 @@ impl LevelMerge {
             index.make_durable(&meta, &self.merge.values.recorded(), commit)?;
         }
         index.durable.swap(Arc::new(meta));
-        passed.extend(index.settle_values(&mut self.merge.values)?);
+        passed.extend(index.commit_moved_values(&mut self.merge.values)?);
         self.merge.insert.own_kept();
         drop(recording);
         index.tree.moves_unrecorded.store(false, Ordering::Release);

@@ -277,7 +277,7 @@ impl<'a> Input<'a> {
         let layout = self.window.verify(self.reader, &ptr)?;
         self.block = Some((ptr, layout));
         self.index = 0;
-        self.settle()?;
+        self.seek_entry()?;
         let block = self.block.filter(|_| self.index == 0 && self.is_whole());
         self.last_key = block.map(|(ptr, layout)| self.last_of(ptr, layout)).transpose()?;
         Ok(())
@@ -293,7 +293,7 @@ impl<'a> Input<'a> {
 
     /// Moves to the first entry from where it stands that takes part; behind the last one of a
     /// block it stands before the next.
-    fn settle(&mut self) -> Result<()> {
+    fn seek_entry(&mut self) -> Result<()> {
         let Some((ptr, layout)) = self.block else { return Ok(()) };
         let view = self.window.view(&ptr, layout);
         while self.index < view.len() {
@@ -368,7 +368,7 @@ impl<'a> Input<'a> {
         }
         self.read.entries += 1;
         self.index += 1;
-        self.settle()
+        self.seek_entry()
     }
 
     /// Whether it stands before the other.

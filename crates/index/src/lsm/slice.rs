@@ -258,7 +258,7 @@ impl LsmIndex<'_> {
         }
         *self.flushed.lock() = flushed_balance(&meta);
         self.durable.swap(Arc::new(meta));
-        let mut gone = self.settle_values(&mut values)?;
+        let mut gone = self.commit_moved_values(&mut values)?;
         gone.extend(freed.into_iter().chain(unused).chain(rest));
         let standing = state.lsm().levels.len();
         self.views.publish(|view| with_slice(view, standing, &runs, changed, slice));

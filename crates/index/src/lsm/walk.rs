@@ -98,7 +98,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     pub fn run(mut self, values: &mut Moved) -> Result<()> {
         while let Some(index) = self.first() {
             self.courtesy.step(self.snapshots);
-            self.settle_before(index)?;
+            self.finish_before(index)?;
             let Some(input) = self.inputs.get(index) else { break };
             if input.at_border().is_some() {
                 self.pass_border(index)?;
@@ -134,12 +134,12 @@ impl<'w, 'a> Walk<'w, 'a> {
         let to_last = self.rules.to_last;
         let (mut sink, group) = self.sink();
         group.close(&mut sink, to_last)?;
-        self.settle()
+        self.finish_block()
     }
 
     /// When the source at `index`, which stands first, is behind the last key, nothing more of that
     /// comes: a block that has been repeated to its end stays.
-    fn settle_before(&mut self, index: usize) -> Result<()> {
+    fn finish_before(&mut self, index: usize) -> Result<()> {
         if self.repeat.whole(self.inputs).is_none() {
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// A block that has been repeated to its end stays; what is held back of any other is written.
-    fn settle(&mut self) -> Result<()> {
+    fn finish_block(&mut self) -> Result<()> {
         if let Some(of) = self.repeat.whole(self.inputs)
             && self.stay_repeated(&of)?
         {

@@ -15,7 +15,7 @@ pub(super) struct MemorySource {
 
 impl MemorySource {
     /// The current version; takes the next leaf where this one is used up.
-    pub(super) fn settle(&mut self) -> Option<&Version> {
+    pub(super) fn current(&mut self) -> Option<&Version> {
         while self.at >= self.versions.len()
             && let Some(leaf) = self.leaves.pop_front()
         {

@@ -53,7 +53,7 @@ impl<'a> Captured<'a> {
         let _open = shared.enter()?;
         shared.poison.check()?;
         // What was read when the store was opened must not be lost behind the backup's back.
-        shared.manifest.settle()?;
+        shared.manifest.retry_last_record()?;
         shared.log.hold();
         // No keyspace comes or goes.
         let registry = shared.keyspaces.read();

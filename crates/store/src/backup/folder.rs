@@ -135,7 +135,7 @@ impl Folder {
 
     /// Writes whole units to where the last backup has nothing. Not durable.
     pub fn write(&mut self, bytes: &AlignedBuf) -> Result<Extent> {
-        self.settle()?;
+        self.sync_catalog()?;
         let units = bytes.len() as u64 / UNIT_BYTES;
         let extent = match self.space.allocate(units) {
             Some(extent) => extent,
@@ -200,7 +200,7 @@ impl Folder {
     }
 
     /// Makes the catalog in place durable, once (F2). What it names was before it was put there.
-    fn settle(&mut self) -> Result<()> {
+    fn sync_catalog(&mut self) -> Result<()> {
         if let (Some(bytes), Some(catalog)) = (self.doubt.take(), &self.catalog) {
             write_catalog(self.device.as_ref(), &bytes, catalog)?;
             name_catalog(self.device.as_ref())?;

@@ -75,7 +75,7 @@ impl ValueWriter {
         let writes = [Write { slot: &slot, action }];
         let ordered = write::order(&shared, &writes, &write::Always)?;
         runs.keep();
-        write::settle(&shared, &ordered, durability).map(drop)
+        write::wait_durable(&shared, &ordered, durability).map(drop)
     }
 
     fn append(&mut self, data: &[u8]) -> Result<()> {

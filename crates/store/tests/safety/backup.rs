@@ -1,12 +1,12 @@
 //! What is restored is what was backed up, whatever happens meanwhile.
 
 use esker_testkit::backups;
-use esker_testkit::counts::{Counts, settle};
+use esker_testkit::counts::{Counts, assert_passes};
 use esker_testkit::violation::Verdict;
 
 fn suite(case: &str, run: impl FnOnce(&mut Counts) -> Verdict) {
     let mut counts = Counts::new("backups", case);
-    settle(run(&mut counts).map(|()| counts));
+    assert_passes(run(&mut counts).map(|()| counts));
 }
 
 #[test]

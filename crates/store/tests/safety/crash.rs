@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use esker::{Compaction, CompactionParams, CompactionPolicy, IndexKind, Scheme};
 use esker_testkit::concurrent;
-use esker_testkit::counts::{Counts, budget, settle};
+use esker_testkit::counts::{Counts, assert_passes, budget};
 use esker_testkit::crash::{self, Effort};
 use esker_testkit::scenario;
 use esker_testkit::violation::Verdict;
 
 macro_rules! traces {
     ($($name:ident: $make:ident,)*) => {
-        $(#[test] fn $name() { settle(crash::run(scenario::$make)); })*
+        $(#[test] fn $name() { assert_passes(crash::run(scenario::$make)); })*
 
         #[test]
         fn every_trace_has_its_test() {
@@ -57,7 +57,7 @@ fn a_run_repeats_event_by_event() {
 /// Histories whose sizes are random too; 239 and 442 once lost keys in merges.
 #[test]
 fn random_histories_survive_power_cuts() {
-    settle(random_histories([239, 442].into_iter().chain(1_000..1_000 + 25 * budget())));
+    assert_passes(random_histories([239, 442].into_iter().chain(1_000..1_000 + 25 * budget())));
 }
 
 fn random_histories(seeds: impl Iterator<Item = u64>) -> Verdict<Counts> {
@@ -78,7 +78,7 @@ fn random_histories(seeds: impl Iterator<Item = u64>) -> Verdict<Counts> {
 
 #[test]
 fn every_trace_of_an_lsm_index_survives_power_cuts() {
-    settle(lsm_indexes());
+    assert_passes(lsm_indexes());
 }
 
 fn lsm_indexes() -> Verdict<Counts> {
@@ -97,7 +97,7 @@ fn lsm_indexes() -> Verdict<Counts> {
 
 #[test]
 fn lsm_indexes_by_merge_policies_survive_power_cuts() {
-    settle(merge_policies());
+    assert_passes(merge_policies());
 }
 
 /// Parts of many slices, levels that are packed between them, and thresholds that are learnt
@@ -125,7 +125,7 @@ fn merge_policies() -> Verdict<Counts> {
 
 #[test]
 fn every_scheme_survives_power_cuts() {
-    settle(every_scheme());
+    assert_passes(every_scheme());
 }
 
 fn every_scheme() -> Verdict<Counts> {
@@ -143,7 +143,7 @@ fn every_scheme() -> Verdict<Counts> {
 
 #[test]
 fn commits_of_several_writers_survive_power_cuts() {
-    settle(several_writers());
+    assert_passes(several_writers());
 }
 
 fn several_writers() -> Verdict<Counts> {

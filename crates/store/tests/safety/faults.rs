@@ -1,7 +1,7 @@
 //! Whatever operation of the device fails, a store keeps what it promised and says what happened.
 
 use esker::{IndexKind, Scheme};
-use esker_testkit::counts::{Counts, budget, settle};
+use esker_testkit::counts::{Counts, assert_passes, budget};
 use esker_testkit::full::emptied::Trial;
 use esker_testkit::full::{self, Then};
 use esker_testkit::random::Random;
@@ -14,7 +14,7 @@ const LARGER_TRIALS: u64 = 4;
 const FULL_BYTES: std::ops::Range<u64> = 1200 << 10..4 << 20;
 
 fn survives(workload: usize) {
-    settle(faults::run(&scenario::fault_workloads()[workload]));
+    assert_passes(faults::run(&scenario::fault_workloads()[workload]));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn every_scheme_survives_failing_operations() {
         for mut workload in scenario::fault_workloads() {
             workload.config.scheme = *scheme;
             let case = format!("{} as {scheme:?}", workload.name);
-            settle(faults::run_some(&workload, &case, 4));
+            assert_passes(faults::run_some(&workload, &case, 4));
         }
     }
 }
@@ -88,7 +88,7 @@ fn an_lsm_index_survives_failing_operations() {
     for mut workload in scenario::fault_workloads() {
         workload.config.index = IndexKind::Lsm;
         let case = format!("{} as an LSM index", workload.name);
-        settle(faults::run_some(&workload, &case, 6));
+        assert_passes(faults::run_some(&workload, &case, 6));
     }
 }
 
@@ -100,7 +100,7 @@ fn every_workload_has_its_test() {
 #[test]
 fn lying_devices_are_found_out() {
     for workload in [1, 3] {
-        settle(lies::run(&scenario::fault_workloads()[workload]));
+        assert_passes(lies::run(&scenario::fault_workloads()[workload]));
     }
 }
 
@@ -109,7 +109,7 @@ fn lying_devices_are_found_out_below_an_lsm_index() {
     let mut workload = scenario::fault_workloads().swap_remove(1);
     workload.name = "overwriting an LSM index";
     workload.config.index = IndexKind::Lsm;
-    settle(lies::run(&workload));
+    assert_passes(lies::run(&workload));
 }
 
 /// Random stores that are filled and emptied.
@@ -119,7 +119,7 @@ fn are_emptied(case: &str, trials: u64, trial: impl Fn(u64) -> Trial) {
         counts.add("stores", 1);
         trial(seed).run(&mut counts)
     });
-    settle(result.map(|()| counts));
+    assert_passes(result.map(|()| counts));
 }
 
 /// On devices of a range of sizes.
@@ -156,7 +156,7 @@ fn fills_up(index: IndexKind, then: Then) {
     let least = if index == IndexKind::Lsm { 640 } else { 400 };
     for kibibytes in [400, 500, 640, 900, 1500, 3000].into_iter().filter(|size| *size >= least) {
         for value_bytes in [100, 1000, 3000] {
-            settle(full::fill_up(index, kibibytes << 10, value_bytes, then));
+            assert_passes(full::fill_up(index, kibibytes << 10, value_bytes, then));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use esker::IndexKind;
 use esker_substrate::planted::Bug;
-use esker_testkit::counts::{Counts, settle};
+use esker_testkit::counts::{Counts, assert_passes};
 use esker_testkit::planted;
 
 fn is_found(bug: Bug) {
@@ -14,7 +14,7 @@ fn is_found_in_slices(bug: Bug) {
 }
 
 fn found(bug: Bug, index: IndexKind, place: &str) {
-    settle(planted::hunt_in(bug, index).map(|finding| {
+    assert_passes(planted::hunt_in(bug, index).map(|finding| {
         println!("{bug:?}{place}: {}", finding.violation);
         let case = format!("{bug:?}{place}: \"{}\"", finding.oracle);
         let mut counts = Counts::new("planted", case);

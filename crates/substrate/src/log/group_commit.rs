@@ -188,9 +188,9 @@ impl Log {
 
     fn flush_unlocked(&self, flush: &Flush) -> Result<()> {
         if let Some(unsettled) = &flush.unsettled {
-            self.manifest.settle()?;
+            self.manifest.retry_last_record()?;
             if let Some(file) = &flush.file {
-                settle(file.as_ref(), unsettled)?;
+                repair_tail(file.as_ref(), unsettled)?;
             }
         }
         let Some(file) = &flush.file else { return Ok(()) };
@@ -219,7 +219,7 @@ fn gather(queue: &mut MutexGuard<'_, Queue>) {
 
 /// Puts the tail in order. The stale records are gone for good before anything is appended; the
 /// doubtful records become durable with the next sync, because they are written again.
-fn settle(file: &dyn DeviceFile, unsettled: &Unsettled) -> Result<()> {
+fn repair_tail(file: &dyn DeviceFile, unsettled: &Unsettled) -> Result<()> {
     let Unsettled { doubtful, stale } = unsettled;
     if !stale.is_empty() && !planted::is(Bug::StaleLogTailAccepted) {
         in_chunks(stale, |at, chunk| {

@@ -156,7 +156,7 @@ impl Manifest {
         if room > 4 * (region_bytes / RESERVE_SHARE) {
             return Ok(());
         }
-        self.poison.on_error(self.settle_writer(&mut writer))?;
+        self.poison.on_error(self.rewrite_last_record(&mut writer))?;
         let features = writer.superblock.features;
         self.begin_epoch(&mut writer, 0, features)
     }

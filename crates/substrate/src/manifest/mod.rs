@@ -17,7 +17,7 @@
 //! before means the same, and once it is not alone the superblock is known to be durable.
 //! Invariant D4: opening writes nothing. What was read may exist in the page cache only, because
 //! the last run's sync failed or the last process was killed before it; therefore the first
-//! commit, or [`Manifest::settle`], makes it durable by writing it again, and nothing that it
+//! commit, or [`Manifest::retry_last_record`], makes it durable by writing it again, and nothing that it
 //! gave up may be reused before.
 //! Invariant D5: behind the last record there are zeros before the next one is written: of two torn
 //! records in one place, halves might make a whole one.
@@ -355,7 +355,7 @@ impl Manifest {
         state
             .apply_record(&record, durable_seq)
             .map_err(|misfit| Error::Invalid { what: format!("the manifest record {misfit}") })?;
-        self.poison.on_error(self.settle_writer(&mut writer))?;
+        self.poison.on_error(self.rewrite_last_record(&mut writer))?;
         self.append(&mut writer, edits, &state)?;
         let before = std::mem::replace(&mut *self.state.write(), Arc::new(state));
         // Where nobody reads it any more, the state before is the next copy. What fails leaves
@@ -443,7 +443,7 @@ impl Manifest {
         }
         let mut writer = self.writer.lock();
         self.poison.check()?;
-        self.poison.on_error(self.settle_writer(&mut writer))?;
+        self.poison.on_error(self.rewrite_last_record(&mut writer))?;
         let all = writer.superblock.features | features;
         self.begin_epoch(&mut writer, 0, all)?;
         self.features.store(all, Ordering::Release);
@@ -457,13 +457,13 @@ impl Manifest {
     ///
     /// # Errors
     /// Any failure poisons the store.
-    pub fn settle(&self) -> Result<()> {
+    pub fn retry_last_record(&self) -> Result<()> {
         let mut writer = self.writer.lock();
         self.poison.check()?;
-        self.poison.on_error(self.settle_writer(&mut writer))
+        self.poison.on_error(self.rewrite_last_record(&mut writer))
     }
 
-    fn settle_writer(&self, writer: &mut Writer) -> Result<()> {
+    fn rewrite_last_record(&self, writer: &mut Writer) -> Result<()> {
         let Some((at, frame)) = writer.doubt.take() else { return Ok(()) };
         writer.wipe_behind_the_tail()?;
         writer.write_twins(at, &frame)?;

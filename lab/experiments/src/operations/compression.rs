@@ -4,7 +4,7 @@ use esker::{Compression, KeyspaceOptions};
 use esker_workload::entry;
 use esker_workload::random::mixed;
 
-use super::{Bench, Found, metrics, settle, timed};
+use super::{Bench, Found, metrics, timed, wait_idle};
 use crate::Result;
 use crate::bar::{Bar, Must};
 use crate::measure::Metrics;
@@ -65,7 +65,7 @@ fn one(bench: &Bench<'_>, data: Data, compression: Compression) -> Result<Metric
         for number in 0..entries {
             keyspace.insert(entry::key(number), data.value(number))?;
         }
-        settle(&db)
+        wait_idle(&db)
     })?;
     let stats = db.stats()?;
     let of_keyspace = stats.keyspaces.first();

@@ -7,7 +7,7 @@
 use esker::{Db, Keyspace, KeyspaceOptions, Merge};
 use esker_workload::entry;
 
-use super::{Bench, Found, metrics, settle, timed};
+use super::{Bench, Found, metrics, timed, wait_idle};
 use crate::Result;
 use crate::bar::{Bar, Must};
 use crate::measure::Metrics;
@@ -85,7 +85,7 @@ fn counted(
     for keyspace in &store.keyspaces {
         (0..keys).try_for_each(|key| keyspace.insert(entry::key(key), 0_u64.to_le_bytes()))?;
     }
-    settle(&store.db)?;
+    wait_idle(&store.db)?;
     let turns = (bench.plan.entries / TURN).max(1);
     let ways = || Way::ALL.into_iter().zip(&store.keyspaces);
     let (mut steps, mut reads) = ([0.0; Way::ALL.len()], [0.0; Way::ALL.len()]);

@@ -218,7 +218,7 @@ impl Bench<'_> {
 }
 
 /// Waits until nothing is written out and nothing merged any more.
-fn settle(db: &Db) -> Result<()> {
+fn wait_idle(db: &Db) -> Result<()> {
     db.flush()?;
     loop {
         let stats = db.stats()?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use esker::{Db, Keyspace, KeyspaceOptions};
 use esker_workload::entry;
 
-use super::{Bench, Found, metrics, settle, timed};
+use super::{Bench, Found, metrics, timed, wait_idle};
 use crate::bar::Bar;
 use crate::measure::Metrics;
 use crate::{Error, Result};
@@ -110,7 +110,7 @@ fn one(bench: &Bench<'_>, way: Way) -> Result<Metrics> {
     })?;
     let look = |_| Ok(keyspace.first().map(drop)?);
     let (looking, ()) = timed(|| (0..LOOKS).try_for_each(look))?;
-    let (settling, ()) = timed(|| settle(&db))?;
+    let (settling, ()) = timed(|| wait_idle(&db))?;
     let found = summary(&db, entries, going + settling, looking)?;
     drop(keyspace);
     db.close()?;

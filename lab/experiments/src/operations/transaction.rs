@@ -6,7 +6,7 @@
 use esker::{Batch, Db, Durability, Keyspace, KeyspaceOptions, Transaction};
 use esker_workload::entry;
 
-use super::{Bench, Found, metrics, settle, timed};
+use super::{Bench, Found, metrics, timed, wait_idle};
 use crate::Result;
 use crate::bar::{Bar, Must};
 use crate::measure::Metrics;
@@ -79,7 +79,7 @@ pub(super) fn round(bench: &Bench<'_>, number: u32) -> Result<Vec<(String, Metri
     for first in (0..keys).step_by(TEN as usize) {
         Way::Batch.commit(&store, first, Durability::Buffered)?;
     }
-    settle(&store.db)?;
+    wait_idle(&store.db)?;
     let mut found = Vec::new();
     for (durability, turns) in [
         (Durability::Buffered, bench.plan.entries / TEN / TURN),

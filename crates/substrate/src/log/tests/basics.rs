@@ -263,7 +263,7 @@ fn a_failed_sync_ends_all_waits_and_is_not_repeated() {
         assert!(matches!(rig.log.wait_synced(ticket), Err(Error::Poisoned { .. })));
         assert!(matches!(rig.append(1, 10), Err(Error::Poisoned { .. })));
     }
-    assert!(matches!(rig.manifest.settle(), Err(Error::Poisoned { .. })));
+    assert!(matches!(rig.manifest.retry_last_record(), Err(Error::Poisoned { .. })));
     rig.log.sync_to(Seq(1)).unwrap();
 }
 

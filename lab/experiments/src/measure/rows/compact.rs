@@ -13,7 +13,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     run.write_all(Overwrite::new(run.task.seed, entries), entries / 2)?;
     let before_bytes = occupied_bytes(&run.task.folder);
     run.store.compact()?;
-    run.store.settle()?;
+    run.store.wait_idle()?;
     run.store.persist()?;
     let after_bytes = occupied_bytes(&run.task.folder);
     Ok(summary(before_bytes, after_bytes, run.sizes.live_bytes()))

@@ -18,7 +18,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     let start = Instant::now();
     let user_bytes = run.write_all(uniform::load(run.sizes.entries), run.sizes.entries)?;
     let putting = start.elapsed();
-    let idle = run.store.settle()?;
+    let idle = run.store.wait_idle()?;
     let settled = start.elapsed().saturating_sub(idle);
     run.store.persist()?;
     let peak_bytes = run.peak.bytes(&run.task.folder);

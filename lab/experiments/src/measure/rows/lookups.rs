@@ -19,7 +19,7 @@ const THREADS: u64 = 2;
 const MISSES: u64 = 4;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
-    run.store.settle()?;
+    run.store.wait_idle()?;
     read_all(run, 1, run.sizes.lookups_warm_up)?;
     let (figures, process) = (run.store.figures()?, DeviceBytes::now());
     run.control.reset();

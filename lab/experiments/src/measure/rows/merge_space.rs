@@ -8,7 +8,7 @@ use crate::measure::Metrics;
 use crate::measure::rows::Run;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
-    run.store.settle()?;
+    run.store.wait_idle()?;
     let held = run.store.hold_scan(run.sizes.entries / 2)?;
     let before_bytes = run.peak.reset(&run.task.folder);
     let start = Instant::now();

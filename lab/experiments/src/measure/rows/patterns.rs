@@ -110,7 +110,7 @@ fn written(
             run.tell.progress(done, count);
         }
     }
-    run.store.settle()?;
+    run.store.wait_idle()?;
     run.store.persist()?;
     let mut metrics = Metrics::new();
     before.written_since(run.store, user_bytes, &mut metrics)?;

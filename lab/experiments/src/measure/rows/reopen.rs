@@ -28,7 +28,7 @@ const LOOK_EVERY: u64 = 256;
 pub(super) fn crash(run: &Run<'_>) -> Result<Metrics> {
     let entries = run.sizes.crash_entries;
     run.write_all(uniform::load(entries), entries)?;
-    run.store.settle()?;
+    run.store.wait_idle()?;
     let mut requests = Overwrite::new(run.task.seed, entries);
     fill_memtable(run, &mut requests)?;
 

@@ -15,7 +15,7 @@ const SCAN_ENTRIES: u64 = 100;
 const WARM_UP_SHARE: u64 = 4;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
-    run.store.settle()?;
+    run.store.wait_idle()?;
     scan_all(run, 1, run.sizes.scans / WARM_UP_SHARE)?;
     let (elapsed, latencies) = scan_all(run, 2, run.sizes.scans)?;
     let mut metrics = Metrics::new();

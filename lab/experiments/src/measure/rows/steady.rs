@@ -65,7 +65,7 @@ pub(super) fn run<R: Iterator<Item = Request>>(
     live_bytes: impl Fn(&R) -> u64,
 ) -> Result<Metrics> {
     run.write_all(requests.by_ref(), run.sizes.warm_up)?;
-    run.store.settle()?;
+    run.store.wait_idle()?;
     run.store.persist()?;
 
     let before = Counters::now(run.store)?;
@@ -73,7 +73,7 @@ pub(super) fn run<R: Iterator<Item = Request>>(
     run.peak.reset(&run.task.folder);
     let start = Instant::now();
     let user_bytes = run.write_all(requests.by_ref(), run.sizes.steady)?;
-    let idle = run.store.settle()?;
+    let idle = run.store.wait_idle()?;
     let seconds = start.elapsed().saturating_sub(idle).as_secs_f64();
     run.store.persist()?;
 
