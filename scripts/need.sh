@@ -32,4 +32,5 @@ wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$manifest")
 command -v cargo >/dev/null || fail "no cargo: install Rust $wanted (https://rustup.rs)"
 found=$(rustc --version | cut -d' ' -f2)
 oldest=$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1)
-[ "$oldest" = "$wanted" ] || fail "Rust $found is too old: $what needs $wanted or later (rustup update)"
+[ "$oldest" = "$wanted" ] ||
+    fail "Rust $found is too old: $what needs $wanted or later (rustup update)"

@@ -51,7 +51,8 @@ pub fn check(tree: &Tree) -> Result<Vec<Finding>> {
 /// The page with today's fingerprints.
 pub fn updated_page(tree: &Tree) -> Result<String> {
     let page = tree.text(PAGE).ok_or("docs/format/store.md is missing")?;
-    let (text, _) = page.split_once(MARK).ok_or("docs/format/store.md has no mark for the table")?;
+    let (text, _) =
+        page.split_once(MARK).ok_or("docs/format/store.md has no mark for the table")?;
     Ok(format!("{text}{MARK}\n{}", table(tree)?))
 }
 

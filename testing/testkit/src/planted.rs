@@ -65,15 +65,14 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::SuperblockWithoutChecksum => {
             vec![Flips(stores::clean, |file| file == "superblock", 1)]
         }
-        Bug::NoDirectorySync => vec![Crash(scenario::creation), Crash(scenario::log_recycling)],
-        Bug::LengthNotSynced => vec![Crash(scenario::creation), Crash(scenario::log_recycling)],
+        Bug::NoDirectorySync | Bug::LengthNotSynced => {
+            vec![Crash(scenario::creation), Crash(scenario::log_recycling)]
+        }
         Bug::LogTruncatedBeforeMerge => {
             vec![Crash(scenario::log_recycling), Crash(scenario::load), Crash(scenario::mixed)]
         }
         Bug::SnapshotBlocksReused => vec![Crash(scenario::snapshots), Crash(scenario::mixed)],
-        Bug::SequenceReusedAfterRecovery => {
-            vec![Crash(scenario::closing), Crash(scenario::mixed)]
-        }
+        Bug::SequenceReusedAfterRecovery => vec![Crash(scenario::closing), Crash(scenario::mixed)],
         Bug::FreedTwice => vec![Crash(scenario::overwrite), Crash(scenario::mixed)],
         Bug::SegmentUnlinkedEarly => vec![Crash(scenario::log_recycling), Crash(scenario::mixed)],
         Bug::CommitBeforeLog => {

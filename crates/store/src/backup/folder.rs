@@ -178,7 +178,7 @@ impl Folder {
 
     /// Ends a run: the catalog in place is durable, and the first backup is marked no longer (F3).
     pub fn finish(&mut self) -> Result<()> {
-        self.settle()?;
+        self.sync_catalog()?;
         if self.is_marked {
             self.device.remove(UNFINISHED)?;
             self.device.sync_dir()?;

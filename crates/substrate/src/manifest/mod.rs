@@ -17,8 +17,8 @@
 //! before means the same, and once it is not alone the superblock is known to be durable.
 //! Invariant D4: opening writes nothing. What was read may exist in the page cache only, because
 //! the last run's sync failed or the last process was killed before it; therefore the first
-//! commit, or [`Manifest::retry_last_record`], makes it durable by writing it again, and nothing that it
-//! gave up may be reused before.
+//! commit, or [`Manifest::retry_last_record`], makes it durable by writing it again, and nothing
+//! that it gave up may be reused before.
 //! Invariant D5: behind the last record there are zeros before the next one is written: of two torn
 //! records in one place, halves might make a whole one.
 
