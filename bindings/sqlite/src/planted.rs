@@ -26,6 +26,8 @@ pub enum Bug {
     DoubtForgotten,
     /// `PRAGMA synchronous` counts where SQLite refuses it.
     RefusedCounts,
+    /// A journal mode is answered and does not read back.
+    ModeNotKept,
     /// What is written to a file that was renamed or deleted is acknowledged.
     MovedUnnoticed,
     /// A database that was copied from one with a WAL asks for a WAL.
@@ -47,7 +49,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::CommittedAtSync,
         Self::NotPrepared,
         Self::DecidedBlindly,
@@ -57,6 +59,7 @@ impl Bug {
         Self::CutRefused,
         Self::DoubtForgotten,
         Self::RefusedCounts,
+        Self::ModeNotKept,
         Self::MovedUnnoticed,
         Self::WalKept,
         Self::CounterKept,

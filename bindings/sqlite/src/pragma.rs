@@ -133,7 +133,11 @@ fn journal_mode(connection: &mut Connection, value: Option<&str>) -> Outcome<Ans
         }
         Some(_) | None => {}
     }
-    Ok(match connection.journal_mode {
+    let in_force = connection.journal_mode;
+    if planted::is(Bug::ModeNotKept) {
+        connection.journal_mode = now;
+    }
+    Ok(match in_force {
         JournalMode::Wal => Answer::Row(JournalMode::Wal.name().to_owned()),
         _ => Answer::GoOn,
     })

@@ -48,6 +48,17 @@ fn syncs(connection: &Connection, schema: &str) -> u64 {
     asked() - before
 }
 
+/// Sets a journal mode, which SQLite may refuse. The pragma then reads back what it answered.
+fn set_mode(connection: &Connection, schema: &str, mode: &str) -> String {
+    let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0));
+    let sql = format!("PRAGMA {schema}journal_mode = {mode}");
+    let answered = ask(&sql);
+    if let Ok(answered) = &answered {
+        assert_eq!(&ask(&format!("PRAGMA {schema}journal_mode")).unwrap(), answered, "{sql}");
+    }
+    format!("{sql}: {answered:?}")
+}
+
 /// Does one thing, which SQLite may refuse.
 fn step(random: &mut Random, connection: &Connection) -> String {
     let schema = ["main.", "b.", ""][random.below(3) as usize];
@@ -56,7 +67,7 @@ fn step(random: &mut Random, connection: &Connection) -> String {
             let value = VALUES[random.below(VALUES.len() as u64) as usize];
             format!("PRAGMA {schema}synchronous = {value}")
         }
-        6 => format!("PRAGMA {schema}journal_mode = {}", MODES[random.below(5) as usize]),
+        6 => return set_mode(connection, schema, MODES[random.below(5) as usize]),
         7 => ["BEGIN", "BEGIN IMMEDIATE", "SAVEPOINT a"][random.below(3) as usize].to_owned(),
         8 => "INSERT INTO main.t VALUES (2)".to_owned(),
         9 => "SELECT count(*) FROM b.t".to_owned(),
@@ -106,11 +117,13 @@ fn a_commit_syncs_as_the_pragma_reads_back() {
 
 /// A suite that cannot fail proves nothing.
 #[test]
-fn a_refused_pragma_that_counts_is_found() {
-    let hunt = |seed| planted::with(Bug::RefusedCounts, || catch_unwind(|| run(seed)).is_err());
-    let found = (0..200).find(|seed| hunt(*seed));
-    let seed = found.unwrap_or_else(|| panic!("it was not found"));
-    let mut counts = Counts::new("sqlite-planted", format!("{:?}", Bug::RefusedCounts));
-    counts.add("sequences until found", seed + 1);
-    counts.record().unwrap();
+fn planted_bugs_are_found() {
+    for bug in [Bug::RefusedCounts, Bug::ModeNotKept] {
+        let hunt = |seed| planted::with(bug, || catch_unwind(|| run(seed)).is_err());
+        let found = (0..200).find(|seed| hunt(*seed));
+        let seed = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
+        let mut counts = Counts::new("sqlite-planted", format!("{bug:?}"));
+        counts.add("sequences until found", seed + 1);
+        counts.record().unwrap();
+    }
 }

@@ -34,21 +34,43 @@ struct Cell {
     value_bytes: usize,
     memory_budget_bytes: u64,
     log_segment_bytes: u64,
+    keys: Keys,
     killed: bool,
+}
+
+/// The order in which keys are written. They are deleted in the same order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keys {
+    Scattered,
+    /// Then full merges of an FD+tree keep their blocks, and what they write is fences.
+    Ascending,
+}
+
+impl Keys {
+    fn key(self, number: u64) -> String {
+        match self {
+            Self::Scattered => format!("key{:09}", number * 7919 % 1_000_000_007),
+            Self::Ascending => format!("key{number:09}"),
+        }
+    }
 }
 
 impl Cell {
     const fn small(index: IndexKind, value_bytes: usize, killed: bool) -> Self {
         // The log's segments are no larger a part of the device than by default.
         let (memory_budget_bytes, log_segment_bytes) = (4 << 20, 512 << 10);
-        let fs_bytes = 48 << 20;
-        Self { fs_bytes, index, value_bytes, memory_budget_bytes, log_segment_bytes, killed }
+        let (fs_bytes, keys) = (48 << 20, Keys::Scattered);
+        Self { fs_bytes, index, value_bytes, memory_budget_bytes, log_segment_bytes, keys, killed }
     }
 
     const fn large(index: IndexKind, value_bytes: usize, budget_mib: u64, killed: bool) -> Self {
         let (memory_budget_bytes, log_segment_bytes) = (budget_mib << 20, 4 << 20);
-        let fs_bytes = 300_000_000;
-        Self { fs_bytes, index, value_bytes, memory_budget_bytes, log_segment_bytes, killed }
+        let (fs_bytes, keys) = (300_000_000, Keys::Scattered);
+        Self { fs_bytes, index, value_bytes, memory_budget_bytes, log_segment_bytes, keys, killed }
+    }
+
+    const fn ascending(self) -> Self {
+        Self { keys: Keys::Ascending, ..self }
     }
 
     fn open(&self, place: &Place) -> (Db, Keyspace) {
@@ -65,7 +87,9 @@ impl Cell {
 
     fn as_words(&self) -> String {
         let Self { fs_bytes, index, value_bytes, memory_budget_bytes, .. } = self;
-        format!("{fs_bytes} {index} {value_bytes} {memory_budget_bytes} {}", self.log_segment_bytes)
+        let (segment_bytes, ascending) = (self.log_segment_bytes, self.keys == Keys::Ascending);
+        let ascending = u64::from(ascending);
+        format!("{fs_bytes} {index} {value_bytes} {memory_budget_bytes} {segment_bytes} {ascending}")
     }
 
     fn of_words(words: &str) -> Self {
@@ -77,6 +101,7 @@ impl Cell {
             value_bytes: number(2) as usize,
             memory_budget_bytes: number(3),
             log_segment_bytes: number(4),
+            keys: if number(5) == 0 { Keys::Scattered } else { Keys::Ascending },
             killed: true,
         }
     }
@@ -133,16 +158,12 @@ impl Drop for Place {
     }
 }
 
-fn key(number: u64) -> String {
-    format!("key{:09}", number * 7919 % 1_000_000_007)
-}
-
 /// Puts until as many are refused; answers how many were not.
-fn fill(keyspace: &Keyspace, value_bytes: usize, most: u64) -> u64 {
+fn fill(cell: &Cell, keyspace: &Keyspace, most: u64) -> u64 {
     let random = Random::new(7);
     let (mut written, mut refused) = (0, 0);
     while refused < REFUSALS && written < most {
-        match keyspace.insert(key(written), random.bytes(value_bytes)) {
+        match keyspace.insert(cell.keys.key(written), random.bytes(cell.value_bytes)) {
             Ok(()) => written += 1,
             Err(Error::Full { .. }) => {
                 refused += 1;
@@ -174,7 +195,7 @@ fn full_child() {
     let (cell, folder) = words.split_once('\n').unwrap();
     let (cell, folder) = (Cell::of_words(cell), PathBuf::from(folder));
     let (_db, keyspace) = cell.open(&Place::Folder { folder, image: None });
-    let written = fill(&keyspace, cell.value_bytes, u64::MAX);
+    let written = fill(&cell, &keyspace, u64::MAX);
     println!("\nWRITTEN {written}");
     std::process::abort();
 }
@@ -190,20 +211,21 @@ fn is_emptied(cell: &Cell, counts: &mut Counts) {
         }
         _ => {
             let (db, keyspace) = cell.open(&place);
-            let written = fill(&keyspace, cell.value_bytes, u64::MAX);
+            let written = fill(cell, &keyspace, u64::MAX);
             (db, keyspace, written)
         }
     };
     let full_bytes = place.used_bytes();
     assert!(written * cell.value_bytes as u64 > cell.fs_bytes / 3, "{cell:?}: {written} written");
     for number in 0..written {
-        keyspace.remove(key(number)).unwrap_or_else(|error| panic!("{cell:?}, {number}: {error}"));
+        let key = cell.keys.key(number);
+        keyspace.remove(key).unwrap_or_else(|error| panic!("{cell:?}, {number}: {error}"));
     }
     db.compact().unwrap_or_else(|error| panic!("{cell:?}, compacting: {error}"));
     let left_bytes = place.used_bytes();
     assert!(left_bytes <= full_bytes / 10, "{cell:?}: {left_bytes} of {full_bytes} bytes are left");
     assert!(keyspace.first().unwrap().is_none(), "{cell:?}");
-    let again = fill(&keyspace, cell.value_bytes, written / 2);
+    let again = fill(cell, &keyspace, written / 2);
     assert_eq!(again, written / 2, "{cell:?}: writing goes on");
     let report = db.check().unwrap();
     assert!(report.problems.is_empty(), "{cell:?}: {report:?}");
@@ -229,7 +251,9 @@ const VALUES: [usize; 3] = [100, 1000, 300_000];
 /// Small stores of both kinds.
 fn small(killed: bool) -> Vec<Cell> {
     let cells = |index| VALUES.map(|value_bytes| Cell::small(index, value_bytes, killed));
-    IndexKind::ALL.map(cells).concat()
+    let mut all = IndexKind::ALL.map(cells).concat();
+    all.extend(IndexKind::ALL.map(|index| Cell::small(index, 100, killed).ascending()));
+    all
 }
 
 #[test]
@@ -252,6 +276,7 @@ fn devices_of_300_megabytes_are_emptied() {
                 cells.extend([cell(false), cell(true)]);
             }
         }
+        cells.extend([16, 64].map(|budget_mib| Cell::large(index, 100, budget_mib, false).ascending()));
     }
     if budget() < BUDGET_OF_ALL {
         // One of large values, by default settings, for each kind of index.

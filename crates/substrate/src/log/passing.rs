@@ -97,7 +97,10 @@ impl<'a> PartCheck<'a> {
                     FrameHeader::decode(&self.held, seal(self.store, self.part.reference.id));
                 let header = header.map_err(|error| self.decoded(&error))?;
                 if header.number != self.next_seq.0 {
-                    return Err(self.corrupt("log record is not consecutive"));
+                    return Err(self.corrupt(&format!(
+                        "log record {} is not consecutive (expected {})",
+                        header.number, self.next_seq.0
+                    )));
                 }
                 self.held.clear();
                 self.next_seq = Seq(header.number.saturating_add(header.count.into()));
