@@ -1,4 +1,4 @@
-//! How much of an index is tombstones, and when that is too much (I6).
+//! The share of tombstones in an index, and when it triggers a merge (I6).
 
 use esker_format::ids::Seq;
 use esker_format::meta::IndexMeta;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use esker_device::AlignedBuf;
 use esker_substrate::budget::{Budget, Lease, Part};
 
-/// A buffer that grows, and is counted as long as it lives. The block cache, whose part of the
-/// budget it is, has that much less.
+/// A buffer that grows, and whose bytes are counted for as long as it lives. They are subtracted
+/// from the block cache's part of the budget.
 pub struct CountedBuf {
     bytes: AlignedBuf,
     lease: Option<Lease>,
@@ -17,7 +17,7 @@ impl CountedBuf {
         Self { bytes: AlignedBuf::zeroed(0), lease: None }
     }
 
-    /// Makes it at least `length` bytes long. What was in it is gone if it grows.
+    /// Makes the buffer at least `length` bytes long. Growing it discards its contents.
     pub(super) fn grow(&mut self, budget: &Arc<Budget>, length: usize) {
         if self.bytes.len() < length {
             // The old one first: never both.

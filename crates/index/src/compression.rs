@@ -1,7 +1,7 @@
-//! What data blocks are compressed with, and the room that a merge needs because of it.
+//! The codec of data blocks, and the space that a merge reserves because of it.
 //!
-//! A merge gives back what it has read as it writes: where blocks shrink as before, it needs little
-//! more room than it frees. It may write more than it frees where they shrink less.
+//! A merge frees space it has read while it writes: if blocks compress as well as before, it needs
+//! little more space than it frees. If they compress less well, it may write more than it frees.
 
 use esker_format::block::Codec;
 use esker_format::meta::{IndexMeta, LevelMeta};
@@ -10,8 +10,8 @@ use esker_substrate::sync::atomic::Ordering;
 
 use super::Index;
 
-/// Of what a codec saves, this share is reserved for a merge whose blocks shrink less than those
-/// that it reads.
+/// This share of what a codec saves is reserved for a merge whose blocks compress less well than
+/// those that it reads.
 const MARGIN_SHARE: u64 = 16;
 
 impl Index {

@@ -32,8 +32,8 @@ pub struct FenceCursor<'a> {
     tree: &'a Tree,
     reader: &'a BlockReader,
     pub(super) level: usize,
-    /// Nothing is looked for at or before this key: blocks there may be gone, and their space
-    /// another's.
+    /// No key at or before this one is searched for: blocks there may have been freed, and their
+    /// space reused.
     floor: Option<&'a [u8]>,
     at: At<'a>,
 }
@@ -99,7 +99,7 @@ pub struct OwnedFence {
 }
 
 impl OwnedFence {
-    /// The first key all of whose versions are behind the fence: a fence with a number stands
+    /// The first key all of whose versions are behind the fence: a fence with a sequence number is
     /// between the versions of its key.
     pub(super) fn first_whole_key(mut self) -> Vec<u8> {
         if self.seq != Seq::MAX {
@@ -129,8 +129,8 @@ impl<'a> FenceCursor<'a> {
         Self::find_behind(tree, reader, level, target, None)
     }
 
-    /// The same in a tree of which a merge has passed what is at or before `floor`; `target` lies
-    /// behind that.
+    /// The same in a tree of which a merge has passed everything at or before `floor`; `target` is
+    /// behind `floor`.
     pub(super) fn find_behind(
         tree: &'a Tree,
         reader: &'a BlockReader,
@@ -222,7 +222,7 @@ impl<'a> FenceCursor<'a> {
         }
     }
 
-    /// The block of the level above that the fence stands in, if it does.
+    /// The block of the level above that contains the fence, if there is one.
     pub(super) fn parent_ptr(&self) -> Result<Option<BlockPtr>> {
         match &self.at {
             At::Express(_) | At::Tail(_) => Ok(None),

@@ -1,7 +1,8 @@
-//! Walking the data entries of a level, both ways.
+//! A cursor over the data entries of a level, in both directions.
 //!
-//! What cannot be read says which keys it puts out of reach. Where a level has lost keys
-//! ([`Gone`]), blocks that held nothing else are not asked for: they may be anybody's.
+//! A block that cannot be read is reported with the range of keys that it makes unreachable. Where
+//! a level has lost keys ([`Gone`]), blocks that held only such keys are not read: their space may
+//! have been reused.
 
 use std::sync::Arc;
 
@@ -23,9 +24,9 @@ pub struct DataCursor<'a> {
     tree: &'a Tree,
     reader: &'a BlockReader,
     level: usize,
-    /// Blocks with nothing behind this key may be gone: a merge has passed them.
+    /// Blocks with nothing behind this key may have been freed: a merge has passed them.
     floor: Option<&'a [u8]>,
-    /// Keys that the level has no more: blocks of nothing else may be gone.
+    /// Keys that the level no longer has: blocks that held only such keys may have been freed.
     gone: Option<&'a Gone>,
     /// The block that was looked into last, and whether it may hold any of these keys.
     looked: Option<(Arc<CachedBlock>, bool)>,
@@ -53,7 +54,7 @@ impl From<Error> for Unreadable {
 pub type CursorResult<T> = Result<T, Unreadable>;
 
 impl<'a> DataCursor<'a> {
-    /// A cursor that stands nowhere yet. It is used only for keys behind `floor`.
+    /// A cursor without a position yet. It is used only for keys behind `floor`.
     pub(super) const fn new(
         tree: &'a Tree,
         reader: &'a BlockReader,
@@ -123,7 +124,7 @@ impl<'a> DataCursor<'a> {
     /// Moves to the last data entry before (`key`, `seq`); without a key, to the very last.
     pub(super) fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
         let range = self.gone.and_then(|gone| match before {
-            // Versions of the key itself lie before it.
+            // Versions of the key itself are before it.
             Some((key, seq)) if seq != Seq::MAX => gone.at(key),
             _ => gone.before(before.map(|(key, _)| key)),
         });
@@ -195,7 +196,8 @@ impl<'a> DataCursor<'a> {
         }
     }
 
-    /// From `index` on, in the given direction, finds the first data entry and stands there.
+    /// Finds the first data entry from `index` on, in the given direction, and positions the cursor
+    /// there.
     fn seek_entry(
         &mut self,
         mut fence: FenceCursor<'a>,
@@ -231,8 +233,8 @@ impl<'a> DataCursor<'a> {
         }
     }
 
-    /// The range that an entry's key is gone with, if it is. Few blocks of a level have such keys:
-    /// they are looked for once a block, and only then entry by entry.
+    /// The consumed range that contains an entry's key, if there is one. Few blocks of a level have
+    /// such keys: the check is made once per block, and per entry only where it is needed.
     fn gone_at(&mut self, block: &Arc<CachedBlock>, suffix: &[u8]) -> Option<KeyRange<'a>> {
         let gone = self.gone?;
         let known = self.looked.as_ref().filter(|(looked, _)| Arc::ptr_eq(looked, block));
@@ -243,8 +245,8 @@ impl<'a> DataCursor<'a> {
         meets.then(|| gone.at(&[block.view().prefix(), suffix].concat()))?
     }
 
-    /// The range that all keys of a block are gone with, or its first keys if it is entered from
-    /// the front; `here` is the fence that the walk comes from.
+    /// The consumed range that contains all keys of a block, or its first keys if the walk enters
+    /// the block from the front; `here` is the fence that the walk comes from.
     fn gone_block(
         &self,
         fence: &FenceCursor<'a>,
@@ -261,7 +263,7 @@ impl<'a> DataCursor<'a> {
         Ok(range.filter(|_| is_gone))
     }
 
-    /// Goes on behind keys that are gone.
+    /// Continues behind consumed keys.
     fn pass(&mut self, range: KeyRange<'a>, forward: bool) -> CursorResult<()> {
         self.at = None;
         match (forward, range.end) {
@@ -289,7 +291,7 @@ impl<'a> DataCursor<'a> {
         let Ok(here) = fence.owned() else { return Unreadable::from(error) };
         let to = match fence.clone().next() {
             Ok(next) => next.and_then(|next| next.owned().ok()).map(OwnedFence::first_whole_key),
-            // Damage further up stands between here and there: it ends behind that.
+            // Damage further up is between here and there: the unreadable range ends behind that.
             Err(beside) => self.unreadable_beside(&here, fence.level, beside, true).to,
         };
         Unreadable { from: here.key, to, error }
@@ -307,8 +309,9 @@ impl<'a> DataCursor<'a> {
         Unreadable::from(error)
     }
 
-    /// A block of fences beside the current fence of `level` cannot be read. Nothing between the
-    /// last readable block and the damage has been answered yet, so it counts as out of reach.
+    /// A block of fences next to the current fence of `level` cannot be read. No key between the
+    /// last readable block and the damage has been returned yet, so all of them count as out of
+    /// reach.
     fn unreadable_beside(
         &self,
         here: &OwnedFence,
@@ -340,7 +343,7 @@ impl<'a> DataCursor<'a> {
     }
 }
 
-/// Whether any key from a block's first to its last may be gone.
+/// Whether any key from a block's first to its last may have been consumed.
 fn meets(gone: &Gone, view: BlockView<'_>) -> bool {
     let key = |index: usize| {
         let (_, suffix, _) = view.entry_key(index).ok()?;

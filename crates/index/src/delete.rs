@@ -1,10 +1,10 @@
-//! m-delete: which space of the old levels the wavefront has passed.
+//! m-delete: frees the space of the old levels that the wavefront has passed.
 //!
-//! A block of an old level is unreachable when the first key of the block behind it is at or
-//! before the wavefront; the last block of a level when the merge is done. A level's blocks lie in
-//! its extents in the order of writing, which is the order of their keys: so everything in front
-//! of the first block still needed can go. It is reusable when two things have happened besides:
-//! every older view is gone, and a durable record of the merge does without it.
+//! A block of an old level is unreachable when the first key of the block behind it is at or before
+//! the wavefront; the last block of a level when the merge is done. The blocks of a level are in
+//! its extents in the order in which they were written, which is key order: everything in front of
+//! the first block still needed can be freed. The space is reusable when two more conditions hold:
+//! every older view has been dropped, and a durable record of the merge no longer names it.
 
 use esker_format::ptr::{Extent, UNIT_BYTES};
 

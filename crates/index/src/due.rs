@@ -1,5 +1,5 @@
-//! What should begin now: from the size of the memtable and what is under way; of the rest the kind
-//! says it.
+//! The work that should begin now, from the size of the memtable and the work under way; the index
+//! kind decides the rest.
 
 use esker_format::meta::{IndexMeta, LevelMeta};
 use esker_substrate::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ impl Index {
         full.saturating_sub(self.memtable_memory_bytes())
     }
 
-    /// What should begin now, if nothing stands in its way.
+    /// The work that should begin now, unless something prevents it.
     pub fn due(&self) -> Option<Work> {
         let durable = self.meta();
         if self.is_full() && !self.is_flushing() {
@@ -57,8 +57,8 @@ impl Index {
         self.kind.flushes_first(self, &self.meta())
     }
 
-    /// Whether writers should wait for the merge under way: they have used as much of the room
-    /// beside it as it has done of its work.
+    /// Whether writers should wait for the merge under way: they have used as large a share of the
+    /// space for concurrent writes as the merge has done of its work.
     pub fn is_ahead(&self) -> bool {
         self.is_merging() && self.kind.is_ahead(self)
     }

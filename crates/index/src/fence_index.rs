@@ -21,8 +21,8 @@ use esker_format::key::{self, long_head};
 use esker_format::ptr::BlockPtr;
 use esker_substrate::budget::{Budget, Lease, Part};
 
-/// Fences in a chunk: large enough that a chunk costs little beside its fences, small enough that
-/// giving one chunk up frees memory in useful pieces.
+/// Fences in a chunk: large enough that a chunk costs little compared with its fences, small enough
+/// that dropping one chunk frees a useful amount of memory.
 const CHUNK_FENCES: usize = 1024;
 
 /// A fence with its key.
@@ -41,13 +41,13 @@ pub struct KeyedFence<'a> {
 pub struct Place(usize);
 
 impl Place {
-    /// The place of the fence so many behind this one, if there is one.
+    /// The place that many fences after this one, if there is one.
     #[must_use]
     pub const fn ahead(self, fences: usize) -> Self {
         Self(self.0.saturating_add(fences))
     }
 
-    /// The place of the fence so many before this one, or the first.
+    /// The place that many fences before this one, or the first.
     #[must_use]
     pub const fn behind(self, fences: usize) -> Self {
         Self(self.0.saturating_sub(fences))
@@ -74,7 +74,8 @@ impl Account {
         Self::required_until(budget, 0)
     }
 
-    /// For fences that must be held up to so many bytes, and beyond if there is room.
+    /// For fences that must be held in memory up to `required_bytes`, and beyond that if there is
+    /// memory.
     pub(super) fn required_until(budget: &Arc<Budget>, required_bytes: u64) -> Self {
         Self { budget: Arc::clone(budget), required_bytes }
     }
@@ -138,7 +139,7 @@ impl Column {
 }
 
 impl Chunk {
-    /// Memory of a fence beside its key and filter.
+    /// Memory of a fence in addition to its key and filter.
     const FENCE_BYTES: u64 = 48;
 
     fn len(&self) -> usize {
@@ -391,7 +392,7 @@ impl FenceIndex {
     #[must_use]
     pub fn find(&self, key: &[u8], seq: Seq) -> Option<Place> {
         let head = long_head(key);
-        // Chunks whose first fence is at or before the key; the last of them has the answer.
+        // Chunks whose first fence is at or before the key; the last of them contains the answer.
         let in_last = self.last.begins_until(head, key, seq);
         let number = if in_last {
             self.full.len()

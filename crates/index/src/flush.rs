@@ -1,4 +1,4 @@
-//! Flushes: a memtable is written out as a run, which stands until it is merged.
+//! Flushes: a memtable is written out as a sorted run, which is kept until it is merged.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::{Commit, Gate, Index};
 #[derive(Debug)]
 pub(super) struct Flush {
     merge: Merge,
-    /// Keys that the run does not reach to, where they count as gone from the beginning.
+    /// Keys outside the run's range, which count as consumed from the beginning.
     outside: Gone,
 }
 
@@ -102,7 +102,7 @@ impl Index {
     pub fn begin_flush(&self, gate: &Gate<'_>) -> bool {
         let _one_starts = self.starting.lock();
         let mut slot = self.flush.lock();
-        // The manifest names no more runs than this, whoever asks for one.
+        // The manifest names no more runs than this, regardless of who requests one.
         let too_many = self.durable.load().sorted_runs.len() + 1 >= SORTED_RUNS_MAX;
         let blocked = slot.is_some() || too_many || !self.kind.can_flush();
         if blocked || self.views.load().memtable.is_empty() {

@@ -1,8 +1,8 @@
-//! What will be done next with an index, as it looks now: for users who ask.
+//! A forecast of the next work on an index, for users who ask for it.
 
 use super::{Index, Work};
 
-/// What comes next when nothing else happens than that somebody writes.
+/// The next work if nothing but further writes happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
     /// Memory of the memtable that is still to be filled before, in bytes; 0 where it is due.
@@ -24,7 +24,7 @@ pub struct ForecastMerge {
     pub input_bytes: u64,
 }
 
-/// What an index keeps that is of no use to whoever reads now.
+/// Data that an index keeps and that current readers do not need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
     /// Bytes of blocks that merges have replaced and that wait for readers, or for a backup.

@@ -1,8 +1,8 @@
-//! How a memtable is frozen, for a flush or a merge.
+//! Freezing a memtable, for a flush or a merge.
 //!
-//! Freezing is a boundary in sequence numbers: under the lock that gives numbers out, the current
-//! memtable becomes an input and an empty one takes its place. So every operation is wholly on
-//! one side of the boundary, and the frozen memtable never grows.
+//! Freezing is a boundary in sequence numbers: under the lock that assigns sequence numbers, the
+//! current memtable becomes an input and an empty one takes its place. So every operation is
+//! entirely on one side of the boundary, and the frozen memtable never grows.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use esker_substrate::sync::atomic::Ordering;
 use super::view::{Part, View};
 use super::{Gate, Index};
 
-/// A memtable that nobody writes to any more.
+/// A memtable that no longer takes writes.
 pub(super) struct Frozen {
     pub leaves: Arc<Leaves>,
     /// The numbers that it holds: after the first, up to the second.

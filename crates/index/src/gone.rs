@@ -29,19 +29,19 @@ impl Gone {
         &self.ranges
     }
 
-    /// Whether nothing is gone.
+    /// Whether no key has been consumed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Whether every key is gone.
+    /// Whether every key has been consumed.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         matches!(&*self.ranges, [all] if all.begin.is_empty() && all.end.is_none())
     }
 
-    /// The range that has `key`, if it is gone.
+    /// The consumed range that contains `key`, if there is one.
     #[must_use]
     pub fn at(&self, key: &[u8]) -> Option<KeyRange<'_>> {
         let behind = self.ranges.partition_point(|range| range.begin.as_slice() <= key);
@@ -64,7 +64,7 @@ impl Gone {
         range.end.is_none_or(|end| key <= end).then_some(range)
     }
 
-    /// Whether all keys from `begin` up to `end` are gone.
+    /// Whether all keys from `begin` up to `end` have been consumed.
     #[must_use]
     pub fn has_all(&self, begin: &[u8], end: Option<&[u8]>) -> bool {
         self.at(begin).is_some_and(|range| match (range.end, end) {
@@ -74,7 +74,7 @@ impl Gone {
         })
     }
 
-    /// Whether any of `keys` are gone.
+    /// Whether any of `keys` has been consumed.
     #[must_use]
     pub fn meets(&self, keys: KeyRange<'_>) -> bool {
         self.ranges.iter().any(|range| range.as_range().meets(&keys))

@@ -1,9 +1,9 @@
-//! Where a merge's sources stand, and which of them comes first.
+//! The positions of a merge's sources, and which source comes first.
 
 use esker_format::ids::Seq;
 use esker_format::key::long_head;
 
-/// Where a source stands: everything that is compared, copied out of block or memtable.
+/// A source's position: all that is compared, copied out of the block or memtable.
 #[derive(Debug, Default)]
 pub struct Head {
     pub long_head: u64,

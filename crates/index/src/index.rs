@@ -1,7 +1,7 @@
-//! One keyspace's index: what all kinds stand on, and its kind.
+//! One keyspace's index: the parts that all kinds share, and its kind.
 //!
 //! Not here: threads (the owner calls [`Index::step`]), the log, and the manifest (the owner makes
-//! the [`IndexMeta`] durable that a step hands to it).
+//! the [`IndexMeta`] durable that a step passes to it).
 
 use std::sync::Arc;
 
@@ -104,7 +104,8 @@ pub struct Index {
     pub(super) flushing: AtomicBool,
     /// The merge under way retires removals of ranges.
     pub(super) retiring: AtomicBool,
-    /// Bytes of payload in so much memory of a memtable (see `due`); 0 while none has shown it.
+    /// Bytes of payload in a fixed amount of memtable memory (see `due`); 0 until one has been
+    /// measured.
     pub(super) payload_share: AtomicU64,
     /// What merge operands are merged by.
     pub(super) operator: Swap<Operator>,
@@ -183,8 +184,8 @@ impl Index {
         }
     }
 
-    /// Adds a version to the memtable. No I/O. One thread at a time. Answers how many operands of
-    /// the key stand on each other in it then, if it is one.
+    /// Adds a version to the memtable. No I/O. One thread at a time. For a merge operand, returns
+    /// how many operands of the key are now stacked in the memtable.
     pub fn insert(&self, key: &[u8], seq: Seq, data: Data<'_>) -> u16 {
         let _shared = self.share();
         if let Data::Reference(content) = data {
@@ -252,7 +253,7 @@ impl Index {
         self.awaits_resume.load(Ordering::Acquire)
     }
 
-    /// Begins `work`; false when there is nothing to do or something stands in its way.
+    /// Begins `work`; returns false when there is nothing to do or something prevents it.
     ///
     /// Cost: a merge may read top fences that are not in memory, and makes room for itself.
     ///
@@ -315,8 +316,8 @@ impl Index {
         if self.begin(work, gate)? { self.complete(commit) } else { Ok(()) }
     }
 
-    /// Whether a full merge would find nothing to do. `may_change`: there may be values with an
-    /// expiry, or operands, which are in levels that are not settled.
+    /// Whether a full merge would find nothing to do. `may_change`: levels that are not fully
+    /// compacted may contain values with an expiry, or merge operands.
     pub fn is_fully_compacted(&self, may_change: bool) -> bool {
         if self.is_merging() || self.is_flushing() || self.memtable_entries() > 0 {
             return false;
@@ -347,8 +348,8 @@ impl Index {
         Ok(())
     }
 
-    /// A read that failed, or a device without room, leaves the store as it was; a write that
-    /// failed leaves the device in a state nobody knows.
+    /// A read that failed, or a full device, leaves the store as it was; a write that failed leaves
+    /// the device in an unknown state.
     pub(super) fn poison_if_write_failed(
         &self,
         error: esker_substrate::Error,
@@ -356,8 +357,8 @@ impl Index {
         use esker_device::Operation;
         use esker_substrate::Error;
         match &error {
-            // Space that was discarded may be gone when it is written again. What is written here
-            // is named by nobody yet, so that nothing has changed.
+            // Discarded space may have been taken away by the time it is written again. Nothing
+            // names yet what is written here, so that nothing has changed.
             Error::Device(device)
                 if device.operation == Operation::Write
                     && device.is_full()
@@ -379,7 +380,7 @@ impl Index {
         Arc::clone(&self.durable.load())
     }
 
-    /// Makes flushes and merges stand still, and lets none begin, until the answer is dropped.
+    /// Pauses flushes and merges, and lets none begin, until the returned guard is dropped.
     pub fn pause(&self) -> Paused<'_> {
         let starting = self.starting.lock();
         let merges = self.kind.pause();

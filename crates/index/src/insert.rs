@@ -1,10 +1,10 @@
-//! m-insert: entries go into the new last level; its blocks' fences into the level above, and so
-//! on up to the top fences.
+//! m-insert: writes entries into the new last level, its blocks' fences into the level above, and
+//! so on up to the top fences.
 //!
-//! At a *publish point* the merge stands between two groups: the block being built of the data
-//! level is closed, and everything built is written, bottom-up, so that no fence comes before its
-//! block. Readers can then have the new side up to there. The fences that are in no block yet
-//! (those of the blocks being built above) go along in memory, as the levels' tails.
+//! At a *publish point* the merge is between two groups: the block being built of the data level is
+//! closed, and everything built is written, bottom-up, so that no fence is written before its
+//! block. Readers can then use the new side up to that point. Fences that are not in a block yet
+//! (those of the blocks being built above) are kept in memory, as the levels' tails.
 
 use std::sync::Arc;
 
@@ -343,8 +343,8 @@ impl Insert {
         self.top.close()
     }
 
-    /// What was written, after [`Insert::finish`]: upper levels whose fences fit among the top
-    /// fences are left out, for which the top fences may have to be written again.
+    /// The levels that were written, after [`Insert::finish`]. Upper levels whose fences fit among
+    /// the top fences are left out; the top fences may have to be written again for that.
     ///
     /// # Errors
     /// Those of [`Sink::add_data`].
@@ -454,10 +454,10 @@ pub fn top_bytes_max(kappa0_bytes: u64) -> u64 {
     (kappa0_bytes / 4).max(4096)
 }
 
-/// How many upper levels to drop: as many as leave top fences of at most `top_bytes_max` (z of
-/// the thesis). For each new level from the top: the memory that its fences take, if they are
-/// held; the last level has the data and stays. Only fence-only levels may become part of L0: data
-/// whose log is gone must never live in memory only.
+/// The number of upper levels to drop: as many as leave top fences of at most `top_bytes_max` (z of
+/// the thesis). The input has, for each new level from the top, the memory that its fences take if
+/// they are held; the last level has the data and is kept. Only fence-only levels may become part
+/// of L0: data whose log has been deleted must never be in memory only.
 #[must_use]
 pub fn levels_to_skip(fence_bytes: impl Iterator<Item = Option<u64>>, top_bytes_max: u64) -> usize {
     let small = |bytes: &Option<u64>| bytes.is_some_and(|bytes| bytes <= top_bytes_max);

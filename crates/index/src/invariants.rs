@@ -1,4 +1,4 @@
-//! The walker: reads every block and names the first invariant that each damage breaks.
+//! The checker: reads every block and reports the first invariant that each damage breaks.
 //!
 //! Of an FD-tree, which keeps only these, I1 to I3 and what is recorded are checked.
 //!
@@ -8,15 +8,16 @@
 //! - I4: the bottom holds more than the level above it may.
 //! - I5: a level that leads past missing levels leads to few enough blocks that its fences would
 //!   fit the next level.
-//! - I6: N∆ and N∇ are what is there, so that the trigger against underflow can be believed.
-//! - L1: the units of levels whose blocks lie anywhere are what is recorded, by which waste is
-//!   bounded.
-//! - X1: removed ranges are in order and do not overlap, and those of the log are not recorded.
+//! - I6: the recorded N∆ and N∇ equal the actual counts, so that the trigger against underflow is
+//!   reliable.
+//! - L1: the recorded units of levels with scattered blocks equal the actual ones; they bound the
+//!   waste.
+//! - X1: range tombstones are in order and do not overlap, and those of the log are not recorded.
 //! - I8: the sequence ranges of runs are disjoint and descending.
-//! - O1: no two entries refer to the same space, and what levels refer to is what is recorded. Of a
-//!   merge under way an entry is the new side's at or before the wavefront, else the old side's;
-//!   both sides lead to the same blocks of the levels below.
-//! - What fences promise: filters, counts and fence keys agree with the blocks.
+//! - O1: no two entries refer to the same space, and the recorded space equals what levels refer
+//!   to. During a merge an entry belongs to the new side at or before the wavefront, else to the
+//!   old side; both sides lead to the same blocks of the levels below.
+//! - Fence contents: filters, counts and fence keys agree with the blocks.
 
 mod sizes;
 
@@ -122,13 +123,13 @@ enum Reach<'a> {
 }
 
 impl<'a> Reach<'a> {
-    /// Whether a block may be another's: all its keys are gone.
+    /// Whether a block's space may have been reused: all its keys have been consumed.
     fn is_gone(self, fence: &OwnedFence, next: Option<&OwnedFence>) -> bool {
         let Reach::Without(gone) = self else { return false };
         gone.has_block(&fence.key, next.map(|next| (next.key.as_slice(), next.seq)))
     }
 
-    /// Whether keys of a block are gone.
+    /// Whether some keys of a block have been consumed.
     fn has_lost(self, fence: &OwnedFence, next: Option<&OwnedFence>) -> bool {
         let Reach::Without(gone) = self else { return false };
         let end = next.map(|next| next.key.as_slice());
@@ -170,7 +171,7 @@ struct Walked<'a> {
     references: Vec<Vec<u8>>,
     /// The level's extents are known: those of a level being written are not.
     knows_extents: bool,
-    /// Space of blocks that lie anywhere.
+    /// Space of scattered blocks.
     apart: Vec<Extent>,
 }
 
@@ -304,7 +305,7 @@ impl Index {
         }
     }
 
-    /// Reads the value of a reference, whose space nothing else has.
+    /// Reads the blob of a reference, and checks that nothing else refers to its space.
     fn check_value(&self, content: &[u8], referred: &mut RunSet, sink: &mut CheckSink) {
         let Ok(value) = ValueRef::decode(content) else { return };
         sink.values += 1;
@@ -369,7 +370,7 @@ impl Index {
         }
     }
 
-    /// A block in which a merge stands: only some of it is the tree's own.
+    /// A block that contains the merge's position: only a part of it belongs to the tree.
     fn check_passed(&self, ptr: &BlockPtr, walked: &mut Walked<'_>, sink: &mut CheckSink) {
         sink.note_block(ptr);
         match self.reader.blocks.read_uncached(self.reader.keyspace, ptr, Purpose::Check) {
@@ -502,8 +503,8 @@ fn check_recorded(
         let found = walked.counts;
         sink.report(offset, format!("I6: level {level} holds {found:?}, recorded {expected:?}"));
     }
-    // Where blocks lie anywhere they leave a level one by one: its numbers are within what is
-    // recorded.
+    // Where blocks are scattered they leave a level one by one: its sequence numbers are within the
+    // recorded range.
     let seqs = walked.seqs.filter(|_| walked.complete);
     let is_off = |(low, high): (Seq, Seq)| match tree.is_level() {
         true => low < meta.seqs.0 || high > meta.seqs.1,

@@ -1,13 +1,13 @@
-//! What a kind of index has to say.
+//! The interface of an index kind.
 //!
-//! An [`Index`] has what all kinds stand on: the memtable and its sorted runs, views, reads,
-//! values, the durable record. Its kind says what becomes of runs: where the trees of a record lie,
-//! when something is merged, what, and how. Reads never ask it: they go by the view.
+//! An [`Index`] has what all kinds share: the memtable and its sorted runs, views, reads, values,
+//! the durable record. Its kind decides what happens to runs: where the trees of a record are, when
+//! something is merged, what, and how. Reads never call the kind: they use the view.
 //!
 //! A kind keeps its own state, behind its own lock where merges are concerned. That lock is taken
-//! behind the index's `starting` and before its `flush` (see [`Index`]).
+//! after the index's `starting` and before its `flush` (see [`Index`]).
 //!
-//! No kind names another, and nothing that they stand on names one, but for the module that makes
+//! No kind names another, and no shared module names a kind, except the module that constructs
 //! them.
 
 use std::any::Any;
@@ -25,25 +25,24 @@ use super::tree::BlockReader;
 use super::view::Part;
 use super::{Commit, Gate, Index, Work};
 
-/// A kind of index, with what one index of it knows beside its record. `index` is always the index
-/// whose kind it is; methods without it are called where there is none yet, or where it is not
-/// needed.
+/// A kind of index, with the state that one index of it has beyond its record. `index` is always
+/// the index whose kind it is; methods without it are called where there is no index yet, or where
+/// it is not needed.
 pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// The parts of a view of an index whose record is `meta`, newest first, before its log has
-    /// been replayed. What cannot be read is no error: it is out of reach.
+    /// been replayed. An unreadable part is not an error: its keys are out of reach.
     fn open_parts(&self, reader: &BlockReader, meta: &IndexMeta) -> Vec<Part>;
 
-    /// Whether merges take keys out of runs bit by bit. Then every block of a run has its units to
-    /// itself, and the keys that a run does not reach to count as gone from the beginning.
+    /// Whether merges consume runs partially, range by range. Then no block of a run shares its
+    /// units with another, and keys outside a run's range count as consumed from the beginning.
     fn consumes_runs_partially(&self) -> bool;
 
-    /// Whether nothing of the merge under way stands in the way of a flush. Asked under the lock
-    /// `flush`.
+    /// Whether the merge under way permits a flush. Called under the lock `flush`.
     fn can_flush(&self) -> bool {
         true
     }
 
-    /// A memtable of so much payload is about to be frozen for a flush.
+    /// A memtable with this much payload is about to be frozen for a flush.
     fn note_freeze(&self, _bytes: u64) {}
 
     /// A flush has been recorded in `meta`, as its newest run. Called under the lock `recording`.
@@ -63,7 +62,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
         false
     }
 
-    /// Whether a merge would be due behind a flush of so much payload, if nothing is under way.
+    /// Whether a merge would be due after a flush of this much payload, if no merge is under way.
     fn is_due_behind(&self, index: &Index, durable: &Arc<IndexMeta>, flush_bytes: u64) -> bool;
 
     /// What a merge would be that begins now, of all runs and this much of new data. No I/O.
@@ -80,12 +79,12 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     fn is_fully_compacted(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool;
 
     /// Begins a merge: of everything, or of what is due; with the memtable as one of its inputs, if
-    /// `with_memtable` says so and the kind knows such merges. Sets the index's `merging`. False
-    /// when there is nothing to merge, or something stands in its way.
+    /// `with_memtable` is set and the kind supports such merges. Sets the index's `merging`.
+    /// Returns false when there is nothing to merge, or something prevents it.
     ///
     /// # Errors
-    /// `Full` without room for the merge to begin; `Corrupt` when something cannot be read that it
-    /// begins with. Nothing has changed then.
+    /// `Full` without space for the merge to begin; `Corrupt` when an input that it begins with
+    /// cannot be read. Nothing has changed in either case.
     fn begin(
         &self,
         index: &Index,
@@ -110,7 +109,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// Those of [`Index::step`].
     fn step(&self, index: &Index, commit: &mut Commit<'_>) -> Result<Step>;
 
-    /// Makes merges stand still, between two steps, until the answer is dropped.
+    /// Pauses merges, between two steps, until the returned guard is dropped.
     fn pause(&self) -> Box<dyn PauseGuard + '_>;
 
     /// Checks what was found of the levels against the record: see
@@ -122,10 +121,10 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     fn check_levels(&self, _index: &Index, _meta: &IndexMeta, _sink: &mut CheckSink) {}
 }
 
-/// Merges that stand still.
+/// Paused merges.
 pub(crate) trait PauseGuard: Debug {
-    /// What the merge under way has taken beside what the levels and runs of the record name, its
-    /// own progress in the record included; `None` when there is none in memory.
+    /// The space that the merge under way has taken in addition to what the levels and runs of the
+    /// record name, including its own progress in the record; `None` when no merge is in memory.
     fn taken(&self) -> Option<Vec<Extent>>;
 
     /// Lets go of the merge under way, without giving anything back.

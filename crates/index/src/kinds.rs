@@ -1,4 +1,4 @@
-//! The kinds of index that there are. Nothing else that kinds stand on names one.
+//! The registry of index kinds. No other shared module names a kind.
 
 use esker_format::block::Codec;
 use esker_format::meta::IndexMeta;

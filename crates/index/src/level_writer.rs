@@ -83,7 +83,7 @@ pub(super) const fn extent_of(ptr: &BlockPtr) -> Extent {
     Extent { start: ptr.offset() / UNIT_BYTES, units: units_of(ptr) }
 }
 
-/// Whose blocks have their units to themselves.
+/// The owner of blocks that share their units with no other block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Apart {
     /// A run's.
@@ -93,8 +93,9 @@ pub enum Apart {
 }
 
 impl Apart {
-    /// Blocks grow as long as more than one part in so many of their units would be empty. Those of
-    /// runs are filled better; of levels', the fewer entries they have the more often they stay.
+    /// Blocks grow as long as more than one part in this many of their units would be empty. Blocks
+    /// of runs are filled better; blocks of levels are reused unchanged more often the fewer
+    /// entries they have.
     const fn grows_above(self) -> usize {
         match self {
             Self::Run => 14,
@@ -186,8 +187,8 @@ impl LevelWriter {
         self.fence_seq = Seq::MAX;
         match self.last_data {
             _ if self.counts.blocks == 0 => {}
-            // A fence is the least key of what lies behind it. All data of its key stands before
-            // a fence with a number, because all data below is older (I8).
+            // A fence is the least key of what is behind it. All data of its key is before a fence
+            // with a number, because all data below is older (I8).
             _ if is_fence => {
                 self.fence_key.extend_from_slice(key);
                 self.fence_seq = seq;
@@ -300,7 +301,7 @@ impl LevelWriter {
         }
     }
 
-    /// The key of the last entry, or what was said of the last block that was passed over.
+    /// The key of the last entry, or the last key given for the last block that was passed over.
     pub(super) fn last_key(&self) -> &[u8] {
         &self.last_key
     }

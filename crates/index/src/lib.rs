@@ -1,28 +1,33 @@
-//! Esker's index kinds, and what they stand on.
+//! Esker's index kinds, and the modules that they share.
 //!
 //! An [`Index`] is one keyspace's index. It has a kind: [`fdtree`], the FD+tree (Thonangi, Babu and
-//! Yang, CIKM 2012), or [`lsm`], the log-structured merge tree that chooses what it merges
-//! (Thonangi's thesis, chapter 5). `kind` is what a kind has to say, and `kinds` makes them: no
-//! kind names another, and nothing beside `kinds` names one. All other modules are what both stand
-//! on.
+//! Yang, CIKM 2012), or [`lsm`], the log-structured merge tree with selective compaction
+//! (Thonangi's thesis, chapter 5). `kind` is the interface of a kind, and `kinds` constructs them:
+//! no kind names another, and no module except `kinds` names one. All other modules are shared by
+//! both.
 //!
 //! Reading order: [`fence_index`] and [`tree`] (what is on the device and how it is entered),
-//! [`lookup`], [`cursor`], [`data_cursor`] and [`scan`] (reading one tree), [`gone`] (keys that it
-//! has lost), [`view`] (what readers see while merges run) and `read` (what they call); then how a
-//! memtable is written out: `freeze`, `flush`, [`scheme`], [`stage`] (with [`window`] and
-//! [`preserve`]), [`insert`] (with [`level_writer`], [`top_writer`] and [`writer`] below it),
-//! [`merge`] (the loop, publish points, the record), [`delete`]; [`compression`] (codecs, and the
-//! room that merges need for them), [`versions`] (what a merge keeps), [`removed`] (ranges of
-//! keys), [`operands`] (what changes values), [`values`] (whose the values outside blocks are), and
-//! [`invariants`] (the walker that checks what is on the device). `index` holds it together; `due`
-//! says what should begin, `balance` when tombstones are too many, `forecast` what will begin,
-//! `paused` makes everything stand still, [`walk`] goes through all that a durable state leads to.
-//! Then `kind`, [`fdtree`] and [`lsm`].
+//! [`lookup`], [`cursor`], [`data_cursor`] and [`scan`] (reading one tree), [`gone`] (key ranges
+//! that merges have consumed), [`view`] (what readers see while merges run) and `read` (the read
+//! operations); then how a memtable is written out: `freeze`, `flush`, [`scheme`], [`stage`] (with
+//! [`window`] and [`preserve`]), [`insert`] (with [`level_writer`], [`top_writer`] and [`writer`]
+//! below it), [`merge`] (the loop, publish points, the record), [`delete`]; [`compression`]
+//! (codecs, and the space that merges need for them), [`versions`] (which versions a merge keeps),
+//! [`removed`] (range tombstones), [`operands`] (merge operands), [`values`] (the ownership of
+//! blobs), and [`invariants`] (the checker of what is on the device). `index` combines them; `due`
+//! decides what should begin, `balance` when there are too many tombstones, `forecast` what will
+//! begin, `paused` pauses all work, [`walk`] visits everything that a durable state refers to. Then
+//! `kind`, [`fdtree`] and [`lsm`].
 //!
-//! New entries collect in the memtable; when it is full it becomes a sorted run: a sorted run of
-//! immutable blocks, with levels of fences that lead to them. What becomes of runs is the kind's to
-//! say. While a flush or a merge writes, keys at or before its wavefront are found on the new side
-//! and all others on the old one.
+//! New entries collect in the memtable; when it is full it is flushed to a sorted run: immutable
+//! blocks in key order, with levels of fences that lead to them. The kind decides when and how runs
+//! are merged. While a flush or a merge writes, keys at or before its wavefront are found on the
+//! new side and all others on the old one.
+//!
+//! The papers' words in this crate: a *fence* is an index entry (a key and the address of a block
+//! of the next level); a *level* is one sorted run of the tree; the *wavefront* is the last key
+//! that a merge has published; a *head* is the current entry of a merge's source; κ0 is the payload
+//! of a full memtable. The schemes FD+FC, FD+DS and FD+XM are in [`scheme`].
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

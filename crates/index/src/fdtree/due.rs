@@ -1,5 +1,5 @@
-//! What should begin now: from the sizes of memtable, sorted runs and levels, and what is under
-//! way; and what that will be.
+//! The work that is due, from the sizes of memtable, sorted runs and levels and from the work under
+//! way; and a forecast of it.
 
 use esker_format::meta::{IndexMeta, LevelMeta};
 use esker_substrate::sync::atomic::Ordering;
@@ -14,7 +14,8 @@ use crate::{Work, removed};
 
 /// Full memtables that may be written out while a merge runs, if t is less.
 const FLUSHES_WHILE_MERGING: u64 = 8;
-/// Sorted runs beyond t that may stand if they are so small that together they are within its size.
+/// Sorted runs beyond t that are allowed if they are so small that all of them together are within
+/// its size.
 const SMALL_RUNS: usize = 4;
 
 impl FdTreeIndex<'_> {
@@ -23,7 +24,7 @@ impl FdTreeIndex<'_> {
         if flushes_are_due(durable) {
             return Some(Work::Merge { full: false, with_memtable: false });
         }
-        // What was kept for a snapshot can go when the snapshot has gone.
+        // Space kept for a snapshot can be freed when the snapshot has been dropped.
         let kept = *self.kept.lock();
         let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
         let (kept, kept_removals) =
@@ -81,7 +82,8 @@ impl FdTreeIndex<'_> {
         (2 * flushes_while_merging(durable)).saturating_sub(made)
     }
 
-    /// Whether writers have used as much of the room beside the merge as it has done of its work.
+    /// Whether writers have used as large a share of the space next to the merge as it has done of
+    /// its work.
     pub(super) fn is_lead_used_up(&self) -> bool {
         self.tree.lead.is_used_up(self.views.load().memtable.counts().data_bytes())
     }
@@ -139,12 +141,12 @@ fn flushes_are_due(durable: &IndexMeta) -> bool {
     are_due(durable, durable.sorted_runs.len(), sorted_run_bytes(durable))
 }
 
-/// Whether a merge is due behind one more run, of so many bytes.
+/// Whether a merge is due after one more run of `bytes` bytes.
 pub(super) fn is_due_behind(durable: &IndexMeta, bytes: u64) -> bool {
     are_due(durable, durable.sorted_runs.len() + 1, sorted_run_bytes(durable).saturating_add(bytes))
 }
 
-/// The same with so many sorted runs, of so many bytes.
+/// The same with `runs` sorted runs of `flushed` bytes together.
 fn are_due(durable: &IndexMeta, runs: usize, flushed: u64) -> bool {
     let IndexMeta { shape, main, .. } = durable;
     if runs == 0 {

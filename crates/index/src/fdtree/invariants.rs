@@ -1,4 +1,4 @@
-//! What is recorded of the levels: I3 to I5.
+//! Checks of what is recorded about the levels: I3 to I5.
 
 use esker_format::meta::{IndexMeta, LevelMeta};
 use esker_format::ptr::Extent;

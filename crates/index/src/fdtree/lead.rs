@@ -1,18 +1,18 @@
-//! How far writers may run ahead of a merge.
+//! Back-pressure: how far writers may run ahead of a merge.
 //!
-//! While a merge runs, what is written beside it collects in the memtable and in new sorted runs,
-//! and their room is bounded. A writer that is faster than the merge would use all of it up at
-//! once and then stand still until the merge is done. So the room opens step by step with the
-//! merge: from its first write unit on, a writer may have used the share of the room that the merge
-//! has done of its work, and a memtable's half. Whoever is further ahead waits for the next write
-//! unit, which takes milliseconds. Nobody's clock is asked.
+//! While a merge runs, concurrent writes collect in the memtable and in new sorted runs, and the
+//! space for both is bounded. A writer that is faster than the merge would use up all of it at once
+//! and then stall until the merge is done. So the space opens step by step with the merge: from the
+//! merge's first write unit on, writers may have used the same share of the space as the merge has
+//! done of its work, and half a memtable more. A writer that is further ahead waits for the next
+//! write unit, which takes milliseconds. No clock is used.
 
 use esker_substrate::sync::atomic::{AtomicU64, Ordering};
 
 /// No merge is under way, or it does not tell how far it is.
 const NO_BOUND: u64 = u64::MAX;
 
-/// Bytes written beside a merge, and how many there may be.
+/// Bytes written concurrently with a merge, and their limit.
 #[derive(Debug)]
 pub struct Lead {
     /// Payload that was frozen since the merge began.
@@ -29,7 +29,7 @@ impl Default for Lead {
 }
 
 impl Lead {
-    /// A merge begins beside a memtable of so much payload.
+    /// A merge begins while the memtable holds `memtable_bytes` of payload.
     pub(super) fn begin(&self, memtable_bytes: u64) {
         self.begun_with_bytes.store(memtable_bytes, Ordering::Relaxed);
         self.frozen_bytes.store(0, Ordering::Relaxed);
@@ -48,20 +48,21 @@ impl Lead {
         self.allowed_bytes.store(NO_BOUND, Ordering::Relaxed);
     }
 
-    /// A memtable of so much payload was frozen.
+    /// A memtable with `bytes` of payload was frozen.
     pub(super) fn froze(&self, bytes: u64) {
         self.frozen_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether writers, whose memtable holds so much payload, should wait for the merge.
+    /// Whether writers should wait for the merge when the memtable holds `memtable_bytes` of
+    /// payload.
     pub(super) fn is_used_up(&self, memtable_bytes: u64) -> bool {
         let allowed = self.allowed_bytes.load(Ordering::Relaxed);
         self.frozen_bytes.load(Ordering::Relaxed).saturating_add(memtable_bytes) > allowed
     }
 }
 
-/// What may have been written beside a merge that has done `done` of `total`, of a room of
-/// `room_bytes`.
+/// The bytes that may have been written concurrently with a merge that has done `done` of `total`,
+/// of a space of `room_bytes`.
 fn allowed_bytes(room_bytes: u64, kappa0_bytes: u64, done: u64, total: u64) -> u64 {
     let share = u128::from(done.min(total)) * u128::from(room_bytes) / u128::from(total.max(1));
     // At most the room, which fits.

@@ -171,7 +171,7 @@ impl Outcome for Levels<'_> {
     fn note(&self, index: &Index, meta: &IndexMeta) {
         self.index.tree.lead.end();
         if self.full {
-            // Those of flushes made meanwhile are kept for nobody.
+            // Tombstones of flushes made meanwhile are not kept for any snapshot.
             let count = meta.main.levels.iter().map(|level| level.counts.tombstones).sum();
             let removals = Removed::new(Arc::clone(&meta.removed)).len();
             let oldest_snapshot = self.oldest_snapshot;

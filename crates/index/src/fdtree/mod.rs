@@ -45,7 +45,7 @@ use lead::Lead;
 use merge::LevelMerge;
 pub use shape::Sizes;
 
-/// What an FD+tree knows beside what all indexes do.
+/// The state of an FD+tree beyond what all indexes have.
 #[derive(Debug)]
 pub(crate) struct FdTree {
     sizes: Sizes,
@@ -74,7 +74,7 @@ impl Deref for FdTreeIndex<'_> {
 }
 
 impl FdTree {
-    /// Of an index whose record is `meta`.
+    /// The state of an index whose record is `meta`.
     pub fn new(meta: &IndexMeta, scheme: Scheme, sizes: Sizes) -> Self {
         let consumed = meta.merge.as_ref().map_or(0, |merge| merge.sorted_runs);
         Self {
@@ -207,7 +207,7 @@ impl Kind for FdTree {
     }
 }
 
-/// An FD+tree whose merge stands still.
+/// An FD+tree whose merge is paused.
 #[derive(Debug)]
 struct Paused<'a> {
     merge: MutexGuard<'a, Option<LevelMerge>>,

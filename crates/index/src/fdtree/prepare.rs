@@ -14,7 +14,7 @@ use crate::stats::CompactionStats;
 /// Bytes that an average fence takes in a block, filter included, where nothing is known.
 pub(super) const FENCE_BYTES: u64 = 40;
 
-/// What is to be merged beside the levels.
+/// What is to be merged in addition to the levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incoming {
     /// Data bytes of the memtable and all sorted runs.
@@ -43,7 +43,7 @@ impl Prepared {
         self
     }
 
-    /// What readers are told of the merge when it begins.
+    /// The statistics that readers get of the merge when it begins.
     pub(super) fn stats(&self) -> CompactionStats {
         CompactionStats {
             full: self.full,
@@ -98,7 +98,7 @@ fn least_rank(shape: &Shape, levels: &[LevelMeta], incoming_bytes: u64) -> Optio
     })
 }
 
-/// Whether a level may stand right above `below` (I5): it is the next one, or the fences to `below`
+/// Whether a level may be directly above `below` (I5): it is the next one, or the fences to `below`
 /// would fit a level between them.
 pub(super) fn may_lead_to(shape: &Shape, rank: u8, below: &LevelMeta) -> bool {
     let next = rank.saturating_add(1);

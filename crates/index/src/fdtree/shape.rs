@@ -1,17 +1,18 @@
 //! Level sizes that follow the data.
 //!
 //! The thesis fixes κi = γ^i κ0. Here the sizes come from a cost function over R = data / κ0,
-//! evaluated at each full merge: `t` standing sorted runs (memtables written once and merged t+1 at
-//! a time) and `k` upper levels above the bottom, κi = b^i (t+1) κ0. As in the thesis, κi bounds
-//! what is merged into level i, all that was above it included: in regular steps a level receives
-//! b - 1 merges from above, and the b-th goes one deeper. The bytes written per user byte beside
-//! the log are about 1 + k (b-1)/2 + R/((t+1) b^k) + fences (the 1 because a memtable is written
-//! as a run before a large merge takes it), the garbage at most ((t+1) b^k - 1)/R of the data, and
-//! a lookup asks t + k + 1 runs, all but one of them in memory by their filters.
+//! evaluated at each full merge: `t` sorted runs that are kept (memtables written once and merged
+//! t+1 at a time) and `k` upper levels above the bottom, κi = b^i (t+1) κ0. As in the thesis, κi
+//! bounds what is merged into level i, including everything that was above it: in regular steps a
+//! level receives b - 1 merges from above, and the b-th goes one level deeper. The bytes written
+//! per user byte, without the log, are about 1 + k (b-1)/2 + R/((t+1) b^k) + fences (the 1 because
+//! a memtable is written as a run before a large merge takes it), the garbage is at most ((t+1) b^k
+//! - 1)/R of the data, and a lookup asks t + k + 1 runs, all but one of them in memory by their
+//! filters.
 //!
-//! Garbage is only what replaces or deletes something. A full merge tells which share of what it
-//! merged did, and the next shape is chosen for that share: keys that are only ever inserted make
-//! no garbage, and are merged less often.
+//! Garbage is only what replaces or deletes something. A full merge reports which share of what it
+//! merged did so, and the next shape is chosen for that share: keys that are only ever inserted
+//! make no garbage, and are merged less often.
 
 use esker_format::meta::Shape;
 
@@ -28,8 +29,8 @@ const LEVELS_MAX: u8 = 16;
 pub const DIRECT_RATIO_MAX: f64 = 4.0;
 /// What fences and filters add to a level's bytes.
 const FENCE_SHARE: f64 = 0.02;
-/// Growth factors considered. Whole numbers: a level takes b - 1 merges from above before the
-/// b-th takes it down, so a fraction would only stand empty.
+/// Growth factors considered. Whole numbers: a level takes b - 1 merges from above before the b-th
+/// takes it down, so a fraction would only leave space unused.
 const GROWTH_FACTORS: std::ops::RangeInclusive<u16> = 2..=24;
 
 fn growth(b_quarters: u16) -> f64 {
@@ -42,7 +43,7 @@ fn period(b_quarters: u16, k: u8, t: u8) -> f64 {
 }
 
 fn cost(ratio: f64, b_quarters: u16, k: u8, t: u8) -> f64 {
-    // Without standing runs the memtable takes part in the merge, unless that is a large one.
+    // Without kept runs the memtable takes part in the merge, unless that is a large one.
     let standing = if t == 0 && ratio <= DIRECT_RATIO_MAX { 0.0 } else { 1.0 };
     let upper = f64::from(k) * (growth(b_quarters) - 1.0) / 2.0;
     let bottom = ratio / period(b_quarters, k, t);
@@ -97,7 +98,7 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// The shape for so much data, of which the newest part replaced this share.
+    /// The shape for this amount of data, of which the newest part replaced the given share.
     #[must_use]
     pub fn choose(self, data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Shape {
         let Self::Fixed { growth } = self else {
@@ -131,8 +132,7 @@ pub fn capacity_bytes(shape: &Shape, rank: u8) -> u64 {
     ((period(shape.b_quarters, rank, shape.t) - 0.5) * shape.kappa0_bytes as f64) as u64
 }
 
-/// The data in sorted runs from which they are merged, in bytes: t full ones stand, one more is
-/// too many.
+/// The bytes in sorted runs at which they are merged: t full runs are kept, one more is too many.
 #[must_use]
 pub fn standing_bytes_max(shape: &Shape) -> u64 {
     ((f64::from(shape.t) + 0.5) * shape.kappa0_bytes as f64) as u64

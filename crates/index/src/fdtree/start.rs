@@ -1,4 +1,4 @@
-//! How a merge begins, and how one goes on after a crash.
+//! Starting a merge, and resuming one after a crash.
 
 use std::sync::Arc;
 
@@ -158,8 +158,8 @@ impl FdTreeIndex<'_> {
         }
     }
 
-    /// Everything about a merge that can fail. With the memtable: with room for so many bytes more
-    /// than it holds now.
+    /// All steps of planning a merge that can fail. With the memtable: with space for this many
+    /// bytes more than it holds now.
     fn plan_merge(
         &self,
         durable: &IndexMeta,
@@ -246,11 +246,12 @@ impl FdTreeIndex<'_> {
         prepare::prepare(shape, levels, incoming, full, kappa0, self.tree.sizes, codec)
     }
 
-    /// Makes sure that there is room for a merge to begin and to go on: the space between two
-    /// records, and something for extents that are not full. What the memtable adds is owed to it.
-    /// With little room records are made more often; at last only so much is kept as the merge
-    /// writes before it is recorded for want of room ([`Pace::short_bytes`]), twice, and nothing
-    /// for blocks that shrink less than before. A step that finds no room is repeated later.
+    /// Makes sure that there is space for a merge to begin and to continue: the space between two
+    /// records, and a margin for extents that are not full. Space for what the memtable adds is
+    /// already reserved for it. When little space is left, records are made more often; at the
+    /// limit only twice the amount is kept that the merge writes before it makes a record for lack
+    /// of space ([`Pace::short_bytes`]), and nothing for blocks that compress less well than
+    /// before. A step that finds no space is repeated later.
     fn make_room(&self, durable: &IndexMeta, prepared: &Prepared) -> Result<(Pace, Reservation)> {
         let pace = Pace::of(self.kappa0_bytes(), prepared.plan.data_bytes);
         let levels = prepared.plan.fence_ranks.len() as u64 + 2;
@@ -363,7 +364,7 @@ impl FdTreeIndex<'_> {
     }
 }
 
-/// The view of an index whose merge was recorded: without what the log still has to give.
+/// The view of an index whose merge was recorded, before the log is replayed.
 pub(super) fn recorded_moving(
     reader: &BlockReader,
     meta: &IndexMeta,

@@ -1,4 +1,4 @@
-//! What is recorded of levels and runs: their numbers, and what the walk finds of their sizes.
+//! Recorded sizes of levels and runs, compared with the sizes that the checker finds.
 
 use esker_format::ids::Seq;
 use esker_format::meta::IndexMeta;
@@ -20,7 +20,7 @@ pub(super) fn check_order_of_runs(meta: &IndexMeta, sink: &mut CheckSink) {
     }
 }
 
-/// Units of the blocks of a level whose blocks lie anywhere.
+/// Units of the blocks of a level with scattered blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Units {
     pub data: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// With so many more.
+    /// The same with `units` more.
     pub fn with(self, units: u64, is_node: bool) -> Self {
         let (data, nodes) = if is_node { (0, units) } else { (units, 0) };
         Self { data: self.data + data, nodes: self.nodes + nodes }
