@@ -1,11 +1,11 @@
-//! The thesis's levels: level 0, the runs, may hold κ0, and level i below it κ0 γ^i. What overflows
-//! is merged into the next level alone, as much of it as the policy says.
+//! The thesis's levels: level 0 (the runs) may hold κ0, and level i below it κ0 γ^i. A level that
+//! overflows is merged into the next level alone, as much of it as the policy chooses.
 //!
-//! The part that was chosen is merged as slices, one behind the other; the job remembers how far it
-//! is. After a crash another part is chosen. While a part is merged nothing else is.
+//! The chosen part is merged as consecutive slices; the job remembers its progress. After a crash
+//! another part is chosen. While a part is merged nothing else is.
 //!
-//! When more runs stand than [`RUNS_SMALL`] they are merged whole, whatever the policy says: a
-//! lookup asks each of them, and policies that choose leave a little of many.
+//! When there are more than [`RUNS_SMALL`] runs they are merged whole, whatever the policy chooses:
+//! a lookup asks each of them, and selective policies leave a little of many.
 
 use esker_format::action::KeyRangeBuf;
 use esker_format::meta::{IndexMeta, LsmMeta};
@@ -76,7 +76,7 @@ pub(super) fn is_due(meta: &IndexMeta, params: &Params, kappa0_bytes: u64) -> bo
     due(meta, params, kappa0_bytes).is_some()
 }
 
-/// Whether so many full memtables more stand in runs than may.
+/// Whether that many more full memtables in runs exceed the limit.
 pub(super) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64, memtables: u64) -> bool {
     runs_bytes(meta) > kappa0_bytes.saturating_mul(1 + memtables)
 }
@@ -151,7 +151,7 @@ impl LsmIndex<'_> {
         Ok(choice.map(part))
     }
 
-    /// The blocks of a level that stands; of one that is put in, none.
+    /// The blocks of an existing level; none for a level that is being put in.
     fn fences_of(&self, state: &State, level: Option<usize>) -> Result<Fences> {
         match level.and_then(|level| state.levels.get(level)) {
             Some(tree) => Fences::of_level(&self.reader, tree),

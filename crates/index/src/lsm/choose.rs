@@ -1,4 +1,4 @@
-//! Which keys of which level are merged next.
+//! The choice of the level and the keys that are merged next.
 
 use esker_format::action::KeyRangeBuf;
 use esker_format::ids::Seq;
@@ -21,12 +21,13 @@ use crate::tree::{BlockReader, Tree};
 /// Blocks that a slice takes of one run or level: those of two full memtables, within these bounds.
 /// Each slice writes the nodes that lead to its blocks, and a record.
 const SLICE_BLOCKS: (u64, u64) = (4, 1024);
-/// Runs that may stand, however small, beyond three times those that the sizes have; as merges go
-/// round, twice as many are merged in part.
+/// The number of runs that may exist, however small, beyond three times those that the sizes have;
+/// as merges go round the keys, twice as many are partially merged.
 pub(super) const RUNS_SMALL: usize = 8;
 /// How many full memtables writers may be ahead of merges.
 pub(super) const RUNS_AHEAD: u64 = 6;
-/// So much less must other sizes write before they replace those in force.
+/// Other sizes must write less than this share of what those in force write before they replace
+/// them.
 const WORTH_CHANGING: f64 = 0.95;
 
 /// What comes in.
@@ -54,7 +55,7 @@ pub(super) enum Cause {
     Overflow(Overflow),
     /// Everything is merged.
     Everything,
-    /// Too much of a level is empty: so many units of it are packed.
+    /// Too much of a level is empty: this many units of it are packed.
     Waste { level: usize, units: u64 },
 }
 
@@ -126,8 +127,8 @@ pub(super) const fn level_bytes(level: &LsmLevel) -> u64 {
     level.units.saturating_mul(UNIT_BYTES)
 }
 
-/// The sizes of levels: those in force, unless others write less by enough, or those in force let
-/// too much garbage stand.
+/// The sizes of levels: those in force, unless others write less by enough, or those in force allow
+/// too much garbage.
 fn sizes(meta: &IndexMeta, lsm: &LsmMeta, arrivals: &Arrivals) -> Sizes {
     let Arrivals { kappa0_bytes, replaced } = *arrivals;
     let data_bytes = lsm.levels.last().map_or(0, level_bytes);
@@ -152,8 +153,8 @@ fn surplus(lsm: &LsmMeta, sizes: &Sizes) -> usize {
     lsm.levels.len().saturating_sub(usize::from(sizes.levels) + 1)
 }
 
-/// What overflows, when nothing else is asked for: the lowest level that does, or the runs. Levels
-/// are numbered as they stand.
+/// The overflow to merge, when no full merge is asked for: the lowest level that overflows, or the
+/// runs. Levels are numbered by their position among those that exist.
 fn due(meta: &IndexMeta, arrivals: &Arrivals) -> Option<(Overflow, Sizes)> {
     let lsm = meta.lsm.as_deref()?;
     let kappa0_bytes = arrivals.kappa0_bytes;
@@ -202,7 +203,7 @@ pub(super) fn is_due(meta: &IndexMeta, arrivals: &Arrivals) -> bool {
     due(meta, arrivals).is_some()
 }
 
-/// Whether so many full memtables more stand in runs than may.
+/// Whether that many more full memtables in runs exceed the limit.
 pub(super) fn is_behind(meta: &IndexMeta, arrivals: &Arrivals, memtables: u64) -> bool {
     let Some(lsm) = meta.lsm.as_deref() else { return false };
     let kappa0_bytes = arrivals.kappa0_bytes;
@@ -327,7 +328,7 @@ impl LsmIndex<'_> {
     }
 }
 
-/// Where a slice ends at the latest: where so many blocks of one of its sources are over.
+/// The latest end of a slice: where one of its sources has passed a given number of blocks.
 pub(super) fn end_of<'a>(
     trees: impl Iterator<Item = &'a Arc<Tree>>,
     reader: &BlockReader,
@@ -368,7 +369,7 @@ fn first_left(runs: &[Run], reader: &BlockReader, from: &[u8]) -> Result<Option<
                 || behind.as_ref().is_some_and(|b| b.key == begin && b.seq == Seq::MAX);
             let upper = behind.as_ref().map(|behind| (behind.key.as_slice(), behind.seq));
             if !is_empty && !run.gone.has_block(begin, upper) {
-                // What is gone of the block ends within it.
+                // The consumed part of the block ends within it.
                 let behind = run.gone.at(begin).and_then(|gone| gone.end);
                 let begin = behind.unwrap_or(begin);
                 if first.as_ref().is_none_or(|first| begin < first.as_slice()) {
@@ -381,8 +382,8 @@ fn first_left(runs: &[Run], reader: &BlockReader, from: &[u8]) -> Result<Option<
     Ok(first)
 }
 
-/// The key at which so many blocks of a run or level are over, if there are as many; `pass` gets
-/// each of them.
+/// The key at which a given number of blocks of a run or level have been passed, if there are as
+/// many; `pass` is called for each of them.
 pub(super) fn bound(
     tree: &Tree,
     reader: &BlockReader,

@@ -1,4 +1,4 @@
-//! How an LSM index is merged: what its owner chooses when it is opened.
+//! The compaction settings of an LSM index, which its owner chooses when it is opened.
 
 use std::any::Any;
 
@@ -24,8 +24,8 @@ pub struct Compaction {
     pub policy: Policy,
     /// The thesis's parameters.
     pub params: Params,
-    /// Whether blocks into whose keys nothing else falls stay as they are; if not, merges are
-    /// plain.
+    /// Whether a block stays as it is if no other source has keys within its keys; if not, merges
+    /// are plain.
     pub preserves: bool,
 }
 
@@ -41,7 +41,7 @@ impl Default for Compaction {
     }
 }
 
-/// What an index knows of its merges beside the manifest.
+/// The state of an index's merges that is not in the manifest.
 #[derive(Debug, Default)]
 pub(crate) struct Lsm {
     pub compaction: Compaction,

@@ -1,4 +1,4 @@
-//! What merges have written since the index was opened.
+//! Counters of what merges have written since the index was opened.
 
 use super::layout::Layout;
 
@@ -69,7 +69,7 @@ impl Counters {
 mod tests {
     use super::*;
 
-    /// By hand: a level is put in above the last one, whose counters stay its own.
+    /// By hand: a level is put in above the last one, which keeps its own counters.
     #[test]
     fn what_levels_have_cost_goes_with_them() {
         let of = |blocks_written| LevelCounters { blocks_written, ..LevelCounters::default() };

@@ -1,8 +1,8 @@
-//! Whether something is due, worked out once for each state of the index.
+//! A cache of whether work is due, computed once for each state of the index.
 //!
-//! Every write asks. What the answer follows from changes with each run and slice, some thousand
-//! writes apart, and working it out takes longer than a write: it looks at all sizes that levels
-//! could have, and at the extents of all runs.
+//! Every write asks. The inputs of the answer change with each run and slice, some thousand writes
+//! apart, and computing it takes longer than a write: it looks at all sizes that levels could have,
+//! and at the extents of all runs.
 
 use std::sync::Arc;
 

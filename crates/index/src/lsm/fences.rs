@@ -10,7 +10,7 @@ use crate::gone::Gone;
 use crate::level_writer::extent_of;
 use crate::tree::{BlockReader, Tree};
 
-/// Most blocks that are told apart.
+/// Most blocks that are distinguished.
 const FENCES_MAX: usize = 1 << 15;
 
 /// Blocks as policies see them: of a level, or what is left of runs, by key. In a level of more
@@ -94,7 +94,7 @@ impl Fences {
         Ok(())
     }
 
-    /// The last block is so much longer.
+    /// The last block is longer by that many bytes.
     fn grow_last(&mut self, bytes: u64) {
         if let Some((_, all)) = self.blocks.last_mut() {
             *all += bytes;
@@ -131,7 +131,7 @@ impl Fences {
 mod tests {
     use super::*;
 
-    /// However many there are, few are told apart; each counts once, with its neighbours.
+    /// However many blocks there are, few are distinguished; each counts once, with its neighbours.
     #[test]
     fn neighbours_are_one_block_where_there_are_many() {
         let most = FENCES_MAX as u64;

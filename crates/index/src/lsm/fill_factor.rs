@@ -1,4 +1,4 @@
-//! How much of a level is empty, and how much may be for a block to stay as it is.
+//! The empty share of a level, and the empty share up to which a block may stay as it is.
 
 use esker_format::block::Limit;
 use esker_format::meta::LsmLevel;
@@ -84,7 +84,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Sectors that gathering up will write for so many that are left empty: when ω of a level is
+    /// Sectors that packing will write for this many that are left empty: when ω of a level is
     /// empty, packing writes 1 - ω for each ω.
     pub fn cost(&self, left_empty: u64) -> u64 {
         let written = left_empty.saturating_mul(MILLION.saturating_sub(self.omega_millionths));

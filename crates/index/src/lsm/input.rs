@@ -21,11 +21,11 @@ use crate::tree::{BlockReader, Tree};
 use crate::versions::Fate;
 use crate::window::Window;
 
-/// Bytes read ahead of each source at once: a slice may have thirty, and half of what it needs of a
-/// run lies together.
+/// Bytes read ahead of each source at once: a slice may have thirty sources, and half of what it
+/// needs of a run is adjacent.
 const READ_AHEAD_BYTES: u64 = 64 * 1024;
 
-/// What an allocation takes beside its bytes.
+/// Memory of an allocation in addition to its bytes.
 const ALLOCATED_BYTES: usize = 16;
 
 /// Whole blocks of a level or run, next to each other.
@@ -144,7 +144,7 @@ pub(super) struct Input<'a> {
     at: usize,
     block: Option<(BlockPtr, BlockLayout)>,
     index: usize,
-    /// Where it stands: at an entry of the open block, or at the fence of the next one.
+    /// The source's position: at an entry of the open block, or at the fence of the next one.
     pub head: Head,
     /// Of the open block, as long as nothing of it has been taken and it may still stay: its last
     /// key.
@@ -185,7 +185,7 @@ impl<'a> Input<'a> {
         input
     }
 
-    /// Stands before the next block of which something takes part, if there is one.
+    /// Moves to the next block of which some keys take part, if there is one.
     fn arrive(&mut self) {
         while self.at < self.span.fences.len() && !self.takes_part(self.at) {
             self.at += 1;
@@ -203,19 +203,19 @@ impl<'a> Input<'a> {
         !clip.gone.has_block(self.span.keys(at).begin, upper) && !self.is_outside(at)
     }
 
-    /// Whether it stands before a block that is not open.
+    /// The fence of the block that the source is in front of, if that block is not open.
     pub fn at_border(&self) -> Option<&OwnedFence> {
         if self.block.is_some() { None } else { self.span.fences.get(self.at) }
     }
 
-    /// Where it stands: nothing before that comes any more.
+    /// The source's position: nothing before it comes any more.
     pub fn position(&self) -> Option<(&[u8], Seq)> {
         self.head.present.then_some((self.head.key.as_slice(), self.head.seq))
     }
 
-    /// Whether the block that it stands before is one whole that may stay, as far as this source
-    /// goes: all its keys take part, no key has versions on both sides of its borders, and most of
-    /// its versions are the newest of their keys.
+    /// Whether the block that the source is in front of may stay as a whole, as far as this source
+    /// is concerned: all its keys take part, no key has versions on both sides of its borders, and
+    /// most of its versions are the newest of their keys.
     pub fn may_stay(&self) -> bool {
         self.at_border().is_some() && self.is_whole()
     }
@@ -231,8 +231,8 @@ impl<'a> Input<'a> {
     }
 
     /// The block that has been opened and of which nothing was taken, with its first and its last
-    /// key, if it may still stay as far as this source goes. Its fence may have said that it holds
-    /// keys that it does not.
+    /// key, if it may still stay as far as this source is concerned. Its fence may have promised
+    /// keys that it does not hold.
     pub fn untouched(&self) -> Option<(&OwnedFence, &[u8], &[u8])> {
         let last = self.last_key.as_deref()?;
         Some((self.span.fences.get(self.at)?, self.head.key.as_slice(), last))
@@ -243,12 +243,12 @@ impl<'a> Input<'a> {
         self.last_key = None;
     }
 
-    /// The keys of the block that it stands before end here.
+    /// The upper end of the keys of the block that the source is in front of.
     pub fn upper(&self) -> Option<&[u8]> {
         self.span.upper(self.at).map(|upper| upper.key.as_slice())
     }
 
-    /// The block that it stands before, or that is open and untouched, stays.
+    /// The block that the source is in front of, or that is open and untouched, stays as it is.
     pub fn stay(&mut self) {
         (self.block, self.last_key) = (None, None);
         if let Some(stayed) = self.stayed.get_mut(self.at) {
@@ -263,14 +263,14 @@ impl<'a> Input<'a> {
         self.stayed.contains(&true)
     }
 
-    /// How many entries have been merged or have gone on in blocks that stay.
+    /// The number of entries that have been merged or that are in blocks that stay as they are.
     pub fn entries(&self) -> u64 {
         let stayed = self.span.fences.iter().zip(&self.stayed).filter(|(_, stayed)| **stayed);
         let entries = |fence: &OwnedFence| u64::from(fence.puts) + u64::from(fence.tombstones);
         self.read.entries + stayed.map(|(fence, _)| entries(fence)).sum::<u64>()
     }
 
-    /// Opens the block that it stands before.
+    /// Opens the block that the source is in front of.
     pub fn open(&mut self) -> Result<()> {
         let Some(ptr) = self.at_border().map(|fence| fence.ptr) else { return Ok(()) };
         self.window.load(self.reader, &ptr, Purpose::Merge)?;
@@ -291,8 +291,8 @@ impl<'a> Input<'a> {
         Ok([view.prefix(), suffix].concat())
     }
 
-    /// Moves to the first entry from where it stands that takes part; behind the last one of a
-    /// block it stands before the next.
+    /// Moves to the first entry from the current position that takes part; after the last one of a
+    /// block the source is in front of the next block.
     fn seek_entry(&mut self) -> Result<()> {
         let Some((ptr, layout)) = self.block else { return Ok(()) };
         let view = self.window.view(&ptr, layout);
@@ -358,7 +358,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Leaves the current entry, with so many bytes of content; `None`: a tombstone.
+    /// Leaves the current entry, which has `content_bytes` bytes of content; `None`: a tombstone.
     pub fn leave(&mut self, content_bytes: Option<usize>) -> Result<()> {
         self.last_key = None;
         let bytes = (self.head.key.len() + PUT_OVERHEAD_BYTES) as u64;
@@ -371,7 +371,7 @@ impl<'a> Input<'a> {
         self.seek_entry()
     }
 
-    /// Whether it stands before the other.
+    /// Whether this source is before the other.
     pub fn is_before(&self, other: &Self) -> bool {
         self.head.present && (!other.head.present || self.head.before(&other.head))
     }

@@ -1,4 +1,4 @@
-//! What is recorded of the levels: L1.
+//! Checks of what is recorded about the levels: L1.
 
 use esker_format::meta::IndexMeta;
 use esker_format::ptr::BlockPtr;

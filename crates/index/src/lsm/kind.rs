@@ -103,7 +103,7 @@ impl Kind for Lsm {
     }
 }
 
-/// An LSM index whose slices stand still.
+/// An LSM index whose slices are paused.
 #[derive(Debug)]
 struct Paused<'a> {
     slices: MutexGuard<'a, Option<Job>>,

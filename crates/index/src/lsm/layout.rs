@@ -1,4 +1,4 @@
-//! Which levels stand, and where empty ones are put in among them.
+//! The levels that exist, and the places where empty ones are put in among them.
 
 /// The levels that a slice leaves, by number from the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What Mixed has learnt, as it is kept with the index.
+//! The thresholds that Mixed has learnt, in the form kept with the index.
 
 use esker_format::meta::{IndexMeta, LearntMeta, LsmMeta, Real};
 
@@ -121,7 +121,7 @@ impl LsmIndex<'_> {
 
     /// Measures a slice that is about to be recorded, where anything is to be learnt of it.
     pub(super) fn learn(&self, meta: &mut IndexMeta, slice: &Slice, work: &Work) {
-        // Packing is nobody's choice.
+        // Packing is not chosen by a policy.
         if self.lsm.compaction.policy != Policy::Mixed || slice.packs() {
             return;
         }

@@ -99,7 +99,7 @@ mod tests {
     use super::super::policy::learn::{Phase, Reference};
     use super::*;
 
-    /// Twenty entries come into level 1, which takes so many blocks.
+    /// Twenty entries come into level 1, which takes that many blocks.
     fn comes(blocks: u64) -> Event {
         let written = vec![(1, blocks)];
         Event { is_first: true, is_last: true, entered: 20, written, ..Event::default() }
@@ -132,8 +132,8 @@ mod tests {
         assert!(!learning.thresholds().is_last_full);
     }
 
-    /// By hand, four levels: τ of level 2 at 0 costs 8 blocks over 40, what goes out of level 2
-    /// counts for nobody; at 1/2 it costs 12.
+    /// By hand, four levels: τ of level 2 at 0 costs 8 blocks over 40, and what leaves level 2 is
+    /// not counted; at 1/2 it costs 12.
     #[test]
     fn a_period_of_an_inner_level() {
         let (mut meter, mut learning) = (Meter::default(), Learning::new(4, 0.5, 20));

@@ -1,30 +1,31 @@
-//! The LSM index: levels whose blocks may lie anywhere, merged a slice of the keys at a time
-//! (Thonangi's thesis, chapter 5).
+//! The LSM index: levels whose blocks may be anywhere in the data file (scattered blocks), merged
+//! one key range (a *slice*) at a time (Thonangi's thesis, chapter 5).
 //!
 //! Reading order: [`policy`] (which part of a level is merged, and how large levels are), `choose`
-//! (which keys come next), `input` and `output` (the sides of a merge), `order` (which source
-//! stands first), `walk` (what becomes of each block), `repeat` (those that would be written again
-//! as they are), `courtesy` (writers go first), `slice` (the merge itself, block-preserving),
-//! `nodes` (the index over a level's blocks), `state` (what a slice begins with), `layout` (where
-//! new levels go), `fill` (how much of a level is empty, and may be for a block to stay), `packing`
-//! (levels of which too much is), `replaced` (how much of what comes does not make the index
-//! larger), `asked` (whether something is due, as every write asks);
-//! `by_policy` chooses as the thesis does among the blocks in `fences`, [`merging`] says who
-//! chooses, [`counters`] count what that costs, of which `meter` and `learnt` make thresholds;
-//! `kind` is what the [`Index`] asks, `invariants` checks what is recorded of levels.
+//! (which keys come next), `input` and `output` (the sides of a merge), `order` (which source is
+//! first), `walk` (what happens to each block), `unchanged_block` (blocks that would be written
+//! again as they are), `yield_to_writers` (writers go first), `slice` (the merge itself,
+//! block-preserving), `nodes` (the index over a level's blocks), `state` (what a slice begins
+//! with), `layout` (where new levels go), `fill_factor` (the empty share of a level, and the limit
+//! up to which a block stays), `repack` (packing levels of which too much is empty),
+//! `overwrite_ratio` (the share of incoming data that does not make the index larger), `due_cache`
+//! (whether work is due, which every write asks); `by_policy` chooses as the thesis does among the
+//! blocks in `fences`, [`compaction`] has the settings, [`counters`] count what merges cost, and
+//! from them `meter` and `learnt` derive thresholds; `kind` is the interface to the [`Index`],
+//! `invariants` checks what is recorded of levels.
 //!
-//! Memtables are written out as runs, as an FD+tree's are. A slice takes the keys of one range out
-//! of all runs, and of as many levels as overflow, and merges them into the next level; what a run
-//! has lost is noted beside it, its blocks stay as they are. Slices go round the keys: so each
-//! takes what has come together for its keys since the last time. A slice is a few megabytes, and
-//! durable when it is done: nothing of it has to be gone on with after a crash.
+//! Memtables are flushed to sorted runs, as an FD+tree's are. A slice takes the keys of one range
+//! out of all runs, and of as many levels as overflow, and merges them into the next level. The
+//! keys that a run has lost are noted next to it, and its blocks stay as they are. Slices go round
+//! the keys: each takes what has collected for its keys since the last round. A slice is a few
+//! megabytes, and durable when it is done: none of it has to be resumed after a crash.
 //!
-//! Invariant N1: what a key's versions in a run or level say is older than what those above it say,
-//! key by key; only therefore may a lookup stop at the first.
+//! Invariant N1: the versions of a key in a run or level are older than those above it, key by key;
+//! only therefore may a lookup stop at the first.
 //! Invariant N2: no user key has versions in two blocks of which one may be moved without the
 //! other: slices begin and end between user keys.
-//! Invariant N3: of a run, only keys are looked for that are not gone; blocks whose keys are all
-//! gone may be anybody's.
+//! Invariant N3: in a run, only keys that have not been consumed are searched for; the space of
+//! blocks whose keys have all been consumed may have been reused.
 
 mod by_policy;
 mod choose;
@@ -76,8 +77,8 @@ use kind::LsmIndex;
 use policy::Policy;
 use state::State;
 
-/// A job that merges what overflows ends after so many slices, whatever has overflowed meanwhile:
-/// whoever waits for it must not wait for those who write.
+/// A job that merges what overflows ends after this many slices, even if more has overflowed
+/// meanwhile: a caller that waits for the job must not wait for writers.
 const SLICES_MAX: u32 = 256;
 
 /// Slices under way.
@@ -231,15 +232,15 @@ impl LsmIndex<'_> {
         }
     }
 
-    /// What a merge would be that begins now. Where nothing overflows, it packs a level: how much
-    /// of it, nobody knows before it has looked.
+    /// The merge that would begin now. Where nothing overflows, it packs a level: how much of it is
+    /// not known before it has looked.
     fn merge_to_come(&self, durable: &IndexMeta, full: bool, new_bytes: u64) -> ForecastMerge {
         let packs = !full && new_bytes == 0 && !self.overflows(durable, &self.arrivals());
         let bytes = if packs { 0 } else { sorted_run_bytes(durable) };
         ForecastMerge { levels: 1, full, input_bytes: bytes.saturating_add(new_bytes) }
     }
 
-    /// Whether writers are so many full memtables ahead of merges.
+    /// Whether writers are that many full memtables ahead of merges.
     fn is_behind(&self, durable: &IndexMeta, memtables: u64) -> bool {
         match self.lsm.compaction.policy {
             Policy::Pull => choose::is_behind(durable, &self.arrivals(), memtables),
@@ -281,7 +282,7 @@ impl LsmIndex<'_> {
         if !is_full && !self.is_behind(durable, RUNS_AHEAD) {
             return Some(Work::Flush);
         }
-        // No more runs before some are gone.
+        // No more runs until some have been consumed.
         (!self.is_merging()).then_some(Work::Merge { full: is_full, with_memtable: false })
     }
 }

@@ -1,7 +1,7 @@
 //! The level index: a copy-on-write B+tree over a level's blocks (the thesis, section 5.4.3).
 //!
-//! Its nodes are blocks that hold nothing but fences, and so a level is a [`Tree`], read like any
-//! other. Replacing some of a level's blocks writes the nodes that lead to them anew, up to the
+//! Its nodes are blocks that hold only fences, so that a level is a [`Tree`], read like any other.
+//! Replacing some of a level's blocks writes new copies of the nodes that lead to them, up to the
 //! top, whose fences are in memory; readers of the old tree are not disturbed.
 //!
 //! Invariant B1: a node's fence has the key of its first child's: nodes tile the keys as their
@@ -71,12 +71,12 @@ pub(super) fn keep(mut out: ExtentWriter) {
     out.forget();
 }
 
-/// The tree in which `new` stand in the place of what is `replaced` among the fences to data.
+/// The tree in which `new` takes the place of what is `replaced` among the fences to data.
 ///
 /// Cost: reads the nodes that lead to what is replaced; writes as many, and those on the way up.
 ///
 /// # Errors
-/// When a node cannot be read, or without room. Nothing that was written is named by anybody then.
+/// When a node cannot be read, or without space. In that case nothing refers to what was written.
 pub(super) fn replace(
     reader: &BlockReader,
     tree: &Tree,

@@ -1,8 +1,8 @@
-//! Which source of a slice stands first.
+//! The order of a slice's sources: which one is first.
 //!
-//! A slice has up to two dozen sources, and a step moves one of them. So who is before whom is
-//! remembered, as in a tournament: after a step only the matches of the one that has moved are
-//! played again, one for each doubling of the sources.
+//! A slice has up to two dozen sources, and a step moves one of them. The comparisons are kept in a
+//! tournament tree: after a step only the matches of the source that has moved are repeated, one
+//! for each doubling of the number of sources.
 //!
 //! Invariant T1: node `n` has the winner of its children `2n` and `2n + 1`; the leaf of source `s`
 //! is node `leaves + s`.
@@ -16,7 +16,7 @@ const NOBODY: u8 = u8::MAX;
 const SOURCES_MAX: usize = NOBODY as usize;
 const _: () = assert!(SORTED_RUNS_MAX + LEVELS_MAX < SOURCES_MAX, "a source is a byte");
 
-/// The order of sources by where they stand.
+/// The order of sources by their positions.
 #[derive(Debug)]
 pub(super) struct Order {
     nodes: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Of so many sources, at most [`SOURCES_MAX`]; `beats` says whether one stands before another.
+    /// For this many sources, at most [`SOURCES_MAX`]; `beats` tells whether one is before another.
     pub fn new(sources: usize, beats: impl Fn(usize, usize) -> bool) -> Self {
         debug_assert!(sources <= SOURCES_MAX, "a source is a byte");
         let leaves = sources.next_power_of_two();
@@ -39,7 +39,7 @@ impl Order {
         order
     }
 
-    /// The source that stands first.
+    /// The source that is first.
     pub fn first(&self) -> Option<usize> {
         self.nodes.get(1).filter(|first| **first != NOBODY).map(|first| usize::from(*first))
     }

@@ -103,7 +103,7 @@ impl Output {
         Ok(())
     }
 
-    /// Takes a block over as it is, whose keys are less than `upper`.
+    /// Takes over a block as it is, whose keys are less than `upper`.
     pub fn stay(&mut self, fence: &OwnedFence, upper: Option<&[u8]>) -> Result<()> {
         self.close_before(fence)?;
         self.pass_over(fence, fence.key.clone(), upper);

@@ -1,8 +1,9 @@
-//! How much of what comes replaces or deletes something.
+//! The share of incoming data that replaces or deletes something.
 //!
-//! What stands above the last level is garbage only as far as it does. A load replaces nothing, and
-//! as much again may stand. Every entry that comes leaves the index by being dropped, or makes it
-//! one larger: what merges drop of what they read is the share, over a whole round of the keys.
+//! Only that share of the data above the last level is garbage. A load replaces nothing, so the
+//! levels above may then hold as much again. Every incoming entry either leaves the index by being
+//! dropped or makes it one larger: the share is what merges drop of what they read, over a whole
+//! round of the keys.
 
 /// The share, from what slices have read and dropped.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,8 +15,8 @@ pub(super) struct Replaced {
 }
 
 impl Replaced {
-    /// A slice took `entered` entries out of the runs, and dropped so many of all that it read.
-    /// What came earlier than the last `recent` entries is forgotten bit by bit.
+    /// A slice took `entered` entries out of the runs, and dropped `dropped` of all that it read.
+    /// Entries earlier than the last `recent` ones lose their weight gradually.
     pub fn note(&mut self, entered: u64, dropped: u64, recent: u64) {
         let entered = entered as f64;
         let before = (recent as f64 - entered).max(0.0);

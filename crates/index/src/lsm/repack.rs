@@ -28,16 +28,16 @@ use super::layout::Layout;
 use super::state::State;
 use crate::tree::{BlockReader, Tree};
 
-/// Blocks that are packed together: so many that the last one, which is not full, is not much, and
-/// so few that what is packed is where most is empty.
+/// Blocks that are packed together: enough that the last one, which is not full, matters little,
+/// and few enough that packing is limited to where most is empty.
 const WINDOW_BLOCKS: u64 = 16;
 /// Windows that are looked at before one is packed.
 const WINDOWS_SEEN: u32 = 16;
-/// A window is worth writing again for one unit of so many.
+/// A window is worth rewriting if it frees one unit in this many.
 const WORTH_UNITS: u64 = 16;
-/// A level is given up when so many windows have given nothing back.
+/// A level is given up when this many windows have freed nothing.
 const WINDOWS_IN_VAIN: u64 = 8;
-/// It is packed again when one part in so many more is empty.
+/// It is packed again when one part in this many more is empty.
 const AGAIN_PARTS: u64 = 10;
 /// Blocks stay in it until half as much more is empty.
 const STAYS_PARTS: u64 = 20;
@@ -89,8 +89,8 @@ impl GivenUp {
         Self { millionths: Fill::of(level).millionths(), entry_bytes: entry_bytes(level) }
     }
 
-    /// The most of the level that may be empty: what was, and one part in so many more. No part of
-    /// one whose entries are others now.
+    /// The most of the level that may be empty: the previous share, and one part in `parts` more.
+    /// Zero for a level whose entries have been replaced.
     fn most_millionths(&self, level: &LsmLevel, parts: u64) -> u64 {
         let is_like = entry_bytes(level).abs_diff(self.entry_bytes) <= self.entry_bytes / 10;
         if is_like { self.millionths + self.millionths / parts } else { 0 }
@@ -98,7 +98,7 @@ impl GivenUp {
 }
 
 impl Packed {
-    /// A window of so many units that ends there is done, and has given some back.
+    /// A window of `units` units that ends there is done, and has freed some.
     fn pass(&mut self, end: Option<&[u8]>, units: u64, freed_units: u64, level: &LsmLevel) {
         self.at = end.unwrap_or_default().to_vec();
         let worth = freed_units.saturating_mul(WORTH_UNITS);
@@ -203,7 +203,7 @@ impl LsmIndex<'_> {
         Ok(())
     }
 
-    /// A window of a level, of so many units, is passed over.
+    /// A window of a level, of `units` units, is passed over.
     fn pass_unpacked(
         &self,
         state: &State,
@@ -263,7 +263,7 @@ mod tests {
 
     const OMEGA: u64 = 200_000;
 
-    /// Levels of so many units and sectors, with entries of 2,000 bytes.
+    /// Levels with the given units and sectors, with entries of 2,000 bytes.
     fn index(levels: &[(u64, u64)]) -> LsmMeta {
         index_of(2_000, levels)
     }
@@ -279,7 +279,7 @@ mod tests {
         LsmMeta { levels: levels.iter().map(level).collect(), ..LsmMeta::default() }
     }
 
-    /// A slice in so many levels, up to a key.
+    /// A slice in that many levels, up to a key.
     fn slice(cause: Cause, levels: usize, end: &[u8]) -> Slice {
         let keys = KeyRangeBuf { begin: Vec::new(), end: Some(end.to_vec()) };
         Slice {
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Of so many levels, which merges have changed.
+    /// For that many levels, which merges have changed.
     fn packing(levels: usize) -> Packing {
         let changed = Packed { is_changed: true, ..Packed::default() };
         Packing { levels: vec![changed; levels] }

@@ -1,10 +1,10 @@
 //! Block-preserving merge of one slice (the thesis, Algorithm 11).
 //!
-//! All sources are walked in key order (`walk`). Blocks that nothing else falls into go to the
-//! level below as they are, unless too much of that level would be empty then.
+//! All sources are walked in key order (`walk`). Blocks into which no other source has keys go to
+//! the level below as they are, unless too much of that level would be empty then.
 //!
 //! Order of the writes: new blocks and nodes written → data synced → log synced → record synced →
-//! view replaced → old space reusable once nobody reads it.
+//! view replaced → old space reusable after its last reader.
 
 use std::sync::Arc;
 
@@ -244,8 +244,8 @@ impl LsmIndex<'_> {
         }
         let made = self.make_durable(&meta, &values.recorded(), commit);
         if made.is_ok() || self.env.poison.reason().is_some() {
-            // A record that has failed may be there all the same: where its blocks lie nobody
-            // writes any more.
+            // A record whose write failed may be on the device all the same: the space of its
+            // blocks is never written again.
             outputs.into_iter().for_each(Output::keep);
             nodes::keep(nodes);
         }
@@ -253,7 +253,7 @@ impl LsmIndex<'_> {
         self.lsm.counters.lock().add(&work);
         self.lsm.replaced.lock().note(entered, dropped, run_entries(&state.durable));
         if let Some(lsm) = &meta.lsm {
-            // Before anybody can ask of this state whether a level is to be packed.
+            // Before a caller can ask of this state whether a level is to be packed.
             self.lsm.packing.lock().note(slice, state.lsm(), lsm);
         }
         *self.flushed.lock() = flushed_balance(&meta);
@@ -317,7 +317,8 @@ fn run_entries(meta: &IndexMeta) -> u64 {
     data.map(|data| data.counts.data_entries()).sum()
 }
 
-/// What of runs is gone after a slice; what they give up, and what becomes the level's.
+/// The consumed ranges of runs after a slice; the space that they give up, and the space that
+/// becomes the level's.
 fn spent(runs: &[Run], slice: &Slice, inputs: &[Input<'_>]) -> Vec<Spent> {
     let mut all = Vec::new();
     for (run, input) in runs.iter().zip(inputs) {
@@ -362,8 +363,8 @@ fn merged_into(
     Ok(changed)
 }
 
-/// A level that keys are taken from; `None` where it has none of them. What its blocks at the
-/// borders have beside is written anew.
+/// A level that keys are taken from; `None` where it has none of them. The other entries of its
+/// blocks at the borders are rewritten.
 fn taken_from(
     reader: &BlockReader,
     level: &Level,
@@ -447,8 +448,8 @@ fn replaced_by(
     Ok(Replaced { from, until })
 }
 
-/// A level's counts without a span's blocks, but for the bytes of those that stay: nobody has
-/// looked into them.
+/// A level's counts without a span's blocks, except the bytes of blocks that stay: these have not
+/// been read.
 fn without(level: &LevelMeta, input: &Input<'_>) -> LevelMeta {
     let mut level = LevelMeta { rank: 1, ..level.clone() };
     let counts = &mut level.counts;
@@ -523,7 +524,7 @@ fn note_in(
     rest
 }
 
-/// A view after a slice, which began with so many levels.
+/// A view after a slice, which began with that many levels.
 fn with_slice(
     view: &View,
     old_levels: usize,

@@ -1,4 +1,4 @@
-//! What a slice begins with: the durable state, and the trees that it names.
+//! The state that a slice begins with: the durable record, and the trees that it names.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Run {
         }
     }
 
-    /// The run as a part of a view; `None` when all of it is gone.
+    /// The run as a part of a view; `None` when all of it has been consumed.
     pub(super) fn part(&self) -> Option<Part> {
         if self.gone.is_everything() {
             return None;

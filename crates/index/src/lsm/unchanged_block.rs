@@ -1,15 +1,16 @@
 //! Blocks that a merge would write again as they are.
 //!
-//! A block may say of every key anew what older ones say of it: whoever overwrites keys in their
-//! order makes no others. Nothing stands alone within its keys, so that it would be merged, and the
-//! merge would write what it holds. So the entries of a block that are to be written are held back
-//! as long as they are all that is written. When that was the whole block, it stays as it is;
-//! otherwise they are written after all. Nothing is copied: they are in the block.
+//! A block may have a newer version of every key that older blocks have: overwriting keys in their
+//! order produces such blocks. Other sources have entries within its keys, so that it would be
+//! merged, and the merge would write exactly what the block holds. So the entries of a block that
+//! are to be written are held back as long as they are all that is written. If that was the whole
+//! block, it stays as it is; otherwise they are written after all. Nothing is copied: the entries
+//! are in the block.
 //!
 //! Invariant R1: what is held back are the first entries of one block, in order and as the block
 //! has them; nothing was written behind them.
-//! Invariant R2: the source stands within the block, or behind its end and opens no other: what is
-//! held back can be read.
+//! Invariant R2: the source is within the block, or behind its end and opens no other: what is held
+//! back can be read.
 
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
@@ -44,7 +45,7 @@ pub(super) struct Repeating<'s, 'a> {
     pub inputs: &'s [Input<'a>],
     pub output: &'s mut Output,
     pub repeat: &'s mut Repeat,
-    /// The source whose entry is placed, while one is, and what that says.
+    /// The source whose entry is placed, while one is, and its payload.
     pub placed: Option<(usize, Payload<'s>)>,
 }
 
@@ -90,8 +91,8 @@ impl Repeating<'_, '_> {
         Ok(())
     }
 
-    /// Whether this is the next entry of the block, as the block has it. Of numbers that are
-    /// settled nobody asks.
+    /// Whether this is the next entry of the block, as the block has it. Sequence numbers that are
+    /// [`Seq::SETTLED`] are not compared.
     fn is_next(&self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> bool {
         let placed = self.placed.filter(|(source, _)| self.repeat.is_of(*source));
         placed.is_some_and(|(source, its)| {

@@ -1,11 +1,11 @@
-//! The walk of a slice: all sources in key order, and what becomes of each block.
+//! The walk of a slice: all sources in key order, and the decision for each block.
 //!
-//! Where a source stands before a block and no other has anything within the block's keys, the
-//! block goes to the level below unread. Every other block is opened. A fence says where a block's
-//! keys may begin, not where they do: a block that turns out to have nothing of another source
-//! between its first and its last key goes down as it is all the same. Reading it was cheap, and
+//! Where a source is in front of a block and no other has anything within the block's keys, the
+//! block goes to the level below unread. Every other block is opened. A fence gives a lower bound
+//! of a block's keys, not their exact begin: a block that turns out to have nothing of another
+//! source between its first and its last key still goes down as it is. Reading it was cheap, and
 //! writing it would not be. All others are merged entry by entry, and even of them those stay that
-//! would be written again as they are (`repeat`).
+//! would be written again as they are (`unchanged_block`).
 
 use esker_format::action::KeyRange;
 use esker_format::entry::Payload;
@@ -46,7 +46,7 @@ impl Rules {
 enum Beside {
     Nothing,
     Something,
-    /// This one stands before a block that may have something.
+    /// This one is in front of a block that may have something.
     Closed(usize),
 }
 
@@ -85,7 +85,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Self { inputs, output, rules, group, repeat, snapshots, courtesy, order }
     }
 
-    /// Where what is merged goes beside the entries, with the group that it comes from.
+    /// The sink of merged entries, with the group that they come from.
     fn sink(&mut self) -> (Repeating<'_, 'a>, &mut Group) {
         let Self { inputs, output, repeat, group, .. } = self;
         (Repeating { inputs, output, repeat, placed: None }, group)
@@ -112,14 +112,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.close()
     }
 
-    /// The source that stands first; of those at one key, the newest.
+    /// The source that is first; of those at one key, the newest.
     fn first(&self) -> Option<usize> {
         let stands =
             |index: &usize| self.inputs.get(*index).is_some_and(|i| i.position().is_some());
         self.order.first().filter(stands)
     }
 
-    /// The source at `index` may stand elsewhere.
+    /// The source at `index` may have moved.
     fn moved(&mut self, index: usize) {
         let Self { inputs, order, .. } = self;
         order.moved(index, |a, b| is_before(inputs, a, b));
@@ -137,7 +137,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.finish_block()
     }
 
-    /// When the source at `index`, which stands first, is behind the last key, nothing more of that
+    /// When the source at `index`, which is first, is behind the last key, nothing more of that
     /// comes: a block that has been repeated to its end stays.
     fn finish_before(&mut self, index: usize) -> Result<()> {
         if self.repeat.whole(self.inputs).is_none() {
@@ -171,8 +171,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(true)
     }
 
-    /// Whether there is room for a block to stay that nobody else has keys within. What is held of
-    /// the keys before it is written for that: the block being built may be another one then.
+    /// Whether there is space for a block to stay into which no other source has keys. Held-back
+    /// entries of the keys before it are written first: the block being built may be another one
+    /// then.
     fn makes_room(&mut self, index: usize) -> Result<bool> {
         self.close()?;
         let Some(input) = self.inputs.get(index) else { return Ok(false) };
@@ -180,7 +181,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(fence.is_some_and(|fence| self.output.lets_stay(fence)))
     }
 
-    /// The block that a source stands before goes down unread, or is opened.
+    /// The block that a source is in front of goes down unread, or is opened.
     fn pass_border(&mut self, index: usize) -> Result<()> {
         let stays = self.could_stay(index) && self.makes_room(index)?;
         let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
@@ -190,8 +191,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(())
     }
 
-    /// Whether the block that a source stands before could stay: nobody else has keys within its,
-    /// and nothing in it could go.
+    /// Whether the block that a source is in front of could stay: no other source has keys within
+    /// its keys, and nothing in it could be dropped.
     fn could_stay(&self, index: usize) -> bool {
         let Some(input) = self.inputs.get(index).filter(|input| input.may_stay()) else {
             return false;
@@ -244,7 +245,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(())
     }
 
-    /// What is beside the untouched block of the source at `index`.
+    /// What other sources have within the keys of the untouched block of the source at `index`.
     fn beside(&self, index: usize) -> Beside {
         let Some((.., last)) = self.inputs.get(index).and_then(Input::untouched) else {
             return Beside::Something;
@@ -262,7 +263,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         closed.map_or(Beside::Nothing, Beside::Closed)
     }
 
-    /// The same as [`could_stay`](Self::could_stay) of a block that is open, whatever is beside it.
+    /// The same as [`could_stay`](Self::could_stay) of a block that is open, whatever other sources
+    /// have.
     fn could_stay_open(&self, index: usize) -> bool {
         let Some((fence, first, last)) = self.inputs.get(index).and_then(Input::untouched) else {
             return false;
@@ -272,7 +274,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             && self.rules.let_stay(fence, KeyRange { begin: first, end: Some(&behind) })
     }
 
-    /// Takes the entry that a source stands on.
+    /// Takes the current entry of a source.
     fn take(&mut self, index: usize, values: &mut Moved) -> Result<()> {
         let Self { inputs, output, rules, group, repeat, .. } = self;
         let Some(input) = inputs.get(index) else { return Ok(()) };
@@ -294,7 +296,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 }
 
-/// Whether one source stands before another.
+/// Whether one source is before another.
 fn is_before(inputs: &[Input<'_>], this: usize, other: usize) -> bool {
     match (inputs.get(this), inputs.get(other)) {
         (Some(this), Some(other)) => this.is_before(other),

@@ -1,17 +1,17 @@
-//! Merges give way to writers.
+//! Merges yield to writers.
 //!
-//! Where more threads have work than there are cores, the system shares these evenly: whoever
-//! writes with more than its share falls behind, and waits longer with each request. A merge has
-//! time. So now and then, if somebody has written meanwhile, it lets others run first.
+//! Where more threads have work than there are cores, the system shares these evenly: a writer that
+//! needs more than its share falls behind, and waits longer with each request. A merge has time. So
+//! it yields at intervals, if there were writes meanwhile.
 
 use esker_format::ids::Seq;
 use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync;
 
-/// Entries and blocks that are merged before others are let by: about a third of a millisecond's.
+/// Entries and blocks that are merged between two yields: about a third of a millisecond's.
 const STEPS: u32 = 256;
 
-/// How long ago others were let by.
+/// The steps since the last yield.
 #[derive(Debug, Default)]
 pub(super) struct Courtesy {
     steps: u32,

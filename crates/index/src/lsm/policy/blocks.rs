@@ -1,9 +1,9 @@
-//! What a policy sees of a level, and what it says of it: a run of blocks, and the keys around it.
+//! A policy's view of a level, and its choice: a run of blocks, and the keys around it.
 //!
-//! P1 The keys of a level's blocks never fall: block i holds keys in [key i, key i+1) alone, the
-//!    last one up to infinity. Blocks of one key hold its versions and belong together.
-//! P2 A choice begins at a block and is not empty; its borders fall between keys, never between
-//!    versions of one key.
+//! P1 The keys of a level's blocks never descend: block i holds keys in [key i, key i+1) alone, the
+//! last one up to infinity. Blocks of one key hold its versions and belong together.
+//! P2 A choice begins at a block and is not empty; its borders are between keys, never between
+//! versions of one key.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// So many blocks, with the keys around them; `None` when there are none.
+    /// That many blocks, with the keys around them; `None` when there are none.
     pub fn of(level: &impl Blocks, blocks: Range<usize>) -> Option<Self> {
         let blocks = blocks.start..blocks.end.min(level.len());
         (!blocks.is_empty()).then(|| Self {
@@ -75,8 +75,8 @@ pub fn overlapping(level: &impl Blocks, from: &[u8], to: Option<&[u8]>) -> Range
     start..end.max(start)
 }
 
-/// The run of at least so many bytes (and one block) that begins at a block: the least such, or
-/// what there is.
+/// The shortest run of at least that many bytes (and one block) that begins at a block, or what
+/// there is.
 pub fn run_from(level: &impl Blocks, start: usize, run_bytes: u64) -> Range<usize> {
     let (mut end, mut bytes) = (start, 0u64);
     while end < level.len()
@@ -88,7 +88,8 @@ pub fn run_from(level: &impl Blocks, start: usize, run_bytes: u64) -> Range<usiz
     start..end
 }
 
-/// Every run of at least so many bytes, from the first block on; when the level has fewer, itself.
+/// Every run of at least that many bytes, from the first block on; when the level has fewer, the
+/// level itself.
 pub(super) struct Runs<'a, L> {
     level: &'a L,
     run_bytes: u64,
@@ -219,8 +220,8 @@ pub(super) mod tests {
         assert_eq!(blocks(31, None), 3..4);
     }
 
-    /// By hand, runs of 3 bytes: one of blocks 0 and 1; block 1, whose versions go on in block 2,
-    /// with it; 2 does not begin a key; 3 alone. Behind it there is too little.
+    /// By hand, runs of 3 bytes: one of blocks 0 and 1; one of block 1 with block 2, in which its
+    /// versions continue; 2 does not begin a key; 3 alone. Behind it there is too little.
     #[test]
     fn runs_begin_and_end_between_keys() {
         let level = vec![(0, 2), (10, 1), (10, 1), (20, 3), (30, 1)];

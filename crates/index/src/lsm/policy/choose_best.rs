@@ -1,18 +1,17 @@
 //! Choosing the best (Policy 3, Algorithm 13): the run that overlaps the fewest blocks below.
 //!
 //! The first of the best runs is taken. A run's overlap is the number of blocks of the level below
-//! that may hold keys of its range; with q runs side by side, neighbours share at most a block,
-//! so the best overlaps at most (m + q - 1) / q of m blocks. That is Theorem 17 for levels whose
-//! blocks are as full as they happen to be: a run of s blocks costs at most s (γ' + 1) + 1 block
-//! writes, where γ' = m / n and n is a multiple of s. Where it is not, the blocks that are left
-//! over do not count in n.
+//! that may hold keys of its range. With q adjacent runs, neighbours share at most one block, so
+//! the best overlaps at most (m + q - 1) / q of m blocks. That is Theorem 17 for levels with blocks
+//! of any fill: a run of s blocks costs at most s (γ' + 1) + 1 block writes, where γ' = m / n and n
+//! is a multiple of s. Where it is not, the remaining blocks do not count in n.
 //!
 //! [`sweep`] looks at every run, in one pass over both levels. [`sample`] looks at some, with a
-//! search in the level below for each, and so passes over the upper level only. It has the runs
-//! side by side among them, and so keeps Theorem 17; of the best it may fall short by as much as
-//! the keys make it. Over levels of random keys with ten blocks below to one above, four runs
-//! tried to a run's length overlap on average less than a tenth more than the best. A sweep takes
-//! about 4 ns a block where all descriptors are in memory, samples a quarter of that.
+//! search in the level below for each, and so passes over the upper level only. Its samples include
+//! the adjacent runs, so that Theorem 17 still holds; how far it falls short of the best depends on
+//! the keys. Over levels of random keys with ten blocks below to one above, four runs tried per run
+//! length overlap on average less than a tenth more than the best. A sweep takes about 4 ns per
+//! block where all descriptors are in memory, samples a quarter of that.
 
 use std::ops::Range;
 
@@ -23,7 +22,7 @@ pub const SWEPT_BLOCKS_MAX: usize = 1 << 18;
 /// How many runs are tried to a run's length where a sweep would take too long.
 pub const SAMPLES_PER_RUN: usize = 4;
 
-/// The best run of at least so many bytes: by a sweep, or in large levels by samples.
+/// The best run of at least that many bytes: by a sweep, or in large levels by samples.
 pub fn choose(upper: &impl Blocks, lower: &impl Blocks, run_bytes: u64) -> Option<Choice> {
     if upper.len() + lower.len() <= SWEPT_BLOCKS_MAX {
         sweep(upper, lower, run_bytes)
@@ -45,7 +44,7 @@ pub fn sweep(upper: &impl Blocks, lower: &impl Blocks, run_bytes: u64) -> Option
     Choice::of(upper, least(Runs::new(upper, run_bytes), &mut overlap)?)
 }
 
-/// The best of `per_run` runs, evenly apart, to each of the runs side by side, these included.
+/// The best of `per_run` evenly spaced runs for each of the adjacent runs, these included.
 pub fn sample(
     upper: &impl Blocks,
     lower: &impl Blocks,
@@ -234,7 +233,7 @@ mod tests {
             }
         }
 
-        /// The same for runs of so many bytes, in a level whose blocks differ.
+        /// The same for runs of that many bytes, in a level whose blocks differ.
         #[test]
         fn the_overlap_of_a_run_of_bytes_is_bounded(
             upper in levels(60),

@@ -1,23 +1,24 @@
-//! What Mixed learns (Algorithm 12): τ of each inner level, and how to merge into the last.
+//! The parameters that Mixed learns (Algorithm 12): τ of each inner level, and how to merge into
+//! the last.
 //!
 //! The cost of a setting is the blocks written per record that entered level 1, over a window.
-//! [`Learning`] says which window to measure next and which thresholds are in force in it; whoever
-//! merges measures, and says what came out. Nothing else is known here: no clock, no level.
+//! [`Learning`] decides which window to measure next and which thresholds are in force in it; the
+//! code that merges measures, and reports the result. Learning uses no clock and no level.
 //!
 //! 1. τ of level 2, then 3, up to the one above the last: 0, µ, 2µ … at most 1, each for a period
-//!    of that level, until one costs more than the one before it, which is then τ. A level's
-//!    period needs it to become empty: meanwhile all merges out of it and below are full.
+//!    of that level, until one costs more than the one before it, which is then τ. A level's period
+//!    ends only when the level becomes empty: meanwhile all merges out of it and below are full.
 //!    (Algorithm 12 as printed ends a level too early; its text does not.)
-//! 2. Cfull over a period of the level above the last; then Cpart over as many records, after
-//!    twice as many that are not counted: a level that was emptied is to fill, and partial merges
-//!    are to leave it as uneven as they will, before one is what it will be. (After as many, Cpart
-//!    came out 5 to 10 % too high.)
-//! 3. The cheaper of the two is in force, and is measured further. When the cost is more than a
-//!    fifth off the learnt one, it is learnt anew.
+//! 2. Cfull over a period of the level above the last; then Cpart over as many records, after twice
+//!    as many that are not counted: an emptied level first has to fill, and partial merges have to
+//!    reach their usual unevenness, before a merge has its usual cost. (After as many, Cpart came
+//!    out 5 to 10 % too high.)
+//! 3. The cheaper of the two is in force, and measurement continues. When the cost is more than a
+//!    fifth off the learnt one, it is learnt again.
 //!
-//! Learning is for a steady state, which the paper leaves to somebody to notice. Here it begins
-//! when two windows in succession cost the same within a fifth. Until then what was learnt before
-//! stays in force, or everything is partial.
+//! Learning is for a steady state; the paper does not say how it is detected. Here it begins when
+//! two windows in succession cost the same within a fifth. Until then what was learnt before stays
+//! in force, or everything is partial.
 
 use super::mixed::Thresholds;
 
@@ -36,7 +37,7 @@ pub enum Window {
         /// The level.
         level: usize,
     },
-    /// So many records that enter level 1, after some that are not counted. Written blocks count
+    /// That many records that enter level 1, after some that are not counted. Written blocks count
     /// for all levels.
     Records {
         /// Records before the window.
@@ -201,8 +202,8 @@ impl Learning {
         };
     }
 
-    /// Levels have come or gone: `last` is the number of the last one. What was learnt of those
-    /// that are still there stays in force.
+    /// Levels were added or removed: `last` is the number of the last one. What was learnt of those
+    /// that still exist stays in force.
     pub fn set_last(&mut self, last: usize) {
         if last == self.last {
             return;

@@ -1,5 +1,5 @@
-//! A loosened last level (section 5.5.5): a γ that is smaller by so much that the data needs one
-//! level more, and leaves the last one nearly empty.
+//! A loosened last level (section 5.5.5): a γ just small enough that the data needs one level more,
+//! and leaves the last one nearly empty.
 //!
 //! A full merge into a last level that holds little costs little. In the paper, γ = 9 for 10 makes
 //! Full and Mixed a fifth cheaper where 15/16 of the last level were full. A simulation of data in
@@ -15,7 +15,7 @@ const GROWTH_SHARE_MIN: f64 = 0.5;
 /// The smallest γ.
 const GROWTH_MIN: f64 = 2.0;
 
-/// The number of the last level for so much data: the first that may hold it.
+/// The number of the last level for this amount of data: the first that may hold it.
 #[must_use]
 pub fn last_level(data_bytes: u64, kappa0_bytes: u64, gamma: f64) -> usize {
     let mut capacity = kappa0_bytes.max(1) as f64;

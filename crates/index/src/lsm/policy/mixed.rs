@@ -1,7 +1,7 @@
 //! Policy Mixed (Policy 4): partial merges, but full ones into a level that holds little.
 //!
-//! A partial merge costs less than a full one, but never empties a level, and what comes in pays
-//! for what stands there. So Mixed merges out of memory in parts (R1, there is nothing to gain
+//! A partial merge costs less than a full one, but never empties a level, and incoming data pays
+//! for what that level already holds. So Mixed merges out of memory in parts (R1, nothing is gained
 //! from an empty memtable); into the last level as has been learnt (R2); into any other level Li+1
 //! fully while that one holds less than τ κ of its own (R3).
 

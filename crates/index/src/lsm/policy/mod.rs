@@ -1,10 +1,10 @@
 //! Merge policies: pure functions over the blocks of two neighbouring levels.
 //!
-//! A level overflows; its policy says which part of it is merged into the next one. Reading order:
-//! [`params`] (ω, δ, γ and µ, and what they may be), [`blocks`] (what a policy sees, and what it
-//! says), [`full`], [`round_robin`], [`choose_best`], [`mixed`] and what that learns, [`learn`];
-//! [`test_policy`], which shows why Mixed works. How large levels are is said by the paper's γ,
-//! by [`loosened`] where the data's size is known, or by [`sizes`].
+//! A level overflows; its policy decides which part of it is merged into the next one. Reading
+//! order: [`params`] (ω, δ, γ and µ, and their limits), [`blocks`] (the input and the choice of a
+//! policy), [`full`], [`round_robin`], [`choose_best`], [`mixed`] and what that learns, [`learn`];
+//! [`test_policy`], which shows why Mixed works. The sizes of levels come from the paper's γ, from
+//! [`loosened`] where the data's size is known, or from [`sizes`].
 
 pub mod blocks;
 pub mod choose_best;
@@ -42,7 +42,7 @@ pub enum Policy {
     ChooseBest,
     /// One or the other, as learnt.
     Mixed,
-    /// Partial out of memory, full elsewhere.
+    /// Partial out of memory, full in all other levels.
     Test,
 }
 

@@ -69,7 +69,7 @@ impl Params {
         (self.omega * 1e6).round() as u64
     }
 
-    /// The same with a γ for so many bytes of data over so many that memory holds (κ0): smaller
+    /// The same with a γ for this many bytes of data and this many bytes of memory (κ0): smaller
     /// where a slightly smaller one adds a level and leaves the last one nearly empty, so that full
     /// merges into it are cheap (section 5.5.5). Full and Mixed write up to a fifth less then; the
     /// level above the last may hold versions of nearly all data, which takes space.
@@ -78,7 +78,7 @@ impl Params {
         Self { gamma: loosened::growth(data_bytes, kappa0_bytes, self.gamma), ..self }
     }
 
-    /// δκ: the least bytes of a partial merge out of a level that may hold so many.
+    /// δκ: the least bytes of a partial merge out of a level with this capacity.
     #[must_use]
     pub fn run_bytes(&self, capacity_bytes: u64) -> u64 {
         ((capacity_bytes as f64 * self.delta) as u64).max(1)

@@ -6,8 +6,8 @@
 
 use super::blocks::{Blocks, Choice, overlapping, run_from};
 
-/// The run of at least so many bytes from the block on that holds `cursor`, the end of the last
-/// choice, or the beginning when that was `None`. At the end of the level it may be shorter.
+/// The run of at least that many bytes from the block on that holds `cursor`, the end of the last
+/// choice, or from the beginning when that was `None`. At the end of the level it may be shorter.
 pub fn choose(level: &impl Blocks, cursor: Option<&[u8]>, run_bytes: u64) -> Option<Choice> {
     let start = overlapping(level, cursor.unwrap_or_default(), None).start;
     Choice::of(level, run_from(level, first_of_key(level, start), run_bytes))

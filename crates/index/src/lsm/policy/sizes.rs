@@ -1,46 +1,47 @@
 //! Level sizes that follow the data, with a tiered first level.
 //!
-//! A memtable that is full is written as a run. t runs stand; below them k levels of capacity
-//! κi = t γ^i κ0, and the last level with the rest. A level that overflows is merged round robin,
-//! and a merge takes its key range out of all newer levels and the runs too (Pull). So what stands
-//! above a level, A in all, is thinnest just behind the point that merges into it have come to,
-//! grows evenly from there, and is twice its average where they go on: in one cycle, in which the
-//! level is rewritten once, 2 A come.
+//! A full memtable is written as a run. t runs are kept; below them k levels of capacity κi = t γ^i
+//! κ0, and the last level with the rest. A level that overflows is merged round robin, and a merge
+//! takes its key range out of all newer levels and the runs too (Pull). So the data above a level,
+//! A in all, is thinnest just behind the point that merges into it have reached, grows evenly from
+//! there, and is twice its average where they continue: in one cycle, in which the level is
+//! rewritten once, 2 A come.
 //!
-//! In units of what comes, that is 1 for the runs, and S / (2 A) for the last level, of size S, and
-//! what is new in it. A level between is emptied in its own cycle, while what is above it goes
-//! round n = κi / A + 1 times and finds it filled evenly more and more: n / 2 if the two went
-//! round independently. The one that empties it does it in one with a merge from above where they
-//! meet; the simulation below says that this saves 1/4. A counts half a memtable for the one that
-//! the runs have too many when they overflow.
+//! In units of incoming data, that is 1 for the runs, and S / (2 A) for the last level, of size S,
+//! and what is new in it. A level between is emptied in its own cycle, while the data above it goes
+//! n = κi / A + 1 times round and finds it filled evenly more and more: n / 2 if the two went round
+//! independently. The merge that empties it does so in one with a merge from above where they meet;
+//! the simulation below shows that this saves 1/4. A includes half a memtable for the one run too
+//! many at the time of an overflow.
 //!
-//! The tests have what a simulation of these merges writes (entries of 129 bytes in blocks of
-//! 4096, random keys). The cost function is at most 7 % off for overwriting, where a merge brings
-//! each block below more than one entry (with fewer, blocks are preserved, and it says too much);
-//! at most 10 % off for a load, integrated; 4 to 16 % too little for inserts and deletes in equal
-//! parts. Merges that do not pull write up to 40 % more, and 1.5 to 2.2 times as much where γ is 2:
-//! the runs' merges and the first level's then follow each other round.
+//! The tests compare with the bytes that a simulation of these merges writes (entries of 129 bytes
+//! in blocks of 4096, random keys). The cost function is at most 7 % off for overwriting, where a
+//! merge brings each block below more than one entry (with fewer, blocks are preserved, and it is
+//! too high); at most 10 % off for a load, integrated; 4 to 16 % too low for inserts and deletes in
+//! equal parts. Merges that do not pull write up to 40 % more, and 1.5 to 2.2 times as much where γ
+//! is 2: the runs' merges and the first level's then follow each other round.
 
-/// Most garbage, as a share of the data: what stands above the last level may all be older.
+/// Most garbage, as a share of the data: all data above the last level may have an older version in
+/// it.
 const GARBAGE_MAX: f64 = 0.34;
 /// The least share of what comes that is taken to replace others. A load makes no garbage, but
 /// it may turn into overwrites: then it is half of all data once.
 const REPLACED_MIN: f64 = 0.5;
-/// Most standing runs: each is a filter that a lookup asks, and a block that a scan reads.
+/// Most runs: each is a filter that a lookup asks, and a block that a scan reads.
 const RUNS_MAX: u8 = 12;
 /// Most levels between the runs and the last level.
 const LEVELS_MAX: u8 = 4;
 /// Growth factors considered.
 const GROWTH_FACTORS: std::ops::RangeInclusive<u8> = 2..=16;
-/// What is standing of the memtable that is one too many, on average.
+/// The average share of the memtable that is one too many.
 const OVERFLOWING: f64 = 0.5;
-/// What a level between costs beside κi / (2 A): 1/2 less what merges that meet save.
+/// The cost of a level between, in addition to κi / (2 A): 1/2 less what merges that meet save.
 const OWN_CYCLE: f64 = 0.25;
 
 /// The sizes of levels, in memtables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// t: the standing runs.
+    /// t: the runs that are kept.
     pub runs: u8,
     /// k: the levels between the runs and the last level.
     pub levels: u8,
@@ -68,24 +69,24 @@ impl Sizes {
         kappa0_bytes.saturating_mul(u64::from(self.runs)).saturating_mul(growth)
     }
 
-    /// Whether no more garbage may stand over data of `ratio` memtables than is allowed, where
-    /// `replaced` of what comes replace or delete something.
+    /// Whether the garbage over data of `ratio` memtables is within the limit, where a share
+    /// `replaced` of incoming data replaces or deletes something.
     #[must_use]
     pub fn is_within(&self, ratio: f64, replaced: f64) -> bool {
         let (above, replaced) = (self.above_last(), replaced.clamp(REPLACED_MIN, 1.0));
-        // What replaces nothing is data, wherever it stands.
+        // What replaces nothing is data, in whichever level it is.
         above * replaced <= GARBAGE_MAX * (ratio + (1.0 - replaced) * above)
     }
 
-    /// All that stands above the last level, in memtables.
+    /// All data above the last level, in memtables.
     #[must_use]
     pub fn above_last(&self) -> f64 {
         (0..=self.levels).map(|level| self.capacity(level)).sum::<f64>() + OVERFLOWING
     }
 }
 
-/// The bytes written per byte that comes, beside the log, over data of `ratio` memtables, where
-/// `replaced` of what comes replace or delete something.
+/// The bytes written per incoming byte, without the log, over data of `ratio` memtables, where a
+/// share `replaced` of incoming data replaces or deletes something.
 #[must_use]
 pub fn cost(sizes: &Sizes, ratio: f64, replaced: f64) -> f64 {
     let mut above = sizes.capacity(0) + OVERFLOWING;
@@ -124,8 +125,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// By hand for R = 23.3: 7.92 may stand above the last level. Seven runs (7.5) cost
-    /// 1 + 23.3/15 = 2.55; two and a level of four (6.5) 1 + 4/5 + 1/4 + 23.3/13 = 3.84.
+    /// By hand for R = 23.3: the limit above the last level is 7.92. Seven runs (7.5) cost 1 +
+    /// 23.3/15 = 2.55; two and a level of four (6.5) 1 + 4/5 + 1/4 + 23.3/13 = 3.84.
     #[test]
     fn a_small_store_has_runs_alone() {
         let sizes = choose(23_300, 1000, 1.0);
@@ -135,8 +136,8 @@ mod tests {
         assert!((cost(&two, 23.3, 1.0) - 3.842).abs() < 0.001);
     }
 
-    /// By hand for R = 100: 34 may stand. Eleven runs and 22 (33.5) cost
-    /// 1 + 22/23 + 1/4 + 100/67 = 3.70; without the level 1 + 100/23 = 5.35.
+    /// By hand for R = 100: the limit is 34. Eleven runs and 22 (33.5) cost 1 + 22/23 + 1/4 +
+    /// 100/67 = 3.70; without the level 1 + 100/23 = 5.35.
     #[test]
     fn a_larger_store_has_levels_between() {
         let sizes = choose(100_000, 1000, 1.0);
@@ -146,17 +147,17 @@ mod tests {
         assert_eq!([0, 1, 2].map(|level| sizes.capacity_bytes(level, 10)), [110, 220, u64::MAX]);
     }
 
-    /// By hand for R = 20: of overwrites 6.8 may stand. Where a quarter replaces nothing, that is
-    /// data: 0.75 A <= 0.34 (20 + 0.25 A), so A is 10.2; of a load half is taken for data, and
-    /// A would be 20.6.
+    /// By hand for R = 20: with overwrites the limit is 6.8. Where a quarter replaces nothing, that
+    /// is data: 0.75 A <= 0.34 (20 + 0.25 A), so A is 10.2; of a load half is taken for data, and A
+    /// would be 20.6.
     #[test]
     fn more_may_stand_where_nothing_is_replaced() {
         let runs = |replaced| choose(20_000, 1000, replaced).runs;
         assert_eq!([runs(1.0), runs(0.75), runs(0.0)], [6, 9, RUNS_MAX]);
     }
 
-    /// By hand for R = 4: 1.36 may stand, one run is 1.5. Where nothing is replaced 4.1 may, and
-    /// three runs are 3.5.
+    /// By hand for R = 4: the limit is 1.36, one run is 1.5. Where nothing is replaced it is 4.1,
+    /// and three runs are 3.5.
     #[test]
     fn the_smallest_store_has_one_run() {
         let cases = [(0, 1.0, 1), (1, 0.0, 1), (4000, 1.0, 1), (4000, 0.0, 3)];
@@ -166,8 +167,8 @@ mod tests {
         }
     }
 
-    /// A load up to `ratio` memtables. A level is written as soon as all above it is full; what the
-    /// first cycle brings stands evenly and finds nothing, so that the last level lags behind.
+    /// A load up to `ratio` memtables. A level is written as soon as all above it is full; data of
+    /// the first cycle is spread evenly and finds nothing, so that the last level lags behind.
     fn load_cost(sizes: &Sizes, ratio: f64) -> f64 {
         let mut above = sizes.capacity(0) + OVERFLOWING;
         let mut written = 0.0;
@@ -181,8 +182,9 @@ mod tests {
         1.0 + written / ratio
     }
 
-    /// What the simulation writes beside the runs: R, t, k, γ, overwriting, loading. The last
-    /// level is 2.4 % larger than its entries: a block has no room for a part of one.
+    /// The bytes that the simulation writes in addition to the runs: R, t, k, γ, overwriting,
+    /// loading. The last level is 2.4 % larger than its entries: a block has no space for a part of
+    /// one.
     const SIMULATED: [(f64, u8, u8, u8, f64, f64); 17] = [
         (6.0, 1, 0, 2, 2.15, 1.28),
         (6.0, 1, 1, 2, 1.68, 1.16),
