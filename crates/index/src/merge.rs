@@ -1,14 +1,16 @@
 //! The merge loop: (stage → insert → publish)* → record.
 //!
-//! One loop serves all schemes and flushes too: a flush merges a frozen memtable with nothing. It
-//! runs in steps. A step moves whole groups (all versions of a user key and the fences at it) and
-//! ends at a publish point, with a view whose wavefront is the last group's key. What was written
-//! is recorded at last: new blocks written → data synced → log synced up to what the new side holds
-//! → record synced → old space reusable. What becomes of it is the `Outcome`'s to say.
+//! One loop serves all schemes and also flushes: a flush merges a frozen memtable with no other
+//! source. It runs in steps. A step moves whole groups (all versions of a user key and the fences
+//! at it) and ends at a publish point, with a view whose wavefront is the last group's key. What
+//! was written is recorded at the end: new blocks written → data synced → log synced up to what the
+//! new side holds → record synced → old space reusable. The `Outcome` decides what the result
+//! becomes.
 //!
-//! Invariant L1: a step that fails (an unreadable block, no room) leaves the merge as it was and
-//! may be repeated; readers see the last publish point. Only a failed write ends it, and poisons.
-//! Invariant L2: between steps the merge stands between two groups or is complete.
+//! Invariant L1: a step that fails (an unreadable block, no space) leaves the merge as it was and
+//! may be repeated; readers see the last publish point. Only a failed write ends the merge, and
+//! poisons.
+//! Invariant L2: between steps the merge is between two groups or is complete.
 
 pub(super) mod group;
 mod held;
@@ -50,7 +52,7 @@ pub struct Merge {
     /// What readers see of it.
     pub(super) moving: Moving,
     pub(super) group: Group,
-    /// The merge stands between two groups: which versions must stay is asked anew.
+    /// The merge is between two groups: the versions that must be kept are determined again.
     pub(super) between_groups: bool,
     pub(super) phase: Phase,
     /// References to values since the last record.
@@ -61,7 +63,7 @@ pub struct Merge {
     removed: Removed,
     /// What is owed for its frozen memtable.
     pot: Option<Arc<Pot>>,
-    /// Room that nobody else may take.
+    /// Space reserved for this merge alone.
     pub(super) reservation: Option<Reservation>,
 }
 
@@ -107,7 +109,7 @@ pub enum Step {
 
 /// What becomes of what a merge has written: a run of its own, or the place of what was merged.
 pub(super) trait Outcome {
-    /// The durable state with it, but for removed ranges.
+    /// The durable state with it, without range tombstones.
     fn meta(&self, merge: &Merge, durable: &IndexMeta) -> IndexMeta;
 
     /// Removals up to this number hide nothing any more.
@@ -124,7 +126,7 @@ pub(super) trait Outcome {
         meta: &IndexMeta,
     ) -> Tree;
 
-    /// Keys that count as gone of it from the beginning.
+    /// Keys that count as consumed from the beginning.
     fn outside(&self) -> Gone {
         Gone::default()
     }
@@ -258,8 +260,8 @@ impl Merge {
         }
     }
 
-    /// Whether the merge may not find the room to write much more, when it has written so many
-    /// bytes since it let go of old space: then it had better do that now.
+    /// Whether the merge may run out of space, after it has written `bytes` bytes since it last
+    /// freed old space: then it should free old space now.
     pub(super) fn is_short_of_room(&self, index: &Index, bytes: u64) -> bool {
         let least_bytes = self.pace.short_bytes();
         let is_recorded = self.scheme.reclaims() && self.which == BackgroundJob::Merge;
@@ -331,7 +333,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Ends a publish point: what nobody reads any more is free.
+    /// Ends a publish point: frees what no reader uses any more.
     pub(super) fn go_on(&mut self, index: &Index) -> Result<()> {
         index.collect()?;
         self.between_groups = true;

@@ -1,11 +1,11 @@
-//! How much room a memtable takes when it is written out, at most: what is owed for it
-//! ([`esker_substrate::blocks`] keeps the room).
+//! The most space that a memtable takes when it is flushed, which is reserved for it
+//! ([`esker_substrate::blocks`] keeps the reservation).
 //!
-//! Blocks are filled one after the other, in the order of keys: one is closed when the next entry
-//! does not fit. So what it leaves empty is less than that entry takes. An eighth of a block is
-//! more than a short entry takes: a block before one is filled to seven eighths. What is left empty
-//! before a long entry is counted with that entry. This holds whatever the order, so that every
-//! entry can be counted when it is written.
+//! Blocks are filled one after the other, in key order: a block is closed when the next entry does
+//! not fit. So what it leaves empty is less than that entry takes. An eighth of a block is more
+//! than a short entry takes: a block before one is filled to seven eighths. What is left empty
+//! before a long entry is counted with that entry. This holds for any order, so that every entry
+//! can be counted when it is written.
 
 use esker_format::data::Data;
 use esker_format::ptr::UNIT_BYTES;
@@ -15,19 +15,20 @@ use std::sync::Arc;
 
 use super::Index;
 
-/// What an entry takes beside key and value: number, lengths, its place in the block and the
+/// Bytes of an entry in addition to key and value: number, lengths, its place in the block and the
 /// filter, and the block's header.
 const ENTRY_BYTES: u64 = 40;
-/// What a fence takes beside its key.
+/// Bytes of a fence in addition to its key.
 const FENCE_BYTES: u64 = 64;
 /// Entries below this length are short: an eighth of a block.
 const SHORT_BYTES: u64 = UNIT_BYTES / 8;
 /// Entries of this length may not fit a block of one unit.
 const LONG_BYTES: u64 = UNIT_BYTES - 256;
-/// What a run takes beside its entries: blocks that are not full, of the entries and of the fences.
+/// Bytes of a run in addition to its entries: blocks that are not full, of the entries and of the
+/// fences.
 const RUN_BYTES: u64 = 3 * UNIT_BYTES;
 
-/// What is owed for an entry, in bytes.
+/// The bytes reserved for an entry.
 #[must_use]
 pub fn entry_bytes(key: &[u8], data: Data<'_>) -> u64 {
     let content = match data {
@@ -69,7 +70,8 @@ impl Index {
         self.owed_bytes.load(Ordering::Relaxed)
     }
 
-    /// What is owed for the memtable that is being frozen, for whoever writes it out.
+    /// The reservation for the memtable that is being frozen, for the flush or merge that writes it
+    /// out.
     pub(super) fn pot(&self) -> Arc<Pot> {
         let bytes = self.owed_bytes.swap(0, Ordering::Relaxed);
         Arc::new(Pot::new(Arc::clone(&self.env.blocks), bytes))

@@ -1,4 +1,4 @@
-//! An index that stands still: to be checked, to be given up, or to be pinned for a copy.
+//! A paused index: to be checked, to be dropped, or to be pinned for a copy.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::kind::PauseGuard;
 use super::tree::Tree;
 use super::view::{Part, View};
 
-/// An index whose flushes and merges stand still.
+/// An index whose flushes and merges are paused.
 #[derive(Debug)]
 pub struct Paused<'a> {
     pub(super) index: &'a Index,
@@ -47,11 +47,11 @@ impl Paused<'_> {
         self.index.views.pin()
     }
 
-    /// Gives all extents of a dropped keyspace back. Call when the manifest that dropped it is
-    /// durable and nobody writes it; what is still read comes back by [`Index::collect`].
+    /// Frees all extents of a dropped keyspace. Call when the manifest that dropped it is durable
+    /// and nothing writes to the keyspace; what is still read is freed by [`Index::collect`].
     ///
     /// # Errors
-    /// When an extent was free already.
+    /// When an extent was already free.
     pub fn release(mut self) -> Result<()> {
         let mut extents = self.extents();
         // Those of the levels are among them already.

@@ -1,24 +1,24 @@
-//! Block preservation: which blocks of the bottom a full merge takes over as they are.
+//! Block preservation: the blocks of the bottom that a full merge takes over as they are.
 //!
 //! Where nothing above the bottom has a key within a run of its blocks, a full merge would write
-//! the same entries again. Keys that grow with time leave most of the bottom untouched like that.
-//! Such a run stays where it is, and only its fences are written anew. Keys without order leave no
-//! run that is long enough. This is beyond the papers, and off with their sizes.
+//! the same entries again. Keys that grow with time leave most of the bottom untouched in this way.
+//! Such a run stays in its place, and only its fences are rewritten. Random keys leave no run that
+//! is long enough. This is beyond the papers, and off with their sizes.
 //!
 //! A run may stay when
-//! - all its versions are settled and none is a tombstone: then the merge would write what is there
-//!   (the whole level must be settled, because fences do not tell);
-//! - no user key is on both sides of its borders, and no other key of the merge lies within them:
+//! - all its versions have the number [`Seq::SETTLED`] and none is a tombstone: then the merge
+//!   would write what is there (this must hold for the whole level, because fences do not show it);
+//! - no user key is on both sides of its borders, and no other key of the merge is within them:
 //!   what came before is in front of its first fence, and what comes next is at or behind the fence
 //!   that follows, or behind the level's last key;
 //! - it shares no unit of the data file with blocks that do not stay: a unit has one owner;
-//! - it is worth it: what is wasted by short blocks and unused ends of extents in front of it and
-//!   within it is at most a tenth of what stays.
+//! - the saving is large enough: the waste of short blocks and unused ends of extents in front of
+//!   it and within it is at most a tenth of what stays.
 //!
-//! Invariant K1: a run is kept whole or not at all, and begins and ends between two groups: a
-//! merge publishes and records only behind its last block, whose last key is its wavefront then.
-//! Invariant K2: a kept unit is the old level's until a record names it as the new one's; it is
-//! never given up (see [`delete::without`](super::delete::without)).
+//! Invariant K1: a run is kept whole or not at all, and begins and ends between two groups: a merge
+//! publishes and records only behind its last block, whose last key is its wavefront then.
+//! Invariant K2: a kept unit belongs to the old level until a record names it as part of the new
+//! one; it is never freed (see [`delete::without`](super::delete::without)).
 
 use esker_format::ids::Seq;
 use esker_format::meta::LevelMeta;
@@ -104,7 +104,8 @@ impl Size {
     }
 }
 
-/// Whether all that a level holds is settled: a full merge has nothing to change in it.
+/// Whether all versions of a level have the number [`Seq::SETTLED`]: a full merge has nothing to
+/// change in it.
 #[must_use]
 pub fn is_settled(level: &LevelMeta) -> bool {
     let counts = &level.counts;
@@ -121,8 +122,8 @@ const fn is_apart(block: &BlockPtr, next: &BlockPtr) -> bool {
     unit(block.offset() + block.bytes() as u64 - 1) != unit(next.offset())
 }
 
-/// What stays when `block` does, with what is unused of its last unit unless `next` begins there,
-/// in a level whose blocks have `usual_bytes`.
+/// The bytes that stay when `block` does, with the unused part of its last unit unless `next`
+/// begins there, in a level whose blocks have `usual_bytes`.
 const fn size_of(block: &BlockPtr, next: Option<&BlockPtr>, usual_bytes: u64) -> Size {
     let bytes = block.bytes() as u64;
     let end = block.offset() + bytes;
@@ -168,7 +169,7 @@ fn longest_run(
 }
 
 impl Keeper {
-    /// For a level that is settled.
+    /// For a level whose versions all have the number [`Seq::SETTLED`].
     #[must_use]
     pub fn new(level: &LevelMeta) -> Self {
         let extent_units = writer::extent_units(level.counts.sectors * SECTOR_BYTES);
@@ -290,7 +291,7 @@ mod tests {
     #[test]
     fn a_run_ends_between_units_and_between_user_keys() {
         let mut blocks = whole(50);
-        // The last ones lie across units, the one before begins within a user key.
+        // The last ones cross unit borders, the one before begins within a user key.
         for (_, block) in &mut blocks[41..] {
             block.sector += 3;
         }

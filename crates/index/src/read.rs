@@ -1,4 +1,4 @@
-//! What readers call. Nobody of them waits: each loads a view.
+//! The read operations. None of them waits: each loads a view.
 
 use esker_device::Purpose;
 use esker_format::data::Value;

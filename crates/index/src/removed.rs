@@ -1,25 +1,28 @@
-//! Ranges of keys that were removed, and are not in blocks.
+//! Range tombstones, which are kept outside blocks.
 //!
-//! A keyspace has one set of them, immutable and part of its view: a removal puts another set in
-//! its place. Reads compare the number of the version that they find with the newest removal of
-//! its key that they see; merges leave out what nobody sees any more for a removal's sake. The
-//! removals that a memtable holds the log of become durable with it, in the index's record.
+//! A keyspace has one set of them, immutable and part of its view: a deletion of a range replaces
+//! the set. Reads compare the number of the version that they find with the newest range tombstone
+//! of its key that they see; merges drop what no reader sees any more because of one. The range
+//! tombstones that the memtable's log contains become durable with the memtable, in the index's
+//! record.
 //!
-//! A removal also leaves a tombstone of its first key in the memtable. That says nothing new, but
-//! whatever asks how far the log is needed, and what there is to flush, is right without knowing of
-//! removals.
+//! A range deletion also writes a tombstone of its first key to the memtable. That adds no
+//! information, but code that asks how far the log is needed, and what there is to flush, is then
+//! correct without knowing of range tombstones.
 //!
-//! A removal is *retired* when a full merge is done that began when nobody could see anything
-//! older any more, and everything older was on the device or part of the merge: then nothing is
-//! left that it hides.
+//! A range tombstone is *retired* when a full merge is done that began when no reader could see
+//! anything older any more, and everything older was on the device or part of the merge: then
+//! nothing is left that it hides.
 //!
-//! Invariant X1: ranges ascend and share no key; neighbours that touch differ in their numbers.
-//! Invariant X2: of a range's removals those are kept that somebody may need: the newest one at or
-//! before each live snapshot and the visible number, and all newer ones.
-//! Invariant X3: every removal up to the number at which a memtable was frozen is in the set of the
-//! view that freezes it. A merge goes by that set to its end, whatever is removed meanwhile: what
-//! is removed later hides what it writes by its number.
-//! Invariant X4: a full merge settles no version of a key of which a removal stays in the set.
+//! Invariant X1: ranges ascend and share no key; adjacent ranges that touch differ in their
+//! numbers.
+//! Invariant X2: of a range's tombstones those are kept that a reader may need: the newest one at
+//! or before each live snapshot and the visible number, and all newer ones.
+//! Invariant X3: every range tombstone up to the number at which a memtable was frozen is in the
+//! set of the view that freezes it. A merge uses that set to its end, whatever is deleted
+//! meanwhile: later range tombstones hide what it writes by their numbers.
+//! Invariant X4: a full merge gives the number [`Seq::SETTLED`] to no version of a key for which a
+//! range tombstone stays in the set.
 
 use std::sync::Arc;
 
@@ -38,7 +41,7 @@ pub const MERGE_REMOVALS: usize = 1024;
 pub const REMOVALS_MAX: usize = 4096;
 const BYTES_MAX: usize = 512 << 10;
 
-/// The removed ranges of a keyspace.
+/// The range tombstones of a keyspace.
 #[derive(Clone, Debug, Default)]
 pub struct Removed {
     ranges: Arc<[RemovedRange]>,
@@ -116,8 +119,8 @@ impl Removed {
         seqs.iter().copied().find(|removal| *removal <= seq).unwrap_or_default()
     }
 
-    /// The set with one more removal, the newest of all, and without those of its keys that nobody
-    /// needs who is at one of `points` (see [`Keep`]).
+    /// The set with one more range tombstone, the newest of all, and without those of its keys that
+    /// no reader at one of `points` needs (see [`Keep`]).
     #[must_use]
     pub fn with(&self, keys: KeyRange<'_>, seq: Seq, points: &[Seq]) -> Self {
         let mut all = Pieces::default();
@@ -192,7 +195,7 @@ fn from<'a>(begin: &'a [u8], end: Option<&'a [u8]>) -> Option<KeyRange<'a>> {
     end.is_none_or(|end| begin < end).then_some(KeyRange { begin, end })
 }
 
-/// `newest` and those of `older` that somebody may need (X2).
+/// `newest` and those of `older` that a reader may need (X2).
 fn needed(newest: Seq, older: &[Seq], points: &[Seq]) -> Vec<Seq> {
     let mut keep = Keep::new(points.to_vec());
     let needed = |seq: &Seq| keep.fate(*seq) != Fate::Drop;
@@ -257,7 +260,7 @@ impl Index {
         self.views.load().removed.len()
     }
 
-    /// Whether so many more removals are too many to be remembered.
+    /// Whether `more` range tombstones more would exceed the limit.
     pub fn is_full_of_removals(&self, more: usize) -> bool {
         let removed = &self.views.load().removed;
         // Each may cut two ranges into three.

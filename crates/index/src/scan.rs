@@ -58,7 +58,7 @@ pub struct DamagedRange {
 /// A piece of a scan.
 #[derive(Debug, Default)]
 pub struct ScanBatch {
-    /// Keys and values, or where these lie, in the direction of the scan.
+    /// Keys and values, or the blobs' references, in the direction of the scan.
     pub entries: Vec<(Vec<u8>, Value)>,
     /// What was passed over.
     pub damaged: Vec<DamagedRange>,
@@ -74,15 +74,15 @@ const VERSIONS_MAX: usize = 1 << 16;
 /// One run of versions, newest run first in the list of sources.
 pub struct Source<'a> {
     run: Run<'a>,
-    /// Whether the run stands on a key.
+    /// Whether the run has a current key.
     stands: bool,
-    /// The key that it stands on.
+    /// The current key.
     key: Vec<u8>,
     /// The key's first bytes as a number: most comparisons need no more.
     head: u64,
 }
 
-/// Number, and what is said.
+/// Sequence number and data.
 type Version<'v> = (Seq, Data<'v>);
 
 enum Run<'a> {
@@ -113,7 +113,7 @@ impl<'a> Source<'a> {
         Self { run, stands: false, key: Vec::new(), head: 0 }
     }
 
-    /// The key that the run stands on, if it stands on one.
+    /// The run's current key, if it has one.
     fn key(&self) -> Option<&[u8]> {
         self.stands.then_some(self.key.as_slice())
     }
@@ -122,7 +122,7 @@ impl<'a> Source<'a> {
         self.stands && self.head == head && self.key == key
     }
 
-    /// Keys as they come: those that stand nowhere last.
+    /// Keys in scan order: runs without a current key are last.
     fn compare(&self, other: &Self, reverse: bool) -> Ordering {
         match (self.stands, other.stands) {
             (true, true) => {
@@ -206,7 +206,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The part of a request that lies on one side of a merge's wavefront.
+/// The part of a request that is on one side of a merge's wavefront.
 struct Clipped<'a> {
     request: ScanRequest<'a>,
     /// The new side; else the old one.
@@ -216,8 +216,8 @@ struct Clipped<'a> {
 }
 
 impl<'a> ScanRequest<'a> {
-    /// Where every run is entered. Numbers of data begin at 1: (key, 0) lies behind all versions
-    /// of a key.
+    /// Where every run is entered. Numbers of data begin at 1: (key, 0) is behind all versions of a
+    /// key.
     const fn target(&self) -> Target<'a> {
         match (self.reverse, self.lower, self.upper) {
             (false, Bound::Unbounded, _) => Target::At(&[], Seq::MAX),
@@ -334,8 +334,8 @@ struct Scan<'r, 's> {
     batch: ScanBatch,
     bytes: usize,
     versions: usize,
-    /// Of the key at hand in one source, backwards: what was said from the last answer on, oldest
-    /// first.
+    /// Backwards, the versions of the current key in one source from the last visible one on,
+    /// oldest first.
     turned: Vec<DataBuf>,
 }
 
@@ -374,7 +374,7 @@ pub fn scan(
         let mut here = last.take().unwrap_or_default();
         here.clone_from(key);
         let value = match scan.take_group(index, head, &here) {
-            // Whoever has taken what came before is told, and not earlier.
+            // The error is returned to the next call, after the entries before it have been taken.
             Err(Error::Operator { .. }) if !scan.batch.entries.is_empty() => {
                 scan.batch.resume = Some(Bound::Included(here));
                 break;
@@ -454,14 +454,14 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// The first of the sources that stand on the next key in the direction of the scan.
+    /// The first of the sources whose current key is the next in the direction of the scan.
     fn next_source(&self) -> Option<usize> {
         let sources = self.sources.iter().enumerate();
         let next = sources.min_by(|(_, a), (_, b)| a.compare(b, self.request.reverse));
         next.filter(|(_, source)| source.stands).map(|(index, _)| index)
     }
 
-    /// Whether a key lies where damage was passed over.
+    /// Whether a key is in a range where damage was passed over.
     fn is_out_of_reach(&self, key: &[u8]) -> bool {
         let reaches = |range: &DamagedRange| {
             range.from.as_slice() <= key && range.to.as_ref().is_none_or(|to| key < to.as_slice())

@@ -10,15 +10,15 @@
 //! | FD-tree | as FD+XM | when the merge is done | no |
 //!
 //! The papers' FD+FC/TUP, which moves entries one by one, is not built. `FcTuple` moves write units
-//! as FD+FC does, and publishes the view that it already has once more before each key: it tries
-//! how readers and the queue of old views bear many publications.
+//! as FD+FC does, and publishes the view that it already has once more before each key: it tests
+//! how readers and the queue of old views perform with many publications.
 //!
 //! The FD-tree takes two levels at a time, all others all levels at once. Flushes run under the
-//! scheme too, whatever the kind of index; a kind may have merges to which it says nothing.
+//! scheme too, for every kind of index; a kind may have merges to which the scheme does not apply.
 
 use super::writer::WRITE_UNIT_BYTES;
 
-/// How merges run beside reads and writes.
+/// How merges run concurrently with reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheme {
     /// FD+FC: full concurrency.
@@ -87,9 +87,9 @@ pub struct Pace {
 
 impl Pace {
     /// The pace of a merge of `merged_bytes` in a keyspace whose memtable holds κ0: write units of
-    /// 256 KiB and a record every 8 MiB; less for small memtables, so that memory and space come
-    /// back in time for them too, but no more than 256 publish points and 32 records (each with its
-    /// syncs) for what one merge does.
+    /// 256 KiB and a record every 8 MiB; less for small memtables, so that memory and space are
+    /// freed in time for them too, but no more than 256 publish points and 32 records (each with
+    /// its syncs) for the work of one merge.
     #[must_use]
     pub fn of(kappa0_bytes: u64, merged_bytes: u64) -> Self {
         let unit = WRITE_UNIT_BYTES as u64;

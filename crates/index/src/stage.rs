@@ -1,16 +1,16 @@
 //! m-stage: the entries of all merged levels in one order, each old block read once.
 //!
 //! The fences of a level name the blocks of the next, in order, so reading a block of one level
-//! tells which blocks of the next come now. A level whose next block is not known yet waits: its
-//! entries lie behind the fence that will name it, and that fence behind everything the level
-//! above has still to give.
+//! gives the next blocks of the level below. A level whose next block is not known yet waits: its
+//! entries are behind the fence that will name it, and that fence is behind everything that the
+//! level above has still to deliver.
 //!
-//! At most t + k + 3 sources take part: comparing their heads one by one beats a tree.
+//! At most t + k + 3 sources take part: comparing their heads one by one is faster than a tree.
 //!
-//! Invariant G1: an operation that fails (a block that cannot be read) leaves everything as it
-//! was, so that it can be tried again.
-//! Invariant G2: what has been given out is at or before the current item; a block of a level is
-//! *passed* when the first key of the block behind it has been given out.
+//! Invariant G1: an operation that fails (a block that cannot be read) leaves everything as it was,
+//! so that it can be tried again.
+//! Invariant G2: what has been delivered is at or before the current item; a block of a level is
+//! *passed* when the first key of the block behind it has been delivered.
 
 mod keep;
 mod memory;
@@ -67,7 +67,7 @@ pub struct Stage {
     current: Option<usize>,
     /// The bottom, where its blocks may stay as they are.
     bottom: Option<usize>,
-    /// Sources whose head does not say where they stand.
+    /// Sources whose heads are not up to date.
     unsettled: Vec<usize>,
 }
 
@@ -91,7 +91,7 @@ struct LevelSource {
     /// The level below waits for the blocks that this one's fences name: they collect here.
     outbox: Option<Outbox>,
     window: Window,
-    /// A block whose name is known and which has not been read yet.
+    /// A block whose address is known and which has not been read yet.
     next: Option<BlockPtr>,
     block: Option<(BlockPtr, BlockLayout)>,
     index: usize,
@@ -296,8 +296,8 @@ impl Stage {
         resume: Option<(&[u8], &[InputProgress])>,
     ) -> Result<()> {
         if let Some((after, _)) = resume {
-            // The blocks that the merge stood in are found now, so that damage on the way to them
-            // is told before anything is done.
+            // The blocks at the merge's position are looked up now, so that damage on the path to
+            // them is reported before anything is done.
             for level in 0..levels.min(tree.height()) {
                 let target = Target::At(after, Seq(0));
                 let _found = FenceCursor::find(tree, &self.reader, level, target)?;
@@ -412,7 +412,7 @@ impl Stage {
         self.unsettled.push(current);
     }
 
-    /// Stands on the next item or block, if there is one.
+    /// Moves to the next item or block, if there is one.
     ///
     /// # Errors
     /// When a block cannot be read; the call may be repeated.
@@ -455,8 +455,8 @@ impl Stage {
         Ok(best.map(|(index, _)| index))
     }
 
-    /// Makes sure that every data entry of every merged level has come through. What a merge
-    /// leaves out is gone for good, so this is checked and not believed.
+    /// Makes sure that every data entry of every merged level has been delivered. What a merge
+    /// leaves out is lost for good, so this is checked.
     pub(super) fn verify_complete(&self) -> Result<()> {
         for source in &self.sources {
             if let Source::Level(level) = source
@@ -508,9 +508,8 @@ impl Stage {
         levels.fold((0, 0), |sum, level| (sum.0 + level.0, sum.1 + level.1))
     }
 
-    /// How far each of `inputs` inputs has been merged, when the merge stands behind `wavefront`:
-    /// progress for the record, and the offset of the first block that is still needed (`None`:
-    /// all are).
+    /// The progress in each of `inputs` inputs, when the merge is behind `wavefront`: progress for
+    /// the record, and the offset of the first block that is still needed (`None`: all are).
     pub(super) fn positions(&mut self, inputs: usize, wavefront: &[u8]) -> Vec<Position> {
         let mut positions = vec![Position::default(); inputs];
         let mut note = |level: &mut LevelSource| {
@@ -534,8 +533,8 @@ impl Stage {
         positions
     }
 
-    /// Makes `heads[index]` say where the source stands, loading blocks as needed; answers the
-    /// names found in them for the level that waits.
+    /// Sets `heads[index]` to the source's position, loading blocks as needed; returns the
+    /// addresses found in them for the level that waits.
     fn seek_entry(&mut self, index: usize) -> Result<Vec<BlockPtr>> {
         let Some(head) = self.heads.get_mut(index) else { return Ok(Vec::new()) };
         let disk = Disk { reader: &self.reader, purpose: self.purpose };

@@ -1,4 +1,4 @@
-//! What a tree is made of, for users.
+//! Statistics of a tree's parts, for users.
 
 use esker_format::meta::{LevelMeta, Shape};
 
@@ -31,7 +31,7 @@ pub struct TreeStats {
     pub memtable_entries: u64,
     /// Estimated memory of the memtable, in bytes.
     pub memtable_bytes: u64,
-    /// Standing sorted runs, newest first: what their data level holds.
+    /// Sorted runs, newest first: the contents of their data level.
     pub sorted_runs: Vec<LevelStats>,
     /// Levels of the main tree, top down.
     pub levels: Vec<LevelStats>,
@@ -83,7 +83,7 @@ impl Index {
         let meta = self.meta();
         let view = self.views.load();
         let sorted_runs = meta.sorted_runs.iter().filter_map(|flush| flush.levels.last());
-        // Of a level whose blocks lie anywhere what its last blocks hold.
+        // Of a level with scattered blocks, the contents of its last blocks.
         let apart = meta.levels_apart().filter_map(|level| level.tree.levels.last());
         let levels = meta.main.levels.iter().chain(apart);
         let runs = view.parts.iter().flat_map(|part| match part {

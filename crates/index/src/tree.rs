@@ -35,11 +35,11 @@ use super::level_writer::keyed;
 pub struct BlockReader {
     /// The data file.
     pub blocks: Arc<BlockStore>,
-    /// Whose blocks they must be.
+    /// The keyspace to which the blocks must belong.
     pub keyspace: KeyspaceId,
     /// What fences in memory are counted against.
     pub budget: Arc<Budget>,
-    /// What is owed to whoever writes with it.
+    /// The reservation that writes with this reader use.
     pub pot: Option<Arc<Pot>>,
 }
 
@@ -108,13 +108,13 @@ impl LevelFences {
 }
 
 impl Tree {
-    /// A tree whose fences are known level by level, as far as they are held.
+    /// A tree whose fences are known level by level, as far as they are in memory.
     pub(super) fn written(meta: Arc<TreeMeta>, levels: Vec<LevelFences>) -> Self {
         Self { meta, levels, moving: false, growing: false, is_level: false }
     }
 
-    /// A level whose blocks are its own one by one, with its top fences. None of its other fences
-    /// are loaded: the next merge replaces it.
+    /// A level that owns its blocks one by one, with its top fences. None of its other fences are
+    /// loaded: the next merge replaces it.
     pub(super) fn level(meta: Arc<TreeMeta>, top: Option<Arc<FenceIndex>>) -> Self {
         let mut levels: Vec<_> = meta.levels.iter().map(|_| LevelFences::default()).collect();
         if let Some(first) = levels.first_mut() {
@@ -140,8 +140,8 @@ impl Tree {
         }
     }
 
-    /// A consumed tree without the chunks of fences to its upper `levels` levels that nobody
-    /// needs behind `wavefront`; `None` when there are none.
+    /// A consumed tree without the chunks of fences to its upper `levels` levels that are not
+    /// needed behind `wavefront`; `None` when there are none.
     pub(super) fn trimmed(&self, levels: usize, wavefront: &[u8]) -> Option<Self> {
         let trim = |(number, level): (usize, &LevelFences)| {
             let held = level.held.get().filter(|_| number < levels)?;
@@ -175,7 +175,7 @@ impl Tree {
         tree
     }
 
-    /// Opens a level whose blocks are its own one by one, as [`Tree::open`] opens a tree.
+    /// Opens a level that owns its blocks one by one, as [`Tree::open`] opens a tree.
     pub(super) fn open_level(reader: &BlockReader, meta: &TreeMeta) -> Self {
         let top = Self::open(reader, meta.clone()).held(0);
         Self::level(Arc::new(meta.clone()), top)
@@ -230,7 +230,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether it is a level whose blocks may lie anywhere.
+    /// Whether it is a level with scattered blocks.
     pub(super) const fn is_level(&self) -> bool {
         self.is_level
     }

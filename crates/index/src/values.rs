@@ -1,17 +1,17 @@
-//! Values outside blocks: whose they are, and when their space comes back.
+//! Blobs: values outside blocks, their owners, and when their space is freed.
 //!
-//! A reference stands in one entry, which owns the runs that it names. While the log alone has the
-//! entry the runs are *logged*: after a crash, replaying the log finds them. The record by which
-//! the log becomes unnecessary for the entry is the one that *takes* them, in the manifest; from
-//! then on merges move the reference and leave the value where it is. A merge that drops the entry
-//! gives its runs up: if they were taken, by the record that makes its progress durable; if they
-//! were logged, by the same record, because with it the log's entry is not replayed any more. Then
-//! they go into quarantine like what was merged.
+//! A reference is in one entry, which owns the runs of units that it names. While only the log has
+//! the entry the runs are *logged*: after a crash, replaying the log finds them. The record by
+//! which the log becomes unnecessary for the entry *takes* them, in the manifest; from then on
+//! merges move the reference and leave the blob in its place. A merge that drops the entry gives up
+//! its runs: if they were taken, by the record that makes its progress durable; if they were
+//! logged, by the same record, because with it the log's entry is not replayed any more. Then they
+//! go into quarantine like merged blocks.
 //!
-//! Invariant O1: a run is logged, taken, or neither, and never both; of what a record takes all was
-//! logged, and of what it gives up all was taken.
-//! Invariant O2: what a merge has noted lies at or before its wavefront whenever it makes a record:
-//! the record says of every reference that it passed what has become of it, and of no other.
+//! Invariant O1: a run is logged, taken, or neither, and never both; all that a record takes was
+//! logged, and all that it gives up was taken.
+//! Invariant O2: what a merge has noted is at or before its wavefront whenever it makes a record:
+//! the record contains the outcome for every reference that the merge passed, and for no other.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ pub(super) struct Moved {
     stays: BTreeMap<u64, u64>,
     /// Runs that it does not, and whether they were logged.
     goes: BTreeMap<u64, (u64, bool)>,
-    /// Space of blocks that lie anywhere, which is counted with the values'.
+    /// Space of scattered blocks, which is counted with the blobs'.
     blocks: ValuesEdit,
 }
 
@@ -92,7 +92,7 @@ impl Moved {
         }
     }
 
-    /// Blocks that lie anywhere are the index's from now on, and others are not any more.
+    /// Scattered blocks that the index owns from now on, and others that it gives up.
     pub(super) fn change_blocks(&mut self, taken: Vec<Extent>, given_up: Vec<Extent>) {
         self.blocks = ValuesEdit { taken, given_up };
     }
@@ -166,21 +166,22 @@ impl Index {
         extents(&self.values.lock().logged)
     }
 
-    /// Whether the memtable refers to so much that it should be written out.
+    /// Whether the memtable refers to enough blob bytes that it should be flushed.
     pub(super) fn refers_to_much(&self) -> bool {
         let bytes = self.referred_bytes.load(Ordering::Relaxed);
         bytes > self.memtable_bytes_max().saturating_mul(REFERRED_SHARE)
     }
 
-    /// Whether the memtable refers to so much, beside what is being written out, that writers
-    /// should wait for that.
+    /// Whether the memtable refers to so many blob bytes, in addition to those being flushed, that
+    /// writers should wait for the flush.
     pub fn refers_to_too_much(&self) -> bool {
         let bytes = self.referred_bytes.load(Ordering::Relaxed);
         let most = self.memtable_bytes_max().saturating_mul(2 * REFERRED_SHARE);
         bytes > most
     }
 
-    /// A record with what `moved` says is durable. Answers the runs that are nobody's any more.
+    /// The record with the changes of `moved` is durable. Returns the runs that have no owner any
+    /// more.
     pub(super) fn commit_moved_values(&self, moved: &mut Moved) -> Result<Vec<Extent>> {
         let edit = moved.edit();
         let logged = |(start, (units, is_logged)): (&u64, &(u64, bool))| {

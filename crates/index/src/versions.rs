@@ -4,7 +4,7 @@
 //! the live snapshots and the visible number. In a full merge a tombstone goes when no older
 //! version of its key is kept.
 //!
-//! A merge operand is not all that is seen: whoever sees it sees older versions too.
+//! An operand alone does not answer a read: a reader that sees it also needs older versions.
 
 use esker_format::ids::Seq;
 use esker_substrate::planted::{self, Bug};
@@ -22,9 +22,9 @@ pub struct Keep {
 /// What becomes of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nobody can see it.
+    /// No reader can see it.
     Drop,
-    /// It is the newest version of its key that anybody can see.
+    /// It is the newest version of its key that any reader can see.
     Newest,
     /// It is kept for a snapshot; newer versions exist.
     ForSnapshot,
@@ -42,8 +42,8 @@ impl Keep {
         self.answered = 0;
     }
 
-    /// Whether everybody sees the version whose fate was told last, and nothing older: then its
-    /// number tells nobody anything any more.
+    /// Whether all readers see the version whose fate was returned last, and nothing older: then no
+    /// reader needs its number any more.
     #[must_use]
     pub const fn all_see_the_same(&self) -> bool {
         self.answered > 0 && self.answered == self.points.len()
@@ -66,7 +66,8 @@ impl Keep {
         fate
     }
 
-    /// The same for a version that is an operand: whoever sees it still needs an answer.
+    /// The same for a version that is an operand: a reader that sees it still needs an older
+    /// version.
     pub fn fate_of_operand(&mut self, seq: Seq) -> Fate {
         if planted::is(Bug::OperandsAnswer) {
             return self.fate(seq);
@@ -77,8 +78,8 @@ impl Keep {
         fate
     }
 
-    /// Whether somebody may see the version with number `older` and not that with number `newer`.
-    /// Whoever looks without a registered number sees at least the visible one.
+    /// Whether a reader may see the version with number `older` and not that with number `newer`. A
+    /// reader without a registered number sees at least the visible one.
     #[must_use]
     pub fn separates(&self, newer: Seq, older: Seq) -> bool {
         if planted::is(Bug::MergedForSnapshots) {

@@ -1,17 +1,17 @@
-//! What readers see: an immutable view, replaced as merges go.
+//! Views: the immutable state that readers see, replaced as merges proceed.
 //!
 //! Thread safety: any number of threads load views and read through them, without waiting; views
-//! are replaced under one mutex. A view that was replaced is kept until its last reader has let
-//! go of it: then, and not earlier, may be reused what only older views lead to. The last reader
-//! only decrements; the thread that merges frees.
+//! are replaced under one mutex. A replaced view is kept until its last reader has dropped it:
+//! then, and not earlier, the space that only older views refer to may be reused. The last reader
+//! only decrements a counter; the thread that merges frees.
 //!
 //! Invariant V1: the parts of a view, newest first, hold disjoint, descending ranges of sequence
 //! numbers (I8), and so do the inputs of a moving part; only therefore may a lookup stop at the
 //! first visible version.
-//! Invariant V2: of a moving part, keys at or before the wavefront are on the new side, all
-//! others in the inputs; never both, never neither.
-//! Invariant V3: a view with a greater number never leads to what an extent tagged with a smaller
-//! or equal number held.
+//! Invariant V2: of a moving part, keys at or before the wavefront are on the new side, all others
+//! in the inputs; never both, never neither.
+//! Invariant V3: a view with a greater number never refers to the contents of an extent tagged with
+//! a smaller or equal number.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub struct View {
 /// A part of a view.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// A sorted run, the main tree, or a level whose blocks lie anywhere.
+    /// A sorted run, the main tree, or a level with scattered blocks.
     Run(Arc<Tree>),
     /// What is left of a run.
     Rest(Arc<Tree>, Gone),
@@ -83,7 +83,7 @@ pub struct Moving {
 }
 
 impl Part {
-    /// A run that has none of the keys that are `gone`.
+    /// A run without the keys in `gone`.
     pub(super) fn of(tree: Arc<Tree>, gone: Gone) -> Self {
         if gone.is_empty() { Self::Run(tree) } else { Self::Rest(tree, gone) }
     }
@@ -150,7 +150,7 @@ impl Moving {
 /// What a key's operands come to.
 pub(super) struct Folded {
     pub value: Option<Value>,
-    /// What they stand on does not expire.
+    /// Their base does not expire.
     pub lasts: bool,
 }
 
@@ -177,7 +177,7 @@ impl View {
         Self { number: 0, memtable, parts, removed }
     }
 
-    /// The same with other removed ranges.
+    /// The same with other range tombstones.
     pub(super) fn with_removed(&self, removed: Removed) -> Self {
         Self::new(Arc::clone(&self.memtable), self.parts.clone(), Arc::new(removed))
     }
@@ -215,7 +215,7 @@ impl View {
     }
 
     /// The value that `probe` sees, whose number is registered, as of the moment that `now`
-    /// answers, which is asked last and only where that matters. One lookup, and one more for each
+    /// returns; `now` is called last and only where it matters. One lookup, and one more for each
     /// operand outside the memtable.
     pub(super) fn value(
         &self,
@@ -349,9 +349,10 @@ struct Past {
     number: u64,
     /// Replaced views, oldest first.
     views: VecDeque<Arc<View>>,
-    /// Space that may be reused when every view with a number below the tag is gone; tags ascend.
+    /// Space that may be reused when every view with a number below the tag has been dropped; tags
+    /// ascend.
     quarantine: VecDeque<(u64, Vec<Extent>)>,
-    /// Views whose space is kept although nobody reads them, and how often each was asked for.
+    /// Views whose space is kept although they have no readers, with the number of pins on each.
     pins: BTreeMap<u64, usize>,
 }
 
@@ -362,7 +363,7 @@ impl Past {
         self.pins.keys().next().map_or(read, |pinned| read.min(*pinned))
     }
 
-    /// Lets go of views that nobody reads; the number of the oldest that is left.
+    /// Drops views without readers; returns the number of the oldest that is left.
     fn oldest_read(&mut self) -> u64 {
         while self.views.front().is_some_and(|view| Arc::strong_count(view) == 1) {
             self.views.pop_front();
@@ -441,12 +442,12 @@ impl Views {
         }
     }
 
-    /// Whether somebody keeps what is replaced.
+    /// Whether replaced views are pinned.
     pub(super) fn is_pinned(&self) -> bool {
         !self.past.lock().pins.is_empty()
     }
 
-    /// Bytes of space that wait until nobody reads them.
+    /// Bytes of space that wait for their last reader.
     pub(super) fn waiting_bytes(&self) -> u64 {
         let past = self.past.lock();
         let extents = past.quarantine.iter().flat_map(|(_, extents)| extents);
@@ -454,8 +455,8 @@ impl Views {
         units.saturating_mul(UNIT_BYTES)
     }
 
-    /// Whether no replaced view is read any more, and no space waits for one. What is pinned waits
-    /// for whoever pinned it.
+    /// Whether no replaced view is read any more, and no space waits for one. Pinned space is left
+    /// out: it waits for its pin to be dropped.
     pub(super) fn is_settled(&self) -> bool {
         let mut past = self.past.lock();
         let is_free = past.quarantine.is_empty() || !past.pins.is_empty();

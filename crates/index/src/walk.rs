@@ -1,15 +1,15 @@
-//! Every block that a durable state leads to: for copies of it.
+//! Every block that a durable state refers to, for copies of it.
 //!
 //! A block's fence carries its address, generation and checksum, and is itself in a block with a
-//! fence. So whoever has a block with the same address and generation has everything below it too,
-//! and the walk leaves it out: it reads what is new and nothing else. Parents come before their
-//! children; children that are adjacent in the file are read together.
+//! fence. So a copy that has a block with the same address and generation has everything below it
+//! too, and the walk leaves it out: it reads only what is new. Parents come before their children;
+//! children that are adjacent in the file are read together.
 //!
-//! What entries refer to outside blocks is shown with the block that has them.
+//! Blobs are shown with the block whose entries refer to them.
 //!
 //! Of a merge under way both sides are walked. In a tree that a merge consumes, fences may lead to
-//! what has been given up: what lies outside the extents of its level is not there. Nor is what
-//! entries refer to that the merge has passed.
+//! blocks that have been freed: blocks outside the extents of their level are skipped. So are blobs
+//! of entries that the merge has passed.
 
 use esker_format::block::BlockView;
 use esker_format::entry::Payload;
@@ -93,8 +93,7 @@ pub fn walk(
 struct Levels<'a> {
     /// Those of the top fences, then level by level, each sorted.
     extents: Vec<Vec<Extent>>,
-    /// Which of these levels a merge consumes, from the top: only what lies behind this key is
-    /// theirs.
+    /// Which of these levels a merge consumes, from the top: they own only what is behind this key.
     consumed: Option<(usize, &'a [u8])>,
     /// Keys that are not theirs any more.
     gone: Option<Gone>,

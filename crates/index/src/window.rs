@@ -26,7 +26,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Over what lies in `extents`, at most so many bytes of it at once.
+    /// Over the contents of `extents`, at most `ahead_bytes` bytes of them at once.
     pub(super) fn new(extents: &[Extent], ahead_bytes: u64) -> Self {
         let mut extents = extents.to_vec();
         extents.sort_unstable();

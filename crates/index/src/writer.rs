@@ -24,8 +24,8 @@ pub fn extent_units(bytes: u64) -> u64 {
 
 /// Appends blocks to extents that it allocates.
 ///
-/// Invariant: `buffer[..filled]` belongs at `written` in the current extent; what lies before it
-/// is written, what lies behind it is unused. The buffer's length, and `written`, are whole units;
+/// Invariant: `buffer[..filled]` belongs at `written` in the current extent; space before it is
+/// written, space behind it is unused. The buffer's length, and `written`, are whole units;
 /// compressed blocks, and so `filled`, are not.
 pub struct ExtentWriter {
     reader: BlockReader,

@@ -130,8 +130,8 @@ impl Group {
         Ok(fate != Fate::Drop && !has_expired)
     }
 
-    /// Ends the group: writes what is held. The merge has nothing older of the key, and when it is
-    /// full nobody has. After an error the call may be repeated.
+    /// Ends the group: writes what is held. The merge has nothing older of the key, and after a
+    /// full merge there is nothing older anywhere. After an error the call may be repeated.
     pub fn close(&mut self, insert: &mut impl Sink, full: bool) -> Result<()> {
         let Some(key) = self.key.take() else { return Ok(()) };
         let closed = self.close_key(insert, &key, full);
@@ -173,7 +173,7 @@ impl Group {
             Under::Value(number, value) => self.answer(number, value, full),
             Under::Nothing(held) => self.ready = Some(held.into_operand()),
         }
-        // The version itself is next: whoever has the answer does not need it.
+        // The version itself is next: a reader that has the answer does not need it.
         self.write_ready(insert, key)?;
         Ok(false)
     }
@@ -213,17 +213,18 @@ impl Group {
         Ok(())
     }
 
-    /// The number that what is written gets. Blocks whose numbers are settled may stay as they are
-    /// for ever: what expires must not be in one, and what was removed before it was written has to
-    /// show that.
+    /// The sequence number under which the version is written. Blocks whose versions have the
+    /// number [`Seq::SETTLED`] may stay as they are for ever: a value with an expiry must not be in
+    /// one, and a version newer than a range tombstone of its key must keep a number that shows
+    /// this.
     fn number(&self, seq: Seq, data: Data<'_>, fate: Fate, full: bool) -> Seq {
         let lasts = data.until().is_none() && !self.was_removed();
         let settled = full && lasts && fate == Fate::Newest && self.keep.all_see_the_same();
         if settled { Seq::SETTLED } else { seq }
     }
 
-    /// The fate of the version with number `seq`: a removal that is newer stands in front of it
-    /// like a tombstone of its key.
+    /// The fate of the version with number `seq`: a newer range tombstone acts like a tombstone of
+    /// its key.
     fn fate_of(&mut self, seq: Seq, data: Data<'_>) -> Fate {
         if let Some(fate) = self.fate {
             return fate;

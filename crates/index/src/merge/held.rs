@@ -1,8 +1,8 @@
-//! Merge operands of a key on their way through a merge.
+//! Merge operands of a key during a merge.
 //!
-//! A merge meets the versions of a key newest first. An operand waits until it is known what it
-//! stands on, and the two become one where every reader sees both or neither (Q2). What comes of an
-//! operand and a value is a value, under the operand's number: nobody sees between the two.
+//! A merge reads the versions of a key newest first. An operand is held until its base is known,
+//! and the two become one where every reader sees both or neither (Q2). The result of an operand
+//! and a value is a value, under the operand's number: no reader sees a state between the two.
 
 use esker_format::data::Data;
 use esker_format::ids::Seq;
@@ -28,7 +28,7 @@ pub(super) struct Ready {
     pub fate: Fate,
 }
 
-/// What operands stand on: a version, or the removal of its range.
+/// The base of operands: a version, or a range tombstone.
 #[derive(Debug)]
 pub(super) struct Base<'a> {
     pub seq: Seq,
@@ -36,14 +36,14 @@ pub(super) struct Base<'a> {
     pub data: Data<'a>,
 }
 
-/// What becomes of operands and what they stand on.
+/// The result of operands and their base.
 #[derive(Debug)]
 pub(super) enum Under {
     /// One operand.
     Operand(Held),
     /// A value, with this number.
     Value(Seq, Vec<u8>),
-    /// They stay apart.
+    /// They are not joined.
     Nothing(Held),
 }
 
@@ -78,7 +78,8 @@ impl Held {
                 Some(operand) => Under::Operand(Self { operand, ..self }),
                 None => Under::Nothing(self),
             },
-            // What lies apart would have to be read, and what expires must go by itself.
+            // A blob would have to be read, and a value with an expiry must stay a separate
+            // version.
             Data::Reference(_) | Data::PutUntil(..) => Under::Nothing(self),
         }
     }

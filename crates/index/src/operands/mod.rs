@@ -1,20 +1,20 @@
 //! Merge operands: versions that change a value instead of replacing it.
 //!
-//! An operand is no answer. A read takes a key's versions from the newest on and joins operands to
-//! one, until a version says what they stand on: a value, or that there is none. Because an
-//! operator is associative, that one operand is all that has to be remembered on the way down, and
-//! merges may join operands that no snapshot tells apart, in whatever groups they meet them.
+//! An operand alone is not a value. A read takes a key's versions from the newest on and joins
+//! operands to one, until a version gives their base: a value, or its absence. Because an operator
+//! is associative, that one operand is all that has to be kept while reading, and merges may join
+//! operands that no snapshot distinguishes, in whatever groups they meet them.
 //!
-//! Reading order: this module (the operator, and what it is asked), `unwind` (where code that is
-//! not ours runs), `settle` (what a writer puts in the place of many).
+//! Reading order: this module (the operator, and its uses), `unwind` (calls of user code), `settle`
+//! (the value that a writer puts in the place of many operands).
 //!
-//! Invariant Q1: what a key's value is depends on its versions alone, and not on which merges have
-//! come by: an operand stands on the next older version that its reader sees; on a tombstone, on a
-//! removed range, on what has expired, and on nothing, it is the value.
+//! Invariant Q1: a key's value depends on its versions alone, and not on which merges have run: the
+//! base of an operand is the next older version that its reader sees; if that is a tombstone, a
+//! range tombstone, an expired value, or nothing, the operand is the value.
 //! Invariant Q2: a merge joins two versions only when every reader sees both or neither; the result
 //! has the newer one's number.
-//! Invariant Q3: what cannot be joined (no operator, one that fails, a result too long, a value
-//! that lies apart or expires) is written as it was.
+//! Invariant Q3: what cannot be joined (no operator, one that fails, a result too long, a blob or a
+//! value with an expiry) is written as it was.
 //! Invariant Q4: the new side of a flush has what its frozen memtable has: a read takes a key from
 //! one of them and never from both.
 
@@ -33,26 +33,26 @@ use esker_substrate::error::{Error, Result};
 
 use super::Index;
 
-/// What a [`MergeOperator`] says when it cannot.
+/// The error of a [`MergeOperator`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How a keyspace's operands change values: counters that are added to, lists that are appended
-/// to, sets that grow.
+/// The merge operator of a keyspace, which defines how operands change values: counters that are
+/// added to, lists that are appended to, sets that grow.
 ///
-/// `merge(key, older, newer)` answers what `newer` makes of `older`, which is a value or an
-/// operand. It must be **associative**: `merge(merge(a, b), c)` and `merge(a, merge(b, c))` are the
-/// same, because operands are joined in any groups; and it must depend on nothing but its
-/// arguments, now and whenever the store is opened again. An operand that has nothing to stand on
-/// is the value.
+/// `merge(key, older, newer)` returns the result of applying `newer` to `older`, which is a value
+/// or an operand. It must be **associative**: `merge(merge(a, b), c)` and `merge(a, merge(b, c))`
+/// are the same, because operands are joined in any groups; and it must depend on nothing but its
+/// arguments, now and whenever the store is opened again. An operand without an older value is the
+/// value.
 ///
 /// It is called by reads, and by merges in threads of the store, from several threads at once. It
 /// must not use the store. An error or a panic is an error of the read; merges then leave the
 /// operands as they are, and nothing is lost.
 pub trait MergeOperator: Send + Sync {
-    /// What `newer` makes of `older`.
+    /// The result of applying `newer` to `older`.
     ///
     /// # Errors
-    /// When the two cannot be merged: whoever reads `key` gets this.
+    /// When the two cannot be merged: a read of `key` returns this error.
     fn merge(
         &self,
         key: &[u8],
@@ -82,7 +82,7 @@ pub struct Operator {
     pub name: Option<Arc<str>>,
     /// The keyspace's name, for errors.
     pub keyspace: Arc<str>,
-    /// What it does; `None`: nobody has said yet.
+    /// The operator's function; `None`: not given yet.
     pub function: Option<Arc<dyn MergeOperator>>,
 }
 
@@ -96,10 +96,10 @@ impl fmt::Debug for Operator {
 }
 
 impl Operator {
-    /// What `newer` makes of `older`.
+    /// The result of applying `newer` to `older`.
     ///
     /// # Errors
-    /// [`Error::Operator`]: nobody has given the operator, it fails or panics, or its result is
+    /// [`Error::Operator`]: the operator has not been given, it fails or panics, or its result is
     /// longer than any value.
     pub fn join(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Result<Vec<u8>> {
         let failed = |why: String| {
@@ -147,8 +147,8 @@ impl<'a> Stack<'a> {
         Self { key, operator, operand: None }
     }
 
-    /// Takes what the next older version says, as of the read's moment. Answers the value, if that
-    /// version settles it.
+    /// Takes the next older version, as of the read's moment. Returns the value, if that version
+    /// completes it.
     pub(super) fn push(&mut self, data: Data<'_>) -> Option<Result<Option<Value>>> {
         if let Data::Operand(older) = data {
             return self.push_operand(older).err().map(Err);

@@ -1,9 +1,9 @@
-//! What a writer puts in the place of many operands of one key.
+//! Folding many operands of one key into a value on the writer's side.
 //!
-//! Operands of one key pile up in the memtable until a flush joins them. A key that is merged onto
-//! again and again is therefore settled now and then: its value is read, and written as a put.
-//! That is a write like any other, on the condition that nobody has written the key since; what
-//! came in between is joined, and the condition asked again.
+//! Operands of one key collect in the memtable until a flush joins them. A key that is merged onto
+//! again and again is therefore folded at intervals: its value is read, and written as a put. That
+//! is a write like any other, on the condition that the key has not been written since; operands
+//! written in between are joined, and the condition is checked again.
 
 use esker_format::data::{Data, Value};
 use esker_format::ids::Seq;
@@ -24,17 +24,17 @@ pub struct Settled {
 }
 
 impl Index {
-    /// The number of the newest version of `key` in the memtable that takes writes, unless its
-    /// range was removed since. To be asked by whoever holds back all writes.
+    /// The number of the newest version of `key` in the memtable that takes writes, unless a newer
+    /// range tombstone covers it. The caller must hold back all writes.
     pub fn newest_in_memtable(&self, key: &[u8]) -> Option<Seq> {
         let view = self.views.load();
         let newest = view.memtable.get(key, Seq::MAX)?.seq();
         (view.removal(key, Seq::MAX) < newest).then_some(newest)
     }
 
-    /// What may be written in the place of the newest operands of `key`, as of a registered number;
-    /// `None` when its newest version is no operand, or they stand on a value that will expire:
-    /// what has been merged onto that outlasts it.
+    /// The value that may be written in the place of the newest operands of `key`, as of a
+    /// registered number; `None` when its newest version is not an operand, or their base is a
+    /// value that will expire: the operands outlast it.
     ///
     /// # Errors
     /// Those of [`Index::get_at`].
@@ -51,7 +51,8 @@ impl Index {
     }
 
     /// Operands of `key` above the number `above`, up to `at`, joined to one, and the number of the
-    /// newest; `None` when anything else was said of it, or they are not in the memtable.
+    /// newest; `None` when a version of another type is among them, or they are not in the
+    /// memtable.
     ///
     /// # Errors
     /// Those of the operator.

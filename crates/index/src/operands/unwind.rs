@@ -1,4 +1,4 @@
-//! Where a merge operator runs: code that is not ours, and may panic.
+//! Calls of merge operators: user code, which may panic.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

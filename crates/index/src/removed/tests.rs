@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Keys "a" to "p", and what lies behind.
+/// Keys "a" to "p", and what is behind them.
 const KEYS: u8 = 16;
 
 fn key(number: u8) -> Vec<u8> {

@@ -1,4 +1,5 @@
-//! Where the bottom of a full merge waits between two blocks, and keeps blocks as they are.
+//! The positions at which the bottom of a full merge waits between two blocks, and blocks are kept
+//! as they are.
 
 use esker_format::meta::LevelMeta;
 use esker_format::ptr::BlockPtr;
@@ -7,7 +8,7 @@ use esker_substrate::error::Result;
 use super::{Children, Disk, LevelSource, Source, Stage};
 use crate::preserve::{self, Keeper, Kept};
 
-/// Where a level with a [`Keeper`] stands.
+/// The position of a level with a [`Keeper`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Border {
     /// In a block.

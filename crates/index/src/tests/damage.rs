@@ -1,4 +1,4 @@
-//! What damage takes out of reach, and what it does not.
+//! Keys that damage puts out of reach, and keys that it does not.
 
 use esker_device::{Caching, Device, Open, Purpose};
 use esker_format::data::Value;

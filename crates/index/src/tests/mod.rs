@@ -91,7 +91,7 @@ fn options(memtable_bytes_max: u64) -> Options {
     Options { memtable_bytes_max, scheme, sizes, codec, compaction: Compaction::DEFAULT }
 }
 
-/// Nobody else gives numbers out in these tests.
+/// In these tests nothing else assigns sequence numbers.
 fn gate(body: &mut dyn FnMut()) {
     body();
 }
@@ -242,7 +242,7 @@ impl Subject {
         }
     }
 
-    /// Begins what is due, and goes on with what is under way for so many steps.
+    /// Begins what is due, and continues what is under way for `steps` steps.
     fn go_on(&mut self, steps: u8) {
         if let Some(work) = self.tree.due() {
             self.tree.begin(work, &gate).unwrap();

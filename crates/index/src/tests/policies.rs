@@ -23,7 +23,7 @@ fn by(policy: Policy, params: Params, preserves: bool, memtable_bytes: u64) -> S
     Subject::lsm(Options { compaction: merging, ..options(memtable_bytes) }, 1 << 24)
 }
 
-/// Writes so many entries over so many keys, and merges what is due after each memtable.
+/// Writes `entries` entries over `keys` keys, and merges what is due after each memtable.
 fn write(subject: &mut Subject, entries: u64, keys: u64) {
     for _ in 0..entries {
         let number = subject.next_seq;

@@ -60,8 +60,8 @@ fn keys_without_order_are_merged_as_before() {
     assert!((with / without - 1.0).abs() < 0.01, "{with:.3} {without:.3}");
 }
 
-/// One entry in the middle of hundreds of settled blocks: a full merge writes its block anew, those
-/// up to where a run may begin, and fences.
+/// One entry in the middle of hundreds of blocks that may stay: a full merge rewrites its block,
+/// those up to where a run may begin, and fences.
 #[test]
 fn one_entry_does_not_cost_the_bottom() {
     let mut subject = Subject::with(options(16 * 1024), 1 << 24);
@@ -74,7 +74,7 @@ fn one_entry_does_not_cost_the_bottom() {
     let bottom = subject.tree.stats().levels.last().map_or(0, |level| level.bytes);
     assert!(written * 3 < bottom, "{written} of {bottom}");
     subject.verify_all();
-    // An older version that a snapshot sees is not settled: everything is written.
+    // An older version that a snapshot sees keeps its number: everything is written.
     let snapshot = subject.snapshots().register();
     subject.snapshots.push(snapshot);
     subject.write(&key(4_000), None);
@@ -87,8 +87,8 @@ fn one_entry_does_not_cost_the_bottom() {
     subject.verify_all();
 }
 
-/// A merge of a bottom whose second half stays, cut after every step: each time the store is
-/// opened again, goes on, and has lost and freed nothing.
+/// A merge of a bottom whose second half stays, cut after every step: each time the store is opened
+/// again, the merge resumes, and has lost and freed nothing.
 #[test]
 fn a_merge_that_keeps_blocks_goes_on_after_a_crash_at_every_step() {
     let count = |subject: &mut Subject| {
@@ -130,7 +130,7 @@ fn a_merge_that_keeps_blocks_goes_on_after_a_crash_at_every_step() {
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// So many keys behind all others.
+    /// That many keys behind all others.
     Append(u8),
     /// One somewhere: a value, or a tombstone.
     Touch(u16, bool),

@@ -6,7 +6,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("key{number:06}").into_bytes()
 }
 
-/// A tree of so many keys, settled.
+/// A fully merged tree of `keys` keys.
 fn filled(keys: u32) -> Subject {
     let mut subject = Subject::new(32 * 1024, 1 << 24);
     for number in 0..keys {

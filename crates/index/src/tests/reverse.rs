@@ -11,11 +11,11 @@ use super::{Ask, BackgroundJob, Entries, ScanRequest, Step, Subject, here, optio
 
 /// Entries of each scan.
 const ENTRIES: usize = 4;
-/// At each step one key in so many is begun from, at the next one others.
+/// Each step starts from one key in this many, the next step from others.
 const STRIDE: usize = 5;
 
-/// A bottom of short entries that lie close together, with gaps between, and above it levels of
-/// blocks that hold one long entry each, of which many fall into the same gap.
+/// A bottom of short entries with close keys, with gaps between groups of them, and above it levels
+/// of blocks that hold one long entry each, of which many are in the same gap.
 #[derive(Clone, Debug)]
 struct Case {
     is_lsm: bool,
@@ -156,7 +156,7 @@ fn prepared(case: &Case) -> Subject {
     let (dense, bytes) = case.bottom;
     for number in 0..CYCLE * CYCLES {
         // A long value begins a block, whose fence is the shortest key that separates it from the
-        // one before the gap: others fall between that and its first entry.
+        // one before the gap: others are between that and its first entry.
         match (number % CYCLE).checked_sub(GAP) {
             Some(0) => subject.write(&key(number), Some(&[number as u8; 5_000])),
             Some(at) if at < dense => {

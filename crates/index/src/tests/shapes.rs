@@ -180,8 +180,8 @@ fn a_snapshot_is_scanned_while_everything_is_overwritten() {
     subject.verify_all();
 }
 
-/// The levels and the bytes of blocks that merges wrote for so many memtables, under sizes of the
-/// papers with γ = 3.
+/// The levels and the bytes of blocks that merges wrote for `memtables` memtables, under sizes of
+/// the papers with γ = 3.
 fn grown_under(scheme: Scheme, memtables: u32) -> (Vec<(u8, u64)>, u64) {
     let sizes = Sizes::Fixed { growth: 3 };
     let mut subject = Subject::with(Options { scheme, sizes, ..options(16 * 1024) }, 1 << 24);

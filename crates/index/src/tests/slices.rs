@@ -1,4 +1,4 @@
-//! What an LSM index owes beyond what every index does.
+//! The properties of an LSM index beyond those of every index.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,7 +41,7 @@ fn an_empty_index_is_fully_compacted() {
 fn scans_begin_at_the_borders_of_slices() {
     let mut subject = Subject::lsm(options(4 * 1024), 1 << 20);
     for value in [&[1; 100][..], &[2; 100]] {
-        // No border can lie between two of these keys.
+        // No border can be between two of these keys.
         for number in 0..500u32 {
             subject.write(&number.to_be_bytes(), Some(value));
             subject.maintain();
@@ -64,8 +64,8 @@ fn scans_begin_at_the_borders_of_slices() {
     assert!(slices > 3, "{slices} slices");
 }
 
-/// Blocks of long entries go down although those of other runs and of the level stand between
-/// their borders, because no other has keys between their own: next to nothing is written.
+/// Blocks of long entries go down although those of other runs and of the level are between their
+/// borders, because no other has keys between their own: almost nothing is written.
 #[test]
 fn blocks_move_between_the_keys_of_others() {
     let mut subject = Subject::lsm(options(256 * 1024), 1 << 22);
@@ -105,7 +105,7 @@ fn what_is_overwritten_in_order_goes_down_as_it_is() {
     let overwrite = |subject: &mut Subject, version: u8| {
         let before = level(subject);
         for number in 0..20_000u64 {
-            // Of different lengths: blocks begin elsewhere each time.
+            // Of different lengths: blocks begin at other keys each time.
             let value = vec![version; 60 + usize::from(version) * 7];
             subject.write(&number.to_be_bytes(), Some(&value));
             subject.maintain();
@@ -129,8 +129,8 @@ fn what_is_overwritten_in_order_goes_down_as_it_is() {
     overwrite(&mut subject, 4);
 }
 
-/// A record whose writing has failed may be on the device: its blocks must be left alone by a
-/// thread that had begun to go on before it could hear of that.
+/// A record whose write has failed may be on the device: its blocks must not be touched by a thread
+/// that had begun to continue before the failure was known.
 #[test]
 fn blocks_of_a_record_in_doubt_are_not_written_over() {
     let mut subject = loaded(600);
@@ -166,7 +166,7 @@ fn blocks_of_a_record_in_doubt_are_not_written_over() {
     let tree = Index::open(env, ID, meta, subject.options);
     let mut sink = CheckSink::default();
     tree.pause().check(&mut sink);
-    // Whose space it is was not kept.
+    // The owner of the space was not kept.
     sink.problems.retain(|problem| !problem.what.starts_with("O1: an entry refers to space"));
     assert_eq!(sink.problems, []);
 }
@@ -200,8 +200,8 @@ fn wrong_units_are_found() {
 proptest! {
     #![proptest_config(config(40))]
 
-    /// Few keys with more versions than a block holds, kept by snapshots: N2 is what makes that
-    /// whoever looks finds the one that is meant, wherever slices end.
+    /// Few keys with more versions than a block holds, kept by snapshots: N2 guarantees that a
+    /// lookup finds the version that it asks for, wherever slices end.
     #[test]
     fn versions_stay_together(
         writes in proptest::collection::vec((0u8..12, 0usize..700, 0u8..8), 20..160),
