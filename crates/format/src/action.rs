@@ -1,6 +1,6 @@
-//! What one operation does: it says something of a key, or removes a range of keys.
+//! One operation of a write: it changes one key, or deletes a range of keys.
 //!
-//! A removed range is in the log and, later, in the manifest ([`crate::meta::RemovedRange`]); it
+//! A range tombstone is in the log and, later, in the manifest ([`crate::meta::RemovedRange`]); it
 //! is in no block.
 
 use crate::KEY_BYTES_MAX;
@@ -85,7 +85,7 @@ impl<'a> KeyRange<'a> {
 }
 
 impl<'a> WriteOp<'a> {
-    /// The key of which something is said.
+    /// The key that the operation changes.
     #[must_use]
     pub const fn key(&self) -> Option<&'a [u8]> {
         match self {
@@ -94,7 +94,7 @@ impl<'a> WriteOp<'a> {
         }
     }
 
-    /// What is said of a key.
+    /// The operation's data for the key.
     #[must_use]
     pub const fn data(&self) -> Option<Data<'a>> {
         match self {

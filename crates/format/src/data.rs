@@ -1,7 +1,7 @@
-//! What an operation says of a key: the same in the log, in memtables and in blocks.
+//! The data of an operation on a key: the same in the log, in memtables and in blocks.
 //!
-//! Every kind but a delete has a **content**, which stands behind the key as a byte string: the
-//! value, and in front of it what the kind needs besides.
+//! Every kind but a delete has a **content**, a byte string after the key: the value, preceded by
+//! what else the kind needs.
 
 use crate::VALUE_BYTES_MAX;
 use crate::bytes::{Reader, put_varint, varint_len};
@@ -13,7 +13,7 @@ use crate::value_ref::ValueRef;
 /// The longest content: a value with a moment in front of it.
 pub const CONTENT_BYTES_MAX: usize = VALUE_BYTES_MAX + 10;
 
-/// What is said of one key.
+/// The data of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
     /// It has no value.
@@ -22,7 +22,7 @@ pub enum Data<'a> {
     Put(&'a [u8]),
     /// It has this value until this moment, and none from then on.
     PutUntil(Moment, &'a [u8]),
-    /// It has the value that lies where an encoded [`ValueRef`] says, perhaps until a moment.
+    /// A blob: the value is where an encoded [`ValueRef`] points, perhaps until a moment.
     Reference(&'a [u8]),
     /// Its value is changed: this is merged onto the value, or the operand, of the next older
     /// version. Where there is none it is the value.
@@ -48,8 +48,8 @@ impl<'a> Data<'a> {
         matches!(self, Self::Delete)
     }
 
-    /// The value, whether its time is over or not; of one that lies elsewhere the reference, and
-    /// the operand of what changes one.
+    /// The inline value, whether it has expired or not; for a blob the reference, and for a merge
+    /// operand the operand.
     #[must_use]
     pub const fn value(&self) -> Option<&'a [u8]> {
         match self {
@@ -61,7 +61,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The reference to a value that lies elsewhere.
+    /// The reference to a blob.
     #[must_use]
     pub const fn reference(&self) -> Option<&'a [u8]> {
         match self {
@@ -76,7 +76,7 @@ impl<'a> Data<'a> {
         matches!(self, Self::Operand(_))
     }
 
-    /// Length of the value, or operand, in bytes, wherever it lies; 0 for none.
+    /// Length of the value, blob or operand, in bytes; 0 for none.
     #[must_use]
     pub fn value_bytes(&self) -> u64 {
         match self {
@@ -145,19 +145,18 @@ impl<'a> Data<'a> {
     }
 }
 
-/// A value, or where it lies.
+/// An inline value, or a reference to a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// The value.
     Inline(Vec<u8>),
     /// An encoded [`ValueRef`].
     Blob(Vec<u8>),
-    /// What an operand makes of the value that lies elsewhere. Rare, and in a box: scans hold many
-    /// values.
+    /// A merge operand on a blob. Rare, and boxed: scans hold many values.
     Operand(Box<BlobOperand>),
 }
 
-/// A value that lies elsewhere, and an operand on it.
+/// A blob, and a merge operand on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobOperand {
     /// An encoded [`ValueRef`].

@@ -18,7 +18,7 @@ pub enum Kind {
     Put = 1,
     /// The way to a block of a lower level.
     Fence = 2,
-    /// The key has a value that lies outside the block.
+    /// The key has a blob: a value outside the block.
     Reference = 3,
     /// The key has a value until a moment.
     PutUntil = 5,
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// Whether entries of this kind have a content, whose length stands in front of the key.
+    /// Whether entries of this kind have a content, whose length is in front of the key.
     #[must_use]
     pub const fn has_content(self) -> bool {
         matches!(self, Self::Put | Self::Reference | Self::PutUntil | Self::Operand)
@@ -57,7 +57,7 @@ pub enum Payload<'a> {
     Put(&'a [u8]),
     /// A value that is there until a moment.
     PutUntil(Moment, &'a [u8]),
-    /// Where a value lies: an encoded [`ValueRef`](crate::value_ref::ValueRef).
+    /// The address of a blob: an encoded [`ValueRef`](crate::value_ref::ValueRef).
     Reference(&'a [u8]),
     /// What is merged onto the value, or operand, of the next older version.
     Operand(&'a [u8]),
@@ -78,7 +78,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// What is said of the key; `None` for a fence.
+    /// The data of the key; `None` for a fence.
     #[must_use]
     pub const fn data(&self) -> Option<Data<'a>> {
         match self {
@@ -110,7 +110,7 @@ impl<'a> Payload<'a> {
 pub struct Entry<'a> {
     /// The key without the block's common prefix.
     pub suffix: &'a [u8],
-    /// The number; [`Seq::MAX`] in a fence stands for ∞.
+    /// The sequence number; [`Seq::MAX`] in a fence means ∞.
     pub seq: Seq,
     /// What the entry says.
     pub payload: Payload<'a>,
@@ -119,7 +119,8 @@ pub struct Entry<'a> {
 /// Bytes that the slot of an entry takes.
 pub const SLOT_BYTES: usize = 6;
 
-/// What a put takes beside its key and value in a memtable's account: kind, lengths, number, slot.
+/// Bytes that a put adds to a memtable's size in addition to its key and value: kind, lengths,
+/// number, slot.
 pub const PUT_OVERHEAD_BYTES: usize = 13;
 
 impl<'a> Entry<'a> {

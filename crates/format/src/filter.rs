@@ -35,7 +35,7 @@ const fn start(hash: u64) -> (u32, u32) {
     (hash as u32, (hash >> 32) as u32 | 1)
 }
 
-/// Appends the filter of `hashes`, of so many bits a key.
+/// Appends the filter of `hashes`, with `bits_per_key` bits for each.
 pub fn build(hashes: &[u64], bits_per_key: usize, out: &mut Vec<u8>) {
     let from = out.len();
     out.resize(from.saturating_add(bytes_for(hashes.len(), bits_per_key)), 0);

@@ -17,8 +17,8 @@ macro_rules! number {
 }
 
 number! {
-    /// A sequence number: the position of one operation in the order of all operations of a
-    /// store. Numbers start at 1 and are never used twice; 0 stands for "before everything".
+    /// A sequence number: the position of one operation in the order of all operations of a store.
+    /// Numbers start at 1 and are never used twice; 0 means "before everything".
     Seq(u64)
 }
 number! {
@@ -46,8 +46,8 @@ number! {
 impl Seq {
     /// Above every number that a store can reach: "the newest version".
     pub const MAX: Self = Self(u64::MAX);
-    /// The number of a version that everybody sees, given to it by a full merge: the least that an
-    /// operation can have. In a block whose versions all have it, numbers take no room.
+    /// The number of a version that every reader sees, assigned by a full merge: the least that an
+    /// operation can have. In a block whose versions all have it, numbers take no space.
     pub const SETTLED: Self = Self(1);
 
     /// The next number; saturates.

@@ -1,8 +1,8 @@
 //! The order of entries, and keys that separate blocks.
 //!
 //! An *internal key* is a user key with a sequence number. Internal keys are ordered by user key
-//! ascending, then by number descending, so that a search for (key, snapshot) lands on the newest
-//! version that the snapshot may see. A fence stands before a data entry of the same internal key.
+//! ascending, then by number descending, so that a search for (key, snapshot) finds the newest
+//! version that the snapshot may see. A fence is before a data entry of the same internal key.
 
 use core::cmp::Ordering;
 

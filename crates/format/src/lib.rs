@@ -1,15 +1,14 @@
-//! The bytes of an Esker store and nothing else: no I/O, no clock, no threads, no `unsafe`.
+//! The byte format of an Esker store: no I/O, no clock, no threads, no `unsafe`.
 //!
 //! Reading order: [`ids`] and [`ptr`] (the numbers), [`key`], [`data`], [`action`] and [`entry`]
-//! (what is said, and what a level holds), [`filter`] and [`fence`] (how a block is found),
-//! [`block`] (how entries are packed),
-//! [`meta`] (what the manifest says of a keyspace), [`frame`], [`log_record`], [`manifest_edit`]
-//! and [`superblock`] (what makes them durable), [`backup`] (a copy of all of it), [`value_piece`]
-//! and [`value_ref`] (values outside their block).
+//! (operations, and the entries of a level), [`filter`] and [`fence`] (how a block is found),
+//! [`block`] (how entries are packed), [`meta`] (a keyspace's record in the manifest), [`frame`],
+//! [`log_record`], [`manifest_edit`] and [`superblock`] (what makes them durable), [`backup`] (a
+//! copy of all of it), [`value_piece`] and [`value_ref`] (blobs).
 //!
-//! Every decoder takes untrusted bytes: it never panics, never allocates more than its input
-//! could hold, and names the offset at which the input stopped making sense.
-//! `docs/format` gives the same layouts byte by byte.
+//! Every decoder takes untrusted bytes: it never panics, never allocates more than its input could
+//! hold, and reports the offset of the first invalid input. `docs/format` gives the same layouts
+//! byte by byte.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -40,7 +39,7 @@ pub use error::{DecodeError, Result};
 pub const FORMAT_VERSION: u32 = 1;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-/// The longest value that is stored inside a block, in bytes. Longer ones are stored apart
+/// The longest value that is stored inside a block, in bytes. Longer ones are stored as blobs
 /// ([`value_ref`]).
 pub const VALUE_BYTES_MAX: usize = 256 * 1024;
 /// The longest keyspace name, in bytes.

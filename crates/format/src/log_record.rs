@@ -1,6 +1,6 @@
 //! Log segments and the batches in them.
 //!
-//! A segment is a file whose first [`SEGMENT_HEADER_BYTES`] say which use of the file this is:
+//! A segment is a file whose first [`SEGMENT_HEADER_BYTES`] identify this use of the file:
 //!
 //! ```text
 //! byte   0  u32  "EskL"
@@ -21,8 +21,8 @@
 //! varint keyspace · u8 kind · varint length, key · (deletes not) varint length, content
 //! ```
 //!
-//! The removal of a range has its first key as the key, and the key behind its last one as the
-//! content, which is empty where the range has no end.
+//! A range deletion has its first key as the key, and the key behind its last one as the content,
+//! which is empty where the range has no end.
 
 use crate::action::{KIND_REMOVE_RANGE, KeyRange, WriteOp};
 use crate::bytes::{Reader, put_byte_string, put_varint};

@@ -280,8 +280,8 @@ impl SegmentRef {
         put_varint(out, self.file.into());
         put_varint(out, self.first_seq.0);
         put_varint(out, self.bytes);
-        // 0 is no operation's number, so it can stand for "still open"; an empty closed segment
-        // that begins at 1 would end at 0, and is never recorded.
+        // 0 is no operation's number, so it can mean "still open"; an empty closed segment that
+        // begins at 1 would end at 0, and is never recorded.
         put_varint(out, self.end_seq.unwrap_or_default().0);
     }
 

@@ -1,4 +1,4 @@
-//! What the manifest says of a keyspace: its trees, level by level, and the merge under way.
+//! A keyspace's record in the manifest: its trees, level by level, and the merge under way.
 
 mod learnt;
 mod lsm;
@@ -65,15 +65,15 @@ pub struct TreeMeta {
     pub levels: Vec<LevelMeta>,
 }
 
-/// The level sizes chosen at the last full merge: `k` upper levels of capacity
-/// (b-1) b^(i-1) (t+1) κ0 above the bottom, and `t` standing sorted runs.
+/// The level sizes chosen at the last full merge: `k` upper levels of capacity (b-1) b^(i-1) (t+1)
+/// κ0 above the bottom, and `t` sorted runs that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Growth per level, in quarters (8 means b = 2).
     pub b_quarters: u16,
     /// Upper levels with data.
     pub k: u8,
-    /// Standing sorted runs.
+    /// Sorted runs that are kept.
     pub t: u8,
     /// Payload bytes of a full memtable.
     pub kappa0_bytes: u64,
@@ -96,8 +96,8 @@ pub struct IndexMeta {
     /// The merge under way, if there is one. The levels and runs that it replaces are still in
     /// `main` and `sorted_runs`.
     pub merge: Option<Box<MergeProgress>>,
-    /// The removed ranges with numbers up to [`IndexMeta::log_unneeded_seq`], those aside that hide
-    /// nothing any more: the log has the rest.
+    /// The range tombstones with numbers up to [`IndexMeta::log_unneeded_seq`], except those that
+    /// hide nothing any more: the log has the rest.
     pub removed: Arc<[RemovedRange]>,
     /// What an LSM index has instead of `main`.
     pub lsm: Option<Box<LsmMeta>>,
@@ -132,7 +132,7 @@ const HAS_LEARNT: u8 = 8;
 
 /// No tree has more levels than this.
 pub const LEVELS_MAX: usize = 32;
-/// No keyspace has more standing sorted runs than this.
+/// The maximum number of sorted runs of a keyspace.
 pub const SORTED_RUNS_MAX: usize = 64;
 
 /// Every count is below this: far above what a device holds, and low enough that the counts of
@@ -145,7 +145,7 @@ fn count(reader: &mut Reader<'_>) -> Result<u64> {
     if count < COUNT_MAX { Ok(count) } else { Err(at.error("count is out of range")) }
 }
 
-/// A small number: the number of a level, of upper levels or of standing sorted runs.
+/// A small number: the number of a level, of upper levels or of sorted runs.
 fn small(reader: &mut Reader<'_>) -> Result<u8> {
     let at = reader.clone();
     let number = reader.u8()?;
@@ -213,8 +213,8 @@ impl LevelCounts {
 }
 
 impl LevelMeta {
-    /// What is left in a run whose merged part has been given up, about: the share that its extents
-    /// are of the blocks that it had, each of a unit at least.
+    /// An estimate of what is left in a run whose merged part has been freed: its counts in the
+    /// ratio of its extents' units to the blocks that it had, each of at least a unit.
     fn left(&self) -> LevelCounts {
         let units: u64 = self.extents.iter().map(|extent| extent.units).sum();
         let blocks = self.counts.blocks;
@@ -331,7 +331,7 @@ impl IndexMeta {
         }
     }
 
-    /// The levels whose blocks lie anywhere, from the first down; none where `main` has them all.
+    /// The levels with scattered blocks, from the first down; none where `main` has them all.
     pub fn levels_apart(&self) -> impl Iterator<Item = &LsmLevel> {
         self.lsm.iter().flat_map(|lsm| &lsm.levels)
     }
@@ -342,7 +342,8 @@ impl IndexMeta {
         self.lsm.as_ref()?.gone.get(run).map(Vec::as_slice)
     }
 
-    /// Notes a new run, the newest, without the keys of `gone`, where runs lose keys.
+    /// Notes a new run, the newest, without the keys of `gone`, where merges consume runs
+    /// partially.
     pub fn add_run(&mut self, run: TreeMeta, gone: Vec<KeyRangeBuf>) {
         self.sorted_runs.insert(0, run);
         if let Some(lsm) = &mut self.lsm {

@@ -1,4 +1,4 @@
-//! Where blocks are: sectors, units, extents, block pointers.
+//! Addresses in the data file: sectors, units, extents, block pointers.
 
 use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
@@ -76,7 +76,7 @@ impl BlockPtr {
         out.extend_from_slice(&self.crc.to_le_bytes());
     }
 
-    /// Reads a pointer and checks that it lies within the largest data file.
+    /// Reads a pointer and checks that it is within the largest data file.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         let at = reader.clone();
         let sector = reader.varint()?;

@@ -1,8 +1,8 @@
-//! The superblock: which epoch's manifest is the current one.
+//! The superblock: the epoch whose manifest is the current one.
 //!
-//! The file has four slots, two for each parity of the epoch, far apart. A new epoch is written
-//! to both slots of its parity, so the superblock before it is never overwritten by it, and
-//! one rotten copy does not take a store back to an older epoch.
+//! The file has four slots, two for each parity of the epoch, at distant offsets. A new epoch is
+//! written to both slots of its parity, so the superblock before it is never overwritten by it, and
+//! one corrupt copy does not take a store back to an older epoch.
 //!
 //! ```text
 //! byte   0  u32  "EskS"
@@ -45,8 +45,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"EskS");
 const CHECKSUM_OFFSET: usize = SLOT_BYTES - 4;
 /// Required feature: there may be blocks with a codec.
 pub const FEATURE_COMPRESSION: u32 = 1;
-/// Required feature: there may be values outside their blocks. Bit *k* stands for entries of
-/// kind *k*.
+/// Required feature: there may be blobs. Bit *k* corresponds to entries of kind *k*.
 pub const FEATURE_LARGE_VALUES: u32 = 1 << 3;
 /// Required feature: there may be puts with expiry.
 pub const FEATURE_EXPIRY: u32 = 1 << 5;

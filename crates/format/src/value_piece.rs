@@ -1,4 +1,4 @@
-//! The pieces of a value that lies outside its block: what is read and checked as one.
+//! The pieces of a blob, the units in which it is read and checked.
 //!
 //! ```text
 //! byte  0  u32  "EskV"
@@ -12,9 +12,9 @@
 //! byte 40       data, then zeros up to a whole unit
 //! ```
 //!
-//! All pieces but the last are [`PIECE_BYTES`] long. A piece says whose it is, so that a stale,
-//! misplaced or foreign one is refused, and a part of a value can be read without the rest of it.
-//! The last one's checksum depends on all of the value.
+//! All pieces but the last are [`PIECE_BYTES`] long. A piece identifies its blob, so that a stale,
+//! misplaced or foreign one is refused, and a part of a blob can be read without the rest of it.
+//! The last one's checksum depends on all of the blob.
 
 use crate::bytes::Reader;
 use crate::error::{DecodeError, Result};

@@ -16,12 +16,12 @@ use crate::ids::{Generation, Moment};
 use crate::ptr::{DATA_FILE_BYTES_MAX, Extent, UNIT_BYTES};
 use crate::value_piece::{PIECE_DATA_BYTES, PIECE_UNITS, units_for};
 
-/// The longest value that a reference can stand for, in bytes.
+/// The longest blob that a reference can describe, in bytes.
 pub const LARGE_VALUE_BYTES_MAX: u64 = 1 << 30;
 /// Most runs of one value.
 pub const VALUE_RUNS_MAX: usize = 64;
 
-/// Where a value lies and what it must look like.
+/// The address of a blob, and its expected identity and checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueRef {
     /// The moment from which on there is no value.
@@ -43,7 +43,7 @@ impl ValueRef {
         self.bytes.div_ceil(PIECE_DATA_BYTES)
     }
 
-    /// Where piece `number` lies; `None` behind the last.
+    /// The address of piece `number`; `None` behind the last.
     #[must_use]
     pub fn piece(&self, number: u64) -> Option<Extent> {
         let before = number.saturating_mul(PIECE_DATA_BYTES);
@@ -90,7 +90,7 @@ impl ValueRef {
         Reader::new(content).varint().ok().and_then(|until| until.checked_sub(1)).map(Moment)
     }
 
-    /// Length of the value that a reference stands for, in bytes; 0 for what is none.
+    /// Length of the blob that a reference describes, in bytes; 0 for an invalid reference.
     #[must_use]
     pub fn bytes_of(content: &[u8]) -> u64 {
         let mut reader = Reader::new(content);
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A reference whose runs are cut behind so many pieces each.
+    /// A reference whose runs are cut after the given numbers of pieces.
     fn value(bytes: u64, cuts: &[u64], until: Option<u64>) -> ValueRef {
         let (mut left, mut start, mut runs) = (units_for(bytes), 7, Vec::new());
         for pieces in cuts {

@@ -36,7 +36,8 @@ pub const GROWN_BYTES_MAX: usize = 4 * UNIT_BYTES as usize;
 pub struct Limit {
     /// When the next entry would take it past this length.
     pub target_bytes: usize,
-    /// A block goes on beyond that while more than one part in so many of its units would be empty.
+    /// A block may grow beyond that while more than one part in this many of its units would be
+    /// empty.
     pub grows_above: Option<usize>,
 }
 
@@ -52,8 +53,8 @@ impl Limit {
         bytes <= GROWN_BYTES_MAX && (bytes <= whole || is_too_empty)
     }
 
-    /// Whether a block of so many bytes and entries has no room for another entry that is as long
-    /// as they are on average.
+    /// Whether a block with this many bytes and entries has no space for another entry of their
+    /// average length.
     #[must_use]
     pub const fn is_reached(&self, used: usize, entries: usize) -> bool {
         let entry = match used.checked_div(entries) {
@@ -92,7 +93,8 @@ impl Measure {
         seq_max: Seq(0),
     };
 
-    /// With one more entry, whose key shares the first `prefix_len` bytes with all others.
+    /// The measure with one more entry, whose key shares the first `prefix_len` bytes with all
+    /// others.
     fn with(&self, prefix_len: usize, key: &[u8], seq: Seq, payload: &Payload<'_>) -> Self {
         let row = match payload {
             Payload::Put(value) => Some((key.len(), value.len())),
@@ -181,7 +183,7 @@ struct Item {
     payload_len: u32,
 }
 
-/// What a finished block is, beside its bytes.
+/// The properties of a finished block, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Its CRC, which the fence must carry.
@@ -287,8 +289,8 @@ impl BlockBuilder {
         self.limit.is_reached(self.bytes_at_most(), self.items.len())
     }
 
-    /// Adds an entry that must stand in this block, whatever its length: the duplicate fence of
-    /// I2, or the first entry behind it.
+    /// Adds an entry that must be in this block, whatever its length: the duplicate fence of I2, or
+    /// the first entry behind it.
     pub fn push(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) {
         let measure = self.measure_with(key, seq, payload);
         self.append(key, seq, payload, measure);
@@ -345,7 +347,7 @@ impl BlockBuilder {
         if self.is_long() { used + (self.items.len() << LONG_SHIFT) } else { used }
     }
 
-    /// Entries are too far apart for offsets in bytes.
+    /// Whether the entries are too long for offsets in bytes.
     fn is_long(&self) -> bool {
         self.measure.total_bytes() > BYTE_OFFSETS_MAX && self.measure.rows().is_none()
     }
@@ -376,7 +378,7 @@ impl BlockBuilder {
         self.finish_packed(identity, &Packer::default(), out)
     }
 
-    /// Writes the block into `out`, whose length must be what [`BlockBuilder::pack`] answered for
+    /// Writes the block into `out`, whose length must be what [`BlockBuilder::pack`] returned for
     /// this packer, and empties the builder.
     pub fn finish_packed(
         &mut self,

@@ -1,15 +1,16 @@
-//! Codecs: how the body of a block (all between its header and its padding) is made shorter.
+//! Codecs: compression of a block's body (all between its header and its padding).
 //!
 //! A body is compressed when that saves a sector or more; else the block is stored without a codec,
-//! so that nothing is ever longer than it would be. A [`Packer`] also guesses: after several bodies
-//! that did not shrink it leaves the next ones alone and tries again now and then.
+//! so that no block is longer than it would be uncompressed. A [`Packer`] also guesses: after
+//! several bodies that did not shrink it stores the next ones uncompressed and tries again at
+//! intervals.
 //!
-//! Only bytes whose checksum fits are decompressed, and only into as many bytes as the header says,
-//! which are within a block: rot is found before a codec sees it, and no content takes more memory
-//! than the longest block.
+//! Only bytes with a correct checksum are decompressed, and only into as many bytes as the header
+//! gives, which are within a block: corruption is found before a codec sees it, and no content
+//! takes more memory than the longest block.
 //!
 //! A build may be without codecs (features `lz4` and `zstd`): [`Codec::is_available`]. Then their
-//! blocks are refused with the name of the feature, and never written.
+//! blocks are refused with an error that names the feature, and never written.
 
 use super::{BODY_BYTES_MAX, COMPRESSED_AT, TRAILER_BYTES};
 use crate::error::{DecodeError, Result};
@@ -33,7 +34,7 @@ pub enum Codec {
 #[cfg(feature = "zstd")]
 const ZSTD_LEVEL: i32 = 1;
 
-/// So many bodies in a row that did not shrink, and the next ones are left alone.
+/// After this many bodies in a row that did not shrink, the next ones are stored uncompressed.
 const MISSES_MAX: u32 = 4;
 /// Most bodies that are left alone before one is tried again.
 const SKIPS_MAX: u32 = 64;
@@ -86,7 +87,7 @@ pub(super) enum Form {
     Direct,
     /// Its parts behind the header up to here, as they are.
     Plain { used: usize },
-    /// The same, and so many bytes that they were compressed to.
+    /// The same, with the number of bytes after compression.
     Compressed { used: usize, len: usize },
 }
 

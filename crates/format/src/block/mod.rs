@@ -1,4 +1,4 @@
-//! Blocks: sorted entries, packed, checksummed, and sure of where they belong.
+//! Blocks: sorted entries, packed and checksummed, with an identity.
 //!
 //! ```text
 //! ┌──────────┬────────┬───────────────┬─────────┬─────────┬─────┐
@@ -7,8 +7,8 @@
 //! └──────────┴────────┴───────────────┴─────────┴─────────┴─────┘
 //! ```
 //!
-//! Entries that are all puts with keys of one length and values of one length, as most are in most
-//! stores, need no slots: they are **rows** of one length, one behind the other.
+//! Entries that are all puts with keys of one length and values of one length, which is the most
+//! common case, need no slots: they are **rows** of one length, one after the other.
 //!
 //! ```text
 //! ┌──────────┬────────┬───────────────────────────────┬─────────┬─────┐
@@ -21,7 +21,7 @@
 //! the entry, so that a binary search touches a cache line or two before it compares full keys.
 //! Offsets are 16 bits, in units of 1 byte in blocks up to 64 KiB and of 16 bytes above.
 //!
-//! Where a codec makes it a sector shorter or more, all between header and padding is compressed:
+//! Where a codec saves a sector or more, all between header and padding is compressed:
 //!
 //! ```text
 //! ┌──────────┬─────────┬───────────────────────────────────┬─────────┬─────┐
@@ -30,8 +30,8 @@
 //! └──────────┴─────────┴───────────────────────────────────┴─────────┴─────┘
 //! ```
 //!
-//! The header says which store, keyspace, address and generation the block was written for; the
-//! CRC-32C covers all of it and the padding. It has no level number: levels are renumbered
+//! The header contains the store, keyspace, address and generation that the block was written for;
+//! the CRC-32C covers all of it and the padding. It has no level number: levels are renumbered
 //! without being rewritten.
 
 mod builder;

@@ -384,10 +384,10 @@ fn a_block_is_compressed_where_that_saves_a_sector() {
     }
 }
 
-/// By hand: with around 90 bytes beside them, three values of 1,000 bytes leave a quarter of a
-/// unit empty, eight next to nothing of two; of values of 1,200 bytes three leave a tenth of one,
-/// and ten a fiftieth of three; one of 4,000 bytes leaves half of two empty, a second next to
-/// nothing. Values of 100 bytes fill a unit.
+/// By hand: with around 90 bytes in addition, three values of 1,000 bytes leave a quarter of a unit
+/// empty, eight almost nothing of two; of values of 1,200 bytes three leave a tenth of one, and ten
+/// a fiftieth of three; one of 4,000 bytes leaves half of two empty, a second almost nothing.
+/// Values of 100 bytes fill a unit.
 #[test]
 fn blocks_of_long_entries_grow_until_they_are_full() {
     let entries = |value_len: usize, grows_above: Option<usize>| {

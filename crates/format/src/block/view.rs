@@ -14,8 +14,8 @@ use crate::ids::{Generation, KeyspaceId, Seq, StoreId};
 use crate::ptr::{BLOCK_BYTES_MAX, SECTOR_BYTES};
 use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX, key};
 
-/// Where the parts of a verified block are. Kept beside the block's bytes, so that the header is
-/// read once.
+/// The positions of the parts of a verified block. Kept with the block's bytes, so that the header
+/// is read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
     /// What the block holds.
@@ -36,7 +36,7 @@ pub struct BlockLayout {
 
 impl BlockLayout {
     /// Verifies a whole block: checksum, expected checksum, identity, and that header, prefix and
-    /// slots lie within it. Entries are decoded where they are read, checked like all else.
+    /// slots are within it. Entries are decoded where they are read, with the same checks.
     pub fn verify(bytes: &[u8], expected: BlockIdentity, crc: u32) -> Result<Self> {
         let layout = Self::parse(bytes)?;
         let stored = stored_crc(bytes)?;
@@ -236,7 +236,7 @@ pub struct BlockView<'a> {
 impl<'a> BlockView<'a> {
     /// A view of `bytes`, whose layout has been verified, and which have been
     /// [unpacked](BlockLayout::unpack) where they were packed. With another block's layout the
-    /// answers are errors or nonsense, never a panic.
+    /// results are errors or wrong data, never a panic.
     #[must_use]
     pub const fn new(bytes: &'a [u8], layout: BlockLayout) -> Self {
         Self { bytes, layout }

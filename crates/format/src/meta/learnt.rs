@@ -1,4 +1,4 @@
-//! What the merge policy Mixed has learnt of an LSM index, and how far it is.
+//! The state of the compaction policy Mixed in an LSM index: what it has learnt, and its progress.
 
 use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
@@ -40,8 +40,8 @@ impl Real {
     }
 }
 
-/// What Mixed has learnt, and how far it is: what each number means is said by
-/// `esker_index::lsm::policy::learn`.
+/// What Mixed has learnt, and its progress: `esker_index::lsm::policy::learn` defines the meaning
+/// of each number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LearntMeta {
     /// The number of the last level.
@@ -55,7 +55,7 @@ pub struct LearntMeta {
     pub phase: u8,
     /// In phase 1, of this level.
     pub level: u8,
-    /// In phase 1, so many steps.
+    /// In phase 1, the number of steps.
     pub step: u32,
     /// What the last window cost.
     pub cost: Option<Real>,

@@ -1,7 +1,7 @@
-//! What the manifest says of an LSM index: its levels, and how far its runs have been merged.
+//! The record of an LSM index in the manifest: its levels, and how far its runs have been merged.
 //!
-//! The blocks of a level may lie anywhere, and each is its own: no extents are listed. What they
-//! take is part of the space that the manifest counts as the keyspace's values.
+//! The blocks of a level may be anywhere in the data file, and each is owned separately: no extents
+//! are listed. Their space is part of the space that the manifest counts as the keyspace's blobs.
 
 use crate::KEY_BYTES_MAX;
 use crate::action::{KeyRange, KeyRangeBuf};

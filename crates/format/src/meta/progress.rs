@@ -70,7 +70,7 @@ pub struct TailFence {
 pub struct InputProgress {
     /// Data entries at or before the wavefront.
     pub entries: u64,
-    /// Blocks that lie before the one in which the wavefront stands.
+    /// Blocks before the one that contains the wavefront.
     pub blocks: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Keys that were removed by the range and may still be in blocks.
+//! Range tombstones: deleted ranges whose keys may still be in blocks.
 //!
-//! What is always true of the list: its ranges ascend and share no key; the numbers of each are
-//! those of its removals, newest first, at least one and none twice; there is no list of nothing.
-//! The reader refuses anything else.
+//! Invariants of the list: its ranges ascend and share no key; the numbers of each are those of its
+//! deletions, newest first, at least one and none twice; an empty list is not written. The reader
+//! refuses anything else.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ pub struct RemovedRange {
     pub begin: Arc<[u8]>,
     /// The key behind the last one; `None`: there is no end.
     pub end: Option<Arc<[u8]>>,
-    /// The numbers of the removals, newest first: a version with a smaller number is not there for
-    /// whoever sees one of them.
+    /// The numbers of the deletions, newest first: a version with a smaller number is hidden from a
+    /// reader that sees one of them.
     pub seqs: Vec<Seq>,
 }
 

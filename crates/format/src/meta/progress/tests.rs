@@ -143,7 +143,7 @@ fn progress(levels: u8, sorted_runs: u8, inputs: usize) -> impl Strategy<Value =
     )
 }
 
-/// Any list of removed ranges.
+/// Any list of range tombstones.
 fn removed() -> impl Strategy<Value = Arc<[RemovedRange]>> {
     let seqs = || btree_set(1u64.., 1..4);
     let keys = btree_set(vec(any::<u8>(), 0..9), 0..7);
@@ -265,8 +265,8 @@ const EMPTY: [&[u8]; 12] = [
     &[0],          // 11: inputs
 ];
 
-/// What becomes of the empty record with `bytes` in place of one field: the merge, or the error
-/// and how far behind the start of the field it stands.
+/// The result of decoding the empty record with `bytes` in place of one field: the merge, or the
+/// error and its distance from the start of the field.
 fn with(field: usize, bytes: &[u8]) -> core::result::Result<MergeProgress, (&'static str, usize)> {
     let mut fields = EMPTY;
     fields[field] = bytes;
