@@ -1,9 +1,9 @@
-//! Segment allocation: pages and records behind each other, in segments that are filled in order.
+//! Segment allocation: pages and records are appended to segments, which are filled in order.
 //!
-//! A commit's pages stand behind its record where both fit what is left of the log's segment: that
-//! is one write. Otherwise they go to a row of their own, and the record follows. Where segments
-//! run short, the file grows as far as [`crate::Options::spare_percent`] allows, and garbage is
-//! collected after that.
+//! A commit's pages follow its record when both fit in the rest of the log's segment; the commit is
+//! then one write. Otherwise the pages go to a row of their own, and the record follows. When
+//! segments run short, the file grows as far as [`crate::Options::spare_percent`] allows; after
+//! that, garbage is collected.
 
 use esker_device::Purpose;
 
@@ -18,7 +18,7 @@ use crate::versions::Versions;
 /// Segments that are left free so that there is always somewhere to move pages to.
 const MOVE_SEGMENTS: u32 = 2;
 
-/// Nobody counts the dead of a store smaller than this many segments.
+/// Dead bytes start no checkpoint while they are fewer than the bytes of this many segments.
 const FLOOR_SEGMENTS: u64 = 4;
 
 /// A page of a database and what it holds.
@@ -29,7 +29,7 @@ impl Engine {
         if core.space.is_in_order() { Allocation::Segment } else { Allocation::Slot }
     }
 
-    /// What the frames of the next log are multiples of: a page, where pages stand beside them.
+    /// The unit of the next log's frames: a page where pages follow the records in the log.
     pub(crate) fn log_unit(&self, core: &Core) -> u32 {
         match self.allocation(core) {
             Allocation::Slot => 512,
@@ -133,7 +133,8 @@ impl Engine {
         }
     }
 
-    /// Programs what stands in one or more blocks; a block that begins in it is erased before.
+    /// Programs bytes that cover one or more blocks; a block that begins in the range is erased
+    /// first.
     pub(crate) fn program(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
         let block_bytes = u64::from(self.segment_bytes);
         let (mut at, mut rest) = (at, bytes);
@@ -173,8 +174,8 @@ impl Engine {
         Err(corrupt(self.file.name(), at, "the log has come to a place that is in use"))
     }
 
-    /// Appends a record and the pages behind it, for which [`crate::log::Log::beside`] has found
-    /// room: one write. An error poisons the store.
+    /// Appends a record and the pages behind it in one write, after [`crate::log::Log::beside`] has
+    /// found room for both. An error poisons the store.
     pub(crate) fn append_beside(
         &self,
         core: &mut Core,

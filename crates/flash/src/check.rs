@@ -100,8 +100,9 @@ impl Engine {
         inner.children.iter().flatten().try_for_each(|child| self.check_nodes(child, seen, report))
     }
 
-    /// Proves that what is in use is needed and what is needed is in use. `false` when a writer
-    /// lives, whose pages nobody else knows, or a checkpoint is on its way.
+    /// Proves that all space in use is needed and that all space needed is in use. Returns `false`
+    /// when a writer exists, because its pages are in no map yet, or while a checkpoint is being
+    /// taken.
     fn account(&self) -> Result<bool> {
         let core = self.core.lock();
         if self.has_writer.load(Ordering::Acquire) || core.is_saving || core.mover.is_any() {
@@ -115,7 +116,7 @@ impl Engine {
                 root.map.top.iter().for_each(|top| nodes_of(top, &mut needed));
             }
         }
-        // Readers may hold roots from before pages were moved.
+        // Readers may hold roots that are older than a move of pages.
         let held = core.retired.iter().flat_map(|retired| &retired.roots);
         let held: Vec<Arc<Root>> = held.filter_map(Weak::upgrade).collect();
         for top in core.roots.iter().chain(&held).filter_map(|root| root.map.top.as_ref()) {

@@ -120,8 +120,8 @@ pub(crate) fn prepared_record(core: &Core) -> Vec<Vec<u8>> {
 }
 
 impl Engine {
-    /// Takes a checkpoint, whether or not one is due. One that is being taken beside commits is
-    /// given up: this one is newer.
+    /// Takes a checkpoint, whether or not one is due. A concurrent checkpoint in progress is
+    /// abandoned, because this one is newer.
     pub(crate) fn checkpoint_core(&self, core: &mut Core) -> Result<()> {
         self.check_poison()?;
         if !core.is_log_ours {
@@ -169,7 +169,7 @@ impl Engine {
         let Plan { kept, dead, retired, .. } = plan;
         let roots = kept.into_iter().map(|(_, _, root)| root).collect();
         for (node, at) in saver.saved.into_values() {
-            // Nobody else gives nodes a home while `core` is held.
+            // No other thread assigns homes to nodes while `core` is held.
             node.home().set(at, &self.releases);
         }
         let before = std::mem::replace(&mut core.log, log);

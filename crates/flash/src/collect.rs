@@ -1,15 +1,17 @@
-//! Garbage collection: rows in which little lives are emptied, so that they can be filled again.
+//! Garbage collection: rows with few live pages are emptied, so that they can be filled again.
 //!
-//! Greedy: the row with the fewest live pages first, where a page lives as long as any version that
-//! is kept has it. Emptying a row has three steps. Its live pages get places in a row for pages
-//! that are moved; they are copied, while commits go on; then all maps that have a page at its old
-//! place get the new one, at once. A page that died meanwhile is left.
+//! The choice is greedy: the row with the fewest live pages comes first. A page is live while any
+//! kept version has it. A row is emptied in three steps. Its live pages get places in a row for
+//! moved pages; they are copied while commits continue; then all maps that have a page at its old
+//! place get the new place, at once. A page that died in the meantime is left.
 //!
-//! A move is not a record of its own. The old places stay as they are until a later checkpoint,
-//! which has the new ones, is durable: until then a crash finds the older checkpoint, its log, and
-//! all that these name. They also stay until no reader holds a root from before the move.
+//! A move has no record of its own. The old places are unchanged until a later checkpoint, which
+//! has the new places, is durable: until then recovery finds the older checkpoint, its log, and
+//! everything that these refer to. The old places are also kept while a reader holds a root that is
+//! older than the move.
 //!
-//! Pages are moved the same way to make the file shorter ([`crate::compact`]), single slots too.
+//! Pages are moved the same way to make the file shorter ([`crate::compact`]), also with single
+//! slots.
 
 use std::sync::Weak;
 
@@ -24,7 +26,7 @@ use crate::relocate::Move;
 use crate::space::{Candidate, Class, Sector};
 use crate::store::PageStore;
 
-/// Who moves pages beside commits, one at a time.
+/// The task that moves pages while commits continue; one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mover {
     Nobody,
@@ -54,13 +56,13 @@ pub(crate) struct Retired {
 }
 
 impl Retired {
-    /// Whether somebody may still read there.
+    /// Whether a reader may still use the old places.
     fn is_held(&self) -> bool {
         self.roots.iter().any(|root| root.strong_count() > 0)
     }
 }
 
-/// Of a row that is as good as full at most one part in so many is free.
+/// In a row that counts as full, at most one part in this many is free.
 const DENSE: u64 = 16;
 
 /// How far to go.
@@ -82,7 +84,7 @@ struct Pass {
 
 /// Live pages on their way.
 pub(crate) struct Load {
-    /// The row that they stand in, if they are all of it.
+    /// The row that holds the pages, if they are all of it.
     pub(crate) row: Option<u32>,
     pub(crate) class: Class,
     pub(crate) moves: Vec<Move>,
@@ -180,8 +182,8 @@ impl Engine {
         Load { row: None, class, moves: moves.collect() }
     }
 
-    /// Copies pages, and says of each whether it was. One that cannot be read stays where it is: it
-    /// is dead by now, or whoever wants it hears of it.
+    /// Copies pages and returns for each whether it was copied. A page that cannot be read stays
+    /// where it is: it is dead by now, or its next reader gets the error.
     pub(crate) fn copy(&self, load: &Load, is_in_order: bool) -> Result<Vec<bool>> {
         let bytes = load.class.bytes() as usize;
         let mut pages: Vec<(Sector, Vec<u8>)> = Vec::with_capacity(load.moves.len());
@@ -213,7 +215,7 @@ impl Engine {
         for (step, is_needed) in moves.iter().zip(&relocated.is_needed) {
             if *is_needed { places.push(step.from) } else { unused.push(step.to) }
         }
-        // Nobody knows of these.
+        // No map refers to these places.
         unused.into_iter().for_each(|place| core.space.free(place));
         if outcome.is_err() {
             core.space.close_rows();
@@ -225,9 +227,9 @@ impl Engine {
         core.retired.push(Retired { places, roots: relocated.old_roots });
     }
 
-    /// After a checkpoint: frees the places of the first `count` moves, which its maps have made,
-    /// up to the first move where somebody may still hold a root from before it. That root leads to
-    /// the old places of all later moves too.
+    /// After a checkpoint: frees the old places of the first `count` moves, which are in the
+    /// checkpoint's maps, up to the first move for which a reader may still hold an older root.
+    /// That root also leads to the old places of all later moves.
     pub(crate) fn free_retired(&self, core: &mut Core, count: usize) {
         let moves = core.retired.iter().take(count);
         let free = moves.take_while(|retired| !retired.is_held()).count();
@@ -236,9 +238,9 @@ impl Engine {
         }
     }
 
-    /// Empties rows without letting go of `core`. The row that is being emptied beside commits is
-    /// left alone, and so is the one that its pages go to, because a row is written in order. Does
-    /// nothing while the file is made shorter.
+    /// Empties rows without releasing `core`. Leaves alone the row that is being emptied
+    /// concurrently, and the row that receives its pages, because a row is written in order. Does
+    /// nothing while the file is being made shorter.
     pub(crate) fn collect_core(&self, core: &mut Core, needed: u32) -> Result<u32> {
         if !core.space.is_in_order() || core.mover == Mover::Squeeze {
             return Ok(0);
@@ -258,8 +260,8 @@ impl Engine {
         outcome.map(|()| pass.emptied)
     }
 
-    /// Frees segments now: what is dead, and what can be made so. A collection that is on its way
-    /// beside commits has come too late: the file would grow for as long as it takes.
+    /// Frees segments now: those that are dead, and those that can be emptied. It does not wait for
+    /// a concurrent collection in progress, because the file would grow until that one ends.
     pub(crate) fn collect_now(&self, core: &mut Core, needed: u32) -> Result<()> {
         if core.mover == Mover::Squeeze {
             return Ok(());
@@ -271,7 +273,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Empties rows beside commits, which see only its first and its last step.
+    /// Empties rows while commits continue; they wait only for its first and its last step.
     pub(crate) fn collect_beside(&self) -> Result<()> {
         let pass = {
             let mut core = self.core.lock();
@@ -284,8 +286,8 @@ impl Engine {
         self.collect_by(pass).map(drop)
     }
 
-    /// Empties, beside commits, all rows that have some to give, as far as there is room, and says
-    /// how many.
+    /// Empties all rows that have enough free space, while commits continue and as far as there is
+    /// room, and returns how many.
     pub(crate) fn collect_dense(&self) -> Result<u32> {
         let pass = {
             let mut core = self.core.lock();

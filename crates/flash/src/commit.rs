@@ -1,10 +1,10 @@
 //! Commit: pages to free slots, one record, one sync.
 //!
-//! What is written, in no order of its own: the pages that changed much, one write for slots that
-//! follow each other, and a record with the place and checksum of each, and with the bytes that
-//! changed in the others. One sync makes all of it durable at once; a record whose pages are not
-//! there is none. Only a transaction that spilled syncs its pages first, so that opening need not
-//! read gigabytes to believe its record.
+//! A commit writes, in no particular order: the pages that changed much, with one write for slots
+//! that follow each other; and a record with the place and checksum of each of these pages, and
+//! with the changed bytes of the other pages. One sync makes all of it durable at once; a record
+//! whose pages are missing does not count. Only a transaction that spilled syncs its pages first,
+//! so that opening need not read gigabytes to verify its record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -162,19 +162,20 @@ impl Writer {
         engine.ensure_log(&mut core, record)
     }
 
-    /// Makes all of this visible to snapshots taken from now on, and durable as asked. A
-    /// transaction that changed nothing writes nothing. A prepared one is durable, and decided
-    /// where its name says: its commit does not fail. It is visible whatever fails, and where that
-    /// cannot be written the store is poisoned and the next opening asks for the decision again.
-    /// What it was cut by after it was prepared is committed after it, by the same sync.
+    /// Makes the transaction visible to later snapshots, and durable as asked. A transaction that
+    /// changed nothing writes nothing. A prepared transaction is already durable, and its decision
+    /// is recorded where its name says, so its commit does not fail. It becomes visible even when a
+    /// write fails; where its commit cannot be written, the store is poisoned and the next opening
+    /// asks for the decision again. A truncation after the preparation is committed after it, by
+    /// the same sync.
     ///
-    /// Costs one write for each run of slots, one for the record, and with
-    /// [`Durability::Full`] one sync; two where pages were spilled; and now and then a checkpoint.
+    /// Cost: one write for each run of slots, one for the record, and with [`Durability::Full`] one
+    /// sync; two syncs where pages were spilled; occasionally also a checkpoint.
     ///
     /// # Errors
-    /// Nothing of the transaction is visible then. Where it is not known what the device holds the
-    /// store is poisoned: it takes no more commits until it is opened again, which decides whether
-    /// this one happened.
+    /// Nothing of the transaction is visible then. Where the contents of the device are unknown,
+    /// the store is poisoned: it accepts no more commits until it is opened again, which decides
+    /// whether this commit happened.
     pub fn commit(mut self, durability: Durability) -> Result<Snapshot> {
         let engine = Arc::clone(&self.engine);
         engine.check_process()?;
@@ -269,7 +270,7 @@ impl Writer {
         Class::holding(self.page_size as usize).ok_or_else(no_class)
     }
 
-    /// Of so many changed pages these were written whole.
+    /// Counts the changed pages, of which `wholes` were written whole.
     pub(crate) fn count_pages(&self, core: &mut Core, class: Class, wholes: usize, all: usize) {
         let bytes = wholes as u64 * class.bytes();
         core.unsynced_bytes += bytes;
@@ -278,8 +279,8 @@ impl Writer {
         self.engine.counters.delta_pages.add((all - wholes) as u64);
     }
 
-    /// All that the transaction did, of which `items` are the pages. Those that were spilled are to
-    /// be durable before the record.
+    /// All changes of the transaction, of which `items` are the pages. Spilled pages must be
+    /// durable before the record.
     pub(crate) fn changes(&self, items: Vec<(u32, Change)>) -> Changes {
         let has_spilled = self.dirty.values().any(|dirty| matches!(dirty, Dirty::Spilled(_)));
         Changes {
@@ -385,8 +386,8 @@ impl Engine {
         Ok(both.is_some())
     }
 
-    /// Decides the prepared transaction, durably. Who only reads decides for itself: whoever
-    /// opens the store for writing goes by the same file.
+    /// Decides the prepared transaction, durably. A read-only store decides in memory alone: the
+    /// next opening for writing consults the same file.
     pub(crate) fn decide(&self, commit: bool) -> Result<()> {
         let mut core = self.core.lock();
         let Some(prepared) = core.prepared.clone() else {

@@ -1,7 +1,7 @@
 //! Making the file shorter.
 //!
-//! Free space is used again, and a file does not become shorter by itself. Here what lives at its
-//! end is moved to free places in front, and the end is cut off:
+//! Free space is used again, but a file does not become shorter by itself. Compaction moves the
+//! live pages at the end of the file to free places in front, and cuts the end off:
 //!
 //! ```text
 //!  before   │ super │ log │ ab.. │ ..c. │ d... │ .... │ ...e │ f..g │
@@ -11,21 +11,21 @@
 //!  cut      │ super │ log │ abef │ g.c. │ d... │
 //! ```
 //!
-//! A pass chooses the shortest file that holds everything in use, and closes what is behind it:
-//! nothing is taken from there. Segments in front that their size of slots does not need are closed
-//! as well, for whatever the next pass puts there. The pages of all these are moved in steps, the
-//! last ones first, the way that garbage collection moves them (`collect`): a copy, then
-//! the new place in the maps of all versions. Nodes of maps in closed segments are written anew by
-//! the checkpoint, and so is the log. Commits go on between the steps, and where they find too
-//! little room they take it from what was closed. Passes are repeated until one does nothing.
+//! A pass chooses the shortest file that holds everything in use, and closes the segments behind
+//! that length: no space is allocated there. It also closes segments in front that their size of
+//! slots does not need, to make room for the pages that the next pass moves. The pages of all
+//! closed segments are moved in steps, the last ones first, as in garbage collection (`collect`): a
+//! copy, then the new place in the maps of all versions. The checkpoint rewrites the log and the
+//! map nodes in closed segments. Commits continue between the steps; where they lack room they take
+//! it from closed segments. Passes are repeated until one does nothing.
 //!
-//! Crash safety: no record says that a page was moved, and no step before the checkpoint writes
-//! over anything. Only when the checkpoint with the new places is durable are the old ones free,
-//! and only then is the file cut, behind the last segment in use. How long the file is, is not
-//! written in it: an opening takes it as long as it finds it.
+//! Crash safety: no record describes a move, and no step before the checkpoint overwrites anything.
+//! The old places become free only when the checkpoint with the new places is durable, and only
+//! then is the file cut, behind the last segment in use. The length of the file is not stored in
+//! it: an opening takes it from the file system.
 //!
 //! What stays: pages of a transaction that is not committed or not decided, and with single slots
-//! what a reader from before the move has, until it ends. The file is cut behind them.
+//! the pages that a reader from before the move has, until it ends. The file is cut behind them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -148,7 +148,7 @@ impl Squeeze {
             return Ok(false);
         }
         let mut some = self.evicted.split_off(self.evicted.len() - some);
-        // What stands together in the database stands together in the file.
+        // Pages that are adjacent in the database are adjacent in the file.
         some.sort_unstable_by_key(|evicted| (evicted.page, evicted.from));
         let some = some.into_iter().map(|evicted| (evicted.from, evicted.page));
         let mut load = engine.live_of(class, some);
@@ -253,8 +253,8 @@ impl Engine {
         core.retired.push(Retired { places: Vec::new(), roots: moved.old_roots });
     }
 
-    /// Cuts off the free segments at the end of the file. What they held is in no checkpoint that
-    /// an opening may find, and nobody reads there.
+    /// Cuts off the free segments at the end of the file. No checkpoint that an opening may find
+    /// refers to them, and no reader uses them.
     fn cut(&self, core: &mut Core) -> Result<()> {
         let count = core.space.count_without_end();
         let bytes = core.space.segment_offset(count);
@@ -272,25 +272,25 @@ impl Engine {
 }
 
 impl PageStore {
-    /// Makes the file as short as what lives in it allows, and gives the rest back to the file
-    /// system. Readers are not waited for; commits go on, and wait for a step at most. `going` is
-    /// told after each step how many pages were moved and how many are left, and may end it: what
-    /// was done until then is kept.
+    /// Makes the file as short as its live contents allow, and returns the rest to the file system.
+    /// It does not wait for readers; commits continue, and wait for one step at most. After each
+    /// step `going` is called with the number of pages moved and the number left, and may end the
+    /// compaction: the finished steps are kept.
     ///
-    /// Costs one read and one write for each page that moves, in steps of 1 MiB: those behind the
-    /// new end, and those in front that leave segments half empty; and two checkpoints for each of
-    /// at most eight passes, usually two or three; with [`crate::Allocation::Segment`] also a read
-    /// and a write for each page in a segment of which more than a sixteenth is dead. Memory: 12
-    /// bytes for each page that is moved.
+    /// Cost: one read and one write for each page that moves (those behind the new end, and those
+    /// in front that leave segments half empty), in steps of 1 MiB; two checkpoints for each of at
+    /// most eight passes, usually two or three; with [`crate::Allocation::Segment`] also a read and
+    /// a write for each page in a segment of which more than a sixteenth is dead. Memory: 12 bytes
+    /// for each page that is moved.
     ///
-    /// Afterwards the file has what lives (the database, named versions, maps with their deltas),
-    /// the log and a few segments that are not full; the next commit lets it grow by what a
-    /// checkpoint needs. Pages that live snapshots have from before, with
-    /// [`crate::Allocation::Slot`], and those of a transaction that is not over stay where they
-    /// are, and the file ends behind them.
+    /// Afterwards the file has its live contents (the database, named versions, maps with their
+    /// deltas), the log and a few segments that are not full; the next commit lets it grow by what
+    /// a checkpoint needs. Two kinds of pages stay where they are, and the file ends behind them:
+    /// with [`crate::Allocation::Slot`] the pages that live snapshots have from before, and the
+    /// pages of a transaction that is not over.
     ///
     /// # Errors
-    /// As [`PageStore::checkpoint`]. The store is as before, but for pages that were moved.
+    /// As [`PageStore::checkpoint`]. The store is unchanged, except for pages that were moved.
     pub fn compact(&self, going: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Compacted> {
         let engine = self.engine();
         let bytes = |count: u32| u64::from(count) * u64::from(engine.segment_bytes);

@@ -1,14 +1,15 @@
-//! A checkpoint beside commits, which hardly notice it.
+//! A checkpoint that runs while commits continue, and hardly delays them.
 //!
-//! It is one of a version that is not the newest any more when it is done. First, under the lock,
-//! it is noted which version that is and which slots are dead then. While commits go on the
-//! version's nodes are written, which share with the newest version all that has not changed.
-//! Records that are appended meanwhile go to the present log, and are kept in memory as well. At
-//! the end, again under the lock, the next log is begun with those records, and the superblock
-//! leads to both: recovery loads the older version and comes by those records to the newest.
+//! When it is done, its version is no longer the newest. First, under the lock, it notes which
+//! version that is and which slots are dead at that moment. Then it writes the version's nodes
+//! while commits continue; these nodes are shared with the newest version as far as nothing has
+//! changed. Records that are appended in the meantime go to the current log, and are kept in memory
+//! as well. At the end, again under the lock, it begins the next log with those records, and the
+//! superblock refers to both: recovery loads the older version and replays those records to reach
+//! the newest.
 //!
-//! Slots that died meanwhile are in the older version's map. They stay taken until the next
-//! checkpoint: recovery would meet them twice otherwise.
+//! Slots that died in the meantime are in the older version's map. They stay allocated until the
+//! next checkpoint; otherwise recovery would find them twice.
 
 use std::fmt;
 use std::sync::Arc;

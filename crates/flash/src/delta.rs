@@ -94,7 +94,7 @@ pub(crate) fn apply(delta: &[u8], page: &mut [u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// The next range of differences, which lies inside the page.
+/// The next range of differences, which is inside the page.
 fn range(
     reader: &mut Reader<'_>,
     at: usize,

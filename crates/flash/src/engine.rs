@@ -1,8 +1,9 @@
-//! What all handles of an open store share, and the few ways in which it touches the file.
+//! The state that all handles of an open store share, and the few ways in which it accesses the
+//! file.
 //!
-//! Thread safety: `core` is held by whoever writes to the file, for as long as that takes;
-//! `versions` only for steps in memory, and never while `core` is asked for. A reader takes
-//! `versions` to pin and to unpin, and nothing to read.
+//! Thread safety: a thread that writes to the file holds `core` for the whole write. A thread holds
+//! `versions` only for steps in memory, and never while it waits for `core`. A reader takes
+//! `versions` to pin and to unpin, and takes no lock to read.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,7 +84,7 @@ pub(crate) struct Core {
     pub(crate) dead: Vec<Sector>,
     /// Places that pages were moved from.
     pub(crate) retired: Vec<Retired>,
-    /// Who moves pages beside commits.
+    /// The task that moves pages while commits continue.
     pub(crate) mover: Mover,
     pub(crate) roots: Vec<Arc<Root>>,
     pub(crate) roots_at: NodeRef,
@@ -99,13 +100,14 @@ pub(crate) struct Core {
     pub(crate) is_checkpoint_wanted: bool,
     /// Whether the thread has been asked for segments.
     pub(crate) is_growth_wanted: bool,
-    /// Whether the device had no room for them; until the next checkpoint nobody asks again.
+    /// Whether the device had no room for them; no further attempt is made before the next
+    /// checkpoint.
     pub(crate) is_growth_in_vain: bool,
     /// Whether there is a thread to ask.
     pub(crate) has_thread: bool,
-    /// What is noted for a checkpoint that is being taken beside commits.
+    /// The notes of a concurrent checkpoint in progress.
     pub(crate) beside: Option<Beside>,
-    /// Whether such a checkpoint has slots that nobody else knows.
+    /// Whether such a checkpoint has slots that only it refers to.
     pub(crate) is_saving: bool,
     pub(crate) is_closed: bool,
 }
@@ -135,7 +137,7 @@ impl Engine {
         if self.poison.get().is_some() { Err(Error::Poisoned) } else { Ok(()) }
     }
 
-    /// Keeps the first failure after which nobody knows what the device holds.
+    /// Keeps the first failure after which the contents of the device are unknown.
     pub(crate) fn poisoned(&self, error: impl Into<Error>) -> Error {
         let error = error.into();
         let _first = self.poison.set(error.to_string());
@@ -177,8 +179,8 @@ impl Engine {
         self.grow(core, count.saturating_sub(core.space.free_segments()).into())
     }
 
-    /// Takes slots for pages. Where the device is full a checkpoint, whose room is set aside, may
-    /// free some.
+    /// Allocates slots for pages. When the device is full, a checkpoint, whose room is reserved,
+    /// may free some.
     pub(crate) fn take_page_slots(
         &self,
         core: &mut Core,
@@ -286,7 +288,7 @@ impl Engine {
         }
     }
 
-    /// Lets the file grow beside commits, by a segment at a time.
+    /// Grows the file while commits continue, by one segment at a time.
     pub(crate) fn grow_beside(&self) -> Result<()> {
         loop {
             {
@@ -399,7 +401,7 @@ impl Engine {
         if core.is_log_ours { Ok(()) } else { self.checkpoint_core(core) }
     }
 
-    /// Makes changes visible whose record has been written.
+    /// Makes changes visible after their record has been written.
     pub(crate) fn publish(&self, core: &mut Core, changes: &Changes, base: &Root) {
         let applied = changes.apply(base);
         core.delta_bytes += applied.delta_bytes;
@@ -489,8 +491,8 @@ impl Engine {
     }
 }
 
-/// How many segments are free for a checkpoint of so many live slots and bytes of deltas: for its
-/// log, for all nodes of the map, and for the first node of each size that they can have.
+/// How many segments are kept free for a checkpoint, from the number of live slots and the bytes of
+/// deltas: for its log, for all nodes of the map, and for the first node of each possible size.
 fn aside(live_slots: i64, delta_bytes: i64, segment_bytes: u32) -> u32 {
     let bytes = 2 * (nodes(live_slots) * NODE_BYTES_MIN as i64 + delta_bytes.max(0));
     let sizes = segment_bytes.min(NODE_BYTES_MAX as u32) / NODE_BYTES_MIN as u32;
@@ -514,7 +516,7 @@ pub(crate) fn slack(core: &Core) -> u32 {
     2 + core.space.segment_count() / 32
 }
 
-/// Leaves of the map of so many slots.
+/// The number of leaves in a map of this many slots.
 fn nodes(live_slots: i64) -> i64 {
     live_slots.max(0) / LEAF as i64 + 1
 }
@@ -545,8 +547,8 @@ impl Burden {
     }
 }
 
-/// Whether a checkpoint is due: enough records, which bounds recovery, or a quarter of the live
-/// pages dead, which bounds the file; but nobody counts the dead of a store smaller than a segment.
+/// Whether a checkpoint is due: after enough records, which bounds recovery, or when the dead bytes
+/// are at least `floor_bytes` and `dead_percent` of the live bytes, which bounds the file.
 pub(crate) fn is_checkpoint_due(burden: Burden) -> bool {
     let is_long = burden.log_bytes >= burden.log_limit;
     let is_dead = burden.dead_bytes >= burden.floor_bytes

@@ -13,7 +13,7 @@ pub enum Error {
     /// Another writer lives, or a prepared transaction awaits its decision.
     #[error("another transaction is writing: wait until it has ended")]
     Busy,
-    /// Somebody else has the file open, and one of both to write.
+    /// Another opening has the file, and one of the two is for writing.
     #[error("{file} is {how}")]
     Locked {
         /// The file.
@@ -21,7 +21,7 @@ pub enum Error {
         /// Open in which way, and what that forbids.
         how: &'static str,
     },
-    /// A signal ended the wait for whoever has the file open.
+    /// A signal ended the wait for the process that has the file open.
     #[error("a signal ended the wait for {file}, which is open in another process: try again")]
     Interrupted {
         /// The file.
@@ -52,7 +52,7 @@ pub enum Error {
     /// There is no room left.
     #[error("no room for the page store: {reason}; make room and try again")]
     Full {
-        /// What the device said, or which limit was met.
+        /// The message of the device, or the limit that was reached.
         reason: String,
     },
     /// The file is something else.
@@ -86,7 +86,7 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(DeviceError),
-    /// An earlier write failed and nobody knows what the device holds.
+    /// An earlier write failed, and the contents of the device are unknown.
     #[error("an earlier write failed, so nothing more is written: close the store and open it")]
     Poisoned,
     /// The caller asked for something that cannot be.

@@ -1,24 +1,26 @@
-//! The versioned page store: every reader a snapshot, every page written once, no journal.
+//! A versioned page store: every reader has a snapshot, every page is written once, and there is no
+//! journal.
 //!
-//! A device that writes out of place has the old version of a page still. MV-FTL (D. Lee, M. Shin,
-//! W. Choi, H. Roh, S. Park, IEEE TKDE) keeps those versions on purpose; this is the same over a
-//! file. `docs/design/pages.md` explains it with pictures.
+//! A device that writes out of place still has the old version of a page. MV-FTL (D. Lee, M. Shin,
+//! W. Choi, H. Roh, S. Park, IEEE TKDE) keeps those versions on purpose; this crate does the same
+//! over a file. `docs/design/pages.md` explains it with pictures.
 //!
-//! Reading order: [`options`] and [`error`](mod@error); [`store`] (the handle), [`store_file`] (at
-//! a path, locked), [`snapshot`] (reading a version), [`writer`] (a transaction in the making),
+//! Reading order: [`options`] and [`error`](mod@error); [`store`] (the handle), [`store_file`] (a
+//! store at a path, locked), [`snapshot`] (reading a version), [`writer`] (an open transaction),
 //! `spill` (its pages that do not fit in memory), `commit`; `map` (where the pages of a version
-//! are), `view` (how a reader gets there), `versions` (which versions are kept, and what is freed
-//! when one is let go), `space` (what of the file is in use), `delta` (pages that changed little);
-//! `record`, `log`, `node`, `superblock` (the bytes); `checkpoint`, `beside` (one that commits
-//! hardly notice), `recovery`, `reading` (opened to be read, and written later), `thread` (what is
-//! done beside commits); [`media`], `row`, `append`, `together`, `relocate`, `collect` (allocation
-//! by segments, and its garbage collection); [`compact`] (a file that becomes shorter); `engine`
-//! (what all of them share); [`versioned`] (the store as a trait); [`stats`] and [`check`];
-//! [`planted`] (bugs that the tests must find).
+//! are), `view` (how a reader finds them), `versions` (which versions are kept, and what is freed
+//! when one is released), `space` (which parts of the file are in use), `delta` (pages with few
+//! changed bytes); `record`, `log`, `node`, `superblock` (the bytes); `checkpoint`,
+//! `concurrent_checkpoint` (one that hardly delays commits), `recovery`, `read_only` (a store
+//! opened for reading, and written later), `thread` (background work while commits continue);
+//! [`media`], `open_segment`, `append`, `segment_commit`, `relocate`, `collect` (allocation by
+//! segments, and its garbage collection); [`compact`] (making the file shorter); `engine` (what all
+//! of them share); [`versioned`] (the store as a trait); [`stats`] and [`check`]; [`planted`] (bugs
+//! that the tests must find).
 //!
-//! One file; one process at a time to write it, or several to read it. The allocation is by single
-//! slots, for devices with a translation layer of their own, or by segments that are filled in
-//! order.
+//! A store is one file; one process at a time may open it for writing, or several for reading.
+//! Allocation is by single slots, for devices with a translation layer of their own, or by segments
+//! that are filled in order.
 
 mod append;
 pub mod check;

@@ -12,12 +12,12 @@
 //!                   u32 segment after this one, u32 bytes of those pages if there are, bytes
 //! ```
 //!
-//! A frame is a multiple of the log's **unit** long: 512 bytes, or a page where pages stand beside
-//! the records that name them.
+//! The length of a frame is a multiple of the log's **unit**: 512 bytes, or a page where pages
+//! follow the records that name them.
 //!
-//! A record that does not fit the rest of a segment goes on in the next one. A segment is filled to
-//! its end, and every frame names the segment after its own, so that a reader knows where to look
-//! for what would prove that a bad frame is damage and not the end.
+//! A record that does not fit in the rest of a segment continues in the next one. A segment is
+//! filled to its end, and every frame names the segment after its own, so that a reader knows where
+//! to look for proof that a bad frame is damage and not the end.
 //!
 //! Invariants:
 //! - L1: numbers of frames are consecutive over the life of a store.
@@ -36,7 +36,7 @@ use crate::record::Record;
 use crate::superblock::Superblock;
 
 const PART_BYTES: usize = 5;
-/// Bytes of a frame's body that say how long the pages beside it are.
+/// Bytes of a frame's body that hold the length of the pages behind it.
 const BESIDE_BYTES: usize = 4;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
@@ -110,8 +110,8 @@ impl Log {
         self.append_beside(record, 0, durable, take)
     }
 
-    /// Where pages beside a record of this length would begin, in bytes from the start of the file,
-    /// if record and pages fit what is left of the segment.
+    /// Where the pages behind a record of this length would begin, in bytes from the start of the
+    /// file, if record and pages fit in the rest of the segment.
     pub(crate) fn beside(&self, record_bytes: u64, page_bytes: u64) -> Option<u64> {
         let body = record_bytes + (FRAME_HEADER_BYTES + PART_BYTES + BESIDE_BYTES) as u64;
         let frame = body.next_multiple_of(self.unit);
@@ -120,8 +120,8 @@ impl Log {
         (fits && page_bytes.is_multiple_of(self.unit)).then_some(start + frame)
     }
 
-    /// As [`Log::append`], and leaves room for pages behind the frame, for which
-    /// [`Log::beside`] has found a place.
+    /// As [`Log::append`], but leaves room behind the frame for pages, for which [`Log::beside`]
+    /// has found a place.
     pub(crate) fn append_beside(
         &mut self,
         record: &[u8],

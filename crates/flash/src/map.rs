@@ -1,11 +1,11 @@
 //! Where each page of one version is: a radix tree whose nodes are shared between versions.
 //!
-//! A version is a [`Root`]. Changing one copies the nodes on the way and leaves the older root as
-//! it was, so that a reader holds a version by holding its root, and finds a page in as many steps
-//! as the tree is high (one for 2 MiB of pages of 4 KiB, two for 512 MiB, three for 128 GiB).
+//! A version is a [`Root`]. A change copies the nodes on the path and leaves the older root as it
+//! was. A reader holds a version by holding its root, and finds a page in as many steps as the tree
+//! is high (one for 2 MiB of pages of 4 KiB, two for 512 MiB, three for 128 GiB).
 //!
-//! Nodes are written to the device by checkpoints. A node that was written knows where ([`Home`]);
-//! when the last root that leads to it is gone, its place is given back.
+//! Checkpoints write nodes to the device. A written node knows its place ([`Home`]); when the last
+//! root that leads to it is dropped, the place is freed.
 //!
 //! Invariants: a subtree without any mapping is `None`, and so is such a chunk of a leaf; `deltas`
 //! are sorted by index, and `delta_bytes` is their length.
@@ -96,7 +96,7 @@ pub(crate) struct NodeRef {
     pub(crate) count: u32,
 }
 
-/// Places of nodes that nobody leads to any more.
+/// Places of nodes that no root leads to any more.
 pub(crate) type Releases = Arc<Mutex<Vec<Sector>>>;
 
 /// Where a node was written, if it was; gives the place back when dropped.
@@ -110,7 +110,8 @@ impl Home {
         self.at.get().map(|(at, _)| *at)
     }
 
-    /// The node has been written. `false` when it is elsewhere already, which stays.
+    /// Records where the node has been written. Returns `false` when it already has a place, which
+    /// stays.
     pub(crate) fn set(&self, at: NodeRef, releases: &Releases) -> bool {
         self.at.set((at, Arc::clone(releases))).is_ok()
     }
@@ -338,7 +339,7 @@ impl Map {
         set_in(&mut self.top, self.height, u64::from(page), mapping)
     }
 
-    /// Forgets all pages from `pages` on, and calls `gone` with the slot of each that had one.
+    /// Removes all pages from `pages` on, and calls `gone` with the slot of each that had one.
     pub(crate) fn cut(&mut self, pages: u32, gone: &mut impl FnMut(u32, &Mapping)) {
         cut_in(&mut self.top, self.height, 0, u64::from(pages), gone);
         if self.top.is_none() {

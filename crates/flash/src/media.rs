@@ -43,7 +43,7 @@ pub trait Media: Send + Sync + Debug {
     /// The device failed; what is there now is not known.
     fn program(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()>;
 
-    /// Makes a block, which nobody needs any more, ready to be programmed from its start.
+    /// Prepares a block that is no longer needed to be programmed from its start.
     ///
     /// # Errors
     /// The device failed.

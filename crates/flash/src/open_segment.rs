@@ -1,20 +1,20 @@
-//! A segment that is filled from its start to its end, and used again only as a whole.
+//! A segment that is filled from its start to its end, and reused only as a whole.
 //!
-//! It holds pages, and commit records beside the pages that they are about. Who a slot belongs to
-//! is kept here, so that whoever empties a segment knows which pages to look for.
+//! It holds pages, and commit records followed by their pages. For every slot the page number is
+//! kept here, so that garbage collection knows which pages to look up.
 //!
 //! Invariants: `live_count` counts the bits of `live`; slots from `filled` on are not live; an open
-//! row is filled further, or belongs to the log, and is never given back.
+//! row is filled further, or belongs to the log, and is never freed.
 
 use crate::space::Class;
 
 /// The owner of a slot that holds a commit record.
 pub(crate) const RECORD: u32 = u32::MAX;
 
-/// What rows are filled with: pages that are likely to die at the same time stand together.
+/// What a row is filled with: pages that are likely to die at the same time share rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Heat {
-    /// Pages of large transactions, which have no room beside a record.
+    /// Pages of large transactions, which do not fit behind their record.
     Hot,
     /// Pages that have outlived their neighbours, and were moved.
     Cold,
@@ -99,7 +99,7 @@ impl Row {
         self.owners.get(slot as usize).copied().unwrap_or(RECORD)
     }
 
-    /// Says that nobody needs a slot any more. `false` where nobody did.
+    /// Marks a slot as no longer needed. Returns `false` where it was not live.
     pub(crate) fn clear(&mut self, slot: u32) -> bool {
         let Some(word) = self.live.get_mut((slot / 64) as usize) else { return false };
         let bit = 1 << (slot % 64);

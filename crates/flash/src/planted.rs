@@ -18,19 +18,19 @@ pub enum Bug {
     LogWrittenOn,
     /// Nodes of the last durable checkpoint are given back before the next one is.
     NodesFreedEarly,
-    /// Pages that were spilled are said to be durable and are not.
+    /// Spilled pages are reported as durable and are not.
     SpilledNotSynced,
     /// The decision of a prepared transaction is not made durable.
     DecisionNotSynced,
     /// A checkpoint forgets the prepared transaction.
     PreparedNotCarried,
-    /// A version is purged as if nobody read an older one.
+    /// A version is purged as if no reader had an older one.
     OlderReadersIgnored,
     /// What was cut off is forgotten, and keeps its slots.
     CutNotFreed,
-    /// A checkpoint beside commits forgets what was committed meanwhile.
+    /// A concurrent checkpoint loses what was committed in the meantime.
     SinceNotCarried,
-    /// A checkpoint beside commits frees what died meanwhile.
+    /// A concurrent checkpoint frees the slots that died in the meantime.
     FreedWithNewerDead,
     /// An opening begins an epoch whose log a crash may have left behind.
     EpochUsedTwice,
@@ -46,7 +46,7 @@ pub enum Bug {
     HeadIsEnough,
     /// What a prepared transaction is cut by is not written with its decision.
     CutNotWritten,
-    /// That a super-journal is gone decides before that is durable.
+    /// The removal of a super-journal decides before the removal is durable.
     RemovalNotSynced,
     /// A transaction is prepared where its decision finds no room.
     DecisionFindsNoRoom,

@@ -1,18 +1,18 @@
-//! A store that is opened to be read, and may be written later.
+//! A store that is opened for reading, and may be written later.
 //!
 //! Opening for reading is recovery that stops before its first write: the log is applied in memory,
-//! what is prepared is decided in memory, and the checkpoint that would make all that durable is
-//! not taken. The file is behind a [`Gate`], which is shut to writes.
+//! a prepared transaction is decided in memory, and the checkpoint that would make all of it
+//! durable is not taken. The file is behind a [`Gate`], which refuses writes.
 //!
-//! Opening for writing later, in the same process, is the same recovery gone on with. The gate is
-//! opened and the checkpoint taken; the versions, and the snapshots of whoever reads them, are
-//! those of the one engine, so that readers go on and see what is committed from then on.
+//! Opening for writing later, in the same process, continues the same recovery. The gate is opened
+//! and the checkpoint is taken; the versions and all snapshots belong to the same engine, so
+//! readers continue and see later commits.
 //!
-//! That is right only if nobody else has written meanwhile. Whoever has the file open holds a lock
-//! that keeps writers out, but changing that lock into a writer's own is not atomic. So what the
-//! first bytes are is compared: nothing of a store changes before an epoch is begun that they tell
-//! of. Where they have changed, what is in memory is of a file that is no more, and every read
-//! fails.
+//! This is correct only if no other process has written in the meantime. Every opening holds a lock
+//! that keeps writers out, but changing a shared lock into an exclusive one is not atomic.
+//! Therefore the first bytes of the file are compared: nothing in a store changes before an epoch
+//! is begun, which changes these bytes. If they have changed, the state in memory describes a file
+//! that no longer exists, and every read fails.
 
 use std::io;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ enum State {
     Shut,
     /// The same file, opened to be written.
     Open(Arc<dyn DeviceFile>),
-    /// Somebody else has written to it.
+    /// Another process has written to it.
     Lost,
 }
 
@@ -159,7 +159,7 @@ impl Engine {
         }
     }
 
-    /// Gives up what is in memory: somebody else may have written.
+    /// Discards the state in memory: another process may have written.
     pub(crate) fn lose(&self) -> Error {
         if let Some(gate) = &self.gate {
             gate.set(State::Lost);
@@ -177,17 +177,16 @@ impl PageStore {
         self.engine().is_read_only()
     }
 
-    /// Has a store that was opened to be read written as well, by way of `file`, which is the same
-    /// file. Clones and snapshots go on, and see what is committed from now on. Whoever calls sees
-    /// to it that nobody else has the file open, and has not written to it meanwhile. Does nothing
-    /// to a store that can be written.
+    /// Makes a store that was opened for reading writable, through `file`, which is the same file.
+    /// Clones and snapshots continue, and see later commits. The caller ensures that no other
+    /// process has the file open, or has written to it in the meantime. Does nothing to a store
+    /// that is writable.
     ///
-    /// Costs what [`PageStore::open`] costs after a crash: a checkpoint where something was found
-    /// in the log.
+    /// Costs as much as [`PageStore::open`] after a crash: a checkpoint if the log had records.
     ///
     /// # Errors
     /// [`Error::Full`] or an error of the device: the store stays as it was; or [`Error::Locked`]
-    /// where somebody has written to it: then nothing is read any more.
+    /// where another process has written to it: then every read fails.
     pub fn make_writable(&self, file: Arc<dyn DeviceFile>) -> Result<()> {
         self.engine().make_writable(file)
     }

@@ -1,13 +1,13 @@
 //! Opening a store: the newest checkpoint, then the log's records in order up to the first gap.
 //!
-//! A record is a commit when its frames are whole and, where nothing says that it was durable, its
-//! pages match their checksums: a commit is written without any order within it. Opening decides
-//! that once: where it found a record it takes a checkpoint before anything is read, so that no
-//! later opening decides otherwise. An opening that finds none writes nothing until the first
-//! commit, and one that is only to read never does ([`crate::read_only`]).
+//! A record is a commit when its frames are whole and, unless it is known to be durable, its pages
+//! match their checksums: a commit is written in no order within itself. Opening decides this once:
+//! if it found a record, it takes a checkpoint before anything is read, so that no later opening
+//! decides otherwise. An opening that finds none writes nothing until the first commit, and an
+//! opening for reading never writes ([`crate::read_only`]).
 //!
-//! No number of the file is trusted: every slot that a node or a record names must be in the file,
-//! aligned, and named by nobody else.
+//! No number in the file is trusted: every slot that a node or a record names must be in the file,
+//! aligned, and named only once.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -110,9 +110,9 @@ pub(crate) fn find_in(file: &dyn DeviceFile) -> Result<Found> {
     }
 }
 
-/// Fails unless `file`, whose first bytes are zeros, is what a creation with these options leaves
-/// that was cut off before its first superblock was whole: empty, or zeros to its end, no longer
-/// than [`new_bytes`], but for the list of roots and one copy. Anything else is another file, or a
+/// Fails unless `file`, whose first bytes are zeros, is what an interrupted creation with these
+/// options leaves before its first superblock is whole: empty, or zeros to its end, no longer than
+/// [`new_bytes`], except for the list of roots and one copy. Anything else is another file, or a
 /// store that has lost its first bytes.
 pub(crate) fn check_new(file: &dyn DeviceFile, options: &Options) -> Result<()> {
     let foreign = |what| Err(Error::Foreign { file: file.name().to_owned(), what });
@@ -285,7 +285,7 @@ fn load(disk: Disk, options: Options, block: &Superblock) -> Result<(Arc<Engine>
     if disk.gate.is_some() && planted::is(Bug::LogNotRead) {
         scan.records.clear();
     }
-    // Whoever had it open last may have tried to begin some.
+    // The last process that had it open may have tried to begin some.
     let tried = if planted::is(Bug::EpochUsedTwice) { 0 } else { EPOCHS_TRIED_MAX };
     let next_epoch = block.epoch + tried + 1;
     let core = core_of(Space::new(block.segment_bytes, 1), Log::new(block), next_epoch);
@@ -480,7 +480,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Applies records up to the first whose pages are not there. Says whether there was any.
+    /// Applies records up to the first whose pages are missing. Returns whether there was any.
     fn records(&mut self, scan: Scan) -> Result<bool> {
         let mut found = false;
         for (number, record) in scan.records {

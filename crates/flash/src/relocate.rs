@@ -15,8 +15,8 @@ pub(crate) struct Move {
     pub(crate) page: u32,
     pub(crate) from: Sector,
     pub(crate) to: Sector,
-    /// Of what was copied. The place may hold another version of the page by now, whose checksum
-    /// is another one.
+    /// The checksum of the copied page. The place may hold another version of the page by now, with
+    /// another checksum.
     pub(crate) crc: u32,
 }
 
@@ -39,7 +39,7 @@ pub(crate) type Evicted<'a> = &'a dyn Fn(Sector) -> bool;
 /// had what was copied at its old place.
 pub(crate) struct Relocation<'a> {
     moves: &'a [Move],
-    /// Nodes whose places these are become copies, which are written anew elsewhere.
+    /// Nodes at these places become copies, which are written to new places.
     evicted: Option<Evicted<'a>>,
     pub(crate) is_needed: Vec<bool>,
     /// What became of a node, by its address; `None` where it stays. The nodes outlive this.

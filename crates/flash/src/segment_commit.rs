@@ -50,8 +50,8 @@ impl Writer {
         Ok(changes)
     }
 
-    /// Writes pages to a row of their own. Those of a transaction that spilled are durable before
-    /// its record is written.
+    /// Writes pages to a row of their own. The pages of a transaction that spilled are durable
+    /// before its record is written.
     fn write_apart(
         &self,
         core: &mut Core,

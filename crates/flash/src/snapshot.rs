@@ -11,10 +11,11 @@ use crate::map::Mapping;
 use crate::space::Sector;
 use crate::view::{Held, View};
 
-/// One version of the database. What it reads never changes, and nobody waits for it. Clones hold
-/// the same version; when the last one is dropped, what only this version needed becomes free.
+/// One version of the database. Its contents never change, and nothing waits for it. Clones hold
+/// the same version; when the last one is dropped, the pages that only this version needed become
+/// free.
 ///
-/// Thread safety: reads of any number of threads go on at once, without a lock.
+/// Thread safety: any number of threads read at the same time, without a lock.
 pub struct Snapshot {
     pub(crate) engine: Arc<Engine>,
     version: u64,
@@ -67,11 +68,11 @@ impl Snapshot {
         self.pages
     }
 
-    /// Fills `buf` from `offset` of a page; pages count from 0. One device read of the whole page,
+    /// Fills `buf` from `offset` in a page; pages count from 0. One device read of the whole page,
     /// whose checksum is verified; none for a page of zeros.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] for what lies outside the database or the page;
+    /// [`crate::Error::InvalidArgument`] for a range outside the database or the page;
     /// [`crate::Error::Corrupt`] when the device has other bytes than were written.
     pub fn read(&self, page: u32, offset: u32, buf: &mut [u8]) -> Result<()> {
         check_range(self.page_size, offset, buf.len())?;
@@ -83,7 +84,7 @@ impl Snapshot {
     }
 }
 
-/// Fails unless the range lies within a page.
+/// Fails unless the range is within a page.
 pub(crate) fn check_range(page_size: u32, offset: u32, len: usize) -> Result<()> {
     if u64::from(offset).saturating_add(len as u64) <= page_size.into() {
         return Ok(());
@@ -92,7 +93,7 @@ pub(crate) fn check_range(page_size: u32, offset: u32, len: usize) -> Result<()>
 }
 
 impl Engine {
-    /// Reads a part of a page, which lies within it.
+    /// Reads a range within a page.
     pub(crate) fn read_part(
         &self,
         mapping: &Mapping,

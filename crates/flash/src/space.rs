@@ -1,23 +1,23 @@
 //! Which parts of the file are in use.
 //!
-//! The file is a row of segments of one size. A segment holds the superblocks, or commit records,
-//! or slots of one size, or nothing; or it is a row, which is filled in order. A slot holds one
-//! page or one node of a map. Segments are filled with zeros once, when the file grows, and used
-//! again and again after that: rewriting written blocks is what makes a commit cheap on a file
-//! system.
+//! The file is a sequence of segments of one size. A segment holds the superblocks, or commit
+//! records, or slots of one size, or nothing; or it is a row, which is filled in order. A slot
+//! holds one page or one node of a map. Segments are filled with zeros once, when the file grows,
+//! and reused after that: rewriting written blocks is what makes a commit cheap on a file system.
 //!
-//! Slots are taken from one segment after the other, from its front to its back, and the next one
-//! is that with the most free slots: what is taken together stands together, as far as there is
-//! room, and a device takes one write of eight slots in half the time of eight writes. What was
-//! written together and changes often also dies together, which empties segments for the next ones.
+//! Slots are allocated from one segment after the other, from its front to its back. The next
+//! segment is the one with the most free slots. Slots that are allocated together are therefore
+//! adjacent, as far as there is room, and a device takes one write of eight slots in half the time
+//! of eight writes. Pages that are written together and change often also die together, which
+//! empties segments for later use.
 //!
-//! Invariants: a segment is in `free_segments` exactly when it is [`Use::Free`]; it is in `open`
-//! of its class, by how many slots are free, exactly when any is, and `free_slots` is their sum; a
-//! segment of slots has at least one in use. A row that is in `rows` is open. A segment in `closed`
-//! is in neither of the first two, nor counted.
+//! Invariants: a segment is in `free_segments` exactly when it is [`Use::Free`]; it is in `open` of
+//! its class, by its number of free slots, exactly when any is free, and `free_slots` is their sum;
+//! a segment of slots has at least one in use. A row that is in `rows` is open. A segment in
+//! `closed` is in neither of the first two, nor counted.
 //!
-//! Nothing here does I/O. Nothing here knows when a slot may be used again: that is decided by
-//! whoever calls [`Space::free`].
+//! This module does no I/O, and does not know when a slot may be reused: the caller of
+//! [`Space::free`] decides that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +33,7 @@ pub(crate) const SECTOR_BYTES: u64 = 512;
 /// How many sizes of slots there are: 512 bytes to 64 KiB.
 const CLASSES: usize = 8;
 
-/// A place in the file, in units of 512 bytes. 0 is where the superblocks are, and therefore
-/// stands for "nowhere".
+/// A place in the file, in units of 512 bytes. The superblocks are at 0, so 0 also means "nowhere".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Sector(pub(crate) u32);
 

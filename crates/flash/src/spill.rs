@@ -11,7 +11,7 @@ use crate::space::{Class, Sector};
 use crate::writer::{Dirty, Writer};
 
 impl Writer {
-    /// Spills when another page would pass the bound.
+    /// Spills pages if another page would exceed the bound.
     pub(crate) fn make_room(&mut self) -> Result<()> {
         let bound = self.engine.options.spill_bytes.max(self.page_size.into());
         if self.memory_bytes + u64::from(self.page_size) <= bound {

@@ -7,7 +7,8 @@ use crate::engine::Engine;
 use crate::options::Allocation;
 use crate::store::PageStore;
 
-/// Numbers by their names, for whoever shows them: each field is listed, or it does not compile.
+/// Numbers by their names, for programs that show them: a field that is not listed does not
+/// compile.
 macro_rules! named {
     ($of:expr, $type:ident { $($field:ident),+ } $(without $($left:ident),+)?) => {{
         let $type { $($field,)+ $($($left: _,)+)? } = $of;
@@ -104,8 +105,8 @@ pub struct Version {
     pub names: Vec<String>,
     /// Live snapshots of it, a writer's base included.
     pub snapshots: u64,
-    /// Pages that this version has and the next kept one has not: what would be free at the next
-    /// checkpoint if nobody older needed them and this one were let go.
+    /// Pages that this version has and the next kept version has not. They would be free at the
+    /// next checkpoint if no older version needed them and this one were released.
     pub held_pages: u64,
     /// Pages of the database.
     pub pages: u32,

@@ -16,13 +16,13 @@ use crate::snapshot::Snapshot;
 use crate::thread::Thread;
 use crate::writer::Writer;
 
-/// A database of pages of which every committed version can be read for as long as somebody holds
-/// it. Clones are the same store; it is closed when the last one is dropped.
+/// A database of pages. Every committed version can be read for as long as a reader holds it.
+/// Clones are the same store; it is closed when the last one is dropped.
 ///
 /// Thread safety: all methods may be called from any thread. Readers never wait for the writer, nor
-/// the writer for readers. One process at a time may have the file open to write, and none to read
-/// meanwhile; whoever opens it sees to that. A child by `fork` of that process may only drop it:
-/// what would change it is [`Error::Forked`] there.
+/// the writer for readers. One process at a time may have the file open for writing, and no other
+/// process may have it open for reading then; the caller that opens it ensures this. A child
+/// created by `fork` may only drop it: methods that would change it return [`Error::Forked`] there.
 #[derive(Clone)]
 pub struct PageStore {
     shared: Arc<Handle>,
@@ -122,7 +122,7 @@ impl PageStore {
         engine.checkpoint_core(&mut engine.core.lock())
     }
 
-    /// Begins the checkpoint that the store's thread takes beside commits, for tests that take its
+    /// Begins the concurrent checkpoint that the store's thread takes, for tests that take its
     /// steps themselves.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl PageStore {
         if core.named.len() >= NAMES_MAX {
             return invalid(format!("{NAMES_MAX} versions have names: unpin one first"));
         }
-        // Nobody commits while `core` is held.
+        // No commit happens while `core` is held.
         let version = engine.versions.lock().newest().0;
         let name: Arc<str> = name.into();
         engine.note(&mut core, &Record::Pin(version, Arc::clone(&name)))?;

@@ -1,10 +1,10 @@
-//! A store at a path, which one process has open to write, or several to read.
+//! A store at a path, which one process has open for writing, or several for reading.
 //!
-//! The lock is [`LockFile`]'s, shared by those who only read. Whoever opens a store may wait for
-//! it, and those who wait have it in their order.
+//! The lock is a [`LockFile`], shared between processes that only read. An opening may wait for the
+//! lock, and the waiting openings get it in order of arrival.
 //!
-//! A name may come to lead to another file at any moment: what is open is what was locked, and it
-//! is compared with the name once it is ([`FileId`]).
+//! A name may lead to another file at any moment: the open file is the one that was locked, and it
+//! is compared with the name after it is locked ([`FileId`]).
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
@@ -80,13 +80,13 @@ pub struct StoreFile {
 }
 
 impl LockedFile {
-    /// Locks the file at `path` to read and write it, or makes it there. Waits for others for so
-    /// long, in the order in which processes came.
+    /// Locks the file at `path` for reading and writing, or creates it there. Waits at most
+    /// `patience` for other openings, in the order in which processes came.
     ///
     /// # Errors
-    /// [`Error::Locked`] where another process, or another [`StoreFile`] of this one, has it open
-    /// still; [`Error::Interrupted`] when a signal came whose handler does not want calls of the
-    /// system to go on; those of the device.
+    /// [`Error::Locked`] where another process, or another [`StoreFile`] of this one, still has it
+    /// open; [`Error::Interrupted`] when a signal came whose handler does not restart system calls;
+    /// those of the device.
     pub fn to_write(path: &Path, missing: Missing, patience: Duration) -> Result<Self> {
         Self::new(path, Access::Write, missing, patience)
     }
@@ -146,8 +146,8 @@ impl LockedFile {
 }
 
 impl StoreFile {
-    /// Opens the store at `path`, or makes it there; an empty file is a new store. Waits for
-    /// nobody.
+    /// Opens the store at `path`, or creates it there; an empty file is a new store. Does not wait
+    /// for other openings.
     ///
     /// # Errors
     /// [`Error::Locked`] where another process, or another `StoreFile` of this one, has it open.
@@ -155,22 +155,22 @@ impl StoreFile {
         LockedFile::to_write(path, missing, Duration::ZERO)?.open(options)
     }
 
-    /// Opens the store at `path`, which must be there, to be read: as
-    /// [`PageStore::open_read_only`]. Nothing is written and nothing made, so that it may be where
-    /// nothing can be. Waits for nobody.
+    /// Opens the existing store at `path` for reading, as [`PageStore::open_read_only`]. Nothing is
+    /// written and nothing is created, so the store may be on a read-only file system. Does not
+    /// wait for other openings.
     ///
     /// # Errors
-    /// [`Error::Locked`] where another process, or another `StoreFile` of this one, has it open to
-    /// write. Others may have it open to read.
+    /// [`Error::Locked`] where another process, or another `StoreFile` of this one, has it open for
+    /// writing. Others may have it open for reading.
     pub fn open_read_only(path: &Path, options: Options) -> Result<Self> {
         LockedFile::to_read(path, Duration::ZERO)?.open(options)
     }
 
-    /// Has a store that was opened to be read written as well, as [`PageStore::make_writable`];
-    /// `path` is one of its file's names. Does nothing to a store that can be written.
+    /// Makes a store that was opened for reading writable, as [`PageStore::make_writable`]; `path`
+    /// is one of its file's names. Does nothing to a store that is writable.
     ///
     /// # Errors
-    /// [`Error::Locked`] where somebody else reads it: then it stays as it was.
+    /// [`Error::Locked`] where another opening reads it: then it stays as it was.
     pub fn make_writable(&self, path: &Path) -> Result<()> {
         if !self.lock.process().is_current() {
             return Err(Error::Forked { file: path.display().to_string() });
@@ -190,8 +190,8 @@ impl StoreFile {
         self.lock.is_waited_for(None).unwrap_or(false)
     }
 
-    /// Makes the shared lock one's own. The system takes it away first, and somebody else may have
-    /// it for a moment, or for longer.
+    /// Makes the shared lock exclusive. The system releases the shared lock first, and another
+    /// process may take it for a moment, or for longer.
     fn raise_lock(&self, path: &Path) -> Result<()> {
         if self.lock.try_lock(Lock::Exclusive).map_err(|errno| failed(path, errno.into()))? {
             return Ok(());
@@ -250,7 +250,7 @@ fn failed(path: &Path, source: io::Error) -> DeviceError {
 
 /// Opens a file as it is meant to be used.
 fn open_to_lock(path: &Path, access: Access) -> Result<OwnedFd> {
-    // A pipe would be waited for until somebody writes into it.
+    // Opening a pipe would wait until a process writes into it.
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
     let writes = access == Access::Write;
     let file: io::Result<File> =
@@ -280,15 +280,18 @@ fn refused(path: &Path, access: Access) -> Error {
     Error::Locked { file: path.display().to_string(), how }
 }
 
-/// Decides what is prepared in the store at `path`, where its name is the path of a file whose
-/// removal is the commit, such as SQLite's super-journal: it took place exactly when that file is
-/// gone. In memory where the store is only read. Does nothing where nothing is prepared.
+/// Decides the prepared transaction in the store at `path`, if its name is the path of a file whose
+/// removal is the commit, such as SQLite's super-journal: the transaction took place exactly when
+/// that file does not exist. The decision is in memory where the store is only read. Does nothing
+/// where nothing is prepared.
 ///
-/// That the file is gone is made durable first. Whoever removed it may have died before it was,
-/// and a power cut that brought the file back would undo the transaction in other stores.
+/// The removal of the file is made durable first. The process that removed it may have died before
+/// it was durable, and a power failure that restored the file would undo the transaction in other
+/// stores.
 ///
 /// # Errors
-/// As [`PageStore::decide`]; or it cannot be found out: then nothing is decided.
+/// As [`PageStore::decide`]; or the state of the file cannot be determined: then nothing is
+/// decided.
 pub fn decide_by_file(store: &PageStore, path: &Path) -> Result<()> {
     let Some(name) = store.prepared() else { return Ok(()) };
     let decider = path.parent().unwrap_or_else(|| Path::new(".")).join(OsStr::from_bytes(&name));
@@ -306,7 +309,7 @@ pub fn decide_by_file(store: &PageStore, path: &Path) -> Result<()> {
     store.decide(!is_there)
 }
 
-/// Makes durable which files are beside `path`.
+/// Makes the entries of the folder of `path` durable.
 fn sync_folder(path: &Path) -> esker_device::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match FileDevice::open(folder.unwrap_or_else(|| Path::new("."))) {
@@ -325,8 +328,8 @@ mod tests {
     use super::*;
     use crate::{Durability, Snapshot};
 
-    /// Whether the folder of the super-journal is opened, and so synced, when its being gone
-    /// decides.
+    /// Whether the folder of the super-journal is opened, and so synced, when the removal of the
+    /// super-journal decides.
     fn syncs_the_folder(is_there: bool) -> bool {
         let (folder, apart) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let path = folder.path().join("store");

@@ -16,13 +16,13 @@
 //! byte  80  zeros up to byte 512
 //! ```
 //!
-//! A store with slot allocation is of format 1, and has zeros from byte 72 on: it is what was
-//! written before there was another allocation. One with segment allocation is of format 2, so that
-//! what does not know of it says so.
+//! A store with slot allocation has format 1, and zeros from byte 72 on: it is what was written
+//! before there was another allocation. One with segment allocation has format 2, so that an older
+//! version of the code refuses it.
 //!
-//! There are four copies, 4 KiB apart: those of an epoch are the first and third, or the second
-//! and fourth, in turns. While one pair is rewritten the other is whole, and one damaged copy has
-//! a twin, so that damage does not bring an older state back.
+//! There are four copies, at intervals of 4 KiB: those of an epoch are the first and third, or the
+//! second and fourth, alternately. While one pair is rewritten the other is whole. A damaged copy
+//! has a twin, so damage does not bring an older state back.
 
 use esker_format::bytes::Reader;
 use esker_format::ids::StoreId;
@@ -175,8 +175,8 @@ fn newer(copy: &[u8]) -> Option<u32> {
 }
 
 /// What a file is whose newest whole copy this is. A copy that was written is never zeros again. So
-/// where both of the other pair are lost, and one of them is zeros, the first bytes of the file
-/// were lost, and what was there may have been newer; unless nothing was written there yet.
+/// if both copies of the other pair are lost, and one of them is zeros, the first bytes of the file
+/// were lost, and the lost copies may have been newer; unless nothing was written there yet.
 fn newest_of(newest: &Superblock, bytes: &[u8]) -> Found {
     let copy = |at: u64| {
         bytes.get(at as usize..).map_or(&[][..], |rest| rest.get(..BYTES).unwrap_or(rest))
@@ -203,7 +203,7 @@ pub(crate) fn first_bytes(block: &[u8]) -> usize {
 /// Says what a file is from its first [`SUPERBLOCKS_BYTES`], or all of it where it is shorter.
 pub(crate) fn find(bytes: &[u8]) -> Found {
     let copies = || bytes.chunks(APART);
-    // Whoever writes a newer format leaves the older pair as it was, whole and out of date.
+    // A newer format leaves the older pair as it was, whole and out of date.
     if let Some(version) = copies().filter_map(newer).max() {
         return Found::Newer(version);
     }

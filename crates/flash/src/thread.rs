@@ -1,5 +1,5 @@
-//! The store's thread: relaxed commits become durable in time, and beside commits checkpoints are
-//! taken and the file grows. It starts with the first transaction.
+//! The store's thread: it makes relaxed commits durable in time, and takes checkpoints and grows
+//! the file while commits continue. It starts with the first transaction.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -69,7 +69,7 @@ fn run(engine: &Weak<Engine>, interval: Duration) {
     }
 }
 
-/// Takes a checkpoint beside commits.
+/// Takes a checkpoint while commits continue.
 fn checkpoint(engine: &Arc<Engine>) -> Result<()> {
     {
         // The file is being made shorter, which takes one anyway.

@@ -9,7 +9,7 @@ use crate::snapshot::Snapshot;
 use crate::store::PageStore;
 use crate::writer::Writer;
 
-/// A store of equal pages with versions. One transaction at a time; snapshots wait for nobody.
+/// A store of pages of one size, with versions. One transaction at a time; snapshots never wait.
 pub trait Versioned {
     /// A version that stays readable.
     type Snapshot;
@@ -31,7 +31,7 @@ pub trait Versioned {
     /// What is asked for is not there, or is damaged.
     fn read(&self, version: &Self::Snapshot, page: u32, offset: u32, buf: &mut [u8]) -> Result<()>;
 
-    /// Changes a part of a page. Nobody else sees it.
+    /// Changes a part of a page. Only this transaction sees the change.
     ///
     /// # Errors
     /// There is no such part of a page, or no room.

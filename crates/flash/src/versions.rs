@@ -3,21 +3,21 @@
 //! After D. Lee, M. Shin, W. Choi, H. Roh, S. Park, "MV-FTL: An FTL That Provides Page-Level
 //! Multi-Version Management" (IEEE TKDE), sections 3.4 and 3.5. The paper keeps for every committed
 //! transaction the mappings that it made, looks a page up from its version backwards (Algorithm 2),
-//! and purges a version that nobody reads by moving its mappings into the main map, where it is the
+//! and purges a version without readers by moving its mappings into the main map, where it is the
 //! oldest, or into the next version's (Algorithm 3). Here every version has a map of its own that
-//! shares nearly all nodes with its neighbours, which answers the same in a few steps; and what is
-//! kept for every version is the other side of its diff, the slots that it **replaced**. They are
-//! what its predecessors still need. Purging moves those, never data. A slot dies here as soon as
-//! no version has it; in the paper what the main map holds under the oldest diff dies one purge
-//! later.
+//! shares nearly all nodes with its neighbours, which gives the same answer in a few steps. What is
+//! kept for every version is the other side of its diff: the slots that it **replaced**. Its
+//! predecessors still need those slots. Purging moves these lists, never data. A slot dies here as
+//! soon as no version has it; in the paper a page that the main map holds under the oldest diff
+//! dies one purge later.
 //!
 //! Invariants:
 //! - C1: the list is never empty; its last version, the tail, is the newest and is never purged.
-//! - C2: every version but the tail has a reader. A tail that nobody reads is looked at again when
-//!   a new commit displaces it.
-//! - C3: `replaced` of a version holds, for each page whose slot is or in between was another one
-//!   in the version before it in the list, the slot which that version has, or that it has none.
-//!   The first version's is empty.
+//! - C2: every version but the tail has a reader. A tail without readers is examined again when a
+//!   new commit displaces it.
+//! - C3: `replaced` of a version has an entry for each page whose slot differs, or in between
+//!   differed, from the slot in the version before it in the list: the slot which that version has,
+//!   or that it has none. The first version's is empty.
 //! - C4: a slot is in `dead` once, when no version in the list has it any more.
 
 use std::collections::hash_map::Entry;
@@ -251,9 +251,9 @@ fn slots(replaced: &Replaced) -> impl Iterator<Item = Sector> {
     replaced.values().copied().filter(|slot| *slot != Sector::NONE)
 }
 
-/// Moves what the victim replaced into the next version's. Where both replaced a slot of a page,
-/// the next version's was the victim's own, which nobody else has. The smaller is moved into the
-/// larger, so that a long history costs what its commits cost.
+/// Moves the victim's replaced slots into the next version's. Where both replaced a slot of a page,
+/// the next version's was the victim's own, which no other version has. The smaller is moved into
+/// the larger, so that the cost of a long history is that of its commits.
 fn merge(victim: Replaced, next: &mut Replaced, dead: &mut Vec<Sector>) {
     if victim.len() <= next.len() {
         for (page, older) in victim {

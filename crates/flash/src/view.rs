@@ -1,10 +1,10 @@
-//! How a reader gets from its version to the places of its pages.
+//! How a reader finds the places of its version's pages.
 //!
 //! With single slots a page never moves, and a reader keeps the root that it began with. Garbage
-//! collection moves pages, and puts a root with the new places in place of the old one: readers
-//! then ask for the root at each read, and hold it for as long as the read takes. The old places
-//! are not used again before the last holder of the old root is gone, so that nobody waits for
-//! anybody.
+//! collection moves pages and replaces the root by one with the new places: readers then ask for
+//! the root at each read, and hold it for the duration of the read. The old places are not reused
+//! before the last holder of the old root has dropped it, so neither readers nor the collection
+//! wait.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl View {
     }
 }
 
-/// A root whose places stay as they are.
+/// A root whose places do not change.
 #[derive(Debug)]
 pub(crate) enum Held<'a> {
     Fixed(&'a Root),

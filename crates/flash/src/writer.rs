@@ -25,10 +25,10 @@ pub(crate) enum Dirty {
     Spilled(Entry),
 }
 
-/// The one transaction that writes. Nothing of it is visible before [`Writer::commit`]; dropping it
-/// aborts, unless it is prepared: then it is left to whoever knows the decision, as
-/// [`Writer::leave_undecided`] does. It keeps at most [`crate::Options::spill_bytes`] of pages in
-/// memory and writes the rest out early.
+/// The one write transaction. Nothing of it is visible before [`Writer::commit`]; dropping it
+/// aborts it, unless it is prepared: then it stays undecided, as after [`Writer::leave_undecided`].
+/// It keeps at most [`crate::Options::spill_bytes`] of pages in memory and writes the rest out
+/// early.
 pub struct Writer {
     pub(crate) engine: Arc<Engine>,
     pub(crate) base: Snapshot,
@@ -94,11 +94,12 @@ impl Writer {
         self.page_size
     }
 
-    /// Starts a database of no pages with this page size; what was written before in this
-    /// transaction is gone. Does nothing when it is the page size already.
+    /// Starts an empty database with this page size; earlier writes of this transaction are
+    /// dropped. Does nothing when the page size is already this one.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for what is no page size, or larger than a segment of the store.
+    /// [`Error::InvalidArgument`] for an invalid page size, or one larger than a segment of the
+    /// store.
     pub fn set_page_size(&mut self, bytes: u32) -> Result<()> {
         self.check_open()?;
         check_page_size(bytes)?;
@@ -188,7 +189,7 @@ impl Writer {
         Ok(held)
     }
 
-    /// Puts a page that was in memory elsewhere.
+    /// Puts a page that was in memory into another place.
     pub(crate) fn replace(&mut self, page: u32, by: Dirty) {
         if let Some(Dirty::InMemory(held)) = self.dirty.insert(page, by) {
             self.spare.push(held);

@@ -48,7 +48,7 @@ impl Media for Strict {
     }
 
     fn erase(&self, block: u32) -> esker_device::Result<()> {
-        // What was there is gone.
+        // The old contents are lost.
         let bytes = vec![0xff; SEGMENT as usize];
         self.file.program(u64::from(block) * u64::from(SEGMENT), &bytes, Purpose::Gc)?;
         self.programmed.lock().insert(block.into(), 0);
@@ -94,8 +94,8 @@ fn is_all(snapshot: &Snapshot, byte: impl Fn(u32) -> u8) -> bool {
     })
 }
 
-/// Blocks are programmed in order, each page once between two erases, whatever is done; and what is
-/// erased is needed by nobody.
+/// In every case, blocks are programmed in order, each page once between two erases, and an erased
+/// block holds nothing that is needed.
 #[test]
 fn blocks_are_programmed_in_order_and_erased_before() {
     let store = store();
@@ -125,7 +125,7 @@ fn blocks_are_programmed_in_order_and_erased_before() {
     assert!(store.check().unwrap().accounted);
 }
 
-/// Somebody who is reading keeps the old places as they are, for as long as it reads.
+/// A reader keeps the old places unchanged for as long as it reads.
 #[test]
 fn an_old_place_waits_for_whoever_reads_there() {
     let store = store();
@@ -156,7 +156,8 @@ fn an_old_place_waits_for_whoever_reads_there() {
     assert!(is_all(&held, |page| if page % 2 == 0 { 9 } else { 7 }));
 }
 
-/// A page that cannot be read stays where it is: its readers hear of it, and nobody else does.
+/// A page that cannot be read stays where it is: its readers get the error, and no other reader
+/// does.
 #[test]
 fn a_damaged_page_is_not_moved() {
     let store = store();
@@ -175,8 +176,8 @@ fn a_damaged_page_is_not_moved() {
     assert_eq!(page, [7; 512]);
 }
 
-/// Commits that outrun the collection beside them collect for themselves, and neither disturbs the
-/// other.
+/// Commits that are faster than the concurrent collection collect for themselves, and neither
+/// disturbs the other.
 #[test]
 fn the_file_is_bounded_while_the_collection_beside_is_slow() {
     let store = store();

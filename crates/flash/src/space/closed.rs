@@ -44,7 +44,7 @@ impl Space {
         count
     }
 
-    /// How many free segments it takes, where there are so many free slots besides.
+    /// How many free segments it takes, in addition to these free slots.
     fn segments_for(&self, evicted: &Evicted, free_slots: &[u64; CLASSES]) -> u64 {
         let classes = evicted.slots.iter().zip(free_slots).zip(&evicted.row_slots).enumerate();
         let needed = classes.map(|(class, ((slots, free), row_slots))| {

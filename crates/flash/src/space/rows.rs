@@ -245,9 +245,9 @@ mod tests {
         1.0 + device.moved as f64 / f64::from(4 * pages)
     }
 
-    /// The share of a victim that lives solves x = exp(-(1 + spare)(1 - x)); for each page
-    /// 1 / (1 - x) are written (arXiv 1110.4245). The form is that of segments without an end;
-    /// those here have 128 pages, for which simulations lie some percent below.
+    /// The live share of a victim solves x = exp(-(1 + spare)(1 - x)); for each page 1 / (1 - x)
+    /// are written (arXiv 1110.4245). The form is for segments of unlimited length; those here have
+    /// 128 pages, for which simulations give results some percent lower.
     #[test]
     fn greedy_collection_moves_what_the_closed_form_says() {
         for spare in [25, 50, 100] {

@@ -56,8 +56,8 @@ impl Paper {
         }
     }
 
-    /// What is invalid, and what the main table maps that the oldest diff maps anew: nobody reads
-    /// an older version, but the paper invalidates it only when that diff is purged in its turn.
+    /// What is invalid, and what the main table maps that the oldest diff maps anew: no reader has
+    /// an older version, but the paper invalidates it only when that diff is purged.
     fn unreadable(&self) -> BTreeSet<u32> {
         let oldest = self.list[0].2.iter();
         let hidden = oldest.filter_map(|(page, _)| self.main.get(page)).copied();
