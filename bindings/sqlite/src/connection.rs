@@ -12,38 +12,41 @@
 //! | rolls back, keeps its lock | write of what was there | as below |
 //! | reads again after an error, keeps its lock | read of the counter | it is dropped |
 //!
-//! Where the super-journal of a transaction that is dropped is gone, the next paragraph says more.
+//! The next paragraph describes the case where the super-journal of such a transaction is missing.
 //!
 //! From phase one on, a transaction over several files is decided by the super-journal. Once SQLite
-//! has removed it the transaction took place: SQLite tells nobody of what fails after that, so
-//! nothing does. The cut that may come before the control is a part of the commit, and an unlock
-//! without the control commits as well.
+//! has removed it, the transaction has taken place: SQLite reports no failure after that, so no
+//! later step may fail. The truncation that may come before the control is a part of the commit,
+//! and an unlock without the control commits as well.
 //!
-//! A transaction cannot begin while there is another one, or when a newer version was committed
-//! than the one that was read: who was refused waits for its turn before it asks again
-//! ([`crate::waiting`]). Nor can it when the file has lost its name. One over several files is
-//! prepared in phase one, with the name of the super-journal whose removal is its commit.
+//! A transaction cannot begin while another one is open, or when a newer version was committed than
+//! the one that was read: a refused connection waits for its turn before it asks again
+//! ([`crate::waiting`]). It also cannot begin when the file has lost its name. A transaction over
+//! several files is prepared in phase one, with the name of the super-journal whose removal is its
+//! commit.
 //!
 //! `SYNC` and sync do not commit: they are also sent when a transaction that was spilled is rolled
 //! back.
 //!
-//! With `locking_mode=exclusive` the pager keeps its lock after a commit and asks for none before
-//! the next transaction. The connection then stays the one that may write until the lock is
-//! lowered; the next transaction begins from the committed version with the first page that is
-//! written. The pager moves the counter of changes only once under a lock, so it is moved here.
+//! With `locking_mode=exclusive` the pager keeps its lock after a commit and requests none before
+//! the next transaction. The connection then remains the writer until the lock is lowered; the next
+//! transaction begins from the committed version when the first page is written. The pager
+//! increments the change counter only once under a lock, so it is incremented here.
 //!
-//! A rollback then lowers no lock either. What it looks like instead:
+//! A rollback then lowers no lock either. It is recognised as follows:
 //!
-//! - A transaction of which a write, a cut or phase one has failed can only be rolled back: SQLite
-//!   goes no further after any of these errors, nor after it has rolled back to a savepoint. So it
-//!   is dropped where it fails, and the pager, which then writes back from its journal what was
-//!   there before, finds it there. That takes no space, which a full device would refuse.
-//! - After phase one the pager writes pages only to roll back, because that of another file failed.
-//! - Where it has no journal, or its rollback failed, the pager forgets its cache and is in its
-//!   state `OPEN`. It leaves it in `sqlite3PagerSharedLock` alone, which is the one place of SQLite
+//! - A transaction in which a write, a truncation or phase one has failed can only be rolled back:
+//!   SQLite does not continue after any of these errors, nor after it has rolled back to a
+//!   savepoint. So the transaction is dropped where it fails. The pager then writes the old
+//!   contents back from its journal, and finds them already there. That takes no space, which a
+//!   full device would refuse.
+//! - After phase one the pager writes pages only to roll back, because phase one of another file
+//!   failed.
+//! - Where it has no journal, or its rollback failed, the pager drops its cache and enters its
+//!   state `OPEN`. It leaves that state only in `sqlite3PagerSharedLock`, the one place in SQLite
 //!   that reads the [`header::CHECKED`] bytes at [`header::COUNTER`], before any page. In that
-//!   state the pager has no transaction, and there the transaction is dropped. Everything else that
-//!   SQLite reads of a database begins at a page's first byte.
+//!   state the pager has no transaction, so the transaction is dropped there. Every other read of a
+//!   database by SQLite begins at a page's first byte.
 
 use std::ffi::c_int;
 use std::path::PathBuf;
@@ -89,14 +92,14 @@ pub struct Connection {
     wants_sync: bool,
     /// Whether the pager syncs its journal as it does where `synchronous` is full.
     is_full: bool,
-    /// What `PRAGMA synchronous` and `PRAGMA esker_durability` said.
+    /// The settings of `PRAGMA synchronous` and `PRAGMA esker_durability`.
     pub durability: Choice,
     /// What `PRAGMA journal_mode` was set to last.
     pub journal_mode: JournalMode,
     /// SQLite's connection.
     pub database: Option<Database>,
     journal: Kept,
-    /// In the queue of those who want to write.
+    /// The place of the connection in the queue of writers.
     id: Id,
     /// That it was refused a transaction, if it has had none since.
     refused: Option<Refused>,
@@ -222,8 +225,8 @@ impl Connection {
         outcome
     }
 
-    /// Whether these bytes are in the version that the next transaction begins from, but for
-    /// counters that the pager has kept from before they were moved here.
+    /// Whether these bytes are in the version that the next transaction begins from, except for
+    /// older counters that the pager has kept.
     fn is_there(&self, offset: u64, bytes: &[u8]) -> Result<bool> {
         let Some(base) = self.snapshot.as_ref().filter(|_| self.level >= level::RESERVED) else {
             return Ok(false);
@@ -385,7 +388,7 @@ impl Connection {
     }
 
     /// Lowers the lock. A transaction that was not committed is dropped, unless its super-journal
-    /// is gone.
+    /// has been removed.
     pub fn unlock(&mut self, to: c_int) {
         if to < level::RESERVED && self.level >= level::RESERVED {
             self.journal.begin(None);

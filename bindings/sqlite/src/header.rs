@@ -42,10 +42,11 @@ pub fn asks_for_wal(offset: u64, bytes: &[u8]) -> bool {
     FORMATS.into_iter().any(asks)
 }
 
-/// Whether what is written from `offset` on is what is there, but for counters that are older.
+/// Whether the bytes written from `offset` on equal the existing ones, except for counters that are
+/// older.
 ///
-/// The pager may have kept older ones from before they were moved. A later one is a change: the
-/// pager believes from then on that the database has it.
+/// The pager may have kept counters that are older than those in the database. A later one is a
+/// change: from then on the pager assumes that the database has it.
 pub fn is_there(offset: u64, there: &[u8], written: &[u8]) -> bool {
     if there == written {
         return true;

@@ -1,12 +1,13 @@
-//! The rollback journal that SQLite believes to write: it never reaches the disk.
+//! The rollback journal as SQLite sees it: it never reaches the disk.
 //!
-//! SQLite keeps what a transaction changes in a journal, and rolls back from it, also to
-//! savepoints. A store that keeps versions needs none of that for atomicity, but the pager reads
-//! back what it wrote. A page of the journal is a copy of the page as the transaction found it,
-//! which the snapshot that the transaction began from still has; so of a long journal only where
-//! it stands is kept, and a huge transaction takes some two hundred bytes of memory a page.
+//! SQLite keeps the old contents of a transaction's pages in a journal, and rolls back from it,
+//! also to savepoints. A store with versions needs no journal for atomicity, but the pager reads
+//! back what it wrote. A page in the journal is a copy of the page as the transaction found it, and
+//! the snapshot that the transaction began from still has that page. So for a page in a long
+//! journal only its place is kept, and a huge transaction takes about two hundred bytes of memory
+//! per page.
 //!
-//! Invariant: what is read is what was written.
+//! Invariant: a read returns what was written.
 
 use std::collections::BTreeMap;
 
@@ -126,8 +127,8 @@ impl Journal {
         if rest.is_empty() { Ok(()) } else { self.write_rest(at.max(SHORT), rest, original) }
     }
 
-    /// Writes `bytes` past the head. Where the four bytes before are the number of a page and
-    /// `bytes` are that page as `original` has it, only where it stands is kept.
+    /// Writes `bytes` past the head. Where the four bytes before are a page number and `bytes` are
+    /// that page as `original` has it, only the place of the page is kept.
     fn write_rest(&mut self, at: u64, bytes: &[u8], original: &dyn Original) -> Result {
         let end = at + bytes.len() as u64;
         self.split(at, original)?;
@@ -141,7 +142,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The page that `bytes` are, if the number that stands before says so.
+    /// The page that equals `bytes`, if the four bytes before are its number.
     fn page_before(&self, at: u64, bytes: &[u8], original: &dyn Original) -> Option<Piece> {
         let is_page = (512..=65_536).contains(&bytes.len()) && bytes.len().is_power_of_two();
         let Piece::Bytes(number) = self.pieces.get(&at.checked_sub(4).filter(|_| is_page)?)? else {

@@ -1,15 +1,16 @@
-//! SQLite without a journal: a loadable extension over Esker's versioned page store.
+//! SQLite without a journal on disk: a loadable extension over Esker's versioned page store.
 //!
-//! SQLite keeps its files through a VFS. This one keeps a database in a store of versions
-//! (`esker-flash`): every reader has a snapshot and waits for nobody, a commit is one record and
-//! one sync, and there is neither a log that grows behind readers nor a checkpoint that stalls.
-//! SQLite itself is as it is: it works in rollback-journal mode, and its journal stays in memory.
+//! SQLite keeps its files through a VFS. This one keeps a database in a versioned page store
+//! (`esker-flash`): every reader has a snapshot and never waits, a commit is one record and one
+//! sync, and there is neither a log that grows while readers are active nor a checkpoint that
+//! stalls. SQLite itself is unchanged: it works in rollback-journal mode, and its journal stays in
+//! memory.
 //!
-//! Reading order: [`connection`] (what each call of the pager becomes), `pages`, [`header`],
-//! [`journal`], [`kept`] (the journal of a connection), [`pragma`],
-//! [`open_stores`] (connections of a process share a store), [`queue`] (whose turn it is to write),
-//! [`waiting`] (who waits for it), [`code`], `ffi` (the border to C); [`planted`] (bugs that the
-//! tests must find), `test_mount` (stores that are no files, for tests).
+//! Reading order: [`connection`] (how each call of the pager is handled), `pages`, [`header`],
+//! [`journal`], [`kept`] (the journal of a connection), [`pragma`], [`open_stores`] (the
+//! connections of a process share a store), [`queue`] (the order of writers), [`waiting`] (how a
+//! connection waits for its turn), [`code`], `ffi` (the boundary to C); [`planted`] (bugs that the
+//! tests must find), `test_mount` (stores that are not files, for tests).
 
 pub mod code;
 pub mod connection;

@@ -1,18 +1,20 @@
-//! Which stores this process has open: connections to one file share one store. It is open to be
-//! read until somebody wants to write, and to be written from then on.
+//! The stores that this process has open: connections to one file share one store. It is open for
+//! reading until a connection wants to write, and for writing from then on.
 //!
-//! A file is known by its device and inode, whatever its names are and whatever they come to lead
-//! to. What takes long, opening and closing and waiting for another process, is a matter of the
-//! file's place in the table: nobody who has to do with another file waits for it.
+//! A file is identified by its device and inode, whatever its names are and whatever they come to
+//! lead to. The slow steps, opening and closing and waiting for another process, happen in the
+//! file's place in the table: users of another file do not wait for them.
 //!
 //! Invariants:
-//! - T1: the table's mutex, and the one of what a place awaits, are held for steps in memory alone;
-//!   under the table's no other than that is asked for, and under that none.
-//! - T2: one thread at a time opens, closes or waits for the store of a place, and has said so in
-//!   its state; the others wait, those with less patience only while there is a lock to wait for.
-//! - T3: a place is in the table while anybody has it, so that there is one for a file.
-//! - T4: the table is this process's own: a child by `fork` has an empty one, and waits for no
-//!   thread of its parent's.
+//! - T1: the table's mutex, and the one of a place's awaited super-journal, are held only for steps
+//!   in memory. While the table's mutex is held, no mutex but the second is locked; while the
+//!   second is held, none is.
+//! - T2: one thread at a time opens, closes or waits for the store of a place, and the place's
+//!   state records it; the others wait, those with less patience only while there is a lock to wait
+//!   for.
+//! - T3: a place is in the table while any thread has it, so that there is one for a file.
+//! - T4: the table belongs to this process: a child created by `fork` has an empty one, and waits
+//!   for no thread of its parent.
 
 use std::collections::HashMap;
 use std::mem;
@@ -35,7 +37,8 @@ use crate::test_mount;
 
 /// How often a file may be replaced while it is being opened.
 const REPLACED_MAX: u32 = 100;
-/// How long who wants to write waits before it asks again whether nobody reads any more.
+/// How long a connection that wants to write waits before it checks again whether the last reader
+/// has left.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// What a store is opened for.
@@ -56,7 +59,7 @@ pub struct OpenStore {
     place: Arc<Place>,
     /// Held while it is made to be written.
     raising: Mutex<()>,
-    /// Those who want to write.
+    /// The queue of writers.
     pub queue: Arc<Queue>,
 }
 
@@ -74,7 +77,7 @@ pub enum Decision {
     None,
     /// SQLite has removed its super-journal: it took place, whatever comes after.
     Commit,
-    /// The super-journal is gone, or perhaps gone, and not durably: the next opening finds out.
+    /// The super-journal is removed, or may be, but not durably: the next opening finds out.
     Unknown,
 }
 
@@ -162,7 +165,7 @@ impl OpenStore {
 
 impl Drop for OpenStore {
     fn drop(&mut self) {
-        // What fails here was durable before, or was promised to nobody.
+        // A close may fail here, but no durability that was promised depends on it.
         let _closed = self.held.take().map(Held::close);
     }
 }
@@ -190,9 +193,9 @@ struct Place {
 enum State {
     #[default]
     Closed,
-    /// Somebody waits for another process.
+    /// A thread waits for another process.
     Waiting,
-    /// Somebody opens or closes it.
+    /// A thread opens or closes it.
     Changing,
     /// A store, and how many connections share it.
     Open(Arc<OpenStore>, usize),
@@ -225,8 +228,8 @@ impl Drop for Change<'_> {
 #[derive(Debug, Default)]
 struct Table {
     places: HashMap<Identity, Arc<Place>>,
-    /// By which paths it was opened, and by how many connections, so that SQLite's questions for
-    /// journals beside them, two a transaction, cost no call of the system.
+    /// The paths by which it was opened, each with its number of connections. With them SQLite's
+    /// lookups of the journals next to those paths, two per transaction, need no system call.
     names: HashMap<PathBuf, usize>,
 }
 
@@ -378,9 +381,9 @@ impl Wanted<'_> {
         Error::Locked { file: self.path.display().to_string(), how }
     }
 
-    /// Has a store that is open written as well, if that is wanted. While others read it, it waits
-    /// as long as nobody else does: who asks for the lock of a writer gives that of a reader up for
-    /// a moment, and somebody may come in between.
+    /// Makes an open store writable, if that is wanted. While others read it, this waits, but only
+    /// as long as no other process waits for it: requesting the exclusive lock releases the shared
+    /// one for a moment, and another process may take it.
     fn raise(&self, open: &OpenStore, access: Access) -> esker_flash::Result<()> {
         let Some(held) = open.held.as_ref().filter(|_| access != Access::Read) else {
             return Ok(());
@@ -407,7 +410,8 @@ impl Wanted<'_> {
         }
         match access {
             Access::Read => LockedFile::to_read(self.path, patience),
-            // Where it is to be made it has been, and who takes it away meanwhile may have it so.
+            // A file that was to be created exists by now; if it was removed in the meantime, this
+            // fails.
             Access::Write(_) => LockedFile::to_write(self.path, Missing::Fail, patience),
         }
         .map(Locked::File)
@@ -443,8 +447,8 @@ impl Locked {
     }
 }
 
-/// Gives a share of a store back that was opened by `path`. The last one closes it, before anybody
-/// else can open it.
+/// Returns a share of a store that was opened by `path`. The last one closes it, before another
+/// thread can open it.
 pub fn close(open: Arc<OpenStore>, path: &Path) {
     {
         let mut table = table();
@@ -481,7 +485,7 @@ fn give_back(open: Arc<OpenStore>) {
     forget(&identity, &place);
 }
 
-/// Takes a place out of the table that nobody else has.
+/// Removes a place from the table if no other thread has it.
 fn forget(identity: &Identity, place: &Arc<Place>) {
     let mut table = table();
     // The table's, and this one.
@@ -490,8 +494,8 @@ fn forget(identity: &Identity, place: &Arc<Place>) {
     }
 }
 
-/// Whether the path by which a store was opened leads to another file by now, or to none: nobody
-/// who opens it would find what is written.
+/// Whether the path by which a store was opened now leads to another file, or to none: a later
+/// opening by that path would not find what is written.
 #[must_use]
 pub fn has_moved(open: &OpenStore, path: &Path) -> bool {
     !planted::is(Bug::MovedUnnoticed) && identity(path).ok().as_ref() != Some(&open.identity)
@@ -509,7 +513,8 @@ pub fn is_awaited(path: &Path) -> bool {
     awaits(path, |_| true)
 }
 
-/// Whether something is prepared here whose super-journal SQLite has removed, or tried to.
+/// Whether a transaction is prepared here whose super-journal SQLite has removed, or tried to
+/// remove.
 #[must_use]
 pub fn is_decided(path: &Path) -> bool {
     awaits(path, |on| on.decision != Decision::None)
@@ -539,8 +544,8 @@ pub fn super_journal_removed(path: &Path, is_sure: bool) {
     }
 }
 
-/// A transaction over several files was prepared and cut off: it took place exactly when the
-/// super-journal, whose removal is its commit, is gone.
+/// A transaction over several files was prepared and interrupted: it took place exactly when the
+/// super-journal, whose removal is its commit, does not exist.
 fn decide(store: &PageStore, path: &Path) -> esker_flash::Result<()> {
     if planted::is(Bug::DecidedBlindly) && store.prepared().is_some() {
         return store.decide(true);

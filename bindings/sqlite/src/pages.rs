@@ -46,7 +46,7 @@ pub fn read_pages(pages: &impl Pages, offset: u64, buf: &mut [u8]) -> Result {
     if is_short { Err(Code::SHORT_READ) } else { Ok(()) }
 }
 
-/// What of a range lies in one page.
+/// The part of a range that is within one page.
 pub struct Part {
     pub number: u64,
     /// Where in the page.

@@ -19,8 +19,8 @@ pub enum Bug {
     AbandonedCommitted,
     /// A commit that fails says so with a code that leaves the pager its cache.
     CacheKept,
-    /// What is prepared cannot be cut any more, and is dropped where SQLite then goes no further,
-    /// although its super-journal is gone.
+    /// A prepared transaction refuses a truncation, and is dropped where SQLite then does not
+    /// continue, although its super-journal has been removed.
     CutRefused,
     /// A super-journal of which it is not known whether it was removed is taken to be there.
     DoubtForgotten,

@@ -101,7 +101,8 @@ impl JournalMode {
         (Self::Wal, "wal"),
     ];
 
-    /// The first whose name begins like this; SQLite looks no further than the value goes.
+    /// The first mode whose name begins with `value`; SQLite compares no more than the length of
+    /// the value.
     fn of(value: &str) -> Option<Self> {
         let found = Self::ALL.into_iter().find(|(_, name)| name.starts_with(value));
         found.map(|(mode, _)| mode)
@@ -112,12 +113,12 @@ impl JournalMode {
     }
 }
 
-/// A log of SQLite's own is not needed: who asks for one gets what they want it for, and is told so
-/// when they look. Without a journal a statement that fails would leave its first rows: `off` is
-/// answered with the mode that stays.
+/// `wal` is accepted without a log of SQLite's own: its benefits are there already, and the answer
+/// is `wal`. Without a journal a statement that fails would leave its first rows: `off` is answered
+/// with the mode that stays.
 ///
-/// Within a transaction SQLite changes neither into WAL mode nor out of it, and between the others
-/// only as long as nothing is written: what it is asked for there is not counted.
+/// Within a transaction SQLite changes neither into WAL mode nor out of it, and between the other
+/// modes only as long as nothing is written: a request in a transaction does not count.
 fn journal_mode(connection: &mut Connection, value: Option<&str>) -> Outcome<Answer> {
     let lower = value.map(str::to_ascii_lowercase);
     let is_between =

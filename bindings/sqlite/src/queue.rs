@@ -1,20 +1,20 @@
-//! Whose turn it is to write, among the connections of this process.
+//! The queue of writers among the connections of this process.
 //!
-//! SQLite asks again for a lock that it was refused, after a sleep that grows to 100 ms; and it has
-//! read by then what somebody else's commit makes stale, so that it is refused once more. Where
-//! many write, luck decides, and somebody waits for seconds in vain. So whoever was refused waits
-//! in a queue instead of sleeping ([`crate::waiting`]), **before** its next snapshot is taken, and
-//! finds the place free and the snapshot fresh when its turn comes. Those who were refused first
-//! are first.
+//! SQLite asks again for a lock that it was refused, after a sleep that grows to 100 ms. By then
+//! its snapshot may be older than another connection's commit, so that it is refused once more.
+//! With many writers the order is random, and a writer may wait for seconds in vain. So a refused
+//! connection waits in a queue instead of sleeping ([`crate::waiting`]), **before** its next
+//! snapshot is taken. When its turn comes no writer is active and the snapshot is new. The order is
+//! that of the first refusals.
 //!
-//! A connection that writes on and on has the pages in its cache that the next one would read
-//! anew. So one that has come to write goes first for 10 ms, unless it does something else.
+//! A connection that writes repeatedly has the pages in its cache that the next one would read
+//! again. So a writer keeps precedence for 10 ms, unless it does something else.
 //!
-//! Nobody waits for long: a place in the queue is given up after 50 ms, or when the sleep would
-//! have ended, and a turn that is not taken after 5 ms. Only who was refused lately waits at all,
-//! and nobody for a transaction of their own thread.
+//! Waits are short: a place in the queue is given up after 50 ms, or when the sleep would have
+//! ended, and a turn that is not taken after 5 ms. Only a recently refused connection waits at all,
+//! and none waits for a transaction of its own thread.
 //!
-//! Invariant: who is in `waiting` waits in [`Queue::wait`] at that moment.
+//! Invariant: every connection in `waiting` is in [`Queue::wait`] at that moment.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 
 /// How long a refused connection waits for its turn, if SQLite would not sleep for longer.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// How long a connection writes one transaction after the other before it stands back.
+/// How long a connection writes one transaction after the other before it yields.
 const REIGN: Duration = Duration::from_millis(10);
 /// How long after its last transaction it is taken to do something else.
 const PAUSE: Duration = Duration::from_micros(200);
-/// How long a turn is kept for who does not begin to write.
+/// How long a turn is kept for a connection that does not begin to write.
 const TURN: Duration = Duration::from_millis(5);
 /// For how long a connection counts as refused: SQLite's longest sleep, and some.
 const LATELY: Duration = Duration::from_millis(250);
@@ -38,7 +38,7 @@ const LATELY: Duration = Duration::from_millis(250);
 pub struct Id(u64);
 
 impl Id {
-    /// One that nobody else has.
+    /// An id that no other connection has.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -76,9 +76,9 @@ struct Waiter {
 struct State {
     /// Those refused first are first.
     waiting: VecDeque<Waiter>,
-    /// Whose turn it is, and until when.
+    /// The connection whose turn it is, and until when.
     turn: Option<(Id, Instant)>,
-    /// Who writes, and from which thread.
+    /// The writing connection, and its thread.
     writer: Option<(Id, ThreadId)>,
     reign: Option<Reign>,
 }
@@ -110,19 +110,20 @@ impl State {
         }
     }
 
-    /// Who goes first now.
+    /// The connection that has precedence now.
     fn reigns(&self, now: Instant) -> Option<Reign> {
         self.reign.filter(|reign| reign.lasts(now))
     }
 
-    /// Whether it is now the turn of `id`, who waits.
+    /// Whether it is now the turn of `id`, which waits.
     fn comes(&self, id: Id, now: Instant) -> bool {
         let is_free = self.turn.is_none_or(|(_, until)| until <= now);
         let is_first = self.waiting.front().is_some_and(|first| first.id == id);
         self.writer.is_none() && is_free && is_first && self.reigns(now).is_none()
     }
 
-    /// For how long nothing changes for who waits, unless a transaction ends meanwhile.
+    /// Until when nothing changes for a waiting connection, unless a transaction ends in the
+    /// meantime.
     fn quiet_until(&self, now: Instant, end: Instant) -> Instant {
         let turn = self.turn.map(|(_, until)| until);
         let pause = self.reigns(now).filter(|_| self.writer.is_none());
@@ -158,8 +159,9 @@ impl Queue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the turn of a connection that was refused; in vain after 50 ms, or after what it
-    /// `asked` for if that is longer. False where it would wait for nobody, and has not.
+    /// Waits for the turn of a refused connection; gives up after 50 ms, or after the time `asked`
+    /// for if that is longer. Returns false, without waiting, where there is no other writer to
+    /// wait for.
     pub fn wait(&self, id: Id, refused: Refused, asked: Duration) -> bool {
         if !refused.is_recent() {
             return false;
@@ -188,7 +190,7 @@ impl Queue {
         true
     }
 
-    /// Begins to write by `begin`, unless it is somebody else's turn: then `None`.
+    /// Begins to write by `begin`, unless it is another connection's turn: then `None`.
     pub fn begin<T, E>(
         &self,
         id: Id,

@@ -1,7 +1,7 @@
-//! Stores that are no files of the file system, for tests: on devices that fail and lose power.
+//! Stores that are not files of the file system, for tests: on devices that fail and lose power.
 //!
-//! A folder stands for them. Databases whose paths lie in it are opened by a function; everything
-//! else in the folder, super-journals among it, is the system's as ever.
+//! A folder represents them. Databases with paths in this folder are opened by a function; all
+//! other files in the folder, super-journals among them, remain the system's.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +24,7 @@ fn folders() -> MutexGuard<'static, HashMap<PathBuf, Arc<Opener>>> {
     FOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While this lives, databases in a folder are elsewhere.
+/// While this value exists, databases in a folder are opened by a function.
 pub struct Mounted(PathBuf);
 
 /// Has databases in `folder`, an absolute path without links, opened by `opener`.

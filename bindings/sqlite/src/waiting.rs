@@ -1,9 +1,10 @@
-//! What SQLite's sleep becomes before it asks again for a lock that it was refused.
+//! The replacement of SQLite's sleep before it asks again for a lock that it was refused.
 //!
-//! Its busy handler sleeps through the VFS, on the thread that was refused, and right after it. So
-//! whoever sleeps then wants to write, and waits for its turn ([`crate::queue`]) instead; it comes
-//! back when that is there, with a fresh snapshot. A connection that gives up, or that only reads
-//! from then on, does not sleep, and waits for nobody.
+//! SQLite's busy handler sleeps through the VFS, on the thread that was refused, and directly after
+//! the refusal. A connection that sleeps then wants to write, so it waits for its turn
+//! ([`crate::queue`]) instead; the sleep returns when its turn has come, and its next snapshot is
+//! new. A connection that gives up, or that only reads from then on, does not sleep, and does not
+//! wait.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ struct Sleeper {
 }
 
 thread_local! {
-    /// Who was refused last on this thread, and has not slept since.
+    /// The connection that was refused last on this thread, and has not slept since.
     static SLEEPER: RefCell<Option<Sleeper>> = const { RefCell::new(None) };
 }
 
@@ -36,8 +37,8 @@ pub fn served() {
     SLEEPER.set(None);
 }
 
-/// Waits for the turn of who was refused last on this thread, so long or some longer; false where
-/// there is nothing to wait for but time.
+/// Waits for the turn of the connection that was refused last on this thread, for `asked` or
+/// somewhat longer. Returns false where only the time would have to pass.
 #[must_use]
 pub fn wait_instead(asked: Duration) -> bool {
     let sleeper = SLEEPER.take().filter(|sleeper| sleeper.process.is_current());

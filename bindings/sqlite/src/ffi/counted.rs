@@ -1,6 +1,7 @@
-//! SQLite's own VFS with its syncs counted, for measurements beside ours.
+//! SQLite's own VFS with its syncs counted, for comparison in measurements.
 //!
-//! Files are those of the system's VFS, with a copy of its methods in which one function is ours.
+//! Files are those of the system's VFS, with a copy of its methods in which one function is
+//! replaced.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
@@ -25,10 +26,10 @@ static SYNC: OnceLock<Sync> = OnceLock::new();
 /// Copies of tables of methods, by where the originals are.
 static COPIES: Mutex<BTreeMap<usize, &'static sqlite3_io_methods>> = Mutex::new(BTreeMap::new());
 
-/// Registers the VFS `counted` with the SQLite that this program has linked in, once a process.
+/// Registers the VFS `counted` with the SQLite that is linked into this program, once per process.
 ///
 /// # Errors
-/// What SQLite said.
+/// The error message of SQLite.
 pub fn count_syncs() -> Result<(), String> {
     static REGISTERED: OnceLock<Result<(), String>> = OnceLock::new();
     REGISTERED.get_or_init(register).clone()

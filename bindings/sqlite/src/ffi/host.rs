@@ -142,7 +142,7 @@ unsafe fn copy(malloc: Malloc, text: &str) -> *mut c_char {
     // SAFETY: any size may be asked for.
     let memory = unsafe { malloc(len) }.cast::<u8>();
     if !memory.is_null() {
-        // SAFETY: the memory has that many bytes and is nobody else's.
+        // SAFETY: the memory has that many bytes and no other code uses it.
         unsafe {
             memory.copy_from_nonoverlapping(text.as_ptr(), text.len());
             memory.add(text.len()).write(0);

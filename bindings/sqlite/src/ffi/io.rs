@@ -143,7 +143,7 @@ pub unsafe fn put_journal(file: *mut File, journal: OpenJournal) {
 /// The connection that a file belongs to, if it is a database of ours.
 ///
 /// # Safety
-/// `file` is null or an open file, of any VFS, and nobody else uses it during the result's life.
+/// `file` is null or an open file, of any VFS, and no other code uses it during the result's life.
 pub unsafe fn connection<'a>(file: *mut File) -> Option<&'a mut Connection> {
     // SAFETY: by the caller's promise; an open file begins with its methods.
     if file.is_null() || !std::ptr::eq(unsafe { (*file).methods }, &DATABASE) {
@@ -156,7 +156,7 @@ pub unsafe fn connection<'a>(file: *mut File) -> Option<&'a mut Connection> {
 /// What a file of ours holds.
 ///
 /// # Safety
-/// The file was made with the methods for `T`, and nobody else uses it during the result's life.
+/// The file was made with the methods for `T`, and no other code uses it during the result's life.
 unsafe fn inner<'a, T>(file: *mut File) -> Result<&'a mut T> {
     // SAFETY: by the caller's promise.
     unsafe { (*file.cast::<OpenFile>()).inner.cast::<T>().as_mut() }.ok_or(Code::ERROR)
@@ -201,7 +201,7 @@ unsafe extern "C" fn read<T: Bytes>(
 ) -> c_int {
     guard(|| {
         let (offset, len) = place(offset, len, Code::IOERR_READ)?;
-        // SAFETY: SQLite passes memory for so many bytes.
+        // SAFETY: SQLite passes memory for this many bytes.
         let buf = unsafe { slice::from_raw_parts_mut(buf.cast::<u8>(), len) };
         // SAFETY: the methods are for `T`.
         unsafe { usable::<T>(file) }?.read(offset, buf)
@@ -216,7 +216,7 @@ unsafe extern "C" fn write<T: Bytes>(
 ) -> c_int {
     guard(|| {
         let (offset, len) = place(offset, len, Code::IOERR_WRITE)?;
-        // SAFETY: SQLite passes so many bytes.
+        // SAFETY: SQLite passes this many bytes.
         let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), len) };
         // SAFETY: the methods are for `T`.
         unsafe { usable::<T>(file) }?.write(offset, bytes)

@@ -9,13 +9,13 @@ use rusqlite::{Connection, ffi};
 use super::entry::sqlite3_eskersqlite_init;
 use crate::code::{OK, OK_LOAD_PERMANENTLY};
 
-/// Registers the VFS `esker` with the SQLite that this program has linked in, once a process.
+/// Registers the VFS `esker` with the SQLite that is linked into this program, once per process.
 ///
-/// A connection that is opened by another thread meanwhile meets the entry point too, which does
-/// it no harm.
+/// A connection that another thread opens at the same time also calls the entry point, which is
+/// harmless.
 ///
 /// # Errors
-/// What SQLite, or the extension, said.
+/// The error message of SQLite or of the extension.
 pub fn link() -> Result<(), String> {
     static LINKED: OnceLock<Result<(), String>> = OnceLock::new();
     LINKED.get_or_init(register).clone()

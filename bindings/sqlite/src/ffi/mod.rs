@@ -1,11 +1,12 @@
-//! The border to SQLite: everything unsafe is here.
+//! The boundary to SQLite: all unsafe code is here.
 //!
 //! Reading order: [`types`] (the structures), `host` (what SQLite offers), `vfs` (files by name),
-//! `io` (open files), `database` (whose they are), `entry` (what the loader looks for).
+//! `io` (open files), `database` (the database of a file), `entry` (the entry points for the
+//! loader).
 //!
-//! What is relied on, in every call: pointers that SQLite passes are valid for the call and of
-//! the type that the interface says; the methods of one file are called by one thread at a time.
-//! Every function that SQLite calls goes through [`guard`]: a panic never crosses the border.
+//! Assumptions in every call: pointers that SQLite passes are valid for the call and of the type
+//! that the interface documents; the methods of one file are called by one thread at a time. Every
+//! function that SQLite calls goes through [`guard`]: a panic never crosses the boundary.
 
 #![expect(unsafe_code, reason = "the interface of SQLite is one of C")]
 

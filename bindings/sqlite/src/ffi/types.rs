@@ -36,7 +36,7 @@ pub struct Vfs {
 /// A function found in a library, of any type.
 pub type Symbol = Option<unsafe extern "C" fn()>;
 
-/// `sqlite3_file`: an open file; what follows belongs to whoever opened it.
+/// `sqlite3_file`: an open file; the bytes behind it belong to the VFS that opened it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct File {
@@ -122,5 +122,5 @@ pub mod level {
     pub const RESERVED: c_int = 2;
 }
 
-/// A partial write that is cut off harms no byte beside it: commits are whole or not at all.
+/// An interrupted partial write damages no adjacent byte: commits are whole or not at all.
 pub const POWERSAFE_OVERWRITE: c_int = 0x1000;

@@ -237,8 +237,8 @@ unsafe extern "C" fn access(
         // SAFETY: SQLite passes a name.
         let path = unsafe { path(name) };
         let is_virtual = path.and_then(virtual_of).is_some();
-        // Who rolls back asks for the super-journal that the journal names, which the rollback of
-        // an ordinary file may have removed: it still is a rollback.
+        // A rollback checks for the super-journal that the journal names, which the rollback of an
+        // ordinary file may have removed: it still is a rollback.
         let is_kept = |path: &Path| kept::is_named(path) && !open_stores::is_decided(path);
         if is_virtual || path.is_some_and(is_kept) {
             // SAFETY: and room for the answer.
