@@ -17,7 +17,7 @@ pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Bytes on the heap whose address is a multiple of [`ALIGNMENT_BYTES`].
 ///
 /// Invariants: `address` points to `layout(len, align)` bytes allocated here and initialised, or
-/// `len` is zero and nothing is allocated. Nobody else has the address.
+/// `len` is zero and nothing is allocated. No other value has the address.
 pub struct AlignedBuf {
     address: NonNull<u8>,
     len: usize,
@@ -60,10 +60,10 @@ impl AlignedBuf {
         // SAFETY: the size of `layout` is not zero because `len` is not.
         let raw = unsafe { alloc(layout) };
         let Some(address) = NonNull::new(raw) else { handle_alloc_error(layout) };
-        // SAFETY: the range lies in one allocation of ours; this advice changes no contents. Where
-        // it is refused, pages are small. Given before the first byte is touched.
+        // SAFETY: the range is within one allocation of this function; the advice changes no
+        // contents. Where it is refused, pages are small. Given before the first byte is touched.
         let _advice = unsafe { madvise(raw.cast(), len, Advice::LinuxHugepage) };
-        // SAFETY: the allocation has `len` bytes, and nobody else has the address.
+        // SAFETY: the allocation has `len` bytes, and no other code has the address.
         unsafe { raw.write_bytes(0, len) };
         Self { address, len, align }
     }

@@ -299,7 +299,7 @@ pub fn renames(device: &dyn Device) -> Result<()> {
     device.remove("b")
 }
 
-/// Names that could lead elsewhere, and the lock's own name, are refused by every method.
+/// Every method refuses names that could lead out of the folder, and the lock's own name.
 pub fn refuses_names(device: &dyn Device) -> Result<()> {
     let long = "x".repeat(256);
     for bad in ["", ".", "..", "../a", "/tmp/a", "a/b", "a\0b", "lock", long.as_str()] {

@@ -58,7 +58,7 @@ pub(crate) fn pause(time: Duration) {
     }
 }
 
-/// A device whose operations take longer than those of the one inside.
+/// A device whose operations take longer than those of the inner device.
 pub type DelayDevice = Wrapped<Delays>;
 
 impl DelayDevice {

@@ -1,11 +1,11 @@
 //! A folder of the file system as a [`Device`].
 //!
-//! Reading order: here the folder and its names, [`lock`] (who has a file to themselves), `handle`
-//! (one file: direct and buffered I/O), `behind` (what it lets go of), `parallel` (several reads in
-//! flight).
+//! Reading order: this file (the folder and its names), [`lock`] (exclusive and shared locks),
+//! `handle` (one file: direct and buffered I/O), `behind` (which written ranges are dropped from
+//! the page cache), `parallel` (several reads in flight).
 //!
-//! Everything is relative to the folder's descriptor and nothing follows links, so that nobody
-//! who changes the path underneath can lead Esker elsewhere.
+//! All paths are relative to the folder's descriptor and links are not followed, so that a change
+//! of the path underneath cannot lead Esker to another place.
 
 mod behind;
 mod handle;
@@ -92,7 +92,7 @@ impl FileDevice {
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         match retry_on_intr(|| fs::mkdir(path, Mode::RWXU)) {
-            // Also when it exists: whoever made it may have died before it was durable.
+            // Also when it exists: its creator may have died before it was durable.
             Ok(()) | Err(Errno::EXIST) => sync_parent(path)?,
             Err(errno) => return Err(failed_at(Operation::Open, path, errno)),
         }
@@ -149,7 +149,7 @@ fn failed_at(operation: Operation, path: &Path, errno: Errno) -> DeviceError {
 fn sync_parent(path: &Path) -> Result<()> {
     let above = match path.parent() {
         Some(above) if !above.as_os_str().is_empty() => above.to_owned(),
-        // `a` lies in the working folder; `/` and `..` have no name whose entry could be lost.
+        // `a` is in the working folder; `/` and `..` have no name whose entry could be lost.
         _ => PathBuf::from("."),
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -239,7 +239,7 @@ impl Device for FileDevice {
         let open = || retry_on_intr(|| fs::openat(folder, name::LOCK_NAME, flags, Mode::empty()));
         let file = match LockFile::open(open) {
             Ok(file) => file,
-            // Whoever writes would have made it. What may not be read cannot be locked.
+            // A writer would have created it. A file that may not be read cannot be locked.
             Err(Errno::NOENT | Errno::ACCESS) => return Ok(Some(Box::new(()))),
             Err(errno) => return Err(self.failed(Operation::Lock, name::LOCK_NAME, errno)),
         };

@@ -21,11 +21,11 @@ pub enum Ended {
 }
 
 impl Child {
-    /// Runs `body` in a child of this process, whose one thread is a copy of this one. A panic is
-    /// answer 101; after `seconds` the child is killed.
+    /// Runs `body` in a child of this process, whose single thread is a copy of this one. A panic
+    /// becomes answer 101; after `seconds` the child is killed.
     ///
     /// # Panics
-    /// When the system has no process to give.
+    /// When the system cannot create a process.
     pub fn run(seconds: u32, body: impl FnOnce() -> u8) -> Self {
         // SAFETY: the child has a copy of all memory, and leaves without returning.
         match unsafe { libc::fork() } {

@@ -28,7 +28,7 @@ pub(crate) struct Place {
 
 // SAFETY: the pointer is to a place that is never given back.
 unsafe impl Send for Place {}
-// SAFETY: as above, and nobody changes it.
+// SAFETY: as above, and no code changes it.
 unsafe impl Sync for Place {}
 
 static FIRST: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
@@ -65,8 +65,8 @@ extern "C" fn close_all() {
     for place in places() {
         let descriptor = place.descriptor.swap(NONE, Ordering::Relaxed);
         if descriptor != NONE {
-            // SAFETY: by K1 it is open. Whoever has it as its own knows the process that it is of,
-            // and does not use it in this one.
+            // SAFETY: by K1 it is open. An owner of the descriptor knows the process to which it
+            // belongs, and does not use it in this one.
             unsafe { libc::close(descriptor) };
         }
     }
@@ -86,7 +86,7 @@ impl Place {
         let place = ptr::from_mut(new);
         loop {
             let first = FIRST.load(Ordering::Acquire);
-            // SAFETY: it is not in the list yet, so that nobody else sees it.
+            // SAFETY: it is not in the list yet, so that no other thread sees it.
             unsafe { (*place).next = first };
             let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
             if FIRST.compare_exchange(first, place, success, failure).is_ok() {

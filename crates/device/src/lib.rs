@@ -3,12 +3,13 @@
 //! Reading order: [`Device`] and [`DeviceFile`] (the contract), [`buffer`] (aligned memory for
 //! direct I/O), [`mod@file`] (a folder of the file system), [`memory`] (for tests and scratch),
 //! [`sim`] (a simulated disk with crashes and faults), [`wrap`] (what wrappers share), [`count`],
-//! [`delay`], [`throttle`] (wrappers that compose), [`readonly`] (one that lets nothing be
-//! changed); [`transfer`] (for files that are no device's), [`mod@prefetch`] (a hint for memory),
-//! [`process`] (what a child by `fork` has to leave alone) and `inherited` (what it gives up);
-//! `planting` (how tests plant mistakes in the crates above) and [`planted`] (those of this one).
+//! [`delay`], [`throttle`] (wrappers that compose), [`readonly`] (one that refuses all changes);
+//! [`transfer`] (for files that are on no device), [`mod@prefetch`] (a hint for memory),
+//! [`process`] (state that a child created by `fork` must not use) and `inherited` (what such a
+//! child closes); `planting` (how tests plant mistakes in the crates above) and [`planted`] (those
+//! of this one).
 //!
-//! Nothing here knows what the bytes mean.
+//! Nothing in this crate depends on what the bytes mean.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -109,15 +110,15 @@ pub enum Open {
 pub enum Caching {
     /// Through the page cache, any offset and length.
     Buffered,
-    /// Past the page cache where the file system allows it, else buffered. Operations whose
+    /// Past the page cache where the file system allows it, otherwise buffered. Operations whose
     /// offset, length and memory are all multiples of 4 KiB (512 B for reads, where the device
-    /// allows it) are served without a copy; others go through a bounce buffer or the page cache.
+    /// allows it) need no copy; others go through a bounce buffer or the page cache.
     Direct,
     /// As [`Caching::Direct`], except that reads for [`Purpose::User`] and writes for
-    /// [`Purpose::Value`] go through the page cache: what users read again stays in memory that
-    /// nobody else needs, and what a merge reads and writes once does not push it out; and a value
-    /// is handed over in the time of a copy, while the device writes what came before it. Of values
-    /// the last 32 MiB that were written stay in memory.
+    /// [`Purpose::Value`] go through the page cache. What users read again stays in memory that is
+    /// otherwise free, and the one-time reads and writes of a merge do not evict it. The write of a
+    /// value takes the time of a copy, while the device writes earlier ones. Of values, the last 32
+    /// MiB that were written stay in memory.
     Selective,
 }
 
@@ -142,9 +143,10 @@ pub trait Device: Send + Sync + Debug {
     /// The lock ends when the guard is dropped or the process ends, whatever children by `fork` do.
     fn try_lock(&self) -> Result<Option<DeviceLock>>;
 
-    /// Takes the lock of those who only read, and writes nothing for it: any number may have it,
-    /// while nobody has the one-process lock; `None` when somebody has that. Where a lock is not
-    /// possible without writing there is none. A device that knows no such lock takes the other.
+    /// Takes the shared lock for reading, and writes nothing for it: any number of processes may
+    /// have it while none has the one-process lock; `None` when a process has that. Where a lock is
+    /// not possible without writing there is none. A device without a shared lock takes the
+    /// one-process lock.
     fn try_lock_shared(&self) -> Result<Option<DeviceLock>> {
         self.try_lock()
     }
@@ -206,8 +208,8 @@ pub trait DeviceFile: Send + Sync + Debug {
     fn preallocate(&self, len: u64, purpose: Purpose) -> Result<()>;
 
     /// Makes sure that writing to a range cannot run out of space, whether it was discarded before
-    /// or lies behind the end: then the file is made longer, by zeros. What is there stays. Without
-    /// room the length stays what it was. The length is durable after [`DeviceFile::sync`].
+    /// or is behind the end: then the file is extended with zeros. Existing contents stay. Without
+    /// room the length does not change. The length is durable after [`DeviceFile::sync`].
     fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()>;
 
     /// Cuts the file to `len` bytes.

@@ -68,8 +68,8 @@ impl MemoryDevice {
         files.values().map(|contents| contents.bytes.read().len() as u64).sum()
     }
 
-    /// Another device with the files as they are at one moment, whoever writes: what a process that
-    /// is killed then leaves behind.
+    /// Another device with the files as they are at one moment, also while others write: the state
+    /// that a killed process leaves behind.
     #[must_use]
     pub fn copy(&self) -> Self {
         let files = self.shared.files.lock();

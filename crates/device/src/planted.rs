@@ -8,7 +8,7 @@
 pub enum Bug {
     /// A lock ends with the last descriptor of its opening, those of children by `fork` included.
     LockInherited,
-    /// Who comes to wait for a lock takes it before those who wait already.
+    /// A later arrival takes a lock before the openings that already wait.
     QueueJumped,
     /// A child by `fork` takes itself for its parent.
     ForkNotSeen,

@@ -39,8 +39,8 @@ macro_rules! planting {
                 ACTIVE.get() == Some(mistake.into())
             }
 
-            /// Runs `work` with `mistake` active on this thread; afterwards, a panic included, it
-            /// is gone again.
+            /// Runs `work` with `mistake` active on this thread; it is inactive again afterwards,
+            /// also after a panic.
             pub fn with<T>(mistake: impl Into<$mistake>, work: impl FnOnce() -> T) -> T {
                 let _restore = Restore(ACTIVE.replace(Some(mistake.into())));
                 work()

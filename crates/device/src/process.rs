@@ -1,12 +1,12 @@
-//! Which process this is, for the price of a load, and what is each process's own.
+//! The identity of this process, for the price of a load, and state that belongs to one process.
 //!
-//! A child by `fork` has its parent's memory and none of its threads. Were it to use what its
+//! A child created by `fork` has its parent's memory and none of its threads. If it used what its
 //! parent has open, both would write to the same files; and a lock that a thread held at that
-//! moment is held for ever. So whoever opens something keeps the [`Process`] with it, and asks.
+//! moment is held for ever. So every open object keeps its [`Process`], and checks it.
 //!
-//! Processes have numbers: a child takes the next one behind all that its ancestors had. The number
-//! is kept in a page of memory that the kernel empties in every child, however it was made; where
-//! the kernel cannot do that, `pthread_atfork` empties a static.
+//! Processes have numbers: a child takes the number after the highest among its ancestors. The
+//! number is kept in a page of memory that the kernel clears in every child, however it was
+//! created; where the kernel cannot do that, `pthread_atfork` clears a static.
 
 #![expect(unsafe_code, reason = "memory that a fork empties, and a pointer that each process sets")]
 
@@ -128,7 +128,7 @@ impl<T: Default + Send + Sync> PerProcess<T> {
             let ours = Box::into_raw(Box::new(Of { process, value: T::default() }));
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
             if self.current.compare_exchange(current, ours, success, failure).is_err() {
-                // SAFETY: it comes from a box, and nobody has seen it.
+                // SAFETY: it comes from a box, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(ours) });
             }
         }

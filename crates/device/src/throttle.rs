@@ -1,4 +1,4 @@
-//! A device that moves no more than so many bytes a second.
+//! A device with limits on the bytes per second.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ impl Hook for ThrottleHook {
     }
 }
 
-/// A device that moves no more than so many bytes a second.
+/// A device with limits on the bytes per second.
 pub type ThrottleDevice = Wrapped<ThrottleHook>;
 
 impl ThrottleDevice {
@@ -76,7 +76,7 @@ impl ThrottleDevice {
             Mutex::new(Bucket { bytes_per_second, burst: limits.burst, paid_at: Duration::ZERO })
         };
         let hook = ThrottleHook {
-            // The origin lies one burst back, so that there is a time at which it was paid.
+            // The origin is one burst in the past, so that there is a time at which it was paid.
             origin: Instant::now().checked_sub(limits.burst).unwrap_or_else(Instant::now),
             reads: limits.read_bytes_per_second.map(bucket),
             writes: limits.write_bytes_per_second.map(bucket),

@@ -72,7 +72,7 @@ pub enum Change {
     },
     /// A file is cut.
     Truncate {
-        /// To so many bytes.
+        /// The new length.
         len: u64,
     },
     /// A range of a file is given back.
@@ -116,7 +116,7 @@ pub trait Hook: Send + Sync + Debug {
         Ok(())
     }
 
-    /// The same of an open file. Asks [`Hook::permit`] where nothing else is said.
+    /// The same for an open file. Calls [`Hook::permit`] by default.
     ///
     /// # Errors
     /// As [`Hook::permit`].

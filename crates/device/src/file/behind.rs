@@ -1,6 +1,6 @@
-//! What is written through the page cache so that nobody waits, and is let go of when the device
-//! has it: a load of values must not push out what users read, and memory that is used again at
-//! once is memory that the system need not find first.
+//! Writes through the page cache, which return without waiting, and are dropped from it once the
+//! device has them: a load of values must not evict what users read, and the system reuses recently
+//! freed memory without a search.
 
 use std::collections::VecDeque;
 use std::ops::Range;

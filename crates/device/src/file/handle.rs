@@ -1,17 +1,17 @@
-//! One open file: past the page cache where the request allows it, else through it.
+//! One open file: past the page cache where the request allows it, otherwise through it.
 //!
-//! A file opened for direct I/O has two descriptors of the same inode. What is read for users of a
-//! file with [`Caching::Selective`] goes to the buffered one. Other requests whose offset and
-//! length are aligned go to the direct one, through a bounce buffer where only the caller's memory
-//! is not aligned, or where a read needs some bytes of a block. Writes of part of a block go
-//! through the page cache: doing them with direct I/O means reading the block first, and two such
-//! writes at once would undo each other. So do the values of a file with [`Caching::Selective`],
-//! which the device begins to write at once: nobody waits for one request before the next is made.
+//! A file opened for direct I/O has two descriptors of the same inode. User reads of a file with
+//! [`Caching::Selective`] go to the buffered one. Other requests whose offset and length are
+//! aligned go to the direct one, through a bounce buffer if the caller's memory is not aligned, or
+//! if a read needs part of a block. Writes of part of a block go through the page cache: direct I/O
+//! would have to read the block first, and two such writes at once would undo each other. Value
+//! writes to a file with [`Caching::Selective`] go through the page cache too, and the device
+//! begins to write them at once: a caller does not wait for one request before it makes the next.
 //!
-//! The two agree because Linux keeps them so: a direct read first writes back the dirty pages in
-//! its range, and a direct write writes back and drops the pages in its range, before and after.
-//! So what was written before a request began is what the request sees, by either descriptor.
-//! Overlapping requests at the same time have no order, as on any file.
+//! The two descriptors agree because Linux keeps them coherent: a direct read first writes back the
+//! dirty pages in its range, and a direct write writes back and drops the pages in its range,
+//! before and after. So a request sees everything that was written before it began, by either
+//! descriptor. Overlapping requests at the same time have no order, as on any file.
 
 use std::io;
 use std::num::NonZero;
@@ -105,7 +105,7 @@ impl Handle {
             }
         };
         if direct.is_some() {
-            // Neighbours of what is read are nobody's wish, and may be being written.
+            // Read-ahead of neighbouring pages is useless, and those may be being written.
             let _advice = fs::fadvise(&buffered, 0, None, Advice::Random);
         }
         Ok(Self { path, buffered, direct, caching, behind: Mutex::default() })

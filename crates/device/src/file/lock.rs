@@ -1,17 +1,18 @@
-//! A file that is locked, by `flock`, and the queue of those who wait for it.
+//! A file that is locked with `flock`, and the queue of openings that wait for it.
 //!
-//! The lock belongs to an opening of the file and not to a process: closing another descriptor of
-//! the file takes nothing from it, and a process that dies in whatever way leaves none behind. A
-//! child by `fork` has the same opening; it closes its copy at once (`crate::inherited`), and in
-//! the process that locked it the lock is given back in words, which ends it for all copies.
+//! The lock belongs to an open file description and not to a process: closing another descriptor of
+//! the file does not release it, and a process leaves no lock behind, however it dies. A child
+//! created by `fork` has the same open file description; it closes its copy at once
+//! (`crate::inherited`). The process that took the lock releases it explicitly, which ends it for
+//! all copies.
 //!
-//! Who waits has a ticket: a lock of one byte far behind the end of the file, at the microsecond at
-//! which it came. It is its turn when nobody has an earlier one; only then does it try the lock, a
-//! thousand times a second. So processes come in their order, however often one of them comes back,
-//! and a hundred that wait are no storm. A process that dies has no ticket any more. Tickets are
-//! locks of an open file description (`F_OFD_SETLK`), shared ones, which a file that is only read
-//! can have too; two of the same microsecond are both first. Where a file system has none, whoever
-//! waits tries the lock.
+//! A waiting opening has a ticket: a lock of one byte far behind the end of the file, at the
+//! microsecond at which it came. Its turn comes when there is no earlier ticket; only then does it
+//! try the lock, a thousand times a second. So openings are served in order of arrival, however
+//! often one of them comes back, and a hundred waiting processes cause little load. A process that
+//! dies loses its ticket. Tickets are locks of an open file description (`F_OFD_SETLK`), shared
+//! ones, which are possible on a file that is only read; two of the same microsecond are both
+//! first. Where a file system has no such locks, every waiting opening tries the lock.
 
 #![expect(unsafe_code, reason = "locks of open file descriptions, which rustix does not have")]
 
@@ -30,17 +31,17 @@ use crate::inherited::{self, Place};
 use crate::planted::{self, Bug};
 use crate::process::Process;
 
-/// Where tickets begin: behind every byte that a file can have, and that anybody else locks.
+/// Where tickets begin: behind every byte that a file can have, and that another program locks.
 const TICKETS: i64 = 1 << 62;
-/// How long whoever is first waits between two attempts.
+/// How long the first in the queue waits between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// And who is not first, before it looks again.
+/// How long the others wait before they look again.
 const PAUSE: Duration = Duration::from_millis(4);
 
 /// With whom a file is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// With all others who have it so.
+    /// Shared with all others that have it shared.
     Shared,
     /// Alone.
     Exclusive,
@@ -53,7 +54,7 @@ pub enum Waited {
     Locked,
     /// Others hold it.
     Refused,
-    /// A signal came whose handler does not want calls of the system to go on.
+    /// A signal came whose handler does not restart system calls.
     Interrupted,
 }
 
@@ -110,13 +111,13 @@ impl LockFile {
         }
     }
 
-    /// Locks it within so long, in the order in which processes came. At once where nobody else is
-    /// there. No other thread waits meanwhile.
+    /// Locks it within `patience`, in the order in which processes came. Returns at once where no
+    /// other opening has it or waits. Blocks no other thread.
     ///
     /// # Errors
     /// Those of the system; [`Errno::BADF`] in a child by `fork`.
     pub fn lock_within(&self, lock: Lock, patience: Duration) -> Result<Waited, Errno> {
-        // Who waits already has it next.
+        // An opening that waits already has it next.
         if !self.is_waited_for(None)? && self.try_lock(lock)? {
             return Ok(Waited::Locked);
         }
@@ -151,7 +152,7 @@ impl LockFile {
         }
     }
 
-    /// Whether somebody waits for the lock, by a ticket before this one.
+    /// Whether another opening waits for the lock, with a ticket before this one.
     ///
     /// # Errors
     /// Those of the system; [`Errno::BADF`] in a child by `fork`.
@@ -174,7 +175,7 @@ impl LockFile {
         Ok(answer == 0 && is_ticket)
     }
 
-    /// Stands at the end of the queue; `None` where there is none on this file system.
+    /// Takes a place at the end of the queue; `None` where this file system has no queue.
     fn take_ticket(&self) -> Result<Option<i64>, Errno> {
         let now = clock_gettime(ClockId::Boottime);
         let micros = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1000);

@@ -98,7 +98,7 @@ impl Readers {
             outcomes[index] = Some(handle.read_at(request.offset, request.buf, purpose));
         });
         while outcomes.iter().any(Option::is_none) {
-            // Ends early only when a helper is gone with a read that it had taken.
+            // Ends early only when a helper has ended during a read that it had taken.
             let Ok((index, answer)) = answers.recv() else { break };
             outcomes[index] = Some(answer.map(|bytes| requests[index].buf.copy_from_slice(&bytes)));
         }
@@ -139,7 +139,7 @@ impl Readers {
             }
         }
         if state.helpers == 0 {
-            // Nobody will come: what stays would keep files open.
+            // No helper will come: remaining tickets would keep files open.
             state.tickets.clear();
         }
         drop(state);
@@ -183,7 +183,7 @@ fn help(readers: &Weak<Readers>) {
             let mut bytes = AlignedBuf::zeroed(len);
             let Batch { handle, purpose, .. } = &*ticket.batch;
             let answer = handle.read_at(offset, &mut bytes, *purpose).map(|()| bytes);
-            // A caller that is gone does not want the answer.
+            // A caller that has left does not want the answer.
             let _ = ticket.answers.send((index, answer));
         }
     }

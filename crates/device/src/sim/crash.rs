@@ -249,9 +249,9 @@ impl<'a> Walk<'a> {
 }
 
 impl Trace {
-    /// Calls `visit` with each distinct crash image, on a disk of its own that starts there: what
-    /// `visit` writes is gone afterwards, and can be recorded for crashes within a recovery. Ends
-    /// at the first error.
+    /// Calls `visit` with each distinct crash image, on a disk of its own that starts there: the
+    /// writes of `visit` are discarded afterwards, and can be recorded for crashes within a
+    /// recovery. Ends at the first error.
     pub fn for_each_crash<E>(
         &self,
         options: &CrashOptions,

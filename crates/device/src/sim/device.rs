@@ -48,7 +48,7 @@ pub struct SimDevice {
 struct State {
     disk: Disk,
     next_inode: InodeId,
-    /// Alive while somebody has the file open.
+    /// Alive while the file is open.
     handles: BTreeMap<InodeId, Weak<()>>,
     /// Where the disk is compacted next.
     compact_at_sectors: usize,

@@ -21,17 +21,17 @@ pub(super) struct Change {
     pub(super) units: Vec<Unit>,
 }
 
-/// A disk while it runs.
+/// A running disk.
 ///
 /// Invariants: `live` is `durable` with all of `pending` applied in order, except for changes that
-/// a failed sync made clean (in `live` only) and damage (in both); both are settled.
+/// a failed sync marked clean (in `live` only) and damage (in both). Neither of these is pending.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     pub(super) store: SectorStore,
     pub(super) live: Image,
     pub(super) durable: Image,
     pub(super) pending: Vec<Arc<Change>>,
-    /// Each file as it was durable before its last sync, where somebody asked to keep it.
+    /// Each file as it was durable before its last sync, if it was asked for.
     pub(super) previous: Option<Image>,
 }
 

@@ -95,7 +95,7 @@ pub enum SyncLoss {
     Landed,
     /// Reads still show them, a crash takes them: pages marked clean and kept (ext4, XFS).
     Cached,
-    /// They are gone at once: pages dropped from the cache.
+    /// They are lost at once: pages dropped from the cache.
     Dropped,
 }
 
@@ -125,9 +125,9 @@ pub enum Effect {
         /// Which bits.
         mask: u8,
     },
-    /// A read succeeds with the contents from before the last sync.
+    /// A read succeeds with the contents before the last sync.
     StaleRead,
-    /// A write succeeds, but lands elsewhere in the file (and not past its end).
+    /// A write succeeds, but at a wrong place in the file (and not past its end).
     MisdirectWrite {
         /// How far from where it should be, in bytes.
         by_bytes: i64,
@@ -177,7 +177,7 @@ impl Fault {
         self
     }
 
-    /// Only operations on files whose name starts so count.
+    /// Only operations on files whose name starts with this count.
     #[must_use]
     pub fn file(mut self, prefix: impl Into<String>) -> Self {
         self.file_prefix = Some(prefix.into());
@@ -240,7 +240,7 @@ impl FaultPlan {
         Self::new().with(if sticky { fault.sticky() } else { fault })
     }
 
-    /// Whether any fault needs the contents from before the last sync.
+    /// Whether any fault needs the contents before the last sync.
     pub(super) fn needs_previous(&self) -> bool {
         self.faults.iter().any(|fault| fault.effect == Effect::StaleRead)
     }

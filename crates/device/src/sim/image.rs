@@ -47,13 +47,13 @@ pub(super) enum Unit {
     Cut { inode: InodeId, len: u64, tail: Option<SectorId> },
     /// A name leads to a new file.
     Link { name: Arc<str>, inode: InodeId },
-    /// A name is gone.
+    /// A name is removed.
     Unlink { name: Arc<str>, inode: InodeId },
     /// A file has another name and no older one.
     Move { to: Arc<str>, inode: InodeId },
 }
 
-/// What new sectors hold that nobody wrote.
+/// The contents of new sectors that were never written.
 #[derive(Clone, Debug)]
 pub(super) enum Fill {
     Zeros,
@@ -126,7 +126,7 @@ impl Inode {
         }
     }
 
-    /// Copies `buf.len()` bytes from `offset`, which must lie within the sectors.
+    /// Copies `buf.len()` bytes from `offset`; the range must be within the sectors.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8], store: &SectorStore) {
         let sector_bytes = store.sector_bytes();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);

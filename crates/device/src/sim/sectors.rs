@@ -14,7 +14,7 @@ pub(super) struct SectorId(u32);
 
 /// A sector of zeros.
 pub(super) const ZEROS: SectorId = SectorId(0);
-/// A sector of bytes that nobody wrote.
+/// A sector of bytes that were never written.
 pub(super) const GARBAGE: SectorId = SectorId(1);
 
 /// How much one chunk holds: large enough to make chunks few, small enough to start one lightly.
@@ -27,10 +27,10 @@ struct Chunk {
     hashes: Vec<u64>,
 }
 
-/// Append-only contents of sectors. Clones share what was there and append apart.
+/// Append-only contents of sectors. Clones share the existing contents and append separately.
 ///
 /// Invariants: number `n` is slot `n % chunk_sectors` of chunk `n / chunk_sectors`, counted over
-/// `frozen` then `fresh`; only the last chunk, and only while nobody shares it, gets sectors.
+/// `frozen` then `fresh`; only the last chunk, and only while it is not shared, gets sectors.
 #[derive(Clone, Debug)]
 pub(super) struct SectorStore {
     sector_bytes: usize,
@@ -123,7 +123,7 @@ impl SectorStore {
         }
     }
 
-    /// Forgets all sectors since [`SectorStore::freeze`]; nobody may hold their numbers.
+    /// Forgets all sectors since [`SectorStore::freeze`]; their numbers must not be in use.
     pub(super) fn forget_fresh(&mut self) {
         self.fresh.clear();
     }

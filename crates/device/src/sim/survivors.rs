@@ -15,8 +15,8 @@ pub struct CrashModel {
     pub ordered: bool,
     /// What a file holds where it grew and the contents were lost.
     pub unwritten: Unwritten,
-    /// Whether syncs do anything. A disk that lies about them keeps no promise: what is tested
-    /// then is that damage is found.
+    /// Whether syncs have an effect. A disk that ignores them guarantees nothing: the tests then
+    /// check that damage is detected.
     pub honours_syncs: bool,
 }
 

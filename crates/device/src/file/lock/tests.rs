@@ -188,7 +188,7 @@ fn a_process_that_dies_waits_no_more() {
     assert!(!held.is_waited_for(None).unwrap());
 }
 
-/// In a child, whose signals are nobody else's: by a handler that wants calls to go on, and by one
+/// In a child, which has its own signals: with a handler that restarts system calls, and with one
 /// that does not.
 #[test]
 fn a_signal_ends_the_wait_of_who_wants_that() {
