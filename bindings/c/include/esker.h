@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What became of a call.
+// The result of a call.
 typedef enum esker_code {
-  // It did what it says.
+  // The call succeeded.
   ESKER_OK = 0,
   // An argument is outside its bounds, or a pointer is not what it should be.
   ESKER_INVALID = 1,
@@ -33,23 +33,23 @@ typedef enum esker_code {
   ESKER_NOT_A_STORE = 7,
   // The store was written by a newer version.
   ESKER_TOO_NEW = 8,
-  // There is no store, and none was to be made.
+  // There is no store, and none was to be created.
   ESKER_NO_STORE = 9,
   // There is no such keyspace, or it was dropped.
   ESKER_NO_KEYSPACE = 10,
   // The store has been closed.
   ESKER_CLOSED = 11,
-  // Somebody else has written what the transaction has read: nothing was applied, run it again.
+  // Another writer has changed what the transaction has read: nothing was applied, run it again.
   ESKER_CONFLICT = 12,
-  // A mistake of this library: please report it. The store stays usable.
+  // A bug in this library: please report it. The store stays usable.
   ESKER_PANIC = 13,
-  // Something that this version of the header has no code for.
+  // An error that this version of the header has no code for.
   ESKER_OTHER = 14,
-  // A merge operator could not say what the operands of a key come to; other keys are read.
+  // A merge operator could not combine the operands of a key; other keys can be read.
   ESKER_OPERATOR = 15,
-  // The store was opened to be read alone.
+  // The store was opened for reading only.
   ESKER_READ_ONLY = 16,
-  // The store was opened by the parent of this process, before a `fork`. Handles can be given up
+  // The store was opened by the parent of this process, before a `fork`. Handles can be freed
   // here, which does nothing, and are of no other use.
   ESKER_FORKED = 17,
 } esker_code;
@@ -64,7 +64,7 @@ typedef enum esker_durability {
   ESKER_SYNCED = 2,
 } esker_durability;
 
-// What blocks are compressed with.
+// The compression of blocks.
 typedef enum esker_compression {
   // As the keyspace has it; nothing where it is created.
   ESKER_AS_IT_IS = 0,
@@ -76,8 +76,7 @@ typedef enum esker_compression {
   ESKER_ZSTD = 3,
 } esker_compression;
 
-// What merging does with an operand. A keyspace keeps the first that it is given, and refuses
-// others.
+// The merge operator. A keyspace keeps the first that it is given, and refuses others.
 typedef enum esker_operator {
   // As the keyspace has it; none where it is created.
   ESKER_OPERATOR_AS_IT_IS = 0,
@@ -91,7 +90,7 @@ typedef enum esker_operator {
   ESKER_MIN = 4,
 } esker_operator;
 
-// How a keyspace's entries are arranged, for good. A keyspace refuses another kind than it has.
+// The index of a keyspace, which never changes. A keyspace refuses another kind than it has.
 typedef enum esker_index {
   // As the keyspace has it; an FD+tree where it is created.
   ESKER_INDEX_AS_IT_IS = 0,
@@ -101,40 +100,40 @@ typedef enum esker_index {
   ESKER_LSM = 2,
 } esker_index;
 
-// Collected writes. One thread at a time may use it. Given up with `esker_batch_commit` or
+// Collected writes. One thread at a time may use it. Freed with `esker_batch_commit` or
 // `esker_batch_free`.
 typedef struct esker_batch esker_batch;
 
 // An open store. Any number of threads may use it. Closed with `esker_close`.
 typedef struct esker_db esker_db;
 
-// Why a call failed. Given up with `esker_error_free`.
+// Why a call failed. Freed with `esker_error_free`.
 typedef struct esker_error esker_error;
 
 // A keyspace of a store: an ordered map from bytes to bytes. Any number of threads may use it.
-// Given up with `esker_keyspace_free`.
+// Freed with `esker_keyspace_free`.
 typedef struct esker_keyspace esker_keyspace;
 
-// The entries of a keyspace between two keys, as of the moment it was made. One thread at a
-// time may use it. Given up with `esker_range_free`.
+// The entries of a keyspace between two keys, as of the moment it was made. One thread at a time
+// may use it. Freed with `esker_range_free`.
 typedef struct esker_range esker_range;
 
 // A value as it was when the reader was made. One thread at a time may use it. It holds versions
-// as a snapshot does: give it up with `esker_reader_free`.
+// as a snapshot does: free it with `esker_reader_free`.
 typedef struct esker_reader esker_reader;
 
 // All keyspaces of a store as of one moment. Any number of threads may use it. It keeps the
-// versions that it may see: give it up with `esker_snapshot_free`.
+// versions that it may see: free it with `esker_snapshot_free`.
 typedef struct esker_snapshot esker_snapshot;
 
 // Reads and writes of any keyspaces of one store that happen at one moment, or not at all. It
-// reads the store as it was when it began, and its own writes, which nobody else sees before it is
-// committed. One thread at a time may use it. Given up with `esker_transaction_commit` or
-// `esker_transaction_free`.
+// reads the store as it was when it began, and its own writes, which are not visible to others
+// before it is committed. One thread at a time may use it. Freed with `esker_transaction_commit`
+// or `esker_transaction_free`.
 typedef struct esker_transaction esker_transaction;
 
-// A value that is being written. One thread at a time may use it. Given up with
-// `esker_writer_finish` or `esker_writer_free`.
+// A value that is being written. One thread at a time may use it. Freed with `esker_writer_finish`
+// or `esker_writer_free`.
 typedef struct esker_writer esker_writer;
 
 // What a backup did.
@@ -153,7 +152,7 @@ typedef struct esker_backup_report {
   uint64_t bytes_total;
 } esker_backup_report;
 
-// Bytes that the library has allocated for the caller. Given up with `esker_bytes_free`.
+// Bytes that the library has allocated for the caller. Freed with `esker_bytes_free`.
 typedef struct esker_bytes {
   // The first one; null for none.
   uint8_t *data;
@@ -170,14 +169,14 @@ typedef struct esker_options {
   uint64_t log_segment_bytes;
   // An `esker_durability`: that of writes which do not name their own.
   int32_t durability;
-  // Not 0: the store must be there, none is created.
+  // Not 0: the store must exist, none is created.
   int32_t must_exist;
-  // Not 0: the store is only read, and nothing is written; it must be there. Works on a medium
-  // that cannot be written to.
+  // Not 0: the store is only read, and nothing is written; it must exist. Works on a medium that
+  // cannot be written to.
   int32_t read_only;
-  // For what is to come: zero.
+  // Reserved: zero.
   int32_t reserved_here;
-  // For what is to come: zeros.
+  // Reserved: zeros.
   uint64_t reserved[3];
 } esker_options;
 
@@ -203,32 +202,32 @@ typedef struct esker_stats {
   uint64_t cache_hits;
   // Blocks read from the device.
   uint64_t cache_misses;
-  // For what is to come.
+  // Reserved.
   uint64_t reserved[6];
 } esker_stats;
 
 // How a keyspace is opened. All zeros are the defaults.
 typedef struct esker_keyspace_options {
-  // Memory after which what was written goes to the data file, in bytes: 1 KiB to 1 TiB; 0 for
+  // Memory after which the memtable is flushed to the data file, in bytes: 1 KiB to 1 TiB; 0 for
   // half of the store's.
   uint64_t memtable_bytes;
   // An `esker_compression`, for blocks that are written from now on; it is kept.
   int32_t compression;
-  // Not 0: the keyspace must be there, none is created.
+  // Not 0: the keyspace must exist, none is created.
   int32_t must_exist;
   // The longest value that is stored with its key, in bytes, up to 256 KiB; 0 for that. Longer
-  // ones are stored apart, where merges do not write them again. Holds for what is written until
-  // the store is closed.
+  // values are stored as blobs, which merges do not write again. Applies to writes until the
+  // store is closed.
   uint64_t inline_bytes_max;
   // An `esker_operator`; it is kept.
   int32_t merge;
   // An `esker_index`, where the keyspace is created.
   int32_t index;
-  // For what is to come: zeros.
+  // Reserved: zeros.
   uint64_t reserved[2];
 } esker_keyspace_options;
 
-// An entry. Its bytes are those of the range or transaction that it came from, and are there until
+// An entry. Its bytes belong to the range or transaction that it came from, and are valid until
 // the next call with that.
 typedef struct esker_entry {
   // The key.
@@ -286,11 +285,11 @@ enum esker_code esker_batch_new(const struct esker_db *db,
                                 struct esker_batch **batch,
                                 struct esker_error **error);
 
-// Adds that `key` gets `value`. A key or value out of bounds, or a keyspace of another store, is
-// said by `esker_batch_commit`.
+// Adds a put of `value` at `key`. `esker_batch_commit` reports a key or value out of bounds, or a
+// keyspace of another store.
 //
 // # Safety
-// The handle are what they are called, `key` and `value` are as long as is said; `error` is null
+// The handles are of the named kinds, `key` and `value` have the given lengths; `error` is null
 // or can be written to.
 enum esker_code esker_batch_put(struct esker_batch *batch,
                                 const struct esker_keyspace *keyspace,
@@ -300,8 +299,8 @@ enum esker_code esker_batch_put(struct esker_batch *batch,
                                 size_t value_len,
                                 struct esker_error **error);
 
-// Adds that `operand` is merged onto the value of `key`: see `esker_merge`. Several of one key all
-// count, and so does what the batch says of it before.
+// Adds a merge of `operand` onto the value of `key`: see `esker_merge`. All operands of one key
+// count, and so do earlier writes of the batch to it.
 //
 // # Safety
 // As for `esker_batch_put`.
@@ -313,7 +312,7 @@ enum esker_code esker_batch_merge(struct esker_batch *batch,
                                   size_t operand_len,
                                   struct esker_error **error);
 
-// Adds that `key` is removed.
+// Adds a removal of `key`.
 //
 // # Safety
 // As for `esker_batch_put`.
@@ -323,8 +322,8 @@ enum esker_code esker_batch_delete(struct esker_batch *batch,
                                    size_t key_len,
                                    struct esker_error **error);
 
-// Adds that all keys from `start` up to, and without, `end` are removed, those that the batch has
-// put before included. A null `start` or `end` is no bound.
+// Adds a removal of all keys with `start` <= key < `end`, including those that the batch has put
+// before. A null `start` or `end` is no bound.
 //
 // # Safety
 // As for `esker_batch_put`.
@@ -336,22 +335,22 @@ enum esker_code esker_batch_delete_range(struct esker_batch *batch,
                                          size_t end_len,
                                          struct esker_error **error);
 
-// Applies a batch, all of it or nothing, and gives it up, whatever the code. `durability` is an
+// Applies a batch, all of it or nothing, and frees it, whatever the code. `durability` is an
 // `esker_durability`. One record in the log.
 //
 // # Safety
-// `batch` is a batch that nobody uses any more; `error` is null or can be written to.
+// `batch` is a batch that is no longer in use; `error` is null or can be written to.
 enum esker_code esker_batch_commit(struct esker_batch *batch,
                                    int32_t durability,
                                    struct esker_error **error);
 
-// Gives a batch up without applying it. Null is nothing.
+// Frees a batch without applying it. Null is ignored.
 //
 // # Safety
-// `batch` is null or a batch that nobody uses any more.
+// `batch` is null or a batch that is no longer in use.
 void esker_batch_free(struct esker_batch *batch);
 
-// Gives bytes up, and makes them none, so that doing it twice does no harm. Null is nothing.
+// Frees bytes and makes them empty, so that a second call does no harm. Null is ignored.
 //
 // # Safety
 // `bytes` is null, or as the library has filled it in.
@@ -366,11 +365,11 @@ enum esker_code esker_open(const char *path,
                            struct esker_db **db,
                            struct esker_error **error);
 
-// Makes everything durable, closes the store and gives the handle up, whatever the code. Other
-// handle of the store answer `ESKER_CLOSED` from then on, and are still to be given up.
+// Makes everything durable, closes the store and frees the handle, whatever the code. Other
+// handles of the store return `ESKER_CLOSED` from then on, and must still be freed.
 //
 // # Safety
-// `db` is a store that nobody uses any more; `error` is null or can be written to.
+// `db` is a store that is no longer in use; `error` is null or can be written to.
 enum esker_code esker_close(struct esker_db *db, struct esker_error **error);
 
 // Makes all writes so far durable: one sync.
@@ -379,7 +378,7 @@ enum esker_code esker_close(struct esker_db *db, struct esker_error **error);
 // `db` is a store; `error` is null or can be written to.
 enum esker_code esker_persist(const struct esker_db *db, struct esker_error **error);
 
-// Writes what is in memory alone, and in the log, to the data file.
+// Flushes what is only in memory and in the log to the data file.
 //
 // # Safety
 // `db` is a store; `error` is null or can be written to.
@@ -418,32 +417,33 @@ enum esker_code esker_get_stats(const struct esker_db *db,
                                 struct esker_stats *stats,
                                 struct esker_error **error);
 
-// Gives a store up without closing it: it closes when its last handle of any kind is given up.
-// Null is nothing.
+// Frees the handle of a store without closing the store: it closes when its last handle of any
+// kind is freed. Null is ignored.
 //
 // # Safety
-// `db` is null or a store that nobody uses any more.
+// `db` is null or a store that is no longer in use.
 void esker_db_free(struct esker_db *db);
 
-// The code of an error; `ESKER_INVALID` for what is no error.
+// The code of an error; `ESKER_INVALID` for a pointer that is not an error.
 //
 // # Safety
-// `error` is an error that has not been given up.
+// `error` is an error that has not been freed.
 enum esker_code esker_error_code(const struct esker_error *error);
 
-// One line that says what went wrong, where, and what to do. It is the error's, and lives as long.
+// One line that says what went wrong, where, and what to do. It belongs to the error, and is valid
+// as long.
 //
 // # Safety
-// `error` is an error that has not been given up.
+// `error` is an error that has not been freed.
 const char *esker_error_message(const struct esker_error *error);
 
-// Gives an error up. Null is nothing.
+// Frees an error. Null is ignored.
 //
 // # Safety
-// `error` is null or an error that has not been given up.
+// `error` is null or an error that has not been freed.
 void esker_error_free(struct esker_error *error);
 
-// Opens the keyspace `name`, creating it where it is not there: one durable record then. A name
+// Opens the keyspace `name`, or creates it if it does not exist: one durable record then. A name
 // is 1 to 255 bytes of UTF-8 without control characters. `options` may be null.
 //
 // # Safety
@@ -458,7 +458,7 @@ enum esker_code esker_open_keyspace(const struct esker_db *db,
 // `durability` is an `esker_durability`.
 //
 // # Safety
-// `keyspace` is a keyspace, `key` and `value` are as long as is said; `error` is null or can be
+// `keyspace` is a keyspace, `key` and `value` have the given lengths; `error` is null or can be
 // written to.
 enum esker_code esker_put(const struct esker_keyspace *keyspace,
                           const uint8_t *key,
@@ -468,9 +468,9 @@ enum esker_code esker_put(const struct esker_keyspace *keyspace,
                           int32_t durability,
                           struct esker_error **error);
 
-// Sets the value of `key` for so many milliseconds, at least 1; then it is gone, as if it had been
-// deleted. A later put takes its place, and its end. Ranges and snapshots keep to the moment at
-// which they were made. Durable as the store was opened.
+// Sets the value of `key` for a number of milliseconds, at least 1; after that time the key is
+// absent, as if it had been deleted. A later put replaces the value and its end. Ranges and
+// snapshots keep to the moment at which they were made. Durable as the store was opened.
 //
 // # Safety
 // As [`esker_put`].
@@ -482,8 +482,8 @@ enum esker_code esker_put_with_ttl(const struct esker_keyspace *keyspace,
                                    uint64_t ttl_milliseconds,
                                    struct esker_error **error);
 
-// Merges `operand` onto the value of `key`, without reading it: from now on the value is what the
-// keyspace's operator makes of both; where there is none, the operand is the value. An operand has
+// Merges `operand` onto the value of `key`, without reading it: the new value is the result of the
+// keyspace's operator for both; where there is no value, the operand is the value. An operand has
 // at most 262,144 bytes. `durability` is an `esker_durability`.
 //
 // # Safety
@@ -496,22 +496,21 @@ enum esker_code esker_merge(const struct esker_keyspace *keyspace,
                             int32_t durability,
                             struct esker_error **error);
 
-// Removes `key`, if it is there. `durability` is an `esker_durability`.
+// Removes `key`, if it exists. `durability` is an `esker_durability`.
 //
 // # Safety
-// `keyspace` is a keyspace, `key` is as long as is said; `error` is null or can be written to.
+// `keyspace` is a keyspace, `key` has the given length; `error` is null or can be written to.
 enum esker_code esker_delete(const struct esker_keyspace *keyspace,
                              const uint8_t *key,
                              size_t key_len,
                              int32_t durability,
                              struct esker_error **error);
 
-// Removes all keys from `start` up to, and without, `end`, however many there are: one record in
-// the log. A null `start` or `end` is no bound. `durability` is an
-// `esker_durability`.
+// Removes all keys with `start` <= key < `end`, however many there are: one record in the log. A
+// null `start` or `end` is no bound. `durability` is an `esker_durability`.
 //
 // # Safety
-// `keyspace` is a keyspace, `start` and `end` are as long as is said; `error` is null or can be
+// `keyspace` is a keyspace, `start` and `end` have the given lengths; `error` is null or can be
 // written to.
 enum esker_code esker_delete_range(const struct esker_keyspace *keyspace,
                                    const uint8_t *start,
@@ -521,11 +520,11 @@ enum esker_code esker_delete_range(const struct esker_keyspace *keyspace,
                                    int32_t durability,
                                    struct esker_error **error);
 
-// The value of `key`, to be given up with `esker_bytes_free`; `found` says whether there is one.
-// From the cache, or at most one read of a block for each level.
+// The value of `key`, to be freed with `esker_bytes_free`; `found` says whether there is one. From
+// the cache, or at most one read of a block for each level.
 //
 // # Safety
-// `keyspace` is a keyspace, `key` is as long as is said; the others are null or can be written to.
+// `keyspace` is a keyspace, `key` has the given length; the others are null or can be written to.
 enum esker_code esker_get(const struct esker_keyspace *keyspace,
                           const uint8_t *key,
                           size_t key_len,
@@ -533,17 +532,17 @@ enum esker_code esker_get(const struct esker_keyspace *keyspace,
                           bool *found,
                           struct esker_error **error);
 
-// Gives a keyspace's handle up; the keyspace stays. Null is nothing.
+// Frees the handle of a keyspace; the keyspace stays. Null is ignored.
 //
 // # Safety
-// `keyspace` is null or a keyspace that nobody uses any more.
+// `keyspace` is null or a keyspace that is no longer in use.
 void esker_keyspace_free(struct esker_keyspace *keyspace);
 
-// Entries with `start` <= key < `end`. A null `start` or `end` is no bound. `snapshot` may be
-// null: then it is of now.
+// Entries with `start` <= key < `end`. A null `start` or `end` is no bound. A null `snapshot`
+// means the present state.
 //
 // # Safety
-// The handle are what they are called or null, `start` and `end` are as long as is said; the
+// The handles are of the named kinds or null, `start` and `end` have the given lengths; the
 // others are null or can be written to.
 enum esker_code esker_range_new(const struct esker_keyspace *keyspace,
                                 const struct esker_snapshot *snapshot,
@@ -583,10 +582,10 @@ enum esker_code esker_range_prev(struct esker_range *range,
                                  bool *found,
                                  struct esker_error **error);
 
-// Gives a range up. Null is nothing.
+// Frees a range. Null is ignored.
 //
 // # Safety
-// `range` is null or a range that nobody uses any more.
+// `range` is null or a range that is no longer in use.
 void esker_range_free(struct esker_range *range);
 
 // The store as it is now.
@@ -600,7 +599,7 @@ enum esker_code esker_snapshot_new(const struct esker_db *db,
 // As `esker_get`, as of the snapshot.
 //
 // # Safety
-// The handle are what they are called, `key` is as long as is said; the others are null or can be
+// The handles are of the named kinds, `key` has the given length; the others are null or can be
 // written to.
 enum esker_code esker_snapshot_get(const struct esker_snapshot *snapshot,
                                    const struct esker_keyspace *keyspace,
@@ -610,13 +609,13 @@ enum esker_code esker_snapshot_get(const struct esker_snapshot *snapshot,
                                    bool *found,
                                    struct esker_error **error);
 
-// Gives a snapshot up. Null is nothing.
+// Frees a snapshot. Null is ignored.
 //
 // # Safety
-// `snapshot` is null or a snapshot that nobody uses any more.
+// `snapshot` is null or a snapshot that is no longer in use.
 void esker_snapshot_free(struct esker_snapshot *snapshot);
 
-// Begins a transaction, which waits for nobody.
+// Begins a transaction, without waiting.
 //
 // # Safety
 // `db` is a store; the others are null or can be written to.
@@ -624,8 +623,8 @@ enum esker_code esker_transaction_begin(const struct esker_db *db,
                                         struct esker_transaction **transaction,
                                         struct esker_error **error);
 
-// Begins a transaction that has the writers' turn: waits until no other one has it, and reads what
-// those have written. Where all that is written is written in turns, none ever conflicts.
+// Begins a transaction that holds the writers' turn: it waits until no other one holds it, and
+// reads what those have written. If all writes are made in such transactions, none ever conflicts.
 //
 // # Safety
 // As for `esker_transaction_begin`.
@@ -633,10 +632,10 @@ enum esker_code esker_transaction_begin_write(const struct esker_db *db,
                                               struct esker_transaction **transaction,
                                               struct esker_error **error);
 
-// As `esker_get`, as of the moment at which the transaction began, and under its own writes.
+// As `esker_get`, as of the moment at which the transaction began, with its own writes applied.
 //
 // # Safety
-// The handle are what they are called, `key` is as long as is said; the others are null or can be
+// The handles are of the named kinds, `key` has the given length; the others are null or can be
 // written to.
 enum esker_code esker_transaction_get(const struct esker_transaction *transaction,
                                       const struct esker_keyspace *keyspace,
@@ -647,12 +646,12 @@ enum esker_code esker_transaction_get(const struct esker_transaction *transactio
                                       struct esker_error **error);
 
 // The entry with the smallest key in `start` <= key < `end`, or with `from_back` the largest;
-// `found` says whether there is one. A null `start` or `end` is no bound. The entries of a range
-// come one after the other when `start` is each time the last key and a zero byte; that nobody
-// else has written between the keys that were passed is part of what a commit checks.
+// `found` says whether there is one. A null `start` or `end` is no bound. To read the entries of a
+// range in order, set `start` each time to the last key and a zero byte; a commit also checks that
+// no other writer has written between the keys that were passed.
 //
 // # Safety
-// The handle are what they are called, `start` and `end` are as long as is said; the others are
+// The handles are of the named kinds, `start` and `end` have the given lengths; the others are
 // null or can be written to.
 enum esker_code esker_transaction_seek(struct esker_transaction *transaction,
                                        const struct esker_keyspace *keyspace,
@@ -665,10 +664,10 @@ enum esker_code esker_transaction_seek(struct esker_transaction *transaction,
                                        bool *found,
                                        struct esker_error **error);
 
-// Writes `value` at `key`, when the transaction is committed.
+// Sets the value of `key`, when the transaction is committed.
 //
 // # Safety
-// The handle are what they are called, `key` and `value` are as long as is said; `error` is null
+// The handles are of the named kinds, `key` and `value` have the given lengths; `error` is null
 // or can be written to.
 enum esker_code esker_transaction_put(struct esker_transaction *transaction,
                                       const struct esker_keyspace *keyspace,
@@ -701,8 +700,8 @@ enum esker_code esker_transaction_delete(struct esker_transaction *transaction,
                                          size_t key_len,
                                          struct esker_error **error);
 
-// Removes all keys from `start` up to, and without, `end`, when the transaction is committed. That
-// reads none of them. A null `start` or `end` is no bound.
+// Removes all keys with `start` <= key < `end`, when the transaction is committed. That reads none
+// of them. A null `start` or `end` is no bound.
 //
 // # Safety
 // As for `esker_transaction_put`.
@@ -714,27 +713,27 @@ enum esker_code esker_transaction_delete_range(struct esker_transaction *transac
                                                size_t end_len,
                                                struct esker_error **error);
 
-// Applies the writes of a transaction if nothing that it has read has been written since by
-// anybody else, and gives it up, whatever the code. `durability` is an `esker_durability`.
-// `ESKER_CONFLICT`: nothing was applied, run it again from its beginning.
+// Applies the writes of a transaction if no other writer has since changed what it has read, and
+// frees it, whatever the code. `durability` is an `esker_durability`. `ESKER_CONFLICT`: nothing
+// was applied, run it again from its beginning.
 //
 // # Safety
-// `transaction` is a transaction that nobody uses any more; `error` is null or can be written to.
+// `transaction` is a transaction that is no longer in use; `error` is null or can be written to.
 enum esker_code esker_transaction_commit(struct esker_transaction *transaction,
                                          int32_t durability,
                                          struct esker_error **error);
 
-// Gives a transaction up without applying it. Null is nothing.
+// Frees a transaction without applying it. Null is ignored.
 //
 // # Safety
-// `transaction` is null or a transaction that nobody uses any more.
+// `transaction` is null or a transaction that is no longer in use.
 void esker_transaction_free(struct esker_transaction *transaction);
 
-// Opens the value of `key` to be read, as it is now, or was at the moment of `snapshot` if that is
-// not null. `found` says whether there is one; without, `reader` is left alone.
+// Opens the value of `key` for reading, as it is now, or as of `snapshot` if that is not null.
+// `found` says whether there is one; if not, `reader` is left unchanged.
 //
 // # Safety
-// The handles are what they are called or null, `key` is as long as is said; the others are null
+// The handles are of the named kinds or null, `key` has the given length; the others are null
 // or can be written to.
 enum esker_code esker_reader_new(const struct esker_keyspace *keyspace,
                                  const struct esker_snapshot *snapshot,
@@ -744,18 +743,18 @@ enum esker_code esker_reader_new(const struct esker_keyspace *keyspace,
                                  bool *found,
                                  struct esker_error **error);
 
-// Length of the value, in bytes; 0 for what is no reader.
+// Length of the value, in bytes; 0 for a pointer that is not a reader.
 //
 // # Safety
-// `reader` is a reader that has not been given up.
+// `reader` is a reader that has not been freed.
 uint64_t esker_reader_len(const struct esker_reader *reader);
 
-// Reads what there is of the value from `position` on into `buffer`, at most `size` bytes; `count`
-// says how many there were: fewer only at the end.
+// Reads the value from `position` on into `buffer`, at most `size` bytes; `count` is the number of
+// bytes read, less than `size` only at the end.
 //
 // # Safety
-// `reader` is a reader that nobody else uses, `buffer` leads to `size` bytes that can be written
-// to; the others are null or can be written to.
+// `reader` is a reader that no other code uses, `buffer` points to `size` bytes that can be
+// written to; the others are null or can be written to.
 enum esker_code esker_reader_read(struct esker_reader *reader,
                                   uint64_t position,
                                   uint8_t *buffer,
@@ -763,17 +762,17 @@ enum esker_code esker_reader_read(struct esker_reader *reader,
                                   size_t *count,
                                   struct esker_error **error);
 
-// Gives a reader up. Null is nothing.
+// Frees a reader. Null is ignored.
 //
 // # Safety
-// `reader` is null or a reader that nobody uses any more.
+// `reader` is null or a reader that is no longer in use.
 void esker_reader_free(struct esker_reader *reader);
 
-// Begins a value of `key` that is written as it comes, up to 1 GiB, in bounded memory. Nobody sees
-// any of it before `esker_writer_finish`.
+// Begins a value of `key` that is written in pieces, up to 1 GiB, in bounded memory. It is not
+// visible before `esker_writer_finish`.
 //
 // # Safety
-// `keyspace` is a keyspace, `key` is as long as is said; the others are null or can be written to.
+// `keyspace` is a keyspace, `key` has the given length; the others are null or can be written to.
 enum esker_code esker_writer_new(const struct esker_keyspace *keyspace,
                                  const uint8_t *key,
                                  size_t key_len,
@@ -783,27 +782,26 @@ enum esker_code esker_writer_new(const struct esker_keyspace *keyspace,
 // Appends to the value. After a failure the value cannot be finished.
 //
 // # Safety
-// `writer` is a writer that nobody else uses, `data` is as long as is said; `error` is null or can
-// be written to.
+// `writer` is a writer that no other code uses, `data` has the given length; `error` is null or
+// can be written to.
 enum esker_code esker_writer_write(struct esker_writer *writer,
                                    const uint8_t *data,
                                    size_t len,
                                    struct esker_error **error);
 
-// Sets the value of the key to what was written, in one step, and gives the writer up, whatever
-// the code: where it fails the key has the value that it had. `durability` is an
-// `esker_durability`.
+// Sets the value of the key to what was written, in one step, and frees the writer, whatever the
+// code: if it fails the key keeps its earlier value. `durability` is an `esker_durability`.
 //
 // # Safety
-// `writer` is a writer that nobody uses any more; `error` is null or can be written to.
+// `writer` is a writer that is no longer in use; `error` is null or can be written to.
 enum esker_code esker_writer_finish(struct esker_writer *writer,
                                     int32_t durability,
                                     struct esker_error **error);
 
-// Gives a writer up, and what was written with it. Null is nothing.
+// Frees a writer and discards what was written with it. Null is ignored.
 //
 // # Safety
-// `writer` is null or a writer that nobody uses any more.
+// `writer` is null or a writer that is no longer in use.
 void esker_writer_free(struct esker_writer *writer);
 
 #ifdef __cplusplus

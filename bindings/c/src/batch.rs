@@ -1,4 +1,4 @@
-//! Batches: writes to one or several keyspaces that are there together or not at all.
+//! Batches: writes to one or several keyspaces that are applied together or not at all.
 
 use esker::Batch;
 
@@ -9,7 +9,7 @@ use crate::handle::{get, get_mut, give, handle, take};
 use crate::keyspace::esker_keyspace;
 use crate::range::bounds;
 
-/// Collected writes. One thread at a time may use it. Given up with `esker_batch_commit` or
+/// Collected writes. One thread at a time may use it. Freed with `esker_batch_commit` or
 /// `esker_batch_free`.
 pub struct esker_batch {
     _opaque: [u8; 0],
@@ -37,11 +37,11 @@ pub unsafe extern "C" fn esker_batch_new(
     unsafe { guard(error, body) }
 }
 
-/// Adds that `key` gets `value`. A key or value out of bounds, or a keyspace of another store, is
-/// said by `esker_batch_commit`.
+/// Adds a put of `value` at `key`. `esker_batch_commit` reports a key or value out of bounds, or a
+/// keyspace of another store.
 ///
 /// # Safety
-/// The handle are what they are called, `key` and `value` are as long as is said; `error` is null
+/// The handles are of the named kinds, `key` and `value` have the given lengths; `error` is null
 /// or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_batch_put(
@@ -66,8 +66,8 @@ pub unsafe extern "C" fn esker_batch_put(
     unsafe { guard(error, body) }
 }
 
-/// Adds that `operand` is merged onto the value of `key`: see `esker_merge`. Several of one key all
-/// count, and so does what the batch says of it before.
+/// Adds a merge of `operand` onto the value of `key`: see `esker_merge`. All operands of one key
+/// count, and so do earlier writes of the batch to it.
 ///
 /// # Safety
 /// As for `esker_batch_put`.
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn esker_batch_merge(
     unsafe { guard(error, body) }
 }
 
-/// Adds that `key` is removed.
+/// Adds a removal of `key`.
 ///
 /// # Safety
 /// As for `esker_batch_put`.
@@ -117,8 +117,8 @@ pub unsafe extern "C" fn esker_batch_delete(
     unsafe { guard(error, body) }
 }
 
-/// Adds that all keys from `start` up to, and without, `end` are removed, those that the batch has
-/// put before included. A null `start` or `end` is no bound.
+/// Adds a removal of all keys with `start` <= key < `end`, including those that the batch has put
+/// before. A null `start` or `end` is no bound.
 ///
 /// # Safety
 /// As for `esker_batch_put`.
@@ -144,11 +144,11 @@ pub unsafe extern "C" fn esker_batch_delete_range(
     unsafe { guard(error, body) }
 }
 
-/// Applies a batch, all of it or nothing, and gives it up, whatever the code. `durability` is an
+/// Applies a batch, all of it or nothing, and frees it, whatever the code. `durability` is an
 /// `esker_durability`. One record in the log.
 ///
 /// # Safety
-/// `batch` is a batch that nobody uses any more; `error` is null or can be written to.
+/// `batch` is a batch that is no longer in use; `error` is null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_batch_commit(
     batch: *mut esker_batch,
@@ -168,10 +168,10 @@ pub unsafe extern "C" fn esker_batch_commit(
     unsafe { guard(error, body) }
 }
 
-/// Gives a batch up without applying it. Null is nothing.
+/// Frees a batch without applying it. Null is ignored.
 ///
 /// # Safety
-/// `batch` is null or a batch that nobody uses any more.
+/// `batch` is null or a batch that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_batch_free(batch: *mut esker_batch) {
     // SAFETY: by the caller's promise.

@@ -1,4 +1,4 @@
-//! What goes in and comes out: runs of bytes, strings, places for results.
+//! Arguments and results: bytes, strings, places for results.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::ptr;
 
 use crate::error::{Failure, Result};
 
-/// Bytes that the library has allocated for the caller. Given up with `esker_bytes_free`.
+/// Bytes that the library has allocated for the caller. Freed with `esker_bytes_free`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct esker_bytes {
@@ -31,7 +31,7 @@ impl esker_bytes {
     }
 }
 
-/// Gives bytes up, and makes them none, so that doing it twice does no harm. Null is nothing.
+/// Frees bytes and makes them empty, so that a second call does no harm. Null is ignored.
 ///
 /// # Safety
 /// `bytes` is null, or as the library has filled it in.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn esker_bytes_free(bytes: *mut esker_bytes) {
 /// The bytes of an argument. Null is none where `len` is 0.
 ///
 /// # Safety
-/// `data` is null or leads to `len` bytes that nobody changes during `'a`.
+/// `data` is null or points to `len` bytes that no other code changes during `'a`.
 pub(crate) unsafe fn slice<'a>(data: *const u8, len: usize, name: &str) -> Result<&'a [u8]> {
     if len == 0 {
         return Ok(&[]);

@@ -49,14 +49,14 @@ pub struct esker_options {
     pub log_segment_bytes: u64,
     /// An `esker_durability`: that of writes which do not name their own.
     pub durability: i32,
-    /// Not 0: the store must be there, none is created.
+    /// Not 0: the store must exist, none is created.
     pub must_exist: i32,
-    /// Not 0: the store is only read, and nothing is written; it must be there. Works on a medium
-    /// that cannot be written to.
+    /// Not 0: the store is only read, and nothing is written; it must exist. Works on a medium that
+    /// cannot be written to.
     pub read_only: i32,
-    /// For what is to come: zero.
+    /// Reserved: zero.
     pub reserved_here: i32,
-    /// For what is to come: zeros.
+    /// Reserved: zeros.
     pub reserved: [u64; 3],
 }
 
@@ -84,7 +84,7 @@ pub struct esker_stats {
     pub cache_hits: u64,
     /// Blocks read from the device.
     pub cache_misses: u64,
-    /// For what is to come.
+    /// Reserved.
     pub reserved: [u64; 6],
 }
 
@@ -132,11 +132,11 @@ fn open(path: &Path, options: Option<&esker_options>) -> Result<Db> {
     Ok(builder.open()?)
 }
 
-/// Makes everything durable, closes the store and gives the handle up, whatever the code. Other
-/// handle of the store answer `ESKER_CLOSED` from then on, and are still to be given up.
+/// Makes everything durable, closes the store and frees the handle, whatever the code. Other
+/// handles of the store return `ESKER_CLOSED` from then on, and must still be freed.
 ///
 /// # Safety
-/// `db` is a store that nobody uses any more; `error` is null or can be written to.
+/// `db` is a store that is no longer in use; `error` is null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_close(
     db: *mut esker_db,
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn esker_persist(
     unsafe { guard(error, || Ok(get(db)?.persist()?)) }
 }
 
-/// Writes what is in memory alone, and in the log, to the data file.
+/// Flushes what is only in memory and in the log to the data file.
 ///
 /// # Safety
 /// `db` is a store; `error` is null or can be written to.
@@ -275,11 +275,11 @@ impl From<&esker::Stats> for esker_stats {
     }
 }
 
-/// Gives a store up without closing it: it closes when its last handle of any kind is given up.
-/// Null is nothing.
+/// Frees the handle of a store without closing the store: it closes when its last handle of any
+/// kind is freed. Null is ignored.
 ///
 /// # Safety
-/// `db` is null or a store that nobody uses any more.
+/// `db` is null or a store that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_db_free(db: *mut esker_db) {
     // SAFETY: by the caller's promise.

@@ -1,4 +1,4 @@
-//! What went wrong: a code to decide by, a line to show.
+//! Errors: a code to decide by, and a line to show.
 
 use std::any::Any;
 use std::ffi::{CStr, CString, c_char};
@@ -8,11 +8,11 @@ use esker::Error;
 
 use crate::handle::{Handle, free, get, give, handle};
 
-/// What became of a call.
+/// The result of a call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum esker_code {
-    /// It did what it says.
+    /// The call succeeded.
     ESKER_OK = 0,
     /// An argument is outside its bounds, or a pointer is not what it should be.
     ESKER_INVALID = 1,
@@ -30,23 +30,23 @@ pub enum esker_code {
     ESKER_NOT_A_STORE = 7,
     /// The store was written by a newer version.
     ESKER_TOO_NEW = 8,
-    /// There is no store, and none was to be made.
+    /// There is no store, and none was to be created.
     ESKER_NO_STORE = 9,
     /// There is no such keyspace, or it was dropped.
     ESKER_NO_KEYSPACE = 10,
     /// The store has been closed.
     ESKER_CLOSED = 11,
-    /// Somebody else has written what the transaction has read: nothing was applied, run it again.
+    /// Another writer has changed what the transaction has read: nothing was applied, run it again.
     ESKER_CONFLICT = 12,
-    /// A mistake of this library: please report it. The store stays usable.
+    /// A bug in this library: please report it. The store stays usable.
     ESKER_PANIC = 13,
-    /// Something that this version of the header has no code for.
+    /// An error that this version of the header has no code for.
     ESKER_OTHER = 14,
-    /// A merge operator could not say what the operands of a key come to; other keys are read.
+    /// A merge operator could not combine the operands of a key; other keys can be read.
     ESKER_OPERATOR = 15,
-    /// The store was opened to be read alone.
+    /// The store was opened for reading only.
     ESKER_READ_ONLY = 16,
-    /// The store was opened by the parent of this process, before a `fork`. Handles can be given up
+    /// The store was opened by the parent of this process, before a `fork`. Handles can be freed
     /// here, which does nothing, and are of no other use.
     ESKER_FORKED = 17,
 }
@@ -57,7 +57,7 @@ use esker_code::{
     ESKER_OTHER, ESKER_PANIC, ESKER_POISONED, ESKER_READ_ONLY, ESKER_TOO_NEW,
 };
 
-/// Why a call failed. Given up with `esker_error_free`.
+/// Why a call failed. Freed with `esker_error_free`.
 pub struct esker_error {
     _opaque: [u8; 0],
 }
@@ -71,7 +71,7 @@ pub struct Failure {
     message: CString,
 }
 
-/// The result of what is behind the border.
+/// The result of code behind the boundary.
 pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
 
 impl Failure {
@@ -118,8 +118,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Calls `body`. What fails, or panics, becomes a code, and an error object where `error` is not
-/// null.
+/// Calls `body`. An error or a panic becomes a code, and an error object where `error` is not null.
 ///
 /// # Safety
 /// `error` is null or can be written to.
@@ -140,7 +139,7 @@ pub(crate) unsafe fn guard(
     code
 }
 
-/// Gives a handle up; what panics then is lost.
+/// Frees a handle; a panic in it is ignored.
 ///
 /// # Safety
 /// As [`free`].
@@ -149,20 +148,21 @@ pub(crate) unsafe fn release<H: Handle>(handle: *mut H) {
     let _ = catch_unwind(AssertUnwindSafe(|| unsafe { free(handle) }));
 }
 
-/// The code of an error; `ESKER_INVALID` for what is no error.
+/// The code of an error; `ESKER_INVALID` for a pointer that is not an error.
 ///
 /// # Safety
-/// `error` is an error that has not been given up.
+/// `error` is an error that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_error_code(error: *const esker_error) -> esker_code {
     // SAFETY: by the caller's promise.
     unsafe { get(error) }.map_or(ESKER_INVALID, |failure| failure.code)
 }
 
-/// One line that says what went wrong, where, and what to do. It is the error's, and lives as long.
+/// One line that says what went wrong, where, and what to do. It belongs to the error, and is valid
+/// as long.
 ///
 /// # Safety
-/// `error` is an error that has not been given up.
+/// `error` is an error that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_error_message(error: *const esker_error) -> *const c_char {
     const NONE: &CStr = c"this is no esker_error";
@@ -170,10 +170,10 @@ pub unsafe extern "C" fn esker_error_message(error: *const esker_error) -> *cons
     unsafe { get(error) }.map_or(NONE, |failure| failure.message.as_c_str()).as_ptr()
 }
 
-/// Gives an error up. Null is nothing.
+/// Frees an error. Null is ignored.
 ///
 /// # Safety
-/// `error` is null or an error that has not been given up.
+/// `error` is null or an error that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_error_free(error: *mut esker_error) {
     // SAFETY: by the caller's promise.

@@ -1,10 +1,10 @@
-//! What the handles that C programs hold lead to.
+//! The table of the handles that C programs hold.
 //!
-//! A handle is no address. It is a number in the form of a pointer: a place in the table of this
-//! module, and the generation of that place. A generation is used for one handle, so that a handle
-//! which was given up, a pointer to something else and a handle of another kind are found out by
-//! reading the table alone, whatever memory has become of them. (After 2^31 handles a place begins
-//! again; a place waits for a thousand others before it is used again.)
+//! A handle is not an address. It is a number in the form of a pointer: a place in the table of
+//! this module, and the generation of that place. A generation is used for one handle. So a freed
+//! handle, a pointer to something else and a handle of another kind are detected by reading the
+//! table alone, whatever has become of the memory that they point to. (After 2^31 handles a place
+//! begins again; a place waits for a thousand others before it is used again.)
 //!
 //! Thread safety: everything may be called from any thread. The table grows and never shrinks, and
 //! looking a handle up takes no lock.
@@ -29,8 +29,8 @@ pub trait Handle {
     const NAME: &'static str;
 }
 
-/// Says what a handle leads to: the name in C, the value in Rust, eight letters for the kind.
-/// The type itself stands where cbindgen sees it.
+/// Declares the value of a handle: the name in C, the value in Rust, eight letters for the kind.
+/// The type itself is declared where cbindgen sees it.
 macro_rules! handle {
     ($name:ident($value:ty) = $kind:literal) => {
         impl $crate::handle::Handle for $name {
@@ -47,10 +47,10 @@ const PLACE_BITS: u32 = usize::BITS / 2;
 /// Places of the first chunk; each further one has twice as many as the one before.
 const FIRST_PLACES: usize = 64;
 const CHUNKS: usize = 32;
-/// So many places are unused before one is used again.
+/// This many places are unused before one is used again.
 const WAITING: usize = 1024;
 
-/// What a handle leads to.
+/// The value of a handle.
 #[derive(Debug, Default)]
 struct Place {
     generation: AtomicUsize,
@@ -94,14 +94,14 @@ fn unused_place() -> Option<(usize, &'static Place)> {
     at(number).map(|place| (number, place))
 }
 
-/// Gives `value` to the caller. Null when there are more handles than a pointer can tell apart.
+/// Makes a handle for `value`. Null when there are more handles than a pointer can distinguish.
 pub(crate) fn give<H: Handle>(value: H::Value) -> *mut H {
     let found = unused_place().filter(|(number, _)| *number >> PLACE_BITS == 0);
     let Some((number, place)) = found else { return ptr::null_mut() };
     let generation = place.generation.load(Ordering::Relaxed).wrapping_add(1);
     place.kind.store(H::KIND, Ordering::Relaxed);
     place.value.store(Box::into_raw(Box::new(value)).cast(), Ordering::Relaxed);
-    // Whoever sees the generation sees the rest.
+    // A thread that sees the generation sees the rest.
     place.generation.store(generation & (usize::MAX >> PLACE_BITS), Ordering::Release);
     ptr::without_provenance_mut(generation << PLACE_BITS | number)
 }
@@ -129,10 +129,10 @@ fn check<H: Handle>(handle: *const H) -> Result<(usize, &'static Place, usize)> 
     }
 }
 
-/// What a handle leads to.
+/// The value of a handle.
 ///
 /// # Safety
-/// Nobody gives it up or changes it during `'a`.
+/// No other code frees it or changes it during `'a`.
 pub(crate) unsafe fn get<'a, H: Handle>(handle: *const H) -> Result<&'a H::Value> {
     let (_, place, _) = check(handle)?;
     // SAFETY: the place holds a value of this kind (H1), which `give` has made; by the caller's
@@ -140,20 +140,20 @@ pub(crate) unsafe fn get<'a, H: Handle>(handle: *const H) -> Result<&'a H::Value
     unsafe { Ok(&*place.value.load(Ordering::Relaxed).cast::<H::Value>()) }
 }
 
-/// What a handle leads to, to be changed.
+/// The value of a handle, mutable.
 ///
 /// # Safety
-/// Nobody else uses it during `'a`.
+/// No other code uses it during `'a`.
 pub(crate) unsafe fn get_mut<'a, H: Handle>(handle: *mut H) -> Result<&'a mut H::Value> {
     let (_, place, _) = check(handle.cast_const())?;
-    // SAFETY: as in `get`; by the caller's promise nobody else has it.
+    // SAFETY: as in `get`; by the caller's promise no other code has it.
     unsafe { Ok(&mut *place.value.load(Ordering::Relaxed).cast::<H::Value>()) }
 }
 
 /// Takes a handle back: the first time, and never again.
 ///
 /// # Safety
-/// Nobody uses it at this moment.
+/// No code uses it at this moment.
 pub(crate) unsafe fn take<H: Handle>(handle: *mut H) -> Result<H::Value> {
     let (number, place, generation) = check(handle.cast_const())?;
     let value = place.value.load(Ordering::Relaxed).cast::<H::Value>();

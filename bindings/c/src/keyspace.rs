@@ -12,14 +12,14 @@ use crate::handle::{get, give, handle};
 use crate::range::{Keys, bounds};
 
 /// A keyspace of a store: an ordered map from bytes to bytes. Any number of threads may use it.
-/// Given up with `esker_keyspace_free`.
+/// Freed with `esker_keyspace_free`.
 pub struct esker_keyspace {
     _opaque: [u8; 0],
 }
 
 handle!(esker_keyspace(Keyspace) = b"ESK-keys");
 
-/// What blocks are compressed with.
+/// The compression of blocks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum esker_compression {
@@ -33,8 +33,7 @@ pub enum esker_compression {
     ESKER_ZSTD = 3,
 }
 
-/// What merging does with an operand. A keyspace keeps the first that it is given, and refuses
-/// others.
+/// The merge operator. A keyspace keeps the first that it is given, and refuses others.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum esker_operator {
@@ -50,7 +49,7 @@ pub enum esker_operator {
     ESKER_MIN = 4,
 }
 
-/// How a keyspace's entries are arranged, for good. A keyspace refuses another kind than it has.
+/// The index of a keyspace, which never changes. A keyspace refuses another kind than it has.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum esker_index {
@@ -66,22 +65,22 @@ pub enum esker_index {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct esker_keyspace_options {
-    /// Memory after which what was written goes to the data file, in bytes: 1 KiB to 1 TiB; 0 for
+    /// Memory after which the memtable is flushed to the data file, in bytes: 1 KiB to 1 TiB; 0 for
     /// half of the store's.
     pub memtable_bytes: u64,
     /// An `esker_compression`, for blocks that are written from now on; it is kept.
     pub compression: i32,
-    /// Not 0: the keyspace must be there, none is created.
+    /// Not 0: the keyspace must exist, none is created.
     pub must_exist: i32,
     /// The longest value that is stored with its key, in bytes, up to 256 KiB; 0 for that. Longer
-    /// ones are stored apart, where merges do not write them again. Holds for what is written until
-    /// the store is closed.
+    /// values are stored as blobs, which merges do not write again. Applies to writes until the
+    /// store is closed.
     pub inline_bytes_max: u64,
     /// An `esker_operator`; it is kept.
     pub merge: i32,
     /// An `esker_index`, where the keyspace is created.
     pub index: i32,
-    /// For what is to come: zeros.
+    /// Reserved: zeros.
     pub reserved: [u64; 2],
 }
 
@@ -145,7 +144,7 @@ fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result
     Ok(db.keyspace(name, chosen)?)
 }
 
-/// Opens the keyspace `name`, creating it where it is not there: one durable record then. A name
+/// Opens the keyspace `name`, or creates it if it does not exist: one durable record then. A name
 /// is 1 to 255 bytes of UTF-8 without control characters. `options` may be null.
 ///
 /// # Safety
@@ -174,7 +173,7 @@ pub unsafe extern "C" fn esker_open_keyspace(
 /// `durability` is an `esker_durability`.
 ///
 /// # Safety
-/// `keyspace` is a keyspace, `key` and `value` are as long as is said; `error` is null or can be
+/// `keyspace` is a keyspace, `key` and `value` have the given lengths; `error` is null or can be
 /// written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_put(
@@ -206,9 +205,9 @@ fn put(keyspace: &Keyspace, key: &[u8], value: &[u8], number: i32) -> Result {
     Ok(())
 }
 
-/// Sets the value of `key` for so many milliseconds, at least 1; then it is gone, as if it had been
-/// deleted. A later put takes its place, and its end. Ranges and snapshots keep to the moment at
-/// which they were made. Durable as the store was opened.
+/// Sets the value of `key` for a number of milliseconds, at least 1; after that time the key is
+/// absent, as if it had been deleted. A later put replaces the value and its end. Ranges and
+/// snapshots keep to the moment at which they were made. Durable as the store was opened.
 ///
 /// # Safety
 /// As [`esker_put`].
@@ -234,8 +233,8 @@ pub unsafe extern "C" fn esker_put_with_ttl(
     unsafe { guard(error, body) }
 }
 
-/// Merges `operand` onto the value of `key`, without reading it: from now on the value is what the
-/// keyspace's operator makes of both; where there is none, the operand is the value. An operand has
+/// Merges `operand` onto the value of `key`, without reading it: the new value is the result of the
+/// keyspace's operator for both; where there is no value, the operand is the value. An operand has
 /// at most 262,144 bytes. `durability` is an `esker_durability`.
 ///
 /// # Safety
@@ -266,10 +265,10 @@ pub unsafe extern "C" fn esker_merge(
     unsafe { guard(error, body) }
 }
 
-/// Removes `key`, if it is there. `durability` is an `esker_durability`.
+/// Removes `key`, if it exists. `durability` is an `esker_durability`.
 ///
 /// # Safety
-/// `keyspace` is a keyspace, `key` is as long as is said; `error` is null or can be written to.
+/// `keyspace` is a keyspace, `key` has the given length; `error` is null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_delete(
     keyspace: *const esker_keyspace,
@@ -287,12 +286,11 @@ pub unsafe extern "C" fn esker_delete(
     unsafe { guard(error, body) }
 }
 
-/// Removes all keys from `start` up to, and without, `end`, however many there are: one record in
-/// the log. A null `start` or `end` is no bound. `durability` is an
-/// `esker_durability`.
+/// Removes all keys with `start` <= key < `end`, however many there are: one record in the log. A
+/// null `start` or `end` is no bound. `durability` is an `esker_durability`.
 ///
 /// # Safety
-/// `keyspace` is a keyspace, `start` and `end` are as long as is said; `error` is null or can be
+/// `keyspace` is a keyspace, `start` and `end` have the given lengths; `error` is null or can be
 /// written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_delete_range(
@@ -331,11 +329,11 @@ fn delete(keyspace: &Keyspace, key: &[u8], number: i32) -> Result {
     Ok(())
 }
 
-/// The value of `key`, to be given up with `esker_bytes_free`; `found` says whether there is one.
-/// From the cache, or at most one read of a block for each level.
+/// The value of `key`, to be freed with `esker_bytes_free`; `found` says whether there is one. From
+/// the cache, or at most one read of a block for each level.
 ///
 /// # Safety
-/// `keyspace` is a keyspace, `key` is as long as is said; the others are null or can be written to.
+/// `keyspace` is a keyspace, `key` has the given length; the others are null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_get(
     keyspace: *const esker_keyspace,
@@ -353,7 +351,7 @@ pub unsafe extern "C" fn esker_get(
     unsafe { guard(error, body) }
 }
 
-/// Puts what `read` finds where the caller wants it.
+/// Writes the result of `read` to the caller's places.
 ///
 /// # Safety
 /// `value` and `found` are null or can be written to.
@@ -372,10 +370,10 @@ pub(crate) unsafe fn answer(
     Ok(())
 }
 
-/// Gives a keyspace's handle up; the keyspace stays. Null is nothing.
+/// Frees the handle of a keyspace; the keyspace stays. Null is ignored.
 ///
 /// # Safety
-/// `keyspace` is null or a keyspace that nobody uses any more.
+/// `keyspace` is null or a keyspace that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_keyspace_free(keyspace: *mut esker_keyspace) {
     // SAFETY: by the caller's promise.

@@ -1,17 +1,16 @@
 //! The key-value store for C: what `include/esker.h` declares.
 //!
-//! Reading order: [`handle`] (what a handle leads to, and how a foreign one is found out),
-//! [`error`] (codes, messages, panics), [`bytes`] (what goes in and comes out), then the handles:
-//! [`db`], [`keyspace`], [`batch`], [`snapshot`], [`range`], [`transaction`],
-//! [`value`].
+//! Reading order: [`handle`] (the table of handles, and how a foreign one is detected), [`error`]
+//! (codes, messages, panics), [`bytes`] (arguments and results), then the handles: [`db`],
+//! [`keyspace`], [`batch`], [`snapshot`], [`range`], [`transaction`], [`value`].
 //!
-//! Every function returns a code, and where it fails an error object if the caller asks for one.
-//! A panic never crosses the border. Handles are numbers in a table, and no addresses: null ones,
-//! those of another kind, those that were given up and pointers to anything else are refused.
+//! Every function returns a code, and on failure an error object if the caller asks for one. A
+//! panic never crosses the boundary. Handles are numbers in a table, not addresses: null ones,
+//! those of another kind, those that were freed and pointers to anything else are refused.
 //!
-//! What is relied on, in every call: a pointer to something else than a handle is null, or leads to
-//! what its type says and stays valid for the call; a handle is not given up while another thread
-//! uses it; batches, ranges, transactions, readers and writers are used by one thread at a time.
+//! Assumptions in every call: a pointer to something other than a handle is null, or points to a
+//! value of its type that stays valid for the call; a handle is not freed while another thread uses
+//! it; batches, ranges, transactions, readers and writers are used by one thread at a time.
 
 #![expect(unsafe_code, reason = "the interface is one of C")]
 #![expect(non_camel_case_types, reason = "these are the names that C programs see")]

@@ -17,15 +17,15 @@ pub struct Cursor {
     current: Entry,
 }
 
-/// The entries of a keyspace between two keys, as of the moment it was made. One thread at a
-/// time may use it. Given up with `esker_range_free`.
+/// The entries of a keyspace between two keys, as of the moment it was made. One thread at a time
+/// may use it. Freed with `esker_range_free`.
 pub struct esker_range {
     _opaque: [u8; 0],
 }
 
 handle!(esker_range(Cursor) = b"ESK-rnge");
 
-/// An entry. Its bytes are those of the range or transaction that it came from, and are there until
+/// An entry. Its bytes belong to the range or transaction that it came from, and are valid until
 /// the next call with that.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -52,11 +52,11 @@ pub(crate) fn show(current: &mut Entry, entry: Option<Entry>) -> esker_entry {
     }
 }
 
-/// Entries with `start` <= key < `end`. A null `start` or `end` is no bound. `snapshot` may be
-/// null: then it is of now.
+/// Entries with `start` <= key < `end`. A null `start` or `end` is no bound. A null `snapshot`
+/// means the present state.
 ///
 /// # Safety
-/// The handle are what they are called or null, `start` and `end` are as long as is said; the
+/// The handles are of the named kinds or null, `start` and `end` have the given lengths; the
 /// others are null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_range_new(
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn esker_range_new(
 /// Bounds of keys.
 pub(crate) type Keys<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// Keys from `start` up to, and without, `end`. Null is no bound.
+/// Keys with `start` <= key < `end`. Null is no bound.
 ///
 /// # Safety
 /// As [`slice`].
@@ -209,10 +209,10 @@ unsafe fn step(
     Ok(())
 }
 
-/// Gives a range up. Null is nothing.
+/// Frees a range. Null is ignored.
 ///
 /// # Safety
-/// `range` is null or a range that nobody uses any more.
+/// `range` is null or a range that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_range_free(range: *mut esker_range) {
     // SAFETY: by the caller's promise.

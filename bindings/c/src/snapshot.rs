@@ -9,7 +9,7 @@ use crate::handle::{get, give, handle};
 use crate::keyspace::{answer, esker_keyspace};
 
 /// All keyspaces of a store as of one moment. Any number of threads may use it. It keeps the
-/// versions that it may see: give it up with `esker_snapshot_free`.
+/// versions that it may see: free it with `esker_snapshot_free`.
 pub struct esker_snapshot {
     _opaque: [u8; 0],
 }
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn esker_snapshot_new(
 /// As `esker_get`, as of the snapshot.
 ///
 /// # Safety
-/// The handle are what they are called, `key` is as long as is said; the others are null or can be
+/// The handles are of the named kinds, `key` has the given length; the others are null or can be
 /// written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_snapshot_get(
@@ -65,10 +65,10 @@ pub unsafe extern "C" fn esker_snapshot_get(
     unsafe { guard(error, body) }
 }
 
-/// Gives a snapshot up. Null is nothing.
+/// Frees a snapshot. Null is ignored.
 ///
 /// # Safety
-/// `snapshot` is null or a snapshot that nobody uses any more.
+/// `snapshot` is null or a snapshot that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_snapshot_free(snapshot: *mut esker_snapshot) {
     // SAFETY: by the caller's promise.

@@ -17,16 +17,16 @@ pub struct Open {
 }
 
 /// Reads and writes of any keyspaces of one store that happen at one moment, or not at all. It
-/// reads the store as it was when it began, and its own writes, which nobody else sees before it is
-/// committed. One thread at a time may use it. Given up with `esker_transaction_commit` or
-/// `esker_transaction_free`.
+/// reads the store as it was when it began, and its own writes, which are not visible to others
+/// before it is committed. One thread at a time may use it. Freed with `esker_transaction_commit`
+/// or `esker_transaction_free`.
 pub struct esker_transaction {
     _opaque: [u8; 0],
 }
 
 handle!(esker_transaction(Open) = b"ESK-tran");
 
-/// Begins a transaction, which waits for nobody.
+/// Begins a transaction, without waiting.
 ///
 /// # Safety
 /// `db` is a store; the others are null or can be written to.
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn esker_transaction_begin(
     unsafe { guard(error, || begin(transaction, || Ok(get(db)?.transaction()?))) }
 }
 
-/// Begins a transaction that has the writers' turn: waits until no other one has it, and reads what
-/// those have written. Where all that is written is written in turns, none ever conflicts.
+/// Begins a transaction that holds the writers' turn: it waits until no other one holds it, and
+/// reads what those have written. If all writes are made in such transactions, none ever conflicts.
 ///
 /// # Safety
 /// As for `esker_transaction_begin`.
@@ -70,10 +70,10 @@ unsafe fn begin(
     Ok(())
 }
 
-/// As `esker_get`, as of the moment at which the transaction began, and under its own writes.
+/// As `esker_get`, as of the moment at which the transaction began, with its own writes applied.
 ///
 /// # Safety
-/// The handle are what they are called, `key` is as long as is said; the others are null or can be
+/// The handles are of the named kinds, `key` has the given length; the others are null or can be
 /// written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_transaction_get(
@@ -99,12 +99,12 @@ pub unsafe extern "C" fn esker_transaction_get(
 }
 
 /// The entry with the smallest key in `start` <= key < `end`, or with `from_back` the largest;
-/// `found` says whether there is one. A null `start` or `end` is no bound. The entries of a range
-/// come one after the other when `start` is each time the last key and a zero byte; that nobody
-/// else has written between the keys that were passed is part of what a commit checks.
+/// `found` says whether there is one. A null `start` or `end` is no bound. To read the entries of a
+/// range in order, set `start` each time to the last key and a zero byte; a commit also checks that
+/// no other writer has written between the keys that were passed.
 ///
 /// # Safety
-/// The handle are what they are called, `start` and `end` are as long as is said; the others are
+/// The handles are of the named kinds, `start` and `end` have the given lengths; the others are
 /// null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_transaction_seek(
@@ -139,10 +139,10 @@ pub unsafe extern "C" fn esker_transaction_seek(
     unsafe { guard(error, body) }
 }
 
-/// Writes `value` at `key`, when the transaction is committed.
+/// Sets the value of `key`, when the transaction is committed.
 ///
 /// # Safety
-/// The handle are what they are called, `key` and `value` are as long as is said; `error` is null
+/// The handles are of the named kinds, `key` and `value` have the given lengths; `error` is null
 /// or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_transaction_put(
@@ -215,8 +215,8 @@ pub unsafe extern "C" fn esker_transaction_delete(
     unsafe { guard(error, body) }
 }
 
-/// Removes all keys from `start` up to, and without, `end`, when the transaction is committed. That
-/// reads none of them. A null `start` or `end` is no bound.
+/// Removes all keys with `start` <= key < `end`, when the transaction is committed. That reads none
+/// of them. A null `start` or `end` is no bound.
 ///
 /// # Safety
 /// As for `esker_transaction_put`.
@@ -241,12 +241,12 @@ pub unsafe extern "C" fn esker_transaction_delete_range(
     unsafe { guard(error, body) }
 }
 
-/// Applies the writes of a transaction if nothing that it has read has been written since by
-/// anybody else, and gives it up, whatever the code. `durability` is an `esker_durability`.
-/// `ESKER_CONFLICT`: nothing was applied, run it again from its beginning.
+/// Applies the writes of a transaction if no other writer has since changed what it has read, and
+/// frees it, whatever the code. `durability` is an `esker_durability`. `ESKER_CONFLICT`: nothing
+/// was applied, run it again from its beginning.
 ///
 /// # Safety
-/// `transaction` is a transaction that nobody uses any more; `error` is null or can be written to.
+/// `transaction` is a transaction that is no longer in use; `error` is null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_transaction_commit(
     transaction: *mut esker_transaction,
@@ -266,10 +266,10 @@ pub unsafe extern "C" fn esker_transaction_commit(
     unsafe { guard(error, body) }
 }
 
-/// Gives a transaction up without applying it. Null is nothing.
+/// Frees a transaction without applying it. Null is ignored.
 ///
 /// # Safety
-/// `transaction` is null or a transaction that nobody uses any more.
+/// `transaction` is null or a transaction that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_transaction_free(transaction: *mut esker_transaction) {
     // SAFETY: by the caller's promise.

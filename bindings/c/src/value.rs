@@ -1,4 +1,4 @@
-//! Values as streams: read from any place, written as they come.
+//! Values as streams: read from any position, written in pieces.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::slice;
@@ -13,15 +13,15 @@ use crate::keyspace::esker_keyspace;
 use crate::snapshot::esker_snapshot;
 
 /// A value as it was when the reader was made. One thread at a time may use it. It holds versions
-/// as a snapshot does: give it up with `esker_reader_free`.
+/// as a snapshot does: free it with `esker_reader_free`.
 pub struct esker_reader {
     _opaque: [u8; 0],
 }
 
 handle!(esker_reader(ValueReader) = b"ESK-read");
 
-/// A value that is being written. One thread at a time may use it. Given up with
-/// `esker_writer_finish` or `esker_writer_free`.
+/// A value that is being written. One thread at a time may use it. Freed with `esker_writer_finish`
+/// or `esker_writer_free`.
 pub struct esker_writer {
     _opaque: [u8; 0],
 }
@@ -36,11 +36,11 @@ fn failure(error: io::Error) -> Failure {
     }
 }
 
-/// Opens the value of `key` to be read, as it is now, or was at the moment of `snapshot` if that is
-/// not null. `found` says whether there is one; without, `reader` is left alone.
+/// Opens the value of `key` for reading, as it is now, or as of `snapshot` if that is not null.
+/// `found` says whether there is one; if not, `reader` is left unchanged.
 ///
 /// # Safety
-/// The handles are what they are called or null, `key` is as long as is said; the others are null
+/// The handles are of the named kinds or null, `key` has the given length; the others are null
 /// or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_reader_new(
@@ -75,22 +75,22 @@ pub unsafe extern "C" fn esker_reader_new(
     unsafe { guard(error, body) }
 }
 
-/// Length of the value, in bytes; 0 for what is no reader.
+/// Length of the value, in bytes; 0 for a pointer that is not a reader.
 ///
 /// # Safety
-/// `reader` is a reader that has not been given up.
+/// `reader` is a reader that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_reader_len(reader: *const esker_reader) -> u64 {
     // SAFETY: by the caller's promise.
     unsafe { get(reader) }.map_or(0, ValueReader::len)
 }
 
-/// Reads what there is of the value from `position` on into `buffer`, at most `size` bytes; `count`
-/// says how many there were: fewer only at the end.
+/// Reads the value from `position` on into `buffer`, at most `size` bytes; `count` is the number of
+/// bytes read, less than `size` only at the end.
 ///
 /// # Safety
-/// `reader` is a reader that nobody else uses, `buffer` leads to `size` bytes that can be written
-/// to; the others are null or can be written to.
+/// `reader` is a reader that no other code uses, `buffer` points to `size` bytes that can be
+/// written to; the others are null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_reader_read(
     reader: *mut esker_reader,
@@ -127,21 +127,21 @@ pub unsafe extern "C" fn esker_reader_read(
     unsafe { guard(error, body) }
 }
 
-/// Gives a reader up. Null is nothing.
+/// Frees a reader. Null is ignored.
 ///
 /// # Safety
-/// `reader` is null or a reader that nobody uses any more.
+/// `reader` is null or a reader that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_reader_free(reader: *mut esker_reader) {
     // SAFETY: by the caller's promise.
     unsafe { release(reader) }
 }
 
-/// Begins a value of `key` that is written as it comes, up to 1 GiB, in bounded memory. Nobody sees
-/// any of it before `esker_writer_finish`.
+/// Begins a value of `key` that is written in pieces, up to 1 GiB, in bounded memory. It is not
+/// visible before `esker_writer_finish`.
 ///
 /// # Safety
-/// `keyspace` is a keyspace, `key` is as long as is said; the others are null or can be written to.
+/// `keyspace` is a keyspace, `key` has the given length; the others are null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_writer_new(
     keyspace: *const esker_keyspace,
@@ -166,8 +166,8 @@ pub unsafe extern "C" fn esker_writer_new(
 /// Appends to the value. After a failure the value cannot be finished.
 ///
 /// # Safety
-/// `writer` is a writer that nobody else uses, `data` is as long as is said; `error` is null or can
-/// be written to.
+/// `writer` is a writer that no other code uses, `data` has the given length; `error` is null or
+/// can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_writer_write(
     writer: *mut esker_writer,
@@ -184,12 +184,11 @@ pub unsafe extern "C" fn esker_writer_write(
     unsafe { guard(error, body) }
 }
 
-/// Sets the value of the key to what was written, in one step, and gives the writer up, whatever
-/// the code: where it fails the key has the value that it had. `durability` is an
-/// `esker_durability`.
+/// Sets the value of the key to what was written, in one step, and frees the writer, whatever the
+/// code: if it fails the key keeps its earlier value. `durability` is an `esker_durability`.
 ///
 /// # Safety
-/// `writer` is a writer that nobody uses any more; `error` is null or can be written to.
+/// `writer` is a writer that is no longer in use; `error` is null or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_writer_finish(
     writer: *mut esker_writer,
@@ -209,10 +208,10 @@ pub unsafe extern "C" fn esker_writer_finish(
     unsafe { guard(error, body) }
 }
 
-/// Gives a writer up, and what was written with it. Null is nothing.
+/// Frees a writer and discards what was written with it. Null is ignored.
 ///
 /// # Safety
-/// `writer` is null or a writer that nobody uses any more.
+/// `writer` is null or a writer that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_writer_free(writer: *mut esker_writer) {
     // SAFETY: by the caller's promise.

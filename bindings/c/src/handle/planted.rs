@@ -1,10 +1,10 @@
-//! Bugs on purpose, so that the tests of this module can prove that they would find them. Elsewhere
-//! than in these tests [`is`] is a constant `false`, and the compiler removes every planted branch.
+//! Bugs on purpose, so that the tests of this module can prove that they would find them. In all
+//! other builds [`is`] is a constant `false`, and the compiler removes every planted branch.
 
 /// A bug that handles must not have. With neither of them is memory read that was given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
-    /// A handle that was given up is as good as the one that has its place now.
+    /// A freed handle is as good as the one that has its place now.
     GenerationIgnored,
     /// A handle of one kind is as good as one of another.
     KindIgnored,

@@ -39,11 +39,11 @@ fn a_handle_that_was_given_up_is_never_another_one() {
     let alive = give::<Text>("alive".into());
     for handle in stale {
         assert_eq!(text(handle), None);
-        // SAFETY: nobody uses what is not there.
+        // SAFETY: there is no value, so no code uses it.
         assert!(unsafe { take(handle) }.is_err());
     }
     assert_eq!(text(alive).as_deref(), Some("alive"));
-    // SAFETY: nobody uses it any more.
+    // SAFETY: it is no longer in use.
     assert_eq!(unsafe { take(alive) }.ok().as_deref(), Some("alive"));
 }
 
@@ -63,7 +63,7 @@ fn other_kinds_and_other_pointers_are_refused() {
     for pointer in foreign {
         assert!(text(pointer).is_none_or(|found| found != "text"), "{pointer:?}");
     }
-    // SAFETY: nobody else uses it.
+    // SAFETY: no other code uses it.
     unsafe {
         assert!(get(handle.cast_const().cast::<Number>()).is_err());
         assert!(get_mut(handle.cast::<Number>()).is_err());
@@ -100,7 +100,7 @@ fn of_threads_that_give_one_handle_up_one_has_it() {
                 std::thread::spawn(move || {
                     barrier.wait();
                     let handle = ptr::without_provenance_mut::<Number>(address);
-                    // SAFETY: nobody uses the value.
+                    // SAFETY: no code uses the value.
                     unsafe { take(handle) }.ok()
                 })
             })
