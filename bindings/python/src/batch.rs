@@ -1,4 +1,4 @@
-//! Writes that are applied all or not at all.
+//! Batches: writes that are applied all or not at all.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,8 +15,9 @@ use crate::reads::between;
 use crate::store::{Open, Store, TurnSet, Turns, apart, durability};
 use crate::ttl;
 
-/// Writes to keyspaces of one store that are applied all or not at all, as a context manager at a
-/// clean exit. An exception in its block drops them. Nothing is written, or seen, before.
+/// Writes to keyspaces of one store that are applied all or not at all. As a context manager it
+/// applies them at a clean exit; an exception in its block drops them. No write is made or visible
+/// before that.
 #[pyclass(frozen, module = "esker")]
 pub(crate) struct Batch {
     /// `None` once it was applied or dropped.
@@ -25,10 +26,10 @@ pub(crate) struct Batch {
     open: Arc<Open>,
 }
 
-/// What is written to a key.
+/// A write to a key.
 #[derive(Clone, Copy)]
 pub(crate) enum Said<'a> {
-    /// Perhaps for a time alone.
+    /// With an optional time to live.
     Value(&'a [u8], Option<Duration>),
     Operand(&'a [u8]),
     /// It is removed.
@@ -109,7 +110,7 @@ impl Batch {
     }
 
     /// Sets the value of `key` in `keyspace`. Of several writes to one key the last counts. With
-    /// `ttl` it is there for so many seconds, from now on.
+    /// `ttl` the value expires after this many seconds, counted from this call.
     #[pyo3(signature = (keyspace, key, value, *, ttl=None))]
     fn insert(
         &self,
@@ -123,8 +124,8 @@ impl Batch {
         self.add(keyspace, key.as_ref(), Said::Value(value.as_ref(), ttl))
     }
 
-    /// Merges `operand` onto the value of `key` in `keyspace`. All that are merged onto one key
-    /// count, and so does what was written before.
+    /// Merges `operand` onto the value of `key` in `keyspace`. All operands merged onto one key
+    /// count, and so do earlier writes to it.
     fn merge(
         &self,
         keyspace: &Bound<'_, PyAny>,
@@ -135,13 +136,13 @@ impl Batch {
         self.add(keyspace, key.as_ref(), Said::Operand(operand.as_ref()))
     }
 
-    /// Removes `key` from `keyspace`; it need not be there.
+    /// Removes `key` from `keyspace`; it need not exist.
     fn remove(&self, keyspace: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         self.add(keyspace, Buffer::key(key)?.as_ref(), Said::Nothing)
     }
 
-    /// Removes all keys of `keyspace` from `start` up to, and without, `end`, those that the batch
-    /// has written before included. Without `start` from the first, without `end` to the last.
+    /// Removes all keys of `keyspace` with `start <= key < end`, including those that the batch has
+    /// written before. Without `start` from the first key, without `end` to the last.
     #[pyo3(signature = (keyspace, start=None, end=None))]
     fn remove_range(
         &self,
@@ -171,7 +172,7 @@ impl Batch {
         self.apply(py, writes)
     }
 
-    /// Drops the writes. Once more is fine, also after they were applied.
+    /// Drops the writes. May be called repeatedly, also after they were applied.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         self.take(py).map(drop)
     }

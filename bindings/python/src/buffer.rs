@@ -1,7 +1,7 @@
-//! Keys and values as Python gives them: `bytes`, or whatever else lends its memory.
+//! Keys and values as Python passes them: `bytes`, or any other object with a buffer.
 //!
-//! `bytes` never change, and are read where they are, also while other threads of Python run. All
-//! else may change meanwhile, and is copied once.
+//! `bytes` never change, and are read in place, also while other Python threads run. Other objects
+//! may change in the meantime, and are copied once.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyMemoryView, PyString};
 
 use crate::raised;
 
-/// Bytes that stay as they are.
+/// Bytes that do not change.
 pub(crate) enum Buffer<'a, 'py> {
     Lent(&'a [u8]),
     Copied(Bound<'py, PyBytes>),

@@ -1,19 +1,19 @@
-//! What a child by `fork` has to leave alone.
+//! State that a child created by `fork` must not use.
 //!
-//! A child has its parent's memory and open files, and none of its threads. Were it to use a store,
-//! or only to let go of one (the last handle closes the store), both would write to the same files.
+//! A child has its parent's memory and open files, and none of its threads. If it used a store, or
+//! dropped one (the last handle closes the store), both processes would write to the same files.
 //!
-//! Invariant F1: what a process opened is reached, and let go of, in that process alone: in a child
-//! it answers an error, and its memory stays as it is until the child ends.
+//! Invariant F1: an object that a process opened is used and dropped in that process alone: in a
+//! child its use is an error, and its memory is left as it is until the child ends.
 //!
-//! Which process this is the store knows (`esker::Process`), for the price of a load.
+//! `esker::Process` identifies the process, for the price of a load.
 
 use esker::Process;
 use pyo3::prelude::*;
 
 use crate::raised;
 
-/// Something of the process that made it.
+/// A value that belongs to the process that made it.
 pub(crate) struct Kept<T: Send> {
     /// Empty only while it is dropped.
     value: Option<T>,

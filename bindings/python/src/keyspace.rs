@@ -1,4 +1,4 @@
-//! What is written to a keyspace.
+//! Writes to a keyspace.
 
 use esker::KeyspaceOptions;
 use pyo3::prelude::*;
@@ -76,9 +76,9 @@ impl Keyspace {
     /// Sets the value of `key`, as `keyspace[key] = value` does; with a durability of its own if
     /// one is given. A key has at most 65,536 bytes, a value at most 1 GiB. No read, one write to
     /// the log; a value of more than 262,144 bytes is written to the data file, and its place to
-    /// the log. With `ttl` it is there for so many seconds, a part of one too; then it is gone, as
-    /// if it had been removed. A later write takes its place, and its end. An iterator and a
-    /// snapshot keep to the moment at which they were made.
+    /// the log. With `ttl` the value expires after this many seconds, which may be a fraction; then
+    /// the key is absent, as if it had been removed. A later write replaces the value and its
+    /// expiry. An iterator and a snapshot keep to the moment at which they were made.
     #[pyo3(signature = (key, value, *, ttl=None, durability=None))]
     fn insert(
         this: PyRef<'_, Self>,
@@ -117,9 +117,9 @@ impl Keyspace {
         Self::insert(this, key, value, Some(seconds), None)
     }
 
-    /// Merges `operand` onto the value of `key`: what comes of it is the keyspace's merge
-    /// operator's to say; where there is no value, the operand is one. An operand has at most
-    /// 262,144 bytes. No read, and one write to the log.
+    /// Merges `operand` onto the value of `key`: the keyspace's merge operator computes the result;
+    /// where there is no value, the operand becomes the value. An operand has at most 262,144
+    /// bytes. No read, and one write to the log.
     #[pyo3(signature = (key, operand, *, durability=None))]
     fn merge(
         this: PyRef<'_, Self>,
@@ -138,8 +138,8 @@ impl Keyspace {
         })
     }
 
-    /// Removes `key`, which need not be there: no read, unlike `del keyspace[key]`, and one write
-    /// to the log.
+    /// Removes `key`, which need not exist: no read, unlike `del keyspace[key]`, and one write to
+    /// the log.
     #[pyo3(signature = (key, *, durability=None))]
     fn remove(
         this: PyRef<'_, Self>,
@@ -156,9 +156,9 @@ impl Keyspace {
         })
     }
 
-    /// Removes all keys from `start` up to, and without, `end`, however many there are: no read,
-    /// and one write to the log. Without `start` from the first, without `end` to the last. Whoever
-    /// iterates already, and a snapshot, see them still.
+    /// Removes all keys with `start <= key < end`, however many there are: no read, and one write
+    /// to the log. Without `start` from the first key, without `end` to the last. Open iterators
+    /// and snapshots still see them.
     #[pyo3(signature = (start=None, end=None, *, durability=None))]
     fn remove_range(
         this: PyRef<'_, Self>,
@@ -189,8 +189,8 @@ impl Keyspace {
         })
     }
 
-    /// Removes `key` and answers its value; `default`, if given, where there is none. Of several
-    /// threads one gets it.
+    /// Removes `key` and returns its value; `default`, if given, where there is none. If several
+    /// threads call this at once, one gets the value.
     #[pyo3(signature = (key, *default), text_signature = "($self, key, default=..., /)")]
     fn pop<'py>(
         this: PyRef<'py, Self>,
@@ -209,8 +209,8 @@ impl Keyspace {
         }
     }
 
-    /// Removes the entry with the smallest key and answers it; `KeyError` where there is none. Of
-    /// several threads one gets it.
+    /// Removes the entry with the smallest key and returns it; `KeyError` where there is none. If
+    /// several threads call this at once, one gets it.
     fn popitem<'py>(
         this: PyRef<'py, Self>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
@@ -219,7 +219,7 @@ impl Keyspace {
         let popped = apart(py, || {
             while let Some((key, _)) = keyspace.first()? {
                 let _turn = turns.take(&key);
-                // Somebody may have been quicker.
+                // Another thread may have removed it first.
                 if let Some(value) = keyspace.get(&key)? {
                     keyspace.remove(&key)?;
                     return Ok(Some((key, value)));
@@ -231,7 +231,7 @@ impl Keyspace {
         Ok((PyBytes::new(py, &key), PyBytes::new(py, &value)))
     }
 
-    /// The value of `key`; where there is none it becomes `default`.
+    /// The value of `key`; if there is none, `default` is set and returned.
     fn setdefault<'py>(
         this: PyRef<'py, Self>,
         key: &Bound<'py, PyAny>,
@@ -276,20 +276,20 @@ impl Keyspace {
         })
     }
 
-    /// Writes what of the keyspace is in memory alone (and in the log) to the data file.
+    /// Flushes the part of the keyspace that is only in memory (and in the log) to the data file.
     fn flush(this: PyRef<'_, Self>) -> PyResult<()> {
         let keyspace = this.as_super().keyspace(this.py())?;
         apart(this.py(), || keyspace.flush())
     }
 
-    /// Merges the keyspace into one level without garbage: reads and writes all of it.
+    /// Compacts the keyspace into one level without garbage: reads and writes all of it.
     fn compact(this: PyRef<'_, Self>) -> PyResult<()> {
         let keyspace = this.as_super().keyspace(this.py())?;
         apart(this.py(), || keyspace.compact())
     }
 }
 
-/// The value of a key, and the key is gone.
+/// Returns the value of a key after removing the key.
 fn removed(this: &PyRef<'_, Keyspace>, key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     let (py, reads) = (this.py(), this.as_super());
     let key = Buffer::key(key)?;

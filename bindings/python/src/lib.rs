@@ -1,8 +1,8 @@
 //! The native half of the Python package `esker`: the store, and jobs that rearrange arrays.
 //!
-//! What is not called for every entry (defaults, sizes in words, figures as classes, results as
-//! arrays) is written in Python, in `python/esker`; here are the calls into `esker` and
-//! `esker-permute`, with the interpreter let go while they work.
+//! Code that does not run for every entry (defaults, sizes in words, figures as classes, results as
+//! arrays) is written in Python, in `python/esker`; this crate has the calls into `esker` and
+//! `esker-permute`, which release the interpreter while they work.
 //!
 //! | file | one idea |
 //! |---|---|

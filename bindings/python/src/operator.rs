@@ -1,4 +1,4 @@
-//! Merge operators: those that every store has, by name, and functions of Python.
+//! Merge operators: the built-in ones, by name, and functions of Python.
 
 use esker::{BoxError, KeyspaceOptions, MergeOperator};
 use pyo3::prelude::*;
@@ -6,13 +6,13 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::raised;
 
-/// A function of Python. It is called in threads of the store too.
+/// A function of Python. The store's threads call it too.
 struct Function(Py<PyAny>);
 
 impl MergeOperator for Function {
     fn merge(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Result<Vec<u8>, BoxError> {
         let merged = Python::try_attach(|py| {
-            // What an exception says is Python too.
+            // The message of an exception is Python too.
             self.call(py, key, older, newer).map_err(|error| error.to_string().into())
         });
         merged.unwrap_or_else(|| Err("the interpreter has come to its end".into()))
@@ -30,8 +30,7 @@ impl Function {
     }
 }
 
-/// The options with what `merge` says: the name of an operator that there is, or a pair of a name
-/// and a function.
+/// The options with `merge`: the name of a built-in operator, or a pair of a name and a function.
 pub(crate) fn chosen(
     options: KeyspaceOptions,
     merge: &Bound<'_, PyAny>,

@@ -1,4 +1,4 @@
-//! Errors as exceptions, whose classes are Python's own (`esker/_errors.py`).
+//! Errors as exceptions, with the classes of `esker/_errors.py`.
 
 use esker::DeviceError;
 use esker_permute::error::Error as JobError;

@@ -1,7 +1,7 @@
 //! Iterators over entries.
 //!
-//! Entries are fetched in runs, with the interpreter let go, and handed out from the run: the cost
-//! of crossing the border and of locks is one for a run, not for an entry.
+//! Entries are fetched in runs, with the interpreter released, and returned from the run: the cost
+//! of crossing the boundary and of locks is per run, not per entry.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +22,7 @@ const RUN_ENTRIES_FIRST: usize = 128;
 const RUN_ENTRIES_MAX: usize = 1024;
 const RUN_BYTES_MAX: usize = 256 << 10;
 
-/// What of an entry is handed out.
+/// The part of an entry that is returned.
 #[derive(Clone, Copy)]
 pub(crate) enum Part {
     Key,
@@ -30,8 +30,8 @@ pub(crate) enum Part {
     Both,
 }
 
-/// Entries of a keyspace as of one moment, in the order of their keys or against it. Holds what it
-/// sees until it is exhausted, closed or dropped, and keeps nobody from writing.
+/// Entries of a keyspace as of one moment, in ascending or descending order of keys. Holds its
+/// state of the store until it is exhausted, closed or dropped, and blocks no writer.
 #[pyclass(frozen, generic, module = "esker")]
 pub(crate) struct Range {
     walk: Kept<Mutex<Walk>>,
@@ -40,15 +40,15 @@ pub(crate) struct Range {
     open: Arc<Open>,
 }
 
-/// Where entries come from.
+/// The source of the entries.
 pub(crate) enum Source {
     Range(esker::Range),
     Rest(Rest),
 }
 
 impl Source {
-    /// Takes entries for as long as `take` wants more; whether it had enough, so that there may be
-    /// more.
+    /// Takes entries for as long as `take` wants more. Returns whether it had enough, so that there
+    /// may be more.
     pub(crate) fn run(
         &mut self,
         py: Python<'_>,
@@ -144,7 +144,7 @@ impl Range {
         format!("<esker.Range of '{}' of '{}'>", self.name, self.open.path().display())
     }
 
-    /// Lets go of what is seen; nothing comes after it. Once more is fine.
+    /// Releases the held state; no entry comes after it. May be called repeatedly.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let walk = self.walk.get(py)?;
         let mut walk = walk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What is read from a keyspace, as it is or as a snapshot sees it.
+//! Reads of a keyspace, as it is or as a snapshot sees it.
 
 use std::ops::Bound as End;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::transaction::{Ongoing, Rest};
 /// Entries that are counted before Python is asked whether a signal came.
 const COUNTED_MAX: usize = 1 << 16;
 
-/// As of when a keyspace is read.
+/// The moment as of which a keyspace is read.
 #[derive(Clone)]
 pub(crate) enum At {
     Now,
@@ -26,14 +26,14 @@ pub(crate) enum At {
     In(Arc<Ongoing>),
 }
 
-/// A keyspace as of then.
+/// A keyspace as of that moment.
 enum View {
     Now(Keyspace),
     Then(Snapshot, Keyspace),
     In(Arc<Ongoing>, Keyspace),
 }
 
-/// What lies between two keys.
+/// The range between two keys.
 type Bounds<'a> = (End<&'a [u8]>, End<&'a [u8]>);
 
 impl View {
@@ -112,7 +112,7 @@ impl View {
     }
 }
 
-/// The keys from `start` up to, and without, `end`, as far as these are given.
+/// The keys with `start <= key < end`, where either bound may be missing.
 pub(crate) fn between<'a>(
     start: &'a Option<Buffer<'_, '_>>,
     end: &'a Option<Buffer<'_, '_>>,
@@ -219,8 +219,8 @@ impl Reads {
         }
     }
 
-    /// The value of `key`, or `default` where there is none. At most one block read a level; none
-    /// for what is in memory.
+    /// The value of `key`, or `default` where there is none. At most one block read for each level;
+    /// none for a value that is in memory.
     #[pyo3(signature = (key, default=None))]
     fn get<'py>(
         &self,
@@ -293,9 +293,9 @@ impl Reads {
         Ok(self.walk(range, part, reverse))
     }
 
-    /// The entries with `start <= key < end` as of now, in the order of their keys or, with
-    /// `reverse`, against it: an iterator of `(key, value)`. None is no bound. What is written
-    /// meanwhile is not seen.
+    /// The entries with `start <= key < end` as of now, in ascending order of keys or, with
+    /// `reverse`, in descending order: an iterator of `(key, value)`. None is no bound. Later
+    /// writes are not seen.
     #[pyo3(signature = (start=None, end=None, *, reverse=false))]
     fn range(
         &self,
@@ -309,7 +309,7 @@ impl Reads {
         Ok(self.walk(range, Part::Both, reverse))
     }
 
-    /// The entries whose keys begin with `prefix`, as `range` gives them.
+    /// The entries whose keys begin with `prefix`, as `range` returns them.
     #[pyo3(signature = (prefix, *, reverse=false))]
     fn prefix(&self, py: Python<'_>, prefix: &Bound<'_, PyAny>, reverse: bool) -> PyResult<Range> {
         let prefix = Buffer::key(prefix)?;

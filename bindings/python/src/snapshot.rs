@@ -12,7 +12,7 @@ use crate::reads::{At, Reads};
 use crate::store::{Open, Store, apart};
 use crate::values::{self, ValueReader};
 
-/// A snapshot that may be closed, as its views share it.
+/// A snapshot that may be closed; its views share it.
 pub(crate) struct Moment(Kept<Mutex<Option<esker::Snapshot>>>);
 
 impl Moment {
@@ -49,7 +49,7 @@ impl Snapshot {
         Ok(Self { moment, seq, open })
     }
 
-    /// The number of the newest write that is seen.
+    /// The number of the newest visible write.
     #[getter]
     const fn seq(&self) -> u64 {
         self.seq
@@ -67,8 +67,8 @@ impl Snapshot {
         self.moment.snapshot(py).map(drop)
     }
 
-    /// Lets go of what it sees, except for what iterators still read; its views cannot be used any
-    /// more. Once more is fine.
+    /// Releases the snapshot, except for data that iterators still read; its views can no longer be
+    /// used. May be called repeatedly.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.moment.close(py)
     }

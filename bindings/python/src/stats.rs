@@ -1,4 +1,4 @@
-//! Figures of a store as dictionaries, of which `esker/_stats.py` makes its classes.
+//! Figures of a store as dictionaries, which `esker/_stats.py` turns into its classes.
 
 use esker::{KeyspaceStats, LsmStats, LsmWrites, Stats};
 use pyo3::prelude::*;

@@ -14,8 +14,8 @@ use crate::fork::Kept;
 use crate::raised;
 use crate::stats;
 
-/// Stores that are open, to be closed when the interpreter ends. Locked by whoever is attached to
-/// the interpreter alone, and so by nobody at a fork.
+/// Open stores, to be closed when the interpreter ends. Only threads that are attached to the
+/// interpreter lock it, so that it is unlocked at a fork.
 static STORES: Mutex<Vec<Weak<Open>>> = Mutex::new(Vec::new());
 
 /// An open store.
@@ -59,18 +59,18 @@ impl Open {
         let db = self.db.get(py)?.clone();
         self.is_closed.store(true, Ordering::Relaxed);
         match py.detach(|| db.close()) {
-            // Once more is fine, and waits for whoever is at it.
+            // Closing again is allowed, and waits for a close in progress.
             Ok(()) | Err(esker::Error::Closed) => Ok(()),
             Err(error) => Err(raised::of_store(py, &error)),
         }
     }
 }
 
-/// Who changes a key takes its turn: reading it and changing it is then one step, beside all that
-/// changes through Python.
+/// Locks for keys: a thread that changes a key takes the key's turn, so that its read and its write
+/// are one step with respect to all changes through Python.
 ///
-/// A key's turn is one of 64, by its hash; who changes several keys takes theirs in ascending
-/// order.
+/// A key's turn is one of 64, chosen by its hash; a thread that changes several keys takes their
+/// turns in ascending order.
 pub(crate) struct Turns {
     hasher: RandomState,
     turns: [Mutex<()>; 64],
@@ -93,7 +93,7 @@ impl Turns {
         TurnSet(set.0 | 1 << self.index(key))
     }
 
-    /// The turns of all keys there may be.
+    /// The turns of all possible keys.
     pub(crate) const fn all() -> TurnSet {
         TurnSet(u64::MAX)
     }
@@ -112,7 +112,7 @@ impl Turns {
     }
 }
 
-/// `"buffered"` or `"synced"`; without a name that of the store.
+/// `"buffered"` or `"synced"`; without a name the durability of the store.
 pub(crate) fn durability(open: &Open, name: Option<&Bound<'_, PyAny>>) -> PyResult<Durability> {
     name.map_or(Ok(open.durability), durability_of)
 }
@@ -130,7 +130,7 @@ fn durability_of(given: &Bound<'_, PyAny>) -> PyResult<Durability> {
     }
 }
 
-/// Runs something of a store while other threads of Python run.
+/// Runs an operation of a store while other Python threads run.
 pub(crate) fn apart<T: Send>(
     py: Python<'_>,
     run: impl FnOnce() -> esker::Result<T> + Send,
@@ -146,7 +146,7 @@ pub(crate) fn close_all(py: Python<'_>) -> PyResult<()> {
     ours.map(|open| open.close(py)).fold(Ok(()), Result::and)
 }
 
-/// A store: what `esker.Db` is about.
+/// A store: the native part of `esker.Db`.
 #[pyclass(frozen, module = "esker._esker")]
 pub(crate) struct Store(Arc<Open>);
 
@@ -224,7 +224,7 @@ impl Store {
         apart(py, || db.check()).map(checked)
     }
 
-    /// What `esker.Stats` holds, as dictionaries.
+    /// The contents of `esker.Stats`, as dictionaries.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let db = self.0.db(py)?;
         stats::as_dict(py, &apart(py, || db.stats())?)

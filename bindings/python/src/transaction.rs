@@ -1,4 +1,4 @@
-//! Reads and writes that happen at one moment, or not at all.
+//! Transactions: reads and writes that happen at one moment, or not at all.
 
 use std::ops::Bound as End;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::snapshot::Named;
 use crate::store::{Open, Store, TurnSet, Turns, apart, durability};
 use crate::ttl;
 
-/// A transaction that may be over, as its views share it.
+/// A transaction that may have ended; its views share it.
 pub(crate) struct Ongoing(Kept<Mutex<Option<Work>>>);
 
 /// What a transaction has done so far.
@@ -25,10 +25,10 @@ pub(crate) struct Work {
 }
 
 impl Ongoing {
-    /// Runs something in it, while other threads of Python run; one at a time.
+    /// Runs an operation in it, while other Python threads run; one at a time.
     ///
     /// # Errors
-    /// `ClosedError` when it is over, `ForkError` in a child.
+    /// `ClosedError` when it has ended, `ForkError` in a child.
     pub(crate) fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -81,7 +81,7 @@ impl Transaction {
         Ok(Self { ongoing, durability, seq, open })
     }
 
-    /// The number of the newest write that is seen.
+    /// The number of the newest visible write.
     #[getter]
     const fn seq(&self) -> u64 {
         self.seq
@@ -93,7 +93,7 @@ impl Transaction {
         self.open.path()
     }
 
-    /// Whether it is over.
+    /// Whether it has ended.
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         let work = self.ongoing.0.get(py)?;
@@ -106,8 +106,8 @@ impl Transaction {
         self.ongoing.with(py, |_| Ok(()))
     }
 
-    /// Applies the writes, if nothing that was read has been written since by anybody else. If
-    /// something has, nothing is applied, and `ConflictError` asks to run it all again.
+    /// Applies the writes, if no other writer has since changed what was read. Otherwise nothing is
+    /// applied, and `ConflictError` asks to run the whole transaction again.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         let work = self.ongoing.take(py)?.ok_or_else(|| over(py))?;
         let turns = self.open.turns();
@@ -117,7 +117,7 @@ impl Transaction {
         })
     }
 
-    /// Drops the writes. Once more is fine, also after a commit.
+    /// Drops the writes. May be called repeatedly, also after a commit.
     fn rollback(&self, py: Python<'_>) -> PyResult<()> {
         let work = self.ongoing.take(py)?;
         apart(py, || {
@@ -174,8 +174,8 @@ impl TransactionKeyspace {
         }
     }
 
-    /// Sets the value of `key` when the transaction is committed. Reads nothing. With `ttl` it is
-    /// there for so many seconds, from now on.
+    /// Sets the value of `key` when the transaction is committed. Reads nothing. With `ttl` the
+    /// value expires after this many seconds, counted from this call.
     #[pyo3(signature = (key, value, *, ttl=None))]
     fn insert(
         this: PyRef<'_, Self>,
@@ -198,14 +198,14 @@ impl TransactionKeyspace {
         write(&this, key.as_ref(), Said::Operand(operand.as_ref()))
     }
 
-    /// Removes `key` when the transaction is committed; it need not be there. Reads nothing, unlike
+    /// Removes `key` when the transaction is committed; it need not exist. Reads nothing, unlike
     /// `del keyspace[key]`.
     fn remove(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         write(&this, Buffer::key(key)?.as_ref(), Said::Nothing)
     }
 
-    /// Removes all keys from `start` up to, and without, `end`, when the transaction is committed:
-    /// also those that others have written by then. Reads none of them.
+    /// Removes all keys with `start <= key < end` when the transaction is committed, including
+    /// those that others have written by then. Reads none of them.
     #[pyo3(signature = (start=None, end=None))]
     fn remove_range(
         this: PyRef<'_, Self>,
@@ -242,8 +242,8 @@ fn write(this: &PyRef<'_, TransactionKeyspace>, key: &[u8], said: Said<'_>) -> P
     })
 }
 
-/// A part of a keyspace in a transaction, of which entries are taken a run at a time: what has not
-/// been taken has not been read, and does not count when the transaction is committed.
+/// A part of a keyspace in a transaction, from which entries are taken one run at a time: entries
+/// that have not been taken have not been read, and are ignored when the transaction is committed.
 pub(crate) struct Rest {
     pub(crate) ongoing: Arc<Ongoing>,
     pub(crate) keyspace: esker::Keyspace,

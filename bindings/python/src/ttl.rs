@@ -1,4 +1,4 @@
-//! Times to live as Python gives them: seconds, a part of one too.
+//! Times to live as Python passes them: seconds, possibly fractions.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Values as streams, in pieces of any size. What makes files of them is in Python, in
-//! `python/esker/_values.py`.
+//! Values as streams, in pieces of any size. `python/esker/_values.py` makes files of them.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +12,11 @@ use crate::raised;
 use crate::reads::Reads;
 use crate::store::{Open, apart, durability};
 
-/// What is read at once at most, in bytes.
+/// The maximum of one read, in bytes.
 const READ_BYTES_MAX: u64 = 8 << 20;
 
-/// A stream that several threads may use, one at a time, until it is closed. Waited for while other
-/// threads of Python run.
+/// A stream that several threads may use, one at a time, until it is closed. A thread waits for it
+/// while other Python threads run.
 struct Stream<T: Send>(Kept<Mutex<Option<T>>>);
 
 impl<T: Send> Stream<T> {
@@ -25,7 +24,7 @@ impl<T: Send> Stream<T> {
         Self(Kept::new(Mutex::new(Some(stream))))
     }
 
-    /// Runs something of the stream, unless it is closed.
+    /// Runs an operation on the stream, unless it is closed.
     fn with<R: Send>(
         &self,
         py: Python<'_>,
@@ -87,7 +86,7 @@ impl ValueReader {
         self.nbytes
     }
 
-    /// What is there from `position` on, at most `size` bytes and no more than 8 MiB.
+    /// The bytes from `position` on, at most `size` and no more than 8 MiB.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -134,7 +133,7 @@ pub(crate) fn writer(
 
 #[pymethods]
 impl ValueWriter {
-    /// Appends all of `data`; answers its length.
+    /// Appends all of `data`; returns its length.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let data = Buffer::value(data)?;
         let data = data.as_ref();
@@ -152,7 +151,7 @@ impl ValueWriter {
         })
     }
 
-    /// Forgets what was written, unless it was finished.
+    /// Discards what was written, unless it was finished.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let stream = self.stream.take(py)?;
         py.detach(|| drop(stream));
