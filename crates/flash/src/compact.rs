@@ -46,10 +46,10 @@ use crate::store::PageStore;
 
 /// Bytes of pages that are moved in one step.
 const STEP_BYTES: u64 = 1 << 20;
-/// Passes at most: commits may make new work for ever.
+/// The maximum number of passes: commits may make new work for ever.
 const PASSES_MAX: u32 = 8;
 
-/// What came of [`PageStore::compact`].
+/// The result of [`PageStore::compact`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Bytes of the file before.
@@ -90,7 +90,7 @@ struct Evicted {
     class: Class,
 }
 
-/// One pass on its way. Dropping it gives it up: what was moved stays moved.
+/// A pass in progress. Dropping it abandons it: moved pages stay moved.
 pub struct Squeeze {
     engine: Arc<Engine>,
     /// How many segments the file is to have.
@@ -102,8 +102,8 @@ pub struct Squeeze {
 }
 
 impl Squeeze {
-    /// Takes a checkpoint, and chooses how short the file may become. Waits for garbage collection
-    /// that is on its way.
+    /// Takes a checkpoint, and chooses how short the file may become. Waits for a garbage
+    /// collection in progress.
     ///
     /// # Errors
     /// As [`PageStore::checkpoint`].
@@ -128,7 +128,7 @@ impl Squeeze {
         self.evicted.len() as u64
     }
 
-    /// Moves some pages; `false` where that was the last step.
+    /// Moves some pages; returns `false` after the last step.
     ///
     /// # Errors
     /// The device failed; those pages are where they were.
@@ -161,8 +161,8 @@ impl Squeeze {
         copied.map(|_| !self.evicted.is_empty())
     }
 
-    /// Takes a checkpoint with all new places, and cuts off what is free at the end of the file.
-    /// Says how many pages were moved.
+    /// Takes a checkpoint with all new places, and cuts off the free end of the file. Returns how
+    /// many pages were moved.
     ///
     /// # Errors
     /// As [`PageStore::checkpoint`]; the file is as long as before.

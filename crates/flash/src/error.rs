@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors of the page store.
 
 use esker_device::DeviceError;
 use esker_format::DecodeError;
@@ -6,11 +6,11 @@ use esker_format::DecodeError;
 /// The result of an operation of the page store.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation failed. After any of them nothing of the operation is visible.
+/// Why an operation failed. After any error nothing of the operation is visible.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another writer lives, or a prepared transaction awaits its decision.
+    /// Another writer is open, or a prepared transaction awaits its decision.
     #[error("another transaction is writing: wait until it has ended")]
     Busy,
     /// Another opening has the file, and one of the two is for writing.
@@ -18,7 +18,7 @@ pub enum Error {
     Locked {
         /// The file.
         file: String,
-        /// Open in which way, and what that forbids.
+        /// How it is open, and what that forbids.
         how: &'static str,
     },
     /// A signal ended the wait for the process that has the file open.
@@ -27,7 +27,7 @@ pub enum Error {
         /// The file.
         file: String,
     },
-    /// The store was opened by the process that this one is a child of, by `fork`.
+    /// The store was opened by the parent process, before a `fork`.
     #[error(
         "{file} was opened before a fork, by the parent of this process: open it after the fork"
     )]
@@ -35,7 +35,7 @@ pub enum Error {
         /// The file.
         file: String,
     },
-    /// The store was opened to be read.
+    /// The store was opened for reading.
     #[error("{file} is open for reading only: open it for writing to change it")]
     ReadOnly {
         /// The file.
@@ -55,7 +55,7 @@ pub enum Error {
         /// The message of the device, or the limit that was reached.
         reason: String,
     },
-    /// The file is something else.
+    /// The file is not a store.
     #[error("{file} is {what}")]
     Foreign {
         /// The file.
@@ -80,7 +80,7 @@ pub enum Error {
         file: String,
         /// The format of the file.
         found: u32,
-        /// The newest format that is understood here.
+        /// The newest format that this version reads.
         supported: u32,
     },
     /// The device failed.
@@ -89,7 +89,7 @@ pub enum Error {
     /// An earlier write failed, and the contents of the device are unknown.
     #[error("an earlier write failed, so nothing more is written: close the store and open it")]
     Poisoned,
-    /// The caller asked for something that cannot be.
+    /// The caller passed an invalid argument.
     #[error("{0}")]
     InvalidArgument(String),
 }

@@ -1,16 +1,16 @@
-//! Where pages are read and written: what a device with blocks of its own lets one do.
+//! Reads and writes of pages, through the operations of a device with erase blocks.
 //!
 //! Raw flash is programmed page by page, in order within a block, each page once until the whole
-//! block is erased. Segments that are filled in order obey that: what such a segment holds is
-//! written through here. A block is a segment. What is rewritten in place (superblocks, nodes of
-//! the map, single slots) is not, and needs a device, or a part of one, that takes it.
+//! block is erased. Segments that are filled in order follow these rules, so their contents are
+//! written through this trait. A block is a segment. Data that is rewritten in place (superblocks,
+//! nodes of the map, single slots) is not, and needs a device, or a part of one, that allows it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use esker_device::{DeviceFile, Purpose, Result};
 
-/// What the units of a device are.
+/// The units of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes that are programmed at once, or a multiple of them.
@@ -22,12 +22,12 @@ pub struct Geometry {
 }
 
 /// A device of blocks. Places are bytes from its start. All methods may be called from any thread,
-/// but one block is programmed by one at a time.
+/// but only one thread at a time programs a block.
 pub trait Media: Send + Sync + Debug {
     /// Its units.
     ///
     /// # Errors
-    /// The device does not say.
+    /// The device does not report them.
     fn geometry(&self) -> Result<Geometry>;
 
     /// Fills `buf` from `at` on.
@@ -36,11 +36,11 @@ pub trait Media: Send + Sync + Debug {
     /// The device failed, or has nothing there.
     fn read(&self, at: u64, buf: &mut [u8], purpose: Purpose) -> Result<()>;
 
-    /// Writes `bytes` at `at`, within one block and behind all that was programmed in it since it
-    /// was erased.
+    /// Writes `bytes` at `at`, within one block and behind everything that was programmed in it
+    /// since it was erased.
     ///
     /// # Errors
-    /// The device failed; what is there now is not known.
+    /// The device failed; the contents there are unknown.
     fn program(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()>;
 
     /// Prepares a block that is no longer needed to be programmed from its start.
@@ -52,7 +52,7 @@ pub trait Media: Send + Sync + Debug {
     /// Makes all that was programmed durable.
     ///
     /// # Errors
-    /// The device failed, and it is not known what is durable.
+    /// The device failed, and what is durable is unknown.
     fn flush(&self, purpose: Purpose) -> Result<()>;
 }
 
@@ -86,7 +86,7 @@ impl Media for FileMedia {
         self.file.write_at(at, bytes, purpose)
     }
 
-    /// Nothing: rewriting written blocks is what a file is quick at, and giving them back is not.
+    /// Does nothing: rewriting written blocks is fast on a file, and discarding them is not.
     fn erase(&self, _block: u32) -> Result<()> {
         Ok(())
     }

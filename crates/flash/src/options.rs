@@ -1,4 +1,4 @@
-//! What a caller chooses.
+//! Options of a store.
 
 use std::time::Duration;
 
@@ -27,13 +27,13 @@ pub enum Durability {
 /// Where changed pages are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
-    /// To single slots that are free, wherever they are: every page is written once. For devices
-    /// with a translation layer of their own.
+    /// To free single slots at any place: every page is written once. For devices with a
+    /// translation layer of their own.
     #[default]
     Slot,
-    /// Behind each other, records and pages together, in segments that are filled in order; what
-    /// still lives in a segment is moved before it is used again. For flash without such a layer,
-    /// and for devices where one longer write is better than several short ones.
+    /// To segments that are filled in order, records and pages together; the live pages of a
+    /// segment are moved before it is reused. For flash without a translation layer, and for
+    /// devices where one longer write is better than several short ones.
     Segment,
 }
 
@@ -60,7 +60,7 @@ impl Allocation {
 pub struct Options {
     /// Bytes of a page in a new store: a power of two from 512 to 65,536.
     pub page_size: u32,
-    /// What callers that do not choose themselves should ask of a commit.
+    /// The durability that callers without a choice of their own should ask for.
     pub durability: Durability,
     /// Bytes of a segment in a new store: a power of two from 16 KiB to 4 MiB, at least a page. A
     /// small file grows by segments, a large one by up to 4 MiB at once.
@@ -69,19 +69,19 @@ pub struct Options {
     pub spill_bytes: u64,
     /// After how many bytes of commit records a checkpoint is taken.
     pub checkpoint_bytes: u64,
-    /// How many bytes of differences between pages and what the file holds of them are kept in
-    /// memory; 0 writes every changed page whole.
+    /// How many bytes of page deltas (differences between pages and their contents in the file) are
+    /// kept in memory; 0 writes every changed page whole.
     pub delta_bytes: u64,
     /// After how long a relaxed commit is made durable by a thread of the store, which also takes
-    /// checkpoints. With `None` there is no thread: the next sync does it, and a commit that finds
-    /// a checkpoint due takes it.
+    /// checkpoints. With `None` there is no thread: the next sync makes it durable, and a commit
+    /// takes a checkpoint that is due.
     pub relaxed_interval: Option<Duration>,
     /// After how many bytes relaxed commits are made durable.
     pub relaxed_bytes: u64,
     /// Where a new store's changed pages are written.
     pub allocation: Allocation,
-    /// With [`Allocation::Segment`]: how much longer than what lives in it the file may be before
-    /// garbage is collected, in percent, at least 5. More space is less moving.
+    /// With [`Allocation::Segment`]: how much longer than its live contents the file may be before
+    /// garbage is collected, in percent, at least 5. More space means fewer moves.
     pub spare_percent: u32,
 }
 
@@ -116,7 +116,7 @@ impl Options {
         self
     }
 
-    /// Sets what callers that do not choose should ask of a commit.
+    /// Sets the durability that callers without a choice of their own should ask for.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;

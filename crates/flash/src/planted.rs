@@ -38,7 +38,7 @@ pub enum Bug {
     MovedFromTooEarly,
     /// Pages are moved in the newest version only.
     VersionForgotten,
-    /// Who opens to read goes by the checkpoint alone.
+    /// An opening for reading uses the checkpoint alone.
     LogNotRead,
     /// The file is cut before a checkpoint that does not lead behind its new end is durable.
     CutBeforeCheckpoint,

@@ -1,4 +1,4 @@
-//! What a store has done and holds: for users, and for experiments that count bytes.
+//! Statistics of a store, for users and for experiments that count bytes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -74,13 +74,13 @@ pub struct Written {
 }
 
 impl Written {
-    /// Each by name.
+    /// The fields by name.
     #[must_use]
     pub fn fields(&self) -> [(&'static str, u64); 7] {
         named!(self, Written { pages, spilled, records, map, superblocks, filled, moved })
     }
 
-    /// All of them.
+    /// The sum of all kinds.
     #[must_use]
     pub const fn total(&self) -> u64 {
         let named = self.records + self.map + self.superblocks;
@@ -96,7 +96,7 @@ impl Written {
     }
 }
 
-/// A version that is readable.
+/// A readable version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Its number; 0 is the empty database of a new store.
@@ -115,17 +115,17 @@ pub struct Version {
 }
 
 impl Version {
-    /// Each by name, but [`Version::names`].
+    /// The fields by name, except [`Version::names`].
     #[must_use]
     pub fn fields(&self) -> [(&'static str, u64); 5] {
         named!(self, Version { version, page_size, pages, held_pages, snapshots } without names)
     }
 }
 
-/// What a store has done since it was opened, and what it holds now.
+/// Counts since the store was opened, and its present contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Where changed pages are written: what was chosen when the store was made.
+    /// Where changed pages are written: the choice that was made when the store was created.
     pub allocation: Allocation,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -136,7 +136,7 @@ pub struct Stats {
     pub live_pages: u64,
     /// Pages that no version needs, which the next checkpoint frees.
     pub dead_pages: u64,
-    /// Pages that only older versions need; [`Version::held_pages`] says which.
+    /// Pages that only older versions need; [`Version::held_pages`] has them for each version.
     pub held_pages: u64,
     /// Bytes of deltas that the newest version keeps in memory.
     pub delta_bytes: u64,
@@ -171,7 +171,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Each number by name, but [`Stats::written`]: what the store holds, then what it has done.
+    /// The numbers by name, except [`Stats::written`]: first present contents, then counts.
     #[must_use]
     pub fn fields(&self) -> [(&'static str, u64); 19] {
         named!(self, Stats {
@@ -224,7 +224,7 @@ impl Engine {
 }
 
 impl PageStore {
-    /// What the store has done since it was opened, and what it holds. Waits for a commit that is
+    /// Counts since the store was opened, and its present contents. Waits for a commit that is
     /// being written. No I/O.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -34,24 +34,24 @@ struct Handle {
 }
 
 impl PageStore {
-    /// Opens the store in `file`, or makes one where the file is empty. After a crash this reads
-    /// the log since the last checkpoint, at most [`Options::checkpoint_bytes`] and what the last
-    /// commit wrote, and takes a checkpoint; else it reads the map, 8 bytes a page, and writes
+    /// Opens the store in `file`, or creates one if the file is empty. After a crash this reads the
+    /// log since the last checkpoint, at most [`Options::checkpoint_bytes`] and the bytes of the
+    /// last commit, and takes a checkpoint; otherwise it reads the map, 8 bytes a page, and writes
     /// nothing.
     ///
     /// # Errors
-    /// [`Error::Foreign`], [`Error::TooNew`] or [`Error::Corrupt`] for a file that is not ours, is
-    /// newer, or is damaged; nothing is written to it then.
+    /// [`Error::Foreign`], [`Error::TooNew`] or [`Error::Corrupt`] for a file that is not a store,
+    /// is newer, or is damaged; nothing is written to it then.
     pub fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Self> {
         Ok(Self::over(recovery::open(file, options)?))
     }
 
-    /// Opens the store in `file` to be read, and writes nothing, not even what a crash left to be
-    /// done: that is done in memory. An empty file is an empty database. Everything that would
-    /// change the store is [`Error::ReadOnly`] until [`PageStore::make_writable`].
+    /// Opens the store in `file` for reading. Nothing is written; recovery after a crash is done in
+    /// memory. An empty file is an empty database. Every operation that would change the store
+    /// returns [`Error::ReadOnly`] until [`PageStore::make_writable`].
     ///
-    /// A transaction that is prepared is decided by [`PageStore::decide`] in memory too. Of what
-    /// was not durable when a process died, a power cut may still take what is read here.
+    /// [`PageStore::decide`] decides a prepared transaction in memory too. Data that was not
+    /// durable when a process died can be read here, but a power failure may still lose it.
     ///
     /// # Errors
     /// As [`PageStore::open`].
@@ -76,7 +76,7 @@ impl PageStore {
     /// Begins a transaction on the newest version. No I/O.
     ///
     /// # Errors
-    /// [`Error::Busy`] while another writer lives or a prepared transaction awaits its decision;
+    /// [`Error::Busy`] while another writer is open or a prepared transaction awaits its decision;
     /// [`Error::Stale`] when `base` is not the newest version; [`Error::Poisoned`] after a failed
     /// write.
     pub fn begin(&self, base: &Snapshot) -> Result<Writer> {
@@ -85,25 +85,25 @@ impl PageStore {
         Ok(writer)
     }
 
-    /// Whether a writer lives.
+    /// Whether a writer is open.
     #[must_use]
     pub fn has_writer(&self) -> bool {
         self.engine().has_writer.load(Ordering::Acquire)
     }
 
-    /// What was chosen in [`Options::durability`].
+    /// The value of [`Options::durability`].
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.engine().options.durability
     }
 
-    /// Why the store takes no more commits, if it does not.
+    /// Why the store accepts no more commits, if so.
     #[must_use]
     pub fn poisoned(&self) -> Option<&str> {
         self.engine().poison.get().map(String::as_str)
     }
 
-    /// Makes everything committed durable. One sync; none where nothing is waiting.
+    /// Makes all commits durable. One sync; none if all are durable already.
     ///
     /// # Errors
     /// The device failed; the store is poisoned.
@@ -111,11 +111,11 @@ impl PageStore {
         self.engine().flush()
     }
 
-    /// Writes what changed of the map, and begins a new log: afterwards opening is quick, and dead
+    /// Writes the changes of the map, and begins a new log: afterwards opening is quick, and dead
     /// pages are free. Two syncs.
     ///
     /// # Errors
-    /// [`Error::Full`], after which all is as before; or the device failed.
+    /// [`Error::Full`], after which the store is unchanged; or the device failed.
     pub fn checkpoint(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_process()?;
@@ -160,10 +160,10 @@ impl PageStore {
         Ok(version)
     }
 
-    /// Lets a named version go. One sync.
+    /// Releases a named version. One sync.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when nothing has this name.
+    /// [`Error::InvalidArgument`] when no version has this name.
     pub fn unpin_named(&self, name: &str) -> Result<()> {
         let engine = self.engine();
         engine.check_process()?;
@@ -181,7 +181,7 @@ impl PageStore {
     /// Holds a named version. No I/O.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when nothing has this name.
+    /// [`Error::InvalidArgument`] when no version has this name.
     pub fn at_named(&self, name: &str) -> Result<Snapshot> {
         self.engine().check_process()?;
         let core = self.engine().core.lock();
@@ -199,8 +199,8 @@ impl PageStore {
     /// memory where the store is only read.
     ///
     /// # Errors
-    /// [`Error::Busy`] while a writer lives; [`Error::InvalidArgument`] when nothing awaits a
-    /// decision.
+    /// [`Error::Busy`] while a writer is open; [`Error::InvalidArgument`] when no transaction
+    /// awaits a decision.
     pub fn decide(&self, commit: bool) -> Result<()> {
         self.engine().check_process()?;
         if self.has_writer() {
@@ -209,11 +209,11 @@ impl PageStore {
         self.engine().decide(commit)
     }
 
-    /// Makes everything durable and takes a checkpoint where anything was written since the last
-    /// and there is room for it: then the next opening writes nothing. Other clones go on.
+    /// Makes everything durable, and takes a checkpoint if anything was written since the last one
+    /// and there is room for it: then the next opening writes nothing. Other clones stay usable.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] where it is not known what the next opening finds; or as
+    /// [`Error::Poisoned`] where it is unknown what the next opening finds; or as
     /// [`PageStore::checkpoint`].
     pub fn close(self) -> Result<()> {
         self.shared.engine.shut_down()
@@ -242,12 +242,13 @@ impl Engine {
 impl Drop for Handle {
     fn drop(&mut self) {
         if !self.engine.process.is_current() {
-            // The parent's, and its thread's: what is dropped here stays as it is.
+            // The store and its thread belong to the parent: what is dropped here is left as it is.
             std::mem::forget(Arc::clone(&self.engine));
             return;
         }
         self.thread.stop(&self.engine);
-        // What was promised durable is; opening finds the rest where there is no checkpoint.
+        // All durability that was promised is there; opening recovers the rest if there is no
+        // checkpoint.
         let _best_effort = self.engine.shut_down();
     }
 }

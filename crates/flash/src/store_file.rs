@@ -38,7 +38,7 @@ pub enum Missing {
     Fail,
 }
 
-/// Which file it is, whatever it is called: its device and inode. No other file has them while it
+/// The identity of a file, whatever its name: its device and inode. No other file has them while it
 /// is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(u64, u64);
@@ -62,7 +62,7 @@ impl FileId {
     }
 }
 
-/// A store's file that is locked, and not open as a store yet.
+/// The file of a store that is locked, and not opened as a store yet.
 #[derive(Debug)]
 pub struct LockedFile {
     path: PathBuf,
@@ -71,7 +71,7 @@ pub struct LockedFile {
     id: FileId,
 }
 
-/// A store and the lock of its file, which is given back last.
+/// A store and the lock of its file, which is released last.
 #[derive(Debug)]
 pub struct StoreFile {
     /// The store.
@@ -91,8 +91,8 @@ impl LockedFile {
         Self::new(path, Access::Write, missing, patience)
     }
 
-    /// Locks the file at `path`, which must be there, together with others who only read it. Waits
-    /// as [`LockedFile::to_write`] does for who writes.
+    /// Locks the existing file at `path` for reading, shared with other readers. Waits as
+    /// [`LockedFile::to_write`] does.
     ///
     /// # Errors
     /// As [`LockedFile::to_write`].
@@ -114,7 +114,7 @@ impl LockedFile {
                 Ok(found) if found == id => {
                     return Ok(Self { path: path.to_owned(), access, lock, id });
                 }
-                // It was replaced, or taken away, meanwhile.
+                // It was replaced or removed in the meantime.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(failed(path, error).into()),
@@ -225,8 +225,8 @@ fn place(path: &Path) -> Result<(FileDevice, &str)> {
     Ok((FileDevice::open(folder.unwrap_or_else(|| Path::new(".")))?, name))
 }
 
-/// Makes an empty file where there is none, durably. Others may read it as they may the databases
-/// that SQLite makes.
+/// Creates an empty file if there is none, durably. Its permissions are those of databases that
+/// SQLite creates.
 ///
 /// # Errors
 /// Those of the device.
@@ -258,7 +258,7 @@ fn open_to_lock(path: &Path, access: Access) -> Result<OwnedFd> {
     Ok(file.map_err(|source| failed(path, source))?.into())
 }
 
-/// Locks it: to read, with those who do; or alone.
+/// Locks it: shared for reading, or exclusively.
 fn wait_for(lock: &LockFile, path: &Path, access: Access, patience: Duration) -> Result<()> {
     let kind = match access {
         Access::Read => Lock::Shared,
@@ -301,7 +301,7 @@ pub fn decide_by_file(store: &PageStore, path: &Path) -> Result<()> {
     })?;
     let is_sure = is_there || planted::is(Bug::RemovalNotSynced);
     if !is_sure && let Err(error) = sync_folder(&decider) {
-        // Who only reads decides nothing for others.
+        // A read-only store decides only for itself.
         if !store.is_read_only() {
             return Err(error.into());
         }

@@ -1,4 +1,4 @@
-//! What a store of page versions can do, for those who need no more than that.
+//! The operations of a store of page versions, as a trait.
 //!
 //! The operations are those of MV-FTL: a transaction begins on the newest version, writes, and
 //! commits or aborts; a snapshot of a version can be read until it is purged.
@@ -13,7 +13,7 @@ use crate::writer::Writer;
 pub trait Versioned {
     /// A version that stays readable.
     type Snapshot;
-    /// A transaction in the making.
+    /// An open transaction.
     type Transaction;
 
     /// Holds the newest version.
@@ -22,13 +22,13 @@ pub trait Versioned {
     /// Begins a transaction on the newest version.
     ///
     /// # Errors
-    /// Another transaction writes, or the store takes no more.
+    /// Another transaction is open, or the store accepts no more.
     fn begin(&self) -> Result<Self::Transaction>;
 
     /// Fills `buf` from `offset` of a page as a version has it.
     ///
     /// # Errors
-    /// What is asked for is not there, or is damaged.
+    /// The page or the range does not exist, or is damaged.
     fn read(&self, version: &Self::Snapshot, page: u32, offset: u32, buf: &mut [u8]) -> Result<()>;
 
     /// Changes a part of a page. Only this transaction sees the change.
@@ -43,7 +43,7 @@ pub trait Versioned {
         bytes: &[u8],
     ) -> Result<()>;
 
-    /// Makes all that a transaction wrote the newest version, at once.
+    /// Makes the writes of a transaction the newest version, atomically.
     ///
     /// # Errors
     /// Nothing of it is visible then.
@@ -53,10 +53,10 @@ pub trait Versioned {
         durability: Durability,
     ) -> Result<Self::Snapshot>;
 
-    /// Drops what a transaction wrote.
+    /// Drops the writes of a transaction.
     fn abort(&self, transaction: Self::Transaction);
 
-    /// Gives a version up: what only it had is free, if it is not the newest.
+    /// Releases a version: space that only it needed becomes free, if it is not the newest.
     fn purge(&self, version: Self::Snapshot);
 }
 

@@ -1,4 +1,4 @@
-//! A transaction in the making: changed pages in memory, over the version that it began from.
+//! An open transaction: changed pages in memory, over the version that it began from.
 //!
 //! Invariants: pages from `kept_pages` on are zeros unless they are in `dirty`; a page in `dirty`
 //! is below `pages`; `memory_bytes` counts the pages of `dirty` that are in memory.
@@ -40,7 +40,7 @@ pub struct Writer {
     pub(crate) pages: u32,
     pub(crate) page_size: u32,
     pub(crate) is_new_map: bool,
-    /// Whether a prepare record is durable: then nothing changes any more, but that it may be cut.
+    /// Whether a prepare record is durable: then nothing can change any more, except by truncation.
     pub(crate) is_prepared: bool,
     pub(crate) is_over: bool,
 }
@@ -147,12 +147,12 @@ impl Writer {
         if page < self.kept_pages { root.map.get(page) } else { Mapping::default() }
     }
 
-    /// Changes a part of a page, which is read first where that is not all of it. Past the end the
-    /// database grows, by zeros where there is a gap.
+    /// Changes a part of a page; the page is read first unless all of it is overwritten. A write
+    /// past the end extends the database, with zeros in a gap.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for what is not within a page or after [`Writer::prepare`];
-    /// an error of the device, after which the page is as before.
+    /// [`Error::InvalidArgument`] for a range that is not within a page, or after
+    /// [`Writer::prepare`]; an error of the device, after which the page is unchanged.
     pub fn write(&mut self, page: u32, offset: u32, bytes: &[u8]) -> Result<()> {
         self.check_open()?;
         check_range(self.page_size, offset, bytes.len())?;
@@ -209,10 +209,12 @@ impl Writer {
         }
     }
 
-    /// Makes the database this many pages long. What is cut off reads as zeros if it comes back.
+    /// Sets the length of the database in pages. Pages that are cut off read as zeros if it grows
+    /// again.
     ///
-    /// After [`Writer::prepare`] it can only become shorter. That belongs to the commit and to no
-    /// decision: a crash between the decision and the commit leaves what is past the new end.
+    /// After [`Writer::prepare`] it can only become shorter. The truncation belongs to the commit
+    /// and not to the decision: a crash between the decision and the commit leaves the pages past
+    /// the new end.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where a prepared transaction would become longer.
@@ -251,16 +253,16 @@ impl Writer {
         Ok(())
     }
 
-    /// Drops the transaction. Nothing of it was ever visible. That a prepared one did not take
-    /// place is made durable; where that cannot be written the store is poisoned, and the next
-    /// opening asks for the decision again.
+    /// Drops the transaction. Nothing of it was ever visible. For a prepared transaction the abort
+    /// is made durable; where it cannot be written the store is poisoned, and the next opening asks
+    /// for the decision again.
     pub fn abort(mut self) {
         self.end(true);
     }
 
-    /// Ends a prepared transaction of which it is not known here whether it took place: nothing of
-    /// it is visible, the store is poisoned, and the next opening asks for the decision
-    /// ([`crate::PageStore::prepared`]). Any other one is aborted.
+    /// Ends a prepared transaction whose decision is unknown: nothing of it is visible, the store
+    /// is poisoned, and the next opening asks for the decision ([`crate::PageStore::prepared`]). A
+    /// transaction that is not prepared is aborted.
     pub fn leave_undecided(mut self) {
         self.end(false);
     }
@@ -276,7 +278,8 @@ impl Writer {
         *self.engine.spare.lock() = std::mem::take(&mut self.spare);
     }
 
-    /// Gives back what the transaction holds. A prepared one has not taken place, if `is_decided`.
+    /// Releases the resources of the transaction. A prepared one has not taken place, if
+    /// `is_decided`.
     fn end(&mut self, is_decided: bool) {
         if self.is_over {
             return;
