@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::wrap::{Hook, Step, StepKind, Wrapped};
 use crate::{Device, Purpose};
 
-/// Operations of one purpose. Only operations that succeeded count; preallocation counts as
-/// nothing, because how much it writes is the file system's affair.
+/// Operations of one purpose. Only operations that succeeded count. Preallocation does not count,
+/// because the file system decides how much it writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurposeCounts {
     /// Reads; each request of a parallel read is one.
@@ -53,7 +53,7 @@ impl Add for PurposeCounts {
 impl Sub for PurposeCounts {
     type Output = Self;
 
-    /// What happened since `earlier`; zero where `earlier` is in truth later.
+    /// The operations since `earlier`; zero where `earlier` is in fact later.
     fn sub(self, earlier: Self) -> Self {
         self.zip(earlier, u64::saturating_sub)
     }
@@ -92,15 +92,15 @@ impl Add for IoCounts {
 impl Sub for IoCounts {
     type Output = Self;
 
-    /// What happened since `earlier`; zero where `earlier` is in truth later.
+    /// The operations since `earlier`; zero where `earlier` is in fact later.
     fn sub(self, earlier: Self) -> Self {
         let difference = |at: usize| self.by_purpose[at] - earlier.by_purpose[at];
         Self { by_purpose: array::from_fn(difference) }
     }
 }
 
-/// Running counts of one purpose, on cache lines of their own: readers and the log do not slow
-/// each other by counting.
+/// Running counts of one purpose, on cache lines of their own, so that readers and the log do not
+/// slow each other by counting.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Counters {
@@ -150,7 +150,7 @@ impl Hook for CountHook {
     }
 }
 
-/// A device that counts what is done with the one inside. Clones count together.
+/// A device that counts the operations of the inner device. Clones share the counts.
 pub type CountingDevice = Wrapped<CountHook>;
 
 impl CountingDevice {
@@ -160,7 +160,7 @@ impl CountingDevice {
         Self::around(inner, CountHook::default())
     }
 
-    /// What was counted up to now. Operations in flight may be counted in part.
+    /// The counts up to now. Operations in flight may be counted in part.
     #[must_use]
     pub fn counts(&self) -> IoCounts {
         let by_purpose = &self.hook().by_purpose;

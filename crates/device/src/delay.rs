@@ -1,4 +1,4 @@
-//! A device that takes longer, to show on a fast machine what a slow device does.
+//! A device with added delays, to show on a fast machine how a slow device behaves.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,7 +10,7 @@ use crate::wrap::{Hook, Step, StepKind, Wrapped};
 /// How many reads of one parallel read wait together.
 const READS_AT_ONCE: u64 = 16;
 
-/// What sleeping is too coarse for.
+/// Times for which sleeping is too coarse.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// How much longer each operation takes.
@@ -43,8 +43,8 @@ impl Hook for Delays {
     }
 }
 
-/// Waits for `time`, to within microseconds. Gives way to threads that want the processor, as one
-/// that waits for a device does.
+/// Waits for `time`, to within microseconds. Yields to other threads that want the processor, as a
+/// thread that waits for a device does.
 pub(crate) fn pause(time: Duration) {
     if time.is_zero() {
         return;

@@ -1,11 +1,11 @@
-//! Device errors say what was attempted, where, and what the system answered.
+//! Errors of devices: the operation, the place, and the answer of the system.
 
 use std::io;
 
 /// The result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
 
-/// What was attempted.
+/// The attempted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Opening or creating a file or folder.
@@ -47,18 +47,18 @@ impl Operation {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {} {file}{}: {source}", operation.verb(), self.place())]
 pub struct DeviceError {
-    /// What was attempted.
+    /// The attempted operation.
     pub operation: Operation,
     /// The file, as a path where there is one.
     pub file: String,
     /// Offset in the file, in bytes (0 where it has no meaning).
     pub offset: u64,
-    /// What the system answered.
+    /// The error of the system.
     pub source: io::Error,
 }
 
 impl DeviceError {
-    /// What was attempted on which file, and why it failed.
+    /// An error of an operation on a file, with its cause.
     #[must_use]
     pub fn new(
         operation: Operation,

@@ -80,7 +80,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// All purposes, in the order of their numbers.
+    /// All purposes, in numerical order.
     pub const ALL: [Self; 10] = [
         Self::User,
         Self::Log,
@@ -139,14 +139,14 @@ pub trait Device: Send + Sync + Debug {
     /// Makes creations, removals and renames durable.
     fn sync_dir(&self) -> Result<()>;
 
-    /// Takes the one-process lock; `None` when another process or handle holds it.
-    /// The lock ends when the guard is dropped or the process ends, whatever children by `fork` do.
+    /// Takes the one-process lock; `None` when another process or handle holds it. The lock ends
+    /// when the guard is dropped or the process ends, whatever its forked children do.
     fn try_lock(&self) -> Result<Option<DeviceLock>>;
 
-    /// Takes the shared lock for reading, and writes nothing for it: any number of processes may
-    /// have it while none has the one-process lock; `None` when a process has that. Where a lock is
-    /// not possible without writing there is none. A device without a shared lock takes the
-    /// one-process lock.
+    /// Takes the shared lock for reading, and writes nothing for it. Any number of holders may have
+    /// it while the one-process lock is free; `None` when that is held. Where a lock is not
+    /// possible without writing there is none. A device without a shared lock takes the one-process
+    /// lock.
     fn try_lock_shared(&self) -> Result<Option<DeviceLock>> {
         self.try_lock()
     }
@@ -189,8 +189,8 @@ pub trait DeviceFile: Send + Sync + Debug {
         requests.iter_mut().map(|r| self.read_at(r.offset, r.buf, purpose)).collect()
     }
 
-    /// Says that a range will be read soon for this purpose, so that the device may begin. Does not
-    /// wait, and does nothing where that is of no use.
+    /// Announces that a range will be read soon for this purpose, so that the device may begin.
+    /// Does not wait, and does nothing where it would not help.
     fn announce(&self, offset: u64, len: u64, purpose: Purpose) {
         let _ = (offset, len, purpose);
     }
@@ -212,7 +212,7 @@ pub trait DeviceFile: Send + Sync + Debug {
     /// room the length does not change. The length is durable after [`DeviceFile::sync`].
     fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()>;
 
-    /// Cuts the file to `len` bytes.
+    /// Truncates the file to `len` bytes.
     fn truncate(&self, len: u64) -> Result<()>;
 
     /// Tells the device that a range is not needed; it reads as zeros or as before. Does nothing

@@ -42,7 +42,7 @@ struct MemoryFile {
     contents: Arc<Contents>,
 }
 
-/// Gives the lock back when dropped.
+/// Releases the lock when dropped.
 #[derive(Debug)]
 struct LockGuard(Arc<Shared>);
 

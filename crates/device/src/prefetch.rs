@@ -1,12 +1,12 @@
 //! A hint to the processor: a line of memory will be written.
 //!
-//! Writes that jump through memory wait for each line to come from further away. Asked some steps
-//! ahead, many come at once.
+//! Writes at scattered addresses wait for each line to come from a farther level of memory.
+//! Prefetched some steps ahead, many lines come at once.
 
 #![expect(unsafe_code, reason = "the instruction has no safe name")]
 
-/// Says that the cache line at `bytes[at]` will be written soon. Changes nothing that can be seen;
-/// does nothing where `at` is not inside, or where there is no such instruction.
+/// Hints that the cache line at `bytes[at]` will be written soon. Has no visible effect; does
+/// nothing where `at` is out of bounds, or where there is no such instruction.
 #[inline]
 pub fn prefetch_for_write(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -28,7 +28,7 @@ static WITHOUT_PAGE: AtomicU32 = AtomicU32::new(0);
 /// How many numbers this process and its ancestors have taken.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// A process. What one has opened is not for its children by `fork`.
+/// A process. Its forked children must not use what it has opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
 
@@ -48,7 +48,7 @@ impl Process {
         }
     }
 
-    /// Whether it is this one, and not an ancestor by `fork`.
+    /// Whether it is the current process, and not one that this was forked from.
     #[must_use]
     #[inline]
     pub fn is_current(self) -> bool {
@@ -96,8 +96,8 @@ fn map() -> Option<&'static AtomicU32> {
     Some(unsafe { &*page.cast::<AtomicU32>() })
 }
 
-/// A value that each process has of its own. A child by `fork` begins with a new one: it neither
-/// sees its parent's nor waits for a lock in it.
+/// A value that each process has of its own. A forked child begins with a new one: it neither sees
+/// its parent's value nor waits for a lock in it.
 pub struct PerProcess<T> {
     /// Null, or never given back: another thread may look at it.
     current: AtomicPtr<Of<T>>,
@@ -109,13 +109,13 @@ struct Of<T> {
 }
 
 impl<T: Default + Send + Sync> PerProcess<T> {
-    /// One that no process has yet.
+    /// A value that no process has created yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { current: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// This process's.
+    /// The value of this process.
     pub fn get(&'static self) -> &'static T {
         let process = Process::current();
         loop {

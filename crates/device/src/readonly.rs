@@ -1,5 +1,4 @@
-//! A device that is read and never written: what changes anything is refused before it reaches the
-//! device inside.
+//! A read-only device: every change is refused before it reaches the inner device.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -7,15 +6,15 @@ use std::sync::Arc;
 use crate::wrap::{Change, Hook, Wrapped};
 use crate::{Device, DeviceLock, Result};
 
-/// Refuses every change, and takes the shared lock where the other is asked for.
+/// Refuses every change, and takes the shared lock in place of the one-process lock.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOnly;
 
-/// Another device, for reading alone. Its lock is the shared one.
+/// Another device, for reading only. Its lock is the shared one.
 pub type ReadOnlyDevice = Wrapped<ReadOnly>;
 
 impl ReadOnlyDevice {
-    /// Lets nothing but reading through to `inner`.
+    /// Passes only reads to `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Device>) -> Self {
         Self::around(inner, ReadOnly)

@@ -9,15 +9,14 @@ use crate::Device;
 use crate::delay::pause;
 use crate::wrap::{Hook, Step, StepKind, Wrapped};
 
-/// How fast a device may be.
+/// Speed limits of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes read a second; `None` for no limit.
+    /// Bytes read per second; `None` for no limit.
     pub read_bytes_per_second: Option<u64>,
-    /// Bytes written a second; `None` for no limit.
+    /// Bytes written per second; `None` for no limit.
     pub write_bytes_per_second: Option<u64>,
-    /// How far an idle device may run ahead, as time: 100 ms allow a tenth of a second's bytes
-    /// at once.
+    /// The burst of an idle device, as time: 100 ms allow a tenth of a second's bytes at once.
     pub burst: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Whole transfers by position: what one `pread` or `pwrite` leaves undone is asked for again; and
-//! what direct I/O on a file needs.
+//! Whole transfers by position, which repeat `pread` or `pwrite` for the part that one call leaves
+//! undone; and the requirements of direct I/O on a file.
 //!
 //! For files that a [`Device`](crate::Device) does not own. Errors are the system's, because only
 //! the caller knows the path, and whether a refusal means that another descriptor will do.
@@ -11,7 +11,7 @@ use rustix::io::{pread, pwrite, retry_on_intr};
 
 use crate::buffer::ALIGNMENT_BYTES;
 
-/// What direct I/O on a file needs, in bytes: multiples of what.
+/// The multiples that direct I/O on a file requires, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
     /// Addresses.
@@ -21,7 +21,7 @@ pub struct Alignment {
 }
 
 impl Alignment {
-    /// What `statx` says of an open file; [`ALIGNMENT_BYTES`] of both where it says nothing.
+    /// The values of `statx` for an open file; [`ALIGNMENT_BYTES`] for both where it has none.
     #[must_use]
     pub fn of(fd: impl AsFd) -> Self {
         let unknown = Self { memory: ALIGNMENT_BYTES, offset: ALIGNMENT_BYTES };
@@ -38,7 +38,7 @@ impl Alignment {
         }
     }
 
-    /// Whether an [`AlignedBuf`](crate::AlignedBuf) meets it: powers of two, at most
+    /// Whether an [`AlignedBuf`](crate::AlignedBuf) satisfies it: powers of two, at most
     /// [`ALIGNMENT_BYTES`].
     #[must_use]
     pub const fn is_usable(&self) -> bool {
@@ -49,7 +49,7 @@ impl Alignment {
     }
 }
 
-/// Reads until `buf` is full or the file ends; answers how much was read. A count that is not a
+/// Reads until `buf` is full or the file ends; returns how much was read. A count that is not a
 /// multiple of `align` is the end: from there a direct descriptor would not read on.
 pub fn read_full(
     fd: BorrowedFd<'_>,
@@ -69,7 +69,8 @@ pub fn read_full(
     Ok(filled)
 }
 
-/// Writes until all is written, an error, or nothing moves; answers how much was written.
+/// Writes until all is written, an error occurs, or no progress is made; returns how much was
+/// written.
 pub fn write_full(fd: BorrowedFd<'_>, offset: u64, buf: &[u8]) -> rustix::io::Result<usize> {
     let mut written = 0;
     while written < buf.len() {

@@ -1,7 +1,7 @@
 //! Devices around devices: the forwarding that counting, delaying, throttling and refusing share.
 //!
-//! A device around another is a [`Hook`] and nothing else, so that an operation that devices come
-//! to have is forwarded in one place.
+//! A device around another one consists of a [`Hook`] alone, so that a new operation of devices is
+//! forwarded in one place.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -12,20 +12,21 @@ use crate::{
     Result,
 };
 
-/// What a [`Hook`] sees of an operation.
+/// An operation as a [`Hook`] sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What is done.
+    /// The kind of operation.
     pub kind: StepKind,
-    /// Why. Syncs of the folder have no reason of their own and count as [`Purpose::Manifest`].
+    /// The purpose. Syncs of the folder have no purpose of their own and count as
+    /// [`Purpose::Manifest`].
     pub purpose: Purpose,
-    /// How many operations this is: the requests of a parallel read, else 1.
+    /// The number of operations: the requests of a parallel read, otherwise 1.
     pub operations: u64,
     /// Bytes read or written.
     pub bytes: u64,
 }
 
-/// The operations that a [`Hook`] sees. Opening, listing and the like are not worth hooks.
+/// The operations that a [`Hook`] sees. Opening, listing and similar ones call no hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
     /// Reading.
@@ -38,14 +39,14 @@ pub enum StepKind {
     SyncDir,
 }
 
-/// What an operation changes, which a [`Hook`] may refuse.
+/// A change by an operation, which a [`Hook`] may refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A file is made.
+    /// A file is created.
     Create,
     /// A file is removed.
     Remove,
-    /// A file gets another name.
+    /// A file is renamed.
     Rename,
     /// The folder is synced.
     SyncDir,
@@ -58,24 +59,24 @@ pub enum Change {
     },
     /// A file is synced.
     Sync,
-    /// A file has space from its beginning on.
+    /// Space is reserved from the beginning of a file.
     Preallocate {
-        /// To here.
+        /// The end of that space.
         len: u64,
     },
-    /// A range of a file has space.
+    /// Space is reserved for a range of a file.
     Allocate {
         /// The first byte.
         offset: u64,
         /// How many.
         len: u64,
     },
-    /// A file is cut.
+    /// A file is truncated.
     Truncate {
         /// The new length.
         len: u64,
     },
-    /// A range of a file is given back.
+    /// A range of a file is discarded.
     Discard {
         /// The first byte.
         offset: u64,
@@ -85,7 +86,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The error of a hook that refuses it to the file `name`.
+    /// The error of a hook that refuses this change to the file `name`.
     #[must_use]
     pub fn refused(self, name: &str, kind: std::io::ErrorKind) -> DeviceError {
         let (operation, offset) = match self {
@@ -102,15 +103,14 @@ impl Change {
     }
 }
 
-/// Something that happens around operations. Called on the thread of the operation, also from
-/// several at once.
+/// A callback around operations. It is called on the thread of the operation, also by several
+/// threads at once.
 pub trait Hook: Send + Sync + Debug {
-    /// Asked first of all, before a file or the folder is changed; `name` is that of the file, for
-    /// [`Change::SyncDir`] the device's location. The device inside is not asked for what is
-    /// refused.
+    /// Called first, before a file or the folder is changed; `name` is that of the file, for
+    /// [`Change::SyncDir`] the device's location. A refused change does not reach the inner device.
     ///
     /// # Errors
-    /// The operation fails with it, and nothing has happened.
+    /// The operation fails with it, and has changed nothing.
     fn permit(&self, change: Change, name: &str) -> Result<()> {
         let _ = (change, name);
         Ok(())
@@ -124,7 +124,7 @@ pub trait Hook: Send + Sync + Debug {
         self.permit(change, file.name())
     }
 
-    /// Takes the one-process lock of the device inside, or what is taken for it.
+    /// Takes the one-process lock of the inner device, or its substitute.
     ///
     /// # Errors
     /// Those of the device, or the refusal.
@@ -137,13 +137,13 @@ pub trait Hook: Send + Sync + Debug {
         let _ = step;
     }
 
-    /// Called after an operation succeeded; of a parallel read, with what succeeded of it.
+    /// Called after an operation succeeded; for a parallel read, with the part that succeeded.
     fn after(&self, step: Step) {
         let _ = step;
     }
 }
 
-/// A device with a hook around the one inside. Clones share the hook.
+/// A device with a hook around the inner device. Clones share the hook.
 #[derive(Debug)]
 pub struct Wrapped<H> {
     inner: Arc<dyn Device>,

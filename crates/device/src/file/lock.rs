@@ -38,16 +38,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// How long the others wait before they look again.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// With whom a file is locked.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
     /// Shared with all others that have it shared.
     Shared,
-    /// Alone.
+    /// Exclusive.
     Exclusive,
 }
 
-/// What became of waiting for a lock.
+/// The result of waiting for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     /// It is held.
@@ -58,8 +58,8 @@ pub enum Waited {
     Interrupted,
 }
 
-/// An open file that may be locked: until this is dropped, or the process dies. A child by `fork`
-/// holds nothing of it.
+/// An open file that may be locked, until this is dropped or the process dies. A child created by
+/// `fork` holds no part of the lock.
 #[derive(Debug)]
 pub struct LockFile {
     /// Not dropped in a child by `fork`, which has closed it already.
@@ -93,8 +93,8 @@ impl LockFile {
         if self.process.is_current() { Ok(self.file.as_fd()) } else { Err(Errno::BADF) }
     }
 
-    /// Locks it, or answers that others hold it. A lock of the other kind is given up first, also
-    /// where the new one is refused.
+    /// Locks it, or returns `false` if others hold it. A lock of the other kind is released first,
+    /// even if the new one is refused.
     ///
     /// # Errors
     /// Those of the system; [`Errno::BADF`] in a child by `fork`.
