@@ -8,16 +8,16 @@ use esker_flash::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub c_int);
 
-/// What methods answer.
+/// The result of the methods.
 pub type Result<T = ()> = std::result::Result<T, Code>;
 
 /// `SQLITE_OK`.
 pub const OK: c_int = 0;
-/// `SQLITE_OK_LOAD_PERMANENTLY`: the library must stay.
+/// `SQLITE_OK_LOAD_PERMANENTLY`: the library must stay loaded.
 pub const OK_LOAD_PERMANENTLY: c_int = 256;
 
 const IOERR: c_int = 10;
-/// What Linux calls `EIO`: a device that fails, and not a name or a right that is wrong.
+/// `EIO` of Linux: a device that fails, not a wrong name or missing permission.
 const EIO: i32 = 5;
 
 impl Code {
@@ -35,7 +35,7 @@ impl Code {
     pub const INTERRUPT: Self = Self(9);
     /// `SQLITE_CORRUPT`.
     pub const CORRUPT: Self = Self(11);
-    /// `SQLITE_NOTFOUND`: a file control that is not for us.
+    /// `SQLITE_NOTFOUND`: a file control that this VFS does not handle.
     pub const NOTFOUND: Self = Self(12);
     /// `SQLITE_FULL`.
     pub const FULL: Self = Self(13);
@@ -55,10 +55,10 @@ impl Code {
     pub const DELETE_NOENT: Self = Self(IOERR | 23 << 8);
     /// `SQLITE_IOERR_NOMEM`.
     pub const IOERR_NOMEM: Self = Self(IOERR | 12 << 8);
-    /// `SQLITE_IOERR_DATA`: a checksum does not fit.
+    /// `SQLITE_IOERR_DATA`: a checksum does not match.
     pub const IOERR_DATA: Self = Self(IOERR | 32 << 8);
 
-    /// For a store that does not open.
+    /// The code for a store that does not open.
     #[must_use]
     pub fn of_open(error: &Error) -> Self {
         match error {
@@ -72,14 +72,14 @@ impl Code {
         }
     }
 
-    /// For a read.
+    /// The code for a failed read.
     #[must_use]
     pub const fn of_read(error: &Error) -> Self {
         if matches!(error, Error::Corrupt { .. }) { Self::IOERR_DATA } else { Self::IOERR_READ }
     }
 
-    /// For a write or a commit: of these codes alone the pager drops its cache, which it has
-    /// marked clean already.
+    /// The code for a failed write or commit: only for these codes the pager drops its cache, which
+    /// it has already marked clean.
     #[must_use]
     pub const fn of_write(error: &Error) -> Self {
         if matches!(error, Error::Full { .. }) { Self::FULL } else { Self::IOERR_WRITE }

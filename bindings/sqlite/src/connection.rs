@@ -66,25 +66,25 @@ use crate::pragma::JournalMode;
 use crate::queue::{Id, Queue, Refused};
 use crate::waiting;
 
-/// A connection's main file.
+/// The main file of a connection.
 #[derive(Debug)]
 pub struct Connection {
     /// `None` after closing.
     open: Option<Arc<OpenStore>>,
-    /// By which it was opened.
+    /// The path by which it was opened.
     path: PathBuf,
     level: c_int,
     /// Whether only reading is allowed.
     is_read_only: bool,
     /// The one version that this connection sees: pinned by name, or of an immutable database.
     fixed: Option<Snapshot>,
-    /// What is read, from the shared lock on.
+    /// The version that is read, from the shared lock on.
     snapshot: Option<Snapshot>,
-    /// From the reserved lock on.
+    /// The transaction, from the reserved lock on.
     writer: Option<Writer>,
-    /// Whether the present lock has had a transaction already that is over.
+    /// Whether a transaction under the present lock has already ended.
     is_again: bool,
-    /// Whether what SQLite wrote of the header is not what it keeps in its cache.
+    /// Whether the header that SQLite wrote differs from the one in its cache.
     is_header_altered: bool,
     /// The super-journal that decides the transaction.
     awaits: Option<Vec<u8>>,
@@ -94,25 +94,25 @@ pub struct Connection {
     is_full: bool,
     /// The settings of `PRAGMA synchronous` and `PRAGMA esker_durability`.
     pub durability: Choice,
-    /// What `PRAGMA journal_mode` was set to last.
+    /// The last setting of `PRAGMA journal_mode`.
     pub journal_mode: JournalMode,
     /// SQLite's connection.
     pub database: Option<Database>,
     journal: Kept,
-    /// The place of the connection in the queue of writers.
+    /// The identity of the connection in the queue of writers.
     id: Id,
-    /// That it was refused a transaction, if it has had none since.
+    /// The refusal of a transaction, if there has been none since.
     refused: Option<Refused>,
     process: Process,
 }
 
-/// How durable commits are to be.
+/// The durability of commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Of the last `PRAGMA synchronous` that SQLite accepted: whether commits may wait to become
+    /// From the last `PRAGMA synchronous` that SQLite accepted: whether commits may wait to become
     /// durable.
     pub is_relaxed: bool,
-    /// Of `PRAGMA esker_durability`, which goes first.
+    /// From `PRAGMA esker_durability`, which takes precedence.
     pub forced: Option<Durability>,
 }
 
@@ -147,8 +147,8 @@ impl Connection {
         }
     }
 
-    /// Whether this is a child of the process that opened it. The store is the parent's then: the
-    /// child may neither use it nor close it, which would write to it.
+    /// Whether this is a child of the process that opened it. The store then belongs to the parent:
+    /// the child may neither use it nor close it, which would write to it.
     #[must_use]
     pub fn is_inherited(&self) -> bool {
         !self.process.is_current()
@@ -159,7 +159,7 @@ impl Connection {
         self.open.as_deref().ok_or(Code::ERROR)?.store()
     }
 
-    /// The store, to change it.
+    /// The store, for changes.
     pub fn store_to_change(&self) -> Result<&PageStore> {
         if self.is_read_only {
             return Err(Code::READONLY);
@@ -167,8 +167,8 @@ impl Connection {
         if self.has_moved() { Err(Code::READONLY_DBMOVED) } else { self.store() }
     }
 
-    /// Whether its file has another name by now, or none, or another file has its name. Asked for
-    /// before each transaction: one call of the system.
+    /// Whether its file has been renamed or deleted, or another file has its name. Checked before
+    /// each transaction: one system call.
     #[must_use]
     pub fn has_moved(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open_stores::has_moved(open, &self.path))
@@ -180,7 +180,7 @@ impl Connection {
         self.level
     }
 
-    /// What is seen now: without a lock, the newest version.
+    /// The visible version: without a lock, the newest one.
     fn seen(&self) -> Result<Snapshot> {
         if let Some(snapshot) = self.fixed.as_ref().or(self.snapshot.as_ref()) {
             return Ok(snapshot.clone());
@@ -208,8 +208,8 @@ impl Connection {
     }
 
     /// The pager has no transaction any more, or one that it can only roll back, and keeps its
-    /// lock: what it wrote is dropped. The next transaction begins with the first page that is
-    /// written and differs from what is there.
+    /// lock: the writes are dropped. The next transaction begins with the first written page that
+    /// differs from the committed one.
     fn forget_changes(&mut self) {
         if self.writer.is_some() {
             self.abandon();
@@ -217,7 +217,8 @@ impl Connection {
         }
     }
 
-    /// What is to become of a transaction that has met an error: see [`Self::forget_changes`].
+    /// Passes an outcome on, and handles a transaction that has met an error: see
+    /// [`Self::forget_changes`].
     fn or_forget<T>(&mut self, outcome: Result<T>) -> Result<T> {
         if outcome.is_err() && !planted::is(Bug::FailedKept) {
             self.forget_changes();
@@ -291,7 +292,7 @@ impl Connection {
         self.writer.as_mut().ok_or(Code::IOERR_WRITE)
     }
 
-    /// Cuts the database to `bytes`.
+    /// Truncates the database to `bytes`.
     pub fn truncate(&mut self, bytes: u64) -> Result {
         if self.writer.is_none() && self.is_again && bytes == self.size()? {
             return Ok(());
@@ -305,7 +306,7 @@ impl Connection {
         writer.truncate(pages).map_err(|error| Code::of_write(&error))
     }
 
-    /// SQLite wants the transaction to be durable when it is committed.
+    /// SQLite requests that the transaction is durable when it is committed.
     pub fn sync(&mut self) {
         self.wants_sync = true;
         if planted::is(Bug::CommittedAtSync) {
@@ -313,7 +314,7 @@ impl Connection {
         }
     }
 
-    /// Bytes of the database as it is seen.
+    /// Bytes of the visible database.
     pub fn size(&self) -> Result<u64> {
         let bytes = |pages: u32, page: u32| u64::from(pages) * u64::from(page);
         if let Some(writer) = &self.writer {
@@ -373,14 +374,14 @@ impl Connection {
         self.open.as_deref().map(|open| &open.queue).ok_or(Code::ERROR)
     }
 
-    /// What was prepared is decided, or is left to the next opening.
+    /// The prepared transaction is decided, or is left to the next opening.
     fn ended(&mut self) {
         if let Some((open, awaits)) = self.open.as_ref().zip(self.awaits.take()) {
             open.ended(&awaits);
         }
     }
 
-    /// Lets the next one write.
+    /// Allows the next connection to write.
     fn leave_queue(&self) {
         if let Ok(queue) = self.queue() {
             queue.end(self.id);
@@ -432,7 +433,7 @@ impl Connection {
         Ok(self.store()?.has_writer() || self.queue()?.has_writer())
     }
 
-    /// Phase one: afterwards the commit does not fail for want of space. With the name of a
+    /// Phase one: afterwards the commit does not fail for lack of space. With the name of a
     /// super-journal the transaction is prepared, durably.
     pub fn reserve(&mut self, super_journal: Option<&[u8]>) -> Result {
         let reserved = self.try_reserve(super_journal);
@@ -454,8 +455,8 @@ impl Connection {
         writer.prepare(name).map_err(failed)
     }
 
-    /// Moves the counter of changes where SQLite has not, or has written another header than it
-    /// keeps: caches that are stale are then dropped.
+    /// Increments the change counter where SQLite has not, or has written a header that differs
+    /// from the one in its cache: stale caches are then dropped.
     fn move_counter(&mut self) -> Result {
         let is_due = self.is_header_altered || self.is_again && !planted::is(Bug::CounterKept);
         let Some(writer) = self.writer.as_mut().filter(|writer| writer.pages() > 0) else {
@@ -486,14 +487,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Phase two: commits what was written. The pager may keep its lock.
+    /// Phase two: commits the writes. The pager may keep its lock.
     pub fn end_transaction(&mut self) -> Result {
         let committed = self.commit();
         self.is_again = true;
         committed
     }
 
-    /// Commits what was written.
+    /// Commits the writes.
     pub fn commit(&mut self) -> Result {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let is_relaxed = self.durability.is_relaxed && !self.is_full;

@@ -6,21 +6,23 @@
 
 use std::ops::Range;
 
-/// Where the kind of journal is: once for writers, once for readers.
+/// The places of the journal kind: one for writers, one for readers.
 const FORMATS: Range<u64> = 18..20;
 /// A rollback journal.
 const ROLLBACK: u8 = 1;
 /// A WAL.
 const WAL: u8 = 2;
 
-/// Where the counter of changes is, by which other connections know that their caches are stale.
+/// The place of the change counter, by which other connections detect that their caches are stale.
 pub const COUNTER: u32 = 24;
-/// Where the counter is once more: where both agree, the header knows the size of the database.
+/// The place of the counter's copy: where both agree, the database size in the header is valid.
 pub const VALID_FOR: u32 = 92;
-/// What the pager reads, at [`COUNTER`], where it begins to read and has no transaction.
+/// The number of bytes that the pager reads at [`COUNTER`] when it begins to read and has no
+/// transaction.
 pub const CHECKED: usize = 16;
 
-/// Has bytes of the database from `offset` on ask for no WAL; whether they did.
+/// Clears the request for a WAL in bytes of the database from `offset` on; returns whether there
+/// was one.
 pub fn without_wal(offset: u64, bytes: &mut [u8]) -> bool {
     let mut has_asked = false;
     for place in FORMATS {
@@ -33,7 +35,7 @@ pub fn without_wal(offset: u64, bytes: &mut [u8]) -> bool {
     has_asked
 }
 
-/// Whether bytes of the database from `offset` on ask for a WAL.
+/// Whether bytes of the database from `offset` on request a WAL.
 pub fn asks_for_wal(offset: u64, bytes: &[u8]) -> bool {
     let asks = |place: u64| {
         let at = place.checked_sub(offset).and_then(|at| usize::try_from(at).ok());

@@ -18,7 +18,7 @@ use crate::journal::{Journal, Original};
 use crate::pages::read_pages;
 use crate::planted::{self, Bug};
 
-/// Bytes of a journal's header that are written again: magic number, and count of records.
+/// Bytes of a journal's header that are rewritten: magic number, and count of records.
 const COUNT_BYTES: usize = 12;
 
 /// A journal, and the version that its transaction began from; empty between transactions.
@@ -28,7 +28,7 @@ struct Held {
     original: Option<Snapshot>,
     /// Bytes of the last write.
     written: usize,
-    /// Whether it was synced before its header was written again.
+    /// Whether it was synced before its header was rewritten.
     is_full: bool,
 }
 
@@ -77,15 +77,15 @@ impl Kept {
         lock(&self.0).is_full
     }
 
-    /// Opens it as a file that SQLite finds empty.
+    /// Opens it as a file, which is empty for SQLite.
     pub fn open_empty(&self) -> OpenJournal {
         lock(&self.0).empty();
         OpenJournal(Arc::clone(&self.0))
     }
 }
 
-/// Whether a journal that was not finished names this super-journal: its transaction was neither
-/// committed nor rolled back.
+/// Whether an unfinished journal names this super-journal: its transaction was neither committed
+/// nor rolled back.
 pub fn is_named(super_journal: &Path) -> bool {
     let all: Vec<Shared> = lock(ALL.get()).iter().filter_map(Weak::upgrade).collect();
     let name = super_journal.as_os_str().as_bytes();
@@ -119,13 +119,13 @@ impl OpenJournal {
         }
     }
 
-    /// Cuts it to `len` bytes.
+    /// Truncates it to `len` bytes.
     pub fn truncate(&self, len: u64) -> Result {
         let Held { journal, original, .. } = &mut *lock(&self.0);
         journal.truncate(len, original)
     }
 
-    /// Bytes to its end.
+    /// The length of the journal, in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         lock(&self.0).journal.size()

@@ -41,12 +41,12 @@ const REPLACED_MAX: u32 = 100;
 /// has left.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a store is opened for.
+/// The purpose of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To be read.
+    /// For reading.
     Read,
-    /// To be read and written.
+    /// For reading and writing.
     Write(Missing),
 }
 
@@ -57,31 +57,32 @@ pub struct OpenStore {
     held: Option<Held>,
     identity: Identity,
     place: Arc<Place>,
-    /// Held while it is made to be written.
+    /// Held while the store is made writable.
     raising: Mutex<()>,
     /// The queue of writers.
     pub queue: Arc<Queue>,
 }
 
-/// A super-journal, and what became of it here.
+/// A super-journal, and its known state.
 #[derive(Debug)]
 struct Awaited {
     path: Vec<u8>,
     decision: Decision,
 }
 
-/// What is known of a transaction over several files.
+/// The known state of a transaction over several files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Its super-journal is there, or there is none: if it ends now, it did not take place.
+    /// Its super-journal exists, or there is none: if the transaction ends now, it did not take
+    /// place.
     None,
-    /// SQLite has removed its super-journal: it took place, whatever comes after.
+    /// SQLite has removed its super-journal: the transaction took place, whatever follows.
     Commit,
     /// The super-journal is removed, or may be, but not durably: the next opening finds out.
     Unknown,
 }
 
-/// A store, and where it is.
+/// A store, and its place.
 #[derive(Debug)]
 enum Held {
     File(StoreFile),
@@ -134,21 +135,21 @@ impl OpenStore {
         self.held.as_ref().map(Held::store).ok_or(Code::ERROR)
     }
 
-    /// Says which super-journal decides what is about to be prepared.
+    /// Records which super-journal decides the transaction that is about to be prepared.
     pub fn await_decision(&self, super_journal: &[u8]) {
         let path = super_journal.to_owned();
         *lock(&self.place.awaited) = Some(Awaited { path, decision: Decision::None });
     }
 
-    /// What is known of the transaction here that this super-journal decides.
+    /// The known state of the transaction that this super-journal decides.
     pub fn decision(&self, super_journal: &[u8]) -> Decision {
         let awaited = lock(&self.place.awaited);
         let awaited = awaited.as_ref().filter(|awaited| awaited.path == super_journal);
         awaited.map_or(Decision::None, |awaited| awaited.decision)
     }
 
-    /// A writer has ended: its super-journal is not needed any more, if its decision is written.
-    /// The next writer may have begun, and wait for another super-journal.
+    /// Called when a writer has ended: its super-journal is no longer needed, if its decision is
+    /// written. The next writer may have begun already, and wait for another super-journal.
     pub fn ended(&self, super_journal: &[u8]) {
         // What a failing device has of a preparation may be found by the next opening.
         let is_open = |store: &PageStore| {
@@ -170,7 +171,7 @@ impl Drop for OpenStore {
     }
 }
 
-/// A file, whatever it is called.
+/// A file, whatever its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
     File(FileId),
@@ -178,17 +179,17 @@ enum Identity {
     Elsewhere(PathBuf),
 }
 
-/// Where the store of one file is opened, shared and closed.
+/// The place where the store of one file is opened, shared and closed.
 #[derive(Debug, Default)]
 struct Place {
     state: Mutex<State>,
     /// Signalled when the state has changed.
     changed: Condvar,
-    /// The super-journal that decides what is prepared here, until that is done.
+    /// The super-journal that decides the transaction prepared here, until it is decided.
     awaited: Mutex<Option<Awaited>>,
 }
 
-/// What a place has.
+/// The state of a place.
 #[derive(Debug, Default)]
 enum State {
     #[default]
@@ -208,7 +209,7 @@ impl Place {
     }
 }
 
-/// A place that is closed when this is dropped, however that comes.
+/// A place that is closed when this is dropped, for whatever reason.
 struct Change<'a>(&'a Place);
 
 impl Change<'_> {
@@ -224,7 +225,7 @@ impl Drop for Change<'_> {
     }
 }
 
-/// What is open in one process.
+/// The open stores of one process.
 #[derive(Debug, Default)]
 struct Table {
     places: HashMap<Identity, Arc<Place>>,
@@ -243,9 +244,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Opens the store at `path`, or shares it where it is open; makes it where it is not there and
-/// may be made, with these options. Where it cannot be written it is opened to be read, as SQLite
-/// does with files. Waits for other processes that have it, for so long.
+/// Opens the store at `path`, or shares it if it is open; creates it with these options if it does
+/// not exist and may be created. Where it cannot be written it is opened for reading, as SQLite
+/// does with files. Waits for other processes that have it, for a limited time.
 pub fn open(
     path: &Path,
     access: Access,
@@ -270,7 +271,7 @@ pub fn open(
     Ok(opened)
 }
 
-/// Whether it cannot be written, but perhaps be read.
+/// Whether it cannot be written, but possibly be read.
 fn is_read_only(error: &Error) -> bool {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     let Error::Device(error) = error else { return false };
@@ -310,7 +311,7 @@ impl Wanted<'_> {
         Err(Error::InvalidArgument("it is replaced again and again while it is opened".to_owned()))
     }
 
-    /// Opens it in its place, or shares it; `None` where its path leads to another file by now.
+    /// Opens it in its place, or shares it; `None` where its path now leads to another file.
     fn open_at(
         &self,
         place: &Arc<Place>,
@@ -363,7 +364,7 @@ impl Wanted<'_> {
         Ok(Some(open))
     }
 
-    /// Locks the file. Says so where that takes a while, because others may have less patience.
+    /// Locks the file. Records when that takes a while, because others may have less patience.
     fn wait_at(&self, place: &Place, access: Access) -> esker_flash::Result<Locked> {
         match self.lock(access, Duration::ZERO) {
             Err(Error::Locked { .. }) if !self.left().is_zero() => {
@@ -418,7 +419,7 @@ impl Wanted<'_> {
     }
 }
 
-/// A file that is this process's, and not open as a store yet.
+/// A file that this process has locked, and that is not open as a store yet.
 enum Locked {
     File(LockedFile),
     #[cfg(feature = "testing")]
@@ -507,7 +508,7 @@ pub fn is_open(path: &Path) -> bool {
     table().names.contains_key(path)
 }
 
-/// Whether something is prepared here that waits for this super-journal.
+/// Whether a transaction that waits for this super-journal is prepared here.
 #[must_use]
 pub fn is_awaited(path: &Path) -> bool {
     awaits(path, |_| true)
@@ -528,8 +529,8 @@ fn awaits(path: &Path, is_meant: impl Fn(&Awaited) -> bool) -> bool {
     table().places.values().any(waits)
 }
 
-/// SQLite has removed a super-journal, which commits what waits for it; or has tried to, and it is
-/// not known what is there after a power cut.
+/// Called when SQLite has removed a super-journal, which commits the transactions that wait for it;
+/// or has tried to, and it is unknown whether it exists after a power failure.
 pub fn super_journal_removed(path: &Path, is_sure: bool) {
     let decision = match path.try_exists() {
         _ if is_sure => Decision::Commit,

@@ -11,19 +11,19 @@ use crate::code::Code;
 use crate::connection::Connection;
 use crate::planted::{self, Bug};
 
-/// What becomes of a pragma.
+/// The answer to a pragma.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// SQLite goes on as it would.
+    /// SQLite handles the pragma itself.
     GoOn,
-    /// This is the one row of the result.
+    /// The single row of the result.
     Row(String),
 }
 
 /// An error comes with a message.
 type Outcome<T> = Result<T, (Code, String)>;
 
-/// Answers a pragma, or has SQLite do so.
+/// Answers a pragma, or leaves it to SQLite.
 pub fn pragma(connection: &mut Connection, name: &str, value: Option<&str>) -> Outcome<Answer> {
     let lower = value.map(str::to_ascii_lowercase);
     match (name.to_ascii_lowercase().as_str(), lower.as_deref()) {
@@ -57,7 +57,7 @@ pub fn pragma(connection: &mut Connection, name: &str, value: Option<&str>) -> O
     }
 }
 
-/// Of the values of `PRAGMA synchronous`, as SQLite reads them, whether commits may wait.
+/// Whether commits may wait, for a value of `PRAGMA synchronous` as SQLite reads it.
 fn is_relaxed(value: &str) -> bool {
     let digits = value.bytes().take_while(u8::is_ascii_digit).count();
     let number = value.get(..digits).unwrap_or_default();
@@ -76,7 +76,7 @@ fn is_relaxed(value: &str) -> bool {
 /// A journal mode, as SQLite numbers and names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JournalMode {
-    /// What a database begins with.
+    /// The initial mode of a database.
     #[default]
     Delete,
     /// `persist`
@@ -175,7 +175,7 @@ fn told(
     tell(open_store(connection)?).map(Answer::Row)
 }
 
-/// JSON in lines, for people too.
+/// Indented JSON, readable by people too.
 fn pretty(value: &Value) -> String {
     format!("{value:#}")
 }

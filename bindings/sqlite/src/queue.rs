@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(50);
 /// How long a connection writes one transaction after the other before it yields.
 const REIGN: Duration = Duration::from_millis(10);
-/// How long after its last transaction it is taken to do something else.
+/// How long after its last transaction a writing connection keeps precedence.
 const PAUSE: Duration = Duration::from_micros(200);
 /// How long a turn is kept for a connection that does not begin to write.
 const TURN: Duration = Duration::from_millis(5);
-/// For how long a connection counts as refused: SQLite's longest sleep, and some.
+/// How long a connection counts as refused: somewhat more than SQLite's longest sleep.
 const LATELY: Duration = Duration::from_millis(250);
 
-/// A connection, for as long as the process lives.
+/// The identity of a connection, unique in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id(u64);
 
@@ -45,7 +45,7 @@ impl Id {
     }
 }
 
-/// That a connection was refused, and comes back.
+/// The refusal of a connection that will try again.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {
     first: Instant,
@@ -74,7 +74,7 @@ struct Waiter {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Those refused first are first.
+    /// In the order of their first refusals.
     waiting: VecDeque<Waiter>,
     /// The connection whose turn it is, and until when.
     turn: Option<(Id, Instant)>,
@@ -83,7 +83,7 @@ struct State {
     reign: Option<Reign>,
 }
 
-/// The transactions of one connection, one after the other.
+/// Successive transactions of one connection.
 #[derive(Clone, Copy, Debug)]
 struct Reign {
     id: Id,
@@ -160,8 +160,8 @@ impl Queue {
     }
 
     /// Waits for the turn of a refused connection; gives up after 50 ms, or after the time `asked`
-    /// for if that is longer. Returns false, without waiting, where there is no other writer to
-    /// wait for.
+    /// for if that is longer. Returns false, without waiting, if the refusal is not recent or the
+    /// writer is on this thread.
     pub fn wait(&self, id: Id, refused: Refused, asked: Duration) -> bool {
         if !refused.is_recent() {
             return false;
@@ -208,12 +208,12 @@ impl Queue {
         Some(begun)
     }
 
-    /// Whether a connection writes, or holds the lock to.
+    /// Whether a connection writes, or holds the write lock.
     pub fn has_writer(&self) -> bool {
         self.lock().writer.is_some()
     }
 
-    /// A connection writes no more, and wants no turn.
+    /// Called when a connection has stopped writing and wants no turn.
     pub fn end(&self, id: Id) {
         let mut state = self.lock();
         let now = Instant::now();

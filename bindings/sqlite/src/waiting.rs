@@ -26,13 +26,13 @@ thread_local! {
     static SLEEPER: RefCell<Option<Sleeper>> = const { RefCell::new(None) };
 }
 
-/// A connection was refused a transaction.
+/// Called when a connection was refused a transaction.
 pub fn refused(queue: &Arc<Queue>, id: Id, refused: Refused) {
     let (queue, process) = (Arc::clone(queue), Process::current());
     SLEEPER.set(Some(Sleeper { queue, id, refused, process }));
 }
 
-/// A connection of this thread has what it wanted.
+/// Called when a connection of this thread has got its transaction.
 pub fn served() {
     SLEEPER.set(None);
 }
