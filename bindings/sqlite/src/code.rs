@@ -1,4 +1,4 @@
-//! SQLite's result codes, and which error becomes which.
+//! SQLite's result codes, and the mapping of errors to them.
 
 use std::ffi::c_int;
 

@@ -1,8 +1,9 @@
-//! The header of an SQLite database, which says by which kind of journal the file is written.
+//! The header of an SQLite database, which records the kind of journal that the file is written
+//! with.
 //!
-//! SQLite's backup API copies the header of its source. Where the source was written with a WAL,
-//! the copy says so as well, and SQLite asks for shared memory when it opens it next, which a store
-//! does not have. So a store never says it: neither what is written nor what is read.
+//! SQLite's backup API copies the header of its source. If the source was written with a WAL, the
+//! copy's header says so too, and SQLite requests shared memory when it opens the copy, which a
+//! store does not have. So the header of a store never says it, neither on a write nor on a read.
 
 use std::ops::Range;
 

@@ -1,11 +1,12 @@
-//! The journal of a connection, from transaction to transaction; and which super-journals those of
-//! this process name.
+//! The journal of a connection, from transaction to transaction; and the super-journals that the
+//! journals of this process name.
 //!
-//! SQLite asks the file system whether the journals that a super-journal lists are there and name
-//! it, to know whether it is needed. These are in no file system, so that is answered here.
+//! To find out whether a super-journal is needed, SQLite asks the file system whether the journals
+//! that it lists exist and name it. These journals are in no file system, so the question is
+//! answered here.
 //!
-//! Thread safety: a journal is its connection's, and looked at by others for the name alone. The
-//! list's mutex is given back before that of a journal is taken.
+//! Thread safety: a journal belongs to its connection; others read only the name in it. The list's
+//! mutex is released before that of a journal is taken.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Ranges of a database's bytes, and the pages of the store that they are in.
+//! Ranges of a database's bytes, and the pages of the store that contain them.
 
 use esker_flash::{Snapshot, Writer};
 

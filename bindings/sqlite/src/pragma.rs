@@ -1,6 +1,6 @@
-//! Pragmas that mean something else over a store of versions, and those of its own.
+//! Pragmas with another meaning over a versioned store, and the pragmas of this VFS.
 //!
-//! A pragma of a VFS answers with one text: those that show something answer with JSON.
+//! A pragma of a VFS answers with one text: pragmas that show something answer with JSON.
 
 use std::ops::ControlFlow;
 

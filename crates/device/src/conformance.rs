@@ -1,4 +1,4 @@
-//! What every [`Device`] must do, as plain functions: every device and every wrapper passes all.
+//! The contract of [`Device`], as plain test functions: every device and every wrapper passes all.
 //!
 //! Each function takes an empty device, leaves it empty, and panics where the device is wrong; an
 //! error that the contract does not allow is returned.

@@ -1,17 +1,17 @@
-//! A simulated disk: what a power cut may leave behind, and everything that can go wrong before.
+//! A simulated disk: faults during a run, and all states that a power failure may leave.
 //!
-//! Reading order: `sectors` (contents by number), `image` (what a disk holds, as tables of
-//! sector numbers), `disk` (the live and the durable image and the changes between them),
-//! `compact` (forgetting what nothing leads to), `fault` (which operation fails and how), `device`
-//! (the [`crate::Device`] on top), `trace` (a recorded history), `survivors` (which pending changes
-//! a crash keeps), `crash` (all crash images of a trace).
+//! Reading order: `sectors` (contents by number), `image` (the contents of a disk, as tables of
+//! sector numbers), `disk` (the live and the durable image and the changes between them), `compact`
+//! (dropping unreferenced contents), `fault` (which operation fails and how), `device` (the
+//! [`crate::Device`] on top), `trace` (a recorded history), `survivors` (which pending changes a
+//! crash keeps), `crash` (all crash images of a trace).
 //!
 //! The model: a write, a change of length and a change of a folder entry are *pending* until the
 //! file (for entries: the folder) is synced. A crash keeps any subset of the pending changes,
 //! sector by sector; a later write of a sector supersedes an earlier one, and the earlier one may
 //! survive alone. Syncing a file makes its contents and length durable, but not its name.
 //!
-//! It is exact about that and silent about the rest: there is no page cache, no queue and no time.
+//! Nothing else is modelled: there is no page cache, no queue and no time.
 //!
 //! ```
 //! use esker_device::sim::{CrashOptions, SimDevice};

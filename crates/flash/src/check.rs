@@ -1,4 +1,4 @@
-//! Reading everything and comparing it with what it should be.
+//! A check that reads everything in a store and compares it with its checksums and with the maps.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;

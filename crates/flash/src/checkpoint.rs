@@ -1,15 +1,15 @@
-//! A checkpoint: the nodes of the maps that changed, then one superblock that names all.
+//! A checkpoint: the changed nodes of the maps, then one superblock that refers to all of them.
 //!
-//! Order of writes: nodes, the list of roots and what the new log must carry over; sync; both
-//! copies of the superblock; sync. Before the second sync the file holds the older checkpoint with
-//! its log, whole; after it, the newer one. What only the older one needs is free then: its log,
-//! the slots that are dead, and the nodes that no root leads to.
+//! Order of writes: nodes, the list of roots and the records that the new log must carry over;
+//! sync; both copies of the superblock; sync. Before the second sync the file holds the older
+//! checkpoint with its log, whole; after it, the newer one. Space that only the older one needs is
+//! free then: its log, the dead slots, and the nodes that no root leads to.
 //!
-//! Slots and nodes that are written and named by nothing are as good as free until the superblock
-//! says otherwise. So nodes may be written while commits go on ([`crate::concurrent_checkpoint`]).
+//! Written slots and nodes that nothing refers to are as good as free until the superblock changes.
+//! So nodes may be written while commits continue ([`crate::concurrent_checkpoint`]).
 //!
-//! A node is written once however many versions share it, and not again until it changes, so that
-//! a checkpoint costs what changed since the last one.
+//! A node is written once, however many versions share it, and not again until it changes, so the
+//! cost of a checkpoint is that of the changes since the last one.
 
 use std::collections::HashMap;
 use std::sync::Arc;

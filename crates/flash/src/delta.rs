@@ -1,9 +1,9 @@
-//! What differs between a page and what the file holds of it.
+//! The differences between a page and its contents in the file.
 //!
 //! A change of a few bytes is recorded as those bytes instead of the whole page. A delta is always
-//! against the slot's contents, never against another delta: a newer one replaces the older one,
-//! and a page is read with one device read. A counter in the header of a database that every
-//! transaction moves costs some bytes of the record this way.
+//! relative to the slot's contents, never to another delta: a newer one replaces the older one, and
+//! a page is read with one device read. A counter in the header of a database that every
+//! transaction increments costs some bytes of the record this way.
 //!
 //! ```text
 //! repeated: varint  bytes that are equal, from the end of the range before

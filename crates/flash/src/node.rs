@@ -6,8 +6,8 @@
 //! inner:  repeated: u32 sector, u32 bytes, u32 CRC-32C, u32 count    the same of each child
 //! ```
 //!
-//! A sector of 0 is a hole, or a child that is not there. The checksum of a node is with its
-//! parent, so that a node which is stale, misplaced or of another file is refused.
+//! A sector of 0 is a hole, or a missing child. The checksum of a node is in its parent, so that a
+//! node which is stale, misplaced or from another file is refused.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a record of the log says.
+//! The records of the log.
 //!
 //! ```text
 //! u8 kind
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The slots of a transaction are in its record, and a record is in frames with checksums and
-//! consecutive numbers: what belongs to no finished record is never taken for a part of another.
+//! consecutive numbers: bytes of an unfinished record are never taken for a part of another.
 
 use std::sync::Arc;
 

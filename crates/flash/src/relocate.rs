@@ -1,7 +1,7 @@
-//! Pages that have moved get their new places in the maps of all versions.
+//! Relocation: moved pages get their new places in the maps of all versions.
 //!
-//! Versions share nodes. A node that leads to a page which moved is copied once, whichever versions
-//! share it, so that they share the copy afterwards.
+//! Versions share nodes. A node that leads to a moved page is copied once, whichever versions share
+//! it, so that they share the copy afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;

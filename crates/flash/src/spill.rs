@@ -1,7 +1,7 @@
 //! A transaction larger than its memory writes pages early, into free slots.
 //!
-//! No record names such a slot before the commit, so that a crash, or an abort, leaves nothing but
-//! free slots. The commit's record lists it like any other page.
+//! No record names such a slot before the commit, so that a crash or an abort leaves only free
+//! slots. The commit's record lists it like any other page.
 
 use esker_device::Purpose;
 

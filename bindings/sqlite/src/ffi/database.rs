@@ -1,4 +1,4 @@
-//! SQLite's connection that an open file belongs to.
+//! The SQLite connection of an open file.
 
 use std::ffi::c_void;
 

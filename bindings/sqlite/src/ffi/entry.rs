@@ -1,4 +1,4 @@
-//! What the loader looks for.
+//! The entry points for SQLite's loader.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::catch_unwind;

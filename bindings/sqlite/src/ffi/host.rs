@@ -1,4 +1,4 @@
-//! What SQLite offers to an extension.
+//! The functions that SQLite offers to an extension.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;

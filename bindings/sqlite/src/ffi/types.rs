@@ -1,4 +1,4 @@
-//! What `sqlite3.h` and `sqlite3ext.h` declare, as far as it is used here.
+//! The declarations of `sqlite3.h` and `sqlite3ext.h` that are used here.
 //!
 //! Layouts are those of SQLite 3.37 and later; a later version only adds at the end of structures.
 

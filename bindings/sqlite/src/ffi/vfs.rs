@@ -1,4 +1,4 @@
-//! Files by name: databases are ours, everything else is the system's.
+//! Files by name: databases are handled here, all other files by the system's VFS.
 
 use std::ffi::{CStr, OsStr, c_char, c_double, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;

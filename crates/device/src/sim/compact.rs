@@ -1,6 +1,6 @@
-//! Forgetting contents that nothing leads to, so that a long run does not grow without end.
+//! Dropping contents that nothing refers to, so that a long run does not grow without end.
 //!
-//! Only while nothing is recorded: a trace leads to everything.
+//! Only while nothing is recorded: a trace refers to everything.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -12,10 +12,10 @@ use super::sectors::SectorStore;
 use super::survivors::{CrashModel, Effort, Survivors, choices, mix};
 use super::trace::{Event, Replay, Trace};
 
-/// How many crash images are made, and of which kind.
+/// The number and kind of crash images.
 #[derive(Clone, Debug)]
 pub struct CrashOptions {
-    /// What a crash does.
+    /// The model of the crash.
     pub model: CrashModel,
     /// Up to this many pending units (at most 20) all subsets are made.
     pub exhaustive_units: usize,
@@ -23,7 +23,7 @@ pub struct CrashOptions {
     pub family_choices: usize,
     /// Past that, also this many random subsets.
     pub random_choices: usize,
-    /// Where random subsets and samples come from.
+    /// The seed of random subsets and samples.
     pub seed: u64,
     /// Visit at most this many images, spread evenly over all choices of survivors, and make a
     /// small multiple of them; `None` for all. Where most choices give the same image, fewer are
@@ -44,14 +44,14 @@ impl Default for CrashOptions {
     }
 }
 
-/// What an enumeration did.
+/// The result of an enumeration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrashCounts {
     /// Places in the trace where a crash was tried.
     pub positions: u64,
     /// Choices of survivors, over all positions.
     pub choices: u64,
-    /// Choices of which the image was made.
+    /// Choices for which an image was made.
     pub generated: u64,
     /// Different ones of these images, or equal ones with different marks before them.
     pub distinct: u64,
@@ -73,15 +73,15 @@ impl Add for CrashCounts {
     }
 }
 
-/// Which crash left an image. [`Trace::crash_image`] makes the image again from `position` and
+/// The crash that left an image. [`Trace::crash_image`] makes the image again from `position` and
 /// `survivors`, with the same model.
 #[derive(Debug)]
 pub struct CrashState<'a> {
-    /// The trace that was cut off.
+    /// The trace that the crash interrupted.
     pub trace: &'a Trace,
     /// How many events happened before the crash.
     pub position: usize,
-    /// What survived of the pending units.
+    /// The pending units that survived.
     pub survivors: &'a Survivors,
     /// How many units were pending.
     pub pending_units: usize,
@@ -290,7 +290,7 @@ impl Trace {
         }
     }
 
-    /// Makes one crash image: what is left when the power fails after `position` events.
+    /// Makes one crash image: the state after the power fails behind `position` events.
     #[must_use]
     pub fn crash_image(
         &self,

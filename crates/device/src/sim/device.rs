@@ -19,12 +19,12 @@ use crate::{
     Caching, Device, DeviceError, DeviceFile, DeviceLock, Open, Operation, Purpose, Result, name,
 };
 
-/// What a simulated disk is like.
+/// The properties of a simulated disk.
 #[derive(Clone, Copy, Debug)]
 pub struct SimOptions {
-    /// What a crash keeps or loses as a whole: 512 or 4096 bytes.
+    /// The unit that a crash keeps or loses as a whole: 512 or 4096 bytes.
     pub sector_bytes: usize,
-    /// How much fits, in whole sectors of all named files. Growing past it is `StorageFull`.
+    /// The capacity, in whole sectors of all named files. Growing past it is `StorageFull`.
     pub capacity_bytes: u64,
 }
 
@@ -61,7 +61,7 @@ struct State {
     powered_off: bool,
 }
 
-/// A trace in the making.
+/// A trace that is being recorded.
 struct Recorder {
     start: Disk,
     events: Vec<Event>,
@@ -74,7 +74,7 @@ struct SimFile {
     _open: Arc<()>,
 }
 
-/// Gives the lock back when dropped.
+/// Releases the lock when dropped.
 struct LockGuard(Arc<Mutex<State>>);
 
 impl Drop for LockGuard {
@@ -298,18 +298,18 @@ impl SimDevice {
         Self { shared: Arc::new(Mutex::new(State::new(image, store, capacity_bytes))) }
     }
 
-    /// Sets how much fits.
+    /// Sets the capacity.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
         self.shared.lock().capacity_bytes = capacity_bytes;
     }
 
-    /// Room that all files take: what they have, without what was discarded.
+    /// Room that all files take, without their discarded ranges.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.shared.lock().used_bytes()
     }
 
-    /// What reads see now. Costs nothing near a copy.
+    /// The contents that reads see now. Far cheaper than a copy.
     #[must_use]
     pub fn image(&self) -> SimImage {
         let mut state = self.shared.lock();
@@ -323,7 +323,7 @@ impl SimDevice {
         self.image().files()
     }
 
-    /// Cuts the power: this disk fails from now on. Returns what is left on the medium.
+    /// Cuts the power: this disk fails from now on. Returns the contents of the medium.
     #[must_use]
     pub fn crash(&self, survivors: &Survivors, model: &CrashModel) -> SimImage {
         let mut state = self.shared.lock();
@@ -361,7 +361,8 @@ impl SimDevice {
         Some(Trace { start, events })
     }
 
-    /// Notes in the trace that something is true from here on, such as "write 7 was acknowledged".
+    /// Notes in the trace that a statement is true from here on, such as "write 7 was
+    /// acknowledged".
     pub fn mark(&self, mark: u64) {
         self.shared.lock().note(Event::Mark(mark));
     }

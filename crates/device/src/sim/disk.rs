@@ -6,14 +6,14 @@ use super::fault::{OpKind, SyncLoss};
 use super::image::{Fill, Image, InodeId, Unit, flipped, sector_count};
 use super::sectors::{SectorStore, ZEROS};
 
-/// What a change waits for to become durable.
+/// The file or folder whose sync makes a change durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     File(InodeId),
     Folder,
 }
 
-/// The units of one operation. A crash keeps or loses each of them alone.
+/// The units of one operation. A crash keeps or loses each of them separately.
 #[derive(Debug, PartialEq)]
 pub(super) struct Change {
     pub(super) kind: OpKind,
@@ -36,7 +36,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// A disk after a restart: all that is there is durable.
+    /// A disk after a restart: all its contents are durable.
     pub(super) fn at_rest(image: Image, store: SectorStore) -> Self {
         Self { store, live: image.clone(), durable: image, pending: Vec::new(), previous: None }
     }
@@ -88,7 +88,7 @@ impl Disk {
         units
     }
 
-    /// The units of cutting a file to `len`; none when it is not longer.
+    /// The units of truncating a file to `len`; none when it is not longer.
     pub(super) fn cut_units(&mut self, inode: InodeId, len: u64) -> Vec<Unit> {
         let file = self.live.inode(inode);
         if file.len <= len {
@@ -151,7 +151,7 @@ impl Disk {
         }
     }
 
-    /// Flips bits of the medium: in what is durable, and so in what is read of it.
+    /// Flips bits of the medium: in the durable contents, and so in reads of them.
     pub(super) fn flip(&mut self, inode: InodeId, offset: u64, mask: u8) {
         for image in [&mut self.live, &mut self.durable] {
             if let Some(unit) = flipped(image, inode, offset, mask, &mut self.store) {
@@ -160,7 +160,7 @@ impl Disk {
         }
     }
 
-    /// Reads what was durable before the last sync, zeros where nothing was.
+    /// Reads the contents that were durable before the last sync, zeros where there were none.
     pub(super) fn read_stale(&self, inode: InodeId, offset: u64, buf: &mut [u8]) {
         let is_dirty = self.pending.iter().any(|change| change.subject == Subject::File(inode));
         let image = match &self.previous {

@@ -1,4 +1,4 @@
-//! Which operation fails, and how. Deciding is pure; the device carries it out.
+//! Faults: which operation fails, and how. The decision is pure; the device carries it out.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub enum OpKind {
     Sync,
     /// Reserving space.
     Preallocate,
-    /// Cutting a file.
+    /// Truncating a file.
     Truncate,
     /// Discarding a range.
     Discard,
@@ -93,7 +93,7 @@ impl Failure {
 pub enum SyncLoss {
     /// They are durable in spite of the error.
     Landed,
-    /// Reads still show them, a crash takes them: pages marked clean and kept (ext4, XFS).
+    /// Reads still show them, a crash loses them: pages marked clean and kept (ext4, XFS).
     Cached,
     /// They are lost at once: pages dropped from the cache.
     Dropped,
@@ -104,14 +104,14 @@ impl SyncLoss {
     pub const ALL: [Self; 3] = [Self::Landed, Self::Cached, Self::Dropped];
 }
 
-/// What goes wrong.
+/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The operation fails and changes nothing.
     Fail(Failure),
     /// The first `bytes` of a write land, then it fails.
     ShortWrite {
-        /// How much lands; at most the length of the write.
+        /// How many bytes are written; at most the length of the write.
         bytes: u64,
         /// The error.
         failure: Failure,
@@ -129,12 +129,12 @@ pub enum Effect {
     StaleRead,
     /// A write succeeds, but at a wrong place in the file (and not past its end).
     MisdirectWrite {
-        /// How far from where it should be, in bytes.
+        /// The distance from the right place, in bytes.
         by_bytes: i64,
     },
     /// A write succeeds and changes nothing but the file's length.
     LoseWrite,
-    /// This operation and all later ones fail with EIO, as after a power cut.
+    /// This operation and all later ones fail with EIO, as after a power failure.
     PowerOff,
 }
 
@@ -245,7 +245,7 @@ impl FaultPlan {
         self.faults.iter().any(|fault| fault.effect == Effect::StaleRead)
     }
 
-    /// Counts an operation and says what happens to it.
+    /// Counts an operation and returns the effect on it.
     pub(super) fn decide(&mut self, kind: OpKind, file: &str) -> Option<Effect> {
         let mut effect = None;
         for fault in &mut self.faults {

@@ -1,7 +1,7 @@
-//! What a disk holds: names and files, as tables of sector numbers.
+//! The contents of a disk: names and files, as tables of sector numbers.
 //!
-//! A [`Unit`] is the smallest change that a crash can keep or lose. Applying one can be undone, so
-//! that thousands of crash states are made from one image without copying it.
+//! A [`Unit`] is the smallest change that a crash can keep or lose. A unit can be undone, so that
+//! thousands of crash states are made from one image without copying it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(super) enum Unit {
     Extend { inode: InodeId, len: u64 },
     /// The file becomes at most `len` long; `tail` is its last sector with zeros past `len`.
     Cut { inode: InodeId, len: u64, tail: Option<SectorId> },
-    /// A name leads to a new file.
+    /// A name refers to a new file.
     Link { name: Arc<str>, inode: InodeId },
     /// A name is removed.
     Unlink { name: Arc<str>, inode: InodeId },
@@ -58,7 +58,7 @@ pub(super) enum Unit {
 pub(super) enum Fill {
     Zeros,
     Garbage,
-    /// What another file held there.
+    /// The contents of another file at the same offset.
     Stale(Arc<Inode>),
 }
 
@@ -72,7 +72,7 @@ impl Fill {
     }
 }
 
-/// How to take back one change of an [`Image`].
+/// The information to undo one change of an [`Image`].
 #[derive(Debug)]
 pub(super) enum Undo {
     Sector { inode: InodeId, sector: usize, old: SectorId },
@@ -168,7 +168,7 @@ impl Image {
         self.names.values().map(|inode| (sectors(inode) * store.sector_bytes()) as u64).sum()
     }
 
-    /// Makes one change; `undo` gets what takes it back.
+    /// Makes one change; `undo` gets the entry that reverts it.
     pub(super) fn apply(
         &mut self,
         unit: &Unit,
@@ -296,7 +296,7 @@ impl Image {
         }
     }
 
-    /// Takes back changes, the last first.
+    /// Reverts changes, the last first.
     pub(super) fn undo(&mut self, undo: &mut Vec<Undo>, store: &SectorStore) {
         while let Some(step) = undo.pop() {
             match step {
@@ -335,7 +335,8 @@ impl Image {
 pub struct SimImage {
     pub(super) image: Image,
     pub(super) store: SectorStore,
-    /// What a running disk had discarded; a crash forgets it, and then everything takes room.
+    /// The discarded ranges of a running disk; a crash forgets them, and then everything takes
+    /// room.
     pub(super) holes: Holes,
 }
 

@@ -1,4 +1,4 @@
-//! Which pending changes a crash keeps: one choice, and the choices worth trying.
+//! The pending changes that a crash keeps: one choice, and the choices worth trying.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use super::disk::{Change, Disk, Subject};
 use super::image::{Fill, InodeId, Undo};
 
-/// What a crash does to a disk.
+/// The effect of a crash on a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashModel {
     /// Whether pending changes reach the medium in the order in which they were made. Otherwise
     /// any subset of them may.
     pub ordered: bool,
-    /// What a file holds where it grew and the contents were lost.
+    /// The contents of a file where it grew and its bytes were lost.
     pub unwritten: Unwritten,
     /// Whether syncs have an effect. A disk that ignores them guarantees nothing: the tests then
     /// check that damage is detected.
@@ -27,18 +27,18 @@ impl Default for CrashModel {
     }
 }
 
-/// What a file holds where it grew and the contents were lost.
+/// The contents of a file where it grew and its bytes were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwritten {
     /// Zeros.
     Zeros,
     /// The same bytes everywhere.
     Garbage,
-    /// What a removed file held at the same offsets, garbage where there is none.
+    /// The contents of a removed file at the same offsets, garbage where there are none.
     OldData,
 }
 
-/// Which pending units survive, counted in the order in which they were made. A unit is one
+/// The pending units that survive, counted in the order in which they were made. A unit is one
 /// sector of a write, one change of a length, or one change of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Survivors {

@@ -7,14 +7,14 @@ use super::disk::{Change, Disk, Subject};
 use super::fault::SyncLoss;
 use super::image::{Fill, InodeId, Unit, flipped};
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Event {
     /// A change is pending.
     Change(Arc<Change>),
     /// The subject's changes are durable.
     Sync(Subject),
-    /// The subject's changes are pending no more, as a failed sync left them.
+    /// The subject's changes are no longer pending, as a failed sync left them.
     FailedSync(Subject, SyncLoss),
     /// The medium was damaged.
     Flip { inode: InodeId, offset: u64, mask: u8 },
@@ -22,8 +22,8 @@ pub(super) enum Event {
     Mark(u64),
 }
 
-/// What happened on a simulated disk from [`super::SimDevice::record`] on, in order, with the
-/// disk as it was before. Two traces are equal when the same happened with the same bytes.
+/// The events on a simulated disk from [`super::SimDevice::record`] on, in order, with the disk as
+/// it was before. Two traces are equal when the same events happened with the same bytes.
 #[derive(Clone)]
 pub struct Trace {
     pub(super) start: Disk,
@@ -31,13 +31,13 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// How many events there are. Position `n` is after the first `n` events.
+    /// The number of events. Position `n` is after the first `n` events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether nothing happened.
+    /// Whether there are no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
@@ -53,7 +53,7 @@ impl Trace {
         marks.collect()
     }
 
-    /// Says what the event at `index` was.
+    /// Describes the event at `index`.
     #[must_use]
     pub fn describe(&self, index: usize) -> String {
         match self.events.get(index) {
@@ -172,8 +172,8 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What is durable and what is pending while a trace is walked. There is no live image: crashes
-/// do not see it.
+/// The durable and the pending changes while a trace is walked. There is no live image, because
+/// crashes do not see it.
 #[derive(Debug)]
 pub(super) struct Replay {
     pub(super) disk: Disk,
