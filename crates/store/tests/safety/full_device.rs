@@ -89,7 +89,9 @@ impl Cell {
         let Self { fs_bytes, index, value_bytes, memory_budget_bytes, .. } = self;
         let (segment_bytes, ascending) = (self.log_segment_bytes, self.keys == Keys::Ascending);
         let ascending = u64::from(ascending);
-        format!("{fs_bytes} {index} {value_bytes} {memory_budget_bytes} {segment_bytes} {ascending}")
+        format!(
+            "{fs_bytes} {index} {value_bytes} {memory_budget_bytes} {segment_bytes} {ascending}"
+        )
     }
 
     fn of_words(words: &str) -> Self {
@@ -276,7 +278,9 @@ fn devices_of_300_megabytes_are_emptied() {
                 cells.extend([cell(false), cell(true)]);
             }
         }
-        cells.extend([16, 64].map(|budget_mib| Cell::large(index, 100, budget_mib, false).ascending()));
+        cells.extend(
+            [16, 64].map(|budget_mib| Cell::large(index, 100, budget_mib, false).ascending()),
+        );
     }
     if budget() < BUDGET_OF_ALL {
         // One of large values, by default settings, for each kind of index.
