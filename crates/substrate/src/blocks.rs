@@ -39,7 +39,7 @@ const GROWTH_SHARE: u64 = 32;
 /// Free space at the end of the file is given up when it is more than this share of it.
 const SPARE_SHARE: u64 = 64;
 
-/// An extent may be so much shorter where the free space is in pieces.
+/// An extent may be shorter by this factor where the free space is fragmented.
 pub const PIECES: u64 = 8;
 /// Units of the shortest gap that blocks are written to which have their units to themselves:
 /// merges of such blocks leave many short ones.
@@ -370,12 +370,12 @@ impl BlockStore {
         Ok(())
     }
 
-    /// Takes `units` adjacent units; fewer rather than that the file grows while there is free
-    /// space in smaller pieces, or that others who write beside find none; but at least `least`.
-    /// What is owed is left to those it is owed to; `pot` is the caller's part of it.
+    /// Takes `units` adjacent units. It takes fewer, but at least `least`, if otherwise the file
+    /// would grow while there is free space in smaller pieces, or concurrent writers would find
+    /// none. Space owed to memtables is left to them; `pot` is the caller's part of it.
     ///
     /// # Errors
-    /// [`Error::Full`] when the device has no room; nothing is changed then.
+    /// [`Error::Full`] when the device is full; nothing has changed in this case.
     pub fn allocate(
         &self,
         units: u64,
@@ -450,7 +450,8 @@ impl BlockStore {
         Ok(extent)
     }
 
-    /// Takes space of the device for `units` beside what is kept, until `take` finds an extent.
+    /// Takes space of the device for `units` in addition to the kept space, until `take` finds an
+    /// extent.
     fn make_gap(
         &self,
         space: &mut Space,
@@ -470,7 +471,7 @@ impl BlockStore {
         take(space).ok_or_else(|| full(units))
     }
 
-    /// Free units that somebody is to leave alone.
+    /// Free units that the given purpose may not use.
     fn kept_from(&self, space: &Space, purpose: Purpose, pot: Option<&Pot>) -> u64 {
         let owed = self.room.owed_to_others(pot);
         match purpose {
@@ -480,11 +481,11 @@ impl BlockStore {
         }
     }
 
-    /// Makes sure that `units` are free beside what is owed and what is reserved already, and
-    /// reserves them for merges until the reservation is dropped.
+    /// Makes sure that `units` are free in addition to what is owed and what is reserved already,
+    /// and reserves them for merges until the reservation is dropped.
     ///
     /// # Errors
-    /// [`Error::Full`] when the device has no room; nothing is changed then.
+    /// [`Error::Full`] when the device is full; nothing has changed in this case.
     pub fn reserve(self: &Arc<Self>, units: u64) -> Result<Reservation> {
         let mut space = self.held();
         let kept = |room: &Room, space: &Space| {
@@ -513,11 +514,11 @@ impl BlockStore {
         extents.iter().try_for_each(|extent| space.retire(*extent)).map_err(freed_twice)
     }
 
-    /// Frees extents in quarantine: a manifest that does not name them is durable, and nobody
-    /// reads them.
+    /// Frees extents in quarantine: a manifest that does not name them is durable, and they have no
+    /// readers.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when one was free already.
+    /// [`Error::Corrupt`] when an extent was already free.
     pub fn free(&self, extents: &[Extent]) -> Result<()> {
         let mut space = self.held();
         extents.iter().try_for_each(|extent| space.release(*extent)).map_err(freed_twice)

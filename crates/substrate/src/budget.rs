@@ -108,8 +108,8 @@ impl Budget {
         Part::ALL.iter().fold(0, |sum, part| sum.saturating_add(self.used_bytes(*part)))
     }
 
-    /// Counts `bytes` more for the part. For users that cannot be refused, such as a memtable
-    /// whose write is already logged.
+    /// Counts `bytes` more for the part. For users that cannot be refused, such as a memtable after
+    /// its write has been logged.
     pub fn add(&self, part: Part, bytes: u64) {
         self.used_bytes[part.index()].fetch_add(bytes, Ordering::Relaxed);
     }

@@ -33,7 +33,7 @@ impl CachedBlock {
 #[derive(Clone, Debug)]
 struct ByLength;
 
-/// Memory of a cached block beside its bytes.
+/// Memory of a cached block in addition to its bytes.
 const ENTRY_BYTES: u64 = 160;
 
 impl quick_cache::Weighter<(u64, u64), Arc<CachedBlock>> for ByLength {

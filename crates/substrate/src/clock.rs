@@ -1,8 +1,8 @@
-//! The wall clock as a store sees it.
+//! The wall clock of a store.
 //!
-//! Values with an expiry are compared with it. Invariant C1: its answers never go back while the
-//! store is open, whatever the clock behind it does, so that what has expired stays so; when that
-//! is set back, time stands still until it has caught up.
+//! Values with an expiry are compared with it. Invariant C1: its results never go back while the
+//! store is open, even if the underlying clock does, so that an expired value stays expired; when
+//! the underlying clock is set back, time does not advance until it has caught up.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Clock {
 }
 
 impl Default for Clock {
-    /// One that stands still.
+    /// A clock that does not advance.
     fn default() -> Self {
         Self::new(Arc::new(SimRuntime::new(0)))
     }

@@ -1,4 +1,4 @@
-//! What can go wrong below the public API, with everything needed to act on it.
+//! The errors below the public API, with the details that their handling needs.
 
 use std::sync::Arc;
 

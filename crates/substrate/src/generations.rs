@@ -1,14 +1,15 @@
-//! Generations: the numbers that blocks and values are known by, beside where they lie.
+//! Generations: the numbers that, with their addresses, identify blocks and blobs.
 //!
-//! A block or a value is on the device before a record of the manifest names it. A large value may
-//! be named by the log alone, and be part of a backup like that; a crash may leave its pieces in
-//! free space, with nothing that names them. So generations are reserved: a number is handed out
-//! only below one that the manifest has durably, and an opening begins with that one. Every record
-//! of the manifest reserves some; a record of its own is written when they are used up, and by the
-//! first that takes one after an opening.
+//! A block or a blob is on the device before a record of the manifest names it. A blob may be named
+//! by the log alone, and be part of a backup in that state; a crash may leave its pieces in free
+//! space, with nothing that names them. So generations are reserved: a number is assigned only
+//! below one that the manifest has durably, and an opening begins with that one. Every record of
+//! the manifest reserves some; a separate record is written when they are used up, and for the
+//! first generation that is taken after an opening.
 //!
 //! Thread safety: everything may be called from any thread.
-//! Invariant U1: a generation that was handed out is below what the manifest had durably before it.
+//! Invariant U1: an assigned generation is below what the manifest had durably before it was
+//! assigned.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,10 +1,9 @@
-//! What every index stands on.
+//! The modules that every index is built on.
 //!
 //! Reading order: [`error`], [`runtime`] (clock and randomness, injected), [`sync`], [`poison`] and
 //! [`fault`] (how failures spread and how tests provoke them), [`budget`], [`space`] and [`runs`]
-//! (extents),
-//! [`cache`] and [`blocks`] (the data file, block by block), [`generations`] (what blocks and
-//! values are known by), [`values`] (values outside blocks), [`manifest`], [`log`], [`memtable`],
+//! (extents), [`cache`] and [`blocks`] (the data file, block by block), [`generations`] (the
+//! identity of blocks and blobs), [`values`] (blobs), [`manifest`], [`log`], [`memtable`],
 //! [`clock`] and [`snapshots`] (when values expire, and which versions may be seen).
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -1,5 +1,5 @@
-//! Bugs on purpose, so that the tests can prove that they would find them: of durability, for the
-//! crash tests, and of threads beside each other, for the schedules.
+//! Planted bugs, with which the tests prove that they would find them: of durability, for the crash
+//! tests, and of concurrent threads, for the schedules.
 //!
 //! Without the feature `_planted` the question [`is`] is a constant `false` and the compiler
 //! removes every planted branch. With it, a bug is active inside `with` on that thread only.
@@ -48,7 +48,7 @@ pub enum Bug {
     ExpiredForSnapshots,
     /// A merge leaves expired values out, and with them what hides older ones of their keys.
     ExpiredHideNothing,
-    /// Removals of ranges are left out of the record of the merge whose log they were in.
+    /// Range tombstones are left out of the record of the merge whose log they were in.
     RemovalsNotRecorded,
     /// A full merge retires removals although it keeps for snapshots what they hide.
     RetiredForSnapshots,
@@ -56,13 +56,13 @@ pub enum Bug {
     RetiredByHalf,
     /// A full merge gives what was written after a removal of its key a number below that.
     SettledUnderRemoval,
-    /// A merge drops what stands under an operand, as if that were a value.
+    /// A merge drops the base of an operand, as if the operand were a value.
     OperandsAnswer,
     /// A merge joins operands between which a snapshot sees.
     MergedForSnapshots,
     /// Blocks are decompressed and read whatever their checksums say.
     BlockWithoutChecksum,
-    /// A merge drops a reference, and the value's space with it is nobody's for ever.
+    /// A merge drops a reference, and the blob's space is leaked for ever.
     ValueForgotten,
     /// A value's space is reused although the manifest still says that it is taken.
     ValueFreedEarly,
@@ -209,8 +209,8 @@ impl Bug {
     pub const CONCURRENT: [Self; 2] = [Self::QuarantineIgnored, Self::NumberBeforeView];
 }
 
-/// A mistake in what threads do beside each other, beyond [`Bug::CONCURRENT`]: one thread alone
-/// cannot meet it. The schedules of several are searched for it.
+/// A concurrency bug, beyond [`Bug::CONCURRENT`]: one thread alone cannot trigger it. It is
+/// searched for in the schedules of several threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Race {
     /// Space is given up as soon as a merge has read all entries of a block, although keys between
@@ -230,9 +230,10 @@ pub enum Race {
     TailIgnored,
     /// A memtable is frozen while a writer is inside.
     FreezeWithoutBarrier,
-    /// What the last view of a merge leads to may be reused as soon as older views are gone.
+    /// Space that the last view of a merge refers to may be reused as soon as older views are
+    /// dropped.
     TaggedTooEarly,
-    /// Writers who wait for memory are not told that there is some.
+    /// Writers that wait for memory are not notified when there is some.
     MissedNotify,
     /// A writer looks for memory first and notes after that from which moment on it waits.
     TicksReadLate,

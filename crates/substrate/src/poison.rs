@@ -1,7 +1,7 @@
 //! A failed write or sync makes the store read-only until it is reopened.
 //!
-//! After a failed sync nobody knows what reached the device; trying again may report success for
-//! data that is gone. So the first failure is kept and every later write is refused with it.
+//! After a failed sync the state of the device is unknown; trying again may report success for data
+//! that has been lost. So the first failure is kept and every later write is refused with it.
 
 use std::sync::{Arc, OnceLock};
 

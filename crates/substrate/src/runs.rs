@@ -1,7 +1,7 @@
-//! Sets of units, as disjoint runs that are never adjacent: what belongs to large values.
+//! Sets of units, as disjoint runs that are never adjacent: the space of blobs.
 //!
-//! Nothing is taken twice and nothing is given up that was not taken: whoever tries is told, and
-//! the set is as it was.
+//! Nothing is taken twice and nothing is given up that was not taken: such a call returns an error,
+//! and leaves the set as it was.
 
 use std::collections::BTreeMap;
 

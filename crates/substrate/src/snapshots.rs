@@ -1,4 +1,4 @@
-//! Which versions may be seen: the visible number and the numbers of live snapshots.
+//! The visible number and the registry of live snapshots, which decide which versions may be seen.
 //!
 //! Thread safety: everything may be called from any thread.
 //! Invariant S1: a live snapshot's number was visible when it was taken, and stays in the
@@ -9,8 +9,8 @@
 //! Invariant S2: `live()` is read under the lock that registers, so a merge that has read it
 //! misses only snapshots taken later, whose numbers are at least the visible number it read.
 //!
-//! In a child by `fork` the registry is its parent's, and perhaps locked for ever: a guard does
-//! nothing there.
+//! In a child process after `fork` the registry is its parent's, and perhaps locked for ever: a
+//! guard does nothing there.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
@@ -58,14 +58,14 @@ pub struct SnapshotGuard {
 }
 
 impl Snapshots {
-    /// An empty registry, whose snapshots see what has not expired by `clock`.
+    /// An empty registry, whose snapshots use `clock` for expiry.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, ..Self::default() }
     }
 
-    /// The clock's moment. To be asked by whoever reads without a snapshot, after it has loaded
-    /// what it reads.
+    /// The clock's moment. A reader without a snapshot calls this after it has loaded what it
+    /// reads.
     pub fn now(&self) -> Moment {
         self.clock.now()
     }

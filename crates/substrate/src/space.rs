@@ -1,16 +1,17 @@
 //! Space in the data file: which units are free, and which must not be reused yet.
 //!
 //! Every unit of the file is in exactly one of four states: *used* (named by a tree, by a merge in
-//! progress, or by the manifest as a value's), *loose* (of a value that is being written, or that
-//! the
-//! log alone refers to), *retired* (given up, but the durable manifest may still name it), *free*.
-//! For what is free the device has space, or it is a *hole*: then that is to be taken first.
+//! progress, or by the manifest as a blob's), *uncommitted* (`loose`: of a blob that is being
+//! written, or that only the log refers to), *in quarantine* (`retired`: given up, but the durable
+//! manifest may still name it), *free*. Free space is either allocated by the device or a *hole*: a
+//! hole has to be allocated before it is used.
 //!
 //! Thread safety: callers hold the owner's lock; the structure itself is plain data.
 //! Invariant P1: free runs are disjoint, not empty, end at or before `end`, and are never adjacent,
-//! but for a hole beside one that is none.
-//! Invariant P2: retired and loose extents are disjoint from free runs and from each other.
-//! Invariant P3: a retired extent becomes free only through [`Space::release`], which is
+//! except for a hole next to one that is not a hole.
+//! Invariant P2: extents in quarantine and uncommitted extents are disjoint from free runs and from
+//! each other.
+//! Invariant P3: an extent in quarantine becomes free only through [`Space::release`], which is
 //! called when a manifest that does not name it is durable.
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ pub struct Space {
     holes: RunSet,
     /// Start of an extent in quarantine → its length, in units.
     retired: BTreeMap<u64, u64>,
-    /// Start of a loose extent → its length, in units.
+    /// Start of an uncommitted extent → its length, in units.
     loose: BTreeMap<u64, u64>,
     /// Free units that are kept for merges under way.
     reserved_units: u64,
@@ -91,7 +92,7 @@ impl Space {
     pub fn grow(&mut self, units: u64) {
         let start = self.end;
         self.end += units;
-        // Growth cannot overlap: nothing lies behind the end.
+        // Growth cannot overlap: nothing is behind the end.
         let _joined = self.give_back(Extent { start, units });
     }
 
@@ -130,10 +131,11 @@ impl Space {
         self.loose.insert(extent.start, extent.units);
     }
 
-    /// The extent is a record's from now on, or whoever's the caller gives it to.
+    /// Commits an extent: it belongs to a record from now on, or to the owner that the caller gives
+    /// it to.
     ///
     /// # Errors
-    /// When it was not loose.
+    /// When it was not uncommitted.
     pub fn commit(&mut self, extent: Extent) -> Result<(), Overlap> {
         if self.loose.get(&extent.start) != Some(&extent.units) {
             return Err(Overlap(extent));
@@ -142,7 +144,7 @@ impl Space {
         Ok(())
     }
 
-    /// Takes a loose extent out of the free space: recovery has found it.
+    /// Takes an extent out of the free space as uncommitted: recovery has found it.
     ///
     /// # Errors
     /// When part of it is not free.
@@ -196,14 +198,14 @@ impl Space {
         self.give_back(extent)
     }
 
-    /// The first hole, or so many units of it; `None` when there is none.
+    /// The first hole, or `units` units of it; `None` when there is none.
     #[must_use]
     pub fn hole(&self, units: u64) -> Option<Extent> {
         let hole = self.holes.runs().next()?;
         Some(Extent { units: hole.units.min(units), ..hole })
     }
 
-    /// Loose extents, in order.
+    /// Uncommitted extents, in order.
     pub fn loose(&self) -> impl Iterator<Item = Extent> {
         self.loose.iter().map(|(start, units)| Extent { start: *start, units: *units })
     }
@@ -219,10 +221,10 @@ impl Space {
         }
     }
 
-    /// Frees an extent in quarantine: no durable manifest names it and nobody reads it.
+    /// Frees an extent in quarantine: no durable manifest names it and it has no readers.
     ///
     /// # Errors
-    /// When it is not in quarantine, or free already.
+    /// When it is not in quarantine, or already free.
     pub fn release(&mut self, extent: Extent) -> Result<(), Overlap> {
         if self.retired.remove(&extent.start) != Some(extent.units) {
             return Err(Overlap(extent));
@@ -230,7 +232,7 @@ impl Space {
         self.give_back(extent)
     }
 
-    /// Keeps so many free units for whoever reserves them, as far as there are any.
+    /// Reserves this many free units, as far as there are any.
     pub const fn reserve(&mut self, units: u64) {
         self.reserved_units = self.reserved_units.saturating_add(units);
     }

@@ -32,7 +32,7 @@ mod real {
             self.0.load()
         }
 
-        /// Replaces the value and answers the old one. Whoever still reads the old one is counted
+        /// Replaces the value and returns the old one. Remaining readers of the old one are counted
         /// by its `Arc` when this returns.
         pub fn swap(&self, value: Arc<T>) -> Arc<T> {
             self.0.swap(value)

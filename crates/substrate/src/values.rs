@@ -1,11 +1,11 @@
-//! Values outside blocks, in the data file: writing one as it comes, and reading pieces of it.
+//! Blobs in the data file: writing one as a stream, and reading pieces of it.
 //!
-//! A value is nobody's while it is written and until a log record refers to it; what is not
-//! referred to by then is given back ([`LooseRuns`]). A crash needs no care: units that no record
-//! names are free.
+//! A blob's space is uncommitted while it is written and until a log record refers to it; space
+//! that no record refers to by then is freed ([`LooseRuns`]). A crash needs no cleanup: units that
+//! no record names are free.
 //!
-//! Thread safety: values are written and read by any number of threads; a [`ValueWriter`] is one
-//! thread's.
+//! Thread safety: blobs are written and read by any number of threads; a [`ValueWriter`] belongs to
+//! one thread.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::planted::{self, Bug};
 const BATCH_PIECES: usize = 4;
 /// Pieces that are read ahead of a reader that goes through a value in order.
 const AHEAD_PIECES: u64 = 32;
-/// Units that a writer which was not told a length takes first; then as many as it has.
+/// Units that a writer of unknown length takes first; after that, as many as it has.
 const FIRST_UNITS: u64 = 16 * PIECE_UNITS;
 /// And the most that it takes at once, but for values near the largest.
 const STEP_UNITS_MAX: u64 = 1024 * PIECE_UNITS;

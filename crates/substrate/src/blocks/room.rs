@@ -1,23 +1,22 @@
-//! Who may take how much of the free space.
+//! Reservations: how much of the free space each purpose may take.
 //!
-//! What is in memtables must come to fit into the data file, or the log could never become
-//! shorter again: that much is *owed*, and free space is kept for it, from when a write is admitted
-//! until its memtable has been written out ([`Pot`]). Beside it some is kept ([`Reserve`]) that no
-//! value takes: what makes room on a full device (deletes, and the merges that meet them) finds
-//! room there.
+//! The contents of memtables must fit into the data file, or the log could never become shorter
+//! again: that amount is *owed*, and free space is kept for it, from the moment when a write is
+//! admitted until its memtable has been flushed ([`Pot`]). In addition some space is kept
+//! ([`Reserve`]) that no value takes: operations that free space on a full device (deletes, and the
+//! merges that apply them) use it.
 //!
-//! | who | leaves alone |
-//! |---|---|
-//! | values | what is owed, and all of the reserve |
-//! | deletes | what is owed, and the reserve for merges and the manifest |
-//! | merges | what is owed except their own pot, and the reserve for the manifest |
-//! | flushes | what is owed beside their own pot |
+//! | purpose | may not use | |---|---| | values | what is owed, and all of the reserve | | deletes
+//! | what is owed, and the reserve for merges and the manifest | | merges | what is owed except
+//! their own pot, and the reserve for the manifest | | flushes | what is owed except their own pot
+//! |
 //!
-//! The manifest's next file is no part of the data file: what is kept for it is given back to the
-//! device when it is needed ([`BlockStore::lend`]). A merge that took it could not be recorded, and
-//! would never let go of old space.
+//! The manifest's next file is not part of the data file: the space kept for it is returned to the
+//! device when it is needed ([`BlockStore::lend`]). A merge that used it could not be recorded, and
+//! would never free old space.
 //!
-//! Only space that the device has set aside counts: a hole may be somebody else's by now.
+//! Only space that the device has allocated counts: the space of a hole may be used by others by
+//! now.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -34,16 +33,17 @@ use crate::sync::MutexGuard;
 
 /// Free space beyond all that is kept: for what flushes take beyond what was reckoned with.
 pub(super) const MARGIN_UNITS: u64 = 4;
-/// So much of the file is reserved for merges, beside what is always: fences of their results.
+/// This share of the file is reserved for merges, in addition to the fixed part: fences of their
+/// results.
 const MERGE_SHARE: u64 = 128;
-/// Whoever writes blocks takes at most this share of what is spare at once: others who write the
-/// levels of the same merge find some too.
+/// A writer of blocks takes at most this share of the spare space at once, so that other writers of
+/// the same merge's levels find some too.
 const EXTENT_SHARE: u64 = 4;
 
 /// Free space that is kept for making room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
-    /// For merges, beside a share of the file.
+    /// For merges, in addition to a share of the file.
     pub merge_bytes: u64,
     /// For deletes, until merges meet them.
     pub delete_bytes: u64,
@@ -80,7 +80,7 @@ impl Room {
         self.owed_bytes.load(Ordering::Acquire).div_ceil(UNIT_BYTES)
     }
 
-    /// The longest extent that is taken where so much is spare, and `least` are needed.
+    /// The longest extent that may be taken where `spare` units are spare, and `least` are needed.
     pub(super) fn most(&self, spare: u64, least: u64) -> u64 {
         let is_kept = self.merge_units.load(Ordering::Relaxed) > 0;
         let share = if is_kept { spare / EXTENT_SHARE } else { spare };
@@ -198,8 +198,8 @@ impl Drop for Lending<'_> {
     }
 }
 
-/// What is owed for one memtable, for whoever writes it out: each extent that this takes is less
-/// that is owed.
+/// The space owed for one memtable, used by the flush or merge that writes it out: each extent
+/// taken reduces it.
 #[derive(Debug)]
 pub struct Pot {
     blocks: Arc<BlockStore>,
@@ -242,7 +242,7 @@ impl BlockStore {
         Held { space: self.space.lock(), room: &self.room }
     }
 
-    /// Keeps so much from now on, as far as there is free space or will be.
+    /// Keeps this reserve from now on, as far as there is free space or will be.
     pub fn keep(&self, reserve: Reserve) {
         let units = |bytes: u64| bytes.div_ceil(UNIT_BYTES);
         self.room.merge_units.store(units(reserve.merge_bytes), Ordering::Relaxed);
@@ -250,7 +250,7 @@ impl BlockStore {
         drop(self.held());
     }
 
-    /// Keeps so much for the manifest's next file from now on.
+    /// Keeps this many bytes for the manifest's next file from now on.
     pub fn keep_for_manifest(&self, bytes: u64) {
         let units = bytes.div_ceil(UNIT_BYTES);
         if self.room.manifest_units.swap(units, Ordering::Relaxed) != units {
@@ -269,12 +269,12 @@ impl BlockStore {
         self.room.disown(bytes);
     }
 
-    /// Makes sure that what is about to be written to a memtable can be written out: so many bytes.
+    /// Makes sure that `bytes` bytes about to be written to a memtable can be flushed.
     ///
-    /// Cost: none while the file has room; else it grows by a share of itself.
+    /// Cost: none while the file has space; else it grows by a share of itself.
     ///
     /// # Errors
-    /// [`Error::Full`] when the device has no room; nothing is changed then.
+    /// [`Error::Full`] when the device is full; nothing has changed in this case.
     pub fn claim_room(&self, bytes: u64, claim: Claim) -> Result<Claimed<'_>> {
         let claimed = Claimed { room: &self.room, bytes };
         let owed = self.room.owed_bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
@@ -389,11 +389,11 @@ impl BlockStore {
         }
     }
 
-    /// Gives free space beyond what is kept back to the device: the end of the file, and what lies
-    /// between what is used.
+    /// Returns free space beyond what is kept to the device: the end of the file, and gaps between
+    /// used extents.
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     pub fn discard_free(&self) -> Result<()> {
         let mut space = self.held();
         let kept = if planted::is(Bug::ReserveDiscarded) { 0 } else { self.room.kept(&space) };
@@ -407,11 +407,11 @@ impl BlockStore {
         Lending { room: &self.room }
     }
 
-    /// Gives so many bytes of free space back to the device even of what is kept: for a file of
-    /// the store's that makes room, and is no part of this one.
+    /// Returns this many bytes of free space to the device, even kept space: for another file of
+    /// the store that frees space.
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     pub fn lend(&self, bytes: u64) -> Result<()> {
         let mut space = self.held();
         let kept = space.backed_units().saturating_sub(bytes.div_ceil(UNIT_BYTES));

@@ -1,4 +1,4 @@
-//! The data file as values outside blocks need it: space that nobody owns yet, and syncs.
+//! The data file's interface for blobs: uncommitted space, and syncs.
 
 use std::sync::atomic::Ordering;
 
@@ -12,12 +12,13 @@ use crate::planted::{self, Bug};
 use crate::space::{Overlap, Space};
 
 impl BlockStore {
-    /// Takes `units` units for a value: adjacent, or in at most `runs_max` runs rather than that
-    /// the file grows while there is free space. All but the last have whole multiples of `grain`
-    /// units. Nobody's until [`BlockStore::commit`] or [`BlockStore::give_up_loose`].
+    /// Takes `units` units for a blob: adjacent, or in at most `runs_max` runs if otherwise the
+    /// file would grow while there is free space. All runs but the last have whole multiples of
+    /// `grain` units. They are uncommitted until [`BlockStore::commit`] or
+    /// [`BlockStore::give_up_loose`].
     ///
     /// # Errors
-    /// [`Error::Full`] when the device has no room; nothing is changed then.
+    /// [`Error::Full`] when the device is full; nothing has changed in this case.
     pub fn allocate_runs(&self, units: u64, grain: u64, runs_max: u64) -> Result<Vec<Extent>> {
         let mut space = self.held();
         self.back(&mut space, Room::reserve, units, Purpose::User)?;
@@ -40,10 +41,10 @@ impl BlockStore {
         Ok(runs)
     }
 
-    /// Gives runs of a value back that no record names, in the log or in the manifest.
+    /// Frees runs of a blob that no record names, in the log or in the manifest.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when one was not loose.
+    /// [`Error::Corrupt`] when one was not uncommitted.
     pub fn give_up_loose(&self, runs: &[Extent]) -> Result<()> {
         let mut space = self.held();
         runs.iter()
@@ -51,10 +52,10 @@ impl BlockStore {
             .map_err(freed_twice)
     }
 
-    /// Makes `units` of a loose run, and gives the rest of it back.
+    /// Shortens an uncommitted run to `units`, and frees the rest of it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it was not loose.
+    /// [`Error::Corrupt`] when it was not uncommitted.
     pub(crate) fn shorten_loose(&self, run: Extent, units: u64) -> Result<()> {
         let mut space = self.held();
         space.commit(run).map_err(freed_twice)?;
@@ -68,10 +69,10 @@ impl BlockStore {
         Ok(())
     }
 
-    /// Makes one loose run of two, the second of which follows the first.
+    /// Joins two uncommitted runs, the second of which follows the first.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when one was not loose.
+    /// [`Error::Corrupt`] when one was not uncommitted.
     pub(crate) fn join_loose(&self, first: Extent, second: Extent) -> Result<()> {
         let mut space = self.held();
         space.commit(first).and_then(|()| space.commit(second)).map_err(freed_twice)?;
@@ -79,11 +80,11 @@ impl BlockStore {
         Ok(())
     }
 
-    /// Runs of values are named by a durable record of the manifest from now on, or given up by one
-    /// that makes the log's unnecessary: they are the caller's.
+    /// Commits runs of blobs: a durable record of the manifest names them from now on, or a record
+    /// that makes the log's unnecessary gave them up; then they are the caller's.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when one was not loose.
+    /// [`Error::Corrupt`] when one was not uncommitted.
     pub fn commit(&self, runs: &[Extent]) -> Result<()> {
         let mut space = self.held();
         runs.iter().try_for_each(|run| space.commit(*run)).map_err(freed_twice)
@@ -116,7 +117,7 @@ impl BlockStore {
         Ok(())
     }
 
-    /// Notes that so many bytes of a value are written that may not be durable.
+    /// Notes that this many bytes of a blob are written that may not be durable.
     pub(crate) fn note_value(&self, bytes: u64) {
         self.value_bytes_written.fetch_add(bytes, Ordering::AcqRel);
     }

@@ -1,8 +1,8 @@
-//! What makes a switch to the next segment short, done before it by a thread that no writer waits
-//! for: a spare file is there, and most of the current segment is on the device.
+//! Preparation of the switch to the next segment, by a thread that no writer waits for: it provides
+//! a spare file, and writes most of the current segment to the device.
 //!
-//! Nothing here counts as durable. The leader syncs the whole segment as ever, through its own
-//! handle; here the file is opened anew, because the system reports a failed write once to each
+//! Nothing here counts as durable. The leader still syncs the whole segment, through its own
+//! handle; here the file is opened again, because the system reports a failed write once to each
 //! handle, and a failure that only this thread had seen would be hidden from the leader.
 
 use esker_device::{Caching, Open, Purpose};
@@ -26,23 +26,23 @@ pub(super) fn next_step(segment: &Segment) -> u64 {
 }
 
 impl Log {
-    /// Whether [`Log::work_ahead`] should be called. Says so once for each quarter of a segment, to
-    /// whoever asks first.
+    /// Whether [`Log::work_ahead`] should be called. Returns true once for each quarter of a
+    /// segment, to the first caller.
     #[must_use]
     pub fn wants_work_ahead(&self) -> bool {
         self.ahead_is_due.load(Ordering::Relaxed)
             && self.ahead_is_due.swap(false, Ordering::Relaxed)
     }
 
-    /// Makes a spare file beside the last one where there is none, and has the device write what
-    /// the current segment has in the page cache. May be called at any time from any thread;
-    /// appends go on meanwhile.
+    /// Makes a spare file in addition to the last one where there is none, and has the device write
+    /// the part of the current segment that is in the page cache. May be called at any time from
+    /// any thread; appends continue meanwhile.
     ///
     /// Cost: one sync; where there is no spare and syncs are many also the writing of a whole
     /// segment.
     ///
     /// # Errors
-    /// [`crate::error::Error::Full`] without room for a spare, which changes nothing: the next
+    /// [`crate::error::Error::Full`] without space for a spare, which changes nothing: the next
     /// switch will try. Every other failure poisons the store.
     pub fn work_ahead(&self) -> Result<()> {
         self.poison.check()?;

@@ -1,9 +1,9 @@
-//! What lies beneath the log: bytes elsewhere that its records refer to.
+//! Data outside the log that its records refer to.
 //!
-//! They are written before the record that refers to them, and made durable before a sync of the
-//! log counts: so nobody waits for them but who waits for the record. Until then a crash may leave
-//! the record without them, or half of them: then the log ends before it, as it does where a record
-//! is torn.
+//! It is written before the record that refers to it, and made durable before a sync of the log
+//! counts: so only those who wait for the record wait for it. Until then a crash may leave the
+//! record without the data, or with half of it: then the log ends before the record, as it does at
+//! a torn record.
 
 use std::fmt::Debug;
 

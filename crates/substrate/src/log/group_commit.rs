@@ -1,19 +1,21 @@
-//! Group commit: one write, and one sync, for everybody who waits.
+//! Group commit: one write, and one sync, for all waiting threads.
 //!
-//! Appending copies a batch into the pending buffer. Whoever waits and finds nobody at the device
-//! becomes the leader: takes the whole buffer, lets go of the lock, writes it, syncs if that is
-//! what it waits for, and wakes the others, whose batches are then written or durable too.
+//! Appending copies a batch into the pending buffer. A waiting thread that finds no other at the
+//! device becomes the leader: it takes the whole buffer, releases the lock, writes the buffer,
+//! syncs if it waits for a sync, and wakes the others, whose batches are then written or durable
+//! too.
 //!
-//! Whoever comes first after a sync would have the next one for itself alone, and all others that
-//! the last one woke would share the one after it: two syncs for what one can do. So a leader that
-//! syncs gives way a few times until as many wait for it as waited for the last one.
+//! The first thread to arrive after a sync would have the next sync for itself alone, and all
+//! others that the last one woke would share the one after it: two syncs instead of one. So a
+//! leader that syncs yields a few times until as many threads wait for it as waited for the last
+//! one.
 //!
 //! Invariant G1: `busy` is set by one thread at a time, and only that thread touches the current
 //! segment's file or replaces the current segment.
-//! Invariant G2: `durable <= written <= last`; what lies between `written` and `last` is exactly
+//! Invariant G2: `durable <= written <= last`; the records between `written` and `last` are exactly
 //! the pending buffer; a sync makes durable what was written before it began.
-//! Invariant G3: whoever clears `busy` wakes all, also when it failed; and every wait looks at
-//! the poison before it sleeps. So no wait outlasts the leader's device call.
+//! Invariant G3: the thread that clears `busy` wakes all, also when it failed; and every wait
+//! checks the poison before it sleeps. So no wait outlasts the leader's device call.
 
 use std::mem;
 use std::ops::Range;
@@ -133,7 +135,7 @@ impl Log {
         Ok(())
     }
 
-    /// Notes a sync that somebody waits for.
+    /// Notes a sync that has waiting threads.
     fn count_sync(&self, queue: &mut Queue) {
         queue.syncs = queue.syncs.saturating_add(1);
         let bytes = queue.current.as_ref().map(|segment| segment.reference.bytes);
@@ -217,8 +219,8 @@ fn gather(queue: &mut MutexGuard<'_, Queue>) {
     }
 }
 
-/// Puts the tail in order. The stale records are gone for good before anything is appended; the
-/// doubtful records become durable with the next sync, because they are written again.
+/// Repairs the tail. The stale records are erased durably before anything is appended; the doubtful
+/// records become durable with the next sync, because they are written again.
 fn repair_tail(file: &dyn DeviceFile, unsettled: &Unsettled) -> Result<()> {
     let Unsettled { doubtful, stale } = unsettled;
     if !stale.is_empty() && !planted::is(Bug::StaleLogTailAccepted) {

@@ -1,6 +1,6 @@
-//! Keeping the files of segments for whoever copies the log.
+//! Keeping the files of segments while the log is copied.
 //!
-//! While the log is held, a segment that nobody needs any more leaves the manifest as ever, but its
+//! While the log is held, a segment that is no longer needed still leaves the manifest, but its
 //! file is neither reused nor removed. If the process dies meanwhile, the file is one of those that
 //! the next opening removes.
 
@@ -15,7 +15,7 @@ use super::segment::{Segment, seal};
 use super::{Apply, Log, replay};
 use crate::error::Result;
 
-/// Segments whose files are kept although they are given up.
+/// Segments whose files are kept after the segments have been given up.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     count: usize,

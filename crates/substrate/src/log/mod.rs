@@ -6,17 +6,17 @@
 //! `hold` and `passing` (keeping them for a copy, and checking that), then this module: opening,
 //! replaying, appending.
 //!
-//! Batches go to the newest segment, one frame each. When one does not fit, the segment is
-//! synced, a spare or new file becomes the next segment, and the manifest records both facts.
-//! Segments that no keyspace needs are given up in any order: the manifest holds the live list.
+//! Batches go to the newest segment, one frame each. When one does not fit, the segment is synced,
+//! a spare or new file becomes the next segment, and the manifest records both facts. Segments that
+//! no keyspace needs are given up in any order: the manifest holds the live list.
 //!
-//! Thread safety: everything may be called from any thread. Whoever needs the numbers in the
-//! order of something else calls [`Log::append`] under a lock of its own.
+//! Thread safety: everything may be called from any thread. A caller that needs the numbers in the
+//! order of another sequence calls [`Log::append`] under its own lock.
 //! Invariant L1: numbers are consecutive within a segment and over consecutive segments.
 //! Invariant L2: all segments but the newest are durable as a whole, and the manifest knows their
 //! last numbers. So only the newest has a tail.
-//! Invariant L3: nothing is written to a segment before the manifest durably names it, and its
-//! file is not reused before the manifest durably does not.
+//! Invariant L3: nothing is written to a segment before the manifest durably names it, and its file
+//! is not reused before the manifest durably does not.
 //! Invariant L4: a record's mark is durable before the record is written.
 //! Invariant L5: what a record refers to is written before the record is appended, and durable
 //! before the record counts as durable.
@@ -93,11 +93,11 @@ pub struct Log {
     poison: Arc<Poison>,
     faults: Arc<FaultPoints>,
     spares_max: usize,
-    /// Held by whoever appends; locked before everything else.
+    /// Held while appending; locked before everything else.
     appending: Mutex<()>,
     /// Locked before `closed` and `spares` where several are needed.
     queue: Mutex<Queue>,
-    /// Something in `queue` has changed that somebody may wait for.
+    /// Notified when something in `queue` has changed that a thread may wait for.
     changed: Condvar,
     /// Appends have come to where work ahead is due.
     ahead_is_due: AtomicBool,
@@ -144,7 +144,7 @@ impl Log {
                 closed.insert(reference.id, segment);
                 continue;
             }
-            // What a dropped keyspace referred to may be somebody else's by now.
+            // The space that a dropped keyspace referred to may have been reused.
             let has = |op: &LogOp<'_>| match state.keyspaces.contains_key(&op.keyspace) {
                 true => beneath.has(&op.action),
                 false => Ok(true),

@@ -27,7 +27,7 @@ use crate::planted::{self, Bug};
 /// How much of a segment is read at once, in bytes; longer only for a longer record.
 const WINDOW_BYTES: u64 = 64 * 1024;
 
-/// A record whose checksums and place are right.
+/// A record with correct checksums and position.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
     pub at: u64,

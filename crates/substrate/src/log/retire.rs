@@ -15,7 +15,7 @@ use crate::fault;
 use crate::manifest::Problem;
 use crate::planted::{self, Bug};
 
-/// Segments that nobody needs any more once [`Retired::edits`] are committed.
+/// Segments that are no longer needed once [`Retired::edits`] are committed.
 #[derive(Clone, Debug, Default)]
 #[must_use = "the files are reused only by Log::recycle"]
 pub struct Retired {
@@ -49,9 +49,9 @@ impl Retired {
 }
 
 impl Log {
-    /// The segments that nobody needs when each keyspace is flushed up to the number that
-    /// `flushed` gives (`None`: it is dropped). The newest segment is never among them. Nothing
-    /// has changed yet: commit the edits, then call [`Log::recycle`].
+    /// The segments that are not needed when each keyspace is flushed up to the number that
+    /// `flushed` gives (`None`: it is dropped). The newest segment is never among them. Nothing has
+    /// changed yet: commit the edits, then call [`Log::recycle`].
     pub fn retire(&self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> Retired {
         let mut closed = self.closed.lock();
         let mut retired = Retired::default();
@@ -87,8 +87,8 @@ impl Log {
         result
     }
 
-    /// Keeps the file of a segment that is gone from the manifest as a spare, or removes it: when
-    /// there are spares enough, or it has not the length of an ordinary segment.
+    /// Keeps the file of a segment that has left the manifest as a spare, or removes it when there
+    /// are enough spares, or when its length is not that of an ordinary segment.
     pub(super) fn give_up(&self, segment: &Segment) -> Result<()> {
         let mut spares = self.spares.lock();
         let ordinary = segment.reference.bytes == spares.segment_bytes;
@@ -101,7 +101,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether files are kept for reuse beside the last one.
+    /// Whether files are kept for reuse in addition to the last one.
     #[must_use]
     pub fn has_spares(&self) -> bool {
         self.spares.lock().files.len() > SPARES_KEPT

@@ -22,8 +22,8 @@ use crate::planted::{self, Bug};
 /// Where the first record of a segment begins, in bytes.
 pub(super) const RECORDS_OFFSET: u64 = SEGMENT_HEADER_BYTES as u64;
 
-/// Writing so many zeros takes about as long as a sync saves that need not note which blocks are
-/// written for the first time.
+/// Writing this many zeros takes about as long as is saved by a sync that does not have to record
+/// which blocks are written for the first time.
 const SYNC_WORTH_BYTES: u64 = 256 << 10;
 
 /// Spares that stay when space is given back, and that values leave alone: what makes room on a
@@ -72,7 +72,8 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Whether nobody needs the segment: each of its keyspaces is flushed beyond it or dropped.
+    /// Whether the segment is no longer needed: each of its keyspaces is flushed beyond it or
+    /// dropped.
     pub fn is_obsolete(&mut self, flushed: &dyn Fn(KeyspaceId) -> Option<Seq>) -> bool {
         self.replayed && self.pin(flushed).is_none()
     }

@@ -33,7 +33,7 @@ pub(super) fn file_bytes(segment_bytes: u64, frame_bytes: u64) -> Result<u64> {
         .ok_or_else(|| Error::Invalid { what: "the batch is too long for the log".to_string() })
 }
 
-/// What becomes of a segment whose last number is `last_seq`: one without a record leaves.
+/// The edit for a segment whose last number is `last_seq`: one without a record is removed.
 fn closing_edit(segment: &SegmentRef, last_seq: Seq) -> Edit {
     if segment.first_seq <= last_seq {
         Edit::SegmentClose { id: segment.id, end_seq: last_seq }
@@ -68,7 +68,7 @@ impl Log {
             old.reference.end_seq = Some(durable);
             self.closed.lock().insert(old.reference.id, old);
         } else {
-            // It is gone from the manifest; a file that cannot be removed harms nobody.
+            // It has left the manifest; a file that cannot be removed does no harm.
             let _stays_behind = self.give_up(&old);
         }
         Ok(())

@@ -28,8 +28,8 @@ const fn keyspace_of(seq: u64) -> u32 {
     (seq % KEYSPACES as u64) as u32 + 1
 }
 
-/// The operations of a batch that begins with number `first`: they follow from the number, so
-/// that what is read back can be told from anything else.
+/// The operations of a batch that begins with number `first`: they are derived from the number, so
+/// that records read back are distinguishable from all others.
 fn batch_of(first: u64, ops: u64, value_bytes: usize) -> Vec<Op> {
     let op = |seq: u64| {
         let value = format!("{seq}:").into_bytes().into_iter().cycle().take(value_bytes).collect();

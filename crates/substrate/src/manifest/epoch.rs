@@ -34,7 +34,7 @@ const STATE_TIMES_LEAST: u64 = 2;
 /// What a new epoch must have room for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// The state, so many times.
+    /// The multiple of the state's size.
     pub times: u64,
     /// The record that made the new epoch necessary.
     pub record_bytes: u64,

@@ -1,24 +1,25 @@
-//! The manifest: what is durable about everything but the data itself.
+//! The manifest: the durable state of everything but the data itself.
 //!
-//! Reading order: [`files`] (names, and what a folder holds), [`state`] (what the manifest says,
-//! as a pure function of edits), `superblocks` (which epoch is current), `records` (how its file
-//! is read), `epoch` (beginning a new one), then this module: creating, opening, committing.
+//! Reading order: [`files`] (names, and what a folder holds), [`state`] (the manifest's contents,
+//! as a pure function of edits), `superblocks` (which epoch is current), `records` (how its file is
+//! read), `epoch` (beginning a new one), then this module: creating, opening, committing.
 //!
-//! Two things are on the device: a file of superblocks, and the manifest file of the epoch that
-//! the newest superblock names, with every record in two distant places. A commit writes both
-//! copies and syncs once. When a record does not fit, a new epoch begins: a new file whose first
-//! record repeats the whole state, and then the superblock that names it.
+//! Two things are on the device: a file of superblocks, and the manifest file of the epoch that the
+//! newest superblock names, with every record in two distant places. A commit writes both copies
+//! and syncs once. When a record does not fit, a new epoch begins: a new file whose first record
+//! repeats the whole state, and then the superblock that names it.
 //!
 //! Thread safety: everything may be called from any thread; commits are serial.
 //! Invariant D1: a record is written only when all records before it are durable.
 //! Invariant D2: a superblock is written only when the manifest file it names is durable: its
 //! length, its first record, its directory entry.
-//! Invariant D3: the first record of an epoch changes nothing. So while it is alone, the epoch
-//! before means the same, and once it is not alone the superblock is known to be durable.
+//! Invariant D3: the first record of an epoch changes nothing. So while it is the only one, the
+//! epoch before it has the same state, and once it is not the only one the superblock is known to
+//! be durable.
 //! Invariant D4: opening writes nothing. What was read may exist in the page cache only, because
-//! the last run's sync failed or the last process was killed before it; therefore the first
-//! commit, or [`Manifest::retry_last_record`], makes it durable by writing it again, and nothing
-//! that it gave up may be reused before.
+//! the last run's sync failed or the last process was killed before it; therefore the first commit,
+//! or [`Manifest::retry_last_record`], makes it durable by writing it again, and nothing that it
+//! gave up may be reused before.
 //! Invariant D5: behind the last record there are zeros before the next one is written: of two torn
 //! records in one place, halves might make a whole one.
 
@@ -358,8 +359,8 @@ impl Manifest {
         self.poison.on_error(self.rewrite_last_record(&mut writer))?;
         self.append(&mut writer, edits, &state)?;
         let before = std::mem::replace(&mut *self.state.write(), Arc::new(state));
-        // Where nobody reads it any more, the state before is the next copy. What fails leaves
-        // none, and the next commit makes one.
+        // If the state before has no readers any more, it becomes the next copy. After a failure
+        // there is no copy, and the next commit makes one.
         writer.copy = Arc::into_inner(before).and_then(|mut state| {
             let applied = state.apply_record(&record, durable_seq);
             applied.is_ok().then_some(state)
@@ -470,7 +471,7 @@ impl Manifest {
         writer.file.sync(Purpose::Manifest)?;
         if writer.superblock.epoch == Epoch(1) && writer.next_number == 2 {
             // The store may be one whose creation failed in its very last step, so that not even
-            // the superblock's name is sure: put it in place once more.
+            // the superblock's name is durable: the file is put in place again.
             let _may_be_missing = self.device.remove(SUPERBLOCK_NEW);
             writer.superblocks = put_superblocks(self.device.as_ref(), &writer.superblock)?;
         } else {
@@ -487,8 +488,8 @@ impl Manifest {
         Ok(writer.superblocks.sync(Purpose::Manifest)?)
     }
 
-    /// Removes what other epochs and an unfinished creation left behind. That these are gone
-    /// need not be durable, and one that cannot be removed harms nobody.
+    /// Removes the files of other epochs and of an unfinished creation. Their removal need not be
+    /// durable, and one that cannot be removed does no harm.
     fn remove_strays(&self, current: Epoch) -> Result<()> {
         for name in self.device.list()? {
             let stray = manifest_epoch(&name).is_some_and(|epoch| epoch != current);

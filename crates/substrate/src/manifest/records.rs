@@ -76,8 +76,8 @@ pub(super) fn encode(
 }
 
 impl Regions<'_> {
-    /// Reads all records. With `settled`, the last record's commit is known to have succeeded,
-    /// so that a bad copy of it is a problem like any other.
+    /// Reads all records. With `settled`, the last record's commit is known to have succeeded, so
+    /// that a bad copy of it is reported like any other.
     ///
     /// Cost: two to four reads a record, and both regions behind the last one.
     pub fn read(&self, settled: bool) -> Result<Contents> {

@@ -1,9 +1,9 @@
-//! What the manifest says, as a pure function of its edits.
+//! The manifest's contents, as a pure function of its edits.
 //!
 //! Invariant M1: keyspace ids and segment ids only grow; none is used twice.
 //! Invariant M2: `durable_seq`, `next_generation` and every `flushed_seq` never go back.
 //! Invariant M3: all segments but the newest are closed.
-//! Invariant M4: no value's space is taken twice, or given up without being taken.
+//! Invariant M4: no blob's space is taken twice, or given up without being taken.
 //! Invariant M5: a keyspace's merge operator is named once, and never another one.
 //! Invariant M6: `to_edits` applied to an empty state, with this state's numbers, gives this
 //! state.

@@ -1,4 +1,4 @@
-//! Which epoch is the current one: reading and writing the superblock file.
+//! The current epoch: reading and writing the superblock file.
 //!
 //! A new epoch overwrites the superblock before the last one, never the last one, and both of its
 //! copies are durable before anything else happens. So the valid slot with the highest epoch is

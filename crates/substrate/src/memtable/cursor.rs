@@ -17,7 +17,7 @@ pub(super) struct Cursor<'a> {
     runs: [Option<Run<'a>>; CHAIN_PAGES],
 }
 
-/// One page of the chain: `passed` of its versions stand before the gap.
+/// One page of the chain: `passed` of its versions are before the gap.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     page: &'a Page,

@@ -1,4 +1,4 @@
-//! Where a leaf that outgrew its bounds is parted.
+//! The points at which a leaf that outgrew its limits is split.
 //!
 //! Pure functions over the memory of its versions.
 
@@ -28,7 +28,7 @@ impl Limits {
         }
     }
 
-    /// Whether a leaf may hold so much.
+    /// Whether a leaf may hold this many entries and bytes.
     pub(super) const fn hold(&self, entries: usize, memory_bytes: u64) -> bool {
         entries <= self.entries && memory_bytes <= self.memory_bytes
     }

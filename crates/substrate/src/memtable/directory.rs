@@ -1,7 +1,7 @@
-//! Which of many things, each of which begins somewhere, holds a position.
+//! A directory of consecutive ranges: finds the one that contains a position.
 //!
-//! What the keys of all boundaries begin with is compared once. Behind it the next eight bytes of
-//! each, its head, stand in the directory itself: most searches read nothing else.
+//! The common prefix of all boundaries' keys is compared once. The next eight bytes of each, its
+//! head, are in the directory itself: most searches read nothing else.
 
 use esker_format::key::{common_prefix_len, long_head};
 

@@ -1,12 +1,12 @@
-//! What comes in the place of a leaf that has no room for one more version.
+//! The replacement of a leaf that has no space for one more version.
 //!
-//! A version behind all others of the leaf begins a new leaf, and the old one stays: ascending
-//! keys leave full leaves behind them, and nothing is copied. Any other version parts the leaf,
-//! into several small ones: they may grow for long before they are copied again.
+//! A version behind all others of the leaf begins a new leaf, and the old one stays: ascending keys
+//! leave full leaves, and nothing is copied. Any other version splits the leaf into several small
+//! ones: they can grow for a long time before they are copied again.
 //!
 //! The positions between two neighbouring leaves go to the lighter one. So a version that fills a
-//! leaf alone gets no neighbours, each of which would part it again; and the number of leaves
-//! stays in proportion to memory and versions, whatever the order of inserts.
+//! leaf alone gets no neighbours, each of which would split it again; and the number of leaves
+//! stays in proportion to memory and versions, for any order of inserts.
 
 use std::iter::once;
 use std::sync::Arc;
@@ -65,8 +65,8 @@ fn sum(versions: &[Version]) -> u64 {
     versions.iter().map(Version::memory_bytes).sum()
 }
 
-/// The boundary between two neighbours and what stands in their leaves, in bytes: behind the left
-/// one or at the right one.
+/// The boundary between two neighbours, given the bytes in their leaves: behind the left one or at
+/// the right one.
 fn between((left, left_bytes): (&Version, u64), (right, right_bytes): (&Version, u64)) -> Boundary {
     if left_bytes <= right_bytes {
         Boundary::at(right.position())

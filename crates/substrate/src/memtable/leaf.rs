@@ -26,14 +26,14 @@ pub(super) const CHAIN_PAGES: usize = 4;
 /// Versions in a page of a new leaf. A page has room for fifteen.
 const FILL: usize = 8;
 
-/// Memory of a leaf beside its pages, versions and boundary's key, in bytes: itself, the heads of
-/// its pages, two entries in lists, and what an allocator adds to each.
+/// Memory of a leaf in addition to its pages, versions and boundary's key, in bytes: itself, the
+/// heads of its pages, two entries in lists, and what an allocator adds to each.
 const LEAF_BYTES: u64 = 256;
 
 /// The versions between its lower boundary and that of the leaf behind it.
 pub struct Leaf {
     lower: Boundary,
-    /// The first bytes of all keys that the leaf may hold are those of `lower`, so many.
+    /// The number of first bytes that all keys in the leaf's range share with `lower`.
     skip: usize,
     /// The head of the version at which each page begins.
     heads: Box<[u64]>,

@@ -143,8 +143,8 @@ impl Leaves {
     /// The list without the leaves whose every version has a user key of at most `wavefront`.
     /// Shares the rest. Only for a memtable that does not grow any more.
     ///
-    /// Costs one reference a remaining leaf of the first group, and one a remaining group of up to
-    /// 64 leaves.
+    /// Costs one reference for each remaining leaf of the first group, and one for each remaining
+    /// group of up to 64 leaves.
     #[must_use]
     pub fn behind(&self, wavefront: &[u8]) -> Self {
         // The last leaf that begins at or before the wavefront: all before it end there too.
@@ -218,7 +218,7 @@ impl Leaves {
     /// The gap before the first version at or behind `position`, or behind the last of its leaf.
     fn gap(&self, position: Position<'_>) -> Option<(Spot, Cursor<'_>)> {
         let (spot, leaf) = self.locate(position)?;
-        // Only in a list behind a wavefront may a position stand before the first leaf's range.
+        // Only in a list behind a wavefront may a position be before the first leaf's range.
         let position = match spot {
             Spot { group: 0, leaf: 0 } => position.max(leaf.lower()),
             _ => position,

@@ -1,32 +1,33 @@
 //! The memtable: the newest versions, ordered, in memory.
 //!
 //! Reading order: `position` (the order), `version` (what is stored), `order` and `page` (a few
-//! versions, ordered by one word), `leaf` and `cursor` (some hundred versions, and walking them),
-//! `cut` and `grow` (what becomes of a full leaf), `directory` and `list` (the leaves in order),
-//! `place` (a version where it stands), and here the memtable that ties them together.
+//! versions, ordered by one word), `leaf` and `cursor` (some hundred versions, and a cursor over
+//! them), `cut` and `grow` (what replaces a full leaf), `directory` and `list` (the leaves in
+//! order), `place` (the position of a version), and here the memtable that combines them.
 //!
-//! A memtable is a list of leaves, each with its own memory, so that a merge can give a frozen
-//! memtable back piece by piece: [`Leaves::behind`] answers the list without what was merged, and
-//! a leaf is freed when the last list that holds it is.
+//! A memtable is a list of leaves, each with its own memory, so that a merge can free a frozen
+//! memtable piece by piece: [`Leaves::behind`] returns the list without what was merged, and a leaf
+//! is freed when the last list that holds it is.
 //!
 //! # Thread safety
 //!
-//! One writer at a time; the caller sees to that. Any number of readers beside it, who never wait.
+//! One writer at a time, which the caller ensures. Any number of concurrent readers, which never
+//! wait.
 //!
 //! * M1: versions are never removed or changed. A leaf only grows, until it is left out of a list.
 //! * M2: no two entries share a key and a number, so that an insert never replaces.
-//! * M3: the leaves of a list cover all positions without overlap: a leaf holds what stands at or
+//! * M3: the leaves of a list cover all positions without overlap: a leaf holds the positions at or
 //!   behind its own lower boundary and before the next leaf's.
 //! * M4: what is in a leaf of one list of a memtable is in every later list of it: a full leaf is
 //!   replaced by leaves with all its versions, and nothing is inserted into it again.
 //!
-//! *A reader misses nothing it may see*, provided that it takes its number first and loads the
-//! list after. Say it took the visible number n. Every version with a number of at most n was
+//! *A reader misses nothing it may see*, provided that it takes its number first and loads the list
+//! after. Let n be the visible number that it took. Every version with a number of at most n was
 //! inserted before n became visible, into a leaf of the list that was current then, or together
 //! with a new list. The list loaded afterwards is that one or a later one, and by M4 holds the
-//! version; its leaves are ordered by M3, so that a search looks where it is. A list loaded
-//! *before* the number may lack it: a version with a number of at most n may be in a leaf that
-//! has been put in the place of one of the list's since.
+//! version; its leaves are ordered by M3, so that a search finds it. A list loaded *before* the
+//! number may lack it: a version with a number of at most n may be in a leaf that has since
+//! replaced one of the list's.
 
 mod cursor;
 mod cut;
@@ -116,10 +117,10 @@ impl Memtable {
 
     /// Adds a version. Only one thread at a time may do so.
     ///
-    /// Costs a search of the list and of a few versions; once in about a hundred times a leaf has
-    /// no room, and its versions are spread over new ones; for an operand, one more search.
+    /// Costs a search of the list and of a few versions; once in about a hundred times a leaf is
+    /// full, and its versions are spread over new ones; for an operand, one more search.
     ///
-    /// Answers how many operands of the key stand on each other then, if it is one.
+    /// For a merge operand, returns how many operands of the key are then stacked in the memtable.
     pub fn insert(&self, key: &[u8], seq: Seq, data: Data<'_>) -> u16 {
         debug_assert!(!self.writing.swap(true, Ordering::Acquire), "two writers in one memtable");
         let mut depth = 0;

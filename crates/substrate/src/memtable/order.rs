@@ -1,9 +1,9 @@
 //! The order of up to fifteen versions in one word.
 //!
 //! After the permutation of a border node in Mao, Kohler, Morris, *Cache Craftiness for Fast
-//! Multicore Key-Value Storage*, EuroSys 2012, section 4.6.2: versions lie where they were put and
-//! never move; one store of this word puts a new one in its place among the others. A reader that
-//! loaded the word sees one state of the page, whatever is inserted meanwhile.
+//! Multicore Key-Value Storage*, EuroSys 2012, section 4.6.2: versions stay where they were put and
+//! never move; one store of this word inserts a new one among the others. A reader that loaded the
+//! word sees one state of the page, whatever is inserted meanwhile.
 
 /// Versions that one word can order: four bits for the count, four for each.
 pub(super) const ORDERED: usize = 15;

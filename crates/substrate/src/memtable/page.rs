@@ -13,8 +13,8 @@ use super::version::Version;
 
 /// Versions with their order, and where further ones of the same range of positions are.
 ///
-/// All their keys have the same first `skip` bytes; whoever searches the page knows that those of
-/// the position are the same too.
+/// All their keys have the same first `skip` bytes; callers search the page only for positions that
+/// share them.
 #[derive(Default)]
 pub(super) struct Page {
     order: AtomicU64,
@@ -101,7 +101,7 @@ impl Page {
         Some(Found { headed: Headed { head, rest: Position::new(key, version.seq()) }, version })
     }
 
-    /// How many versions of an order of this page stand before a position.
+    /// The number of versions in an order of this page before a position.
     pub(super) fn rank(&self, order: Order, position: Headed<'_>) -> usize {
         let (mut less, mut equal) = (0, 0);
         for head in self.heads.iter().take(order.len()) {

@@ -1,4 +1,4 @@
-//! A version where it stands, and the way to its neighbours.
+//! The place of a version in the memtable, and the steps to its neighbours.
 
 use std::fmt;
 use std::ops::Deref;

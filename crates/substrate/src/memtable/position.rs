@@ -1,14 +1,14 @@
-//! Where a version stands, and short forms of it that most comparisons end with.
+//! The position of a version, and short forms of it that decide most comparisons.
 //!
-//! The order is that of `esker_format::key`: user key ascending, then number descending, so that
-//! a search for (key, number) lands on the newest version that the number may see.
+//! The order is that of `esker_format::key`: user key ascending, then number descending, so that a
+//! search for (key, number) finds the newest version that the number may see.
 
 use std::cmp::Ordering;
 
 use esker_format::ids::Seq;
 use esker_format::key::{compare, long_head};
 
-/// Where a version stands, or would stand.
+/// The position of an existing or a new version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position<'a> {
     pub(super) key: &'a [u8],

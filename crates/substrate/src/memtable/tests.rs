@@ -1,4 +1,5 @@
-//! The memtable beside a sorted map, readers beside a writer, and memory given back.
+//! Tests of the memtable against a sorted map, of concurrent readers and writer, and of freed
+//! memory.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

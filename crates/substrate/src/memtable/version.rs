@@ -1,4 +1,4 @@
-//! What a memtable stores.
+//! A version, as a memtable stores it.
 
 use std::fmt;
 use std::iter::repeat_n;
@@ -10,8 +10,8 @@ use esker_format::ids::{Moment, Seq};
 
 use super::position::Position;
 
-/// Estimated memory of a version beside its key, its value and its slot, in bytes: the two counts
-/// before its bytes, what the allocator adds to them and what it loses by rounding up to 16.
+/// Estimated memory of a version in addition to its key, its value and its slot, in bytes: the two
+/// counts before its bytes, what the allocator adds to them and what it loses by rounding up to 16.
 const VERSION_BYTES: u64 = 32;
 
 /// One version of one key. Cloning shares the bytes.
@@ -20,13 +20,13 @@ pub struct Version {
     seq: Seq,
     key_len: u32,
     what: What,
-    /// How many operands of the key stand on each other in the memtable up to this one.
+    /// The number of stacked operands of the key in the memtable up to this one.
     depth: u16,
     /// Key, then the moment of a value that has one, then the value or the reference to it.
     bytes: Arc<[u8]>,
 }
 
-/// What is said of the key.
+/// The type of the version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Delete,
@@ -52,13 +52,13 @@ impl Version {
         Self { seq, key_len: key.len() as u32, what, depth: 0, bytes }
     }
 
-    /// The same as the uppermost of so many operands.
+    /// The same as the uppermost of `depth` operands.
     pub(super) const fn at_depth(mut self, depth: u16) -> Self {
         self.depth = depth;
         self
     }
 
-    /// How many operands of the key stand on each other up to this one; none for anything else.
+    /// The number of stacked operands of the key up to this one; 0 for other versions.
     pub(super) const fn depth(&self) -> u16 {
         self.depth
     }
@@ -75,7 +75,7 @@ impl Version {
         self.seq
     }
 
-    /// What is said of the key.
+    /// The data of the key.
     #[must_use]
     pub fn data(&self) -> Data<'_> {
         let content = self.bytes.get(self.key_len as usize..).unwrap_or_default();
@@ -103,7 +103,7 @@ impl Version {
         self.bytes.len() as u64
     }
 
-    /// Estimated memory beside its slot, in bytes.
+    /// Estimated memory without its slot, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.payload_bytes() + VERSION_BYTES
     }

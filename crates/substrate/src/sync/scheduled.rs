@@ -25,7 +25,7 @@ impl<T> Mutex<T> {
         MutexGuard(Some(self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)), self)
     }
 
-    /// Exclusive use, if nobody else has it.
+    /// Exclusive use, if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard), self))
     }

@@ -316,7 +316,7 @@ fn work_ahead_leaves_a_switch_no_file_to_make() {
     assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), rig.log.last_seq());
 }
 
-/// Of the syncs in a store's first segment nobody knows before.
+/// The number of syncs in a store's first segment is not known in advance.
 #[test]
 fn later_files_are_written_through_where_syncs_are_many() {
     let log_bytes = |synced| {
@@ -502,7 +502,8 @@ fn what_a_durable_record_refers_to_is_not_asked_for() {
         rig.put(2, 30, n == 1).unwrap();
     }
     drop(rig);
-    // The mark of a later record says that 4 was durable: its loss is damage, to be told when read.
+    // The mark of a later record shows that 4 was durable: its loss is damage, to be reported when
+    // read.
     let rig = open_rig_over(&device, Arc::new(Lacks(vec![b"3:", b"4:"]))).unwrap();
     assert_eq!(rig.replay_and_check().unwrap(), Seq(8));
     assert_eq!(rig.log.durable_seq(), Seq(4));

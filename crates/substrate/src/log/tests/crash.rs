@@ -15,8 +15,8 @@ fn text(error: Error) -> String {
     error.to_string()
 }
 
-/// A store that appends, syncs, flushes and closes by turns, for as long as nothing fails.
-/// Calls `acknowledge` whenever something has become durable.
+/// A store that appends, syncs, flushes and closes in turn, for as long as nothing fails. Calls
+/// `acknowledge` whenever something has become durable.
 fn run(
     device: &Arc<dyn Device>,
     steps: u64,
@@ -29,7 +29,7 @@ fn run(
         let ops = n % 4 + 1;
         history.boundaries.insert(rig.log.last_seq().0 + ops);
         let synced = n % 3 == 1;
-        // Some equally long, so that an old record could stand where a new one should.
+        // Some of equal length, so that an old record could be where a new one should be.
         let value_bytes = if n % 2 == 0 { 200 } else { n as usize * 37 % 900 };
         let seq = rig.put(ops, value_bytes, synced)?;
         if synced {

@@ -8,8 +8,8 @@ fn device_of(files: &Files) -> Arc<dyn Device> {
     Arc::new(SimDevice::from_files(files))
 }
 
-/// A store with a closed and an open segment, and the last number that is known to be durable to
-/// somebody else than its own record.
+/// A store with a closed and an open segment, and the last number whose durability is recorded
+/// outside its own record.
 fn files(clean: bool) -> (Files, Seq, Seq) {
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = sim.clone();

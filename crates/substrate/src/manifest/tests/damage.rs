@@ -29,7 +29,7 @@ fn flip_everywhere(mask: impl Fn(usize) -> u8) -> usize {
     let device: Arc<dyn Device> = sim.clone();
     for (name, bytes) in &files {
         for (at, byte) in bytes.iter().enumerate() {
-            // What no record and no slot covers is read by nobody.
+            // Bytes that no record and no slot covers are never read.
             if *byte == 0 && at % 64 != 0 {
                 continue;
             }

@@ -46,7 +46,7 @@ fn least_room_bytes() -> u64 {
     tried.find(|room_bytes| begins_with(*room_bytes)).unwrap()
 }
 
-/// Two regions of the power of two that holds the state so many times.
+/// Two regions of the power of two that holds `times` times the state.
 fn room_of(times: u64) -> u64 {
     2 * (times * state_bytes()).next_power_of_two()
 }
