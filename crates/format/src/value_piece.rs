@@ -57,7 +57,7 @@ pub struct PieceIdentity {
 }
 
 /// Makes a piece of `piece`, whole units that hold zeros but for `len` bytes of data behind the
-/// header. `before` is the [`sum`] of the pieces before it. Answers the sum with it.
+/// header. `before` is the [`sum`] of the pieces before it. Returns the sum with it.
 pub fn seal(piece: &mut [u8], identity: PieceIdentity, before: u32, len: usize) -> u32 {
     let mut header = Vec::with_capacity(PIECE_HEADER_BYTES);
     header.extend_from_slice(&MAGIC.to_le_bytes());

@@ -224,7 +224,7 @@ impl Paused<'_> {
         self.index.reader.keyspace
     }
 
-    /// Forgets all values; answers their space.
+    /// Forgets all values; returns their space.
     pub(super) fn take_values(&mut self) -> Result<Vec<Extent>> {
         let values = std::mem::take(&mut *self.index.values.lock());
         let logged = extents(&values.logged);

@@ -419,7 +419,7 @@ impl Views {
         Ok(())
     }
 
-    /// Keeps the space that the current view leads to, without the view; answers its number. What a
+    /// Keeps the space that the current view leads to, without the view; returns its number. What a
     /// record named when the view was published is kept with it: it is given up by a later record,
     /// which a later view precedes.
     pub(super) fn pin(&self) -> u64 {

@@ -142,7 +142,7 @@ impl ValueWriter {
         Ok(())
     }
 
-    /// Writes the rest and answers the reference. Durable after
+    /// Writes the rest and returns the reference. Durable after
     /// [`BlockStore::sync_values`].
     ///
     /// # Errors
@@ -310,7 +310,7 @@ impl Sequel {
     }
 }
 
-/// Reads piece `number` of a value into `piece`, and answers its data. A piece that a user wants
+/// Reads piece `number` of a value into `piece`, and returns its data. A piece that a user wants
 /// and that is damaged is read once more, past the page cache.
 ///
 /// # Errors
@@ -352,7 +352,7 @@ pub fn read_piece<'p>(
     Ok(data)
 }
 
-/// Reads all of a value; answers how many bytes were read.
+/// Reads all of a value; returns how many bytes were read.
 ///
 /// # Errors
 /// Those of [`read_piece`].

@@ -352,7 +352,7 @@ impl BlockBuilder {
         self.measure.total_bytes() > BYTE_OFFSETS_MAX && self.measure.rows().is_none()
     }
 
-    /// Compresses the block, if that is worth it, and answers the length that
+    /// Compresses the block, if that is worth it, and returns the length that
     /// [`BlockBuilder::finish_packed`] will give it: whole sectors, or whole units where the packer
     /// has no codec and was not asked for sectors. Until then nothing may be added.
     pub fn pack(&self, packer: &mut Packer) -> usize {

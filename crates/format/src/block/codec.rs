@@ -160,7 +160,7 @@ impl Packer {
         self.guess.tries()
     }
 
-    /// Compresses the body of the block in `plain`, which ends at `used`, and answers the length of
+    /// Compresses the body of the block in `plain`, which ends at `used`, and returns the length of
     /// the block that comes of it.
     pub(super) fn pack(&mut self, body_at: usize, used: usize) -> usize {
         let plain_bytes = whole_sectors(used + TRAILER_BYTES);

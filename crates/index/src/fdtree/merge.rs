@@ -181,7 +181,7 @@ impl Outcome for Levels<'_> {
 }
 
 /// Takes from `meta` the extents of the merged levels that the merge has passed, and those that the
-/// new side keeps; answers the former.
+/// new side keeps; returns the former.
 fn give_up_passed(
     meta: &mut IndexMeta,
     inputs: &Inputs,

@@ -379,7 +379,7 @@ impl<'a> Input<'a> {
 
 impl Input<'_> {
     /// What the blocks hold that takes no part: whole blocks stay where they are, and the rest of
-    /// those at the borders is written anew. Answers which blocks stay.
+    /// those at the borders is written anew. Returns which blocks stay.
     ///
     /// # Errors
     /// When a block cannot be read, or without room.

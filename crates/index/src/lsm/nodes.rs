@@ -184,7 +184,7 @@ fn read(reader: &BlockReader, ptr: &BlockPtr) -> Result<Vec<TailFence>> {
     Ok(index.iter().map(|fence| owned(&fence)).collect())
 }
 
-/// Fences into nodes, all about equally full; answers the fences to the nodes. `counts` gain what
+/// Fences into nodes, all about equally full; returns the fences to the nodes. `counts` gain what
 /// is written and lose what it replaces.
 fn pack(
     fences: &[TailFence],

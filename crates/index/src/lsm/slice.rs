@@ -478,7 +478,7 @@ fn moved_bytes(input: &Input<'_>) -> u64 {
     stayed.map(|(fence, _)| u64::from(fence.ptr.sectors) * SECTOR_BYTES).sum()
 }
 
-/// Notes a slice in the index's state; answers the space of runs that are merged whole.
+/// Notes a slice in the index's state; returns the space of runs that are merged whole.
 fn note_in(
     meta: &mut IndexMeta,
     newer: usize,

@@ -22,7 +22,7 @@ fn scattered(number: u64) -> Vec<u8> {
     ascending(number * 7919 % ENTRIES)
 }
 
-/// A merge of everything that begins with room and then loses it to others; answers how many
+/// A merge of everything that begins with room and then loses it to others; returns how many
 /// units were free at the least when it was recorded.
 fn merged_without_room((key, left_units): (fn(u64) -> Vec<u8>, u64)) -> Result<u64> {
     let sim = Arc::new(SimDevice::new());

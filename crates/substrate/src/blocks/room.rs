@@ -6,10 +6,12 @@
 //! ([`Reserve`]) that no value takes: operations that free space on a full device (deletes, and the
 //! merges that apply them) use it.
 //!
-//! | purpose | may not use | |---|---| | values | what is owed, and all of the reserve | | deletes
-//! | what is owed, and the reserve for merges and the manifest | | merges | what is owed except
-//! their own pot, and the reserve for the manifest | | flushes | what is owed except their own pot
-//! |
+//! | purpose | may not use |
+//! |---|---|
+//! | values | what is owed, and all of the reserve |
+//! | deletes | what is owed, and the reserve for merges and the manifest |
+//! | merges | what is owed except their own pot, and the reserve for the manifest |
+//! | flushes | what is owed except their own pot |
 //!
 //! The manifest's next file is not part of the data file: the space kept for it is returned to the
 //! device when it is needed ([`BlockStore::lend`]). A merge that used it could not be recorded, and

@@ -261,7 +261,7 @@ impl Log {
     }
 
     /// Gives the batch its numbers and puts it in line. It is neither written nor durable before
-    /// [`Log::wait_written`] or [`Log::wait_synced`] returns. Answers the number of its first
+    /// [`Log::wait_written`] or [`Log::wait_synced`] returns. Returns the number of its first
     /// operation; the others follow.
     ///
     /// Cost: none; but when the segment is full, three syncs and a manifest commit, and where no

@@ -267,7 +267,7 @@ fn find_doubtful(segment: &Segment, durable_seq: Seq, end: u64, has: &Has<'_>) -
 }
 
 /// Reads all records of a segment, of which the last number must be `last_seq`, and passes them
-/// on. Answers where they end.
+/// on. Returns where they end.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when a record is missing, and what `visit` fails with.

@@ -90,7 +90,7 @@ fn open_rig_over(device: &Arc<dyn Device>, beneath: Arc<dyn Beneath>) -> Result<
 }
 
 impl Rig {
-    /// Appends the next batch; answers its last number.
+    /// Appends the next batch; returns its last number.
     fn append(&self, ops: u64, value_bytes: usize) -> Result<Ticket> {
         let expected = self.log.last_seq().next();
         let batch = encode(&batch_of(expected.0, ops, value_bytes));
@@ -134,7 +134,7 @@ impl Rig {
     }
 
     /// Replays the log and checks that it is the history up to its last number, without what is
-    /// flushed and given up; answers the last number.
+    /// flushed and given up; returns the last number.
     fn replay_and_check(&self) -> Result<Seq> {
         let state = self.manifest.state();
         let mut seen = BTreeSet::new();

@@ -105,7 +105,7 @@ pub(super) fn first_record(seal: Seal, state: &ManifestState) -> Result<Vec<u8>>
     records::encode(seal, 1, durable, generation, &state.to_edits())
 }
 
-/// Makes an epoch's file with the whole state as its first record, and syncs it. Answers the
+/// Makes an epoch's file with the whole state as its first record, and syncs it. Returns the
 /// file, the superblock that will name it and where its second record goes.
 pub(super) fn write_epoch(
     device: &dyn Device,

@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
         Self { leaf, page, runs }
     }
 
-    /// Moves over the next version, and answers it: none at the end of the leaf.
+    /// Moves over the next version, and returns it: none at the end of the leaf.
     pub(super) fn up(&mut self) -> Option<Found<'a>> {
         loop {
             let ahead = self.runs.iter_mut().flatten().filter_map(|run| {
@@ -69,7 +69,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves over the version before, and answers it: none at the start of the leaf.
+    /// Moves over the version before, and returns it: none at the start of the leaf.
     pub(super) fn down(&mut self) -> Option<Found<'a>> {
         loop {
             let passed = self.runs.iter_mut().flatten().filter_map(|run| {

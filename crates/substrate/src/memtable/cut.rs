@@ -34,7 +34,7 @@ impl Limits {
     }
 }
 
-/// Parts versions of these weights, in bytes of memory, until each part may be a leaf: answers
+/// Parts versions of these weights, in bytes of memory, until each part may be a leaf: returns
 /// the lengths of the parts. A version too large for any leaf ends up alone, or the parts around
 /// it would be cut again by each further insert.
 pub(super) fn cut(weights: &[u64], limits: &Limits) -> Vec<usize> {

@@ -73,7 +73,7 @@ impl Leaf {
         }
     }
 
-    /// Adds a version of the leaf's range, where there is room for it: answers the memory that it
+    /// Adds a version of the leaf's range, where there is room for it: returns the memory that it
     /// takes, in bytes, or gives the version back.
     pub(super) fn insert(&self, version: Version, limits: &Limits) -> Result<u64, Version> {
         let chain = self.chain(self.page(self.headed(version.position())));

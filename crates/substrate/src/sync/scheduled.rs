@@ -162,7 +162,7 @@ impl<T> Swap<T> {
         Arc::clone(&self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// Replaces the value and answers the old one.
+    /// Replaces the value and returns the old one.
     pub fn swap(&self, value: Arc<T>) -> Arc<T> {
         let mut held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         std::mem::replace(&mut held, value)

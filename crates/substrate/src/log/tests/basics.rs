@@ -210,7 +210,7 @@ fn a_full_device_refuses_the_append_and_recycling_makes_room() {
     assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last.next());
 }
 
-/// Fills a log of values on a full device. Answers how many segments it has then.
+/// Fills a log of values on a full device. Returns how many segments it has then.
 fn fill_with_values(sim: &SimDevice, rig: &Rig) -> usize {
     rig.put(1, 500, true).unwrap();
     rig.log.work_ahead().unwrap();

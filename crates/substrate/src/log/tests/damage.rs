@@ -31,7 +31,7 @@ fn recover(files: &Files) -> Result<Seq> {
     open_rig(&device_of(files))?.replay_and_check()
 }
 
-/// Flips every byte of the segments from `first` on; answers how often that was an error,
+/// Flips every byte of the segments from `first` on; returns how often that was an error,
 /// harmless, and older.
 fn flip_everywhere(clean: bool, first: &str) -> [usize; 3] {
     let (files, last, known) = files(clean);

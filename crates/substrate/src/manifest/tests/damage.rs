@@ -20,7 +20,7 @@ fn device_of(files: &BTreeMap<String, Vec<u8>>) -> Arc<dyn Device> {
     Arc::new(SimDevice::from_files(files))
 }
 
-/// Flips each byte; answers for how many of them some damage was reported.
+/// Flips each byte; returns for how many of them some damage was reported.
 fn flip_everywhere(mask: impl Fn(usize) -> u8) -> usize {
     let (files, state) = files();
     let mut reported = 0;
