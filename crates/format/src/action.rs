@@ -8,7 +8,7 @@ use crate::bytes::{Reader, put_byte_string};
 use crate::data::Data;
 use crate::error::Result;
 
-/// The kind under which the log has the removal of a range: no entry of a block has it.
+/// The kind of a range deletion in the log: no entry of a block has it.
 pub const KIND_REMOVE_RANGE: u8 = 4;
 
 /// Keys from `begin` up to, and without, `end`. Both are at most [`KEY_BYTES_MAX`] long, and
@@ -103,7 +103,7 @@ impl<'a> WriteOp<'a> {
         }
     }
 
-    /// The range that is removed.
+    /// The deleted range.
     #[must_use]
     pub const fn removed(&self) -> Option<KeyRange<'a>> {
         match self {

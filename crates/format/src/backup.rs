@@ -38,14 +38,14 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// All that a backup says of itself.
+/// The catalog: the description of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
     /// The store it is of.
     pub store: StoreId,
     /// Required features: a reader must know all of them.
     pub features: u32,
-    /// Which backup into this folder it is, from 1.
+    /// The number of the backup in this folder, from 1.
     pub run: u64,
     /// The operations up to this number are in it, and no others.
     pub seq: Seq,

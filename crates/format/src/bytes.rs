@@ -127,7 +127,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// How many bytes [`put_varint`] appends for `value`.
+/// The number of bytes that [`put_varint`] appends for `value`.
 pub const fn varint_len(value: u64) -> usize {
     let bits = 64u32.saturating_sub(value.leading_zeros());
     if bits == 0 { 1 } else { bits.div_ceil(7) as usize }

@@ -30,7 +30,7 @@ pub enum Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// The kind of entry that says it.
+    /// The kind of entry for this data.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -70,7 +70,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Whether it changes a value that older versions say.
+    /// Whether it is a merge operand, which changes the value of older versions.
     #[must_use]
     pub const fn is_operand(&self) -> bool {
         matches!(self, Self::Operand(_))
@@ -95,13 +95,13 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The same as everybody sees it from `now` on.
+    /// The same for all readers from `now` on.
     #[must_use]
     pub fn as_of(self, now: Moment) -> Self {
         if self.until().is_some_and(|until| until <= now) { Self::Delete } else { self }
     }
 
-    /// Length of the content, in bytes; none for what has no content.
+    /// Length of the content, in bytes; `None` without a content.
     #[must_use]
     pub const fn content_len(&self) -> Option<usize> {
         match self {
@@ -195,7 +195,7 @@ pub struct DataBuf {
 }
 
 impl DataBuf {
-    /// What it says.
+    /// The data, borrowed.
     #[must_use]
     pub fn as_data(&self) -> Data<'_> {
         match (&self.value, self.until) {
@@ -215,8 +215,8 @@ impl DataBuf {
         self.is_operand
     }
 
-    /// The value as everybody sees it at the moment that `now` answers, which is asked only where
-    /// that matters.
+    /// The value for all readers at the moment that `now` returns; `now` is called only where it
+    /// matters.
     pub fn into_value(self, now: impl FnOnce() -> Moment) -> Option<Value> {
         let is_over = self.until.is_some_and(|until| until <= now());
         self.value.filter(|_| !is_over)

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::fence::Fence;
 use crate::ids::{Moment, Seq};
 
-/// What an entry is. The numbers are on the device and frozen; 4 is in the log alone
+/// The kind of an entry. The numbers are on the device and frozen; 4 is in the log alone
 /// ([`crate::action`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -55,18 +55,18 @@ pub enum Payload<'a> {
     Delete,
     /// A value.
     Put(&'a [u8]),
-    /// A value that is there until a moment.
+    /// An inline value with an expiry.
     PutUntil(Moment, &'a [u8]),
     /// The address of a blob: an encoded [`ValueRef`](crate::value_ref::ValueRef).
     Reference(&'a [u8]),
-    /// What is merged onto the value, or operand, of the next older version.
+    /// A merge operand, which is applied to the value, or operand, of the next older version.
     Operand(&'a [u8]),
     /// A fence.
     Fence(Fence<'a>),
 }
 
 impl<'a> Payload<'a> {
-    /// The payload that says `data`.
+    /// The payload for `data`.
     #[must_use]
     pub const fn of(data: Data<'a>) -> Self {
         match data {
@@ -112,7 +112,7 @@ pub struct Entry<'a> {
     pub suffix: &'a [u8],
     /// The sequence number; [`Seq::MAX`] in a fence means ∞.
     pub seq: Seq,
-    /// What the entry says.
+    /// The payload of the entry.
     pub payload: Payload<'a>,
 }
 

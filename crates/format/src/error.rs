@@ -9,7 +9,7 @@ pub type Result<T> = core::result::Result<T, DecodeError>;
 pub struct DecodeError {
     /// Byte offset within the decoded input.
     pub offset: usize,
-    /// What is wrong, as a phrase that reads well before "at byte N".
+    /// The problem, as a phrase that reads well before "at byte N".
     pub what: &'static str,
 }
 

@@ -28,7 +28,7 @@ pub const FRAME_HEADER_BYTES: usize = 32;
 /// The longest body, in bytes (1 GiB).
 pub const FRAME_BODY_BYTES_MAX: usize = 1 << 30;
 
-/// Which kind of file a frame belongs to.
+/// The kind of file that a frame belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -38,7 +38,7 @@ pub enum FrameKind {
     Manifest = 2,
 }
 
-/// What ties a frame to its place without being stored.
+/// The parts of a frame's identity that are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     seed: u32,
@@ -65,7 +65,7 @@ pub struct FrameHeader {
     pub count: u32,
     /// Number of the record.
     pub number: u64,
-    /// What was known durable when the record was made.
+    /// The number that was known durable when the record was made.
     pub mark: u64,
 }
 
@@ -125,7 +125,7 @@ impl FrameHeader {
         self.check_body_crc(crc32c::crc32c(padded))
     }
 
-    /// The checksum of a body that goes on with `bytes`; that of no bytes is 0.
+    /// The checksum of a body after `bytes` are appended; that of no bytes is 0.
     #[must_use]
     pub fn continue_body(crc: u32, bytes: &[u8]) -> u32 {
         crc32c::crc32c_append(crc, bytes)

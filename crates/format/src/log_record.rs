@@ -41,7 +41,7 @@ pub const LOG_GRAIN_BYTES: u64 = 8;
 
 const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"EskL");
 
-/// Which use of a segment file this is.
+/// The header of a segment, which identifies the use of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The store.
@@ -97,9 +97,9 @@ impl SegmentHeader {
 /// One operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOp<'a> {
-    /// Where.
+    /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// What; its keys are at most [`KEY_BYTES_MAX`] long.
+    /// The operation; its keys are at most [`KEY_BYTES_MAX`] long.
     pub action: WriteOp<'a>,
 }
 
@@ -166,7 +166,7 @@ impl BatchBuilder {
         self.ops = self.ops.saturating_add(1);
     }
 
-    /// How many operations there are.
+    /// The number of operations.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.ops as usize
@@ -202,7 +202,7 @@ impl BatchBuilder {
 }
 
 impl EncodedBatch {
-    /// How many operations, and thereby sequence numbers, the batch has; at least 1.
+    /// The number of operations, and thereby sequence numbers, in the batch; at least 1.
     #[must_use]
     pub const fn ops(&self) -> u32 {
         self.ops

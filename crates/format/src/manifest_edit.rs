@@ -95,7 +95,7 @@ pub enum Edit {
         /// All of its index.
         index: Arc<IndexMeta>,
     },
-    /// Space of values outside blocks that entries of a keyspace's levels refer to.
+    /// Space of blobs that entries of a keyspace's levels refer to.
     OwnedSpace {
         /// The keyspace.
         id: KeyspaceId,
@@ -162,7 +162,7 @@ impl RecordBody {
         out
     }
 
-    /// Reads a body that must hold `count` edits and nothing else.
+    /// Reads a body that must hold exactly `count` edits.
     pub fn decode(body: &[u8], count: u32) -> Result<Self> {
         let mut reader = Reader::new(body);
         let next_generation = Generation(reader.varint()?);

@@ -18,7 +18,7 @@ pub use lsm::{LsmLevel, LsmMeta};
 pub use progress::{InputProgress, MergeProgress, TailFence};
 pub use removed::RemovedRange;
 
-/// What a level holds, in exact counts. Byte counts are of encoded entries, slots included.
+/// The exact counts of a level. Byte counts are of encoded entries, slots included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounts {
     /// Blocks of the level.
@@ -99,7 +99,7 @@ pub struct IndexMeta {
     /// The range tombstones with numbers up to [`IndexMeta::log_unneeded_seq`], except those that
     /// hide nothing any more: the log has the rest.
     pub removed: Arc<[RemovedRange]>,
-    /// What an LSM index has instead of `main`.
+    /// The LSM levels, which an LSM index has instead of `main`.
     pub lsm: Option<Box<LsmMeta>>,
 }
 
@@ -314,8 +314,8 @@ impl Shape {
 }
 
 impl IndexMeta {
-    /// The log must be durable up to here before the index is recorded: no batch may come to be
-    /// half on the device.
+    /// The log must be durable up to here before the index is recorded: no batch may be on the
+    /// device only in part.
     #[must_use]
     pub fn log_needed_seq(&self) -> Seq {
         let frozen = self.merge.as_ref().map_or(Seq(0), |merge| merge.frozen.1);
@@ -336,7 +336,7 @@ impl IndexMeta {
         self.lsm.iter().flat_map(|lsm| &lsm.levels)
     }
 
-    /// What run number `run` has lost, where runs lose keys.
+    /// The consumed key ranges of run number `run`, where merges consume runs partially.
     #[must_use]
     pub fn gone(&self, run: usize) -> Option<&[KeyRangeBuf]> {
         self.lsm.as_ref()?.gone.get(run).map(Vec::as_slice)
@@ -358,7 +358,7 @@ impl IndexMeta {
         trees.flat_map(|tree| &tree.levels)
     }
 
-    /// What the levels hold; of runs that have lost keys about what is left.
+    /// The counts of the levels; estimates for runs that have lost keys.
     pub fn counts(&self) -> impl Iterator<Item = LevelCounts> {
         let runs = if self.lsm.is_some() { self.sorted_runs.len() } else { 0 };
         let (lost, whole) = self.sorted_runs.split_at_checked(runs).unwrap_or_default();

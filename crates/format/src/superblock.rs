@@ -49,7 +49,7 @@ pub const FEATURE_COMPRESSION: u32 = 1;
 pub const FEATURE_LARGE_VALUES: u32 = 1 << 3;
 /// Required feature: there may be puts with expiry.
 pub const FEATURE_EXPIRY: u32 = 1 << 5;
-/// Required feature: ranges may have been removed, in the log and in the manifest.
+/// Required feature: there may be range tombstones, in the log and in the manifest.
 pub const FEATURE_REMOVED_RANGES: u32 = 1 << 4;
 /// Required feature: there may be merge operands, and keyspaces with a merge operator.
 pub const FEATURE_OPERANDS: u32 = 1 << 6;
@@ -63,7 +63,7 @@ pub(crate) const KNOWN_FEATURES: u32 = FEATURE_EXPIRY
     | FEATURE_OPERANDS
     | FEATURE_LSM;
 
-/// What a superblock says.
+/// The contents of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// The store.

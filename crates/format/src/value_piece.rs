@@ -45,7 +45,7 @@ pub const fn units_for(bytes: u64) -> u64 {
     whole.saturating_mul(PIECE_UNITS).saturating_add(last)
 }
 
-/// Which piece it is.
+/// The identity of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceIdentity {
     /// The store.
@@ -56,7 +56,7 @@ pub struct PieceIdentity {
     pub number: u32,
 }
 
-/// Makes a piece of `piece`, whole units that hold zeros but for `len` bytes of data behind the
+/// Makes a piece of `piece`, whole units that hold zeros except `len` bytes of data behind the
 /// header. `before` is the [`sum`] of the pieces before it. Returns the sum with it.
 pub fn seal(piece: &mut [u8], identity: PieceIdentity, before: u32, len: usize) -> u32 {
     let mut header = Vec::with_capacity(PIECE_HEADER_BYTES);
@@ -90,14 +90,14 @@ pub fn is_piece(bytes: &[u8]) -> bool {
     bytes.first_chunk::<4>().is_some_and(|magic| u32::from_le_bytes(*magic) == MAGIC)
 }
 
-/// What a piece says of itself.
+/// The header of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceHeader {
-    /// Which piece it is.
+    /// The piece's identity.
     pub identity: PieceIdentity,
     /// Length of its data, in bytes.
     pub len: usize,
-    /// The [`sum`] of the pieces before it, as it says.
+    /// The [`sum`] of the pieces before it, as recorded.
     pub before: u32,
     /// The [`sum`] of all pieces up to it.
     pub sum: u32,
@@ -105,7 +105,7 @@ pub struct PieceHeader {
 }
 
 impl PieceHeader {
-    /// How many units it has.
+    /// The number of units.
     #[must_use]
     pub const fn units(&self) -> u64 {
         units_for(self.len as u64)
@@ -135,7 +135,7 @@ pub fn parse(piece: &[u8]) -> Result<PieceHeader> {
     Ok(PieceHeader { identity, len, before, sum: sum(before, crc), crc })
 }
 
-/// The data that a piece says it has, whatever is wrong with it.
+/// The data of a piece, without any check.
 #[must_use]
 pub fn open_unchecked(piece: &[u8]) -> &[u8] {
     let len = parse(piece).map_or(0, |header| header.len);

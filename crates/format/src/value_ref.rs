@@ -37,7 +37,7 @@ pub struct ValueRef {
 }
 
 impl ValueRef {
-    /// How many pieces it has.
+    /// The number of pieces.
     #[must_use]
     pub const fn pieces(&self) -> u64 {
         self.bytes.div_ceil(PIECE_DATA_BYTES)

@@ -3,7 +3,7 @@
 use esker_format::ids::Seq;
 use esker_format::meta::IndexMeta;
 
-/// N∆ and N∇ of a keyspace, without what is kept for snapshots.
+/// N∆ and N∇ of a keyspace, without versions that are kept for snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// Puts.

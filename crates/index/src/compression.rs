@@ -15,7 +15,7 @@ use super::Index;
 const MARGIN_SHARE: u64 = 16;
 
 impl Index {
-    /// What data blocks are compressed with.
+    /// The codec of data blocks.
     pub fn codec(&self) -> Codec {
         Codec::from_number(self.codec.load(Ordering::Relaxed)).unwrap_or_default()
     }
@@ -26,8 +26,8 @@ impl Index {
     }
 }
 
-/// What a merge of the sorted runs and the first `levels` may write beyond what it frees, in bytes,
-/// where it compresses with `codec`.
+/// The most bytes that a merge of the sorted runs and the first `levels` levels may write beyond
+/// what it frees, where it compresses with `codec`.
 #[must_use]
 pub fn growth_bytes(durable: &IndexMeta, levels: usize, codec: Codec) -> u64 {
     let flushed = durable.sorted_runs.iter().flat_map(|flush| &flush.levels);

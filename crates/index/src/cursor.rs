@@ -1,10 +1,10 @@
-//! Walking a level in key order, both ways.
+//! A cursor over a level in key order, in both directions.
 //!
 //! The order of a level's blocks is the order of its fences and nothing else, so a cursor walks a
 //! stack of parents: through the express fences where they are in memory, else through the blocks
 //! of the level above, and theirs; in a growing tree the level's tail comes behind those.
 //!
-//! A merge that consumes the tree gives up blocks that hold nothing behind its wavefront, of every
+//! A merge that consumes the tree frees blocks that hold nothing behind its wavefront, of every
 //! level that it merges. A cursor with that wavefront as its *floor* does not go back past it, on
 //! any level of its stack: everything before a fence at or before the floor is at or before the
 //! floor too, whichever of a block's fences (I2) that is.
@@ -48,7 +48,7 @@ enum At<'a> {
     Block { parent: Box<FenceCursor<'a>>, block: Arc<CachedBlock>, index: usize },
 }
 
-/// Which fence of a level is looked for.
+/// The fence of a level that is searched for.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'k> {
     /// The last one at or before an internal key.

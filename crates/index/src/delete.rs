@@ -29,8 +29,8 @@ pub fn split(extents: &[Extent], needed_from: u64) -> (Vec<Extent>, Vec<Extent>)
     (passed, rest)
 }
 
-/// What `extents` have and `kept` have not, in the order of `extents`: what a merge takes over as
-/// it is ([`preserve`](super::preserve)) is not given up with the rest.
+/// The parts of `extents` that are not in `kept`, in the order of `extents`: space that a merge
+/// takes over as it is ([`preserve`](super::preserve)) is not freed with the rest.
 #[must_use]
 pub fn without(extents: &[Extent], kept: &[Extent]) -> Vec<Extent> {
     let mut kept = kept.to_vec();

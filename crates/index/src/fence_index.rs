@@ -3,15 +3,14 @@
 //! With them a lookup enters the level directly, asks the block's filter, and reads one block for
 //! a hit and none for a miss. Without them it reaches the level through the one above.
 //!
-//! A merge grows the fences of the new side and shares what it has with every view it publishes;
-//! the fences of the old side it lets go of as its wavefront passes. Both work in whole chunks:
-//! a full chunk never changes and is shared, and its memory is counted as long as anyone holds
-//! it.
+//! A merge adds to the fences of the new side and shares what it has with every view it publishes;
+//! it drops the fences of the old side as its wavefront passes. Both work in whole chunks: a full
+//! chunk never changes and is shared, and its memory is counted until its last holder drops it.
 //!
-//! Invariant F1: fences are in internal-key order; the first of a level is (empty key, ∞), so
-//! every search has an answer in a level that is not empty and not trimmed.
+//! Invariant F1: fences are in internal-key order; the first of a level is (empty key, ∞), so every
+//! search has a result in a level that is not empty and not trimmed.
 //! Invariant F2: all chunks but the last hold `CHUNK_FENCES`. Places count from the first fence
-//! that was ever pushed, so they stay when chunks in front go.
+//! that was ever pushed, so they stay valid when chunks in front are dropped.
 
 use std::sync::Arc;
 
@@ -54,7 +53,7 @@ impl Place {
     }
 }
 
-/// What the memory of fences is counted against.
+/// The account that the memory of fences is counted against.
 #[derive(Clone, Debug)]
 pub struct Account {
     budget: Arc<Budget>,
@@ -264,8 +263,8 @@ impl FenceIndex {
         true
     }
 
-    /// No fence follows: gives back memory that pushing had reserved and counts the rest. False
-    /// when there is no memory for it.
+    /// No fence follows: returns memory that pushing had reserved and counts the rest. False when
+    /// there is no memory for it.
     #[must_use]
     pub fn finish(&mut self) -> bool {
         let mut last = std::mem::take(&mut self.last);
@@ -323,7 +322,7 @@ impl FenceIndex {
         }
     }
 
-    /// Number of fences, those given up included.
+    /// Number of fences, including dropped ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.given_up + self.full.len() * CHUNK_FENCES + self.last.len()

@@ -34,7 +34,7 @@ pub struct Retained {
 }
 
 impl Index {
-    /// What comes next; `None` where it has to wait for what is under way. No I/O.
+    /// The next work; `None` where it depends on the work under way. No I/O.
     pub fn forecast(&self) -> Option<Forecast> {
         let due = self.due();
         let work = due.or_else(|| self.flush_work())?;
@@ -57,12 +57,12 @@ impl Index {
         })
     }
 
-    /// Whether a backup keeps what is replaced.
+    /// Whether a backup pins replaced views.
     pub fn is_pinned(&self) -> bool {
         self.views.is_pinned()
     }
 
-    /// What is kept for readers of the past. No I/O.
+    /// Space that is kept for readers of older views. No I/O.
     pub fn retained(&self) -> Retained {
         let durable = self.meta();
         let levels = durable.levels();

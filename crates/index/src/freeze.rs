@@ -20,7 +20,7 @@ pub(super) struct Frozen {
     pub leaves: Arc<Leaves>,
     /// The numbers that it holds: after the first, up to the second.
     pub numbers: (Seq, Seq),
-    /// The room that is owed for it.
+    /// The space that is owed for it.
     pub pot: Arc<Pot>,
 }
 

@@ -1,7 +1,9 @@
-//! Keys that a run has no more, because a merge has taken them to a level below.
+//! Consumed key ranges: keys that a run no longer has, because a merge has moved them to a level
+//! below.
 //!
-//! The run's blocks stay as they are: those that hold nothing else are given back, the others are
-//! read around. Sets are immutable: a merge that takes more puts another one into the next view.
+//! The run's blocks stay as they are: those that hold only consumed keys are freed, in the others
+//! consumed keys are skipped. Sets are immutable: a merge that consumes more puts a new set into
+//! the next view.
 //!
 //! Invariant: ranges ascend, and no two touch.
 

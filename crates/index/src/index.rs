@@ -35,12 +35,12 @@ use super::tree::BlockReader;
 use super::values::{Values, ValuesEdit};
 use super::view::{BackgroundJob, View, Views};
 
-/// What all keyspaces of a store share.
+/// The resources that all keyspaces of a store share.
 #[derive(Debug)]
 pub struct Env {
     /// The data file.
     pub blocks: Arc<BlockStore>,
-    /// Which versions may be seen.
+    /// The visible number and the live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// Named fault points.
     pub faults: Arc<FaultPoints>,
@@ -50,9 +50,9 @@ pub struct Env {
     pub poison: Arc<Poison>,
 }
 
-/// Makes a keyspace's new state durable, and with it what has become of its values: first the log,
-/// up to [`IndexMeta::log_needed_seq`], then the manifest. After an error without poison nothing
-/// has changed.
+/// Makes a keyspace's new state durable, with the changes to its blobs' space: first the log, up to
+/// [`IndexMeta::log_needed_seq`], then the manifest. After an error without poison nothing has
+/// changed.
 pub type Commit<'a> = dyn FnMut(&IndexMeta, &ValuesEdit) -> Result<()> + 'a;
 
 /// Runs its argument under the lock that gives sequence numbers out.
@@ -135,9 +135,9 @@ impl Index {
     /// Opens a keyspace's index: reads the blocks of its top fences. A new keyspace has
     /// `IndexMeta::default()`.
     ///
-    /// Top fences that cannot be read are no error here: what they lead to is out of reach and
-    /// answers with the error, everything else goes on. When the log has been given to
-    /// [`Index::replay`], call [`Index::resume`].
+    /// Unreadable top fences are not an error here: reads of the keys behind them return the error,
+    /// all other reads succeed. When the log has been given to [`Index::replay`], call
+    /// [`Index::resume`].
     pub fn open(env: Arc<Env>, id: KeyspaceId, meta: IndexMeta, options: Options) -> Self {
         let reader = BlockReader {
             blocks: Arc::clone(&env.blocks),
@@ -255,10 +255,10 @@ impl Index {
 
     /// Begins `work`; returns false when there is nothing to do or something prevents it.
     ///
-    /// Cost: a merge may read top fences that are not in memory, and makes room for itself.
+    /// Cost: a merge may read top fences that are not in memory, and makes space for itself.
     ///
     /// # Errors
-    /// [`esker_substrate::Error::Full`] without room for a merge to begin; `Corrupt` when top
+    /// [`esker_substrate::Error::Full`] without space for a merge to begin; `Corrupt` when top
     /// fences cannot be read.
     pub fn begin(&self, work: Work, gate: &Gate<'_>) -> Result<bool> {
         self.env.poison.check()?;
@@ -277,16 +277,16 @@ impl Index {
         self.kind.resume(self)
     }
 
-    /// Does the next step of the flush or merge under way. After an error readers see what they
-    /// saw before; if the store is not poisoned the step may be tried again.
+    /// Does the next step of the flush or merge under way. After an error readers see what they saw
+    /// before; if the store is not poisoned the step may be tried again.
     ///
     /// Cost: reads each merged block once and writes each new block once, sequentially; a step
-    /// writes one unit, and some make a record durable: a sync of the data file and what `commit`
-    /// takes.
+    /// writes one unit, and some make a record durable: a sync of the data file and the cost of
+    /// `commit`.
     ///
     /// # Errors
-    /// [`esker_substrate::Error::Full`] without room, `Corrupt` when a merged block cannot be
-    /// read, and whatever `commit` or the device says.
+    /// [`esker_substrate::Error::Full`] without space, `Corrupt` when a merged block cannot be
+    /// read, and errors of `commit` or the device.
     pub fn step(&self, which: BackgroundJob, commit: &mut Commit<'_>) -> Result<Step> {
         self.env.poison.check()?;
         match which {
@@ -306,7 +306,7 @@ impl Index {
         Ok(())
     }
 
-    /// Does `work` from beginning to end, behind what is under way. Everything inserted before is
+    /// Does `work` from beginning to end, after the work under way. Everything inserted before is
     /// on the device and recorded when it returns, as far as `work` writes it.
     ///
     /// # Errors
@@ -405,8 +405,9 @@ impl Index {
         self.views.collect(&self.env.blocks)
     }
 
-    /// Whether a full merge would drop tombstones, and what they hide, or retire removals: there
-    /// are more than the last one has kept for a snapshot that still lives.
+    /// Whether a full merge would drop tombstones and the versions that they hide, or retire range
+    /// tombstones: there are more than the last full merge has kept for a snapshot that is still
+    /// live.
     pub fn has_garbage(&self) -> bool {
         let kept = *self.kept.lock();
         let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();

@@ -28,7 +28,7 @@ use super::tree::{BlockReader, LevelFences, Tree};
 use super::versions::Fate;
 use super::writer::ExtentWriter;
 
-/// What is known about the levels to write before they are written.
+/// The properties of the levels to write that are known before they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Numbers of the fence-only levels above the data, from the top down.
@@ -41,8 +41,8 @@ pub struct Plan {
     pub below: bool,
     /// Most memory that top fences may take.
     pub top_bytes_max: u64,
-    /// What data blocks are compressed with. Blocks of nothing but fences are not: checksums and
-    /// filters, which most of them is, do not shrink.
+    /// The codec of data blocks. Fence-only blocks are not compressed: they are mostly checksums
+    /// and filters, which do not shrink.
     pub codec: Codec,
     /// Every block of data has its units to itself.
     pub apart: bool,

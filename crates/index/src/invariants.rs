@@ -54,7 +54,7 @@ pub struct Problem {
     pub file: String,
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// The description of the problem.
     pub what: String,
 }
 
@@ -69,7 +69,7 @@ pub struct CheckSink {
     pub entries: u64,
     /// Values outside blocks read.
     pub values: u64,
-    /// The highest generation of what was read.
+    /// The highest generation that was read.
     pub generation_max: Generation,
     /// Findings.
     pub problems: Vec<Problem>,
@@ -116,7 +116,7 @@ enum Reach<'a> {
     /// It is being written, up to this key: what the levels below it hold behind that is the old
     /// side's.
     UpTo(Option<&'a [u8]>),
-    /// A merge has passed what is at or before this key.
+    /// A merge has passed keys up to and including this one.
     Behind(&'a [u8]),
     /// A run that has lost these keys.
     Without(&'a Gone),

@@ -8,16 +8,16 @@ use super::kind::Kind;
 use super::lsm::{Compaction, Lsm};
 use super::scheme::Scheme;
 
-/// What can be chosen for a keyspace's index.
+/// The options of a keyspace's index.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Memory of the memtable and of what is frozen, in bytes.
+    /// Memory of the memtable and of frozen memtables, in bytes.
     pub memtable_bytes_max: u64,
     /// How merges run.
     pub scheme: Scheme,
-    /// Where level sizes come from.
+    /// The source of level sizes.
     pub sizes: Sizes,
-    /// What data blocks are compressed with.
+    /// The codec of data blocks.
     pub codec: Codec,
     /// How it is merged if it is an LSM index.
     pub compaction: Compaction,

@@ -54,7 +54,7 @@ pub struct LevelWriter {
     owed: Option<TailFence>,
 }
 
-/// What a level begins with.
+/// The settings that a level begins with.
 pub struct LevelStart {
     /// The level's number.
     pub rank: u8,
@@ -64,7 +64,7 @@ pub struct LevelStart {
     pub fences_only: bool,
     /// Its fences are counted here, if they are collected.
     pub account: Option<Account>,
-    /// What its blocks are compressed with.
+    /// The codec of its blocks.
     pub codec: Codec,
     /// Every block has its units to itself. Lookups ask many such levels.
     pub apart: Option<Apart>,

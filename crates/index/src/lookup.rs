@@ -1,8 +1,8 @@
-//! Looking a key up in a tree.
+//! Point lookup of a key in a tree.
 //!
-//! Levels are asked from the top down; the sequence ranges of levels are disjoint and descending
+//! Levels are searched from the top down; the sequence ranges of levels are disjoint and descending
 //! (I8), so the first visible version found is the newest. With express fences a level costs no
-//! read for a miss and one for a hit; without them, one block a level (fractional cascading).
+//! read for a miss and one for a hit; without them, one block per level (fractional cascading).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use esker_substrate::planted::{self, Race};
 
 use super::tree::{BlockReader, Tree};
 
-/// What is looked for.
+/// The key and sequence number of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'a> {
     /// The user key.
@@ -64,7 +64,7 @@ impl<'a> Probe<'a> {
 pub struct Found {
     /// Its number.
     pub seq: Seq,
-    /// What it says.
+    /// The data of the version.
     pub data: DataBuf,
 }
 

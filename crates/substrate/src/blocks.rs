@@ -1,5 +1,5 @@
-//! The data file, block by block: reading through the cache, allocating, writing; `room` says who
-//! may take how much of the free space, `values` has what values outside blocks need of it.
+//! The data file, block by block: reading through the cache, allocating, writing; `room` has the
+//! reservations of free space, `values` the interface for blobs.
 //!
 //! Thread safety: everything may be called from any thread. Only one merge of a keyspace
 //! allocates and retires at a time, but merges of several keyspaces may.
@@ -157,10 +157,10 @@ impl BlockStore {
 
     /// A generation never used before, in any life of the store.
     ///
-    /// Cost: none, but for a record of the manifest after an opening and once in 1,024 calls.
+    /// Cost: none, except a record of the manifest after an opening and once in 1,024 calls.
     ///
     /// # Errors
-    /// [`Error::Full`] when the manifest has no room; every other failure poisons the store.
+    /// [`Error::Full`] when the manifest has no space; every other failure poisons the store.
     pub fn take_generation(&self) -> Result<Generation> {
         match self.generations.take() {
             Err(Error::Full { .. }) => {
@@ -177,12 +177,12 @@ impl BlockStore {
         self.generations.next()
     }
 
-    /// What a record of the manifest is to say of generations: the floor of the next opening.
+    /// The generation to write into a record of the manifest: the floor of the next opening.
     pub fn generation_to_record(&self) -> Generation {
         self.generations.to_record()
     }
 
-    /// A record that says so is durable.
+    /// A record with that generation is durable.
     pub fn generation_recorded(&self, recorded: Generation) {
         self.generations.recorded(recorded);
     }
@@ -267,8 +267,8 @@ impl BlockStore {
         unpacked.map_err(|error| Error::corrupt(self.file.name(), ptr.offset(), &error))
     }
 
-    /// Brings blocks into the cache, several reads in flight. Blocks that cannot be read are
-    /// left out; reading them again says why.
+    /// Brings blocks into the cache, with several reads in flight. Blocks that cannot be read are
+    /// left out; reading them again returns the error.
     pub fn prefetch(&self, keyspace: KeyspaceId, ptrs: &[BlockPtr], purpose: Purpose) {
         let wanted: Vec<&BlockPtr> = ptrs.iter().filter(|ptr| !self.cache.contains(ptr)).collect();
         let mut buffers: Vec<Box<[u8]>> =
@@ -334,7 +334,7 @@ impl BlockStore {
     /// Reads raw bytes of the data file.
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     pub fn read_raw(&self, offset: u64, buf: &mut [u8], purpose: Purpose) -> Result<()> {
         Ok(self.file.read_at(offset, buf, purpose)?)
     }
@@ -342,7 +342,7 @@ impl BlockStore {
     /// Writes raw bytes of the data file. Not durable before [`BlockStore::sync`].
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     pub fn write_raw(&self, offset: u64, buf: &[u8], purpose: Purpose) -> Result<()> {
         Ok(self.file.write_at(offset, buf, purpose)?)
     }
@@ -350,7 +350,7 @@ impl BlockStore {
     /// Makes everything written durable.
     ///
     /// # Errors
-    /// What the device says; the store must then be poisoned.
+    /// Errors of the device; the store must then be poisoned.
     pub fn sync(&self, purpose: Purpose) -> Result<()> {
         self.sync_unless(purpose, || false)
     }
@@ -397,8 +397,8 @@ impl BlockStore {
         self.take_extent(units, least.max(units / PIECES), least, (purpose, pot), take)
     }
 
-    /// Takes as many adjacent units as the first gap has, of the number that is asked for. What is
-    /// owed is left to those it is owed to; `pot` is the caller's part of it.
+    /// Takes as many adjacent units as the first gap has, at most the number that is asked for.
+    /// Space owed to memtables is left to them; `pot` is the caller's part of it.
     ///
     /// # Errors
     /// Those of [`BlockStore::allocate`].
@@ -524,8 +524,8 @@ impl BlockStore {
         extents.iter().try_for_each(|extent| space.release(*extent)).map_err(freed_twice)
     }
 
-    /// Free units at the end of the file that are not likely to be used soon: what a file that grew
-    /// once beyond what it needs gives back to the file system. 0 when they are hardly worth it.
+    /// Free units at the end of the file that are not likely to be used soon, which a file that
+    /// once grew beyond its needs can return to the file system. 0 when there are too few of them.
     #[must_use]
     pub fn spare_units(&self) -> u64 {
         let space = self.space.lock();
@@ -535,7 +535,7 @@ impl BlockStore {
     /// Cuts the spare units off the end of the file.
     ///
     /// # Errors
-    /// What the device says; nothing is changed then.
+    /// Errors of the device; nothing has changed in this case.
     pub fn give_up_spare(&self) -> Result<()> {
         let mut space = self.held();
         let spare = spare_units(&space, self.room.kept(&space));

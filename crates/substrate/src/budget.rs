@@ -1,8 +1,8 @@
-//! One memory budget for a store: a cap, not a hint.
+//! The memory budget of a store, which is a hard limit.
 //!
-//! Half is for memtables, a quarter for express fences and filters, a quarter for the block
-//! cache and merge buffers. What the first two do not use is lent to the cache, which gives it
-//! back by evicting.
+//! Half is for memtables, a quarter for express fences and filters, a quarter for the block cache
+//! and merge buffers. Unused memory of the first two is lent to the cache, which returns it by
+//! evicting.
 //!
 //! Thread safety: everything may be called from any thread.
 //! Invariant B1: the shares add up to the total.
@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What memory is used for.
+/// The uses of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Memtables, frozen ones included until they are drained.
@@ -77,7 +77,7 @@ impl Budget {
         }
     }
 
-    /// What the part may use now: its share and, for the cache, what the others leave free.
+    /// The limit of the part now: its share and, for the cache, the unused memory of the others.
     #[must_use]
     pub fn limit_bytes(&self, part: Part) -> u64 {
         match part {
@@ -90,19 +90,19 @@ impl Budget {
         }
     }
 
-    /// What the part uses now.
+    /// The bytes that the part uses now.
     #[must_use]
     pub fn used_bytes(&self, part: Part) -> u64 {
         self.used_bytes[part.index()].load(Ordering::Relaxed)
     }
 
-    /// What the part may use more.
+    /// The bytes that the part may still use.
     #[must_use]
     pub fn room_bytes(&self, part: Part) -> u64 {
         self.limit_bytes(part).saturating_sub(self.used_bytes(part))
     }
 
-    /// What all parts use now.
+    /// The bytes that all parts use now.
     #[must_use]
     pub fn used_bytes_total(&self) -> u64 {
         Part::ALL.iter().fold(0, |sum, part| sum.saturating_add(self.used_bytes(*part)))

@@ -1,7 +1,7 @@
 //! The block cache: verified blocks by address and generation.
 //!
-//! The generation is part of the key, so a block that was freed and written anew is never
-//! answered from memory of its former content; stale entries age out.
+//! The generation is part of the key, so a block that was freed and rewritten is never served with
+//! its former contents; stale entries age out.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows what `runtime` says.
+    /// A clock that follows `runtime`.
     #[must_use]
     pub fn new(runtime: Arc<dyn Runtime>) -> Self {
         Self { runtime, latest: 0.into() }

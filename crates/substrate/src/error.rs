@@ -14,7 +14,7 @@ pub enum Error {
     /// The device refused.
     #[error(transparent)]
     Device(Arc<DeviceError>),
-    /// Bytes on the device are not what was written there.
+    /// Bytes on the device differ from what was written there.
     #[error("{file} is damaged at byte {offset}: {what}")]
     Corrupt {
         /// File name or path.
@@ -44,13 +44,13 @@ pub enum Error {
         /// What is missing or foreign.
         what: String,
     },
-    /// No room: the operation was refused before anything was changed.
+    /// The device is full: the operation was refused before anything was changed.
     #[error("no space left for {what}: free space on the device, or delete and compact")]
     Full {
         /// What needed the room.
         what: String,
     },
-    /// A merge operator cannot say what operands come to.
+    /// A merge operator cannot merge operands.
     #[error("{what}")]
     Operator {
         /// Which operator, of which keyspace and key, and why.

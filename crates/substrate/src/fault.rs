@@ -51,7 +51,7 @@ pub const POINTS: [&str; 10] = [
 pub enum Fault {
     /// As if the device had answered with an I/O error.
     Io,
-    /// As if the device had no room left.
+    /// As if the device were full.
     Full,
 }
 
@@ -64,7 +64,7 @@ struct Armed {
     sticky: bool,
 }
 
-/// The points of one store and what is armed there.
+/// The fault points of one store, and the faults armed there.
 #[derive(Debug, Default)]
 pub struct FaultPoints {
     /// Length of `armed`, readable without the lock.
@@ -88,7 +88,7 @@ impl FaultPoints {
         self.count.store(0, Ordering::Relaxed);
     }
 
-    /// How many faults are still armed; a sticky one stays.
+    /// The number of faults that are still armed; a sticky one stays.
     pub fn armed(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }

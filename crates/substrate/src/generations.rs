@@ -96,13 +96,13 @@ impl Generations {
         Generation(self.next.load(Ordering::Acquire))
     }
 
-    /// What the next record of the manifest says may be handed out then: more than was so far.
+    /// The limit that the next record of the manifest contains: more than was assigned so far.
     pub fn to_record(&self) -> Generation {
         let more = if planted::is(Bug::GenerationsNotReserved) { 0 } else { RESERVED };
         Generation(self.next().0.saturating_add(more))
     }
 
-    /// A record that says so is durable.
+    /// A record with that limit is durable.
     pub fn recorded(&self, end: Generation) {
         if self.manifest.get().is_some() {
             self.end.fetch_max(end.0, Ordering::AcqRel);

@@ -262,8 +262,8 @@ impl BlockBuilder {
         self.measure.with(self.prefix_len_with(key), key, seq, payload)
     }
 
-    /// Adds an entry unless it would take the block past its target length, and says whether it
-    /// did. The first entry always fits.
+    /// Adds an entry unless it would make the block longer than its target length, and returns
+    /// whether it did. The first entry always fits.
     pub fn try_push(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> bool {
         let measure = self.measure_with(key, seq, payload);
         let bytes = measure.total_bytes();
@@ -283,7 +283,7 @@ impl BlockBuilder {
         self.limit
     }
 
-    /// Whether there is no room for another entry that is as long as the others are on average.
+    /// Whether there is no space for another entry of the others' average length.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.limit.is_reached(self.bytes_at_most(), self.items.len())
@@ -352,9 +352,9 @@ impl BlockBuilder {
         self.measure.total_bytes() > BYTE_OFFSETS_MAX && self.measure.rows().is_none()
     }
 
-    /// Compresses the block, if that is worth it, and returns the length that
+    /// Compresses the block, if that saves enough, and returns the length that
     /// [`BlockBuilder::finish_packed`] will give it: whole sectors, or whole units where the packer
-    /// has no codec and was not asked for sectors. Until then nothing may be added.
+    /// has no codec and was not set to sectors. Until then nothing may be added.
     pub fn pack(&self, packer: &mut Packer) -> usize {
         packer.form = Form::Direct;
         if packer.codec() == Codec::None && !packer.in_sectors {

@@ -60,7 +60,7 @@ const COMPRESSED_AT: usize = HEADER_BYTES + 4;
 /// The most bytes between header and padding.
 const BODY_BYTES_MAX: usize = BLOCK_BYTES_MAX - HEADER_BYTES - TRAILER_BYTES;
 
-/// What a block holds.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockKind {
@@ -70,7 +70,7 @@ pub enum BlockKind {
     Fences = 2,
 }
 
-/// Where a block belongs: written into its header, checked when it is read.
+/// The identity of a block: written into its header, checked when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockIdentity {
     /// The store.
@@ -79,7 +79,7 @@ pub struct BlockIdentity {
     pub keyspace: KeyspaceId,
     /// First sector in the data file.
     pub sector: u64,
-    /// Which writing of the address this is.
+    /// The generation in which the address was written.
     pub generation: Generation,
 }
 

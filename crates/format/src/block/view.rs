@@ -18,9 +18,9 @@ use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX, key};
 /// is read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
-    /// What the block holds.
+    /// The contents of the block.
     pub kind: BlockKind,
-    /// Where the block says it belongs.
+    /// The identity in the block's header.
     pub identity: BlockIdentity,
     /// How its entries are stored. A view needs them unpacked.
     pub codec: Codec,

@@ -57,7 +57,7 @@ pub struct LearntMeta {
     pub level: u8,
     /// In phase 1, the number of steps.
     pub step: u32,
-    /// What the last window cost.
+    /// The cost of the last window.
     pub cost: Option<Real>,
     /// In phase 3, the records that it was measured over.
     pub records: u64,
@@ -67,7 +67,7 @@ pub struct LearntMeta {
     pub learnt: Vec<Real>,
     /// Whether merges into the last level are full.
     pub is_last_full: bool,
-    /// What that cost, and over how many records.
+    /// The cost of those settings, and the number of records over which it was measured.
     pub reference: Option<(Real, u64)>,
 }
 

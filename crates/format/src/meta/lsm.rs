@@ -15,11 +15,11 @@ use super::{LEVELS_MAX, LearntMeta, SORTED_RUNS_MAX, TreeMeta, count};
 pub struct LsmLevel {
     /// Its blocks, under nodes that hold nothing but fences. Lists no extents.
     pub tree: TreeMeta,
-    /// What its blocks of data take, in units.
+    /// The units of its data blocks.
     pub units: u64,
-    /// What its blocks of nothing but fences take, in units.
+    /// The units of its fence-only blocks.
     pub node_units: u64,
-    /// Where the next merge into the level below begins.
+    /// The key at which the next merge into the level below begins.
     pub cursor: Vec<u8>,
 }
 
@@ -31,9 +31,9 @@ pub struct LsmMeta {
     /// The keys that each of the index's runs has no more, although its blocks may hold them; as
     /// many sets as there are runs, newest first.
     pub gone: Vec<Vec<KeyRangeBuf>>,
-    /// Where the next merge of the runs begins.
+    /// The key at which the next merge of the runs begins.
     pub cursor: Vec<u8>,
-    /// What a policy has learnt, where one learns; written behind all of these.
+    /// The state of a policy that learns; written after all of these.
     pub learnt: Option<LearntMeta>,
 }
 

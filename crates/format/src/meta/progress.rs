@@ -43,8 +43,8 @@ pub struct MergeProgress {
     pub last_data: Option<Seq>,
     /// The last fence written to the level below the merge, where there is one.
     pub plast: Option<TailFence>,
-    /// How far each merged level has been read: those of the consumed sorted runs, newest run
-    /// first, then those of the main tree.
+    /// The progress in each merged level: those of the consumed sorted runs, newest run first, then
+    /// those of the main tree.
     pub inputs: Vec<InputProgress>,
 }
 
@@ -65,7 +65,7 @@ pub struct TailFence {
     pub filter: Vec<u8>,
 }
 
-/// How far a merge has read one level.
+/// The progress of a merge in one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputProgress {
     /// Data entries at or before the wavefront.
@@ -178,7 +178,7 @@ fn decode_inputs(reader: &mut Reader<'_>, max: usize) -> Result<Vec<InputProgres
 }
 
 impl TailFence {
-    /// What the fence says of its block.
+    /// The fence of the block.
     #[must_use]
     pub fn fence(&self) -> Fence<'_> {
         Fence { ptr: self.ptr, puts: self.puts, tombstones: self.tombstones, filter: &self.filter }

@@ -11,7 +11,7 @@ use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
 use crate::ids::Seq;
 
-/// Keys that were removed together, once or several times.
+/// A key range that was deleted, once or several times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedRange {
     /// The first key.

@@ -79,7 +79,7 @@ impl LevelMerge {
         }
         self.tried_bytes = all_bytes;
         match self.record(index, commit) {
-            // No room for the record: the merge goes on without it as long as it can.
+            // No space for the record: the merge continues without it as long as it can.
             Err(Error::Full { .. }) => Ok(()),
             result => result,
         }

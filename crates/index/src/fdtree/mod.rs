@@ -1,10 +1,10 @@
 //! The FD+tree with full concurrency (FD+FC).
 //!
 //! Reading order: [`shape`] (level sizes), then a merge in the paper's steps: [`prepare`] (which
-//! levels it replaces), `start` (how it begins, and goes on after a crash), `merge` (records of its
-//! progress, and what it becomes), [`finalize`]; [`two_level`] and `descend` (how the older FD-tree
-//! differs), `lead` (how far writers may run ahead), `due` (when a merge begins), `invariants` (I3
-//! to I5).
+//! levels it replaces), `start` (starting a merge, and resuming it after a crash), `merge` (records
+//! of its progress, and its result), [`finalize`]; [`two_level`] and `descend` (how the older
+//! FD-tree differs), `lead` (back-pressure on writers), `due` (when a merge begins), `invariants`
+//! (I3 to I5).
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
 //! lead to the blocks of the next. The memtable is merged, together with all sorted runs and as

@@ -26,13 +26,13 @@ pub struct Incoming {
 /// The outcome of merge-prepare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    /// How many levels of the main tree are replaced, from the top.
+    /// The number of levels of the main tree that are replaced, from the top.
     pub levels: usize,
     /// Everything is replaced: tombstones may go.
     pub full: bool,
     /// Level sizes in force from now on.
     pub shape: Shape,
-    /// What will be written.
+    /// The levels to write.
     pub plan: Plan,
 }
 

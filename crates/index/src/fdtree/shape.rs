@@ -6,7 +6,7 @@
 //! bounds what is merged into level i, including everything that was above it: in regular steps a
 //! level receives b - 1 merges from above, and the b-th goes one level deeper. The bytes written
 //! per user byte, without the log, are about 1 + k (b-1)/2 + R/((t+1) b^k) + fences (the 1 because
-//! a memtable is written as a run before a large merge takes it), the garbage is at most ((t+1) b^k
+//! a memtable is written as a run before a large merge takes it). The garbage is at most ((t+1) b^k
 //! - 1)/R of the data, and a lookup asks t + k + 1 runs, all but one of them in memory by their
 //! filters.
 //!
@@ -84,7 +84,7 @@ pub fn choose(data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Shape {
     best
 }
 
-/// Where level sizes come from.
+/// The source of level sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sizes {
     /// From the cost function, at each full merge.
@@ -119,8 +119,8 @@ pub const fn bottom_rank(shape: &Shape) -> u8 {
 
 /// κ of a level: the most data, in bytes, that may be merged into it. The bottom has no limit.
 ///
-/// What is short of κi by less than half a memtable counts as more: b merges of full memtables are
-/// not to be taken for less because one of them was not quite full.
+/// A level that is short of κi by less than half a memtable counts as full: b merges of full
+/// memtables must still count as b if one of them was not quite full.
 #[must_use]
 pub fn capacity_bytes(shape: &Shape, rank: u8) -> u64 {
     if rank == 0 {

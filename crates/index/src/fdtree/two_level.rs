@@ -1,18 +1,18 @@
 //! FD-tree, the older baseline: a merge goes down level by level, two levels at a time.
 //!
-//! The memtable is merged with level 1. Where the result is larger than level 1 may be, it is
-//! merged with level 2 at once, and so on down; each pass writes its level anew, and all levels
-//! above that as levels of nothing but fences (thesis, section 4.1.4, "FD-tree merges"). A bottom
-//! that is too large is merged with nothing into a level below it.
+//! The memtable is merged with level 1. If the result is larger than level 1 may be, it is merged
+//! with level 2 at once, and so on down; each pass rewrites its level, and all levels above that as
+//! fence-only levels (thesis, section 4.1.4, "FD-tree merges"). A bottom that is too large is
+//! merged with nothing into a level below it.
 //!
 //! An FD-tree keeps I1 to I3 alone: no level is numbered down again (I4), none is left out (I5),
-//! and no merge is due because of tombstones (I6). Forcing a full merge is ours: the passes go on
-//! to the bottom.
+//! and no merge is due because of tombstones (I6). Forcing a full merge is an addition to the
+//! paper: the passes continue to the bottom.
 //!
-//! Invariant F1: a pass replaces a prefix of the levels, all but two of which hold nothing but
-//! fences: what the pass before it wrote, and one level below.
-//! Invariant F2: nothing but the last pass's result is recorded. I3 holds in every manifest, and
-//! a crash between two passes leaves what was there before the merge.
+//! Invariant F1: a pass replaces a prefix of the levels, of which all but two are fence-only: the
+//! result of the pass before it, and one level below.
+//! Invariant F2: only the last pass's result is recorded. I3 holds in every manifest, and a crash
+//! between two passes leaves the state before the merge.
 
 use esker_format::block::Codec;
 use esker_format::meta::{LevelMeta, Shape};

@@ -93,7 +93,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// A slice of it is done; what is left, if anything.
+    /// The rest after one of its slices is done, if anything is left.
     pub fn after(self, slice: &Slice) -> Option<Self> {
         let begin = slice.keys.end.clone()?;
         let is_left = self.keys.end.as_ref().is_none_or(|end| begin < *end);

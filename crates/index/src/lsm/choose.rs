@@ -69,15 +69,15 @@ pub(super) struct Slice {
     /// The first of the levels that are merged into the one at `depth`, and all behind it are.
     pub from: usize,
     pub depth: usize,
-    /// What is merged.
+    /// The keys that are merged.
     pub keys: KeyRangeBuf,
-    /// What is done afterwards: `keys`, and keys before them that no run has.
+    /// The keys that are done afterwards: `keys`, and keys before them that no run has.
     pub done: KeyRangeBuf,
     /// The levels that there are then.
     pub layout: Layout,
     /// The sizes in force from then on; `None` when they stay as they are.
     pub sizes: Option<Sizes>,
-    /// Whether it is the first of what was chosen together, and the last.
+    /// Whether it is the first slice of what was chosen together, and whether it is the last.
     pub is_first: bool,
     pub is_last: bool,
 }

@@ -20,7 +20,7 @@ use crate::Index;
 /// How an LSM index is merged. Nothing of it is kept with the index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compaction {
-    /// Which part of a level is merged.
+    /// The policy that chooses which part of a level is merged.
     pub policy: Policy,
     /// The thesis's parameters.
     pub params: Params,
@@ -63,11 +63,11 @@ pub struct MergeReport {
     pub compaction: Compaction,
     /// The most bytes that runs may hold before they are merged.
     pub runs_capacity_bytes: u64,
-    /// The same of each level, from the first down; `u64::MAX` where there is no bound.
+    /// The capacity of each level, from the first down; `u64::MAX` where there is no bound.
     pub capacity_bytes: Vec<u64>,
-    /// What has been written since the index was opened.
+    /// Counters of what has been written since the index was opened.
     pub counters: Counters,
-    /// What Mixed has learnt of it; `None` where it has not merged it.
+    /// What Mixed has learnt about the index; `None` if Mixed has not merged it.
     pub learning: Option<Learning>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 
-/// What was written for one level, or for all runs.
+/// Counters for one level, or for all runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounters {
     /// Blocks of data that were written.
@@ -15,7 +15,7 @@ pub struct LevelCounters {
     pub node_bytes_written: u64,
 }
 
-/// What was written for an LSM index.
+/// Counters for an LSM index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Entries that merges have taken out of runs.

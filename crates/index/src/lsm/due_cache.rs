@@ -20,7 +20,7 @@ impl Asked {
         self.0 = None;
     }
 
-    /// Whether something is due in this state, of which `work_out` says it.
+    /// Whether work is due in this state; `work_out` computes it.
     pub fn is_due(
         &mut self,
         durable: &Arc<IndexMeta>,

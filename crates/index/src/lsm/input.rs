@@ -149,9 +149,9 @@ pub(super) struct Input<'a> {
     /// Of the open block, as long as nothing of it has been taken and it may still stay: its last
     /// key.
     last_key: Option<Vec<u8>>,
-    /// Which blocks stay as they are.
+    /// The blocks that stay as they are.
     pub stayed: Vec<bool>,
-    /// What was merged of it.
+    /// What was merged of the source.
     pub read: Read,
     /// The numbers of all that the level or run holds.
     pub seqs: (Seq, Seq),
@@ -258,7 +258,7 @@ impl<'a> Input<'a> {
         self.arrive();
     }
 
-    /// Whether any block goes on as it is.
+    /// Whether any block goes to the level below as it is.
     pub fn has_moved(&self) -> bool {
         self.stayed.contains(&true)
     }
@@ -311,7 +311,7 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    /// What the current entry says.
+    /// The payload of the current entry.
     pub fn payload(&self) -> Result<Payload<'_>> {
         let Some((ptr, layout)) = self.block else { return Err(lost_place()) };
         let entry = self.window.view(&ptr, layout).entry(self.index);
@@ -323,7 +323,7 @@ impl<'a> Input<'a> {
         self.block.map(|(ptr, layout)| Opened { at: self.at, ptr, layout })
     }
 
-    /// How many entries of the open block come before the current one.
+    /// The number of entries of the open block before the current one.
     pub const fn taken(&self) -> usize {
         self.index
     }
@@ -378,11 +378,11 @@ impl<'a> Input<'a> {
 }
 
 impl Input<'_> {
-    /// What the blocks hold that takes no part: whole blocks stay where they are, and the rest of
-    /// those at the borders is written anew. Returns which blocks stay.
+    /// Writes the entries of the blocks that take no part: whole blocks stay in their place, and
+    /// the rest of those at the borders is rewritten. Returns which blocks stay.
     ///
     /// # Errors
-    /// When a block cannot be read, or without room.
+    /// When a block cannot be read, or without space.
     pub fn leave_rest(&self, rest: &mut Output) -> Result<Vec<bool>> {
         let mut left = Vec::with_capacity(self.span.fences.len());
         for (at, fence) in self.span.fences.iter().enumerate() {

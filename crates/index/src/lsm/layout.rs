@@ -3,9 +3,9 @@
 /// The levels that a slice leaves, by number from the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// How many there were.
+    /// The number of levels before.
     pub before: usize,
-    /// How many there are then.
+    /// The number of levels afterwards.
     pub levels: usize,
     /// The number of the first that is put in.
     at: usize,
@@ -22,7 +22,7 @@ impl Layout {
         Self { before, levels: levels.max(before), at: before.saturating_sub(1) }
     }
 
-    /// How many are put in.
+    /// The number of levels that are put in.
     pub fn missing(&self) -> usize {
         self.levels - self.before
     }
@@ -35,7 +35,7 @@ impl Layout {
         number.checked_sub(self.missing()).filter(|before| *before >= self.at)
     }
 
-    /// Puts them in, into what there is one of for each level.
+    /// Puts in an element for each new level, into a list with one for each level.
     pub fn put_in<T>(&self, levels: &mut Vec<T>, empty: impl Fn() -> T) {
         let at = self.at.min(levels.len());
         let missing = self.levels.saturating_sub(levels.len());

@@ -1,6 +1,6 @@
 //! Measures what a setting of Mixed costs, over the window that [`Learning`] asks for.
 //!
-//! Nothing of it is kept: when the index is opened, the window under way begins anew.
+//! The measurements are not stored: when the index is opened, the window under way begins again.
 
 use super::policy::learn::{Learning, Measured, Window};
 
@@ -36,7 +36,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// A slice is done. At the end of a window `learning` hears what it cost.
+    /// A slice is done. At the end of a window its cost is passed to `learning`.
     pub fn note(&mut self, learning: &mut Learning, event: &Event) {
         let window = learning.window();
         if self.window != window {

@@ -41,7 +41,7 @@ pub(super) struct Replaced {
 
 /// A tree with other fences.
 pub(super) struct Edited {
-    /// What of its data level is not known here is as it was.
+    /// Properties of its data level that are not known here are left unchanged.
     pub meta: TreeMeta,
     pub top: Option<Arc<FenceIndex>>,
     /// Space of the nodes that are not part of it any more.

@@ -1,6 +1,6 @@
 //! The lower level's new blocks: those that are written, and those that stay as they are.
 //!
-//! The space of what was written is given back when this is dropped, unless it was kept.
+//! The space of written blocks is freed when this is dropped, unless it was kept.
 
 use esker_format::block::Codec;
 use esker_format::entry::Payload;
@@ -40,18 +40,18 @@ pub(super) struct Output {
 pub(super) struct Written {
     /// Fences to all blocks, in order.
     pub fences: Vec<TailFence>,
-    /// What they hold; of blocks that stayed, without bytes of data.
+    /// Counts of the blocks; of blocks that stayed, without bytes of data.
     pub counts: LevelCounts,
-    /// Numbers of what was written; the least and the greatest.
+    /// Sequence numbers of what was written; the least and the greatest.
     pub seqs: (Seq, Seq),
     /// Units of all blocks.
     pub units: u64,
-    /// How many of the blocks were written; the others stayed as they were.
+    /// The number of blocks that were written; the others stayed as they were.
     pub blocks: u64,
 }
 
 impl Output {
-    /// `fill`: of the level without what is merged.
+    /// `fill`: of the level without the merged part.
     pub fn new(
         reader: &BlockReader,
         generation: &OneGeneration,
@@ -110,8 +110,8 @@ impl Output {
         Ok(())
     }
 
-    /// The same of a block that was looked into: from `first` to `last` key. Where its fence is
-    /// not above what comes before it, it gets another one.
+    /// The same for a block that has been read: from `first` to `last` key. If its fence is not
+    /// above the keys before it, it gets a new one.
     pub fn stay_within(&mut self, fence: &OwnedFence, first: &[u8], last: &[u8]) -> Result<()> {
         self.close_before(fence)?;
         let before = self.level.last_key();
@@ -161,7 +161,7 @@ impl Output {
         self.level.taken().collect()
     }
 
-    /// What was written is named by a record.
+    /// A record names what was written.
     pub fn keep(mut self) {
         self.level.out().forget();
     }

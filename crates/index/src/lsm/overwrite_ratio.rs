@@ -27,8 +27,8 @@ impl Replaced {
         self.dropped = self.dropped * fades + dropped as f64;
     }
 
-    /// The share; as long as nothing is known, everything. Where tombstones go with what they hide,
-    /// two are dropped for one that came.
+    /// The share; 1 as long as nothing is known. Where tombstones are dropped with the versions
+    /// that they hide, two entries are dropped for one that came.
     pub fn share(&self) -> f64 {
         if self.entered < 1.0 { 1.0 } else { (self.dropped / self.entered).min(1.0) }
     }

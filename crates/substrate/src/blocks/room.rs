@@ -42,7 +42,7 @@ const MERGE_SHARE: u64 = 128;
 /// the same merge's levels find some too.
 const EXTENT_SHARE: u64 = 4;
 
-/// Free space that is kept for making room.
+/// Free space that is kept for operations that free space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
     /// For merges, in addition to a share of the file.
@@ -51,12 +51,12 @@ pub struct Reserve {
     pub delete_bytes: u64,
 }
 
-/// What is written to a memtable, as far as it matters to a full device.
+/// The type of a write to a memtable, as far as it matters to a full device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It takes room for good.
+    /// It takes space permanently.
     Values,
-    /// It makes room, once merges meet it.
+    /// It frees space, once merges apply it.
     Deletes,
 }
 
@@ -173,7 +173,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Room for what is about to be written to a memtable, until that has it.
+/// Space for a write to a memtable, until the memtable contains it.
 #[derive(Debug)]
 #[must_use = "the room is kept only while the claim lives"]
 pub struct Claimed<'a> {
@@ -260,8 +260,8 @@ impl BlockStore {
         }
     }
 
-    /// Counts what was inserted into a memtable, whether there is room for it or not. Its owner
-    /// makes a [`Pot`] of it, or gives it up.
+    /// Counts what was inserted into a memtable, whether there is space for it or not. Its owner
+    /// turns it into a [`Pot`], or drops it.
     pub fn owe(&self, bytes: u64) {
         self.room.owed_bytes.fetch_add(bytes, Ordering::AcqRel);
     }
@@ -286,7 +286,7 @@ impl BlockStore {
         let mut space = self.held();
         let grown = self.back(&mut space, Room::reserve, 0, Purpose::User);
         match grown {
-            // What holes were filled for may do.
+            // The space of the holes that were filled may be enough.
             Err(Error::Full { .. }) if claim == Claim::Deletes => {
                 self.back(&mut space, Room::for_merges, 0, Purpose::User)?;
             }
@@ -296,10 +296,11 @@ impl BlockStore {
         Ok(claimed)
     }
 
-    /// Whether a merge finds `units` more; `pot` is its part of what is owed. Where it would not,
-    /// it had better record its progress, so that old space becomes free.
+    /// Whether a merge can get `units` more; `pot` is its part of what is owed. If not, it should
+    /// record its progress, so that old space becomes free.
     ///
-    /// Cost: none while there is free space; else the file grows by a share of itself, or does not.
+    /// Cost: none while there is free space; else the file grows by a share of itself, if the
+    /// device has space.
     pub fn merge_finds(&self, units: u64, pot: Option<&Pot>) -> bool {
         let kept = self.room.owed_to_others(pot).saturating_add(self.room.kept_from_merges());
         let wanted = kept.saturating_add(units);
@@ -402,8 +403,8 @@ impl BlockStore {
         self.discard_beyond(&mut space, kept)
     }
 
-    /// From now on until it is dropped the data file takes no space of the device: what is lent is
-    /// not taken back before it has been used.
+    /// Until the guard is dropped the data file takes no space of the device: lent space is not
+    /// taken back before it has been used.
     pub fn lending(&self) -> Lending<'_> {
         self.room.lenders.fetch_add(1, Ordering::AcqRel);
         Lending { room: &self.room }
@@ -420,10 +421,10 @@ impl BlockStore {
         self.discard_beyond(&mut space, kept.max(self.room.owed_units()))
     }
 
-    /// Takes space of the device for what was lent, as far as there is any.
+    /// Takes space of the device in place of the lent space, as far as there is any.
     ///
     /// # Errors
-    /// What the device says, but for want of room.
+    /// Errors of the device, except a lack of space.
     pub fn refill(&self) -> Result<()> {
         let mut space = self.held();
         match self.back(&mut space, Room::reserve, 0, Purpose::Gc) {

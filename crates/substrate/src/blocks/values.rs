@@ -90,7 +90,7 @@ impl BlockStore {
         runs.iter().try_for_each(|run| space.commit(*run)).map_err(freed_twice)
     }
 
-    /// Takes runs of a value that the log refers to out of the free space. For recovery, before
+    /// Takes runs of a blob that the log refers to out of the free space. For recovery, before
     /// anything is allocated.
     ///
     /// # Errors
@@ -107,10 +107,10 @@ impl BlockStore {
         })
     }
 
-    /// Writes part of a value. Durable after [`BlockStore::sync_values`].
+    /// Writes part of a blob. Durable after [`BlockStore::sync_values`].
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     pub fn write_value(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.write_raw(offset, buf, Purpose::Value)?;
         self.note_value(buf.len() as u64);
@@ -122,17 +122,17 @@ impl BlockStore {
         self.value_bytes_written.fetch_add(bytes, Ordering::AcqRel);
     }
 
-    /// How many bytes of values were written and are not known to be durable.
+    /// The number of bytes of blobs that were written and are not known to be durable.
     #[must_use]
     pub fn unsynced_value_bytes(&self) -> u64 {
         let durable = self.value_bytes_durable.load(Ordering::Acquire);
         self.value_bytes_written.load(Ordering::Acquire).saturating_sub(durable)
     }
 
-    /// Makes all values durable that have been written. One sync serves all who wait.
+    /// Makes all blobs durable that have been written. One sync serves all waiting threads.
     ///
     /// # Errors
-    /// What the device says; the store must then be poisoned.
+    /// Errors of the device; the store must then be poisoned.
     pub fn sync_values(&self) -> Result<()> {
         if self.unsynced_value_bytes() == 0 || planted::is(Bug::ValueNotSynced) {
             return Ok(());

@@ -47,7 +47,7 @@ pub(super) struct Queue {
     pub current: Option<Segment>,
     /// Frames that are not written yet.
     pub pending: Vec<u8>,
-    /// Where they go in the current segment's file.
+    /// Their offset in the current segment's file.
     pub pending_at: u64,
     /// The last number handed out.
     pub last: Seq,
@@ -61,9 +61,9 @@ pub(super) struct Queue {
     pub sync_waits: u64,
     /// Those that the last sync was for.
     pub sync_waits_before: u64,
-    /// What recovery left to do before the device may be written.
+    /// The repairs that recovery left to do before the device may be written.
     pub unsettled: Option<Unsettled>,
-    /// Where in the current segment work ahead is due next.
+    /// The offset in the current segment at which work ahead is due next.
     pub ahead_at: u64,
     /// How often the current segment was synced for those who waited.
     pub syncs: u64,
@@ -76,7 +76,7 @@ pub(super) struct Queue {
 pub(super) struct Unsettled {
     /// Records that may be in the page cache only: to be written again.
     pub doubtful: Range<u64>,
-    /// Records, or what is left of them, that must never become part of the log: to be overwritten.
+    /// Records, or parts of them, that must never become part of the log: to be overwritten.
     pub stale: Range<u64>,
 }
 

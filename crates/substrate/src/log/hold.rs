@@ -25,11 +25,11 @@ pub(super) struct Held {
 /// A live segment as it was at one moment.
 #[derive(Clone, Debug)]
 pub struct SegmentPart {
-    /// What the manifest says of it.
+    /// The segment's entry in the manifest.
     pub reference: SegmentRef,
     /// Its file.
     pub file: Arc<dyn DeviceFile>,
-    /// Where its records end, in bytes. The last ones may not be written yet.
+    /// The end of its records, in bytes. The last ones may not be written yet.
     pub end: u64,
 }
 
@@ -66,7 +66,7 @@ impl Log {
     /// Undoes one [`Log::hold`].
     ///
     /// # Errors
-    /// When a file cannot be removed that was kept. The log is as good as before then.
+    /// When a kept file cannot be removed. The log is not affected.
     pub fn unhold(&self) -> Result<()> {
         let mut held = self.held.lock();
         held.count = held.count.saturating_sub(1);

@@ -64,7 +64,7 @@ pub struct LogOptions {
     /// Length of a segment in bytes, rounded up to 4 KiB and kept between 16 KiB and 1 GiB.
     /// Default 4 MiB. A longer batch gets a segment of its own length.
     pub segment_bytes: u64,
-    /// How many files of retired segments are kept for reuse. Default 2.
+    /// The number of files of retired segments that are kept for reuse. Default 2.
     pub spares_max: usize,
 }
 
@@ -81,7 +81,7 @@ pub struct Ticket {
     pub last_seq: Seq,
 }
 
-/// Takes one operation: its number, its keyspace, and what it does.
+/// Takes one operation: its number, its keyspace, and the operation itself.
 pub type Apply<'a> = dyn FnMut(Seq, KeyspaceId, WriteOp<'_>) -> Result<()> + 'a;
 
 /// The log of an open store.
@@ -260,7 +260,7 @@ impl Log {
         result
     }
 
-    /// Gives the batch its numbers and puts it in line. It is neither written nor durable before
+    /// Assigns the batch its numbers and queues it. It is neither written nor durable before
     /// [`Log::wait_written`] or [`Log::wait_synced`] returns. Returns the number of its first
     /// operation; the others follow.
     ///
@@ -269,8 +269,8 @@ impl Log {
     ///
     /// # Errors
     /// On any error the batch has no numbers and never will be in the log. [`Error::Full`] when
-    /// there is no room for another segment: the store goes on, and recycling makes room. The last
-    /// segment is for [`Claim::Deletes`]. Every other failure poisons the store.
+    /// there is no space for another segment: the store continues, and recycling frees space. The
+    /// last segment is for [`Claim::Deletes`]. Every other failure poisons the store.
     pub fn append(&self, batch: &EncodedBatch, claim: Claim) -> Result<(Seq, Ticket)> {
         let _one_at_a_time = self.appending.lock();
         let mut queue = self.queue.lock();

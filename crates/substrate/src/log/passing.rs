@@ -43,7 +43,7 @@ impl<'a> PartCheck<'a> {
     /// The next bytes.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when they are not what was written.
+    /// [`Error::Corrupt`] when they differ from what was written.
     pub fn pass(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let taken = match &self.expected {

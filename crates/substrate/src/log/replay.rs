@@ -1,11 +1,12 @@
 //! Reading segments: where the log ends, and what is in it.
 //!
-//! Records of a segment follow each other in offset and number. In a closed segment all of them,
-//! up to the recorded last number, were durable; a bad one is damage. Only the newest segment has
-//! a tail: the first bad record ends the log there, unless there is evidence that the record was
-//! durable once. So does the first one that may not have been durable and refers to something that
-//! is not there ([`Beneath`](super::Beneath)). Evidence is
-//! * the manifest, which says how far the log was durable at its last commit or at a clean close;
+//! Records of a segment follow each other in offset and number. In a closed segment all of them, up
+//! to the recorded last number, were durable; a bad one is damage. Only the newest segment has a
+//! tail: the first bad record ends the log there, unless there is evidence that the record was
+//! durable once. So does the first one that may not have been durable and refers to missing data
+//! ([`Beneath`](super::Beneath)). Evidence is
+//! * the manifest, which records how far the log was durable at its last commit or at a clean
+//!   close;
 //! * the mark of a later record, found by looking for valid headers behind the bad record: a
 //!   header carries a checksum of its own, so one offset costs one short check.
 //!
@@ -89,7 +90,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Where the next record begins, or would.
+    /// The offset at which the next record begins, or would begin.
     pub const fn offset(&self) -> u64 {
         self.at
     }
@@ -99,7 +100,7 @@ impl<'a> Records<'a> {
         self.next_seq
     }
 
-    /// The next record; `None` when what is there is not it. Fails when the device does.
+    /// The next record; `None` when there is no valid record. Fails when the device does.
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
         let at = self.at;
         let Some(header) = self.header_at(at)? else { return Ok(None) };
@@ -156,7 +157,7 @@ impl<'a> Records<'a> {
 pub(super) struct Tail {
     /// The last number.
     pub last_seq: Seq,
-    /// Where the next record goes.
+    /// The offset of the next record.
     pub end: u64,
     /// The number up to which the log is known durable; at most `last_seq`.
     pub durable_seq: Seq,

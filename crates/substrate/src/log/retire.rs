@@ -1,4 +1,4 @@
-//! Giving segments up, and what pins them.
+//! Retiring segments, and the records that pin them.
 //!
 //! A segment is obsolete when each keyspace with a record in it is flushed beyond that record or
 //! dropped. Segments become obsolete in any order. One leaves in three steps: it is found
@@ -23,7 +23,7 @@ pub struct Retired {
     edits: Vec<Edit>,
 }
 
-/// What a check of the log read, and what is wrong.
+/// The result of a check of the log: what was read, and the problems.
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
     /// Operations in segments that are sound.
@@ -69,11 +69,11 @@ impl Log {
         retired
     }
 
-    /// Makes the files of retired segments spares, or removes them. To be called when the edits
-    /// have been committed, and only then.
+    /// Makes the files of retired segments spares, or removes them. Call this only after the edits
+    /// have been committed.
     ///
     /// # Errors
-    /// When a file cannot be removed. The log is as good as before then.
+    /// When a file cannot be removed. The log is not affected.
     pub fn recycle(&self, retired: Retired) -> Result<()> {
         if retired.is_empty() {
             return Ok(());
@@ -107,11 +107,11 @@ impl Log {
         self.spares.lock().files.len() > SPARES_KEPT
     }
 
-    /// Removes the files that are kept for reuse, but for the last one. The next segments are new
+    /// Removes the files that are kept for reuse, except the last one. The next segments are new
     /// files, which take longer to come into use.
     ///
     /// # Errors
-    /// When a file cannot be removed; the log is as good as before.
+    /// When a file cannot be removed. The log is not affected.
     pub fn remove_spares(&self) -> Result<()> {
         let mut spares = self.spares.lock();
         while spares.files.len() > SPARES_KEPT
@@ -151,13 +151,13 @@ impl Log {
 
     /// Reads all live segments again and checks header, checksums and numbers.
     ///
-    /// Cost: reads the live log; appends and flushes go on meanwhile.
+    /// Cost: reads the live log; appends and flushes continue meanwhile.
     #[must_use]
     pub fn verify(&self) -> Vec<Problem> {
         self.verify_counted().problems
     }
 
-    /// [`verify`](Self::verify), and what was read.
+    /// [`verify`](Self::verify), with the amount that was read.
     #[must_use]
     pub fn verify_counted(&self) -> Verified {
         let mut segments: Vec<Segment> = self.closed.lock().values().cloned().collect();
@@ -174,7 +174,7 @@ impl Log {
                     verified.operations += operations;
                     verified.bytes += end;
                 }
-                // A segment that was given up meanwhile may be anything by now.
+                // The file of a segment that was given up meanwhile may have any contents.
                 Err(error) if self.is_live(segment.reference.id) => {
                     verified.problems.push(Problem::of(segment.file.name(), &error));
                 }

@@ -1,10 +1,10 @@
 //! Segment files: names, creation, spares.
 //!
 //! A segment file takes its whole space at once and is then reused for ever: rewriting written
-//! blocks costs a sync several times less than growing a file. Where syncs are many it is written
-//! through with zeros before its first use, too; where they are few, that would cost more than it
-//! saves. Which use of the file is current, its header says; the records of earlier uses stay
-//! behind the newer ones and are refused by their seal.
+//! blocks makes a sync several times cheaper than growing a file. Where syncs are many it is also
+//! filled with zeros before its first use; where they are few, that would cost more than it saves.
+//! The header identifies the current use of the file; the records of earlier uses stay behind the
+//! newer ones and are refused by their seal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -60,14 +60,14 @@ pub(super) struct Segment {
     pub reference: SegmentRef,
     pub file: Arc<dyn DeviceFile>,
     pub seal: Seal,
-    /// Where the next record goes, or the last one ended.
+    /// The offset of the next record, or of the end of the last one.
     pub end: u64,
     /// The highest number of each keyspace, as far as known.
     pub highest: BTreeMap<KeyspaceId, Seq>,
     /// Whether `highest` covers all records.
     pub replayed: bool,
-    /// The keyspace that needed the segment when this was last asked: where to look first. Numbers
-    /// of flushes only grow, so that all answers together cost one walk, and not one each.
+    /// The keyspace that needed the segment at the last check, which is checked first. Numbers of
+    /// flushes only grow, so that all checks together cost one walk, and not one each.
     pub last_pin: KeyspaceId,
 }
 
@@ -156,7 +156,7 @@ pub(super) struct Spares {
     /// Numbers of files whose names and lengths may not be durable: an earlier run left them (a
     /// sync may have failed), or they could not be made. They are removed and not reused.
     pub strays: Vec<u32>,
-    /// Numbers of all files there are: live segments, spares, strays, and what is being made.
+    /// Numbers of all existing files: live segments, spares, strays, and files being made.
     pub numbers: BTreeSet<u32>,
     /// Length of an ordinary segment, and of every spare, in bytes.
     pub segment_bytes: u64,

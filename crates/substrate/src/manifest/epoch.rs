@@ -1,8 +1,8 @@
 //! Beginning an epoch: the first of a new store, and the next one when a record does not fit.
 //!
-//! The order is what keeps D2: the new manifest file with the whole state as its first record,
-//! synced; the folder, synced; then the superblock. Up to the superblock nothing has changed, so
-//! when there is no room the store simply goes on.
+//! The order maintains D2: the new manifest file with the whole state as its first record, synced;
+//! the folder, synced; then the superblock. Up to the superblock nothing has changed, so when there
+//! is no space the store simply continues.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// What the first epoch of a store must have room for.
+    /// The space that the first epoch of a store needs.
     pub const FIRST: Self = Self { times: STATE_TIMES, record_bytes: 0 };
 }
 
@@ -141,12 +141,13 @@ impl Manifest {
         region_bytes.saturating_mul(2)
     }
 
-    /// Begins a new epoch where the region has little room left but for records that make room.
+    /// Begins a new epoch where the region has little space left, except for records that free
+    /// space.
     ///
-    /// Cost: nothing where there is more room; else about ten writes and four syncs.
+    /// Cost: nothing where there is more space; else about ten writes and four syncs.
     ///
     /// # Errors
-    /// [`Error::Full`] when the device has none: nothing has changed. Every other failure poisons
+    /// [`Error::Full`] when the device is full: nothing has changed. Every other failure poisons
     /// the store.
     pub fn make_room(&self) -> Result<()> {
         let mut writer = self.writer.lock();

@@ -35,7 +35,7 @@ pub(super) fn manifest_epoch(name: &str) -> Option<Epoch> {
     (manifest_name(epoch) == name).then_some(epoch)
 }
 
-/// What a device holds before anything is opened.
+/// The contents of a device before anything is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// A store.

@@ -58,12 +58,12 @@ pub struct Problem {
     pub file: String,
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// What was expected and what was found.
+    /// The expected and the actual state.
     pub what: String,
 }
 
 impl Problem {
-    /// What an error says, with its place where it has one.
+    /// The text of an error, with its place where it has one.
     #[must_use]
     pub fn of(file: &str, error: &Error) -> Self {
         match error {
@@ -89,12 +89,12 @@ impl Default for ManifestOptions {
     }
 }
 
-/// What a store begins with.
+/// The initial state of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Beginning {
     /// Its state.
     pub state: ManifestState,
-    /// What its readers must know.
+    /// The features that its readers must support.
     pub features: u32,
 }
 
@@ -203,12 +203,12 @@ fn shares_left_alone(edits: &[Edit]) -> u64 {
 }
 
 impl Manifest {
-    /// Makes the manifest of a new store with nothing in it. Durable on return; before that
-    /// there is no store. Files that the store needs besides are to be created before.
+    /// Makes the manifest of a new, empty store. Durable on return; before that there is no store.
+    /// Other files that the store needs are to be created before.
     ///
     /// # Errors
-    /// Those of the device; [`Error::Full`] when there is no room. What is left behind then,
-    /// [`probe`] names.
+    /// Those of the device; [`Error::Full`] when there is no space. [`probe`] reports the files
+    /// that are left in this case.
     pub fn create(
         device: &Arc<dyn Device>,
         store: StoreId,
@@ -317,7 +317,7 @@ impl Manifest {
         self.writer.lock().superblock.epoch
     }
 
-    /// What the manifest says, as of the last commit.
+    /// The manifest's state, as of the last commit.
     #[must_use]
     pub fn state(&self) -> Arc<ManifestState> {
         Arc::clone(&self.state.read())
@@ -330,15 +330,15 @@ impl Manifest {
         region_bytes.saturating_mul(2).saturating_add(SUPERBLOCK_FILE_BYTES)
     }
 
-    /// Makes `edits` durable, all or none. `durable_seq` is what the log was synced up to before;
-    /// neither it nor `next_generation` goes back: a smaller value leaves the recorded one as it
-    /// is. Without edits nothing is written.
+    /// Makes `edits` durable, all or none. `durable_seq` is the number up to which the log was
+    /// synced before; neither it nor `next_generation` goes back: a smaller value leaves the
+    /// recorded one unchanged. Without edits nothing is written.
     ///
     /// Cost: two writes and one sync; when a new epoch begins, about ten writes and four syncs.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when an edit does not fit the state and [`Error::Full`] when there is
-    /// no room for a new epoch: nothing has changed. Every other failure poisons the store.
+    /// [`Error::Invalid`] when an edit does not fit the state and [`Error::Full`] when there is no
+    /// space for a new epoch: nothing has changed. Every other failure poisons the store.
     pub fn commit(
         &self,
         edits: &[Edit],
@@ -418,7 +418,7 @@ impl Manifest {
         self.commit(&[Edit::NextKeyspace { id }], Seq(0), next)
     }
 
-    /// What readers of the store must know.
+    /// The features that readers of the store must support.
     #[must_use]
     pub fn features(&self) -> u32 {
         self.features.load(Ordering::Acquire)
@@ -430,13 +430,13 @@ impl Manifest {
         self.features.load(Ordering::Acquire) & features == features
     }
 
-    /// From now on readers of the store must know `features`: a version that does not refuses it.
-    /// To be called before anything is written that needs them.
+    /// From now on readers of the store must support `features`: a version without them refuses it.
+    /// Call this before anything is written that needs them.
     ///
     /// Cost: nothing when it is known already; else a new epoch, about ten writes and four syncs.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room: nothing has changed. Every other failure poisons the
+    /// [`Error::Full`] when there is no space: nothing has changed. Every other failure poisons the
     /// store.
     pub fn require(&self, features: u32) -> Result<()> {
         if self.requires(features) {
@@ -500,7 +500,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Reads superblocks and manifest again and compares them with what is known.
+    /// Reads superblocks and manifest again and compares them with the state in memory.
     ///
     /// Cost: reads all of both files; commits wait meanwhile.
     #[must_use]

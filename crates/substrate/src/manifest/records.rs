@@ -39,7 +39,7 @@ pub(super) struct Contents {
     pub last_number: u64,
     /// The last record's offset in a region, and its frame.
     pub last: (u64, Vec<u8>),
-    /// Where the next record goes.
+    /// The offset of the next record.
     pub tail: u64,
     /// Copies that are bad.
     pub problems: Vec<Problem>,

@@ -22,24 +22,24 @@ use esker_format::ptr::Extent;
 use crate::planted::{self, Bug};
 use crate::runs::RunSet;
 
-/// What the manifest says of one keyspace.
+/// The manifest's state of one keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyspaceState {
     /// Its name, unique among the living.
     pub name: String,
     /// Payload bytes of its memtable, where not the default.
     pub memtable_bytes: Option<u64>,
-    /// What its data blocks are written with.
+    /// The codec of its data blocks.
     pub codec: Codec,
     /// The name of its merge operator, if it has one.
     pub operator: Option<String>,
     /// Its index.
     pub index: Arc<IndexMeta>,
-    /// Space of values that its levels refer to.
+    /// Space of blobs that its levels refer to.
     pub values: Arc<RunSet>,
 }
 
-/// Everything the manifest says.
+/// The whole state of the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestState {
     /// Living keyspaces.

@@ -1,8 +1,8 @@
-//! A gap between two versions of a leaf, and the way on from there.
+//! A cursor: a gap between two versions of a leaf, and the steps from there.
 //!
-//! The pages of a chain are ordered each for itself. A cursor takes note of the order of each as
-//! it enters the chain, and then merges them step by step: what is inserted into the chain
-//! meanwhile it may pass over.
+//! The pages of a chain are each ordered separately. A cursor reads the order of each as it enters
+//! the chain, and then merges them step by step: it may pass over versions that are inserted into
+//! the chain meanwhile.
 
 use super::leaf::{CHAIN_PAGES, Leaf};
 use super::order::Order;

@@ -1,9 +1,9 @@
 //! A leaf: a short ordered set of versions with a memory of its own.
 //!
-//! A leaf is made of pages with a few versions each, and room for more. The pages divide the
-//! leaf's positions for good: each begins at the version that was first in it, but for the first
+//! A leaf is made of pages with a few versions each, and space for more. The pages divide the
+//! leaf's positions permanently: each begins at the version that was first in it, except the first
 //! page, which begins where the leaf does. A full page is followed by another one for the same
-//! positions, up to [`CHAIN_PAGES`]; then the leaf has no room there.
+//! positions, up to [`CHAIN_PAGES`]; then the leaf is full there.
 //!
 //! So an insert reads a few neighbouring cache lines, where a skip list reads one or two for each
 //! comparison.

@@ -19,7 +19,7 @@ use super::blocks::{Blocks, Choice, Runs, first_holding, overlapping};
 
 /// The most blocks, of both levels together, that are swept.
 pub const SWEPT_BLOCKS_MAX: usize = 1 << 18;
-/// How many runs are tried to a run's length where a sweep would take too long.
+/// The number of runs tried per run length where a sweep would take too long.
 pub const SAMPLES_PER_RUN: usize = 4;
 
 /// The best run of at least that many bytes: by a sweep, or in large levels by samples.

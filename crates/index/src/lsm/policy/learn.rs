@@ -27,7 +27,7 @@ const DRIFT_MAX: f64 = 0.2;
 /// How many times the records of Cpart pass before they count.
 const SETTLING: u64 = 2;
 
-/// What to measure next.
+/// The next measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// A period of a level: from when it is next empty to its first overflow after that. Written
@@ -47,7 +47,7 @@ pub enum Window {
     },
 }
 
-/// What came out of a window.
+/// The result of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// Blocks written.
@@ -64,7 +64,7 @@ impl Measured {
     }
 }
 
-/// How far learning has come.
+/// The progress of learning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Phase {
     /// Waits for a steady state.
@@ -94,7 +94,7 @@ pub enum Phase {
     Learnt,
 }
 
-/// What has been learnt, at which cost.
+/// The learnt setting, and its cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reference {
     /// Block writes per record.
@@ -112,13 +112,14 @@ pub struct Learning {
     pub mu: f64,
     /// Records of a window as long as nothing is learnt.
     pub window_records: u64,
-    /// How far it has come.
+    /// The current phase.
     pub phase: Phase,
     /// The τ found in this round.
     pub found: Vec<f64>,
-    /// What the last finished round found.
+    /// The result of the last finished round.
     pub learnt: Thresholds,
-    /// What that cost. `None` before the first round, and after levels came or went.
+    /// The cost of those thresholds. `None` before the first round, and after levels were added or
+    /// removed.
     pub reference: Option<Reference>,
 }
 
@@ -156,7 +157,7 @@ impl Learning {
         }
     }
 
-    /// What to measure next; `None` when there is nothing to learn, because every merge is out of
+    /// The next measurement; `None` when there is nothing to learn, because every merge is out of
     /// memory.
     #[must_use]
     pub fn window(&self) -> Option<Window> {

@@ -5,7 +5,7 @@
 //! from an empty memtable); into the last level as has been learnt (R2); into any other level Li+1
 //! fully while that one holds less than τ κ of its own (R3).
 
-/// How much of a level is merged.
+/// The part of a level that is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// All of it.
@@ -14,10 +14,10 @@ pub enum Merge {
     Partial,
 }
 
-/// What Mixed goes by. Until something is learnt, everything is partial.
+/// The thresholds of Mixed. Until something is learnt, all merges are partial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thresholds {
-    /// τ of levels 2, 3, … up to the one above the last; what is not there counts as 0.
+    /// τ of levels 2, 3, … up to the one above the last; missing ones count as 0.
     pub inner: Vec<f64>,
     /// Whether merges into the last level are full: Cfull < Cpart.
     pub is_last_full: bool,
@@ -35,9 +35,9 @@ impl Thresholds {
 /// How full a level is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// What it holds.
+    /// The bytes in the level.
     pub bytes: u64,
-    /// κ: what it may hold.
+    /// κ: the level's capacity.
     pub capacity_bytes: u64,
 }
 

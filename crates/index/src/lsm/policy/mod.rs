@@ -23,15 +23,16 @@ pub use blocks::{Blocks, Choice};
 pub use mixed::{Fill, Merge, Thresholds};
 pub use params::{BadParam, Params};
 
-/// Which part of a level of an LSM index is merged into the next one when there is too much in it.
+/// The compaction policy of an LSM index: it chooses the part of a level that is merged into the
+/// next one when the level overflows.
 ///
-/// All but [`Pull`](Self::Pull) are those of the thesis: level 0 is what memory has written out, up
-/// to κ0, and level i may hold κ0 γ^i.
+/// All but [`Pull`](Self::Pull) are those of the thesis: level 0 is the flushed runs, up to κ0, and
+/// level i may hold κ0 γ^i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
-    /// What comes next of the keys, out of a level and all that is newer; sizes of levels follow
-    /// the data. Not the thesis's.
+    /// The next keys in order, out of a level and all newer ones; sizes of levels follow the data.
+    /// Not from the thesis.
     #[default]
     Pull,
     /// The whole level.
@@ -64,8 +65,9 @@ impl Policy {
         }
     }
 
-    /// What it comes to for a level that is merged into one so full: [`Full`](Self::Full),
-    /// [`RoundRobin`](Self::RoundRobin) or [`ChooseBest`](Self::ChooseBest). Pull goes round too.
+    /// The policy that applies to a level that is merged into one with the given fill:
+    /// [`Full`](Self::Full), [`RoundRobin`](Self::RoundRobin) or [`ChooseBest`](Self::ChooseBest).
+    /// Pull goes round too.
     #[must_use]
     pub fn comes_to(self, level: usize, last: usize, below: Fill, learnt: &Thresholds) -> Self {
         let merge = match self {

@@ -1,4 +1,4 @@
-//! The papers' parameters, and what they may be.
+//! The papers' parameters, and their allowed values.
 
 use std::fmt;
 
@@ -31,11 +31,11 @@ impl Default for Params {
 /// A parameter outside its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BadParam {
-    /// Which it is.
+    /// The parameter's name.
     pub name: &'static str,
-    /// What it was.
+    /// The given value.
     pub value: f64,
-    /// What it may be.
+    /// The allowed values.
     pub allowed: &'static str,
 }
 

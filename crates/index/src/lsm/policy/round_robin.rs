@@ -1,8 +1,8 @@
 //! Policy RR (Policy 2): each merge of a level begins where the last one ended.
 //!
-//! The end of a merge is kept as a key, because what comes from above changes the blocks in
-//! between. When a block now reaches across that key it is taken as a whole: were it left for the
-//! next time round, what is behind the key would wait for two cycles.
+//! The end of a merge is kept as a key, because data from above changes the blocks in between. A
+//! block that now contains that key is taken as a whole: if it were left for the next round, the
+//! keys behind it would wait for two cycles.
 
 use super::blocks::{Blocks, Choice, overlapping, run_from};
 
