@@ -26,7 +26,7 @@ impl Index {
         self.env.blocks.cache().set_bytes_max(room.max(least));
     }
 
-    /// Estimated memory of the memtable and of what is frozen, in bytes.
+    /// Estimated memory of the memtable and of frozen memtables, in bytes.
     pub fn memtable_memory_bytes(&self) -> u64 {
         let view = self.views.load();
         let recovered = self.recovered.lock().as_ref().map_or(0, Memtable::memory_bytes);
@@ -44,7 +44,7 @@ impl Index {
         self.views.load().memtable.memory_bytes()
     }
 
-    /// How much memory the memtables may take, in bytes.
+    /// The memory that the memtables may take, in bytes.
     pub fn memtable_bytes_max(&self) -> u64 {
         self.memtable_bytes_max.load(Ordering::Relaxed)
     }

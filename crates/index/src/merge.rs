@@ -96,7 +96,7 @@ pub(super) enum Phase {
     Committing,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// There was nothing to do.

@@ -65,7 +65,7 @@ impl Index {
         self.env.blocks.owe(bytes);
     }
 
-    /// What is owed for the memtable that takes writes.
+    /// The bytes owed for the memtable that takes writes.
     pub fn owed_bytes(&self) -> u64 {
         self.owed_bytes.load(Ordering::Relaxed)
     }

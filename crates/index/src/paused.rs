@@ -23,16 +23,15 @@ pub struct Paused<'a> {
 }
 
 impl Paused<'_> {
-    /// Every extent that is the index's: those of its durable state, its values' included, and
-    /// those
-    /// that flushes and merges have taken besides. What is in quarantine is not among them, nor
-    /// what the log alone refers to.
+    /// Every extent that the index owns: those of its durable state, including its blobs, and those
+    /// that flushes and merges have taken in addition. Without space in quarantine, and without
+    /// blobs that only the log refers to.
     pub fn extents(&self) -> Vec<Extent> {
         let durable = self.index.meta();
         let sorted_runs = durable.sorted_runs.iter().flat_map(|flush| flush.extents());
         let mut extents: Vec<Extent> = durable.main.extents().chain(sorted_runs).copied().collect();
         match self.merges.taken() {
-            // What the record names is part of what the merge has taken.
+            // The space that the record names is part of what the merge has taken.
             Some(taken) => extents.extend(taken),
             None => extents.extend(durable.merge.iter().flat_map(|merge| merge.new.extents())),
         }
@@ -41,8 +40,8 @@ impl Paused<'_> {
         extents
     }
 
-    /// Keeps everything that the durable state names in its place, whatever merges give up when
-    /// they go on, until [`Index::unpin`] is called with the answer.
+    /// Keeps everything that the durable state names in its place, even if merges give it up when
+    /// they continue, until [`Index::unpin`] is called with the returned number.
     pub fn pin(&self) -> u64 {
         self.index.views.pin()
     }
@@ -79,10 +78,10 @@ impl Paused<'_> {
 }
 
 impl Index {
-    /// Lets go of what [`Paused::pin`] kept, and frees what nothing else keeps.
+    /// Drops what [`Paused::pin`] kept, and frees what has no other pin.
     ///
     /// # Errors
-    /// When an extent was free already.
+    /// When an extent was already free.
     pub fn unpin(&self, number: u64) -> Result<()> {
         self.views.unpin(number);
         self.collect()

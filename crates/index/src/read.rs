@@ -13,11 +13,11 @@ use super::lookup::Probe;
 use super::scan::{ScanBatch, ScanRequest};
 
 impl Index {
-    /// The value of `key` as of what `visible` answers, which is asked after the view has been
-    /// loaded: a number that is older than the view may need a version that a merge has dropped.
-    /// The clock is asked last, and only where the value has an expiry. With express fences in
-    /// memory, one read for a hit and none for a miss, less what is cached; else at most one read a
-    /// level.
+    /// The value of `key` as of the number that `visible` returns. `visible` is called after the
+    /// view has been loaded: a number that is older than the view may need a version that a merge
+    /// has dropped. The clock is read last, and only where the value has an expiry. With express
+    /// fences in memory, one read for a hit and none for a miss, fewer where blocks are cached;
+    /// else at most one read per level.
     ///
     /// # Errors
     /// When a block that could hold the key cannot be read.

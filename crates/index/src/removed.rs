@@ -35,9 +35,9 @@ use esker_substrate::planted::{self, Bug};
 use super::Index;
 use super::versions::{Fate, Keep};
 
-/// Numbers of removals from which on a full merge is due for their sake.
+/// The number of range tombstones from which on a full merge is due because of them.
 pub const MERGE_REMOVALS: usize = 1024;
-/// Numbers of removals, and bytes of their keys, beyond which no more are taken.
+/// The most range tombstones, and the most bytes of their keys: beyond these no more are accepted.
 pub const REMOVALS_MAX: usize = 4096;
 const BYTES_MAX: usize = 512 << 10;
 
@@ -68,13 +68,13 @@ impl Removed {
         &self.ranges
     }
 
-    /// Whether nothing was removed.
+    /// Whether there are no range tombstones.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Numbers of all removals.
+    /// The number of all range tombstones.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.numbers
@@ -112,7 +112,7 @@ impl Removed {
         range.keys().has(key).then_some(range)
     }
 
-    /// The newest removal of `key` that `seq` sees; 0 if there is none.
+    /// The newest range tombstone of `key` that `seq` sees; 0 if there is none.
     #[must_use]
     pub fn newest(&self, key: &[u8], seq: Seq) -> Seq {
         let seqs = self.at(key).map_or(&[][..], |range| &range.seqs);
@@ -245,7 +245,7 @@ impl Index {
         }
     }
 
-    /// Takes a removal that the log holds, as [`Index::replay`] does.
+    /// Takes a range tombstone from the log, as [`Index::replay`] does.
     pub fn replay_removal(&self, keys: KeyRange<'_>, seq: Seq) {
         // What is at or below that number has been recorded, or retired.
         if seq > self.meta().log_unneeded_seq() {
@@ -255,7 +255,7 @@ impl Index {
         self.replay(keys.begin, seq, Data::Delete);
     }
 
-    /// How many removals of ranges are remembered.
+    /// The number of range tombstones.
     pub fn removals(&self) -> usize {
         self.views.load().removed.len()
     }
@@ -267,7 +267,7 @@ impl Index {
         removed.fullness() >= 1.0 || removed.len().saturating_add(2 * more) > REMOVALS_MAX
     }
 
-    /// Whether the full merge under way retires removals.
+    /// Whether the full merge under way retires range tombstones.
     pub fn is_retiring(&self) -> bool {
         self.retiring.load(esker_substrate::sync::atomic::Ordering::Acquire)
     }

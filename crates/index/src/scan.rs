@@ -1,10 +1,10 @@
-//! Scanning in key order, both ways, a batch at a time.
+//! Scans in key order, in both directions, one batch at a time.
 //!
-//! A scan is a snapshot number and a key to go on from. A batch merges all runs from there and
+//! A scan is a snapshot number and a key to continue from. A batch merges all runs from there and
 //! holds nothing when it returns: no lock, no view, no block.
 //!
-//! While a merge is under way a batch stays on one side of its wavefront, and the next one goes on
-//! behind it, with a view of its own.
+//! While a merge is under way a batch stays on one side of its wavefront, and the next one
+//! continues behind it, with a view of its own.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -25,14 +25,14 @@ use super::removed::Removed;
 use super::tree::{BlockReader, Tree};
 use super::view::{BackgroundJob, Part, View};
 
-/// What to scan.
+/// The parameters of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanRequest<'a> {
-    /// What is seen; its number is registered.
+    /// The sequence number and moment of the scan; the number is registered.
     pub at: At,
-    /// Where the keys begin.
+    /// The lower bound of the keys.
     pub lower: Bound<&'a [u8]>,
-    /// Where the keys end.
+    /// The upper bound of the keys.
     pub upper: Bound<&'a [u8]>,
     /// From the upper end down.
     pub reverse: bool,
@@ -60,9 +60,9 @@ pub struct DamagedRange {
 pub struct ScanBatch {
     /// Keys and values, or the blobs' references, in the direction of the scan.
     pub entries: Vec<(Vec<u8>, Value)>,
-    /// What was passed over.
+    /// The damaged ranges that were passed over.
     pub damaged: Vec<DamagedRange>,
-    /// The bound to go on from: the lower one, or the upper one of a reverse scan. `None` when
+    /// The bound to continue from: the lower one, or the upper one of a reverse scan. `None` when
     /// the scan is complete.
     pub resume: Option<Bound<Vec<u8>>>,
 }

@@ -56,7 +56,7 @@ impl Scheme {
         !matches!(self, Self::FdTree)
     }
 
-    /// Whether the memory of a frozen memtable comes back piece by piece.
+    /// Whether the memory of a frozen memtable is freed piece by piece.
     #[must_use]
     pub const fn shares_memory(self) -> bool {
         matches!(self, Self::Fc | Self::FcTuple)
@@ -76,7 +76,7 @@ impl Scheme {
 /// Most bytes that are written before a merge that lacks room is recorded.
 const SHORT_BYTES_MAX: u64 = 64 << 10;
 
-/// How much a merge does between two publish points and between two records.
+/// The amount of work between two publish points and between two records of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes written between two publish points.
@@ -99,20 +99,20 @@ impl Pace {
         }
     }
 
-    /// Bytes after which a merge that lacks room is recorded. Fewer would hardly free anything:
+    /// Bytes after which a merge that lacks space is recorded. Fewer would hardly free anything:
     /// each publish point leaves the last unit of each level partly empty.
     #[must_use]
     pub fn short_bytes(self) -> u64 {
         self.publish_bytes.min(SHORT_BYTES_MAX)
     }
 
-    /// The pace with the least room between two records.
+    /// The pace with the least space between two records.
     #[must_use]
     pub const fn frugal(self) -> Self {
         Self { record_bytes: 2 * self.publish_bytes, ..self }
     }
 
-    /// Half of the room between two records, but no less than what is frugal.
+    /// Half of the space between two records, but no less than the frugal pace.
     #[must_use]
     pub fn slower(self) -> Self {
         let least = self.frugal().record_bytes;

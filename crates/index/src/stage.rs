@@ -43,11 +43,11 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// The number.
     pub seq: Seq,
-    /// What it says.
+    /// The payload of the entry.
     pub payload: Payload<'a>,
 }
 
-/// What comes next.
+/// The next item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// An item.
@@ -131,7 +131,7 @@ enum Children {
     Held { fences: Box<FenceIndex>, at: Option<Place> },
     /// From the blocks of the level above, read as data by the source before this one.
     Fed(VecDeque<BlockPtr>),
-    /// From the blocks of a fence-only level, read for nothing else.
+    /// From the blocks of a fence-only level, which are read only for this.
     Read { above: Box<LevelSource>, names: VecDeque<BlockPtr> },
 }
 
@@ -572,7 +572,7 @@ impl Stage {
     }
 }
 
-/// How far one input of a merge has been read.
+/// The progress in one input of a merge.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position {
     /// For the progress record.

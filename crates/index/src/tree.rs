@@ -37,7 +37,7 @@ pub struct BlockReader {
     pub blocks: Arc<BlockStore>,
     /// The keyspace to which the blocks must belong.
     pub keyspace: KeyspaceId,
-    /// What fences in memory are counted against.
+    /// The budget that fences in memory are counted against.
     pub budget: Arc<Budget>,
     /// The reservation that writes with this reader use.
     pub pot: Option<Arc<Pot>>,

@@ -139,14 +139,14 @@ pub fn is_in_log_alone(durable: &IndexMeta, key: &[u8], seq: Seq) -> bool {
 }
 
 impl Index {
-    /// The same with the values that the manifest says are its.
+    /// The same with the blobs' space that the manifest records for it.
     #[must_use]
     pub fn with_values(mut self, taken: RunSet) -> Self {
         *self.values.get_mut() = Values::new(taken);
         self
     }
 
-    /// Bytes of the data file that values outside blocks take, in the levels and in memtables.
+    /// Bytes of the data file that blobs take, in the levels and in memtables.
     pub fn value_bytes(&self) -> u64 {
         let values = self.values.lock();
         let units = values.taken.units() + values.logged.values().sum::<u64>();

@@ -1,7 +1,7 @@
-//! Which versions of a key a merge keeps.
+//! The versions of a key that a merge keeps.
 //!
-//! A version is kept exactly when it is the newest with a number of at most s, for some s among
-//! the live snapshots and the visible number. In a full merge a tombstone goes when no older
+//! A version is kept exactly when it is the newest with a number of at most s, for some s among the
+//! live snapshots and the visible number. In a full merge a tombstone is dropped when no older
 //! version of its key is kept.
 //!
 //! An operand alone does not answer a read: a reader that sees it also needs older versions.
@@ -19,7 +19,7 @@ pub struct Keep {
     answered: usize,
 }
 
-/// What becomes of a version.
+/// The fate of a version in a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// No reader can see it.

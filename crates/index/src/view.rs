@@ -50,13 +50,13 @@ pub struct View {
 pub enum Part {
     /// A sorted run, the main tree, or a level with scattered blocks.
     Run(Arc<Tree>),
-    /// What is left of a run.
+    /// The rest of a run that merges have partially consumed.
     Rest(Arc<Tree>, Gone),
-    /// What a flush or a merge is moving.
+    /// A part that a flush or a merge is moving.
     Moving(Arc<Moving>),
 }
 
-/// Which work moves a part.
+/// The background job that moves a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundJob {
     /// A frozen memtable becomes a sorted run.

@@ -55,13 +55,13 @@ pub trait Visitor {
     fn take_value(&mut self, value: &ValueRef) -> Result<()>;
 }
 
-/// Shows `visitor` every block of `keyspace` that `meta` leads to and that it does not know. The
+/// Shows `visitor` every block of `keyspace` that `meta` refers to and that it does not know. The
 /// blocks must not be reused meanwhile ([`Paused::pin`](super::Paused::pin)).
 ///
 /// Cost: reads each of them once.
 ///
 /// # Errors
-/// `Corrupt` when a block is not what its fence says; those of the visitor.
+/// `Corrupt` when a block differs from its fence; errors of the visitor.
 pub fn walk(
     blocks: &BlockStore,
     keyspace: KeyspaceId,

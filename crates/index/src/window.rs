@@ -90,7 +90,7 @@ impl Window {
 }
 
 /// The blocks that were read and are still needed behind the wavefront, in order: offset and first
-/// key. Looking for the next entry that takes part may read several blocks ahead.
+/// key. A search for the next entry that takes part may read several blocks ahead.
 #[derive(Default)]
 pub struct Needed {
     blocks: VecDeque<(u64, Vec<u8>)>,

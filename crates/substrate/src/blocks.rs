@@ -71,9 +71,9 @@ pub struct BlockStore {
     room: Room,
     cache: BlockCache,
     generations: Generations,
-    /// What decompresses, kept for the next block.
+    /// Decompressors that are kept for the next block.
     unpackers: Mutex<Vec<Unpacker>>,
-    /// Bytes of values that have been written, and how many of them are known to be durable.
+    /// Bytes of blobs that have been written, and how many of them are known to be durable.
     value_bytes_written: AtomicU64,
     value_bytes_durable: AtomicU64,
     /// Why syncing failed once. One at a time: the system reports a lost write to one sync only,
@@ -164,7 +164,7 @@ impl BlockStore {
     pub fn take_generation(&self) -> Result<Generation> {
         match self.generations.take() {
             Err(Error::Full { .. }) => {
-                // What the data file does not use may be the room that is missing.
+                // The unused space of the data file may be the space that is missing.
                 self.discard_free()?;
                 self.generations.take()
             }
@@ -417,8 +417,8 @@ impl BlockStore {
         self.take_extent(units, least.max(GAP_UNITS.min(units)), least, (purpose, pot), take)
     }
 
-    /// Has `take` take an extent of at least `good` units of what is spare, and of `least` where
-    /// the file cannot grow.
+    /// Takes an extent with `take`: of at least `good` units of the spare space, or of `least`
+    /// where the file cannot grow.
     fn take_extent(
         &self,
         units: u64,
@@ -550,7 +550,7 @@ impl BlockStore {
         Ok(())
     }
 
-    /// Where the file ends, in units.
+    /// The end of the file, in units.
     pub(crate) fn end(&self) -> u64 {
         self.space.lock().end()
     }

@@ -21,7 +21,7 @@ pub enum Error {
         file: String,
         /// Offset in the file, in bytes.
         offset: u64,
-        /// What was expected and what was found.
+        /// The expected and the actual state.
         what: String,
     },
     /// Written by a newer version of Esker.
@@ -41,19 +41,19 @@ pub enum Error {
     NotAStore {
         /// The folder.
         location: String,
-        /// What is missing or foreign.
+        /// The missing or foreign part.
         what: String,
     },
     /// The device is full: the operation was refused before anything was changed.
     #[error("no space left for {what}: free space on the device, or delete and compact")]
     Full {
-        /// What needed the room.
+        /// The operation that needed the space.
         what: String,
     },
     /// A merge operator cannot merge operands.
     #[error("{what}")]
     Operator {
-        /// Which operator, of which keyspace and key, and why.
+        /// The operator, its keyspace and key, and the reason.
         what: String,
     },
     /// An earlier write or sync failed; the store accepts no writes until it is reopened.
@@ -70,7 +70,7 @@ pub enum Error {
     /// An input is outside its documented bounds.
     #[error("{what}")]
     Invalid {
-        /// What is out of bounds, and the bound.
+        /// The value that is out of bounds, and the bound.
         what: String,
     },
 }

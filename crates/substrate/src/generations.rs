@@ -22,10 +22,10 @@ use crate::manifest::Manifest;
 use crate::planted::{self, Bug};
 use crate::sync::Mutex;
 
-/// How many are reserved at once.
+/// The number of generations reserved at once.
 const RESERVED: u64 = 1024;
-/// How many are left out behind one that was found above all that the manifest knows: a version
-/// that reserved none wrote it, and may have handed out more.
+/// The number of generations left out behind one that was found above all that the manifest knows:
+/// a version that reserved none wrote it, and may have assigned more.
 const LEFT_OUT: u64 = 1 << 20;
 
 /// Hands out generations.
@@ -34,7 +34,7 @@ pub(crate) struct Generations {
     next: AtomicU64,
     /// The first one that is not reserved.
     end: AtomicU64,
-    /// Where they are reserved.
+    /// The manifest in which they are reserved.
     manifest: OnceLock<Arc<Manifest>>,
     /// One thread reserves for all.
     reserving: Mutex<()>,

@@ -12,13 +12,13 @@ pub enum Bug {
     NoBarrierBeforeSuperblock,
     /// Blocks given up by a merge are reused before the record that gives them up is durable.
     ReclaimBeforeCommit,
-    /// Log records are accepted whatever their checksums say.
+    /// Log records are accepted without a check of their checksums.
     LogWithoutChecksum,
     /// Records of a segment's earlier use, or of a crashed run, are taken for the log's tail.
     StaleLogTailAccepted,
     /// A synced write is acknowledged when it is only written.
     AcknowledgedBeforeSync,
-    /// Superblocks are accepted whatever their checksums say.
+    /// Superblocks are accepted without a check of their checksums.
     SuperblockWithoutChecksum,
     /// A file is used without making its directory entry durable.
     NoDirectorySync,
@@ -42,7 +42,7 @@ pub enum Bug {
     ReclaimBeforeRecord,
     /// Space that a merge has passed is reused while views that lead to it are read.
     QuarantineIgnored,
-    /// What a merge keeps of the old bottom is given up with the rest of it.
+    /// The blocks that a merge keeps of the old bottom are freed with the rest of it.
     KeptGivenUp,
     /// A merge takes values for expired that a snapshot of an earlier moment still sees.
     ExpiredForSnapshots,
@@ -50,29 +50,30 @@ pub enum Bug {
     ExpiredHideNothing,
     /// Range tombstones are left out of the record of the merge whose log they were in.
     RemovalsNotRecorded,
-    /// A full merge retires removals although it keeps for snapshots what they hide.
+    /// A full merge retires range tombstones although it keeps for snapshots what they hide.
     RetiredForSnapshots,
-    /// A merge of the upper levels retires removals.
+    /// A merge of the upper levels retires range tombstones.
     RetiredByHalf,
-    /// A full merge gives what was written after a removal of its key a number below that.
+    /// A full merge gives a version newer than a range tombstone of its key a number below that
+    /// one's.
     SettledUnderRemoval,
     /// A merge drops the base of an operand, as if the operand were a value.
     OperandsAnswer,
     /// A merge joins operands between which a snapshot sees.
     MergedForSnapshots,
-    /// Blocks are decompressed and read whatever their checksums say.
+    /// Blocks are decompressed and read without a check of their checksums.
     BlockWithoutChecksum,
     /// A merge drops a reference, and the blob's space is leaked for ever.
     ValueForgotten,
-    /// A value's space is reused although the manifest still says that it is taken.
+    /// A blob's space is reused although the manifest still records it as taken.
     ValueFreedEarly,
-    /// A sync of the log leaves out the values that its records refer to.
+    /// A sync of the log leaves out the blobs that its records refer to.
     ValueNotSynced,
     /// Recovery believes records that may not have been durable without looking at their values.
     ValueNotVerified,
-    /// After recovery, space of values that the log alone refers to is taken for free.
+    /// After recovery, space of blobs that only the log refers to counts as free.
     ValueNotClaimed,
-    /// Pieces of a value are read whatever their checksums say.
+    /// Pieces of a blob are read without a check of their checksums.
     ValueWithoutChecksum,
     /// Generations are handed out before the manifest has them, and what recovery finds is not
     /// looked at.
@@ -83,7 +84,7 @@ pub enum Bug {
     StaysAmongOthers,
     /// A block stays as what a merge would write although that is more than the block holds.
     RepeatsAmongOthers,
-    /// A batch that says one large value of two keys stores it once, and both own it.
+    /// A batch that puts one large value under two keys stores it once, and both own it.
     ValueOwnedTwice,
     /// A scan from the end goes back past the wavefront in a tree that a merge consumes, into space
     /// that may be another's.
@@ -94,39 +95,37 @@ pub enum Bug {
     CatalogBeforeBlocks,
     /// A backup writes to space of the backup that it is to replace.
     BackupOverwritten,
-    /// A finished backup without its catalog is taken for one that was never finished.
-    LostCatalogIgnored,
-    /// What a backup has still to copy may be reused meanwhile.
+    /// Space that a backup has still to copy may be reused meanwhile.
     BackupNotPinned,
     /// A restored store is there before its data is durable.
     RestoredBeforeData,
-    /// What was opened for reading is recovered as ever: memtables are written out.
+    /// A store opened for reading is recovered as usual: memtables are flushed.
     WrittenReadOnly,
     /// A new keyspace's name is compared with every other's, one after the other.
     NamesSearchedOneByOne,
     /// Memtables over their limit have all keyspaces looked at for every operation of the log.
     MemoryLookedAtEachTime,
-    /// What is left of a store without its superblock is taken for the beginning of a new one.
+    /// The remains of a store without its superblock are taken for the beginning of a new one.
     RemainsAreNew,
-    /// The region of the manifest's next file has the same length whatever room there is.
+    /// The region of the manifest's next file has the same length, regardless of the free space.
     RegionNotMadeSmaller,
     /// Printing a handle prints what its store holds.
     HandlesPrintEntries,
     /// `check` counts the records of the log, and not the operations in them.
     RecordsCounted,
-    /// What a backup keeps of the last one begins and ends with a unit, within blocks.
+    /// The data that a backup keeps of the last one begins and ends with a unit, within blocks.
     PiecesCutAtUnits,
-    /// Values take the room that is reserved for deletes and merges.
+    /// Values take the space that is reserved for deletes and merges.
     ReserveTaken,
     /// Values are admitted that cannot be written out of the memtable.
     OwedNotKept,
     /// The reserve is given back to the device with the rest of the free space.
     ReserveDiscarded,
-    /// A merge that lacks room is not recorded before its time.
+    /// A merge that lacks space is not recorded early.
     ShortMergeNotRecorded,
-    /// Merges take what is kept for the manifest's next file.
+    /// Merges take the space that is kept for the manifest's next file.
     ManifestRoomTaken,
-    /// What is known of a flush that has stopped replaces what is known of a merge.
+    /// The state of a stopped flush replaces the state of a merge.
     StallOverwritten,
     /// Values take the last log segment.
     LastSegmentTaken,
@@ -213,20 +212,21 @@ impl Bug {
 /// searched for in the schedules of several threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Race {
-    /// Space is given up as soon as a merge has read all entries of a block, although keys between
-    /// its last one and the next block's first one are still looked for there.
+    /// Space is freed as soon as a merge has read all entries of a block, although keys between its
+    /// last one and the next block's first one are still searched for there.
     ReclaimWhenRead,
     /// The wavefront is published as the key of the group that comes next.
     WavefrontTooFar,
     /// A view is published before the blocks are written that it leads to.
     ViewBeforeBlocks,
-    /// What a merge has moved is taken from the frozen memtable of all views, not of new ones.
+    /// The entries that a merge has moved are taken from the frozen memtable of all views, not of
+    /// new ones.
     FrozenDrainedInPlace,
     /// The sorted runs that a merge consumes are searched before its frozen memtable.
     RunsBeforeFrozen,
-    /// A scan of a merge's new side goes on past the wavefront.
+    /// A scan of a merge's new side continues past the wavefront.
     ScanPastWavefront,
-    /// Fences that are in no block yet are not asked.
+    /// Fences that are in no block yet are not searched.
     TailIgnored,
     /// A memtable is frozen while a writer is inside.
     FreezeWithoutBarrier,
@@ -243,7 +243,7 @@ pub enum Race {
     BegunBesideWrite,
     /// A transaction is committed although a key was written within a range that it had scanned.
     RangesUnchecked,
-    /// A transaction is committed although a range was removed of which it had read.
+    /// A transaction is committed although a range that it had read was deleted.
     RemovalsUnchecked,
 }
 
@@ -271,7 +271,7 @@ impl Race {
     ];
 }
 
-/// What can be planted.
+/// All bugs that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mistake {
     /// Found by crashes, damage, failing operations; or by schedules.

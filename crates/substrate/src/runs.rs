@@ -91,7 +91,7 @@ impl RunSet {
         self.runs.iter().map(|(start, units)| Extent { start: *start, units: *units })
     }
 
-    /// How many units are in the set.
+    /// The number of units in the set.
     #[must_use]
     pub const fn units(&self) -> u64 {
         self.units

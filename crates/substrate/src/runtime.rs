@@ -46,10 +46,10 @@ impl Runtime for SystemRuntime {
     }
 }
 
-/// What a simulation's wall clock begins with: the year 2020.
+/// The initial wall-clock time of a simulation: the year 2020.
 const SIM_START_MICROS: u64 = 1_577_836_800_000_000;
 
-/// A clock that moves only when asked to, and numbers from a seed (SplitMix64).
+/// A clock that advances only on request, and random numbers from a seed (SplitMix64).
 #[derive(Debug)]
 pub struct SimRuntime {
     state: std::sync::atomic::AtomicU64,

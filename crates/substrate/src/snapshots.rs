@@ -31,7 +31,7 @@ pub struct Snapshots {
     clock: Clock,
 }
 
-/// What a read sees.
+/// The sequence number and moment of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
     /// The newest number.
@@ -40,7 +40,7 @@ pub struct At {
     pub now: Moment,
 }
 
-/// What must stay readable.
+/// The points that must stay readable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Points {
     /// Every live snapshot's number and the visible one, newest first, without repeats.
@@ -88,8 +88,8 @@ impl Snapshots {
         SnapshotGuard { registry: Arc::clone(self), at, process: Process::current() }
     }
 
-    /// What must survive a merge that begins now: the views of every live snapshot and of the
-    /// visible number.
+    /// The points that must survive a merge that begins now: those of every live snapshot and of
+    /// the visible number.
     pub fn live(&self) -> Points {
         let live = self.live.lock();
         let mut numbers = vec![self.visible()];
@@ -105,12 +105,12 @@ impl Snapshots {
         self.oldest_at().map(|at| at.seq)
     }
 
-    /// What the oldest live snapshot sees.
+    /// The point of the oldest live snapshot.
     pub fn oldest_at(&self) -> Option<At> {
         self.live.lock().keys().next().map(|(seq, now)| At { seq: *seq, now: *now })
     }
 
-    /// How many snapshots are registered.
+    /// The number of registered snapshots.
     pub fn count(&self) -> usize {
         self.live.lock().values().sum()
     }
@@ -123,7 +123,7 @@ impl SnapshotGuard {
         self.at.seq
     }
 
-    /// What it sees: the registered number, as of the moment at which it was registered.
+    /// The snapshot's point: the registered number, as of the moment at which it was registered.
     #[must_use]
     pub const fn at(&self) -> At {
         self.at

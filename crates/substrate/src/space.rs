@@ -71,14 +71,14 @@ impl Space {
         }
     }
 
-    /// Takes `units` adjacent units: the lowest place that has room, so that the file's end can
-    /// fall free. `None` when the file must grow.
+    /// Takes `units` adjacent units at the lowest possible place, so that the file's end can become
+    /// free. `None` when the file must grow.
     pub fn allocate(&mut self, units: u64) -> Option<Extent> {
         self.allocate_gap(&(units..=units))
     }
 
-    /// Takes the lowest place that has room for the least of `units`, and as many as it has of
-    /// them. `None` when the file must grow.
+    /// Takes the lowest place with space for the least of `units`, and as many of them as are free
+    /// there. `None` when the file must grow.
     pub fn allocate_gap(&mut self, units: &RangeInclusive<u64>) -> Option<Extent> {
         let (&start, &length) = self.free.iter().find(|(_, length)| **length >= *units.start())?;
         self.free.remove(&start);
@@ -180,7 +180,7 @@ impl Space {
         self.holes.insert(extent).map_err(|_| Overlap(extent))
     }
 
-    /// Notes that nothing is known of the space of what is free.
+    /// Turns all free space into holes: whether the device has allocated it is not known.
     pub fn dig_all(&mut self) {
         for (start, units) in std::mem::take(&mut self.free) {
             // They are disjoint (P1).
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What each unit of the file is, the slow and obvious way.
+    /// The state of each unit of the file, as a simple model.
     #[derive(Clone, Copy, PartialEq, Debug)]
     enum Unit {
         Free,

@@ -1,10 +1,11 @@
 //! Locks and atomics, and the same ones under a scheduler that tests control.
 //!
 //! With the feature `_shuttle` every lock, wait and atomic of the protocols below becomes a point
-//! at which a test may switch threads: the real code runs under every schedule that the test asks
-//! for. Without it these are the ordinary types.
+//! at which a test may switch threads: the real code runs under every schedule that the test
+//! requests. Without it these are the ordinary types.
 //!
-//! [`Swap`] is how one thread replaces what many read: readers take the current value without
+//! With [`Swap`] one thread replaces a value that many read: readers take the current value without
+//! waiting, and a replaced value lives until its last reader drops it.
 //! waiting, and a value that was replaced lives until its last reader lets go.
 
 #[cfg(not(feature = "_shuttle"))]
@@ -74,10 +75,10 @@ pub type Thread = std::thread::JoinHandle<()>;
 #[cfg(feature = "_shuttle")]
 pub type Thread = shuttle::thread::JoinHandle<()>;
 
-/// Which thread this is.
+/// The identity of a thread.
 #[cfg(feature = "_shuttle")]
 pub use shuttle::thread::ThreadId;
-/// Which thread this is.
+/// The identity of a thread.
 #[cfg(not(feature = "_shuttle"))]
 pub use std::thread::ThreadId;
 
@@ -98,7 +99,7 @@ pub fn yield_now() {
     shuttle::thread::yield_now();
 }
 
-/// How many threads run at once.
+/// The number of threads that run at once.
 #[must_use]
 pub fn cores() -> usize {
     #[cfg(not(feature = "_shuttle"))]

@@ -32,7 +32,7 @@ const BATCH_PIECES: usize = 4;
 const AHEAD_PIECES: u64 = 32;
 /// Units that a writer of unknown length takes first; after that, as many as it has.
 const FIRST_UNITS: u64 = 16 * PIECE_UNITS;
-/// And the most that it takes at once, but for values near the largest.
+/// The most units that it takes at once, except for values near the largest.
 const STEP_UNITS_MAX: u64 = 1024 * PIECE_UNITS;
 /// Most runs that one request for space is answered with: a value asks for space at most 21 times.
 const RUNS_AT_ONCE: u64 = 3;
@@ -114,11 +114,11 @@ impl ValueWriter {
         self.bytes
     }
 
-    /// Appends to the value.
+    /// Appends to the blob.
     ///
     /// # Errors
-    /// [`Error::Invalid`] beyond the largest value, [`Error::Full`], and what the device says: the
-    /// value is of no use then.
+    /// [`Error::Invalid`] beyond the largest value, [`Error::Full`], and errors of the device: the
+    /// blob is unusable then.
     pub fn append(&mut self, mut data: &[u8]) -> Result<()> {
         let bytes = self.bytes.saturating_add(data.len() as u64);
         if bytes > LARGE_VALUE_BYTES_MAX {
@@ -201,7 +201,7 @@ impl ValueWriter {
         Ok(())
     }
 
-    /// Where the next units go, at most `units`; `None` when more space has been taken.
+    /// The place of the next units, at most `units`; `None` when more space has been taken.
     fn place(&mut self, units: u64) -> Result<Option<Extent>> {
         let mut skip = self.written_units;
         for run in &self.runs.runs {
@@ -222,7 +222,7 @@ impl ValueWriter {
         Ok(None)
     }
 
-    /// Gives back what was taken and not written.
+    /// Frees space that was taken and not written.
     fn give_back_the_rest(&mut self) -> Result<()> {
         let mut left = self.written_units;
         let mut used = Vec::new();
@@ -251,10 +251,10 @@ impl LooseRuns {
     }
 }
 
-/// What a reader of a value has asked the device to read before it wants it.
+/// The pieces that a reader of a blob has asked the device to read ahead.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadAhead {
-    /// The piece behind the last one that was asked for.
+    /// The piece behind the last one that was requested.
     until: u64,
 }
 
@@ -283,9 +283,8 @@ impl ReadAhead {
     }
 }
 
-/// The sum of the pieces of a value, as far as they were read one after the other. A piece says
-/// itself what the sum of those before it is: if that is another, it is not of the same value,
-/// whatever else it says.
+/// The sum of the pieces of a blob, as far as they were read one after the other. A piece contains
+/// the sum of those before it: if that sum differs, the piece does not belong to the same blob.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequel {
     next: u64,
@@ -293,8 +292,9 @@ pub struct Sequel {
 }
 
 impl Sequel {
-    /// Whether piece `number` with this header may follow those before it, of which it is one then.
-    /// Where the one before it was not read last, only the value's last piece says so.
+    /// Whether piece `number` with this header may follow those before it; if so it is counted as
+    /// one of them. Where the piece before it was not the last one read, only the blob's last piece
+    /// can tell.
     pub fn takes(&mut self, value: &ValueRef, number: u64, header: &PieceHeader) -> bool {
         let next = number.saturating_add(1);
         let before = match number {
@@ -310,11 +310,11 @@ impl Sequel {
     }
 }
 
-/// Reads piece `number` of a value into `piece`, and returns its data. A piece that a user wants
-/// and that is damaged is read once more, past the page cache.
+/// Reads piece `number` of a blob into `piece`, and returns its data. A damaged piece that a user
+/// reads is read once more, past the page cache.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when the bytes are not that piece, and what the device says.
+/// [`Error::Corrupt`] when the bytes are not that piece, and errors of the device.
 pub fn read_piece<'p>(
     blocks: &BlockStore,
     value: &ValueRef,
@@ -365,7 +365,7 @@ pub fn verify(blocks: &BlockStore, value: &ValueRef, purpose: Purpose) -> Result
     Ok(bytes)
 }
 
-/// What the log refers to is values.
+/// The log refers to blobs.
 impl Beneath for BlockStore {
     fn sync(&self) -> Result<()> {
         self.sync_values()
@@ -378,7 +378,7 @@ impl Beneath for BlockStore {
         }
         let value = ValueRef::decode(content);
         let value = value.map_err(|error| Error::corrupt(DATA_FILE, 0, &error))?;
-        // Also of a value that is left out: its pieces stay where they are.
+        // Also for a blob that is left out: its pieces stay in their place.
         self.generation_found(value.generation);
         // A file that is shorter than it was lost more than what ends behind its end.
         if value.runs.iter().any(|run| run.end() > self.end()) {

@@ -6,9 +6,9 @@
 //! bounds what is merged into level i, including everything that was above it: in regular steps a
 //! level receives b - 1 merges from above, and the b-th goes one level deeper. The bytes written
 //! per user byte, without the log, are about 1 + k (b-1)/2 + R/((t+1) b^k) + fences (the 1 because
-//! a memtable is written as a run before a large merge takes it). The garbage is at most ((t+1) b^k
-//! - 1)/R of the data, and a lookup asks t + k + 1 runs, all but one of them in memory by their
-//! filters.
+//! a memtable is written as a run before a large merge takes it). The garbage is at most a share
+//! ((t+1) b^k - 1)/R of the data, and a lookup asks t + k + 1 runs, all but one of them in memory
+//! by their filters.
 //!
 //! Garbage is only what replaces or deletes something. A full merge reports which share of what it
 //! merged did so, and the next shape is chosen for that share: keys that are only ever inserted

@@ -1,20 +1,20 @@
-//! Levels of which too much is empty are packed.
+//! Packing of levels of which too much is empty.
 //!
 //! At most ω of a level may be empty (the thesis, 5.1.2). A block that stays as it is may add to
 //! that: the one before it is closed, full or not. It saves one write, and what it leaves empty
-//! takes several to gather up: that is weighed before a block may stay (`output`). But each merge
-//! also ends with a block that is not full, and where merges are of few blocks these are many.
-//! While more than ω of a level is empty, windows of it are read and written again, with all
+//! takes several writes to reclaim: that is weighed before a block may stay (`output`). But each
+//! merge also ends with a block that is not full, and where merges are of few blocks these are
+//! many. While more than ω of a level is empty, windows of it are read and written again, with all
 //! their blocks opened: going round the keys, the emptiest of those that come next. Full blocks are
 //! passed over.
 //!
-//! Entries that fill no units leave as much of them empty however they are packed. When windows
-//! have cost more than they gave back, the level is given up: until a tenth more of it is empty, or
-//! its entries have another length. Nothing of this is durable: an index that has been opened tries
-//! once more, but only levels that merges have changed since. Who only reads writes nothing.
+//! Entries that do not fill units leave the same part of them empty however they are packed. When
+//! windows have cost more than they freed, the level is given up until a tenth more of it is empty,
+//! or its entries have another length. None of this state is durable: a reopened index tries once
+//! more, but only levels that merges have changed since. A store that is only read is not written.
 //!
-//! Packing saves space, and is never a reason for merges to stop: it takes turns with what
-//! overflows, waits while writers do, and passes over what it cannot read or has no room for.
+//! Packing saves space, and never blocks merges: it alternates with merges of overflowing levels,
+//! waits while writers wait, and passes over blocks that it cannot read or has no space for.
 
 use esker_format::action::KeyRangeBuf;
 use esker_format::meta::{LevelMeta, LsmLevel, LsmMeta};
@@ -120,7 +120,8 @@ impl Packing {
         self.levels.iter().zip(&lsm.levels).position(is_due)
     }
 
-    /// A little more than what is empty of a level, in millionths, if it was given up; else 0.
+    /// A little more than the empty part of a level, in millionths, if the level was given up; else
+    /// 0.
     pub fn in_vain(&self, number: usize, lsm: &LsmMeta) -> u64 {
         let given_up = self.levels.get(number).and_then(|known| known.given_up);
         let known = given_up.zip(lsm.levels.get(number));

@@ -34,7 +34,7 @@ impl State {
         self.durable.lsm.as_deref().unwrap_or(&NONE)
     }
 
-    /// What is durable of a level.
+    /// The durable record of a level.
     pub fn level(&self, number: usize) -> Option<&LsmLevel> {
         self.lsm().levels.get(number)
     }

@@ -36,7 +36,7 @@ pub(super) struct Repeat {
 pub(super) struct Repeated {
     pub source: usize,
     pub block: Opened,
-    /// What its source had read before it.
+    /// What its source had read before the block.
     pub read_before: Read,
 }
 
@@ -50,7 +50,8 @@ pub(super) struct Repeating<'s, 'a> {
 }
 
 impl Repeat {
-    /// What is written next may be this block. Whatever was held back must have been given up.
+    /// The entries written next may be this block. Anything held back must have been written
+    /// before.
     pub fn begin(&mut self, source: usize, block: Opened, read_before: Read) {
         self.numbers.clear();
         self.of = Some(Repeated { source, block, read_before });
@@ -79,7 +80,7 @@ impl Repeating<'_, '_> {
         }
     }
 
-    /// Writes what is held back.
+    /// Writes the entries that are held back.
     pub fn give_up(&mut self) -> Result<()> {
         let Some(of) = self.repeat.of.take() else { return Ok(()) };
         let Some(input) = self.inputs.get(of.source) else { return Ok(()) };

@@ -94,7 +94,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// Walks all sources to their ends.
     ///
     /// # Errors
-    /// When a block cannot be read, without room, and what the device says.
+    /// When a block cannot be read, without space, and errors of the device.
     pub fn run(mut self, values: &mut Moved) -> Result<()> {
         while let Some(index) = self.first() {
             self.courtesy.step(self.snapshots);

@@ -23,7 +23,7 @@ pub(crate) struct Group {
     pub keep: Keep,
     /// Everybody reads as of this moment or later.
     pub horizon: Moment,
-    /// What operands are merged by.
+    /// The keyspace's merge operator.
     pub operator: Arc<Operator>,
     pub key: Option<Vec<u8>>,
     /// Number of the group's last item, and whether that was a fence.
@@ -61,8 +61,8 @@ impl Group {
         }
     }
 
-    /// Whether the item belongs to another group. Refuses disorder: what is merged is written
-    /// under new checksums.
+    /// Whether the item belongs to another group. Returns an error for items out of order: merged
+    /// entries are written under new checksums.
     pub fn ends_before(&self, key: &[u8], seq: Seq) -> Result<bool> {
         let order = self.key.as_deref().map_or(cmp::Ordering::Less, |group| group.cmp(key));
         // A fence may be followed by its own duplicate (I2) or by data, at the same key.
@@ -88,7 +88,7 @@ impl Group {
         }
     }
 
-    /// Writes the item, if it stays, and says whether it does. After an error the call may be
+    /// Writes the item, if it is kept, and returns whether it is. After an error the call may be
     /// repeated.
     pub fn place(
         &mut self,

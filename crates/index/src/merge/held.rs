@@ -32,7 +32,7 @@ pub(super) struct Ready {
 #[derive(Debug)]
 pub(super) struct Base<'a> {
     pub seq: Seq,
-    /// What it says, to everybody.
+    /// The data for all readers.
     pub data: Data<'a>,
 }
 
@@ -63,7 +63,7 @@ impl Held {
         Ready { number: self.seq, bytes: self.operand, is_operand: true, fate: self.fate }
     }
 
-    /// What becomes of them on `base`, the next older version.
+    /// The result of applying them to `base`, the next older version.
     pub fn put_onto(self, base: &Base<'_>, key: &[u8], keep: &Keep, operator: &Operator) -> Under {
         if keep.separates(self.seq, base.seq) {
             return Under::Nothing(self);

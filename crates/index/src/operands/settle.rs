@@ -14,7 +14,7 @@ use super::Stack;
 use crate::Index;
 use crate::lookup::Probe;
 
-/// What a key's operands come to.
+/// The value to which a key's operands fold.
 #[derive(Debug)]
 pub struct Settled {
     /// Number of the newest version that was read.

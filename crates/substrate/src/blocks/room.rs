@@ -33,7 +33,7 @@ use crate::planted::{self, Bug};
 use crate::space::Space;
 use crate::sync::MutexGuard;
 
-/// Free space beyond all that is kept: for what flushes take beyond what was reckoned with.
+/// Free space beyond all that is kept: for flushes that take more than was calculated.
 pub(super) const MARGIN_UNITS: u64 = 4;
 /// This share of the file is reserved for merges, in addition to the fixed part: fences of their
 /// results.
@@ -60,7 +60,7 @@ pub enum Claim {
     Deletes,
 }
 
-/// The reserve, and what is owed.
+/// The reserve, and the space that is owed.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     merge_units: AtomicU64,
@@ -68,12 +68,12 @@ pub(super) struct Room {
     delete_units: AtomicU64,
     /// Bytes that memtables take when they are written out, at most.
     owed_bytes: AtomicU64,
-    /// How much may be owed without a look at the free space: by values, and with deletes.
+    /// The bytes that may be owed without a look at the free space: by values, and with deletes.
     credit_bytes: AtomicU64,
     delete_credit_bytes: AtomicU64,
     /// Free units that the device has set aside.
     backed_units: AtomicU64,
-    /// How many give space back to the device for others of the store's files at this moment.
+    /// The number of callers that are returning space to the device for other files of the store.
     lenders: AtomicU64,
 }
 
@@ -94,14 +94,15 @@ impl Room {
         let _always_some = self.owed_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 
-    /// What deletes leave alone in addition to what is owed.
+    /// The space that deletes may not use, in addition to what is owed.
     fn for_merges(&self, space: &Space) -> u64 {
         let least = self.merge_units.load(Ordering::Relaxed);
         let share = if least == 0 { 0 } else { space.end() / MERGE_SHARE };
         (least + share).max(space.reserved_units()).saturating_add(self.kept_from_merges())
     }
 
-    /// What merges leave alone in addition to what is owed: room for the manifest's next file.
+    /// The space that merges may not use, in addition to what is owed: for the manifest's next
+    /// file.
     pub(super) fn kept_from_merges(&self) -> u64 {
         if planted::is(Bug::ManifestRoomTaken) {
             return MARGIN_UNITS;
@@ -109,7 +110,7 @@ impl Room {
         self.manifest_units.load(Ordering::Relaxed).saturating_add(MARGIN_UNITS)
     }
 
-    /// What is kept from values.
+    /// The space that values may not use.
     pub(super) fn reserve(&self, space: &Space) -> u64 {
         if planted::is(Bug::ReserveTaken) {
             return MARGIN_UNITS;
@@ -129,7 +130,7 @@ impl Room {
         self.lenders.load(Ordering::Acquire) > 0
     }
 
-    /// What is owed, without the caller's own pot.
+    /// The space that is owed, without the caller's own pot.
     pub(super) fn owed_to_others(&self, pot: Option<&Pot>) -> u64 {
         self.owed_units().saturating_sub(pot.map_or(0, Pot::units))
     }
@@ -140,7 +141,7 @@ impl Room {
     }
 }
 
-/// The space under its lock. What may be owed is worked out anew when it is let go of.
+/// The space under its lock. The amount that may be owed is recomputed when it is released.
 pub(super) struct Held<'a> {
     space: MutexGuard<'a, Space>,
     room: &'a Room,
@@ -308,7 +309,7 @@ impl BlockStore {
             return true;
         }
         if self.room.is_lending() {
-            // What is missing is another file's at this moment.
+            // The missing space is used by another file at this moment.
             return true;
         }
         let mut space = self.held();
@@ -363,7 +364,7 @@ impl BlockStore {
         if left == 0 { Ok(()) } else { self.grow_by_some(space, left, purpose) }
     }
 
-    /// Grows the file by at least `units`, and by more where there is room.
+    /// Grows the file by at least `units`, and by more where there is space.
     pub(super) fn grow_by_some(
         &self,
         space: &mut Space,

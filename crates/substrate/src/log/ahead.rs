@@ -14,12 +14,12 @@ use crate::error::Result;
 use crate::planted::{self, Bug};
 use crate::sync::atomic::Ordering;
 
-/// How far appends go between two calls, at least, in bytes: a sync costs more than less is worth.
+/// The least number of bytes appended between two calls: for fewer a sync costs more than it saves.
 const STEP_BYTES_LEAST: u64 = 256 << 10;
 /// The share of a segment between two calls.
 const STEP_SHARE: u64 = 4;
 
-/// Where in a segment work ahead is due next, when its records have reached `end`.
+/// The offset in a segment at which work ahead is due next, when its records have reached `end`.
 pub(super) fn next_step(segment: &Segment) -> u64 {
     let step = (segment.reference.bytes / STEP_SHARE).max(STEP_BYTES_LEAST);
     segment.end.saturating_add(step)
@@ -51,8 +51,8 @@ impl Log {
         made
     }
 
-    /// Sees to it that when the next segment is in use, in which a frame of `frame_bytes` fits, a
-    /// spare is left: the room for it is taken before anything else is.
+    /// Makes sure that a spare is left when the next segment, in which a frame of `frame_bytes`
+    /// fits, is in use: the space for it is taken before anything else is.
     pub(super) fn keep_a_spare(&self, frame_bytes: u64) -> Result<()> {
         if planted::is(Bug::LastSegmentTaken) {
             return Ok(());
@@ -90,7 +90,7 @@ impl Log {
         let Some(current) = current.filter(|current| current.bytes > STEP_BYTES_LEAST) else {
             return Ok(());
         };
-        // It may have been given up since; there is nothing to be ahead of then.
+        // It may have been given up since; there is nothing to prepare then.
         let name = segment_name(current.file);
         let Ok(file) = self.device.open(&name, Open::Existing, Caching::Buffered) else {
             return Ok(());

@@ -13,21 +13,22 @@ use crate::error::Result;
 
 /// Whatever holds what records refer to.
 pub trait Beneath: Send + Sync + Debug {
-    /// Makes everything durable that records refer to which have been appended.
+    /// Makes all data durable that appended records refer to.
     ///
     /// Cost: at most one sync, and none where nothing was written since the last one.
     ///
     /// # Errors
-    /// What the device says; the store must then be poisoned.
+    /// Errors of the device; the store must then be poisoned.
     fn sync(&self) -> Result<()>;
 
-    /// Whether all is there that an operation refers to, which may not have become durable. What is
-    /// there counts as written: the next [`sync`](Self::sync) makes it durable.
+    /// Whether all data is present that an operation refers to and that may not have become
+    /// durable. Data that is present counts as written: the next [`sync`](Self::sync) makes it
+    /// durable.
     ///
     /// Cost: reads all of it.
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     fn has(&self, action: &WriteOp<'_>) -> Result<bool>;
 }
 

@@ -32,12 +32,12 @@ use crate::planted::{self, Bug};
 use crate::sync::atomic::Ordering;
 use crate::sync::{self, MutexGuard};
 
-/// How many bytes may be pending before an append writes them itself. One batch may be longer.
+/// The bytes that may be pending before an append writes them itself. One batch may be longer.
 pub(super) const PENDING_BYTES_MAX: usize = 1 << 20;
 /// How often a leader gives way to those that the last sync woke: some ten microseconds in all,
 /// much less than a sync takes.
 const GIVE_WAY_MAX: u32 = 32;
-/// How much is copied at once when a tail is written again, in bytes.
+/// The bytes that are copied at once when a tail is rewritten.
 const SETTLE_CHUNK_BYTES: u64 = 64 * 1024;
 
 /// The part of the log that changes with every append.
@@ -71,7 +71,7 @@ pub(super) struct Queue {
     pub spare: Vec<u8>,
 }
 
-/// What recovery found at the end of the log, to be put in order before the first write.
+/// The tail that recovery found at the end of the log, to be repaired before the first write.
 #[derive(Clone, Debug)]
 pub(super) struct Unsettled {
     /// Records that may be in the page cache only: to be written again.
@@ -80,7 +80,7 @@ pub(super) struct Unsettled {
     pub stale: Range<u64>,
 }
 
-/// What a leader does at the device, without the lock.
+/// The work of a leader at the device, without the lock.
 struct Flush {
     file: Option<Arc<dyn DeviceFile>>,
     bytes: Vec<u8>,
@@ -159,7 +159,8 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// As the leader: writes what is pending and syncs if asked to. A failure poisons the store.
+    /// As the leader: writes the pending batches and syncs if requested. A failure poisons the
+    /// store.
     pub(super) fn flush(&self, queue: &mut MutexGuard<'_, Queue>, sync: bool) -> Result<()> {
         let target = queue.last;
         let spare = mem::take(&mut queue.spare);

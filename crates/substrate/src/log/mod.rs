@@ -99,7 +99,7 @@ pub struct Log {
     queue: Mutex<Queue>,
     /// Notified when something in `queue` has changed that a thread may wait for.
     changed: Condvar,
-    /// Appends have come to where work ahead is due.
+    /// Appends have reached the point at which work ahead is due.
     ahead_is_due: AtomicBool,
     /// New files are to be written through: the current segment or the one before was synced
     /// often, or nothing is known yet.

@@ -8,7 +8,7 @@ use super::hold::SegmentPart;
 use super::segment::{corrupt, seal};
 use crate::error::{Error, Result};
 
-/// What is expected next.
+/// The part that is expected next.
 #[derive(Debug)]
 enum Expected {
     /// The segment's header.
@@ -72,7 +72,7 @@ impl<'a> PartCheck<'a> {
         Err(self.corrupt(&format!("the segment does not end with operation {last_seq}")))
     }
 
-    /// How many of `bytes` belong to a header of `len`, which they are added to.
+    /// The number of bytes of `bytes` that belong to a header of `len`, to which they are added.
     fn collect(&mut self, bytes: &[u8], len: usize) -> usize {
         let taken = bytes.len().min(len - self.held.len());
         self.held.extend_from_slice(bytes.get(..taken).unwrap_or_default());

@@ -25,7 +25,7 @@ use super::segment::{RECORDS_OFFSET, Segment};
 use crate::error::{Error, Result};
 use crate::planted::{self, Bug};
 
-/// How much of a segment is read at once, in bytes; longer only for a longer record.
+/// The bytes of a segment that are read at once; more only for a longer record.
 const WINDOW_BYTES: u64 = 64 * 1024;
 
 /// A record with correct checksums and position.
@@ -66,7 +66,7 @@ pub(super) struct Records<'a> {
     file: &'a dyn DeviceFile,
     seal: Seal,
     purpose: Purpose,
-    /// Where the next record begins.
+    /// The offset of the next record.
     at: u64,
     /// Nothing is read from here on.
     end: u64,
@@ -152,7 +152,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Where the newest segment ends.
+/// The end of the newest segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tail {
     /// The last number.
@@ -241,7 +241,7 @@ fn search_behind(records: &mut Records<'_>, segment: &Segment) -> Result<Behind>
 struct Doubtful {
     /// Offset of the first record that is not known to be durable, or the end.
     from: u64,
-    /// Offset and first number of the first one that refers to what is not there.
+    /// Offset and first number of the first record that refers to missing data.
     incomplete: Option<(u64, Seq)>,
 }
 

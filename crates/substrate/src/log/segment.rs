@@ -19,15 +19,15 @@ use esker_format::manifest_edit::SegmentRef;
 use crate::error::{Error, Result};
 use crate::planted::{self, Bug};
 
-/// Where the first record of a segment begins, in bytes.
+/// The offset of the first record of a segment, in bytes.
 pub(super) const RECORDS_OFFSET: u64 = SEGMENT_HEADER_BYTES as u64;
 
 /// Writing this many zeros takes about as long as is saved by a sync that does not have to record
 /// which blocks are written for the first time.
 const SYNC_WORTH_BYTES: u64 = 256 << 10;
 
-/// Spares that stay when space is given back, and that values leave alone: what makes room on a
-/// full device is logged there.
+/// Spares that stay when space is returned to the device, and that values may not use: operations
+/// that free space on a full device are logged there.
 pub(super) const SPARES_KEPT: usize = 1;
 
 /// Whether a file of `bytes` should be written through before its first use, when a segment of this
@@ -122,7 +122,7 @@ pub(super) fn open_live(
     })
 }
 
-/// Checks that a file is long enough and says that it is this segment.
+/// Checks that a file is long enough and that its header is this segment's.
 pub(super) fn check_header(
     file: &dyn DeviceFile,
     store: StoreId,

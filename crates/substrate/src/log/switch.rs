@@ -144,7 +144,7 @@ impl Log {
             file.preallocate(bytes, Purpose::Log).map_err(Error::from)
         };
         if let Err(error) = made {
-            // At once, because it may be for want of room; else it is tried again later.
+            // At once, because the failure may be for lack of space; else it is tried again later.
             let _stays_behind = self.device.remove(&name);
             return Err(error);
         }
@@ -165,7 +165,7 @@ impl Log {
         Ok(())
     }
 
-    /// Without room nothing has changed, and the store can go on; any other failure poisons it.
+    /// Without space nothing has changed, and the store can continue; any other failure poisons it.
     pub(super) fn not_begun(&self, error: Error) -> Error {
         match full_or(error, "the log") {
             full @ Error::Full { .. } => full,

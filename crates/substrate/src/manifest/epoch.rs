@@ -23,15 +23,15 @@ use crate::fault::{self, FaultPoints};
 use crate::planted::{self, Bug};
 use crate::sync::atomic::Ordering;
 
-/// How much of a new file is written at once, in bytes.
+/// The bytes of a new file that are written at once.
 const ZEROS_CHUNK_BYTES: u64 = 64 * 1024;
 
-/// How many times a new epoch's region has room for the state; the second number is for a device
-/// that has no room for the first.
+/// A new epoch's region has space for this multiple of the state; the second number is for a device
+/// without space for the first.
 const STATE_TIMES: u64 = 4;
 const STATE_TIMES_LEAST: u64 = 2;
 
-/// What a new epoch must have room for.
+/// The space that a new epoch needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     /// The multiple of the state's size.
@@ -195,7 +195,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Writes the next epoch's file, in which the present state has room `times` over.
+    /// Writes the next epoch's file, which has space for `times` times the present state.
     fn write_next_epoch(
         &self,
         epoch: Epoch,
@@ -211,7 +211,7 @@ impl Manifest {
             .map_err(|error| self.epoch_failed(&name, error))
     }
 
-    /// Without room nothing has changed, and the store can go on; any other failure poisons it.
+    /// Without space nothing has changed, and the store can continue; any other failure poisons it.
     fn epoch_failed(&self, name: &str, error: Error) -> Error {
         let error = full_or(error, "the manifest");
         if matches!(error, Error::Full { .. }) {

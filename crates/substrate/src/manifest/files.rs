@@ -89,9 +89,9 @@ pub fn probe(device: &dyn Device) -> Result<Presence> {
     Ok(if leftovers.is_empty() { Presence::Empty } else { Presence::Unfinished(leftovers) })
 }
 
-/// Whether a manifest holds a record behind the first one, which is all that a creation writes.
-/// Which store the folder belongs to is not known, but a record's body has a checksum of its own:
-/// what a power cut leaves in space that was never written does not pass for one.
+/// Whether a manifest holds a record behind the first one, which is all that a creation writes. The
+/// store of the folder is not known, but a record's body has a checksum of its own: remains of a
+/// power cut in space that was never written do not pass for one.
 fn has_later_records(device: &dyn Device, name: &str) -> Result<bool> {
     let file = device.open(name, Open::Existing, Caching::Buffered)?;
     let len = file.len()?;

@@ -110,7 +110,7 @@ pub struct Manifest {
     state: RwLock<Arc<ManifestState>>,
     /// Those of the current superblock.
     features: AtomicU32,
-    /// What the state took when the epoch began, or when it was opened.
+    /// The size of the state when the epoch began, or when it was opened.
     state_bytes: AtomicU64,
     writer: Mutex<Writer>,
 }
@@ -123,10 +123,11 @@ struct Writer {
     file: Arc<dyn DeviceFile>,
     next_number: u64,
     tail: u64,
-    /// What opening read and D4 wants written again: the last record's offset and frame.
+    /// The last record that opening read, which D4 requires to be written again: its offset and
+    /// frame.
     doubt: Option<(u64, Vec<u8>)>,
-    /// A second copy of the state, which the next commit changes and puts in its place: a commit
-    /// costs what it changes, and not what there is. `None`: to be copied.
+    /// A second copy of the state, which the next commit changes and makes current: a commit costs
+    /// in proportion to its changes, not to the state. `None`: to be copied.
     copy: Option<ManifestState>,
 }
 
@@ -184,13 +185,13 @@ impl Writer {
     }
 }
 
-/// The end of a region is for records that make room, if a full device has none for a new region:
-/// the last sixteenth for those that drop a keyspace, the one before for those that take nothing
-/// into use. Regions of less than `RESERVED_REGION_BYTES` reserve nothing.
+/// The end of a region is for records that free space, if a full device has no space for a new
+/// region: the last sixteenth for those that drop a keyspace, the one before for those that take
+/// nothing into use. Regions of less than `RESERVED_REGION_BYTES` reserve nothing.
 const RESERVE_SHARE: u64 = 16;
 const RESERVED_REGION_BYTES: u64 = 32 * 1024;
 
-/// How many of the reserved shares are not for a record of these edits.
+/// The number of reserved shares that a record of these edits may not use.
 fn shares_left_alone(edits: &[Edit]) -> u64 {
     let takes = |edit: &Edit| matches!(edit, Edit::SegmentAdd(_) | Edit::KeyspaceCreate { .. });
     if edits.iter().any(|edit| matches!(edit, Edit::KeyspaceDrop { .. })) {
@@ -413,7 +414,7 @@ impl Manifest {
     /// # Errors
     /// Those of [`Manifest::commit`].
     pub fn reserve_generations(&self, next: Generation) -> Result<()> {
-        // A record has an edit: this one says again what is so.
+        // A record has an edit: this one repeats the present state.
         let id = self.state().next_keyspace;
         self.commit(&[Edit::NextKeyspace { id }], Seq(0), next)
     }

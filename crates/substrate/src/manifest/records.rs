@@ -19,7 +19,7 @@ use super::Problem;
 use super::state::ManifestState;
 use crate::error::{Error, Result};
 
-/// How much is read at once when looking for later records, in bytes.
+/// The bytes that are read at once in a search for later records.
 const SEARCH_CHUNK_BYTES: u64 = 64 * 1024;
 
 /// The two regions of one manifest file.
@@ -31,7 +31,7 @@ pub(super) struct Regions<'a> {
     pub purpose: Purpose,
 }
 
-/// What a manifest file holds.
+/// The contents of a manifest file.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub state: ManifestState,
@@ -145,8 +145,8 @@ impl Regions<'_> {
         Ok(())
     }
 
-    /// The record behind `contents`, and what is wrong with one of its copies; `None` when
-    /// neither copy is good.
+    /// The record behind `contents`, and the problem of one of its copies; `None` when neither copy
+    /// is good.
     fn read_twins(&self, contents: &Contents) -> Result<Option<(Record, Option<Problem>)>> {
         let (at, number) = (contents.tail, contents.last_number.saturating_add(1));
         let first = self.read_copy(0, at, number);

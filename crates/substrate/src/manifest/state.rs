@@ -144,7 +144,7 @@ impl ManifestState {
             Edit::SegmentAdd(segment) => self.add_segment(*segment),
             Edit::SegmentClose { id, end_seq } => self.close_segment(*id, *end_seq),
             Edit::SegmentRemove { id } => {
-                // Two threads may find the same segment retired: the second removal is no news.
+                // Two threads may find the same segment retired: the second removal has no effect.
                 if let Some(removed) = self.segments.remove(id) {
                     self.files.remove(&removed.file);
                 }

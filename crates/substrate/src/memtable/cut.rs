@@ -2,7 +2,7 @@
 //!
 //! Pure functions over the memory of its versions.
 
-/// What one leaf may hold. A single version may be larger.
+/// The limits of one leaf. A single version may be larger.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) entries: usize,
@@ -20,7 +20,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What a part of a leaf that outgrew these may hold.
+    /// The limits of a part of a leaf that outgrew these.
     pub(super) const fn of_a_part(&self) -> Self {
         Self {
             entries: self.entries.div_ceil(PARTS),

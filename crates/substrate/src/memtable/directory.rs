@@ -7,16 +7,16 @@ use esker_format::key::{common_prefix_len, long_head};
 
 use super::position::Position;
 
-/// What begins at a position and goes on to where the next one begins.
+/// A range that begins at a position and ends where the next one begins.
 pub(super) trait Begins {
-    /// Where it begins. Does not change.
+    /// The position at which it begins. Does not change.
     fn lower(&self) -> Position<'_>;
 }
 
 /// Things in the order in which they begin.
 pub(super) struct Directory<T> {
-    /// What the keys of all boundaries but the first begin with. No search asks for the first: it
-    /// holds whatever is before the second.
+    /// The common prefix of the keys of all boundaries but the first. No search compares with the
+    /// first: its range holds everything before the second.
     prefix: Box<[u8]>,
     entries: Vec<Entry<T>>,
 }

@@ -23,7 +23,7 @@ use super::version::Version;
 /// Pages for one range of positions.
 pub(super) const CHAIN_PAGES: usize = 4;
 
-/// Versions in a page of a new leaf. A page has room for fifteen.
+/// Versions in a page of a new leaf. A page has space for fifteen.
 const FILL: usize = 8;
 
 /// Memory of a leaf in addition to its pages, versions and boundary's key, in bytes: itself, the
@@ -73,8 +73,8 @@ impl Leaf {
         }
     }
 
-    /// Adds a version of the leaf's range, where there is room for it: returns the memory that it
-    /// takes, in bytes, or gives the version back.
+    /// Adds a version of the leaf's range, if there is space for it: returns the memory that it
+    /// takes, in bytes, or returns the version.
     pub(super) fn insert(&self, version: Version, limits: &Limits) -> Result<u64, Version> {
         let chain = self.chain(self.page(self.headed(version.position())));
         let Some((index, last)) = chain.enumerate().last() else { return Err(version) };

@@ -35,7 +35,7 @@ struct Group {
     leaves: Arc<Directory<Arc<Leaf>>>,
 }
 
-/// Which leaf of a list.
+/// The place of a leaf in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
     group: usize,
@@ -160,10 +160,10 @@ impl Leaves {
         Self::of(groups)
     }
 
-    /// The list with one more version than its leaf has room for, and how much more memory it
-    /// takes, in bytes.
+    /// The list with one more version than its leaf has space for, and the additional memory that
+    /// it takes, in bytes.
     ///
-    /// Costs a copy of the leaf, one reference a group and one a leaf of the group.
+    /// Costs a copy of the leaf, one reference for each group and one for each leaf of the group.
     pub(super) fn with(&self, version: Version, limits: &Limits) -> (Self, u64) {
         let Some((spot, leaf)) = self.locate(version.position()) else {
             let leaf = Leaf::new(Boundary::least(), None, vec![version]);

@@ -73,7 +73,7 @@ pub struct Memtable {
     writing: AtomicBool,
 }
 
-/// What a memtable holds. Byte counts are what the entries will take in blocks.
+/// The counts of a memtable. Byte counts are the bytes that its entries will take in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemtableCounts {
     /// Puts.
@@ -155,7 +155,7 @@ impl Memtable {
         add(bytes, version.payload_bytes() + PUT_OVERHEAD_BYTES as u64);
     }
 
-    /// The list of leaves as it is now. It stays as it is, but its leaves go on growing.
+    /// The current list of leaves. The list does not change, but its leaves continue to grow.
     pub fn leaves(&self) -> Loaded<Leaves> {
         self.leaves.load()
     }
@@ -176,7 +176,7 @@ impl Memtable {
         counts.puts == 0 && counts.tombstones == 0
     }
 
-    /// Counts of what was inserted.
+    /// Counts of the inserted versions.
     pub fn counts(&self) -> MemtableCounts {
         MemtableCounts {
             puts: self.puts.load(Ordering::Relaxed),
@@ -192,7 +192,7 @@ impl Memtable {
     }
 }
 
-/// Adds to a counter that only the one writer changes: no other core need be asked.
+/// Adds to a counter that only the one writer changes, without an atomic addition.
 fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
 }

@@ -54,7 +54,7 @@ impl Page {
         Order(self.order.load(Ordering::Acquire))
     }
 
-    /// Adds a version; gives it back when the page is full.
+    /// Adds a version; returns it when the page is full.
     pub(super) fn insert(&self, version: Version) -> Result<(), Version> {
         let order = self.order();
         let (Some(slot), Some(head)) = (self.slots.get(order.len()), self.heads.get(order.len()))

@@ -52,7 +52,7 @@ pub(super) struct Headed<'a> {
     pub(super) rest: Position<'a>,
 }
 
-/// Where a leaf begins: between two versions, or at one.
+/// The begin of a leaf's range: between two versions, or at one.
 #[derive(Clone, Debug)]
 pub(super) struct Boundary {
     key: Box<[u8]>,

@@ -22,7 +22,7 @@ pub struct Version {
     what: What,
     /// The number of stacked operands of the key in the memtable up to this one.
     depth: u16,
-    /// Key, then the moment of a value that has one, then the value or the reference to it.
+    /// Key, then the moment of a value with an expiry, then the value or the blob reference.
     bytes: Arc<[u8]>,
 }
 

@@ -30,7 +30,7 @@ impl<T> Mutex<T> {
         self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard), self))
     }
 
-    /// What it holds, by exclusive access to the mutex itself.
+    /// The contents, by exclusive access to the mutex itself.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -133,7 +133,7 @@ impl<T> RwLock<T> {
         self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What it holds, by exclusive access to the lock itself.
+    /// The contents, by exclusive access to the lock itself.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
