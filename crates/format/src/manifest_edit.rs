@@ -99,9 +99,9 @@ pub enum Edit {
     OwnedSpace {
         /// The keyspace.
         id: KeyspaceId,
-        /// What its levels refer to from now on.
+        /// The space that its levels refer to from now on.
         taken: Vec<Extent>,
-        /// What they do not refer to any more.
+        /// The space that they no longer refer to.
         given_up: Vec<Extent>,
     },
     /// A log segment is taken into use.

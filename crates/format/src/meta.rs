@@ -124,7 +124,7 @@ impl Default for IndexMeta {
     }
 }
 
-/// What an index may have behind its sorted runs.
+/// Flags for the optional parts of an index behind its sorted runs.
 const HAS_MERGE: u8 = 1;
 const HAS_REMOVED: u8 = 2;
 const HAS_LSM: u8 = 4;

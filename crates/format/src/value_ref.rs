@@ -97,7 +97,7 @@ impl ValueRef {
         reader.varint().and_then(|_| reader.varint()).unwrap_or(0)
     }
 
-    /// Reads all of it but for the runs, which are passed on.
+    /// Reads all of it except the runs, which are passed on.
     fn read(reader: &mut Reader<'_>, each: &mut dyn FnMut(Extent)) -> Result<Self> {
         let until = reader.varint()?.checked_sub(1).map(Moment);
         let at = reader.clone();

@@ -36,7 +36,7 @@ pub(super) struct KeptTombstones {
     pub oldest_snapshot: Option<Seq>,
 }
 
-/// What is on the device.
+/// The balance of the data on the device.
 pub(super) fn flushed_balance(meta: &IndexMeta) -> Balance {
     let mut balance = Balance::default();
     for counts in meta.counts() {

@@ -32,7 +32,7 @@ impl Index {
 pub fn growth_bytes(durable: &IndexMeta, levels: usize, codec: Codec) -> u64 {
     let flushed = durable.sorted_runs.iter().flat_map(|flush| &flush.levels);
     let merged = flushed.chain(durable.main.levels.iter().take(levels));
-    // Level by level: one that takes more than its entries makes no room for another.
+    // Level by level: one that takes more than its entries frees no space for another.
     let saved = merged.map(saved_bytes).fold(0, u64::saturating_add);
     match codec {
         Codec::None => saved,

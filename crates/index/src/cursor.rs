@@ -359,6 +359,6 @@ fn out_of_order(ptr: &BlockPtr) -> Error {
 }
 
 fn lost_place() -> Error {
-    // Places come from the same index that is asked, which never shrinks.
+    // Places come from the same index, which never shrinks.
     Error::Invalid { what: "a cursor lost its place".into() }
 }

@@ -69,9 +69,9 @@ impl<'a> DataCursor<'a> {
         Self { gone: Some(gone), ..self }
     }
 
-    /// Adds the blocks that a walk over `entries` of `total_entries` will most likely read;
-    /// `target` says where it begins. Without express fences the block that leads there is read.
-    /// What cannot be read is met again, and reported, by the walk itself.
+    /// Adds the blocks that a walk over `entries` of `total_entries` will most likely read; the
+    /// walk begins at `target`. Without express fences the block that leads there is read.
+    /// Unreadable blocks are found again, and reported, by the walk itself.
     pub(super) fn expect(
         &self,
         target: Target<'_>,
@@ -350,7 +350,7 @@ fn meets(gone: &Gone, view: BlockView<'_>) -> bool {
         Some([view.prefix(), suffix].concat())
     };
     let ends = key(0).zip(view.len().checked_sub(1).and_then(key));
-    // What does not decode is met, and reported, entry by entry.
+    // Entries that cannot be decoded are reported one by one.
     ends.is_none_or(|(first, last)| {
         gone.at(&last).is_some() || gone.meets(KeyRange { begin: &first, end: Some(&last) })
     })

@@ -10,8 +10,8 @@ use super::{Index, Work};
 const PAYLOAD_SHARE: (u64, u64) = (1, 2);
 /// The memory that the measured share refers to.
 const PAYLOAD_UNIT_BYTES: u64 = 1 << 16;
-/// The memtable is frozen when this share of its memory is in use: the rest takes what is written
-/// until the frozen part begins to give memory back.
+/// The memtable is frozen when this share of its memory is in use: the rest is for new writes until
+/// the frozen part begins to free memory.
 const FREEZE_SHARE: (u64, u64) = (7, 8);
 
 impl Index {
@@ -21,7 +21,7 @@ impl Index {
             return true;
         }
         let max = self.memtable_bytes_max();
-        // What waits until its memory comes back must not be frozen in crumbs.
+        // A memtable that waits until its memory is freed must not be frozen in small parts.
         let active = self.active_memory_bytes();
         active > max / 8 && self.memtable_memory_bytes() >= max / FREEZE_SHARE.1 * FREEZE_SHARE.0
     }

@@ -57,8 +57,7 @@ impl Place {
 #[derive(Clone, Debug)]
 pub struct Account {
     budget: Arc<Budget>,
-    /// Up to here they are held whatever the budget says: without top fences nothing can be
-    /// found.
+    /// Up to here fences are held even over the budget: without top fences no key can be found.
     required_bytes: u64,
 }
 
@@ -68,7 +67,7 @@ impl Account {
         Self::required_until(budget, u64::MAX)
     }
 
-    /// For fences that are held if there is room for them.
+    /// For fences that are held if there is memory for them.
     pub(super) fn optional(budget: &Arc<Budget>) -> Self {
         Self::required_until(budget, 0)
     }
@@ -86,12 +85,12 @@ pub struct FenceIndex {
     full: Arc<Vec<Arc<Chunk>>>,
     /// The chunk being filled.
     last: Chunk,
-    /// Fences given up at the front: a multiple of `CHUNK_FENCES`.
+    /// Fences dropped at the front: a multiple of `CHUNK_FENCES`.
     given_up: usize,
     account: Option<Account>,
     /// Memory of the full chunks ever pushed, in bytes.
     counted_bytes: u64,
-    /// The budget had no room for some of them.
+    /// The budget had no memory for some of them.
     over_budget: bool,
 }
 
@@ -197,7 +196,7 @@ impl Chunk {
         }
     }
 
-    /// How many fences are at or before (`key`, `seq`).
+    /// The number of fences at or before (`key`, `seq`).
     fn count_until(&self, head: u64, key: &[u8], seq: Seq) -> usize {
         let from = self.heads.partition_point(|other| *other < head);
         let equal = self.heads.get(from..).unwrap_or_default();
@@ -274,12 +273,12 @@ impl FenceIndex {
         counted
     }
 
-    /// Whether the budget had no room for all that is held.
+    /// Whether the budget had too little memory for all that is held.
     pub(super) const fn is_over_budget(&self) -> bool {
         self.over_budget
     }
 
-    /// What there is now, for a view: full chunks are shared, the last one is copied.
+    /// The current fences, for a view: full chunks are shared, the last one is copied.
     pub(super) fn snapshot(&self) -> Self {
         Self {
             full: Arc::clone(&self.full),

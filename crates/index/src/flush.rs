@@ -50,7 +50,7 @@ impl Flush {
     }
 }
 
-/// What a flush becomes.
+/// The result of a flush.
 struct Run<'a> {
     outside: &'a Gone,
 }

@@ -93,8 +93,8 @@ pub struct Index {
     pub(super) newest_seq: AtomicU64,
     /// Everything up to here has been frozen or is on the device.
     pub(super) frozen_until: AtomicU64,
-    /// What the manifest says. Replaced only under `recording`; read without waiting for the
-    /// syncs that happen under it.
+    /// The keyspace's record in the manifest. Replaced only under `recording`; read without waiting
+    /// for the syncs that happen under it.
     pub(super) durable: Swap<IndexMeta>,
     pub(super) recording: Mutex<()>,
     /// Only one flush or merge begins at a time.
@@ -102,21 +102,21 @@ pub struct Index {
     pub(super) flush: Mutex<Option<Flush>>,
     pub(super) merging: AtomicBool,
     pub(super) flushing: AtomicBool,
-    /// The merge under way retires removals of ranges.
+    /// The merge under way retires range tombstones.
     pub(super) retiring: AtomicBool,
     /// Bytes of payload in a fixed amount of memtable memory (see `due`); 0 until one has been
     /// measured.
     pub(super) payload_share: AtomicU64,
-    /// What merge operands are merged by.
+    /// The keyspace's merge operator.
     pub(super) operator: Swap<Operator>,
-    /// What the log still had for the merge that a crash cut off, until that goes on.
+    /// The log's entries for a merge that a crash interrupted, until it resumes.
     pub(super) recovered: Mutex<Option<Memtable>>,
     pub(super) awaits_resume: AtomicBool,
     pub(super) kept: Mutex<KeptTombstones>,
-    /// Puts and tombstones on the device, without what is kept for snapshots.
+    /// Puts and tombstones on the device, without versions that are kept for snapshots.
     pub(super) flushed: Mutex<Balance>,
     pub(super) values: Mutex<Values>,
-    /// Bytes of values that the memtable which takes writes refers to.
+    /// Bytes of blobs that the memtable which takes writes refers to.
     pub(super) referred_bytes: AtomicU64,
     /// Room that is owed for the memtable that takes writes, and for what the log still had for a
     /// merge.
@@ -338,7 +338,7 @@ impl Index {
             let ready = self.env.faults.hit(fault::MERGE_SYNC);
             ready.and_then(|()| self.env.blocks.sync(Purpose::Merge))
         };
-        // A failed sync says nothing about what is on the device: no more writes.
+        // After a failed sync the state of the device is unknown: no more writes.
         self.env.poison.on_error(synced)?;
         self.env.faults.hit(fault::MERGE_COMMIT)?;
         commit(meta, values)?;

@@ -48,12 +48,12 @@ pub struct Plan {
     pub apart: bool,
 }
 
-/// Where the versions that a merge keeps go.
+/// The destination of the versions that a merge keeps.
 pub(super) trait Sink {
     /// Adds a data entry.
     ///
     /// # Errors
-    /// [`esker_substrate::Error::Full`] without room; what the device says.
+    /// [`esker_substrate::Error::Full`] without space; errors of the device.
     fn add_data(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>, fate: Fate) -> Result<()>;
 
     /// Adds a fence to the level below the merge.
@@ -141,7 +141,7 @@ impl Insert {
         let extents = progress.new.top_extents.clone();
         let out = ExtentWriter::new(reader, purpose, &generation, 0, extents);
         insert.top = TopWriter::new(out, progress.new.top.clone(), tail(0));
-        // What the record names is not given back: the next try needs it.
+        // Space that the record names is not freed: the next attempt needs it.
         let fences = super::tree::read_top_fences(reader, &progress.new);
         let mut fences = fences.inspect_err(|_| insert.forget())?;
         for fence in tail(0) {
@@ -236,12 +236,12 @@ impl Insert {
         self.data_bytes() + self.kept_sectors * SECTOR_BYTES
     }
 
-    /// What was kept since the last record.
+    /// The extents kept since the last record.
     pub(super) fn kept(&self) -> Vec<Extent> {
         self.levels.last().map(|level| level.kept().collect()).unwrap_or_default()
     }
 
-    /// A record has named what was kept as the new side's.
+    /// A record has named the kept extents as the new side's.
     pub(super) fn own_kept(&mut self) {
         if let Some(level) = self.levels.last_mut() {
             level.out().own();
@@ -265,7 +265,7 @@ impl Insert {
     /// Writes everything that was added, the lowest level first: it is readable then.
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     pub(super) fn flush(&mut self) -> Result<()> {
         for level in self.levels.iter_mut().rev() {
             level.out().flush()?;
@@ -299,7 +299,7 @@ impl Insert {
         above.and_then(LevelWriter::open).unwrap_or_else(|| self.top.open())
     }
 
-    /// What a record of the merge says of the new side, as of the last publish point.
+    /// The new side's progress for a record of the merge, as of the last publish point.
     pub(super) fn progress(&self, progress: &mut MergeProgress) {
         progress.new = TreeMeta {
             top: self.top.blocks().to_vec(),
@@ -364,7 +364,7 @@ impl Insert {
             index.iter().try_for_each(|fence| top.add(&fence))?;
         }
         top.close()?;
-        // Views of the unfinished merge still lead to what is left out.
+        // Views of the unfinished merge still refer to the levels that are left out.
         for mut level in self.levels.drain(..skip) {
             leftover.extend(level.out().take());
         }
@@ -393,7 +393,7 @@ impl Insert {
         (meta, fences)
     }
 
-    /// What will be the result's meta data, before it is taken.
+    /// The result's metadata, before the result is taken.
     pub(super) fn meta(&self) -> TreeMeta {
         let levels: Vec<_> = self.levels.iter().map(|level| level.meta(level.written())).collect();
         if levels.is_empty() {

@@ -108,7 +108,7 @@ impl CheckSink {
     }
 }
 
-/// Which part of a tree is there.
+/// The part of a tree that exists.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Reach<'a> {
     #[default]
@@ -136,7 +136,7 @@ impl<'a> Reach<'a> {
         gone.meets(KeyRange { begin: &fence.key, end }) || next.is_some_and(|n| n.seq != Seq::MAX)
     }
 
-    /// The first fence of a level that leads to what is there.
+    /// The first fence of a level that leads to existing blocks.
     const fn first(self) -> Target<'a> {
         match self {
             Reach::Behind(wavefront) => Target::At(wavefront, Seq(0)),
@@ -156,7 +156,7 @@ impl<'a> Reach<'a> {
     }
 }
 
-/// What the walk of one level found.
+/// The result of the walk of one level.
 #[derive(Default)]
 struct Walked<'a> {
     reach: Reach<'a>,
@@ -219,7 +219,7 @@ impl Index {
         self.check_removed(&meta, sink);
     }
 
-    /// X1, and that the index's record has only removals of which the log is not needed.
+    /// X1, and that the index's record has only range tombstones for which the log is not needed.
     fn check_removed(&self, meta: &IndexMeta, sink: &mut CheckSink) {
         let removed = &self.views.load().removed;
         removed.disorder().into_iter().for_each(|what| sink.report(0, what));
@@ -254,9 +254,9 @@ impl Index {
         self.kind.check_units(&self.meta(), &levels, sink);
     }
 
-    /// O1: what the manifest says is the values' is what the levels refer to. A flush or merge
-    /// under way has moved references since its last record: of what it has taken from the log the
-    /// manifest does not know yet, and of what it has dropped it still does.
+    /// O1: the space that the manifest records for blobs is the space that the levels refer to. A
+    /// flush or merge under way has moved references since its last record: blobs that it has taken
+    /// from the log are not in the manifest yet, and blobs that it has dropped still are.
     fn check_taken(&self, referred: &RunSet, sink: &mut CheckSink) {
         let is_still = !self.is_merging() && !self.is_flushing();
         let mut known = self.taken_runs();
@@ -277,12 +277,12 @@ impl Index {
         }
     }
 
-    /// Reads the values that a level refers to.
+    /// Reads the blobs that a level refers to.
     fn check_values(&self, walked: &Walked<'_>, referred: &mut RunSet, sink: &mut CheckSink) {
         walked.references.iter().for_each(|content| self.check_value(content, referred, sink));
     }
 
-    /// Reads the values that are in the log, and not in a level yet; `referred` has those that
+    /// Reads the blobs that are in the log, and not in a level yet; `referred` has those that
     /// levels refer to.
     fn check_logged_values(&self, referred: &mut RunSet, sink: &mut CheckSink) {
         let view = self.views.load();
@@ -400,8 +400,8 @@ impl Index {
             walked.complete = false;
             None
         });
-        // The fence that a search finds may be a duplicate (I2), which does not say where its block
-        // begins.
+        // The fence that a search finds may be a duplicate (I2), which does not give the begin of
+        // its block.
         let mut is_own = !matches!(reach, Reach::Behind(_));
         while let Some(at) = cursor {
             let fence = at.owned();
@@ -480,8 +480,8 @@ impl Index {
     }
 }
 
-/// Whether what a walk of a level found is what is recorded of it, and what the level above leads
-/// to: `above` has that level, and a digest of the blocks that were found.
+/// Checks the result of the walk of a level against the record, and against the level above:
+/// `above` has that level, and a digest of the blocks that were found.
 fn check_recorded(
     tree: &Tree,
     level: usize,

@@ -48,7 +48,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// A flush has been recorded in `meta`, as its newest run. Called under the lock `recording`.
     fn note_run(&self, _meta: &IndexMeta) {}
 
-    /// What should begin when the memtable is not full, and nothing is under way.
+    /// The work that should begin when the memtable is not full, and nothing is under way.
     fn due(&self, index: &Index, durable: &Arc<IndexMeta>) -> Option<Work>;
 
     /// How the memtable is best written out when no flush is under way; `None` when it has to wait.
@@ -65,7 +65,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// Whether a merge would be due after a flush of this much payload, if no merge is under way.
     fn is_due_behind(&self, index: &Index, durable: &Arc<IndexMeta>, flush_bytes: u64) -> bool;
 
-    /// What a merge would be that begins now, of all runs and this much of new data. No I/O.
+    /// The merge that would begin now, of all runs and this much new data. No I/O.
     fn forecast_merge(
         &self,
         index: &Index,
@@ -102,7 +102,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
         Ok(())
     }
 
-    /// Does the next step of the merge under way, as [`Index::step`] says it. Takes `merging` back
+    /// Does the next step of the merge under way, as [`Index::step`] specifies. Resets `merging`
     /// with the last one.
     ///
     /// # Errors
@@ -112,12 +112,12 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// Pauses merges, between two steps, until the returned guard is dropped.
     fn pause(&self) -> Box<dyn PauseGuard + '_>;
 
-    /// Checks what was found of the levels against the record: see
+    /// Checks the counted units of the levels against the record: see
     /// [`invariants`](super::invariants). `found` ends with the units of each level, where all of
     /// it could be read.
     fn check_units(&self, _meta: &IndexMeta, _found: &[Option<Units>], _sink: &mut CheckSink) {}
 
-    /// Checks what the record says of the levels.
+    /// Checks the record of the levels.
     fn check_levels(&self, _index: &Index, _meta: &IndexMeta, _sink: &mut CheckSink) {}
 }
 

@@ -23,7 +23,7 @@ pub struct Options {
     pub compaction: Compaction,
 }
 
-/// The kind of an index, as its record says it.
+/// The kind of an index, according to its record.
 pub(super) fn kind_of(meta: &IndexMeta, options: &Options) -> Box<dyn Kind> {
     if meta.lsm.is_some() {
         Box::new(Lsm::new(options.compaction))

@@ -138,7 +138,7 @@ impl LevelWriter {
         let builder = BlockBuilder::new(start.codec.target_bytes());
         Self {
             rank: start.rank,
-            // What is compressed fills its units as it happens to.
+            // Compressed blocks fill their units to a varying degree.
             builder: match start.apart {
                 Some(apart) => builder.growing(apart.grows_above()),
                 None => builder,
@@ -160,7 +160,7 @@ impl LevelWriter {
         }
     }
 
-    /// Adds an entry; false when the block has no room for it: then it must be closed first.
+    /// Adds an entry; false when the block has no space for it: then it must be closed first.
     pub(super) fn try_add(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> bool {
         // A fence at a key's ∞ alone in its block and the key's first version in the next would
         // give both blocks the same fence key: the version stays with the fence.
@@ -330,7 +330,7 @@ impl LevelWriter {
         self.builder.limit()
     }
 
-    /// Whether the block being built has no room for another entry like those that it has.
+    /// Whether the block being built has no space for another entry like those that it has.
     pub(super) fn is_open_full(&self) -> bool {
         self.builder.is_full()
     }

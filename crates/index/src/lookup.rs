@@ -37,7 +37,7 @@ impl<'a> Probe<'a> {
         Self { key, hash: filter::hash(key), seq, removed: Seq(0) }
     }
 
-    /// The same for a key that was removed by the range at number `removed`; 0 if it was not.
+    /// The same for a key with a range tombstone of number `removed`; 0 if it has none.
     pub(super) const fn behind(&self, removed: Seq) -> Self {
         Self { removed, ..*self }
     }
@@ -48,7 +48,7 @@ impl<'a> Probe<'a> {
         Some(Self { seq, ..*self })
     }
 
-    /// What a version with number `seq` that says `data` says for this probe.
+    /// The data of a version with number `seq` and data `data`, as this probe sees it.
     pub(super) fn as_seen<'d>(&self, seq: Seq, data: Data<'d>) -> Data<'d> {
         if seq < self.removed { Data::Delete } else { data }
     }
@@ -68,7 +68,7 @@ pub struct Found {
     pub data: DataBuf,
 }
 
-/// How far the descent has come: the block of the level above, read if it had to be.
+/// The progress of the descent: the block of the level above, read if it had to be.
 struct Above {
     ptr: BlockPtr,
     block: Option<Arc<CachedBlock>>,

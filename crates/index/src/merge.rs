@@ -47,9 +47,9 @@ pub struct Merge {
     pub(super) stage: Stage,
     pub(super) insert: Insert,
     pub(super) plan: Plan,
-    /// What is merged, for the records.
+    /// The merge's inputs, for the records.
     pub(super) inputs: Inputs,
-    /// What readers see of it.
+    /// The merge's state for readers.
     pub(super) moving: Moving,
     pub(super) group: Group,
     /// The merge is between two groups: the versions that must be kept are determined again.
@@ -59,15 +59,15 @@ pub struct Merge {
     pub(super) values: Moved,
     /// Extents that only views of the unfinished merge lead to.
     pub(super) leftover: Vec<Extent>,
-    /// Ranges of keys that were removed when it began.
+    /// The range tombstones at the merge's begin.
     removed: Removed,
-    /// What is owed for its frozen memtable.
+    /// The space owed for its frozen memtable.
     pot: Option<Arc<Pot>>,
     /// Space reserved for this merge alone.
     pub(super) reservation: Option<Reservation>,
 }
 
-/// What a merge replaces.
+/// The levels and runs that a merge replaces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inputs {
     /// Levels of the main tree, from the top.
@@ -107,7 +107,7 @@ pub enum Step {
     Done,
 }
 
-/// What becomes of what a merge has written: a run of its own, or the place of what was merged.
+/// The destination of a merge's result: a run of its own, or the place of what was merged.
 pub(super) trait Outcome {
     /// The durable state with it, without range tombstones.
     fn meta(&self, merge: &Merge, durable: &IndexMeta) -> IndexMeta;
@@ -117,7 +117,7 @@ pub(super) trait Outcome {
         Seq(0)
     }
 
-    /// The tree that readers enter: what was written, with its fences, as `meta` has it.
+    /// The tree that readers enter: the new levels, with their fences, as `meta` has them.
     fn tree(
         &self,
         merge: &Merge,
@@ -135,7 +135,7 @@ pub(super) trait Outcome {
     fn note(&self, index: &Index, meta: &IndexMeta);
 }
 
-/// What a merge begins with.
+/// The state that a merge begins with.
 pub(super) struct Start {
     pub which: BackgroundJob,
     pub scheme: Scheme,
@@ -188,7 +188,7 @@ impl Merge {
         self.insert.forget();
     }
 
-    /// Moves groups up to the next publish point: readers have what was written, and
+    /// Moves groups up to the next publish point: readers see what was written, and
     /// [`Merge::go_on`] is to be called; or to the end: then everything is written.
     pub(super) fn move_on(&mut self, index: &Index) -> Result<Step> {
         if self.phase == Phase::Moving {
@@ -290,7 +290,7 @@ impl Merge {
         Ok(is_end)
     }
 
-    /// Lets readers have what was written.
+    /// Publishes what was written to readers.
     fn publish(&mut self, index: &Index) -> Result<()> {
         self.insert.close_unit()?;
         if !planted::is(Race::ViewBeforeBlocks) {
@@ -396,7 +396,7 @@ impl Merge {
     }
 }
 
-/// What `new` does not name of the old side that `old` named.
+/// The space that `old` named on the old side and that `new` does not name.
 fn replaced(old: &IndexMeta, new: &IndexMeta) -> Vec<Extent> {
     let sorted_runs = old.sorted_runs.iter().flat_map(TreeMeta::extents);
     let old: Vec<_> = old.main.extents().chain(sorted_runs).copied().collect();

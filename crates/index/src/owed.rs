@@ -38,7 +38,7 @@ pub fn entry_bytes(key: &[u8], data: Data<'_>) -> u64 {
     bytes(key.len() as u64, content)
 }
 
-/// The same, for a key and a value of such lengths.
+/// The same, for a key and a value of these lengths.
 fn bytes(key_bytes: u64, value_bytes: u64) -> u64 {
     let entry = key_bytes.saturating_add(value_bytes).saturating_add(ENTRY_BYTES);
     // A long entry may be alone in its block, and so may the fence to that be.
@@ -84,7 +84,7 @@ impl Index {
         self.env.blocks.owe(bytes);
     }
 
-    /// What is owed for what was found so.
+    /// The bytes owed for entries found in this way.
     pub(super) fn recovered_pot(&self) -> Arc<Pot> {
         let bytes = self.recovered_bytes.swap(0, Ordering::Relaxed);
         Arc::new(Pot::new(Arc::clone(&self.env.blocks), bytes))

@@ -29,14 +29,15 @@ use esker_substrate::blocks::PIECES;
 
 use super::writer;
 
-/// Most blocks of a run: then the merge publishes what it has done.
+/// Most blocks of a run: after them the merge publishes its progress.
 const RUN_BLOCKS_MAX: usize = 1024;
 /// Fewer blocks than this never pay; of a large level, fewer than its shortest extents have: each
 /// run is an extent or more in the manifest.
 const RUN_BLOCKS_MIN: usize = 8;
-/// What stays for each byte wasted.
+/// The least bytes that stay for each byte wasted.
 const KEPT_FOR_WASTED: u64 = 10;
-/// What a run may waste in front of it: a block that is closed early, and the end of an extent.
+/// The most that a run may waste in front of it: a block that is closed early, and the end of an
+/// extent.
 const BORDER_BYTES: u64 = 2 * UNIT_BYTES;
 
 /// A block that stays.
@@ -74,7 +75,7 @@ pub struct Keeper {
     density: (u64, u64),
     /// Fewest blocks of a run.
     blocks_min: usize,
-    /// What a block of the level has, if it is not longer than a unit: compressed ones are shorter.
+    /// The usual size of the level's blocks, at most a unit: compressed ones are shorter.
     usual_bytes: u64,
     /// Kept and wasted so far.
     size: Size,
@@ -141,9 +142,9 @@ const fn may_begin(seq: Seq, block: &BlockPtr) -> bool {
     seq.0 == Seq::MAX.0 && block.offset().is_multiple_of(UNIT_BYTES)
 }
 
-/// The longest run from the first of `blocks` on (numbers of their fences, and their places): how
-/// many blocks, and what is kept and wasted with them. The last block may be part of it only where
-/// the level ends with it.
+/// The longest run from the first of `blocks` on (numbers of their fences, and their places): the
+/// number of blocks, and the bytes kept and wasted with them. The last block may be part of it only
+/// where the level ends with it.
 fn longest_run(
     blocks: &[(Seq, BlockPtr)],
     ends_level: bool,

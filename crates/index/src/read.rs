@@ -35,7 +35,7 @@ impl Index {
         let found = view.get(&self.reader, &Probe::new(key, seq))?;
         if found.data.is_operand() {
             // The number is newer than the view: its memtable has operands that were written since,
-            // and it knows nothing of the ranges that were removed before them.
+            // but the view does not have the range tombstones written before them.
             drop((view, shared));
             let registered = self.env.snapshots.register();
             return self.get_at(key, registered.at());
@@ -88,7 +88,7 @@ impl Index {
         wanted.sort_unstable_by_key(|ptr| ptr.sector);
         wanted.dedup();
         if wanted.len() > 1 {
-            // More than the cache can take would push out what was just read.
+            // More than the cache can hold would evict the blocks that were just read.
             let room = self.env.budget.limit_bytes(MemoryPart::Cache) / 2;
             let mut bytes = 0;
             wanted.retain(|ptr| {

@@ -80,7 +80,7 @@ impl Removed {
         self.numbers
     }
 
-    /// What breaks X1, if anything does.
+    /// The violation of X1, if there is one.
     pub(super) fn disorder(&self) -> Option<&'static str> {
         let follows = |pair: &[RemovedRange]| match pair {
             [left, right] => left.end.as_deref().is_some_and(|end| end <= &*right.begin),
@@ -124,7 +124,7 @@ impl Removed {
     #[must_use]
     pub fn with(&self, keys: KeyRange<'_>, seq: Seq, points: &[Seq]) -> Self {
         let mut all = Pieces::default();
-        // Where what is new has not been put in yet.
+        // The ranges of the new tombstone that are not in the set yet.
         let mut rest = Some(keys);
         for range in self.ranges.iter() {
             let old = range.keys();
@@ -153,7 +153,7 @@ impl Removed {
         Self::new(all.ranges.into())
     }
 
-    /// The removals of which `stays` says so.
+    /// The range tombstones for which `stays` returns true.
     fn filtered(&self, stays: impl Fn(Seq) -> bool) -> Self {
         let mut all = Pieces::default();
         for range in self.ranges.iter() {
@@ -247,7 +247,7 @@ impl Index {
 
     /// Takes a range tombstone from the log, as [`Index::replay`] does.
     pub fn replay_removal(&self, keys: KeyRange<'_>, seq: Seq) {
-        // What is at or below that number has been recorded, or retired.
+        // Tombstones up to that number have been recorded, or retired.
         if seq > self.meta().log_unneeded_seq() {
             let points = self.env.snapshots.live().numbers;
             self.views.publish(|view| view.with_removed(view.removed.with(keys, seq, &points)));
@@ -272,8 +272,8 @@ impl Index {
         self.retiring.load(esker_substrate::sync::atomic::Ordering::Acquire)
     }
 
-    /// What a merge goes by that begins now, of a memtable frozen at `frozen` or of what is on the
-    /// device up to there; and, for a full one, the number up to which it retires.
+    /// The range tombstones for a merge that begins now, of a memtable frozen at `frozen` or of the
+    /// data on the device up to there; and, for a full one, the number up to which it retires.
     pub(super) fn removed_for_merge(&self, frozen: Seq, full: bool) -> (Removed, Seq) {
         let removed = self.views.load().removed.up_to(frozen);
         let oldest = self.env.snapshots.live().numbers.last().copied().unwrap_or_default();
@@ -282,7 +282,7 @@ impl Index {
         (removed, if full || planted::is(Bug::RetiredByHalf) { retired } else { Seq(0) })
     }
 
-    /// What of the removals is to be durable with `meta`.
+    /// The range tombstones that are to be durable with `meta`.
     pub(super) fn removed_for_record(&self, meta: &IndexMeta, retired: Seq) -> Arc<[RemovedRange]> {
         if planted::is(Bug::RemovalsNotRecorded) {
             return Arc::clone(&meta.removed);

@@ -211,7 +211,7 @@ struct Clipped<'a> {
     request: ScanRequest<'a>,
     /// The new side; else the old one.
     passed: bool,
-    /// Where the rest begins, if there is one.
+    /// The begin of the rest, if there is one.
     rest: Option<Bound<&'a [u8]>>,
 }
 
@@ -288,8 +288,8 @@ impl View {
                     add_levels(&mut sources, &moving.new, reader, None);
                 }
                 Part::Moving(moving) => {
-                    // What a flush has written is in its frozen memtable still, and must not be
-                    // taken twice.
+                    // The output of a flush is still in its frozen memtable, and must not be taken
+                    // twice.
                     let mut written = None;
                     if moving.which == BackgroundJob::Flush {
                         add_levels(&mut sources, &moving.new, reader, None);
@@ -328,7 +328,7 @@ fn add_levels<'a>(
 struct Scan<'r, 's> {
     request: &'r ScanRequest<'r>,
     sources: Vec<Source<'s>>,
-    /// Ranges of keys that were removed.
+    /// The range tombstones.
     removed: &'r Removed,
     operator: &'r Operator,
     batch: ScanBatch,
@@ -511,8 +511,8 @@ impl Scan<'_, '_> {
         value
     }
 
-    /// Moves a source; where it meets damage and the request says so, notes the damage and moves
-    /// the source past it.
+    /// Moves a source; if it meets damage and the request allows it, notes the damage and moves the
+    /// source past it.
     fn attempt(
         &mut self,
         index: usize,
@@ -528,16 +528,16 @@ impl Scan<'_, '_> {
             }
             let was = source.key().map(<[u8]>::to_vec);
             source.stands = false;
-            // Each step past damage must lead further on, whatever the fences say; where it does
-            // not, nothing more of this run can be reached.
+            // Each step past damage must make progress, whatever the fences are; if it does not,
+            // nothing more of this run can be reached.
             let (from, to) = match met.contains(&(from.clone(), to.clone())) {
                 false => (from, to),
                 true if self.request.reverse => (Vec::new(), to),
                 true => (from, None),
             };
             met.push((from.clone(), to.clone()));
-            // A duplicate fence (I2) may have led over the damage already: what was given out
-            // beyond it is not given out again.
+            // A duplicate fence (I2) may have led over the damage already: entries returned beyond
+            // it are not returned again.
             outcome = match (&to, self.request.reverse) {
                 (Some(to), false) => match &was {
                     Some(was) if was >= to => source.seek(was, Seq(0)),

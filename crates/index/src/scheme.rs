@@ -62,7 +62,7 @@ impl Scheme {
         matches!(self, Self::Fc | Self::FcTuple)
     }
 
-    /// Whether old space comes back before the merge is done.
+    /// Whether old space is freed before the merge is done.
     pub(super) const fn reclaims(self) -> bool {
         matches!(self, Self::Fc | Self::FcUnshared | Self::FcTuple)
     }
@@ -73,7 +73,7 @@ impl Scheme {
     }
 }
 
-/// Most bytes that are written before a merge that lacks room is recorded.
+/// Most bytes that are written before a merge that lacks space is recorded.
 const SHORT_BYTES_MAX: u64 = 64 << 10;
 
 /// The amount of work between two publish points and between two records of a merge.

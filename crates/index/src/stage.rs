@@ -83,7 +83,7 @@ enum Source {
 
 /// One level of a merged tree.
 struct LevelSource {
-    /// Which of the merge's inputs this is.
+    /// The number of this input in the merge.
     input: usize,
     /// Fences of this level name blocks that the merge does not touch: they are merged too.
     gives_fences: bool,
@@ -96,13 +96,13 @@ struct LevelSource {
     block: Option<(BlockPtr, BlockLayout)>,
     index: usize,
     needed: Needed,
-    /// Where a resumed merge goes on: entries at or before this key are merged already.
+    /// Where a resumed merge continues: entries at or before this key are merged already.
     after: Option<Vec<u8>>,
     /// Data entries that the level holds, and how many have been merged.
     data_expected: u64,
     data_merged: u64,
-    /// Where blocks may stay as they are: finds them, and waits at the border of a block until it
-    /// is known what the other sources have.
+    /// The blocks that may stay as they are: finds them, and waits at the border of a block until
+    /// the other sources' next keys are known.
     keeper: Option<Box<Keeper>>,
     border: Border,
     /// Blocks of the level, and how many have been read.
@@ -125,7 +125,7 @@ impl Outbox {
     }
 }
 
-/// Where the names of a level's blocks come from.
+/// The source of the addresses of a level's blocks.
 enum Children {
     /// From fences in memory.
     Held { fences: Box<FenceIndex>, at: Option<Place> },
@@ -168,7 +168,7 @@ impl LevelSource {
             self.next = self.next_child(from)?;
         }
         let Some(ptr) = self.next else { return Ok(false) };
-        // Fences that name more blocks than the level has could go on for ever.
+        // Fences that name more blocks than the level has could continue for ever.
         if self.blocks_read >= self.blocks_expected {
             return Err(too_many_blocks(&ptr));
         }
@@ -249,7 +249,7 @@ fn fence_names(
     Ok(names)
 }
 
-/// Where blocks come from.
+/// Access to the blocks.
 #[derive(Clone, Copy)]
 struct Disk<'a> {
     reader: &'a BlockReader,
@@ -283,8 +283,8 @@ impl Stage {
     }
 
     /// Adds the upper `levels` levels of a tree, which are the merge's inputs from number
-    /// `first_input` on. The fences of the last of them are merged when the tree has levels
-    /// below. A resumed merge goes on behind `after`, with what `done` says of each input.
+    /// `first_input` on. The fences of the last of them are merged when the tree has levels below.
+    /// A resumed merge continues behind `after`, with the progress `done` of each input.
     ///
     /// # Errors
     /// When a block on the way to `after` cannot be read.

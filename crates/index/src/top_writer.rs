@@ -60,7 +60,7 @@ impl TopWriter {
         self.out.close()
     }
 
-    /// Writes what is buffered.
+    /// Writes the buffer.
     pub(super) fn flush(&mut self) -> Result<()> {
         self.out.flush()
     }

@@ -44,7 +44,7 @@ pub struct BlockReader {
 }
 
 impl BlockReader {
-    /// The same for a writer to whom this is owed.
+    /// The same for a writer with this reservation.
     pub(super) fn with_pot(&self, pot: &Arc<Pot>) -> Self {
         Self { pot: Some(Arc::clone(pot)), ..self.clone() }
     }
@@ -85,8 +85,8 @@ pub struct LevelFences {
     tail: Option<Arc<FenceIndex>>,
     /// Searches that came through the level above since the tree was opened.
     detours: AtomicU64,
-    /// The memory that the budget must have for them before they are loaded: more than what it
-    /// had when it refused them.
+    /// The memory that the budget must have for them before they are loaded: more than it had when
+    /// it refused them.
     needs_bytes: AtomicU64,
     building: Mutex<()>,
 }
@@ -285,8 +285,9 @@ impl Tree {
         if fences.held.get().is_some() {
             return;
         }
-        // A level that is damaged above is tried again only after as many detours; one that is too
-        // large for the budget only when there is more room, because every try reads that much.
+        // A level with damage above it is tried again only after as many detours; one that is too
+        // large for the budget only when there is more memory, because every attempt reads that
+        // much.
         fences.detours.store(0, Ordering::Relaxed);
         let room = reader.budget.room_bytes(Part::Fences);
         if room < fences.needs_bytes.load(Ordering::Relaxed) {
@@ -304,7 +305,7 @@ impl Tree {
         }
     }
 
-    /// All fences of a level; `None` when the budget has no room for them.
+    /// All fences of a level; `None` when the budget has no memory for them.
     fn load_fences(&self, level: usize, reader: &BlockReader) -> Result<Option<FenceIndex>> {
         let mut index = FenceIndex::counted(Account::optional(&reader.budget));
         let above = level.checked_sub(1).map(|above| FenceCursor::first(self, reader, above));

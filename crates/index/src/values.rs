@@ -26,8 +26,8 @@ use esker_substrate::sync::atomic::Ordering;
 
 use super::{Index, Paused};
 
-/// A keyspace's memtable is written out when what it refers to is this many times what it may
-/// hold itself: until then nothing that was written over in it comes back.
+/// A keyspace's memtable is flushed when the blobs it refers to are this many times the data that
+/// it may hold itself: until then the space of blobs overwritten in it is not freed.
 const REFERRED_SHARE: u64 = 16;
 
 /// How a record changes what a keyspace's levels refer to.
@@ -67,7 +67,7 @@ impl Values {
     }
 }
 
-/// What a merge has found out since its last record. Repeating a note changes nothing.
+/// The changes found by a merge since its last record. Repeating a note changes nothing.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     /// Logged runs that the new side refers to.
@@ -97,7 +97,7 @@ impl Moved {
         self.blocks = ValuesEdit { taken, given_up };
     }
 
-    /// What the next record says.
+    /// The edit for the next record.
     pub(super) fn recorded(&self) -> ValuesEdit {
         let mut edit = self.edit();
         if planted::is(Bug::ValueFreedEarly) {
@@ -156,12 +156,12 @@ impl Index {
         units.saturating_mul(esker_format::ptr::UNIT_BYTES)
     }
 
-    /// What the manifest says is values'.
+    /// The space that the manifest records for blobs.
     pub(super) fn taken_runs(&self) -> RunSet {
         self.values.lock().taken.clone()
     }
 
-    /// What the log alone refers to.
+    /// The space that only the log refers to.
     pub(super) fn logged_runs(&self) -> Vec<Extent> {
         extents(&self.values.lock().logged)
     }
@@ -207,7 +207,7 @@ impl Index {
 }
 
 impl Paused<'_> {
-    /// What values of the levels take, in the manifest's words.
+    /// The blobs' space of the levels, in the manifest's form.
     pub(super) fn taken(&self) -> Vec<Extent> {
         self.index.values.lock().taken.runs().collect()
     }

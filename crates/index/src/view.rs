@@ -41,7 +41,7 @@ pub struct View {
     pub(super) memtable: Arc<Memtable>,
     /// Newest first. The last one is the main tree, perhaps empty, or the merge that replaces it.
     pub(super) parts: Vec<Part>,
-    /// Ranges of keys that were removed.
+    /// The range tombstones.
     pub(super) removed: Arc<Removed>,
 }
 
@@ -69,12 +69,12 @@ pub enum BackgroundJob {
 #[derive(Clone, Debug)]
 pub struct Moving {
     pub(super) which: BackgroundJob,
-    /// What is left of the frozen memtable, and its memory in bytes.
+    /// The rest of the frozen memtable, and its memory in bytes.
     pub(super) frozen: Option<Arc<Leaves>>,
     pub(super) frozen_bytes: u64,
     /// Sorted runs, newest first, then the main tree.
     pub(super) inputs: Vec<Arc<Tree>>,
-    /// What has been written.
+    /// The written part of the new side.
     pub(super) new: Arc<Tree>,
     /// The last user key whose group has been written.
     pub(super) wavefront: Option<Arc<[u8]>>,
@@ -90,7 +90,7 @@ impl Part {
 }
 
 impl BackgroundJob {
-    /// What its operations are counted under.
+    /// The purpose under which its operations are counted.
     pub(super) const fn purpose(self) -> Purpose {
         match self {
             Self::Flush => Purpose::Flush,
@@ -128,26 +128,26 @@ impl Moving {
         Ok(None)
     }
 
-    /// How far it has come.
+    /// The merge's progress.
     pub(super) fn shown_stats(&self) -> CompactionStats {
         let wavefront = self.wavefront.as_deref().map(<[u8]>::to_vec);
         CompactionStats { wavefront, ..self.stats.clone() }
     }
 
-    /// How many levels take part, when those of the main tree are `levels`.
+    /// The number of levels that take part, when those of the main tree are `levels`.
     pub(super) fn levels(&self, levels: usize) -> usize {
         let sorted_runs = self.inputs.split_last().map_or(&[][..], |(_, sorted_runs)| sorted_runs);
         sorted_runs.iter().map(|flush| flush.height()).sum::<usize>() + levels
     }
 
-    /// The same with `frozen` as what is left of the memtable.
+    /// The same with `frozen` as the rest of the memtable.
     pub(super) fn set_frozen(&mut self, frozen: Option<Arc<Leaves>>) {
         self.frozen_bytes = frozen.as_ref().map_or(0, |frozen| frozen.memory_bytes());
         self.frozen = frozen;
     }
 }
 
-/// What a key's operands come to.
+/// The value to which a key's operands fold.
 pub(super) struct Folded {
     pub value: Option<Value>,
     /// Their base does not expire.
@@ -182,8 +182,8 @@ impl View {
         Self::new(Arc::clone(&self.memtable), self.parts.clone(), Arc::new(removed))
     }
 
-    /// The newest removal of `key` that `seq` sees: older versions are not there. 0 if there is
-    /// none.
+    /// The newest range tombstone of `key` that `seq` sees: older versions are hidden. 0 if there
+    /// is none.
     pub(super) fn removal(&self, key: &[u8], seq: Seq) -> Seq {
         if self.removed.is_empty() { Seq(0) } else { self.removed.newest(key, seq) }
     }
@@ -198,7 +198,8 @@ impl View {
         Ok(found.unwrap_or(Found { seq: Seq(0), data: Data::Delete.into() }))
     }
 
-    /// The newest version outside the memtable that `probe`, which knows of removals, may see.
+    /// The newest version outside the memtable that `probe`, which knows the range tombstones, may
+    /// see.
     fn get_in_parts(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
         for part in &self.parts {
             let found = match part {
@@ -314,8 +315,8 @@ impl View {
         Self::new(Arc::clone(&self.memtable), parts, Arc::clone(&self.removed))
     }
 
-    /// The same with the part that `which` moved replaced by what came of it, which has no keys
-    /// `outside`, and without the removals that are retired by it.
+    /// The same with the part that `which` moved replaced by its result, which has no keys
+    /// `outside`, and without the range tombstones that are retired by it.
     pub(super) fn with_result(
         &self,
         which: BackgroundJob,
@@ -419,9 +420,9 @@ impl Views {
         Ok(())
     }
 
-    /// Keeps the space that the current view leads to, without the view; returns its number. What a
-    /// record named when the view was published is kept with it: it is given up by a later record,
-    /// which a later view precedes.
+    /// Keeps the space that the current view refers to, without the view; returns its number. Space
+    /// that a record named when the view was published is kept with it: it is given up by a later
+    /// record, which a later view precedes.
     pub(super) fn pin(&self) -> u64 {
         let mut past = self.past.lock();
         let number = past.number;

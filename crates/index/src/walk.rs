@@ -39,16 +39,16 @@ pub trait Visitor {
     /// As for [`Visitor::knows`].
     fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// Takes a block, which is what its fence says. From now on it is known.
+    /// Takes a block, which has been checked against its fence. From now on it is known.
     ///
     /// # Errors
     /// As for [`Visitor::knows`].
     fn take(&mut self, ptr: &BlockPtr, bytes: &[u8]) -> Result<()>;
 
-    /// Whether there may be values outside blocks.
+    /// Whether there may be blobs.
     fn wants_values(&self) -> bool;
 
-    /// Takes a value that an entry of a block refers to.
+    /// Takes a blob that an entry of a block refers to.
     ///
     /// # Errors
     /// As for [`Visitor::knows`].
@@ -89,7 +89,7 @@ pub fn walk(
     }
 }
 
-/// Where the blocks of a tree may be.
+/// The extents of a tree's blocks.
 struct Levels<'a> {
     /// Those of the top fences, then level by level, each sorted.
     extents: Vec<Vec<Extent>>,
@@ -235,7 +235,7 @@ fn follows(wanted: &[BlockPtr], last: &BlockPtr, ptr: &BlockPtr) -> bool {
     is_next && bytes + ptr.bytes() <= READ_BYTES
 }
 
-/// What blocks lead to.
+/// The references found in blocks.
 struct Found<'a> {
     children: &'a mut Vec<BlockPtr>,
     values: &'a mut Vec<ValueRef>,

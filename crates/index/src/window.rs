@@ -70,7 +70,7 @@ impl Window {
         self.range_of(ptr).and_then(|range| self.buffer.get(range)).unwrap_or_default()
     }
 
-    /// Checks that what was read of the block is the block, and decompresses it.
+    /// Checks that the bytes read are the block, and decompresses it.
     pub(super) fn verify(&mut self, reader: &BlockReader, ptr: &BlockPtr) -> Result<BlockLayout> {
         let layout = reader.blocks.verify(reader.keyspace, ptr, self.bytes(ptr))?;
         if layout.is_packed() {
@@ -113,7 +113,7 @@ impl Needed {
         self.blocks.front().map(|(offset, _)| *offset)
     }
 
-    /// How many blocks that is.
+    /// The number of blocks.
     pub(super) fn len(&self) -> u64 {
         self.blocks.len() as u64
     }

@@ -82,8 +82,8 @@ impl ExtentWriter {
         self
     }
 
-    /// The same, for blocks that each begin a unit, because each may come to be another's. Their
-    /// lengths say how full they are. They are written to the first gaps there are.
+    /// The same, for blocks that each begin a unit, because each may get another owner. Their
+    /// lengths show how full they are. They are written to the first gaps.
     pub(super) fn apart(mut self) -> Self {
         self.packer.set_in_sectors();
         self.is_apart = true;
@@ -146,8 +146,8 @@ impl ExtentWriter {
         }
     }
 
-    /// Writes what is buffered, as whole units: readers can have it then, and no unit is written
-    /// twice. Not durable.
+    /// Writes the buffer, as whole units: readers can use it then, and no unit is written twice.
+    /// Not durable.
     pub(super) fn flush(&mut self) -> Result<()> {
         if let Some(extent) = self.current
             && self.filled > 0
@@ -162,7 +162,7 @@ impl ExtentWriter {
         Ok(())
     }
 
-    /// Writes what is buffered and gives the unused end of the extent back. May be repeated.
+    /// Writes the buffer and frees the unused end of the extent. May be repeated.
     pub(super) fn close_extent(&mut self) -> Result<()> {
         self.flush()?;
         let Some(extent) = self.current.take() else { return Ok(()) };
@@ -201,12 +201,12 @@ impl ExtentWriter {
         self.push(Extent { start, units: end.saturating_sub(start) }, false);
     }
 
-    /// What was kept of the old level since the last call of [`ExtentWriter::own`].
+    /// The extents kept of the old level since the last call of [`ExtentWriter::own`].
     pub(super) fn kept(&self) -> impl Iterator<Item = Extent> {
         self.pieces.iter().filter(|piece| !piece.is_own).map(|piece| piece.extent)
     }
 
-    /// The old level has lost what was kept of it.
+    /// The old level has lost the extents that were kept of it.
     pub(super) fn own(&mut self) {
         self.pieces.iter_mut().for_each(|piece| piece.is_own = true);
     }
@@ -227,13 +227,13 @@ impl ExtentWriter {
         extents
     }
 
-    /// All extents that the writer has taken; not what it keeps of the old level.
+    /// All extents that the writer has taken; not those that it keeps of the old level.
     pub(super) fn taken(&self) -> impl Iterator<Item = Extent> {
         let own = self.pieces.iter().filter(|piece| piece.is_own);
         own.map(|piece| piece.extent).chain(self.current)
     }
 
-    /// Writes the rest and gives back what is not needed.
+    /// Writes the rest and frees unneeded space.
     pub(super) fn close(&mut self) -> Result<()> {
         self.close_extent()
     }

@@ -65,14 +65,14 @@ impl Limit {
     }
 }
 
-/// What decides a block's form and length.
+/// The properties that decide a block's form and length.
 ///
 /// Invariant: the length is at least the encoded one. Of rows it is exact; of slotted entries the
 /// lengths of keys and the differences of numbers are counted as if nothing were shared.
 #[derive(Clone, Copy, Debug)]
 struct Measure {
     count: usize,
-    /// How many leading bytes all keys share.
+    /// The number of leading bytes that all keys share.
     prefix_len: usize,
     /// Sum over entries of their slotted length with an unshared key.
     unshared_bytes: usize,
@@ -137,7 +137,7 @@ impl Measure {
     }
 }
 
-/// How many bytes a number takes without leading zeros; none for 0.
+/// The number of bytes of a number without leading zeros; none for 0.
 const fn bytes_of(number: u64) -> usize {
     (u64::BITS - number.leading_zeros()).div_ceil(8) as usize
 }
@@ -268,7 +268,7 @@ impl BlockBuilder {
         let measure = self.measure_with(key, seq, payload);
         let bytes = measure.total_bytes();
         let fits = self.items.is_empty()
-            // Of most entries this says it, without a look at what the block has.
+            // For most entries this suffices, without a look at the block's contents.
             || bytes <= self.limit.target_bytes
             || self.limit.allows(self.bytes_at_most(), bytes);
         if fits {

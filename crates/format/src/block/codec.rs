@@ -79,7 +79,7 @@ impl Codec {
     }
 }
 
-/// What a [`Packer`] holds of the block that is to be written next.
+/// The state of a [`Packer`] for the block that is to be written next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Form {
     /// Nothing: the block is written as it is.
@@ -112,7 +112,7 @@ impl core::fmt::Debug for Packer {
     }
 }
 
-/// Which bodies are worth a try.
+/// A guess of which bodies are worth compressing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Guess {
     /// Bodies in a row that did not shrink.

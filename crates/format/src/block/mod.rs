@@ -55,7 +55,7 @@ pub const HEADER_BYTES: usize = 80;
 /// Length of the CRC behind the padding, in bytes.
 pub const TRAILER_BYTES: usize = 4;
 
-/// Where compressed bytes begin, behind their length.
+/// The offset of compressed bytes, behind their length.
 const COMPRESSED_AT: usize = HEADER_BYTES + 4;
 /// The most bytes between header and padding.
 const BODY_BYTES_MAX: usize = BLOCK_BYTES_MAX - HEADER_BYTES - TRAILER_BYTES;

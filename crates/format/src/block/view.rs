@@ -124,7 +124,7 @@ impl BlockLayout {
     /// as it is stored, and its entries decompressed. At most as long as the longest block.
     pub fn unpack(&self, bytes: &[u8], unpacker: &mut Unpacker, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
-        // What a view must not read it does not find.
+        // A view has no access to bytes that it must not read.
         let header = bytes.get(..HEADER_BYTES).unwrap_or_default();
         let from = bytes.get(COMPRESSED_AT..self.stored_end()).unwrap_or_default();
         out.extend_from_slice(header);
@@ -210,7 +210,7 @@ impl BlockLayout {
         Ok(Self { rows: Some(Rows { suffix_len, number_len, stride }), ..self })
     }
 
-    /// Where slots or rows begin.
+    /// The offset of slots or rows.
     const fn entries_at(&self) -> usize {
         HEADER_BYTES + self.prefix_len
     }

@@ -144,8 +144,8 @@ fn decode_frozen(reader: &mut Reader<'_>) -> Result<(Seq, Seq)> {
     if frozen.0 <= frozen.1 { Ok(frozen) } else { Err(at.error("frozen numbers fall")) }
 }
 
-/// How many levels the first `levels` of the main tree and the last `sorted_runs` runs have; `None`
-/// where the index has fewer.
+/// The number of levels in the first `levels` of the main tree and the last `sorted_runs` runs;
+/// `None` where the index has fewer.
 fn inputs_max(index: &IndexMeta, levels: u8, sorted_runs: u8) -> Option<usize> {
     let levels = index.main.levels.get(..usize::from(levels))?.len();
     let first = index.sorted_runs.len().checked_sub(usize::from(sorted_runs))?;

@@ -12,8 +12,8 @@ use crate::stage::Stage;
 use crate::tree::Tree;
 
 impl LevelMerge {
-    /// FD-tree: merges what was written with the next level down, if it is too large for its own.
-    /// False when the merge is complete. No I/O.
+    /// FD-tree: merges the new level with the next level down, if it is too large for its own
+    /// number. False when the merge is complete. No I/O.
     pub(super) fn descend(&mut self, index: &FdTreeIndex<'_>) -> bool {
         let merge = &mut self.merge;
         if merge.scheme.tightens() {

@@ -19,7 +19,7 @@ const FLUSHES_WHILE_MERGING: u64 = 8;
 const SMALL_RUNS: usize = 4;
 
 impl FdTreeIndex<'_> {
-    /// What should begin when the memtable is not full, and nothing is under way.
+    /// The work that should begin when the memtable is not full, and nothing is under way.
     pub(super) fn work_due(&self, durable: &IndexMeta) -> Option<Work> {
         if flushes_are_due(durable) {
             return Some(Work::Merge { full: false, with_memtable: false });
@@ -38,8 +38,7 @@ impl FdTreeIndex<'_> {
             return None;
         }
         let underflows = |balance| balance::underflows(&balance, self.kappa0_bytes(), kept);
-        // The memtable's tombstones count where it takes part; else they wait until they are
-        // written out.
+        // The memtable's tombstones count where it takes part; else they wait until it is flushed.
         let with_memtable = self.memtable_entries() > 0 && !self.flushes_first();
         let balance = if with_memtable { self.balance() } else { *self.flushed.lock() };
         underflows(balance).then_some(Work::Merge { full: true, with_memtable })
@@ -71,7 +70,7 @@ impl FdTreeIndex<'_> {
         bytes as f64 <= shape::DIRECT_RATIO_MAX * self.kappa0_bytes() as f64
     }
 
-    /// How many more sorted runs may be made while the merge runs.
+    /// The number of sorted runs that may still be written while the merge runs.
     fn flush_room(&self, durable: &IndexMeta) -> u64 {
         if self.tree.sizes != Sizes::Cost || self.tree.moves_unrecorded.load(Ordering::Acquire) {
             return 0;
@@ -160,7 +159,7 @@ fn are_due(durable: &IndexMeta, runs: usize, flushed: u64) -> bool {
         || shape::upper_bytes_max(shape).is_some_and(|max| upper + flushed > max)
 }
 
-/// What comes to the levels: all sorted runs, and this much of new data.
+/// The input of the levels: all sorted runs, and this much new data.
 fn incoming(durable: &IndexMeta, new_bytes: u64) -> Incoming {
     let levels = durable.sorted_runs.iter().flat_map(|flush| &flush.levels);
     let entries = levels.map(|level| level.counts.data_entries()).sum();

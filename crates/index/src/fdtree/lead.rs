@@ -43,7 +43,7 @@ impl Lead {
         self.allowed_bytes.store(allowed, Ordering::Relaxed);
     }
 
-    /// The merge is done, or goes on without telling how far it is.
+    /// The merge is done, or continues without reporting progress.
     pub(super) fn end(&self) {
         self.allowed_bytes.store(NO_BOUND, Ordering::Relaxed);
     }
@@ -65,7 +65,7 @@ impl Lead {
 /// of a space of `room_bytes`.
 fn allowed_bytes(room_bytes: u64, kappa0_bytes: u64, done: u64, total: u64) -> u64 {
     let share = u128::from(done.min(total)) * u128::from(room_bytes) / u128::from(total.max(1));
-    // At most the room, which fits.
+    // At most the space's size, which fits.
     (share as u64).saturating_add(kappa0_bytes / 2)
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// By hand: a room of 800, κ0 of 100. A quarter of the merge allows 200 and half a memtable.
+    /// By hand: a space of 800, κ0 of 100. A quarter of the merge allows 200 and half a memtable.
     #[test]
     fn room_opens_with_the_merge() {
         assert_eq!(allowed_bytes(800, 100, 0, 4000), 50);

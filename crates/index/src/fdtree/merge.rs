@@ -65,7 +65,7 @@ impl LevelMerge {
         Ok(Step::Done)
     }
 
-    /// Makes the progress durable when enough has been done, or when room is short.
+    /// Makes the progress durable when enough has been done, or when space is short.
     fn record_if_due(&mut self, index: &FdTreeIndex<'_>, commit: &mut Commit<'_>) -> Result<()> {
         if !self.merge.scheme.reclaims() {
             return Ok(());
@@ -123,7 +123,7 @@ impl LevelMerge {
     }
 }
 
-/// What a merge becomes: the main tree's upper levels.
+/// The result of a merge: the main tree's upper levels.
 struct Levels<'a> {
     index: &'a FdTreeIndex<'a>,
     full: bool,

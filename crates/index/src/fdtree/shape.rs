@@ -27,7 +27,7 @@ const RUNS_MAX: u8 = 14;
 const LEVELS_MAX: u8 = 16;
 /// The data, in full memtables, up to which a memtable is merged without being flushed before.
 pub const DIRECT_RATIO_MAX: f64 = 4.0;
-/// What fences and filters add to a level's bytes.
+/// The share that fences and filters add to a level's bytes.
 const FENCE_SHARE: f64 = 0.02;
 /// Growth factors considered. Whole numbers: a level takes b - 1 merges from above before the b-th
 /// takes it down, so a fraction would only leave space unused.
@@ -37,7 +37,7 @@ fn growth(b_quarters: u16) -> f64 {
     f64::from(b_quarters) / 4.0
 }
 
-/// How many memtables are merged before everything is: (t+1) b^k.
+/// The number of memtables that are merged before a full merge: (t+1) b^k.
 fn period(b_quarters: u16, k: u8, t: u8) -> f64 {
     f64::from(t + 1) * growth(b_quarters).powi(i32::from(k))
 }

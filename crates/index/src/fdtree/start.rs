@@ -27,7 +27,7 @@ use crate::stats::CompactionStats;
 use crate::tree::{BlockReader, Tree};
 use crate::view::{BackgroundJob, Moving, Part, View};
 
-/// Room for a level's last extent, in bytes; larger ones are taken in pieces where room is short.
+/// Space for a level's last extent, in bytes; larger ones are taken in pieces where space is short.
 const EXTENT_BYTES_LEAST: u64 = 16 * 1024;
 
 /// The fences of the main tree's levels from number `levels` on.
@@ -39,7 +39,7 @@ fn below_fences(moving: &Moving, levels: usize) -> Vec<Option<Arc<FenceIndex>>> 
 /// A merge that can begin.
 struct Planned {
     prepared: Prepared,
-    /// The most payload of the memtable that it has room for (I3).
+    /// The most payload of the memtable for which there is space (I3).
     memtable_bytes_max: u64,
     moving: Moving,
     stage: Stage,
@@ -49,13 +49,13 @@ struct Planned {
 
 impl FdTreeIndex<'_> {
     /// Begins a merge of all sorted runs and as many levels as it takes, or of everything. The
-    /// memtable takes part when `with_memtable` says so. False when there is nothing to merge, or
-    /// a flush or merge is under way.
+    /// memtable takes part if `with_memtable` is set. False when there is nothing to merge, or a
+    /// flush or merge is under way.
     ///
-    /// Cost: reads top fences that are not in memory, and makes room for the merge.
+    /// Cost: reads top fences that are not in memory, and makes space for the merge.
     ///
     /// # Errors
-    /// [`esker_substrate::Error::Full`] without room for the merge to begin; `Corrupt` when top
+    /// [`esker_substrate::Error::Full`] without space for the merge to begin; `Corrupt` when top
     /// fences cannot be read.
     pub(super) fn begin_merge(
         &self,
@@ -98,7 +98,7 @@ impl FdTreeIndex<'_> {
             below_fences: below_fences(&moving, prepared.levels),
         };
         let insert = Insert::new(&prepared.plan, &reader, BackgroundJob::Merge.purpose());
-        // A block that stays may hold what was removed since it was found that nothing was.
+        // A block that stays may contain keys that were deleted since the check that nothing was.
         let retires = prepared.full && !stage.may_keep_blocks();
         let (removed, retired) = self.removed_for_merge(range.1, retires);
         self.retiring.store(retired > Seq(0) && !removed.is_empty(), Ordering::Release);
@@ -123,9 +123,9 @@ impl FdTreeIndex<'_> {
         Ok(true)
     }
 
-    /// Lets readers see a merge, with the memtable as one of its inputs if it takes part. Writers
-    /// add to the memtable while the merge is planned; what they add must fit too (I3), or all is
-    /// planned once more with room for several times as much.
+    /// Publishes a merge to readers, with the memtable as one of its inputs if it takes part.
+    /// Writers add to the memtable while the merge is planned; their additions must fit too (I3),
+    /// or all is planned once more with several times as much space for them.
     fn plan_and_freeze(
         &self,
         durable: &IndexMeta,
@@ -232,7 +232,7 @@ impl FdTreeIndex<'_> {
         self.views.load().parts.iter().filter_map(run).collect()
     }
 
-    /// The plan of a merge of what comes in, all sorted runs, and the levels that this takes.
+    /// The plan of a merge of the incoming data, all sorted runs, and the levels that this takes.
     fn prepare(&self, durable: &IndexMeta, full: bool, mut incoming: Incoming) -> Prepared {
         for level in durable.sorted_runs.iter().flat_map(|flush| &flush.levels) {
             incoming.data_bytes += level.counts.data_bytes();
@@ -268,7 +268,8 @@ impl FdTreeIndex<'_> {
         })
     }
 
-    /// Room for a merge that was resumed, which opening does not take. It goes on without, too.
+    /// Reserves space for a merge that was resumed, which opening does not do. The merge continues
+    /// without it, too.
     pub(super) fn find_room(&self, merge: &mut LevelMerge) {
         if !std::mem::take(&mut merge.lacks_room) {
             return;
@@ -281,7 +282,7 @@ impl FdTreeIndex<'_> {
         }
     }
 
-    /// Reserves the space between two records, at the greatest pace for which there is room.
+    /// Reserves the space between two records, at the greatest pace for which there is space.
     fn reserve(&self, mut pace: Pace, slack_bytes: u64) -> Result<(Pace, Reservation)> {
         loop {
             let bytes = pace.record_bytes.saturating_add(slack_bytes);
@@ -328,7 +329,7 @@ impl FdTreeIndex<'_> {
         };
         let pot = self.recovered_pot();
         let insert = Insert::resume(&plan, &self.reader.with_pot(&pot), progress)?;
-        // What it left for snapshots before the crash is not known: it retires nothing.
+        // What it kept for snapshots before the crash is not known: it retires no range tombstones.
         let (removed, _) = self.removed_for_merge(progress.frozen.1, false);
         let inputs = Inputs {
             levels,
@@ -357,7 +358,7 @@ impl FdTreeIndex<'_> {
         merge.lacks_room = true;
         *slot = Some(merge);
         self.tree.lead.begin(self.views.load().memtable.counts().data_bytes());
-        // The merge holds what was recovered now.
+        // The merge now holds the recovered entries.
         *self.recovered.lock() = None;
         self.awaits_resume.store(false, Ordering::Release);
         Ok(())

@@ -105,8 +105,8 @@ mod tests {
     /// Level and bytes of each pass, and the data of each level then.
     type Step = (Vec<(u8, u64)>, Vec<u64>);
 
-    /// What is written, pass by pass, for each memtable, and the data of each level then. Every
-    /// level is materialised, with data or without.
+    /// The data written, pass by pass, for each memtable, and the data of each level afterwards.
+    /// Every level is materialised, with data or without.
     fn insert_only(memtables: u64) -> Vec<Step> {
         let (mut shape, mut levels) =
             (Shape { kappa0_bytes: KAPPA0, ..grown(SIZES, 1, 0, 0) }, vec![]);

@@ -46,13 +46,13 @@ pub(super) fn layout(lsm: &LsmMeta, params: &Params, kappa0_bytes: u64) -> Layou
     Layout::above_last(lsm.levels.len(), levels)
 }
 
-/// What the index's state says of these levels.
+/// The sizes of these levels.
 pub(super) fn sizes(layout: Layout, params: &Params) -> Sizes {
     let levels = layout.levels.saturating_sub(1) as u8;
     Sizes { runs: 1, levels, growth: params.gamma.clamp(2.0, 255.0) as u8 }
 }
 
-/// What overflows: the lowest level that does, or the runs.
+/// The overflow to merge: the lowest level that overflows, or the runs.
 fn due(meta: &IndexMeta, params: &Params, kappa0_bytes: u64) -> Option<(Overflow, Layout)> {
     let lsm = meta.lsm.as_deref()?;
     let layout = layout(lsm, params, kappa0_bytes);
@@ -85,7 +85,7 @@ pub(super) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64, memtables: u64) -> 
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub overflow: Overflow,
-    /// What is left of it.
+    /// The rest of its keys.
     keys: KeyRangeBuf,
     layout: Layout,
     /// Whether something of it has been merged.

@@ -24,13 +24,13 @@ const SLICE_BLOCKS: (u64, u64) = (4, 1024);
 /// The number of runs that may exist, however small, beyond three times those that the sizes have;
 /// as merges go round the keys, twice as many are partially merged.
 pub(super) const RUNS_SMALL: usize = 8;
-/// How many full memtables writers may be ahead of merges.
+/// The number of full memtables that writers may be ahead of merges.
 pub(super) const RUNS_AHEAD: u64 = 6;
 /// Other sizes must write less than this share of what those in force write before they replace
 /// them.
 const WORTH_CHANGING: f64 = 0.95;
 
-/// What comes in.
+/// Properties of the incoming data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Arrivals {
     /// κ0, what a full memtable brings, in bytes.
@@ -39,7 +39,7 @@ pub(super) struct Arrivals {
     pub replaced: f64,
 }
 
-/// What overflows: that says where a slice begins.
+/// What overflows, which determines where a slice begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overflow {
     /// The runs.
@@ -48,7 +48,7 @@ pub(super) enum Overflow {
     Level(usize),
 }
 
-/// What a slice is for.
+/// The cause of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// Something overflows.
@@ -59,8 +59,8 @@ pub(super) enum Cause {
     Waste { level: usize, units: u64 },
 }
 
-/// A slice of the keys: of all runs and the first levels, merged into the next level (Pull: what is
-/// newer than a level's keys goes along).
+/// A slice of the keys: of all runs and the first levels, merged into the next level (Pull: keys in
+/// newer levels are included).
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     pub cause: Cause,
@@ -99,7 +99,7 @@ impl Slice {
     }
 }
 
-/// How far a full job is: up to this key.
+/// The progress of a full job: up to this key.
 #[derive(Debug, Default)]
 pub(super) struct Pass {
     done: Option<KeyRangeBuf>,
@@ -142,13 +142,13 @@ fn sizes(meta: &IndexMeta, lsm: &LsmMeta, arrivals: &Arrivals) -> Sizes {
     if stays { force } else { best }
 }
 
-/// What the index's state says of sizes.
+/// The sizes, as a shape.
 pub(super) fn shape_of(sizes: Sizes, kappa0_bytes: u64) -> Shape {
     let b_quarters = u16::from(sizes.growth) * 4;
     Shape { b_quarters, k: sizes.levels, t: sizes.runs, kappa0_bytes }
 }
 
-/// How many levels there are more than the sizes have: the first ones, which take nothing.
+/// The number of levels beyond those that the sizes have: the first ones, which take nothing.
 fn surplus(lsm: &LsmMeta, sizes: &Sizes) -> usize {
     lsm.levels.len().saturating_sub(usize::from(sizes.levels) + 1)
 }
@@ -217,13 +217,13 @@ fn slice_blocks(kappa0_bytes: u64) -> u64 {
 }
 
 impl LsmIndex<'_> {
-    /// Blocks that the next slice takes of one run or level: fewer where there is little room.
+    /// Blocks that the next slice takes of one run or level: fewer where there is little space.
     pub(super) fn slice_blocks(&self) -> u64 {
         let halvings = self.lsm.halvings.load(Ordering::Relaxed);
         (slice_blocks(self.kappa0_bytes()) >> halvings.min(u64::BITS - 1)).max(1)
     }
 
-    /// A slice found no room: the next one is to be half as large. False when it was the smallest.
+    /// A slice found no space: the next one is to be half as large. False when it was the smallest.
     pub(super) fn halve_slices(&self) -> bool {
         if self.slice_blocks() == 1 {
             return false;
@@ -232,13 +232,13 @@ impl LsmIndex<'_> {
         true
     }
 
-    /// A slice found room: the next one may be twice as large.
+    /// A slice found space: the next one may be twice as large.
     pub(super) fn double_slices(&self) {
         let less = |halvings: u32| halvings.checked_sub(1);
         let _none_left = self.lsm.halvings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// What comes in, as far as it is known.
+    /// The incoming data, as far as it is known.
     pub(super) fn arrivals(&self) -> Arrivals {
         let replaced = self.lsm.replaced.lock().share();
         Arrivals { kappa0_bytes: self.kappa0_bytes(), replaced }

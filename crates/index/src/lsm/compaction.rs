@@ -50,7 +50,7 @@ pub(crate) struct Lsm {
     pub(super) replaced: Mutex<Replaced>,
     pub(super) asked: Mutex<Asked>,
     pub(super) packing: Mutex<Packing>,
-    /// How often slices have been halved for want of room.
+    /// How often slices have been halved for lack of space.
     pub(super) halvings: AtomicU32,
     /// The slices under way.
     pub(super) slices: Mutex<Option<Job>>,

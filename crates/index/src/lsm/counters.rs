@@ -26,7 +26,7 @@ pub struct Counters {
     pub levels: Vec<LevelCounters>,
 }
 
-/// What a slice has written.
+/// The work of a slice.
 #[derive(Debug)]
 pub(super) struct Work {
     pub layout: Layout,

@@ -10,7 +10,7 @@ use esker_format::meta::IndexMeta;
 
 use super::choose::Arrivals;
 
-/// The last answer, and what it was the answer to.
+/// The last answer, and the state for which it was computed.
 #[derive(Debug, Default)]
 pub(super) struct Asked(Option<(Arc<IndexMeta>, Arrivals, bool)>);
 

@@ -19,7 +19,7 @@ const FENCES_MAX: usize = 1 << 15;
 #[derive(Debug)]
 pub(super) struct Fences {
     blocks: Vec<(Vec<u8>, u64)>,
-    /// How many of a level's blocks count as one, and how many the last one has.
+    /// The number of a level's blocks that count as one, and the number that the last one has.
     together: u64,
     in_last: u64,
 }

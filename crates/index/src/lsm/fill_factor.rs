@@ -14,7 +14,7 @@ pub(super) const fn waste_of(ptr: &BlockPtr) -> u64 {
     units_of(ptr) * UNIT_SECTORS - ptr.sectors as u64
 }
 
-/// How much of a level is empty: sectors, of how many units.
+/// The empty part of a level: sectors, and the number of units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fill {
     pub wasted_sectors: u64,
@@ -66,7 +66,7 @@ impl Fill {
     /// leaves empty counted).
     pub fn takes(&self, ptr: &BlockPtr, open_sectors: u64, most_millionths: u64) -> bool {
         let open = open_sectors.next_multiple_of(UNIT_SECTORS) - open_sectors;
-        // What a file says of a level may be any number.
+        // The numbers in a file may have any value.
         let wasted = self.wasted_sectors.saturating_add(open + waste_of(ptr));
         let more = units_of(ptr) + open_sectors.div_ceil(UNIT_SECTORS) + 1;
         let sectors = u128::from(self.units.saturating_add(more)) * u128::from(UNIT_SECTORS);
@@ -74,7 +74,7 @@ impl Fill {
     }
 }
 
-/// How much of a level may be empty for a block to stay in it, in millionths.
+/// The part of a level that may be empty for a block to stay in it, in millionths.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// ω.
@@ -95,7 +95,7 @@ impl Room {
     }
 }
 
-/// Whether a block has no room for another entry like those that it has, as far as its fence says.
+/// Whether a block has no space for another entry like those that it has, according to its fence.
 pub(super) fn is_full(fence: &OwnedFence, limit: &Limit) -> bool {
     // The block's last sector has one byte at least.
     let used = (u64::from(fence.ptr.sectors) * SECTOR_BYTES).saturating_sub(SECTOR_BYTES - 1);

@@ -92,7 +92,7 @@ impl Span {
     }
 }
 
-/// What may be seen of a level or run.
+/// The visible part of a level or run.
 #[derive(Clone, Debug)]
 pub(super) struct Clip<'a> {
     pub keys: KeyRange<'a>,
@@ -119,13 +119,13 @@ impl Clip<'_> {
 /// A block that has been opened.
 #[derive(Clone, Copy)]
 pub(super) struct Opened {
-    /// Which one of the source.
+    /// Its number in the source.
     at: usize,
     ptr: BlockPtr,
     layout: BlockLayout,
 }
 
-/// What was merged entry by entry.
+/// The entries that were merged one by one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Read {
     pub put_bytes: u64,
@@ -137,7 +137,7 @@ pub(super) struct Read {
 pub(super) struct Input<'a> {
     reader: &'a BlockReader,
     pub span: Span,
-    /// What of the blocks takes part; `None`: all.
+    /// The part of the blocks that takes part; `None`: all.
     clip: Option<Clip<'a>>,
     window: Window,
     /// The block that is open, or the next one.
@@ -429,7 +429,7 @@ impl Input<'_> {
     }
 }
 
-/// Bytes of what an entry says, as levels count them; `None` of a tombstone.
+/// Bytes of an entry's content, as levels count them; `None` for a tombstone.
 pub(super) fn content_bytes(payload: &Payload<'_>) -> Option<usize> {
     match payload {
         Payload::Put(value)

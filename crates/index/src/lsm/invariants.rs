@@ -5,7 +5,7 @@ use esker_format::ptr::BlockPtr;
 
 use crate::invariants::{CheckSink, Units};
 
-/// L1; `found` ends with what was found of each level, where all of it could be read.
+/// L1; `found` ends with the counted units of each level, where all of it could be read.
 pub(super) fn check_units(meta: &IndexMeta, found: &[Option<Units>], sink: &mut CheckSink) {
     let Some(lsm) = &meta.lsm else { return };
     for (level, found) in lsm.levels.iter().rev().zip(found.iter().rev()) {

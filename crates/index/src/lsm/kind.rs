@@ -85,7 +85,7 @@ impl Kind for Lsm {
         durable.lsm.as_deref().is_none_or(is_done)
     }
 
-    /// What is written out comes first: slices take no memtable.
+    /// Memtables are flushed first: slices take no memtable.
     fn begin(&self, index: &Index, full: bool, _: bool, _: &Gate<'_>) -> Result<bool> {
         Ok(self.of(index).begin_slices(full))
     }

@@ -10,7 +10,7 @@ use super::meter::Event;
 use super::policy::learn::{Learning, Phase, Reference};
 use super::policy::{Policy, Thresholds};
 
-/// What is kept.
+/// The form in which learning is stored.
 fn kept(learning: &Learning) -> LearntMeta {
     let (phase, level, step, cost, records) = match learning.phase {
         Phase::Settling { before } => (0, 0, 0, before, 0),
@@ -36,7 +36,7 @@ fn kept(learning: &Learning) -> LearntMeta {
     }
 }
 
-/// What was kept.
+/// Learning, from its stored form.
 fn learning(kept: &LearntMeta) -> Learning {
     let cost = kept.cost.map(Real::get);
     let phase = match kept.phase {
@@ -63,7 +63,7 @@ fn learning(kept: &LearntMeta) -> Learning {
     }
 }
 
-/// What is learnt of an index; `None` before anything was measured.
+/// What has been learnt about an index; `None` before anything was measured.
 pub(super) fn of(lsm: &LsmMeta) -> Option<Learning> {
     lsm.learnt.as_ref().map(learning)
 }
@@ -101,7 +101,7 @@ impl LsmIndex<'_> {
         )
     }
 
-    /// Makes what was learnt under other levels, or another µ, what holds for these.
+    /// Adapts what was learnt under other levels, or another µ, to these.
     fn suit(&self, learning: &mut Learning, lsm: &LsmMeta) {
         let (last, mu) = (lsm.levels.len(), self.lsm.compaction.params.mu);
         if learning.last == last && learning.mu == mu {
@@ -144,7 +144,7 @@ mod tests {
     use super::super::policy::learn::Measured;
     use super::*;
 
-    /// What a file says may be anything that decodes.
+    /// The numbers in a file may have any value that decodes.
     #[test]
     fn the_greatest_numbers_overflow_nothing() {
         for phase in 0..5 {

@@ -4,8 +4,7 @@
 
 use super::policy::learn::{Learning, Measured, Window};
 
-/// What a slice was, as far as it is measured. Levels have their numbers in the thesis: 0 are the
-/// runs.
+/// The measured properties of a slice. Levels have their numbers in the thesis: 0 are the runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Event {
     /// The level that it was taken of.
@@ -78,7 +77,7 @@ impl Meter {
         }
     }
 
-    /// Counts a slice, with what it has written for levels down to `last`.
+    /// Counts a slice, with the blocks that it has written for levels down to `last`.
     fn add(&mut self, event: &Event, last: usize) {
         let so_far = self.measured.get_or_insert(Measured { block_writes: 0, records: 0 });
         let counted = event.written.iter().filter(|(level, _)| *level <= last);

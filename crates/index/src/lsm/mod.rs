@@ -86,7 +86,7 @@ const SLICES_MAX: u32 = 256;
 pub struct Job {
     /// Of everything, down to the last level; how far it is.
     pass: Option<Pass>,
-    /// What is left of the part that a policy has chosen.
+    /// The rest of the part that a policy has chosen.
     part: Option<PolicyPart>,
     /// Removals up to this number hide nothing any more when a full job is done.
     retired: Seq,
@@ -94,7 +94,7 @@ pub struct Job {
     oldest_snapshot: Option<Seq>,
     /// Whether its last slice has packed a level.
     has_packed: bool,
-    /// How many slices it has merged.
+    /// The number of slices it has merged.
     done: u32,
 }
 
@@ -169,7 +169,7 @@ impl LsmIndex<'_> {
         job.has_packed = next.packs();
         if let Err(error) = self.merge_slice(&state, &next, commit) {
             let is_full = matches!(error, Error::Full { .. });
-            // What it had taken it has given back.
+            // The space that it had taken has been freed.
             if !(is_full && !next.packs() && self.halve_slices()) {
                 self.go_on_unpacked(&state, &next, error)?;
             }
@@ -248,8 +248,8 @@ impl LsmIndex<'_> {
         }
     }
 
-    /// A full job is done: removals that it was for are forgotten; what it has left is kept for
-    /// snapshots.
+    /// A full job is done: the range tombstones that it applied are dropped; garbage that it has
+    /// left is kept for snapshots.
     fn finish_slices(&self, job: &Job, commit: &mut Commit<'_>) -> Result<()> {
         if job.pass.is_none() {
             return Ok(());
@@ -263,7 +263,7 @@ impl LsmIndex<'_> {
         Ok(())
     }
 
-    /// What should begin in an LSM index whose memtable is not full.
+    /// The work that should begin in an LSM index whose memtable is not full.
     pub(super) fn lsm_due(&self, durable: &Arc<IndexMeta>) -> Option<Work> {
         let kept = *self.kept.lock();
         let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
@@ -276,7 +276,7 @@ impl LsmIndex<'_> {
         is_due.then_some(Work::Merge { full, with_memtable: false })
     }
 
-    /// What of an LSM index is best done with a full memtable.
+    /// The best work of an LSM index with a full memtable.
     pub(super) fn lsm_flush_work(&self, durable: &IndexMeta) -> Option<Work> {
         let is_full = durable.sorted_runs.len() + 2 >= SORTED_RUNS_MAX;
         if !is_full && !self.is_behind(durable, RUNS_AHEAD) {

@@ -32,7 +32,7 @@ const NODE_BYTES: usize = UNIT_BYTES as usize;
 /// Fewest fences of a node.
 const FENCES_MIN: usize = 4;
 
-/// Which fences of a level are replaced: from this one on, up to that one.
+/// The fences of a level that are replaced: from this one on, up to that one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replaced {
     pub from: (Vec<u8>, Seq),
@@ -61,7 +61,7 @@ impl Replaced {
     }
 }
 
-/// Where nodes are written to.
+/// The writer of nodes.
 pub(super) fn writer(reader: &BlockReader, generation: &OneGeneration) -> ExtentWriter {
     ExtentWriter::new(reader, Purpose::Merge, generation, 1 << 20, Vec::new()).apart()
 }
@@ -184,8 +184,8 @@ fn read(reader: &BlockReader, ptr: &BlockPtr) -> Result<Vec<TailFence>> {
     Ok(index.iter().map(|fence| owned(&fence)).collect())
 }
 
-/// Fences into nodes, all about equally full; returns the fences to the nodes. `counts` gain what
-/// is written and lose what it replaces.
+/// Packs fences into nodes, all about equally full; returns the fences to the nodes. `counts` gain
+/// what is written and lose what it replaces.
 fn pack(
     fences: &[TailFence],
     out: &mut ExtentWriter,

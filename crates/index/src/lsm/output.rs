@@ -26,7 +26,7 @@ pub(super) struct Output {
     level: LevelWriter,
     /// Fences to all blocks so far, in order.
     fences: Vec<TailFence>,
-    /// How many of these blocks were written.
+    /// The number of these blocks that were written.
     written: u64,
     /// The level as it will be, as far as is known.
     fill: Fill,
@@ -36,7 +36,7 @@ pub(super) struct Output {
     saved_sectors: u64,
 }
 
-/// What came of a merge.
+/// The result of a merge.
 pub(super) struct Written {
     /// Fences to all blocks, in order.
     pub fences: Vec<TailFence>,

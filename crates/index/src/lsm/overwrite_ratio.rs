@@ -20,7 +20,7 @@ impl Replaced {
     pub fn note(&mut self, entered: u64, dropped: u64, recent: u64) {
         let entered = entered as f64;
         let before = (recent as f64 - entered).max(0.0);
-        // Where nothing comes, nothing is forgotten: a level is packed.
+        // Without incoming entries, nothing is forgotten: a level is packed.
         let fades = entered > 0.0 && self.entered > before;
         let fades = if fades { before / self.entered } else { 1.0 };
         self.entered = self.entered * fades + entered;

@@ -42,7 +42,7 @@ const AGAIN_PARTS: u64 = 10;
 /// Blocks stay in it until half as much more is empty.
 const STAYS_PARTS: u64 = 20;
 
-/// What is known of the packing of an index's levels, from the first down.
+/// The state of the packing of an index's levels, from the first down.
 #[derive(Debug, Default)]
 pub(super) struct Packing {
     levels: Vec<Packed>,
@@ -52,7 +52,7 @@ pub(super) struct Packing {
 struct Packed {
     /// Whether merges have changed it since the index was opened.
     is_changed: bool,
-    /// Where to go on.
+    /// The key to continue from.
     at: Vec<u8>,
     /// Units that were written, beyond what those that were given back are worth.
     units_in_vain: u64,
@@ -64,7 +64,7 @@ struct Packed {
 struct GivenUp {
     /// The share that was empty.
     millionths: u64,
-    /// What its entries took, on average.
+    /// The average size of its entries.
     entry_bytes: u64,
 }
 
@@ -75,7 +75,7 @@ struct Window {
     fill: Fill,
 }
 
-/// What entries of a level take, on average; 0 where there are none.
+/// The average size of a level's entries; 0 where there are none.
 fn entry_bytes(level: &LsmLevel) -> u64 {
     let of = |data: &LevelMeta| {
         let bytes = data.counts.sectors.saturating_mul(SECTOR_BYTES);
@@ -128,7 +128,7 @@ impl Packing {
         known.map_or(0, |(given_up, level)| given_up.most_millionths(level, STAYS_PARTS))
     }
 
-    /// The keys at which to go on in a level.
+    /// The key to continue from in a level.
     fn at(&self, number: usize) -> Vec<u8> {
         self.levels.get(number).map(|level| level.at.clone()).unwrap_or_default()
     }
@@ -157,7 +157,7 @@ impl Packing {
 impl LsmIndex<'_> {
     /// The next slice of a level that is packed; `None` when none is to be.
     ///
-    /// Cost: reads the nodes that lead to what is passed over.
+    /// Cost: reads the nodes that lead to the blocks that are passed over.
     pub(super) fn slice_to_pack(&self, state: &State) -> Option<Slice> {
         // Writers ask under this lock: nothing is read under it.
         let (level, at) = {
@@ -171,7 +171,7 @@ impl LsmIndex<'_> {
         let window = match found {
             Ok(window) => window,
             Err(error) => {
-                // Where to go on is not known either.
+                // The key to continue from is not known either.
                 self.pass_unpacked(state, (level, 0), None, &error);
                 return None;
             }
@@ -372,8 +372,7 @@ mod tests {
         assert_eq!(packing.in_vain(0, &short), 0);
     }
 
-    /// What a window gives back is worth sixteen times as much; what is beyond that is not owed to
-    /// later ones.
+    /// The units that a window frees count sixteenfold; a surplus is not credited to later windows.
     #[test]
     fn help_now_and_then_is_weighed_against_its_cost() {
         let mut packing = packing(1);
@@ -417,7 +416,7 @@ mod tests {
         String::from_utf8(window.keys.begin).unwrap()
     }
 
-    /// Wherever it goes on, full windows are passed over, once around.
+    /// Wherever it continues, full windows are passed over, once around.
     #[test]
     fn full_windows_are_passed_over() {
         let waste = [('a', 0), ('b', 40), ('c', 0), ('d', 20)];

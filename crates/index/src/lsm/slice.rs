@@ -44,18 +44,18 @@ pub(super) struct Level {
     pub level: LsmLevel,
 }
 
-/// What a slice makes of one level.
+/// The changes of a slice to one level.
 struct Changed {
     number: usize,
     level: LsmLevel,
     top: Option<Arc<FenceIndex>>,
     /// Space of blocks and nodes that are not part of it any more.
     given_up: Vec<Extent>,
-    /// What was written for it.
+    /// The blocks and entries written for it.
     work: LevelCounters,
 }
 
-/// What a slice makes of one run.
+/// The changes of a slice to one run.
 struct Spent {
     run: Run,
     /// Space of blocks of which nothing is left.
@@ -64,7 +64,7 @@ struct Spent {
     moved: Vec<Extent>,
 }
 
-/// What a slice has written.
+/// The output of a slice.
 struct Made {
     outputs: Vec<Output>,
     nodes: ExtentWriter,
@@ -72,7 +72,7 @@ struct Made {
     changed: Vec<Changed>,
 }
 
-/// What came of a slice, before it is recorded.
+/// The result of a slice, before it is recorded.
 struct Outcome {
     runs: Vec<Spent>,
     made: Made,
@@ -116,8 +116,8 @@ impl LsmIndex<'_> {
     /// the nodes that lead to them; two syncs and the record.
     ///
     /// # Errors
-    /// `Full` without room, `Corrupt` when a block cannot be read, and what `commit` or the device
-    /// says.
+    /// `Full` without space, `Corrupt` when a block cannot be read, and errors of `commit` or the
+    /// device.
     pub(super) fn merge_slice(
         &self,
         state: &State,
@@ -129,7 +129,7 @@ impl LsmIndex<'_> {
         self.record_slice(state, slice, outcome, commit)
     }
 
-    /// What a slice is merged by.
+    /// The rules by which a slice is merged.
     fn rules_of(&self, state: &State, slice: &Slice) -> Rules {
         let is_last = slice.depth + 1 >= slice.layout.levels;
         Rules {
@@ -139,7 +139,7 @@ impl LsmIndex<'_> {
         }
     }
 
-    /// How much of the level that a slice is merged into may be empty for a block to stay.
+    /// The part of the level that a slice is merged into that may be empty for a block to stay.
     fn room_of(&self, state: &State, slice: &Slice) -> Room {
         let into = slice.layout.standing(slice.depth);
         let in_vain = |number| self.lsm.packing.lock().in_vain(number, state.lsm());
@@ -272,7 +272,7 @@ impl LsmIndex<'_> {
         Ok(())
     }
 
-    /// Forgets the removals up to `retired`: nothing is left that they hide.
+    /// Drops the range tombstones up to `retired`: nothing is left that they hide.
     pub(super) fn retire_removals(&self, retired: Seq, commit: &mut Commit<'_>) -> Result<()> {
         let _recording = self.recording.lock();
         let mut meta = IndexMeta::clone(&self.meta());
@@ -383,13 +383,13 @@ fn taken_from(
     if let Some(data) = changed.level.tree.levels.last_mut() {
         data.counts.put_bytes = data.counts.put_bytes.saturating_sub(moved_bytes(input));
     }
-    // What stays stays where it has been.
+    // These blocks stay in their place.
     changed.work.blocks_kept = 0;
     Ok(Some(changed))
 }
 
-/// A level with other blocks in the place of a span's: those of which `stays` says so are not given
-/// up.
+/// A level with other blocks in the place of a span's: those for which `stays` is set are not
+/// freed.
 fn replaced(
     reader: &BlockReader,
     level: &Level,
@@ -424,8 +424,8 @@ fn replaced(
     Ok(Changed { number: level.number, level: now, top, given_up, work })
 }
 
-/// Which fences `fences` replace: those of a span. They begin where the span did; where nothing is
-/// left of a level's first blocks, the next one becomes the first.
+/// The fences that `fences` replace: those of a span. They begin where the span did; where nothing
+/// is left of a level's first blocks, the next one becomes the first.
 fn replaced_by(
     tree: &Tree,
     reader: &BlockReader,

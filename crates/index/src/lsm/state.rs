@@ -61,7 +61,7 @@ impl Run {
 impl LsmIndex<'_> {
     /// The state, and the trees that readers see.
     pub(super) fn lsm_state(&self) -> Result<State> {
-        // What is durable and what is seen change together under this lock.
+        // The durable state and the view change together under this lock.
         let _recording = self.recording.lock();
         let durable = self.meta();
         let view = self.views.load();

@@ -23,7 +23,7 @@ use super::output::Output;
 use crate::insert::Sink;
 use crate::versions::Fate;
 
-/// The block that what is written repeats, if there is one.
+/// The block that the written entries repeat, if there is one.
 #[derive(Default)]
 pub(super) struct Repeat {
     pub of: Option<Repeated>,
@@ -40,7 +40,7 @@ pub(super) struct Repeated {
     pub read_before: Read,
 }
 
-/// What is written: held back, or given to the output.
+/// The written entries: held back, or passed to the output.
 pub(super) struct Repeating<'s, 'a> {
     pub inputs: &'s [Input<'a>],
     pub output: &'s mut Output,

@@ -25,7 +25,7 @@ use crate::removed::Removed;
 use crate::values::Moved;
 use crate::versions::Keep;
 
-/// What a slice is merged by.
+/// The rules by which a slice is merged.
 pub(super) struct Rules {
     pub removed: Removed,
     /// Nothing older is below.
@@ -129,7 +129,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.inputs.iter().enumerate().filter(move |(other, _)| *other != index)
     }
 
-    /// Writes what is held of the last key, and what is held back of a block.
+    /// Writes the held entries of the last key, and those held back of a block.
     fn close(&mut self) -> Result<()> {
         let to_last = self.rules.to_last;
         let (mut sink, group) = self.sink();
@@ -148,7 +148,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         if is_same { Ok(()) } else { self.close() }
     }
 
-    /// A block that has been repeated to its end stays; what is held back of any other is written.
+    /// A block that has been repeated to its end stays; entries held back of any other are written.
     fn finish_block(&mut self) -> Result<()> {
         if let Some(of) = self.repeat.whole(self.inputs)
             && self.stay_repeated(&of)?
@@ -158,7 +158,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.sink().0.give_up()
     }
 
-    /// Whether there is room for a block that has been repeated; then it stays.
+    /// Whether there is space for a block that has been repeated; then it stays.
     fn stay_repeated(&mut self, of: &Repeated) -> Result<bool> {
         let Some(input) = self.inputs.get_mut(of.source) else { return Ok(false) };
         let (fence, first, last) = input.ends(of.block)?;
@@ -215,7 +215,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let stays = match self.beside(index) {
             Beside::Nothing => self.makes_room(index)?,
             Beside::Something => false,
-            // What it has will be known when it is open, as it is to be anyway.
+            // Its contents will be known when it is open, which it has to be in any case.
             Beside::Closed(other) => {
                 self.inputs.get_mut(other).map_or(Ok(()), Input::open)?;
                 self.moved(other);

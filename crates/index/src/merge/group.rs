@@ -28,7 +28,7 @@ pub(crate) struct Group {
     pub key: Option<Vec<u8>>,
     /// Number of the group's last item, and whether that was a fence.
     pub last: (Seq, bool),
-    /// What becomes of the current item, once decided.
+    /// The fate of the current item, once decided.
     fate: Option<Fate>,
     /// Removals of the key by the range, newest first, and how many of them are newer than the
     /// current item.
@@ -36,10 +36,10 @@ pub(crate) struct Group {
     removals_passed: usize,
     /// Tombstones that go unless an older version stays.
     pending: VecDeque<(Seq, Fate)>,
-    /// Operands that were passed and not written, joined to one: the next older version says what
-    /// becomes of them.
+    /// Operands that were passed and not written, joined to one: the next older version decides
+    /// their fate.
     held: Option<Held>,
-    /// What has become of them, until it is written.
+    /// The result of the operands, until it is written.
     ready: Option<Ready>,
 }
 
@@ -106,7 +106,7 @@ impl Group {
             self.last = (seq, true);
             return Ok(true);
         }
-        // What has expired for everybody is a tombstone: it hides older versions still.
+        // A value that has expired for all readers is a tombstone: it still hides older versions.
         let data = payload.data().unwrap_or(Data::Delete).as_of(self.horizon);
         let has_expired = data.is_delete() && *payload != Payload::Delete;
         if self.held.is_some() && self.put_under(insert, key, seq, data, full)? {
@@ -178,14 +178,14 @@ impl Group {
         Ok(false)
     }
 
-    /// A value has come of what was held.
+    /// The held operands have become a value.
     fn answer(&mut self, seq: Seq, value: Vec<u8>, full: bool) {
         let fate = self.keep.fate(seq);
         let number = self.number(seq, Data::Put(&value), fate, full);
         self.ready = Some(Ready { number, bytes: value, is_operand: false, fate });
     }
 
-    /// Writes what is held as it is.
+    /// Writes the held operands as they are.
     fn release(&mut self, insert: &mut impl Sink, key: &[u8]) -> Result<()> {
         if let Some(held) = self.held.take() {
             self.ready = Some(held.into_operand());
@@ -239,13 +239,13 @@ impl Group {
         fate
     }
 
-    /// Whether the key is in a range that was removed.
+    /// Whether the key is in a deleted range.
     fn was_removed(&self) -> bool {
         !self.removals.is_empty() && !planted::is(Bug::SettledUnderRemoval)
     }
 }
 
-/// What is merged is written under new checksums: disorder must not be carried over.
+/// Merged entries are written under new checksums: disorder must not be carried over.
 pub(crate) fn out_of_order() -> Error {
     Error::Corrupt {
         file: DATA_FILE.into(),

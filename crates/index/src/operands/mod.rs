@@ -122,7 +122,8 @@ impl Operator {
         Ok(joined)
     }
 
-    /// The same for a merge, which writes the result in a block; `None` where that cannot be (Q3).
+    /// The same for a merge, which writes the result in a block; `None` where that is not possible
+    /// (Q3).
     pub(super) fn join_inline(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
         self.function.as_ref()?;
         match self.join(key, older, newer) {
@@ -135,7 +136,7 @@ impl Operator {
     }
 }
 
-/// What a read has found of a key so far: operands, joined to one.
+/// The versions of a key that a read has found so far: operands, joined to one.
 pub(super) struct Stack<'a> {
     key: &'a [u8],
     operator: &'a Operator,
@@ -156,7 +157,7 @@ impl<'a> Stack<'a> {
         Some(self.onto(data))
     }
 
-    /// The same for what has been copied.
+    /// The same for copied data.
     pub(super) fn push_owned(&mut self, data: DataBuf) -> Option<Result<Option<Value>>> {
         if self.operand.is_none() && !data.as_data().is_operand() {
             return Some(Ok(data.into_value(|| Moment(0))));

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::MergeOperator;
 
-/// What `operator` answers, or why it does not.
+/// The result of `operator`, or the reason for its failure.
 ///
-/// A panic ends here. Nothing of ours is changed while the operator runs, so that nothing is left
-/// half changed; what it has left of its own is its own concern.
+/// A panic ends here. The store's state does not change while the operator runs, so that nothing is
+/// left half changed; the operator's own state is its own concern.
 pub(super) fn merge(
     operator: &dyn MergeOperator,
     key: &[u8],
@@ -20,7 +20,7 @@ pub(super) fn merge(
         Ok(Err(error)) => Err(said(|| error.to_string())),
         Err(panic) => {
             let why = message(panic.as_ref()).to_string();
-            // Dropping what it panicked with is its code too.
+            // Dropping the panic's payload runs user code too.
             let _dropped = catch_unwind(AssertUnwindSafe(|| drop(panic)));
             Err(format!("it panicked ({why})"))
         }

@@ -20,8 +20,8 @@ pub(super) enum Border {
 }
 
 impl LevelSource {
-    /// Whether the next block stays, when the other sources go on with `upper`. It is to be read
-    /// otherwise, unless the others come first.
+    /// Whether the next block stays, when the other sources continue with `upper`. Otherwise it is
+    /// to be read, unless the others come first.
     ///
     /// Cost: reads the last block of a run.
     pub(super) fn decide(&mut self, upper: Option<&[u8]>, from: Disk<'_>) -> Result<bool> {

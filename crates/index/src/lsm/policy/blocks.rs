@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// A level's blocks, in key order (P1).
 pub trait Blocks {
-    /// How many there are.
+    /// The number of blocks.
     fn len(&self) -> usize;
 
     /// Whether there are none.
@@ -47,7 +47,7 @@ impl Choice {
     }
 }
 
-/// How many of the first blocks are such that `is_before` holds for their keys.
+/// The number of first blocks for whose keys `is_before` holds.
 fn count_before(level: &impl Blocks, is_before: impl Fn(&[u8]) -> bool) -> usize {
     let (mut low, mut high) = (0, level.len());
     while low < high {

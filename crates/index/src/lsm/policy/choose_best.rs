@@ -85,7 +85,7 @@ fn least(
     best.map(|(_, run)| run)
 }
 
-/// How far a sweep has come in a level. Keys are passed in ascending order.
+/// The position of a sweep in a level. Keys are passed in ascending order.
 struct Front<'a, L> {
     level: &'a L,
     passed: usize,

@@ -22,9 +22,9 @@
 
 use super::mixed::Thresholds;
 
-/// How far costs may differ, as a share of the older one, and count as the same.
+/// The relative difference, as a share of the older cost, up to which two costs count as the same.
 const DRIFT_MAX: f64 = 0.2;
-/// How many times the records of Cpart pass before they count.
+/// Cpart is counted after this many times its records.
 const SETTLING: u64 = 2;
 
 /// The next measurement.
@@ -69,7 +69,7 @@ impl Measured {
 pub enum Phase {
     /// Waits for a steady state.
     Settling {
-        /// What the last window cost.
+        /// The cost of the last window.
         before: Option<f64>,
     },
     /// Tries step · µ as the τ of a level.
@@ -78,7 +78,7 @@ pub enum Phase {
         level: usize,
         /// The multiple of µ.
         step: u32,
-        /// What the multiple before it cost.
+        /// The cost of the multiple before it.
         before: Option<f64>,
     },
     /// Measures Cfull.
@@ -148,7 +148,7 @@ impl Learning {
             Phase::Inner { level, step, .. } => {
                 let mut thresholds = found(true);
                 thresholds.inner.push(f64::from(step) * self.mu);
-                // What is below is merged fully, whatever it holds.
+                // Levels below are merged fully, whatever they hold.
                 thresholds.inner.extend((level + 1..self.last).map(|_| f64::INFINITY));
                 thresholds
             }
@@ -166,7 +166,7 @@ impl Learning {
             Phase::Inner { level, .. } => Window::Period { level },
             Phase::LastFull => Window::Period { level: above_last },
             Phase::LastPartial { records, .. } => {
-                // What was kept in a file may be any number.
+                // The numbers kept in a file may have any value.
                 let skipped = records.saturating_mul(SETTLING);
                 Window::Records { skipped, counted: records }
             }
@@ -392,7 +392,7 @@ mod tests {
         observe(&mut learning, &[100, 100]);
         assert_eq!(learning.phase, Phase::LastFull);
         assert_eq!(learning.window(), Some(Window::Period { level: 1 }));
-        // A window without records says nothing.
+        // A window without records gives no cost.
         learning.observe(Measured { block_writes: 9, records: 0 });
         assert_eq!(learning.phase, Phase::LastFull);
         observe(&mut learning, &[50, 40]);

@@ -7,8 +7,8 @@
 //! Mixed 26, 18 and 9 %, choosing the best by 1 to 2 %. The price is space: what now is the level
 //! above the last may hold versions of nearly all of the data.
 
-/// What the level above the last holds of the data. Less would be a level that is not needed when
-/// some data goes.
+/// The share of the data in the level above the last. With less, the level would become unnecessary
+/// when some data is deleted.
 const INNER_SHARE: f64 = 0.8;
 /// The smallest γ that is taken for a larger one, as a share of that.
 const GROWTH_SHARE_MIN: f64 = 0.5;

@@ -24,8 +24,8 @@
 /// Most garbage, as a share of the data: all data above the last level may have an older version in
 /// it.
 const GARBAGE_MAX: f64 = 0.34;
-/// The least share of what comes that is taken to replace others. A load makes no garbage, but
-/// it may turn into overwrites: then it is half of all data once.
+/// The least share of incoming data that is assumed to replace other data. A load makes no garbage,
+/// but it may turn into overwrites: then it is half of all data once.
 const REPLACED_MIN: f64 = 0.5;
 /// Most runs: each is a filter that a lookup asks, and a block that a scan reads.
 const RUNS_MAX: u8 = 12;
