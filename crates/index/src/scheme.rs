@@ -6,7 +6,7 @@
 //! | FD+FC without sharing | at every write unit | as the wavefront passes | no |
 //! | FD+FC, a view a key | at every write unit | as the wavefront passes | yes |
 //! | FD+DS | when the merge is done | when the merge is done | no |
-//! | FD+XM | when the merge is done; nobody reads or writes before | when the merge is done | no |
+//! | FD+XM | when the merge is done; no reads or writes before | when the merge is done | no |
 //! | FD-tree | as FD+XM | when the merge is done | no |
 //!
 //! The papers' FD+FC/TUP, which moves entries one by one, is not built. `FcTuple` moves write units

@@ -6,7 +6,6 @@
 //!
 //! With [`Swap`] one thread replaces a value that many read: readers take the current value without
 //! waiting, and a replaced value lives until its last reader drops it.
-//! waiting, and a value that was replaced lives until its last reader lets go.
 
 #[cfg(not(feature = "_shuttle"))]
 mod real {
