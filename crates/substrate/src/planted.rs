@@ -95,6 +95,8 @@ pub enum Bug {
     CatalogBeforeBlocks,
     /// A backup writes to space of the backup that it is to replace.
     BackupOverwritten,
+    /// A finished backup without its catalog is taken for one that was never finished.
+    LostCatalogIgnored,
     /// Space that a backup has still to copy may be reused meanwhile.
     BackupNotPinned,
     /// A restored store is there before its data is durable.
