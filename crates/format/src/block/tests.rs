@@ -328,7 +328,7 @@ fn even_entries_are_rows() {
     items[20].payload = Owned::Delete;
     let (count, bytes, _) = build(&items, 4096);
     assert_eq!((count, &bytes[77..80]), (36, &[0, 0, 0][..]));
-    // One number for all takes no room; a key that is all prefix takes none either.
+    // One number for all takes no space; a key that is all prefix takes none either.
     let single = Item { key: b"k".to_vec(), seq: Seq(4), payload: Owned::Put(vec![9; 10]) };
     let (_, bytes, _) = build(&[single], 4096);
     assert_eq!((&bytes[72..76], &bytes[77..80]), (&[91, 0, 0, 0][..], &[1, 0, 0][..]));

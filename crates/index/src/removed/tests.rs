@@ -11,7 +11,7 @@ fn key(number: u8) -> Vec<u8> {
     vec![b'a' + number]
 }
 
-/// Every removal of each key, newest first.
+/// Every range tombstone of each key, newest first.
 type Model = BTreeMap<u8, Vec<Seq>>;
 
 #[derive(Clone, Debug)]

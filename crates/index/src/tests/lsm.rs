@@ -52,7 +52,7 @@ fn several_levels_answer_like_one() {
     subject.verify_all();
 }
 
-/// What is deleted gives its space back without being asked to, although tombstones are small.
+/// Deleted data frees its space without a request, although tombstones are small.
 #[test]
 fn deleting_everything_leaves_little() {
     let mut subject = large();

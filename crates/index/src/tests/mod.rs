@@ -53,8 +53,8 @@ struct Subject {
     tree: Index,
     next_seq: u64,
     history: BTreeMap<Version, Option<Vec<u8>>>,
-    /// Ranges that were removed, and when. The history has a delete of every key of them that was
-    /// there before.
+    /// Deleted ranges, and when they were deleted. The history has a delete of every key in them
+    /// that existed before.
     removals: BTreeMap<u64, Range>,
     /// Operands; the history has the values that they made.
     operands: BTreeMap<u64, Vec<u8>>,
@@ -62,11 +62,11 @@ struct Subject {
     is_blind: bool,
     snapshots: Vec<SnapshotGuard>,
     options: Options,
-    /// What is free is overwritten whenever the index is checked, as if others had taken it.
+    /// Free space is overwritten whenever the index is checked, as if others had taken it.
     scribbles: bool,
 }
 
-/// What a test asks for.
+/// The options of a test.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
     Flush,
@@ -228,7 +228,7 @@ impl Subject {
         self.check();
     }
 
-    /// Does what is due, and checks what came of it.
+    /// Does the work that is due, and checks the result.
     fn maintain(&mut self) {
         if self.tree.is_merging() || self.tree.is_flushing() {
             self.complete();
@@ -242,7 +242,7 @@ impl Subject {
         }
     }
 
-    /// Begins what is due, and continues what is under way for `steps` steps.
+    /// Begins the work that is due, and continues the work under way for `steps` steps.
     fn go_on(&mut self, steps: u8) {
         if let Some(work) = self.tree.due() {
             self.tree.begin(work, &gate).unwrap();
@@ -272,7 +272,7 @@ impl Subject {
         }
     }
 
-    /// Overwrites what is free.
+    /// Overwrites free space.
     fn scribble(&self) {
         let file = self.device.open(DATA_FILE, Open::Existing, Caching::Buffered).unwrap();
         let free: Vec<_> = self.env.blocks.space().free_runs().collect();
@@ -282,7 +282,7 @@ impl Subject {
         }
     }
 
-    /// A crash that the whole log survives: what was recorded, and the log replayed.
+    /// A crash that the whole log survives: the recorded state, with the log replayed.
     fn reopen_unchecked(&mut self) {
         let meta = self.tree.meta();
         self.snapshots.clear();
@@ -344,7 +344,7 @@ impl Subject {
         subject
     }
 
-    /// What a scan that skips damage finds, ascending, and the ranges it names.
+    /// The result of a scan that skips damage, ascending, and the ranges it names.
     fn scan_around_damage(&self, seq: u64, reverse: bool) -> (Entries, Vec<Range>) {
         let (mut lower, mut upper) = (Bound::Unbounded, Bound::Unbounded);
         let (mut all, mut ranges) = (Vec::new(), Vec::new());

@@ -149,8 +149,8 @@ fn apply(subject: &mut Subject, op: &Op) {
     }
 }
 
-/// A history in which merges are cut into steps between the operations: `pace` says how many
-/// follow each, and a pace of 0 completes everything at once.
+/// A history in which merges are cut into steps between the operations: `pace` gives the number of
+/// steps after each, and a pace of 0 completes everything at once.
 fn history(ops: &[Op], options: Options, budget_bytes: u64, pace: u8) {
     history_of(&mut Subject::with(options, budget_bytes), ops, pace);
 }

@@ -1,4 +1,4 @@
-//! Merge operands: what is joined, by which merge, and what is not.
+//! Merge operands: which are joined, by which merge, and which are not.
 
 use std::ops::Bound;
 

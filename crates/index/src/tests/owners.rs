@@ -10,7 +10,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("{number:06}").into_bytes()
 }
 
-/// A value outside blocks.
+/// A blob.
 fn value(subject: &Subject, bytes: &[u8]) -> Vec<u8> {
     let writer = ValueWriter::new(&subject.env.blocks, Some(bytes.len() as u64));
     let mut writer = writer.unwrap();
@@ -29,15 +29,14 @@ fn refer(subject: &mut Subject, key: &[u8], content: &[u8]) {
     subject.snapshots().publish(Seq(seq));
 }
 
-/// What `check` says, each thing once.
+/// The problems that `check` reports, each once.
 fn problems(subject: &Subject) -> Vec<String> {
     let mut sink = CheckSink::default();
     subject.tree.pause().check(&mut sink);
     sink.problems.into_iter().map(|problem| problem.what).collect()
 }
 
-/// A bottom with two values outside blocks, or with one that two keys have, far from each other;
-/// and a run above it.
+/// A bottom with two blobs, or with one that two distant keys share; and a run above it.
 fn prepared(is_lsm: bool, twice: bool) -> Subject {
     let options = options(4 * 1024);
     let mut subject =

@@ -23,7 +23,7 @@ fn by(policy: Policy, params: Params, preserves: bool, memtable_bytes: u64) -> S
     Subject::lsm(Options { compaction: merging, ..options(memtable_bytes) }, 1 << 24)
 }
 
-/// Writes `entries` entries over `keys` keys, and merges what is due after each memtable.
+/// Writes `entries` entries over `keys` keys, and does the merges that are due after each memtable.
 fn write(subject: &mut Subject, entries: u64, keys: u64) {
     for _ in 0..entries {
         let number = subject.next_seq;
@@ -138,8 +138,8 @@ fn blocks_kept(subject: &Subject) -> u64 {
     report(subject).counters.levels.iter().map(|level| level.blocks_kept).sum()
 }
 
-/// With an ω of 0 everything is too much: merges come to an end all the same, and pack seldom.
-/// Levels above the last are packed too, with their tombstones and what snapshots see.
+/// With an ω of 0 any empty part is too much: merges still end, and pack seldom. Levels above the
+/// last are packed too, with their tombstones and the versions that snapshots see.
 #[test]
 fn what_cannot_be_packed_better_is_seldom_tried() {
     let params = Params { gamma: 4.0, omega: 0.0, ..Params::DEFAULT };
@@ -195,7 +195,7 @@ fn long_values_are_not_packed_in_vain() {
     }
 }
 
-/// Packing that finds no room, each time, stops no merges.
+/// Packing that never finds space stops no merges.
 #[test]
 fn what_cannot_be_packed_stops_no_merges() {
     let params = Params { omega: 0.0, ..Params::DEFAULT };

@@ -14,7 +14,7 @@ fn value(number: u64) -> Vec<u8> {
     vec![number as u8; 100]
 }
 
-/// Writes ascending keys, `from` the first, and does what is due.
+/// Writes ascending keys, `from` the first, and does the work that is due.
 fn load(subject: &mut Subject, from: u64, count: u64) {
     for number in from..from + count {
         subject.write(&key(number), Some(&value(number)));

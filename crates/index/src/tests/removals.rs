@@ -1,4 +1,4 @@
-//! Ranges of keys that are removed: when a removal is forgotten, and what stays until then.
+//! Range tombstones: when they are retired, and what is kept until then.
 
 use super::{Ask, Subject};
 

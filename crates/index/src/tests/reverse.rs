@@ -1,5 +1,5 @@
-//! Scans from the end, from every key down, at every step of merges under way and resumed; what a
-//! merge has given up is overwritten at once, and nothing of the index is in memory but top fences.
+//! Scans from the end, from every key down, at every step of merges under way and resumed; space
+//! that a merge has freed is overwritten at once, and only top fences of the index are in memory.
 
 use std::ops::Bound;
 
@@ -22,13 +22,13 @@ struct Case {
     memtable_kib: u64,
     /// Keys of the bottom between two gaps, and bytes of their values.
     bottom: (u16, u16),
-    /// What is written before each of these jobs.
+    /// The entries written before each of these jobs.
     rounds: Vec<(Vec<Row>, Ask)>,
     /// The merge that is cut into steps.
     last: Ask,
-    /// Whether a snapshot keeps what was there before the last round.
+    /// Whether a snapshot keeps the versions before the last round.
     keeps: bool,
-    /// The store is opened anew before each step of which the bit is set.
+    /// The store is reopened before each step of which the bit is set.
     reopens: u32,
 }
 
@@ -199,7 +199,7 @@ fn steps_of(case: &Case) -> u32 {
             }
         }
         scans_from_keys(&subject, steps);
-        // What a crash here would leave, and nothing cached.
+        // The state after a crash at this point, with nothing cached.
         scans_from_keys(&Subject::reopened_from(&subject), steps);
         if subject.step(BackgroundJob::Merge) != Step::More || steps > 40 {
             break;

@@ -1,4 +1,4 @@
-//! Merges on a device that has hardly any room.
+//! Merges on a device with hardly any space.
 
 use esker_device::sim::SimDevice;
 use esker_substrate::error::Result;
@@ -7,7 +7,7 @@ use esker_substrate::planted::{self, Bug};
 use super::*;
 
 const ENTRIES: u64 = 12_000;
-/// Units that are kept for the manifest, and those that are left besides: a part of what merges
+/// Units that are kept for the manifest, and the units left in addition: a part of what merges
 /// write. Where blocks stay that is fences.
 const MANIFEST_UNITS: u64 = 16;
 const SCATTERED: (fn(u64) -> Vec<u8>, u64) = (scattered, 60);
@@ -22,8 +22,8 @@ fn scattered(number: u64) -> Vec<u8> {
     ascending(number * 7919 % ENTRIES)
 }
 
-/// A merge of everything that begins with room and then loses it to others; returns how many
-/// units were free at the least when it was recorded.
+/// A merge of everything that begins with enough space and then loses it to others; returns the
+/// least number of free units when it was recorded.
 fn merged_without_room((key, left_units): (fn(u64) -> Vec<u8>, u64)) -> Result<u64> {
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = Arc::clone(&sim) as _;

@@ -18,7 +18,7 @@ fn numbered(number: u32) -> [u8; 16] {
 }
 
 /// Many memtables of random keys: flushes, partial merges of every depth, full merges, fence-only
-/// levels. Without room for express fences every lookup takes the cascade.
+/// levels. Without memory for express fences every lookup takes the cascade.
 fn grow(budget_bytes: u64) -> Subject {
     let mut subject = Subject::new(16 * 1024, budget_bytes);
     for number in 0..12_000u32 {

@@ -93,8 +93,8 @@ fn blocks_move_between_the_keys_of_others() {
     assert!(merged < 100 * 4_096, "{merged} bytes for a hundred entries");
 }
 
-/// Blocks of what is overwritten in order say of every key anew what those below them say: they
-/// take their places. While a snapshot sees the older ones, both are written.
+/// Blocks of keys overwritten in order have newer versions of every key of the blocks below: they
+/// replace them. While a snapshot sees the older ones, both are written.
 #[test]
 fn what_is_overwritten_in_order_goes_down_as_it_is() {
     let mut subject = Subject::lsm(options(512 * 1024), 1 << 22);
@@ -171,7 +171,7 @@ fn blocks_of_a_record_in_doubt_are_not_written_over() {
     assert_eq!(sink.problems, []);
 }
 
-/// What is recorded of a level's space is what `check` counts.
+/// The recorded space of a level is the space that `check` counts.
 #[test]
 fn wrong_units_are_found() {
     let subject = loaded(900);

@@ -134,7 +134,7 @@ proptest! {
         let mut leaves = memtable.leaves_arc();
         for wavefront in wavefronts {
             let rest = leaves.behind(&wavefront);
-            // What is left out is a front of the list, of leaves without a later key.
+            // The omitted part is a front of the list, of leaves without a later key.
             let gone = leaves.len() - rest.len();
             let mut dropped = Vec::new();
             (0..gone).for_each(|index| leaves.collect_leaf(index, &mut dropped));

@@ -62,7 +62,7 @@ fn level() -> impl Strategy<Value = LevelMeta> {
     )
 }
 
-/// A tree with as many levels as `levels` says, and at least `top_min` top blocks if it has any.
+/// A tree with a number of levels in `levels`, and at least `top_min` top blocks if it has any.
 fn tree(levels: core::ops::Range<usize>, top_min: usize) -> impl Strategy<Value = TreeMeta> {
     (vec(pointer(), top_min..3), extents(), vec(level(), levels)).prop_map(
         |(mut top, top_extents, levels)| {
@@ -97,7 +97,7 @@ fn tail_fence() -> impl Strategy<Value = TailFence> {
     )
 }
 
-/// What of a merge's progress does not depend on the index or on its own new levels.
+/// The parts of a merge's progress that do not depend on the index or on its own new levels.
 fn plain_progress() -> impl Strategy<Value = MergeProgress> {
     let key = || vec(any::<u8>(), 0..300);
     (

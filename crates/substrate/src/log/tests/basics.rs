@@ -400,7 +400,7 @@ fn work_ahead_goes_on_beside_everything_else() {
     assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), rig.log.last_seq());
 }
 
-/// What a history does next.
+/// The next operation of a history.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Put { ops: u64, value_bytes: usize, synced: bool },
@@ -456,7 +456,7 @@ proptest! {
     }
 }
 
-/// Lacks what is referred to by values that begin with one of these.
+/// A device without the data that values beginning with one of these refer to.
 #[derive(Debug)]
 struct Lacks(Vec<&'static [u8]>);
 
@@ -486,7 +486,7 @@ fn the_log_ends_before_a_record_that_refers_to_what_is_not_there() {
         let rig = open_rig_over(&device, lacking()).unwrap();
         assert_eq!(rig.replay_and_check().unwrap(), Seq(4), "the batch of 6 is out as a whole");
     }
-    // What comes instead is as long, so that old records would fit behind it.
+    // The replacement has the same length, so that old records would fit behind it.
     let rig = open_rig_over(&device, lacking()).unwrap();
     rig.put(2, 30, false).unwrap();
     drop(rig);

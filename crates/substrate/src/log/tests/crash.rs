@@ -4,7 +4,8 @@ use std::result::Result;
 
 use super::*;
 
-/// What a run knows: which numbers end a batch, and how much was acknowledged as durable.
+/// The state of a run: which numbers end a batch, and up to which number durability was
+/// acknowledged.
 #[derive(Clone, Debug, Default)]
 struct History {
     boundaries: BTreeSet<u64>,
@@ -51,7 +52,7 @@ fn run(
     Ok(())
 }
 
-/// Opens what a crash left, checks it, goes on a little and checks again.
+/// Opens the state after a crash, checks it, continues a little and checks again.
 fn check(device: &Arc<dyn Device>, history: &History) -> Result<(), String> {
     let rig = open_rig(device).map_err(text)?;
     let last = rig.replay_and_check().map_err(text)?;

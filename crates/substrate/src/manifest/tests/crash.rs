@@ -6,8 +6,8 @@ use super::*;
 
 const COMMITS: u64 = 30;
 
-/// What a device may hold when `acknowledged` commits have returned and one more may be under
-/// way; then goes on and looks again.
+/// Checks a state that a device may have when `acknowledged` commits have returned and one more may
+/// be under way; then continues and checks again.
 fn check(
     device: &Arc<SimDevice>,
     states: &[ManifestState],

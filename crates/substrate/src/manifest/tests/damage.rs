@@ -180,7 +180,7 @@ fn halves_of_two_torn_records_make_none() {
     let (manifest, _) = open(&device).unwrap();
     assert_eq!(manifest.state(), state);
     manifest.retry_last_record().unwrap();
-    // What the next record leaves is all of it but its first sector.
+    // The next record leaves all of it except its first sector.
     let mut torn = sim.files();
     let end = first.len() / 2;
     torn.get_mut(&name).unwrap()[at + 512..end].copy_from_slice(&first[at + 512..end]);

@@ -1,4 +1,4 @@
-//! A device that has little room for the next epoch.
+//! A device with little space for the next epoch.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn state_bytes() -> u64 {
     records::encode(seal, 1, Seq(0), Generation(0), &edits).unwrap().len() as u64
 }
 
-/// The least room with which the next epoch begins, in bytes. With less it is refused, and nothing
+/// The least space with which the next epoch begins, in bytes. With less it is refused, and nothing
 /// has changed.
 fn least_room_bytes() -> u64 {
     const STEP_BYTES: u64 = 4096;
