@@ -456,7 +456,7 @@ proptest! {
     }
 }
 
-/// A device without the data that values beginning with one of these refer to.
+/// Data outside the log that lacks what values beginning with one of these refer to.
 #[derive(Debug)]
 struct Lacks(Vec<&'static [u8]>);
 
