@@ -76,7 +76,7 @@ pub enum Edit {
         /// The codec.
         codec: Codec,
     },
-    /// A keyspace's merge operands are those of the operator with this name, for good.
+    /// A keyspace's merge operands are those of the operator with this name, permanently.
     KeyspaceOperator {
         /// The keyspace.
         id: KeyspaceId,

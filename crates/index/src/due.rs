@@ -63,8 +63,8 @@ impl Index {
         self.is_merging() && self.kind.is_ahead(self)
     }
 
-    /// κ0: what a full memtable holds, by what the last one held in its memory. Until there was
-    /// one, what the shape was chosen for, or a fixed share.
+    /// κ0: the payload of a full memtable, estimated from the last one. Before the first one, the
+    /// value for which the shape was chosen, or a fixed share.
     pub(super) fn kappa0_bytes(&self) -> u64 {
         let max = self.memtable_bytes_max();
         let full_bytes = max / FREEZE_SHARE.1 * FREEZE_SHARE.0;
@@ -79,7 +79,7 @@ impl Index {
     pub(super) fn note_payload_share(&self) {
         let view = self.views.load();
         let (memory, payload) = (view.memtable.memory_bytes(), view.memtable.counts().data_bytes());
-        // A crumb tells little.
+        // A small memtable gives no good estimate.
         if memory > self.memtable_bytes_max() / 2 {
             let share = payload.saturating_mul(PAYLOAD_UNIT_BYTES) / memory.max(1);
             self.payload_share.store(share.max(1), Ordering::Relaxed);

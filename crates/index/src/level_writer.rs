@@ -325,7 +325,7 @@ impl LevelWriter {
         bytes.div_ceil(SECTOR_BYTES)
     }
 
-    /// When its blocks are full.
+    /// The size at which its blocks are full.
     pub(super) const fn limit(&self) -> Limit {
         self.builder.limit()
     }
@@ -335,7 +335,7 @@ impl LevelWriter {
         self.builder.is_full()
     }
 
-    /// Goes on with a level that a merge had written as `meta` says, with `open` fences in the
+    /// Continues a level that a merge had written as described by `meta`, with `open` fences in the
     /// block being built.
     pub(super) fn resume(
         start: LevelStart,
@@ -355,14 +355,14 @@ impl LevelWriter {
         level
     }
 
-    /// Sets what the level ended in when the merge was recorded.
+    /// Sets the end of the level at the time when the merge was recorded.
     pub(super) fn resume_end(&mut self, end: LevelEnd) {
         self.last_key = end.last_key;
         self.last_data = end.last_data;
         self.plast = end.plast;
     }
 
-    /// What the level ends in, for the record.
+    /// The end of the level, for the record.
     pub(super) fn end(&self) -> LevelEnd {
         LevelEnd {
             last_key: self.last_key.clone(),
@@ -376,7 +376,7 @@ impl LevelWriter {
         self.plast.as_ref()
     }
 
-    /// The fence that the level above has not got yet.
+    /// The fence that the level above does not have yet.
     pub(super) const fn owed(&mut self) -> &mut Option<TailFence> {
         &mut self.owed
     }
@@ -386,7 +386,7 @@ impl LevelWriter {
         self.counts.kept_for_snapshots += 1;
     }
 
-    /// What the level holds.
+    /// The counts of the level.
     pub(super) const fn counts(&self) -> &LevelCounts {
         &self.counts
     }
@@ -416,7 +416,7 @@ impl LevelWriter {
         &mut self.out
     }
 
-    /// What was kept of the old level and is the old level's still.
+    /// The extents that were kept of the old level and still belong to it.
     pub(super) fn kept(&self) -> impl Iterator<Item = Extent> {
         self.out.kept()
     }

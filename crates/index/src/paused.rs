@@ -78,7 +78,7 @@ impl Paused<'_> {
 }
 
 impl Index {
-    /// Drops what [`Paused::pin`] kept, and frees what has no other pin.
+    /// Drops the pin of [`Paused::pin`], and frees the space that has no other pin.
     ///
     /// # Errors
     /// When an extent was already free.

@@ -25,7 +25,7 @@ use super::gone::Gone;
 /// Adjacent blocks are read together up to this many bytes.
 const READ_BYTES: usize = 256 * 1024;
 
-/// Who goes along.
+/// The visitor of a walk.
 pub trait Visitor {
     /// Whether the block, and with it everything that it leads to, is known already.
     ///
@@ -93,7 +93,7 @@ pub fn walk(
 struct Levels<'a> {
     /// Those of the top fences, then level by level, each sorted.
     extents: Vec<Vec<Extent>>,
-    /// Which of these levels a merge consumes, from the top: they own only what is behind this key.
+    /// The levels that a merge consumes, from the top: they own only what is behind this key.
     consumed: Option<(usize, &'a [u8])>,
     /// Keys that are not theirs any more.
     gone: Option<Gone>,

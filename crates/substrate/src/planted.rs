@@ -121,7 +121,7 @@ pub enum Bug {
     ReserveTaken,
     /// Values are admitted that cannot be written out of the memtable.
     OwedNotKept,
-    /// The reserve is given back to the device with the rest of the free space.
+    /// The reserve is returned to the device with the rest of the free space.
     ReserveDiscarded,
     /// A merge that lacks space is not recorded early.
     ShortMergeNotRecorded,

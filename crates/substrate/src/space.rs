@@ -39,7 +39,7 @@ pub struct Space {
     end: u64,
 }
 
-/// Two owners claim the same units, or units are given back twice.
+/// Two owners claim the same units, or units are freed twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap(pub Extent);
 

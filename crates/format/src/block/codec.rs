@@ -144,7 +144,7 @@ impl Packer {
         Self { codec, ..Self::default() }
     }
 
-    /// From now on, for blocks whose lengths tell how full they are.
+    /// From now on, for blocks whose lengths show how full they are.
     pub const fn set_in_sectors(&mut self) {
         self.in_sectors = true;
     }

@@ -9,7 +9,7 @@
 
 use esker_substrate::sync::atomic::{AtomicU64, Ordering};
 
-/// No merge is under way, or it does not tell how far it is.
+/// No merge is under way, or it does not report its progress.
 const NO_BOUND: u64 = u64::MAX;
 
 /// Bytes written concurrently with a merge, and their limit.

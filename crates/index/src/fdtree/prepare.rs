@@ -14,7 +14,7 @@ use crate::stats::CompactionStats;
 /// Bytes that an average fence takes in a block, filter included, where nothing is known.
 pub(super) const FENCE_BYTES: u64 = 40;
 
-/// What is to be merged in addition to the levels.
+/// The data to merge in addition to the levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incoming {
     /// Data bytes of the memtable and all sorted runs.

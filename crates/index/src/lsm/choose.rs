@@ -39,7 +39,7 @@ pub(super) struct Arrivals {
     pub replaced: f64,
 }
 
-/// What overflows, which determines where a slice begins.
+/// The overflow, which determines where a slice begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overflow {
     /// The runs.

@@ -185,7 +185,7 @@ fn read(reader: &BlockReader, ptr: &BlockPtr) -> Result<Vec<TailFence>> {
 }
 
 /// Packs fences into nodes, all about equally full; returns the fences to the nodes. `counts` gain
-/// what is written and lose what it replaces.
+/// the written nodes and lose the replaced ones.
 fn pack(
     fences: &[TailFence],
     out: &mut ExtentWriter,

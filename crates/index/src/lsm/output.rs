@@ -42,7 +42,7 @@ pub(super) struct Written {
     pub fences: Vec<TailFence>,
     /// Counts of the blocks; of blocks that stayed, without bytes of data.
     pub counts: LevelCounts,
-    /// Sequence numbers of what was written; the least and the greatest.
+    /// The least and the greatest sequence number written.
     pub seqs: (Seq, Seq),
     /// Units of all blocks.
     pub units: u64,

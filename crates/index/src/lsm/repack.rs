@@ -54,7 +54,7 @@ struct Packed {
     is_changed: bool,
     /// The key to continue from.
     at: Vec<u8>,
-    /// Units that were written, beyond what those that were given back are worth.
+    /// Units that were written, beyond the credit for those that were freed.
     units_in_vain: u64,
     given_up: Option<GivenUp>,
 }

@@ -26,7 +26,7 @@ impl BlockStore {
         let (mut left, mut runs) = (units, Vec::new());
         while left > 0 {
             let run = allocate_within(&mut space, left, least, grain).or_else(|| {
-                // Free space in crumbs: the rest is one run at the end.
+                // The free space is fragmented: the rest is one run at the end.
                 self.grow_by_some(&mut space, left, Purpose::User).ok()?;
                 space.allocate(left)
             });

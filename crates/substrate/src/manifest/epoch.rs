@@ -61,7 +61,7 @@ fn region_bytes(options: ManifestOptions, snapshot_bytes: u64, wanted: Wanted) -
         .ok_or_else(|| Error::Invalid { what: "the manifest would be too large".to_string() })
 }
 
-/// What `error` is when nothing was changed before it: `Full` where the device has no room.
+/// Converts `error` if nothing was changed before it: to `Full` where the device is full.
 pub(crate) fn full_or(error: Error, what: &str) -> Error {
     match error {
         Error::Device(device) if device.is_full() => Error::Full { what: what.to_string() },

@@ -176,7 +176,7 @@ mod tests {
         assert!(matches!(probe(&device), Err(Error::Corrupt { .. })));
         device.remove("data").unwrap();
         assert_eq!(probe(&device).unwrap(), Presence::Empty);
-        // What a power cut leaves in space that was never written is no record.
+        // Remains of a power cut in space that was never written are not a record.
         put("manifest-00000001", 512);
         assert!(matches!(probe(&device), Ok(Presence::Unfinished(_))));
         let seal = records::seal(StoreId(7), Epoch(1));

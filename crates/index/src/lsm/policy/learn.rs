@@ -16,9 +16,9 @@
 //! 3. The cheaper of the two is in force, and measurement continues. When the cost is more than a
 //!    fifth off the learnt one, it is learnt again.
 //!
-//! Learning is for a steady state; the paper does not say how it is detected. Here it begins when
-//! two windows in succession cost the same within a fifth. Until then what was learnt before stays
-//! in force, or everything is partial.
+//! Learning is for a steady state; the paper leaves its detection open. Here it begins when two
+//! windows in succession cost the same within a fifth. Until then what was learnt before stays in
+//! force, or everything is partial.
 
 use super::mixed::Thresholds;
 
