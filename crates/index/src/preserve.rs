@@ -75,7 +75,7 @@ pub struct Keeper {
     density: (u64, u64),
     /// Fewest blocks of a run.
     blocks_min: usize,
-    /// The usual size of the level's blocks, at most a unit: compressed ones are shorter.
+    /// The mean size of the level's blocks, at most a unit: compressed ones are shorter.
     usual_bytes: u64,
     /// Kept and wasted so far.
     size: Size,

@@ -141,8 +141,8 @@ impl Manifest {
         region_bytes.saturating_mul(2)
     }
 
-    /// Begins a new epoch where the region has little space left, except for records that free
-    /// space.
+    /// Begins a new epoch where the region has little space left beyond that reserved for records
+    /// that free space.
     ///
     /// Cost: nothing where there is more space; else about ten writes and four syncs.
     ///
