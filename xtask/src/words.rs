@@ -74,8 +74,6 @@ fn judge(file: &File) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
 
     fn findings(path: &str, text: &str) -> usize {
