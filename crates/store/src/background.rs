@@ -22,12 +22,12 @@ use esker_substrate::sync::{self, Condvar, Mutex};
 use crate::maintenance;
 use crate::shared::{Core, Slot};
 
-/// Who runs flushes and merges.
+/// The threads that run flushes and merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Threads of the store's own.
     Threads,
-    /// The thread that writes, so many steps after each write; with 0, to the end.
+    /// The writing thread: this number of steps after each write; with 0, to the end.
     Inline(u32),
 }
 

@@ -1,8 +1,8 @@
 //! Writes that are applied all or not at all.
 //!
 //! Invariant B1: `writes` is in the order of the calls; of several writes to one key the last
-//! counts, and only it is logged, with the operands behind it; a removed range counts for what was
-//! written before it.
+//! counts, and only it is logged, with the operands behind it; a range tombstone applies to what
+//! was written before it.
 //! Invariant B2: the first bad argument is kept in `refused`; nothing is collected after it, so
 //! a batch that will be refused does not grow.
 
@@ -22,8 +22,8 @@ use crate::removal;
 use crate::shared::{Shared, Slot};
 use crate::write::{self, Write};
 
-/// A batch of writes to one or several keyspaces of one store. Atomic: after a crash either all
-/// of it is there or nothing; every read sees all of it or nothing. Nothing happens before
+/// A batch of writes to one or several keyspaces of one store. Atomic: after a crash either all of
+/// its writes are there or none; every read sees all of them or none. Nothing is written before
 /// [`commit`](Self::commit).
 #[must_use = "a batch does nothing until it is committed"]
 pub struct Batch {
@@ -88,7 +88,7 @@ impl Batch {
     }
 
     /// Merges `operand` onto the value of `key` in `keyspace`: see [`Keyspace::merge`]. Several
-    /// calls on one key all count, and so does what the batch says of it before.
+    /// calls on one key all take effect, and so does an earlier write of the key in the batch.
     pub fn merge(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
         self.add(keyspace, WriteOp::Point(key.as_ref(), Data::Operand(operand.as_ref())));
     }

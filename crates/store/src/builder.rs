@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The builder that opens a store.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::open;
 use crate::options::{Durability, Settings};
 
-/// Opens a store, with choices. Made by [`Db::builder`] and [`Db::builder_on`].
+/// Opens a store with options. Made by [`Db::builder`] and [`Db::builder_on`].
 #[must_use = "a builder does nothing until `open` is called"]
 pub struct DbBuilder {
     place: Place,
@@ -62,15 +62,15 @@ impl DbBuilder {
         self
     }
 
-    /// Whether the store is opened for reading alone; the default is no. Then nothing is written:
-    /// what the log holds is replayed into memory, no merge goes on, and every write answers
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly). It works on a medium that cannot be written to
-    /// and in a folder without the right to write. Any number of handles and processes may have a
-    /// store open so at once, while none has it open for writing. The store must be there, whatever
+    /// Whether the store is opened read-only; the default is no. Then nothing is written: the log
+    /// is replayed into memory, no merge runs, and every write answers
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). It works on read-only media and in a folder
+    /// without write permission. Any number of handles and processes may have a store open
+    /// read-only at once, while none has it open for writing. The store must exist, whatever
     /// [`create`](Self::create) says.
     ///
-    /// What the log holds must fit in the [`memory_budget`](Self::memory_budget): opening answers
-    /// [`Error::Invalid`](crate::Error::Invalid) if it does not.
+    /// The contents of the log must fit in the [`memory_budget`](Self::memory_budget): opening
+    /// answers [`Error::Invalid`](crate::Error::Invalid) if it does not.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -90,8 +90,8 @@ impl DbBuilder {
         self
     }
 
-    /// Memory for memtables, fences, filters and cached blocks together: 256 KiB to 16 TiB,
-    /// 64 MiB by default. Half is for memtables. A cap, not a hint.
+    /// Memory for memtables, fences, filters and cached blocks together: 256 KiB to 16 TiB, 64 MiB
+    /// by default. Half is for memtables. It is a hard limit.
     pub const fn memory_budget(mut self, bytes: u64) -> Self {
         self.settings.memory_budget_bytes = bytes;
         self
@@ -125,15 +125,15 @@ impl DbBuilder {
         self
     }
 
-    /// For simulations: no threads; each write does so many steps of merges under way after
-    /// itself, or with 0 all of them. A history then repeats from its seed.
+    /// For simulations: no threads. After itself each write does the given number of steps of the
+    /// merges under way, or all of them if the number is 0. A history then repeats from its seed.
     #[doc(hidden)]
     pub const fn inline_merges(mut self, steps: u32) -> Self {
         self.settings.mode = Mode::Inline(steps);
         self
     }
 
-    /// How merges run beside reads and writes, to compare the schemes of the paper.
+    /// How merges run concurrently with reads and writes, to compare the schemes of the paper.
     #[cfg(feature = "_baselines")]
     #[doc(hidden)]
     pub const fn scheme(mut self, scheme: crate::Scheme) -> Self {
@@ -151,9 +151,8 @@ impl DbBuilder {
 
     /// Opens the store, recovering what a crash left: reads the manifest and replays the log.
     ///
-    /// # Errors
-    /// [`Invalid`](crate::Error::Invalid) for a choice out of range,
-    /// [`Locked`](crate::Error::Locked) when the store is open elsewhere,
+    /// # Errors [`Invalid`](crate::Error::Invalid) for an option out of range,
+    /// [`Locked`](crate::Error::Locked) when the store is already open,
     /// [`NoStore`](crate::Error::NoStore), [`NotAStore`](crate::Error::NotAStore),
     /// [`TooNew`](crate::Error::TooNew), [`Damaged`](crate::Error::Damaged) and
     /// [`Io`](crate::Error::Io).

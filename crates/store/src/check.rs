@@ -1,8 +1,8 @@
 //! Reading everything and comparing it with what it should be.
 //!
-//! All merges stand still meanwhile, so that none moves extents between the moment the trees are
-//! walked and the moment the free map is compared with them. Damage found is collected,
-//! never returned as an error: one bad block must not hide another.
+//! All merges are paused meanwhile, so that none moves extents between the moment the trees are
+//! walked and the moment the free map is compared with them. Damage found is collected, never
+//! returned as an error: one bad block must not hide another.
 
 use esker_format::ids::Generation;
 use esker_format::ptr::{Extent, UNIT_BYTES};
@@ -23,7 +23,7 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Puts and tombstones in them, all versions.
     pub entries: u64,
-    /// Values stored apart that were read.
+    /// Blobs that were read.
     pub values: u64,
     /// Operations read in the log: those that are not in blocks yet, and older ones until their
     /// part of the log is given up.

@@ -1,4 +1,4 @@
-//! How LSM indexes are merged.
+//! Compaction policies of LSM indexes and their parameters.
 
 use std::str::FromStr;
 
@@ -7,20 +7,20 @@ pub use esker_index::lsm::policy::{Params as CompactionParams, Policy as Compact
 
 use crate::error::{Error, Result};
 
-/// How the LSM indexes of a store are merged while it is open: for
-/// [`DbBuilder::merging`](crate::DbBuilder::merging). Nothing of it is kept in the store, and all
-/// choices read what the others have written. Policies and parameters are settings of an algorithm,
-/// and no part of what a version promises: a minor version may change them.
+/// How the LSM indexes of a store are compacted while it is open: for
+/// [`DbBuilder::compaction`](crate::DbBuilder::compaction). It is not kept in the store, and each
+/// choice reads what the others have written. Policies and parameters are settings of an algorithm
+/// and are not covered by the version promise: a minor version may change them.
 ///
 /// The default, [`CompactionPolicy::Pull`], chooses the sizes of levels itself. The other policies
 /// are those of R. Thonangi's thesis (chapter 5), with its parameters:
 ///
-/// - Level 0 is what memory has written out, as runs; κ0 is what the memory of a keyspace holds.
-///   Level i below it may hold κ0 γ^i. There are as many levels as the data needs: when the last
-///   one holds more than it may, an empty one is put in above it.
+/// - Level 0 has the flushed sorted runs; κ0 is the size of a keyspace's memtable. Level i below it
+///   may hold κ0 γ^i. There are as many levels as the data needs: when the last one holds more than
+///   it may, an empty one is inserted above it.
 /// - A level with too much in it is merged into the next one alone: all of it, or runs of its
-///   blocks of the size δ κ, as the policy says. Merges out of the runs take all of them when many
-///   stand, whatever the policy says: a lookup asks each run.
+///   blocks of the size δ κ, as the policy says. A merge of the runs takes all of them when there
+///   are many, whatever the policy says, because a lookup reads each run.
 /// - At most the share ω of a level may be left empty by blocks that stay as they are, whatever the
 ///   policy, and from half of ω on only where that saves enough. Where merges leave more, the level
 ///   is packed, unless its entries are so long that it does not help: a small ω saves space and
@@ -75,7 +75,7 @@ impl Compaction {
     }
 
     /// Plain merges, which read and write every block that they meet. With the policies Full,
-    /// RoundRobin and ChooseBest these stand for bLSM, LevelDB and HyperLevelDB.
+    /// RoundRobin and ChooseBest they model bLSM, LevelDB and HyperLevelDB.
     #[cfg(feature = "_baselines")]
     #[doc(hidden)]
     pub const fn plain(mut self) -> Self {

@@ -1,4 +1,4 @@
-//! What was written lately: what transactions compare their reads with.
+//! Recent writes, with which transactions compare their reads.
 //!
 //! While a transaction is live, every write leaves its keys here, or the range that it removes, in
 //! the order of its numbers; but for one that puts a value in the place of its operands, which
@@ -11,8 +11,8 @@
 //! Invariant C1: while `recording`, every write above `floor` that changes what is read is in the
 //! window; those of `sealed` come before those of `open`, each in the order of numbers.
 //! Invariant C2: `recording` is set under the write mutex and the window's, and cleared under both
-//! when no transaction but the one that commits is live. Whoever begins a transaction sees it set
-//! under the window's: then no write above the transaction's number is missing, since one that
+//! when no transaction but the one that commits is live. A thread that begins a transaction sees it
+//! set under the window's: then no write above the transaction's number is missing, since one that
 //! runs at that moment has left its keys, or will find the transaction.
 //! Invariant C3: what is let go of is at or below the oldest live transaction's number, or the
 //! window is over its maximum. `floor` tells those who are older than that.
@@ -83,7 +83,7 @@ struct Entry {
 pub(crate) enum Stale {
     /// Something that it read from this keyspace has been written since.
     Written(KeyspaceId),
-    /// Nobody knows: so much has been written since that it is not remembered.
+    /// Unknown: too much has been written since for the window to remember it.
     Forgotten,
 }
 
@@ -226,7 +226,7 @@ impl Window {
     }
 
     fn oldest(&self, snapshots: &Snapshots) -> Seq {
-        // Whoever begins next begins at the visible number or above it.
+        // The next transaction begins at the visible number or above it.
         self.starts.keys().next().copied().unwrap_or_else(|| snapshots.visible())
     }
 
@@ -268,8 +268,8 @@ impl Recent {
         window.enter(shared.snapshots())
     }
 
-    /// Remembers writes whose numbers begin with `first`, while somebody may ask for them. `own`:
-    /// they are those of a live transaction, which does not ask.
+    /// Remembers writes whose numbers begin with `first`, while a transaction may ask for them.
+    /// `own`: they are those of a live transaction, which does not ask.
     pub fn note<'a>(
         &self,
         snapshots: &Snapshots,

@@ -97,7 +97,7 @@ impl Db {
             return Ok(slot);
         }
         let slot = self.create_keyspace(name, options)?;
-        // Somebody else may have made it, and without.
+        // Another thread may have created it with other options.
         check_index(&slot, options.index)?;
         self.choose_operator(&slot, options.merge.as_ref())?;
         Ok(slot)
@@ -141,7 +141,8 @@ impl Db {
         Batch::new(Arc::clone(&self.shared))
     }
 
-    /// A view of all keyspaces as they are now. It holds versions, and blocks nobody.
+    /// A view of all keyspaces as they are now. While it lives its versions are kept; it blocks no
+    /// other operation.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -150,8 +151,8 @@ impl Db {
         Ok(Snapshot::new(Arc::clone(&self.shared)))
     }
 
-    /// Begins a transaction on all keyspaces. It waits for nobody (for the write that is under way
-    /// at most), and nobody for it: see [`Transaction`].
+    /// Begins a transaction on all keyspaces. It waits at most for the write that is under way, and
+    /// no other operation waits for it: see [`Transaction`].
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -160,13 +161,13 @@ impl Db {
         Ok(Transaction::begin(&self.shared, None))
     }
 
-    /// Begins a transaction that has the writers' turn: waits until there is no other one that has
-    /// it, in the order of asking, and reads what those have written. Where all that is written is
-    /// written in turns, no transaction ever conflicts.
+    /// Begins a transaction that holds the writer lock: it waits, first come first served, until no
+    /// other transaction holds the lock, and reads what those have written. If all writes are made
+    /// under the writer lock, no transaction ever conflicts.
     ///
-    /// The turn excludes other turns and nothing else. Single writes, batches and transactions
-    /// without a turn go on beside it, and where one of them writes what this one has read, this
-    /// one's commit answers [`Conflict`](Error::Conflict) as any other.
+    /// The lock excludes only other holders of the lock. Single writes, batches and transactions
+    /// without the lock run concurrently; if one of them writes what this transaction has read, its
+    /// commit answers [`Conflict`](Error::Conflict) as for any other transaction.
     ///
     /// # Errors
     /// [`Error::Closed`], also when the store is closed while it waits; [`Error::Poisoned`];
@@ -176,7 +177,8 @@ impl Db {
         self.in_turn(true)?.ok_or(Error::Closed)
     }
 
-    /// [`write_transaction`](Self::write_transaction), or `None` when somebody else has the turn.
+    /// [`write_transaction`](Self::write_transaction), or `None` when another transaction holds the
+    /// writer lock.
     ///
     /// # Errors
     /// Those of [`write_transaction`](Self::write_transaction).
@@ -184,12 +186,12 @@ impl Db {
         self.in_turn(false)
     }
 
-    /// Runs `body` in a transaction and commits that with the store's default durability; all of it
-    /// again while commits answer [`Conflict`](Error::Conflict). After three of them it takes the
-    /// writers' turn, so that those who meet again and again go one after the other; after a
-    /// hundred it gives up. An error of `body` rolls back and is answered.
+    /// Runs `body` in a transaction and commits that with the store's default durability; it is
+    /// repeated while the commit answers [`Conflict`](Error::Conflict). After three conflicts it
+    /// takes the writer lock, so that transactions that conflict repeatedly run one after the
+    /// other; after a hundred it gives up. An error of `body` rolls back and is returned.
     ///
-    /// `body` may run several times: what it does beside the transaction should bear that.
+    /// `body` may run several times: its other side effects must allow for that.
     ///
     /// # Errors
     /// Those of `body`, of [`transaction`](Self::transaction) and of [`Transaction::commit`].
@@ -209,8 +211,8 @@ impl Db {
         }
     }
 
-    /// Makes everything that was acknowledged durable: one sync of the log, or none if there is
-    /// nothing to do.
+    /// Makes all acknowledged writes durable: one sync of the log, or none if there is nothing to
+    /// do.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Poisoned`].
@@ -230,8 +232,9 @@ impl Db {
         self.shared.slots().iter().try_for_each(flush)
     }
 
-    /// Merges every keyspace into one level without garbage (what live snapshots see excepted)
-    /// and gives free space at hand back to the file system. Reads and rewrites everything.
+    /// Compacts the store: merges every keyspace into one level without garbage (except what live
+    /// snapshots see) and returns the free space available to the file system. Reads and rewrites
+    /// everything.
     ///
     /// # Errors
     /// Those of a write, and [`Error::Damaged`] where a merge meets damage.
@@ -254,9 +257,9 @@ impl Db {
     }
 
     /// Copies the store as it is now to the folder `path`, which is new or empty or has an older
-    /// backup of this store: then only what has changed since is read and written, and the older
-    /// backup is there until the new one is complete and durable. Writes, reads and merges go on
-    /// meanwhile; space that merges give up is not used again before the end.
+    /// backup of this store. In the last case only what has changed since is read and written, and
+    /// the older backup is kept until the new one is complete and durable. Writes, reads and merges
+    /// continue meanwhile; space that merges free is not reused before the backup ends.
     ///
     /// What is copied is checked against its checksums. What the older backup has already is not
     /// read again: [`Backup::check`](crate::Backup::check) does that.
@@ -273,7 +276,8 @@ impl Db {
         self.backup_with(path, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// [`backup`](Self::backup), told now and then how far it is; `Break` ends it.
+    /// [`backup`](Self::backup) with a progress callback that is called repeatedly; `Break` ends
+    /// it.
     ///
     /// # Errors
     /// Those of [`backup`](Self::backup), and [`Error::Invalid`] when it was ended.
@@ -297,7 +301,7 @@ impl Db {
         backup::backup_on(&self.shared, device, progress)
     }
 
-    /// What the store has done and what it holds.
+    /// Statistics of the store.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Io`].
@@ -355,7 +359,7 @@ impl Db {
         }
     }
 
-    /// A transaction that has met so many conflicts before.
+    /// A transaction after this number of conflicts.
     fn attempt(&self, conflicts: u32) -> Result<Transaction> {
         if conflicts < CONFLICTS_BEFORE_TURN {
             return self.transaction();
@@ -479,7 +483,7 @@ fn require(shared: &Core, features: u32) -> Result<()> {
     if shared.manifest.requires(features) { Ok(()) } else { shared.require(features) }
 }
 
-/// What is done to all keyspaces is not owed to one that somebody drops meanwhile.
+/// An operation on all keyspaces skips one that is dropped meanwhile.
 fn unless_dropped(done: Result<()>) -> Result<()> {
     match done {
         Err(Error::NoKeyspace { .. }) => Ok(()),

@@ -1,4 +1,4 @@
-//! Dropping a keyspace: what is in it is gone in one record, and its space is free.
+//! Dropping a keyspace: one record removes its contents and frees its space.
 
 use esker_format::manifest_edit::Edit;
 use esker_substrate::sync;

@@ -11,7 +11,7 @@ use esker_substrate::Error as Inner;
 /// The result of every fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong.
+/// An error of the store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -50,14 +50,14 @@ pub enum Error {
         /// What is out of bounds, and the bound.
         what: String,
     },
-    /// A merge operator could not say what the operands of a key come to: it failed, it panicked,
-    /// or nobody has given it. What was written is there; other keys are read as ever.
+    /// A merge operator could not merge the operands of a key: it failed, it panicked, or it was
+    /// not given when the keyspace was opened. The written data is kept; other keys can be read.
     Operator {
         /// Which operator, of which keyspace and key, and why.
         what: String,
     },
-    /// What a transaction had read was changed before it was committed. Nothing of it was applied;
-    /// run it again from its beginning.
+    /// Something that a transaction had read was changed before the commit. None of its writes were
+    /// applied; run the transaction again from its beginning.
     Conflict {
         /// What was changed.
         what: String,
@@ -78,7 +78,7 @@ pub enum Error {
         /// Newest format version that this build reads.
         supported: u32,
     },
-    /// There is no store, and creating one was not asked for.
+    /// There is no store, and the options do not allow creating one.
     NoStore {
         /// Where a store was looked for.
         location: String,
@@ -90,8 +90,8 @@ pub enum Error {
     },
     /// The store was closed while this handle was held.
     Closed,
-    /// The store was opened by the process that this one is a child of, by `fork`. Nothing of it is
-    /// used here.
+    /// The store was opened by the parent of this process, before `fork`. A child process cannot
+    /// use it.
     Forked {
         /// Where the store is.
         location: String,

@@ -20,11 +20,11 @@ use crate::write::{self, Write};
 
 /// An ordered map from keys (0 to 64 KiB) to values (up to 1 GiB). A cheap handle.
 ///
-/// Values longer than [`inline_bytes_max`](crate::KeyspaceOptions::inline_bytes_max) are stored
-/// apart from their keys, once: merges do not move them.
+/// Values longer than [`inline_bytes_max`](crate::KeyspaceOptions::inline_bytes_max) are stored as
+/// blobs, outside their keys and only once: merges do not move them.
 ///
-/// Keys are ordered as byte strings. Reads see every write that returned before they began, and
-/// run beside each other, beside writes and beside merges; they wait for none of them.
+/// Keys are ordered as byte strings. A read sees every write that returned before it began. Reads
+/// run concurrently with other reads, with writes and with merges, and wait for none of them.
 #[derive(Clone)]
 pub struct Keyspace {
     pub(crate) shared: Arc<Shared>,
@@ -51,9 +51,9 @@ impl Keyspace {
         &self.slot.name
     }
 
-    /// Sets the value of `key`, with the store's default durability. No read; one log write, or
-    /// a share of one. It waits when writes have outrun flushes and merges for so long that there
-    /// is no memory left.
+    /// Sets the value of `key`, with the store's default durability. No read; one log write, or a
+    /// share of one. It waits (a write stall) when flushes and merges have fallen behind until no
+    /// memory is left.
     ///
     /// # Errors
     /// [`Invalid`](crate::Error::Invalid) for a key or value too long;
@@ -78,14 +78,14 @@ impl Keyspace {
         self.write(key.as_ref(), Data::Put(value.as_ref()), durability)
     }
 
-    /// Sets the value of `key` for as long as `ttl`, in steps of a millisecond, with the store's
-    /// default durability; from then on `key` has no value, as if it had been removed. A later
-    /// write of `key` takes this one's place, expiry included.
+    /// Sets the value of `key` with a time to live of `ttl`, in steps of a millisecond, with the
+    /// store's default durability. After that time `key` has no value, as if it had been removed. A
+    /// later write of `key` replaces this one, including its expiry.
     ///
-    /// Time is that of the wall clock, of which the store never sees it go back while it is open;
-    /// what is kept is the moment of expiry. Reads answer what has not expired when they begin. A
-    /// [`Snapshot`](crate::Snapshot), a [`Range`] or a [`Transaction`](crate::Transaction) keeps
-    /// to the moment at which it began: in it nothing expires.
+    /// Time is that of the wall clock; while the store is open, its time never goes back. The store
+    /// keeps the moment of expiry. A read returns what has not expired when it begins. A
+    /// [`Snapshot`](crate::Snapshot), a [`Range`] or a [`Transaction`](crate::Transaction) uses the
+    /// moment at which it began: nothing expires in it.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -103,9 +103,9 @@ impl Keyspace {
     /// # }
     /// ```
     ///
-    /// Costs what [`insert`](Self::insert) costs and 6 bytes; the first one of a store's life makes
-    /// a new manifest besides, so that versions which do not know of expiry refuse the store. The
-    /// space comes back with the merges that meet the entry.
+    /// Costs what [`insert`](Self::insert) costs and 6 bytes; the first one in a store also writes
+    /// a new manifest, so that versions without expiry refuse the store. Merges that reach the
+    /// entry free its space.
     ///
     /// # Errors
     /// Those of [`insert`](Self::insert); [`Invalid`](crate::Error::Invalid) when `ttl` is zero, or
@@ -121,11 +121,11 @@ impl Keyspace {
         self.write(key.as_ref(), data, self.shared.durability)
     }
 
-    /// Merges `operand` onto the value of `key`, with the store's default durability: from now on
-    /// its value is what the keyspace's merge operator makes of both
+    /// Merges `operand` onto the value of `key`, with the store's default durability: its new value
+    /// is the result of the keyspace's merge operator for both
     /// ([`KeyspaceOptions::merge_operator`](crate::KeyspaceOptions::merge_operator),
-    /// [`KeyspaceOptions::merge`](crate::KeyspaceOptions::merge)). Where the key has no value, the
-    /// operand is the value. Nothing is read, and nobody can come in between.
+    /// [`KeyspaceOptions::merge`](crate::KeyspaceOptions::merge)). If the key has no value, the
+    /// operand becomes the value. The call reads nothing and is atomic.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -142,16 +142,16 @@ impl Keyspace {
     /// # }
     /// ```
     ///
-    /// A snapshot sees what was merged before it. A value with an expiry takes only itself with it:
-    /// what has been merged onto it stays, and is the value then. The value may be longer than an
-    /// operand, up to the longest value there is; one beyond that is an error of the read.
+    /// A snapshot sees the operands merged before it. When a value expires, the operands merged
+    /// onto it remain and become the value. The value may be longer than an operand, up to the
+    /// longest value allowed; if it would be longer, the read fails.
     ///
-    /// Costs what [`insert`](Self::insert) costs. A read merges the operands that it meets; merges
-    /// of the index join them, but none between which a snapshot sees, and leave them on values
-    /// with an expiry, on those that lie apart, and where the result would not fit in a block. When
-    /// 64 of one key have come together in memory, and at every 64 after, a writer puts the value
-    /// in their place, unless it expires or is several times as long as they are. That is a write
-    /// of its own, with a number of its own.
+    /// Costs what [`insert`](Self::insert) costs. A read merges the operands that it finds. Merges
+    /// of the index combine operands, except across a snapshot. They do not combine an operand with
+    /// a value that has an expiry, with a blob, or where the result would not fit in a block. When
+    /// 64 operands of one key are in memory, and after every 64 more, a writer replaces them by the
+    /// value, unless the value expires or is several times as long as they are. That is a separate
+    /// write with its own sequence number.
     ///
     /// # Errors
     /// Those of [`insert`](Self::insert); [`Invalid`](crate::Error::Invalid) for an operand longer
@@ -173,7 +173,7 @@ impl Keyspace {
         self.write(key.as_ref(), Data::Operand(operand.as_ref()), durability)
     }
 
-    /// Removes `key`; removing what is not there is fine and costs the same.
+    /// Removes `key`. Removing an absent key is no error and costs the same.
     ///
     /// # Errors
     /// Those of [`insert`](Self::insert); deletes are accepted longer than puts when the device
@@ -190,9 +190,9 @@ impl Keyspace {
         self.write(key.as_ref(), Data::Delete, durability)
     }
 
-    /// Removes all keys within `bounds`, however many there are: one log write, and no read.
-    /// Whoever looks from then on finds none of them that was not written again; a snapshot taken
-    /// before sees them still. Reversed or empty bounds remove nothing.
+    /// Removes all keys within `bounds`, however many there are, with one range tombstone: one log
+    /// write and no read. Later reads find only keys that were written again; an earlier snapshot
+    /// still sees all of them. Reversed or empty bounds remove nothing.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -210,14 +210,13 @@ impl Keyspace {
     /// # }
     /// ```
     ///
-    /// The space comes back with the merges that meet the keys; [`compact`](Self::compact) does it
-    /// at once. Until a full merge has done so the keyspace remembers the range in memory, where
-    /// ranges that touch and that nobody can tell apart become one. Thousands that do not make a
-    /// full merge due, and the next one waits for it.
+    /// Merges that reach the keys free their space; [`compact`](Self::compact) does so at once.
+    /// Until a full merge has done so, the keyspace keeps the range tombstone in memory, where
+    /// ranges that touch are joined if no snapshot distinguishes them. Thousands of ranges that
+    /// cannot be joined make a full merge due, and the next removal waits for it.
     ///
-    /// # Errors
-    /// Those of [`remove`](Self::remove); [`Full`](crate::Error::Full) also when the keyspace
-    /// remembers 4096 removals because of live snapshots.
+    /// # Errors Those of [`remove`](Self::remove); [`Full`](crate::Error::Full) also when the
+    /// keyspace keeps 4096 range tombstones because of live snapshots.
     pub fn remove_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
         self.remove_range_with(bounds, self.shared.durability)
     }
@@ -258,7 +257,7 @@ impl Keyspace {
         Ok(())
     }
 
-    /// The value of `key`. At most one block read a level; none for what the memtable or the
+    /// The value of `key`. Reads at most one block per level, and none if the memtable or the
     /// filters can answer.
     ///
     /// # Errors
@@ -269,9 +268,8 @@ impl Keyspace {
         read::get(&self.shared, &self.slot, key.as_ref(), None)
     }
 
-    /// The value of `key` as it is now, as a stream that can be read from any place, in the memory
-    /// of 64 KiB for a value that is stored apart. It stays what it is whatever is written
-    /// meanwhile.
+    /// The current value of `key` as a seekable stream. A blob is read with 64 KiB of memory. Later
+    /// writes do not change what the stream returns.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -280,7 +278,7 @@ impl Keyspace {
         large::reader(&self.shared, &self.slot, key.as_ref(), snapshot)
     }
 
-    /// Begins a value of `key` that is written as it comes, and is there when the writer is
+    /// Begins a value of `key` that is written as a stream and becomes visible when the writer is
     /// [finished](ValueWriter::finish). Its length need not be known.
     ///
     /// # Errors
@@ -294,8 +292,8 @@ impl Keyspace {
         Ok(ValueWriter::new(Arc::clone(&self.shared), Arc::clone(&self.slot), key.to_vec()))
     }
 
-    /// Whether `key` has a value. Costs the same as [`get`](Self::get) for a value in a block, and
-    /// does not read one that is stored apart.
+    /// Whether `key` has a value. For an inline value it costs the same as [`get`](Self::get); a
+    /// blob is not read.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -303,7 +301,7 @@ impl Keyspace {
         read::contains(&self.shared, &self.slot, key.as_ref(), None)
     }
 
-    /// The values of all `keys`, in their order and as of one moment; blocks are read in
+    /// The values of all `keys`, in the order of `keys` and as of one moment. Blocks are read in
     /// parallel.
     ///
     /// # Errors
@@ -371,7 +369,8 @@ impl Keyspace {
         maintenance::flush(&self.shared, &self.slot)
     }
 
-    /// Merges this keyspace into one level without garbage, live snapshots' versions excepted.
+    /// Compacts this keyspace: merges it into one level without garbage, except the versions that
+    /// live snapshots need.
     ///
     /// # Errors
     /// Those of [`Db::compact`](crate::Db::compact).

@@ -1,14 +1,15 @@
-//! Values that are stored outside blocks: written before the log refers to them, read in pieces.
+//! Blobs: values that are stored outside blocks, written before the log refers to them, and read in
+//! pieces.
 //!
-//! Reading order: this module (how a write's values are put apart), `reader`
-//! and `writer` (streams). Whose a value is afterwards is the index's concern
+//! Reading order: this module (separating the values of a write from their keys), `reader` and
+//! `writer` (streams). The index then keeps track of the references to a blob
 //! (`esker_index::values`).
 //!
 //! Invariant X1: a value is written before a record that refers to it is appended to the log, and
 //! durable before that record counts as durable. A crash may leave the record and not the value:
 //! recovery reads the values of records that may not have been durable, and the log ends before the
-//! first that is not whole. What is left out is gone for good before another value is written: the
-//! same bytes in the same place would bring it back.
+//! first that is not whole. What is left out is discarded durably before another value is written:
+//! the same bytes in the same place would restore it.
 //! Invariant X2: a value that is read is pinned by a registered snapshot number that sees the entry
 //! which refers to it: no merge drops the entry, so its space is not reused.
 
@@ -44,7 +45,7 @@ use crate::write::Write;
 /// whole.
 const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
-/// The values of some writes, put apart.
+/// The blobs of some writes.
 #[derive(Debug, Default)]
 pub(crate) struct Apart {
     /// The reference for each write that has one.
@@ -76,7 +77,7 @@ impl Apart {
     }
 }
 
-/// What is said of a key, if it is a value to be put apart.
+/// The value that a write gives its key, if it is to be stored as a blob.
 fn large<'a>(write: &Write<'a>) -> Option<Data<'a>> {
     let bytes_max = write.slot.inline_bytes_max.load(Ordering::Relaxed);
     let is_value = |data: &Data<'_>| data.reference().is_none() && !data.is_operand();
@@ -149,7 +150,7 @@ fn encoded(reference: &ValueRef) -> Vec<u8> {
     content
 }
 
-/// A write that failed leaves the device in a state nobody knows; want of room does not.
+/// A failed write leaves the device in an unknown state; lack of space does not.
 fn failed(shared: &Core, error: Inner) -> Error {
     match error {
         Inner::Device(device) if device.is_full() => Error::Full { what: device.file.clone() },
@@ -160,8 +161,8 @@ fn failed(shared: &Core, error: Inner) -> Error {
     }
 }
 
-/// How safe a write is made that asks for `durability`: a buffered one waits for the device when
-/// too much would have to be verified by a recovery.
+/// The durability that a write with `durability` gets: a buffered write waits for the device if a
+/// recovery would have to verify too much.
 pub(crate) fn durability(shared: &Core, durability: Durability) -> Durability {
     match shared.env.blocks.unsynced_value_bytes() {
         0..=UNSYNCED_BYTES_MAX => durability,

@@ -1,5 +1,5 @@
-//! An embedded, ordered key-value store for devices whose random reads are cheap and whose
-//! writes are dear: an FD+tree, or a log-structured merge tree, behind a write-ahead log.
+//! An embedded, ordered key-value store for devices with cheap random reads and expensive writes:
+//! an FD+tree, or a log-structured merge tree, behind a write-ahead log.
 //!
 //! ```
 //! # fn main() -> esker::Result<()> {
@@ -25,16 +25,16 @@
 //! |---|---|
 //! | open a store, or make one | [`Db::open`], [`Db::builder`] and [`DbBuilder`] |
 //! | read and write entries | [`Keyspace`], [`Range`], [`Entry`] |
-//! | choose for a keyspace | [`KeyspaceOptions`]: [`IndexKind`], [`Compression`], [`Merge`] |
+//! | set options of a keyspace | [`KeyspaceOptions`]: [`IndexKind`], [`Compression`], [`Merge`] |
 //! | write several entries at once, all or none | [`Batch`] |
 //! | read everything as of one moment | [`Snapshot`] |
-//! | read and write as if alone | [`Transaction`]: [`Db::transaction`], [`Db::transact`] |
-//! | say when a write is safe | [`Durability`], [`Db::persist`] |
+//! | run a transaction | [`Transaction`]: [`Db::transaction`], [`Db::transact`] |
+//! | choose the durability of a write | [`Durability`], [`Db::persist`] |
 //! | change values without reading them | [`Keyspace::merge`], [`MergeOperator`] |
-//! | keep values that are too long for memory | [`ValueWriter`], [`ValueReader`] |
+//! | store values that are too long for memory | [`ValueWriter`], [`ValueReader`] |
 //! | copy a store while it is used | [`Db::backup`], [`Backup`] |
-//! | look after a store | [`Db::stats`] and [`Stats`], [`Db::check`], [`Db::compact`] |
-//! | learn what went wrong | [`Error`] |
+//! | monitor and maintain a store | [`Db::stats`] and [`Stats`], [`Db::check`], [`Db::compact`] |
+//! | handle errors | [`Error`] |
 //! | test with another device, clock or seed | [`Device`], [`Runtime`] |
 //!
 //! # Features
@@ -44,9 +44,9 @@
 //! | `lz4` | yes | [`Compression::Lz4`] | one crate, in Rust |
 //! | `zstd` | yes | [`Compression::Zstd`] | the C library Zstandard, and so a C compiler |
 //!
-//! Without `zstd` no C compiler is needed, only a linker. A store with a keyspace whose codec a
-//! build is without is refused as it is opened. Features that begin with an underscore are for this
-//! project's own tests.
+//! Without `zstd` no C compiler is needed, only a linker. Opening a store fails if one of its
+//! keyspaces uses a codec that the build does not have. Features that begin with an underscore are
+//! for this project's own tests.
 //!
 //! # What versions promise
 //!
@@ -60,22 +60,22 @@
 //
 // | module | one idea |
 // |---|---|
-// | `db`, `builder`, `options` | the handle, how it is opened, what can be chosen |
+// | `db`, `builder`, `options` | the handle, its builder, the options |
 // | `keyspace`, `batch`, `snapshot`, `transaction` | the handles made from it |
-// | `shared` | what all handles share, the order of locks, closing |
+// | `shared` | the state shared by all handles, the order of locks, closing |
 // | `open` | creation, recovery |
-// | `write`, `removal` | the write path; what it takes to remove a range |
+// | `write`, `removal` | the write path; range tombstones |
 // | `read`, `range` | the read paths |
-// | `large` | values outside blocks, and streams |
-// | `operands`, `operators` | what it takes to merge; operators that every store has |
-// | `recent`, `turn` | what transactions are checked against, and the writers' turn |
-// | `maintenance` | when flushes and merges begin, and what happens when one cannot go on |
-// | `relief` | which keyspaces are written out to make room for others |
+// | `large` | blobs, and streams of values |
+// | `operands`, `operators` | merge operands; the built-in merge operators |
+// | `conflict_window`, `writer_lock` | recent writes, for conflict checks; the writer lock |
+// | `maintenance` | the start of flushes and merges, and the handling of their failures |
+// | `memory_pressure` | the choice of the keyspaces that are flushed to free memory and log |
 // | `background` | the threads that run them |
-// | `dropping` | keyspaces that go |
-// | `backup` | copies of the whole store, and stores made of them |
-// | `waits` | how long writers waited, and for what |
-// | `check`, `stats`, `error` | what a user learns |
+// | `dropping` | dropping a keyspace |
+// | `backup` | backups of the whole store, and restoring them |
+// | `stall_stats` | statistics of write stalls |
+// | `check`, `stats`, `error` | checks, statistics and errors for the user |
 //
 // What is not here: a second process that writes to a store, and bytes on the device, which are the
 // concern of the crates below.

@@ -1,4 +1,4 @@
-//! When flushes and merges begin, and what happens when one cannot go on.
+//! The start of flushes and merges, and the handling of those that cannot continue.
 //!
 //! A write that fills the memtable freezes it, which costs it nothing, and leaves the rest to the
 //! threads of [`background`](crate::background). Writers go on in the memory that is left and in
@@ -106,15 +106,15 @@ fn admit_to(shared: &Core, slot: &Arc<Slot>, deletes_only: bool) -> Result<()> {
     }
 }
 
-/// Waits while the keyspace's memory is used up and somebody gives it back, or while writers are
-/// too far ahead of its merge.
+/// Waits while the keyspace's memory is used up and a flush or merge is freeing some, or while
+/// writers are too far ahead of its merge (back-pressure).
 fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let mut wait = None;
     loop {
         let mut seen = shared.background.ticks();
         let tree = slot.tree()?;
         shared.poison.check()?;
-        // Who waits for a merge that has stopped waits in vain.
+        // A merge that has stopped will not free memory: waiting for it is useless.
         let is_ahead = tree.is_ahead() && slot.stall().is_none();
         let is_full = tree.memtable_memory_bytes() >= tree.memtable_bytes_max();
         let waits = is_ahead || is_full || (tree.refers_to_too_much() && tree.is_flushing());
@@ -131,7 +131,7 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             }
         }
         if !tree.is_flushing() && !tree.is_merging() {
-            // Nobody would give anything back: better too much memory than no progress.
+            // Nothing would free memory: exceeding the limit is better than no progress.
             return Ok(());
         }
         let why = if is_ahead { Why::Merge } else { Why::Memory };
@@ -406,7 +406,8 @@ pub(crate) fn flush(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     complete(shared, slot)
 }
 
-/// Completes what is under way in a keyspace, in this thread or beside another that does.
+/// Completes the flush and the merge under way in a keyspace, in this thread or concurrently with
+/// the thread that runs them.
 fn complete(shared: &Core, slot: &Slot) -> Result<()> {
     for which in [BackgroundJob::Flush, BackgroundJob::Merge] {
         while step(shared, slot, which)? == Step::More {}
@@ -421,7 +422,8 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         let tree = slot.tree()?;
         shared.poison.check()?;
         complete(shared, slot)?;
-        // What expires, and what operands stand on, is in levels that are not settled.
+        // Entries with an expiry, and values with operands, may be in levels that a merge would
+        // still change.
         let features = [FEATURE_EXPIRY, FEATURE_OPERANDS];
         let may_change = features.iter().any(|bit| shared.manifest.requires(*bit));
         if tree.is_fully_compacted(may_change) {
@@ -440,7 +442,7 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     }
 }
 
-/// Makes an index durable and lets go of the log that it replaces.
+/// Makes an index durable and releases the log that it replaces.
 ///
 /// The log goes first: the record promises that everything up to its numbers is in the index, and
 /// a batch of which only one keyspace's part had survived would have been torn.
@@ -463,8 +465,8 @@ fn commit_index(
 
 /// Up to where the log goes before the record of an index.
 ///
-/// The record has the removed ranges that somebody needs now. What a newer removal has made
-/// unnecessary is not among them, and that one may be in the log alone: it must not be lost when
+/// The record has the range tombstones that are needed now. Those that a newer removal has made
+/// unnecessary are not among them, and that one may be in the log alone: it must not be lost when
 /// the older one is.
 fn must_be_durable(shared: &Core, meta: &IndexMeta) -> Seq {
     let needed = meta.log_needed_seq();
@@ -476,7 +478,7 @@ fn must_be_durable(shared: &Core, meta: &IndexMeta) -> Seq {
 }
 
 /// Commits edits that change how far `id` is flushed (`None`: it is dropped), and with it the
-/// removal of log segments that nobody needs then.
+/// removal of log segments that are no longer needed.
 pub(crate) fn commit_and_recycle(
     shared: &Core,
     mut edits: Vec<Edit>,
@@ -497,8 +499,8 @@ pub(crate) fn commit_and_recycle(
     drop(state);
     edits.extend_from_slice(retired.edits());
     shared.commit_edits(&edits)?;
-    // The commit stands whatever becomes of the old files; a failure here must not make the
-    // index believe that it does not.
+    // The commit is valid whatever happens to the old files; a failure here must not make the index
+    // believe that it does not.
     if let Err(error) = shared.log.recycle(retired) {
         tracing::warn!(%error, "log segments could not be recycled");
     }

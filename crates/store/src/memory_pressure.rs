@@ -1,4 +1,4 @@
-//! Which keyspaces are written out to make room for others: in memory, and in the log.
+//! The choice of keyspaces to flush when others need room: in memory, and in the log.
 //!
 //! Looking for room in memory costs a step for each keyspace, so it is not done again for every
 //! write while the memtables are over their limit: they must have grown meanwhile ([`Looked`]). And
@@ -39,7 +39,7 @@ enum How {
 /// When room in memory was looked for last.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
-    /// Of the memtables; there is no use in looking before they hold so much.
+    /// Bytes of the memtables; below this, looking again is useless.
     again_bytes: AtomicU64,
 }
 

@@ -295,7 +295,7 @@ fn replay(shared: &Core) -> Result<()> {
             what: format!("operation {seq} is for keyspace {id}, which was never created"),
         }),
     })?;
-    // A device that cannot be written to is told of now rather than at the first write.
+    // A device that cannot be written to is reported now rather than at the first write.
     must_be_sound(shared)?;
     shared.snapshots().publish(shared.log.last_seq());
     Ok(())

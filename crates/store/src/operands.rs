@@ -1,12 +1,13 @@
-//! Merge operands: what may be written, and what becomes of many on one key.
+//! Merge operands: which may be written, and how many operands of one key are replaced by its
+//! value.
 //!
-//! How operands are read and merged is the index's concern (`esker_index::operands`).
+//! The index reads and merges operands (`esker_index::operands`).
 //!
 //! Invariant O1: operands are written only while the keyspace's operator is there: who writes them
 //! can read them.
-//! Invariant O2: settling a key writes the value that it has anyway, and only where nobody has
-//! written the key since it was read. Whether it succeeds changes no answer, and refuses no
-//! transaction.
+//! Invariant O2: folding a key's operands writes the value that the key has anyway, and only if the
+//! key has not been written since it was read. Whether this succeeds changes no result, and refuses
+//! no transaction.
 
 use std::sync::Arc;
 
@@ -21,17 +22,17 @@ use crate::options::Durability;
 use crate::shared::{Core, Slot};
 use crate::write::{self, Condition, Write};
 
-/// So many operands of one key stand on each other in the memtable when the key is settled.
+/// The number of operands of one key in the memtable at which they are folded into a value.
 pub(crate) const CHAIN_MAX: u16 = 64;
-/// A value is written when it takes at most so many times what its operands have taken: each byte
-/// of an operand is written that often once more at most, and reading the operands costs no more
-/// than reading the value.
+/// A value is written if it takes at most this many times the bytes of its operands: each byte of
+/// an operand is written that often once more at most, and reading the operands costs no more than
+/// reading the value.
 const VALUE_SHARE: u64 = 4;
 /// How often a writer tries while others write the same key. After the first time only what came
 /// in between is merged.
 const ATTEMPTS: u32 = 8;
 
-/// Fails for an operand that cannot be, or that nobody here could read.
+/// Fails for an invalid operand, and if the keyspace has no operator here that could read it.
 pub(crate) fn validate(slot: &Slot, operand: &[u8]) -> Result<()> {
     if operand.len() > VALUE_BYTES_MAX {
         let (len, most) = (operand.len(), VALUE_BYTES_MAX);
@@ -53,7 +54,7 @@ pub(crate) fn validate(slot: &Slot, operand: &[u8]) -> Result<()> {
     }
 }
 
-/// A key on which many operands stand.
+/// A key with many operands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deep<'a> {
     pub slot: &'a Arc<Slot>,
@@ -63,7 +64,8 @@ pub(crate) struct Deep<'a> {
 }
 
 impl<'a> Deep<'a> {
-    /// The key of a write after which `depth` operands stand on each other, if it is to be settled.
+    /// The key of a write after which the key has `depth` successive operands, if they are to be
+    /// folded.
     pub fn of(write: &Write<'a>, depth: u16) -> Option<Self> {
         let (key, data) = match write.action {
             WriteOp::Point(key, data) if depth > 0 && depth.is_multiple_of(CHAIN_MAX) => {
@@ -82,7 +84,7 @@ impl<'a> Deep<'a> {
     }
 }
 
-/// Nobody has written the key since it was read.
+/// The condition that the key has not been written since it was read.
 struct Unwritten<'a> {
     slot: &'a Slot,
     key: &'a [u8],
@@ -106,8 +108,8 @@ impl Condition for Unwritten<'_> {
     }
 }
 
-/// Writes the values of keys in the place of their operands, where that is worth it. What stands
-/// in the way is no error: the operands are there, and mean the same.
+/// Replaces the operands of keys by their values, where that is worth it. A failure is no error:
+/// the operands are kept and mean the same.
 pub(crate) fn fold_operands(shared: &Core, deep: &[Deep<'_>]) {
     for key in deep {
         if let Err(error) = fold_key(shared, key) {

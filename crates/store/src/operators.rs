@@ -1,4 +1,4 @@
-//! Merge operators that need not be written.
+//! The merge operators that every build has.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use esker_index::operands::{BoxError, MergeOperator};
 
 use crate::error::Error;
 
-/// Names of operators that begin so are those of this module, and of later ones.
+/// Operator names with this prefix are reserved for this module and for later built-in operators.
 pub(crate) const RESERVED: &str = "esker.";
 
 /// Merge operators that every process has: a keyspace that has been opened with one
-/// ([`KeyspaceOptions::merge`](crate::KeyspaceOptions::merge)) is read, and merged, by it from then
-/// on, whoever opens the store.
+/// ([`KeyspaceOptions::merge`](crate::KeyspaceOptions::merge)) is read and merged with it from then
+/// on, in every process that opens the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Merge {
@@ -48,7 +48,7 @@ impl Merge {
         format!("{RESERVED}{}", self.name())
     }
 
-    /// The operator that the store keeps under this name, if it is one of these.
+    /// The operator whose name in the store is this one, if it is one of these.
     pub(crate) fn stored(name: &str) -> Option<Arc<dyn MergeOperator>> {
         let known = name.strip_prefix(RESERVED)?.parse::<Self>().ok()?;
         Some(Arc::new(known))

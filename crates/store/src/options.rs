@@ -1,5 +1,5 @@
-//! Everything that can be chosen, with defaults and checked ranges. Nothing else configures a
-//! store: no globals, no environment.
+//! All options, with defaults and checked ranges. Nothing else configures a store: there are no
+//! globals and no environment variables.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,10 +30,10 @@ pub enum Durability {
     Synced,
 }
 
-/// What a keyspace's data blocks are compressed with.
+/// The compression of a keyspace's data blocks.
 ///
-/// A block that does not get shorter is stored as it is, and where several in a row did not, the
-/// next ones are not tried: data that does not compress costs little time and no space.
+/// A block that does not get shorter is stored uncompressed, and after several such blocks in a row
+/// the next ones are not tried: data that does not compress costs little time and no space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
@@ -56,8 +56,8 @@ impl Compression {
         self.codec().name()
     }
 
-    /// Whether this build has it: LZ4 and Zstandard are the features `lz4` and `zstd`, both on by
-    /// default. Without it a keyspace that has it cannot be made, and a store that has such a
+    /// Whether this build has this codec: LZ4 and Zstandard are the features `lz4` and `zstd`, both
+    /// on by default. Without its codec a keyspace cannot be created, and a store that has such a
     /// keyspace cannot be opened.
     #[must_use]
     pub const fn is_available(self) -> bool {
@@ -102,11 +102,11 @@ impl FromStr for Compression {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexKind {
-    /// An FD+tree: a few levels that are merged whole, beside reads and writes.
+    /// An FD+tree: a few levels that are merged whole, concurrently with reads and writes.
     #[default]
     FdTree,
-    /// Levels that are merged a slice of the keys at a time, in which blocks that no merge changes
-    /// stay where they are. Writes least.
+    /// A log-structured merge tree: each merge takes a part of the key range, and blocks that no
+    /// merge changes stay in place. Writes least.
     Lsm,
 }
 
@@ -164,7 +164,7 @@ pub struct KeyspaceOptions {
 pub(crate) struct Chosen {
     pub name: Arc<str>,
     pub function: Arc<dyn MergeOperator>,
-    /// It is one of ours.
+    /// It is one of the built-in operators.
     is_own: bool,
 }
 
@@ -204,19 +204,18 @@ impl PartialEq for Chosen {
 impl Eq for Chosen {}
 
 impl KeyspaceOptions {
-    /// Memory after which the keyspace's memtable is written out, 1 KiB to 1 TiB.
-    /// `None`, the default: half of the store's memory budget. Given when the keyspace is
-    /// created it is kept; given when it exists it holds until the store is closed.
+    /// Size at which the keyspace's memtable is flushed, 1 KiB to 1 TiB. `None`, the default: half
+    /// of the store's memory budget. If the keyspace is created with it, it is kept; for an
+    /// existing keyspace it applies until the store is closed.
     #[must_use]
     pub const fn memtable_bytes(mut self, bytes: Option<u64>) -> Self {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// What data blocks are compressed with; nothing unless chosen. Kept, also when it is given for
-    /// a keyspace that exists: then it holds for blocks that are written from then on. Those that
-    /// are there stay as they are, and readable, until a merge writes them anew. Where it is not
-    /// given, nothing changes.
+    /// The compression of data blocks; none by default. It is kept. For an existing keyspace it
+    /// applies to blocks that are written from then on; older blocks stay as they are, and
+    /// readable, until a merge rewrites them. If it is not given, nothing changes.
     ///
     /// A store that has had a compressed keyspace is refused by versions that know no compression.
     #[must_use]
@@ -225,8 +224,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How the keyspace's entries are arranged, for good; an FD+tree unless chosen. Where it is not
-    /// given, whatever the keyspace has is right; another kind than that is refused.
+    /// The kind of index of the keyspace, fixed when it is created; an FD+tree by default. If it is
+    /// not given, an existing keyspace keeps its kind; a different kind is refused.
     ///
     /// A store that has had an LSM index is refused by versions that know none.
     #[must_use]
@@ -236,12 +235,12 @@ impl KeyspaceOptions {
     }
 
     /// The longest value that is stored with its key, 0 to 256 KiB, which is also the default.
-    /// Longer values are stored apart: they are written once, to the data file and not to the log,
-    /// and merges move a reference of some 20 bytes; but each takes whole units of 4 KiB, a synced
-    /// write waits for the data file too, and each read reads once more. Holds for what is written
-    /// from now on, until the store is closed.
+    /// Longer values are stored as blobs (key-value separation): they are written once, to the data
+    /// file and not to the log, and merges move a reference of some 20 bytes. But each blob takes
+    /// whole units of 4 KiB, a synced write waits for the data file too, and each lookup needs one
+    /// more read. The option applies to later writes, until the store is closed.
     ///
-    /// A store that has had a value apart is refused by versions that know none.
+    /// A store that has had a blob is refused by versions that know none.
     #[must_use]
     pub const fn inline_bytes_max(mut self, bytes: u64) -> Self {
         self.inline_bytes_max = Some(bytes);
@@ -249,13 +248,13 @@ impl KeyspaceOptions {
     }
 
     /// What [`Keyspace::merge`](crate::Keyspace::merge) does with an operand: `operator`, which the
-    /// store knows by `name` from then on. It is given whenever the keyspace is opened; another
-    /// name than the first one is refused, because operands mean nothing to another operator, and
-    /// names that begin with `esker.` are those of [`Merge`]. Of two operators that are given under
-    /// one name the last one counts.
+    /// store knows by `name` from then on. It must be given whenever the keyspace is opened; a
+    /// different name is refused, because operands mean nothing to another operator, and names that
+    /// begin with `esker.` are those of [`Merge`]. If two operators are given under one name, the
+    /// last one is used.
     ///
-    /// Where the operator is not given, keys that need it are not read
-    /// ([`Error::Operator`](crate::Error::Operator)), and keep their operands.
+    /// If the operator is not given, reads of keys that need it fail
+    /// ([`Error::Operator`](crate::Error::Operator)); the keys keep their operands.
     ///
     /// A store that has a keyspace with an operator is refused by versions that know none.
     #[must_use]
@@ -269,7 +268,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// The same with one of the operators that every store has: whoever opens it has it too.
+    /// The same with one of the built-in operators, which need not be given again when the store is
+    /// opened.
     #[must_use]
     pub fn merge(mut self, operator: Merge) -> Self {
         let name = operator.stored_name().into();
@@ -335,7 +335,7 @@ impl Settings {
     }
 }
 
-/// Refuses a codec that this build is without: its blocks could be neither read nor merged.
+/// Refuses a codec that this build does not have: its blocks could be neither read nor merged.
 pub(crate) fn require_codec(codec: Codec, whose: impl fmt::Display) -> Result<()> {
     if codec.is_available() {
         return Ok(());

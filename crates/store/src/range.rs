@@ -1,7 +1,7 @@
 //! Scans, from both ends.
 //!
-//! A range fetches batches under a short shared use of the tree and holds nothing between them
-//! but a registered number: a loop body may write to the same keyspace, or wait for an hour.
+//! A range fetches batches under a short shared use of the tree. Between batches it holds only a
+//! registered sequence number, so a loop body may write to the same keyspace, or wait for an hour.
 //!
 //! Invariant R1: every key of the interval is in exactly one of: handed out, `front`, `rest`,
 //! `back`, `damaged`; and those of `front` are less than those of `rest`, which are less than
@@ -24,17 +24,18 @@ use crate::large;
 use crate::read::Entry;
 use crate::shared::{Shared, Slot};
 
-/// The first batch holds a scan of a hundred: each further batch enters every run again. Later ones
-/// grow up to the maximum.
+/// The first batch holds a scan of a hundred entries, because each further batch enters every run
+/// again. Later batches grow up to the maximum.
 const BATCH_ENTRIES_FIRST: usize = 128;
 const BATCH_ENTRIES_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 256 << 10;
 /// Damage beyond this many ranges is folded into the last one.
 const DAMAGED_RANGES_MAX: usize = 1024;
 
-/// The entries of a keyspace, or of a part of it, as of one moment: an iterator from both ends
-/// over `Result<(key, value)>`. It holds versions and blocks nobody, however long it is kept.
-/// After an error it is finished; with [`skip_damaged`](Self::skip_damaged) damage is no error.
+/// The entries of a keyspace, or of a part of it, as of one moment: an iterator from both ends over
+/// `Result<(key, value)>`. While it is kept, its versions are not dropped; it blocks no other
+/// operation. After an error it is finished; with [`skip_damaged`](Self::skip_damaged) damage is no
+/// error.
 pub struct Range {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
@@ -43,14 +44,14 @@ pub struct Range {
     front: VecDeque<Found>,
     back: VecDeque<Found>,
     batch_entries: usize,
-    /// Asked for so far. The next batch is as large as all before it, so that at most half of what
-    /// is read is read in vain.
+    /// The number of entries requested so far. The next batch is as large as all before it, so that
+    /// at most half of what is read is not used.
     fetched_entries: usize,
     skip_damaged: bool,
     damaged: Vec<DamagedRange>,
 }
 
-/// A key and its value, or where that lies.
+/// A key and its value, or a reference to its value.
 type Found = (Vec<u8>, Value);
 
 /// A part of the key space that could not be read.
@@ -61,7 +62,7 @@ pub struct DamagedRange {
     pub from: Vec<u8>,
     /// The first key after `from` that is not affected; `None`: none is.
     pub to: Option<Vec<u8>>,
-    /// What was met there.
+    /// The damage found there.
     pub error: Error,
 }
 
@@ -97,7 +98,7 @@ impl Interval {
         as_slice(&self.upper)
     }
 
-    /// The keys from a first one up to one that is not among them; `None` when there are none.
+    /// The keys from a first one (included) up to an end (excluded); `None` when there are none.
     pub fn keys(&self) -> Option<KeyRangeBuf> {
         let begin = match &self.lower {
             Bound::Unbounded => Vec::new(),
@@ -188,7 +189,7 @@ impl Range {
         }
     }
 
-    /// Fails now, rather than at the first entry, when the keyspace is gone.
+    /// Fails now, rather than at the first entry, when the keyspace has been dropped.
     pub(crate) fn checked(self) -> Result<Self> {
         {
             let _open = self.shared.enter()?;
@@ -197,7 +198,7 @@ impl Range {
         Ok(self)
     }
 
-    /// Fetches one entry first: who asks is expected to want no more.
+    /// Fetches one entry first: the caller is expected to need no more.
     pub(crate) const fn for_one(mut self) -> Self {
         self.batch_entries = 1;
         self
@@ -214,15 +215,15 @@ impl Range {
         if last { range.next_back().transpose() } else { range.next().transpose() }
     }
 
-    /// Goes on behind blocks that cannot be read instead of ending with an error;
-    /// [`damaged`](Self::damaged) then tells what may be missing.
+    /// Continues after blocks that cannot be read instead of ending with an error;
+    /// [`damaged`](Self::damaged) then reports what may be missing.
     #[must_use]
     pub const fn skip_damaged(mut self) -> Self {
         self.skip_damaged = true;
         self
     }
 
-    /// What was skipped so far, in the order of discovery. Beyond 1024 ranges the last one is
+    /// The damage skipped so far, in the order of discovery. Beyond 1024 ranges the last one is
     /// widened to cover all further damage.
     #[must_use]
     pub fn damaged(&self) -> &[DamagedRange] {
@@ -289,7 +290,7 @@ impl Range {
         }
     }
 
-    /// The next entry from one end, with its value, which is read now if it lies apart.
+    /// The next entry from one end, with its value, which is read now if it is a blob.
     fn step(&mut self, reverse: bool) -> Result<Option<Entry>> {
         // Also for what is in memory: a child by `fork` is answered nothing.
         self.shared.check_process()?;

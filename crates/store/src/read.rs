@@ -30,7 +30,7 @@ pub(crate) fn get(
         None => match slot.read(|tree| tree.get(key, visible))?? {
             None => Ok(None),
             Some(Value::Inline(value)) => Ok(Some(value)),
-            // A value that lies apart stays there for those whose number is registered.
+            // A blob is kept for readers whose number is registered.
             Some(Value::Blob(_) | Value::Operand(_)) => {
                 get_at(shared, slot, key, &shared.snapshots().register())
             }
@@ -48,8 +48,8 @@ fn get_at(
     found.map(|value| large::fetch(shared, slot, key, value)).transpose()
 }
 
-/// Whether `key` has a value as of `snapshot`, or as of now. A value that lies apart is not read,
-/// and nothing is merged.
+/// Whether `key` has a value as of `snapshot`, or as of now. A blob is not read, and nothing is
+/// merged.
 pub(crate) fn contains(
     shared: &Core,
     slot: &Slot,

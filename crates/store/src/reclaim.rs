@@ -1,4 +1,4 @@
-//! Space that the store does not need, back to the file system.
+//! Returning free space to the file system.
 
 use crate::error::{Error, Result};
 use crate::shared::Core;
@@ -24,7 +24,8 @@ pub(crate) fn give_up_the_end(shared: &Core) {
     let given =
         shared.manifest.retry_last_record().and_then(|()| shared.env.blocks.give_up_spare());
     if let Err(error) = given {
-        // It is tried again after the next merge; a store that is poisoned says so elsewhere.
+        // It is tried again after the next merge; a poisoned store reports that in other
+        // operations.
         tracing::warn!(%error, "the end of the data file could not be given back");
     }
 }

@@ -1,8 +1,9 @@
-//! Removals of ranges: what a batch of writes comes down to, and how many ranges a keyspace takes.
+//! Range tombstones: the net effect of a batch of writes, and the number of tombstones that a
+//! keyspace may have.
 //!
-//! A keyspace remembers its removed ranges until full merges have retired them. Beyond a number of
-//! them one is due; beyond four times that a removal waits for it, and is refused when it did not
-//! help: then a snapshot holds what was removed.
+//! A keyspace keeps its range tombstones until full merges have retired them. Beyond a certain
+//! number of them a full merge is due; beyond four times that number a removal waits for the merge,
+//! and is refused if the merge did not help: then a snapshot holds the removed entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,9 +72,9 @@ fn too_many(name: &str) -> String {
     )
 }
 
-/// What calls in their order come down to: of each keyspace the ranges that were removed, joined
-/// where they meet, and the last thing said of each key that was not removed after it, with the
-/// operands that were merged onto it then.
+/// The net effect of calls, given in their order: for each keyspace the removed ranges, joined
+/// where they meet, and the last write of each key that was not removed later, with the operands
+/// that were then merged onto it.
 pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> Vec<Write<'a>> {
     let mut writes: Vec<Write<'a>> = Vec::new();
     let mut removed = Removed::default();
@@ -91,7 +92,7 @@ pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> 
     for write in writes {
         let last = settled.last_mut().filter(|last| last.slot.id == write.slot.id);
         match (last.map(|last| &mut last.action), write.action) {
-            // Operands stand on what was said before.
+            // Operands apply to the earlier write of the key.
             (Some(WriteOp::Point(last, data)), WriteOp::Point(key, _))
                 if *last == key && !data.is_operand() => {}
             (Some(WriteOp::DeleteRange(last)), WriteOp::DeleteRange(keys))

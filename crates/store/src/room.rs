@@ -1,9 +1,9 @@
-//! What is done for a write that finds no room on the device.
+//! Making room for a write that finds the device full.
 //!
-//! First memtables are written out, for which room is kept: that lets log segments go. For deletes,
-//! which values do not leave without room, keyspaces are then merged that have something to drop.
-//! Whoever writes does it himself, one at a time: so nobody waits for what may not come. What finds
-//! no room then is refused with [`Error::Full`], and nothing has happened.
+//! First memtables are flushed, for which space is reserved: that frees log segments. For deletes,
+//! for which puts always leave room, keyspaces that have something to drop are then merged. The
+//! writing thread does this itself, one thread at a time, so that no thread waits for room that may
+//! not come. A write that still finds no room is refused with [`Error::Full`] and has no effect.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::write::Write;
 
 /// Bytes between two records of a merge, and between two of its publish points.
 const PUBLISH_BYTES: (u64, u64) = (4 << 10, 256 << 10);
-/// What a merge needs beside them: the ends of its levels' extents.
+/// What a merge needs in addition: the ends of its levels' extents.
 const EXTENTS_BYTES: u64 = 32 << 10;
 /// What deletes find, as a share of the memory budget and within bounds: in one merge's time so
 /// many as this holds are written.
@@ -43,7 +43,7 @@ pub(crate) fn reserve(memory_budget_bytes: u64) -> Reserve {
 /// What is done to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
-    /// Memtables are written out that hold at least so much.
+    /// Memtables that hold at least this many bytes are flushed.
     WriteOut { least_bytes: u64 },
     /// Keyspaces are merged whole that have something to drop.
     Merge,
@@ -85,7 +85,7 @@ pub(crate) fn with_room<T>(
             return result;
         }
         let _one_at_a_time = shared.making_room.lock();
-        // Somebody else may have made room meanwhile.
+        // Another thread may have made room meanwhile.
         result = attempt();
         if matches!(result, Err(Error::Full { .. })) {
             make(shared, effort)?;
@@ -128,7 +128,7 @@ fn write_out(shared: &Core, slot: &Arc<Slot>, least_bytes: u64) -> Result<()> {
     if slot.tree()?.owed_bytes() < least_bytes.max(1) {
         return Ok(());
     }
-    // A merge may be waiting for room: a run is written beside it.
+    // A merge may be waiting for room: a sorted run is written concurrently.
     if maintenance::begin(shared, slot, Work::Flush)? {
         flush(slot)
     } else {

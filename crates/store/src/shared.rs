@@ -1,4 +1,4 @@
-//! What all handles of one open store share.
+//! The state that all handles of one open store share.
 //!
 //! Thread safety: everything may be called from any thread.
 //!
@@ -12,9 +12,9 @@
 //!
 //! Invariant H1: while a thread holds the gate the device is this store's: `close` gives the
 //! device lock back only when no operation is under way, and none starts afterwards.
-//! Invariant H2: numbers are given out, inserted and made visible under the write mutex: whoever
-//! holds it finds every operation up to the visible number in the memtables or on the device, and
-//! none after it.
+//! Invariant H2: numbers are given out, inserted and made visible under the write mutex: a thread
+//! that holds it finds every operation up to the visible number in the memtables or on the device,
+//! and none after it.
 //! Invariant H4: in a child by `fork` of the process that opened the store nothing of it is used,
 //! changed or let go of: every operation asks first, before it takes a lock, which a thread of the
 //! parent may have held. What a child drops stays in its memory.
@@ -66,10 +66,10 @@ pub(crate) struct Core {
     pub keyspaces: RwLock<BTreeMap<String, Arc<Slot>>>,
     pub write: Mutex<()>,
     pub recent: Recent,
-    /// What opening read is durable, and what it left out is gone: what nobody owns may be written
-    /// over.
+    /// The log that opening has read is durable, and what it left out has been discarded: space
+    /// without an owner may be overwritten.
     pub logged_values_are_claimed: AtomicBool,
-    /// Held by whoever makes room on a full device; locked before everything but the gate.
+    /// Held by the thread that makes room on a full device; locked before everything but the gate.
     pub making_room: Mutex<()>,
     /// For room in memory.
     pub looked: Looked,
@@ -95,7 +95,7 @@ pub(crate) struct IndexOptions {
 /// Whether operations may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Being recovered; nobody has a handle yet.
+    /// Being recovered; there is no handle yet.
     Opening,
     Open,
     Closed,
@@ -125,7 +125,7 @@ pub(crate) struct Limits {
 pub(crate) struct Slot {
     pub id: KeyspaceId,
     pub name: String,
-    /// Longer values are stored apart.
+    /// Longer values are stored as blobs.
     pub inline_bytes_max: AtomicU64,
     tree: Index,
     gone: AtomicBool,
@@ -305,7 +305,7 @@ impl Core {
     /// the device. The second call answers [`Error::Closed`].
     pub fn close(&self) -> Result<()> {
         self.check_process()?;
-        // Whoever waits for a merge holds the gate.
+        // A thread that waits for a merge holds the gate.
         self.background.stop();
         self.turns.close();
         let mut phase = self.gate.write();
@@ -328,8 +328,8 @@ impl Core {
         }
         self.poison.check()?;
         let last: Seq = self.log.last_seq();
-        // Nothing was written since it was opened: whoever only reads writes nothing. The mark
-        // was made after the log had been synced, so that everything is durable.
+        // Nothing was written since it was opened: a store opened read-only writes nothing. The
+        // mark was made after the log had been synced, so that everything is durable.
         if self.manifest.state().clean_close == Some(last) {
             return Ok(());
         }
@@ -381,14 +381,14 @@ impl fmt::Debug for Slot {
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.process.is_current() {
-            // The parent's: its parts stay as they are, whoever drops what.
+            // The parent's store: its parts are left as they are, whatever the child drops.
             std::mem::forget(Arc::clone(&self.0));
             return;
         }
         // A store that failed to open is left as it is.
         if *self.gate.read() == Phase::Open {
-            // Nobody is left to hear of an error: what was acknowledged is in the log, and a
-            // store without the mark is recovered when it is opened.
+            // No caller is left that could receive an error: what was acknowledged is in the log,
+            // and a store without the mark is recovered when it is opened.
             let _nobody_listens = self.close();
         }
     }

@@ -14,9 +14,9 @@ use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
 use crate::shared::Shared;
 
-/// All keyspaces as they were at one moment. Clones see the same moment. A snapshot holds
-/// versions that merges would drop, until its last clone (and the last range made from it) is
-/// dropped; it never blocks a write or a merge.
+/// All keyspaces as they were at one moment. Clones see the same moment. A snapshot keeps versions
+/// that merges would otherwise drop, until its last clone (and the last range made from it) is
+/// dropped. It never blocks a write or a merge.
 #[derive(Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,

@@ -1,7 +1,7 @@
-//! How often and how long writers have waited, and for what.
+//! Statistics of write stalls: number, duration and cause.
 //!
-//! Thread safety: everything may be called from any thread. Nothing here costs whoever need not
-//! wait anything.
+//! Thread safety: everything may be called from any thread. A writer that need not wait pays
+//! nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

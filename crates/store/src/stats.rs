@@ -1,4 +1,4 @@
-//! What the store has done and what it holds, as plain structs.
+//! Statistics of a store: its operations since it was opened, and its contents, as plain structs.
 
 mod lsm;
 
@@ -72,41 +72,42 @@ pub struct KeyspaceStats {
     pub data_bytes: u64,
     /// Bytes of the blocks that hold them and of the fences to these: what they take on the device.
     pub stored_bytes: u64,
-    /// Bytes that values stored apart take on the device, those of the memtable included.
+    /// Bytes that blobs take on the device, including those of the memtable.
     pub value_bytes: u64,
     /// Levels of the main tree, top down, or of the LSM index.
     pub levels: Vec<LevelStats>,
     /// More about an LSM index; `None` for other kinds.
     pub lsm: Option<LsmStats>,
-    /// Standing sorted runs.
+    /// Sorted runs that exist now.
     pub sorted_runs: u64,
     /// Payload bytes in the memtable.
     pub memtable_bytes: u64,
     /// Entries in the memtable.
     pub memtable_entries: u64,
-    /// Level sizes in force.
+    /// Current level sizes.
     pub shape: ShapeStats,
     /// Merges finished since the keyspace was created.
     pub merges: u64,
-    /// Why the last merge of this keyspace stopped, if it did.
+    /// The reason why the last merge of this keyspace stopped, if it did.
     pub stalled: Option<String>,
-    /// How many merges stopped since the store was opened, those tried again with success too.
+    /// Merges that stopped since the store was opened, including those that succeeded when tried
+    /// again.
     pub merges_stopped: u64,
     /// The merge under way.
     pub merge: Option<CompactionStats>,
     /// Whether the memtable is being written out.
     pub flushing: bool,
-    /// Removals of ranges that are remembered until full merges have passed over what they hide.
+    /// Range tombstones that are kept until full merges have passed over what they hide.
     pub removed_ranges: u64,
-    /// What comes next; `None` while that has to wait for what is under way.
+    /// The next flush or merge; `None` while it has to wait for the one under way.
     pub next: Option<NextStats>,
-    /// Versions that merges have kept for snapshots alone.
+    /// Versions that merges have kept only for snapshots.
     pub kept_versions: u64,
-    /// Bytes of blocks that merges have replaced and that somebody still reads, or a backup keeps.
+    /// Bytes of blocks that merges have replaced and that a reader or a backup still holds.
     pub replaced_bytes: u64,
 }
 
-/// What a keyspace's next flush or merge will be, as it looks now.
+/// A keyspace's next flush or merge, as predicted now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NextStats {
@@ -122,8 +123,8 @@ pub struct NextStats {
     pub merge_is_full: bool,
 }
 
-/// What keeps space from being used again, and since when. Its cure is in the guide's page on
-/// operating.
+/// What keeps space from being reused, and since when. The guide's page on operating says what to
+/// do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PinStats {
@@ -131,11 +132,11 @@ pub struct PinStats {
     pub oldest_snapshot_age: Option<Duration>,
     /// Operations since it was taken: versions that they replaced are kept for it.
     pub writes_since_oldest: u64,
-    /// Versions that merges have kept for snapshots alone.
+    /// Versions that merges have kept only for snapshots.
     pub kept_versions: u64,
-    /// Bytes of blocks that merges have replaced and that somebody still reads, or a backup keeps.
+    /// Bytes of blocks that merges have replaced and that a reader or a backup still holds.
     pub replaced_bytes: u64,
-    /// Whether a backup is being made: it keeps what is replaced meanwhile, and the log.
+    /// Whether a backup is being made: it keeps the log and the blocks that are replaced meanwhile.
     pub backup: bool,
     /// The keyspace whose memtable needs the oldest log segment that is in use.
     pub log_keyspace: Option<String>,
@@ -212,7 +213,7 @@ pub struct ShapeStats {
     pub growth: f64,
     /// Upper levels with data.
     pub upper_levels: u8,
-    /// Standing sorted runs allowed.
+    /// The number of sorted runs allowed.
     pub sorted_runs: u8,
     /// Payload bytes of a full memtable.
     pub memtable_bytes: u64,

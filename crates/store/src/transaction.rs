@@ -29,25 +29,26 @@ use crate::shared::Shared;
 use crate::write::{self, Condition};
 use crate::writer_lock::Turn;
 
-/// Reads and writes of any keyspaces of one store that happen at one moment, or not at all.
+/// Reads and writes in any keyspaces of one store that take effect at one moment, or not at all.
 ///
-/// It reads the store as it was when it began, and its own writes, which nobody else sees before
-/// [`commit`](Self::commit). That answers [`Conflict`](crate::Error::Conflict), and applies
-/// nothing, when anything that was read has been written since by anybody else: by another
-/// transaction, a batch or a single write; a key that was absent, a key that is new within a range
-/// that was scanned, and a value that was written again as it was, count too. All transactions
-/// together, and all other reads and writes, are therefore as if each had happened alone, at one
-/// moment between its beginning and its end (they are *strictly serializable*).
+/// It reads the store as it was when it began, and its own writes, which no other reader sees
+/// before [`commit`](Self::commit). The commit answers [`Conflict`](crate::Error::Conflict), and
+/// applies nothing, if anything that was read has been written since by another transaction, a
+/// batch or a single write. A key that was absent, a new key within a scanned range, and a value
+/// that was overwritten with itself count too. All transactions and all other reads and writes
+/// therefore behave as if each had happened alone, at one moment between its beginning and its end
+/// (they are *strictly serializable*).
 ///
-/// Time stands still in it: what expires ([`Keyspace::insert_with_ttl`]) while it runs is there for
-/// it to the end, and that something expires is no conflict; that somebody wrote in its place is.
+/// Its clock stops at its beginning: an entry that expires ([`Keyspace::insert_with_ttl`]) while it
+/// runs stays visible to it. An expiry is no conflict; a write to the expired key is.
 ///
-/// What is not read does not matter: transactions that only write never conflict. Nor do those
-/// that only read: they belong to the moment at which they began. Dropping a transaction rolls it
+/// Only reads are checked: transactions that only write never conflict. Nor do transactions that
+/// only read: they take effect at the moment at which they began. Dropping a transaction rolls it
 /// back.
 ///
-/// It holds versions as a [`Snapshot`](crate::Snapshot) does, and blocks nobody. Its writes and the
-/// keys that it reads are kept in memory until it ends; of a scan only the two ends are.
+/// It keeps versions as a [`Snapshot`](crate::Snapshot) does, and blocks no other operation. Its
+/// writes and the keys that it reads are kept in memory until it ends; of a scan only the two ends
+/// are.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -82,7 +83,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Begins one; it has the writers' turn until it ends, if that is given.
+    /// Begins a transaction; it holds the writer lock until it ends, if the lock is given.
     pub(crate) fn begin(shared: &Arc<Shared>, turn: Option<Turn>) -> Self {
         let (writes, reads) = (Writes::default(), Mutex::default());
         Self { writes, reads, live: Live::begin(shared), turn }
@@ -94,7 +95,7 @@ impl Transaction {
         self.live.snapshot().seq().0
     }
 
-    /// How many keys it will write, and ranges it will remove.
+    /// The number of keys that it will write plus the number of ranges that it will remove.
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
@@ -238,7 +239,7 @@ impl Transaction {
 
     /// Merges `operand` onto the value of `key` in `keyspace`, when the transaction is committed:
     /// see [`Keyspace::merge`]. It reads nothing: transactions that only merge never conflict, and
-    /// all that they merge counts.
+    /// all their operands take effect.
     ///
     /// # Errors
     /// Those of [`insert`](Self::insert) and of [`Keyspace::merge`]; those of the operator, where
@@ -270,7 +271,7 @@ impl Transaction {
 
     /// Removes all keys of `keyspace` within `bounds`, when the transaction is committed, those
     /// that others have written by then included: see [`Keyspace::remove_range`]. It reads none of
-    /// them. For itself they are gone at once.
+    /// them. The transaction itself no longer sees them.
     ///
     /// # Errors
     /// Those of [`insert`](Self::insert).
@@ -288,15 +289,16 @@ impl Transaction {
     }
 
     /// Applies the writes, with the store's default durability, if nothing that was read has been
-    /// written since. Answers the sequence number of the last write: the state at that number is
-    /// the state right after this transaction. One that writes nothing answers [`seq`](Self::seq).
+    /// written since. Returns the sequence number of the last write: the state at that number is
+    /// the state right after this transaction. A transaction that writes nothing returns
+    /// [`seq`](Self::seq).
     ///
-    /// # Errors
-    /// [`Conflict`](crate::Error::Conflict): run it again from its beginning. So also for one that
-    /// has read anything and is older than the writes that are remembered: their keys are, up to a
-    /// sixteenth of the memory budget. [`NoKeyspace`](crate::Error::NoKeyspace) when a keyspace
-    /// that it read or wrote has been dropped. Else those of [`Keyspace::insert`]. After an error
-    /// other than a failed write or sync nothing was applied.
+    /// # Errors [`Conflict`](crate::Error::Conflict): run the transaction again from its beginning.
+    /// A transaction that has read anything also conflicts if it is older than the writes whose
+    /// keys are remembered; these take up to a sixteenth of the memory budget.
+    /// [`NoKeyspace`](crate::Error::NoKeyspace) when a keyspace that it read or wrote has been
+    /// dropped. Else those of [`Keyspace::insert`]. After an error other than a failed write or
+    /// sync nothing was applied.
     pub fn commit(self) -> Result<u64> {
         let durability = self.shared().durability;
         self.commit_with(durability)
@@ -328,7 +330,7 @@ impl Transaction {
         write::wait_durable(&shared, &ordered, durability).map(|seq| seq.0)
     }
 
-    /// Ends it without any effect, as dropping it does.
+    /// Rolls the transaction back, as dropping it does.
     pub fn rollback(self) {
         drop(self);
     }

@@ -1,14 +1,14 @@
-//! The write path: large values apart → encode → order → log and memtables → visible → wait →
-//! maintenance. Batches and single writes take it as they are, transactions on a [`Condition`].
+//! The write path: write blobs → encode → order → log and memtables → visible → wait → maintenance.
+//! Batches and single writes take it unconditionally, transactions on a [`Condition`].
 //!
-//! One mutex gives all writes of the store their order. Under it nothing waits for a merge: the
-//! log and the memtables take what they are given, and freezing a memtable, which happens under
-//! the same mutex, is an exchange of pointers. Whoever must wait for memory does so before it, and
-//! what a write makes due is begun after it.
+//! One mutex gives all writes of the store their order. Under it nothing waits for a merge: the log
+//! and the memtables take what they are given, and freezing a memtable, which happens under the
+//! same mutex, is an exchange of pointers. A writer that must wait for memory does so before it
+//! takes the mutex; maintenance that a write makes due begins after the mutex is released.
 //!
-//! A write becomes visible when it is ordered, before it is durable: a reader may see what a
-//! power cut then takes back, as with every store that acknowledges before syncing. Whoever
-//! needs to know waits for [`Durability::Synced`] or calls `persist`.
+//! A write becomes visible when it is ordered, before it is durable: a reader may see a write that
+//! a power failure then undoes, as with every store that acknowledges before syncing. A caller that
+//! needs durability waits for [`Durability::Synced`] or calls `persist`.
 
 use esker_substrate::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -54,8 +54,8 @@ impl<'a> Group<'a> {
         self.writes.first().map_or(Ok(()), |write| write.slot.tree().map(drop))
     }
 
-    /// Gives the writes their numbers, from `seq` on, and the tree the writes. Answers the number
-    /// behind the last one; notes in `deep` keys on which many operands stand.
+    /// Gives the writes their numbers, from `seq` on, and the tree the writes. Returns the number
+    /// after the last one; notes in `deep` the keys with many operands.
     fn insert(&self, mut seq: Seq, deep: &mut Vec<Deep<'a>>) -> Seq {
         let mut removals = Vec::new();
         for write in self.writes {
@@ -95,7 +95,7 @@ pub(crate) fn expiry(shared: &Core, ttl: Duration) -> Result<Moment> {
     if ttl.is_zero() {
         return Err(Error::invalid("a time to live must be positive"));
     }
-    // What is asked for is there at least so long.
+    // The entry is kept for at least the time asked for.
     let millis = ttl.as_nanos().div_ceil(1_000_000);
     let until = u64::try_from(millis).ok().and_then(|millis| {
         let now: Moment = shared.snapshots().now();
@@ -106,9 +106,9 @@ pub(crate) fn expiry(shared: &Core, ttl: Duration) -> Result<Moment> {
     })
 }
 
-/// Applies `writes`, which are valid and ascend by keyspace id: of each keyspace removals of
-/// ranges, which share no key, then what is said of keys, which ascend; where one repeats, all but
-/// the first are operands. Answers the number of the last one.
+/// Applies `writes`, which are valid and ascend by keyspace id: for each keyspace first range
+/// tombstones, which share no key, then writes of keys, which ascend; if a key repeats, all but the
+/// first are operands. Returns the number of the last one.
 pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability) -> Result<Seq> {
     let _open = shared.enter()?;
     if writes.is_empty() {
@@ -129,7 +129,8 @@ pub(crate) trait Condition {
     /// Whether they are those of a live transaction.
     const IS_TRANSACTION: bool;
 
-    /// Whether they change what anybody reads: else no transaction hears of them.
+    /// Whether they change the result of any read: otherwise transactions are not checked against
+    /// them.
     const AFFECTS_READS: bool = true;
 
     /// Fails when it does not hold already. Answers up to which write that was looked at.
@@ -155,12 +156,12 @@ impl Condition for Always {
     }
 }
 
-/// Writes that are visible, and of which nobody waited until they are safe.
+/// Writes that are visible and whose durability has not been waited for.
 pub(crate) struct Ordered<'a> {
     ticket: Ticket,
     /// The keyspaces whose maintenance is due.
     due: Vec<&'a Arc<Slot>>,
-    /// Keys on which many operands stand.
+    /// Keys with many operands.
     deep: Vec<Deep<'a>>,
 }
 
@@ -198,7 +199,7 @@ pub(crate) fn wait_durable(
     Ok(ordered.ticket.last_seq)
 }
 
-/// Sees to it that versions which do not know what is written refuse the store.
+/// Ensures that versions which do not support what is written refuse the store.
 fn require_features(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
     let feature = |write: &Write<'_>| match write.action {
         WriteOp::DeleteRange(_) => FEATURE_REMOVED_RANGES,
@@ -231,7 +232,8 @@ fn apply<'a, C: Condition>(
     let ticket = {
         let _order = shared.write.lock();
         shared.poison.check()?;
-        // Whoever drops a keyspace takes the same mutex: what is too late for it is not logged.
+        // Dropping a keyspace takes the same mutex: a write that comes after the drop is not
+        // logged.
         groups.iter().try_for_each(Group::check)?;
         condition.check(checked)?;
         let (first, ticket) = shared.log.append(batch, claim)?;

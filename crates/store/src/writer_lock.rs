@@ -1,10 +1,11 @@
-//! The writers' turn: one transaction at a time, in the order in which they asked.
+//! The writer lock: one transaction at a time holds it, in the order of the requests. Holding it is
+//! a turn.
 //!
 //! Thread safety: everything may be called from any thread.
 //!
 //! Invariant U1: `served` is the number of the turn that is held, or of the one that is given out
-//! next; whoever waits has a number above it, and each number is held once.
-//! Invariant U2: whoever waits is woken when a turn ends, and when the store closes.
+//! next; every waiting thread has a number above it, and each number is held once.
+//! Invariant U2: every waiting thread is woken when a turn ends, and when the store closes.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::shared::Shared;
 use crate::stall_stats::Why;
 
-/// Whose turn it is, and who waits.
+/// The current turn, and the waiting threads.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     state: Mutex<State>,
@@ -36,19 +37,19 @@ pub(crate) struct Turn {
     shared: Arc<Shared>,
 }
 
-/// What becomes of asking for the turn.
+/// The result of a request for the turn.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// It is given.
     Given(Turn),
-    /// Somebody has it.
+    /// Another transaction has it.
     Taken,
     /// This very thread was given it, and would wait for itself.
     TakenHere,
 }
 
 impl Turns {
-    /// Whoever waits, and asks from now on, is told that the store is closed.
+    /// Waiting threads, and later requests, get the error that the store is closed.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.ended.notify_all();

@@ -1,4 +1,4 @@
-//! Where blocks begin and end in what a backup has.
+//! The beginnings and ends of blocks in a backup's copy.
 //!
 //! The catalog names runs of blocks, and not each block. What is left of a run when the store has
 //! reused part of its space is found by units; a compressed block begins and ends anywhere in one.

@@ -163,7 +163,7 @@ impl Folder {
         if planted::is(Bug::CatalogBeforeBlocks) {
             self.blocks.sync(Purpose::Backup)?;
         }
-        // What lies behind the last unit is nobody's now.
+        // The space after the last unit is unused now.
         self.space = space;
         let tail = self.space.tail().0;
         if tail > 0 {
@@ -351,8 +351,9 @@ fn refused(error: &HalfError, offset: u64) -> Error {
     }
 }
 
-/// Writes a catalog beside the one in place, durably, and reads it again: what is there then is
-/// `catalog`, in both halves. The names of all files that were made before are durable after it.
+/// Writes a catalog to a second file next to the current one, durably, and reads it back: both
+/// halves are then known to hold `catalog`. The names of all files that were made before are
+/// durable after it.
 fn write_catalog(device: &dyn Device, bytes: &[u8], catalog: &Catalog) -> Result<()> {
     let _may_be_missing = device.remove(CATALOG_NEW);
     let file = device.open(CATALOG_NEW, Open::CreateNew, Caching::Buffered)?;

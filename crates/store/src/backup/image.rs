@@ -166,7 +166,7 @@ impl MappedFile {
         Ok(())
     }
 
-    /// What was written of a range lies over what the backup has.
+    /// Written data of a range replaces the backup's data.
     fn lay_over(&self, offset: u64, buf: &mut [u8]) {
         let state = self.state.lock();
         let end = offset.saturating_add(buf.len() as u64);
@@ -237,7 +237,7 @@ impl DeviceFile for MappedFile {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        // What lies behind is not the store's: it is written before it is read again.
+        // The space behind it is not the store's: it is written before it is read again.
         self.state.lock().len = len;
         Ok(())
     }

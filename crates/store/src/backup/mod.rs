@@ -1,9 +1,9 @@
-//! Backups: the whole store at one moment, in a folder of its own, and stores made of them.
+//! Backups: a copy of the whole store at one moment in a separate folder, and restoring from it.
 //!
 //! A backup is what a crash at that moment would leave: the manifest, every block that it leads to,
-//! and the log up to one number. Blocks are never changed where they are, so a second backup into
-//! the same folder copies those alone that the first has not. The store is read, and waits for
-//! nothing but the steps of merges under way; writers go on.
+//! and the log up to one number. Blocks are never changed in place, so a second backup into the
+//! same folder copies only the blocks that the first does not have. A backup reads the store and
+//! waits only for the steps of merges under way; writers continue.
 //!
 //! Reading order: `capture` (the moment), `pieces` (what a backup has, and what of it is alive),
 //! `edges` (where its blocks begin and end), `folder` (the files, and how one backup takes the
@@ -43,7 +43,7 @@ use folder::Folder;
 use image::ImageDevice;
 use pieces::Pieces;
 
-/// How far a backup or a restoring is.
+/// The progress of a backup or of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupProgress {
@@ -53,35 +53,35 @@ pub struct BackupProgress {
     pub bytes_at_most: u64,
 }
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupReport {
-    /// The number up to which operations are in the backup.
+    /// The sequence number up to which operations are in the backup.
     pub seq: u64,
-    /// Which backup into this folder it is, from 1. The same as before if nothing had changed.
+    /// The number of this backup in its folder, from 1. The same as before if nothing had changed.
     pub run: u64,
     /// Bytes read from the store: blocks that are new, and the log.
     pub bytes_read: u64,
     /// Bytes written to the backup, its catalog included.
     pub bytes_written: u64,
-    /// Bytes that the last backup had already.
+    /// Bytes that the previous backup already had.
     pub bytes_reused: u64,
     /// Bytes of the store that the backup holds.
     pub bytes_total: u64,
 }
 
-/// Told now and then how far it is; may end it.
+/// A callback that receives the progress now and then and may end the operation.
 pub(crate) type Progress<'p> = dyn FnMut(&BackupProgress) -> ControlFlow<()> + 'p;
 
-/// A backup made by [`Db::backup`](crate::Db::backup), open to be checked and restored. Nobody
-/// writes to it meanwhile.
+/// A backup made by [`Db::backup`](crate::Db::backup), open to be checked and restored. No process
+/// can write to it meanwhile.
 pub struct Backup {
     folder: Folder,
 }
 
 impl Backup {
-    /// Whether the folder `path` is there and has a backup.
+    /// Whether the folder `path` exists and has a backup.
     ///
     /// # Errors
     /// [`Error::Io`] when it cannot be read.
@@ -92,13 +92,13 @@ impl Backup {
         }
     }
 
-    /// Opens the backup in the folder `path`, of which nothing is changed: it may be on a medium
-    /// that cannot be written to, and open several times at once.
+    /// Opens the backup in the folder `path`, without changing anything in it: it may be on
+    /// read-only media, and open several times at once.
     ///
     /// # Errors
     /// [`Error::Invalid`] where there is none, [`Error::Damaged`] when its catalog is unreadable or
-    /// lost, [`Error::Locked`] while it is being written or open elsewhere, [`Error::TooNew`],
-    /// [`Error::Io`].
+    /// lost, [`Error::Locked`] while another handle or process writes it or has it open,
+    /// [`Error::TooNew`], [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if Self::exists(path)? {
@@ -118,19 +118,19 @@ impl Backup {
         Ok(Self { folder: Folder::existing(Arc::new(ReadOnlyDevice::new(device)))? })
     }
 
-    /// The number up to which operations are in it.
+    /// The sequence number up to which operations are in it.
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.folder.catalog.as_ref().map_or(0, |catalog| catalog.seq.0)
     }
 
-    /// Which backup into its folder it is, from 1.
+    /// The number of this backup in its folder, from 1.
     #[must_use]
     pub fn run(&self) -> u64 {
         self.folder.catalog.as_ref().map_or(0, |catalog| catalog.run)
     }
 
-    /// Bytes of the store that it holds.
+    /// Bytes of the store that the backup holds.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.folder.catalog.as_ref().map_or(0, |catalog| {
@@ -166,9 +166,9 @@ impl Backup {
         Ok(report)
     }
 
-    /// Makes a store of it in the folder `path`, which is new or empty, or one where a restoring
-    /// was interrupted. Everything is checked on the way; what [`Db::open`](crate::Db::open) finds
-    /// there afterwards is the store at [`seq`](Self::seq).
+    /// Restores the store into the folder `path`, which is new or empty, or has an interrupted
+    /// restore. Everything is checked while it is copied; [`Db::open`](crate::Db::open) then opens
+    /// the store as of [`seq`](Self::seq).
     ///
     /// # Errors
     /// [`Error::Invalid`] for a folder that is not empty, [`Error::Damaged`] with the place in the
@@ -177,7 +177,8 @@ impl Backup {
         self.restore_with(path, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// [`restore`](Self::restore), told now and then how far it is; `Break` ends it.
+    /// [`restore`](Self::restore) with a progress callback that is called repeatedly; `Break` ends
+    /// it.
     ///
     /// # Errors
     /// Those of [`restore`](Self::restore), and [`Error::Invalid`] when it was ended.

@@ -1,8 +1,8 @@
-//! Which blocks a backup has, and which of them are still the store's.
+//! The blocks that a backup has, and those of them that the store still uses.
 //!
 //! A block is known by its first sector and its generation, which no other block ever has. A unit
-//! of the data file is written by one merge at a time: where a block of another generation lies in
-//! a unit now, nothing older in it is alive, and neither is a block that reaches into it.
+//! of the data file is written by one merge at a time: if a unit now has a block of another
+//! generation, nothing older in that unit is alive, nor is a block that extends into it.
 //!
 //! Invariant E1: pieces are disjoint in the store's file, and their units are disjoint in the
 //! backup's.
@@ -121,7 +121,7 @@ pub(super) fn places(pieces: &[Piece]) -> impl Iterator<Item = Extent> {
     })
 }
 
-/// The sectors of all units that a piece lies in.
+/// The sectors of all units that a piece is in.
 fn units_of(piece: &Piece) -> Range<u64> {
     let start = piece.sector / UNIT_SECTORS * UNIT_SECTORS;
     start..piece.end().next_multiple_of(UNIT_SECTORS)
@@ -150,7 +150,7 @@ fn within(range: &Range<u64>, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     ranges.iter().skip(first).take_while(meets).map(cut).collect()
 }
 
-/// What is left of `range` without `gone`, which ascend.
+/// The parts of `range` that are not in `gone`, whose ranges ascend.
 fn without(range: Range<u64>, gone: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut left = Vec::new();
     let mut from = range.start;

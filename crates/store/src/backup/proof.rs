@@ -100,7 +100,7 @@ fn missing(ptr: &BlockPtr) -> Error {
 }
 
 impl Proof<'_> {
-    /// Whether the backup has it from before, or it was read back already.
+    /// Whether the previous backup had it, or it was already read back.
     fn is_proved(&self, ptr: &BlockPtr) -> Result<bool> {
         self.all.find(ptr).ok_or_else(|| missing(ptr))?;
         let sectors = Extent { start: ptr.sector, units: ptr.sectors.into() };

@@ -4,9 +4,9 @@
 //! file says that a restoring is under way, so that what a crash leaves is known for what it is,
 //! and the next restoring may begin afresh.
 //!
-//! What is copied is checked: each block by its own checksum and by the address and generation that
-//! the catalog has of it, each piece of a large value likewise but for the address, the log by the
-//! catalog's checksums.
+//! All copied data is checked: each block by its own checksum and by its address and generation in
+//! the catalog, each piece of a blob likewise except for the address, the log by the catalog's
+//! checksums.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ const RESTORING: &str = "restoring";
 /// Read and written at once, but for a block that is longer.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Whoever is given what was read and found sound: where in the file it belongs, and its bytes.
+/// The receiver of data that was read and verified: its offset in the file, and its bytes.
 pub(super) type Sink<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 
 /// The state that the restored store's manifest has.

@@ -1,10 +1,10 @@
 //! One backup: walks what the store leads to, copies what the last one has not, puts the new
 //! catalog in place.
 //!
-//! What the last backup has is known by address and generation, which no two blocks of a store
-//! share. Two stores with one identity, one of them restored or copied, could: so of each
-//! generation that is kept, one block is read and compared with the store's fence, and of each
-//! value the headers of its pieces.
+//! The blocks of the previous backup are identified by address and generation, which no two blocks
+//! of a store share. Blocks of two stores with one identity, one of them restored or copied, could
+//! share them. Therefore one block of each generation that is kept is read and compared with the
+//! store's fence, and of each blob the headers of its pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -393,8 +393,9 @@ impl<'r, 'p> Run<'r, 'p> {
     }
 }
 
-/// Where the restored store goes on: it has nothing but what is in the backup. The store itself may
-/// go on elsewhere; two that give the same numbers to different blocks are told apart by them.
+/// The generation at which the restored store continues: it has only what is in the backup. The
+/// original store may continue from another number; the generations distinguish two stores that
+/// give the same numbers to different blocks.
 fn next_generation(catalog: &Catalog) -> Generation {
     let highest = catalog.pieces.iter().map(|piece| piece.generation.0).max().unwrap_or(0);
     let next = Generation(highest.saturating_add(1));

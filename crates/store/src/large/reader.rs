@@ -14,12 +14,12 @@ use super::{decode, read_piece};
 use crate::error::{Error, Result};
 use crate::shared::{Shared, Slot};
 
-/// A value as it was when the reader was made, to be read from any place in it: [`Read`] and
-/// [`Seek`] in the memory of one piece, 64 KiB. Each piece is checked against its checksum before
-/// anything of it is handed out.
+/// A seekable reader of a value as it was when the reader was made: [`Read`] and [`Seek`] in the
+/// memory of one piece, 64 KiB. Each piece is verified against its checksum before any of it is
+/// returned.
 ///
-/// It holds versions as a [`Snapshot`](crate::Snapshot) does, and blocks nobody: the value may be
-/// written over or removed, and merged, while it is read. Errors are of kind
+/// It holds versions as a [`Snapshot`](crate::Snapshot) does, and blocks no other operation: the
+/// value may be overwritten, removed and merged while it is read. Errors are of kind
 /// [`Other`](io::ErrorKind::Other) and carry an [`esker::Error`](Error).
 pub struct ValueReader {
     shared: Arc<Shared>,
@@ -64,7 +64,7 @@ impl ValueReader {
                 return Ok(Self { shared, slot, _snapshot: snapshot, place, len, position: 0 });
             }
             Value::Blob(content) => content,
-            // An operand on it has been merged by whoever asks for a reader.
+            // The caller has merged an operand on it before it asks for a reader.
             Value::Operand(onto) => onto.content,
         };
         let value = decode(&content)?;

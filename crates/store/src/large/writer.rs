@@ -16,11 +16,11 @@ use crate::options::Durability;
 use crate::shared::{Shared, Slot};
 use crate::write::{self, Write};
 
-/// A value that is written as it comes: [`Write`](io::Write) in bounded memory, up to 1 GiB. Nobody
-/// sees any of it before [`finish`](Self::finish), which sets the key's value in one step; dropped
-/// before that it leaves nothing, also after a crash.
+/// A value that is written as a stream: [`Write`](io::Write) in bounded memory, up to 1 GiB. No
+/// reader sees any of it before [`finish`](Self::finish), which sets the key's value atomically. If
+/// it is dropped before that, it leaves nothing, also after a crash.
 ///
-/// What is not longer than values in blocks may be is kept in memory until then. Errors of
+/// A value that is short enough to be inline is kept in memory until then. Errors of
 /// [`write`](io::Write::write) are of kind [`Other`](io::ErrorKind::Other) and carry an
 /// [`esker::Error`](Error); `finish` answers the first of them again.
 #[must_use = "a value that is not finished is not written"]

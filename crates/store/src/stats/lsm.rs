@@ -1,4 +1,4 @@
-//! Figures of LSM indexes, from what the manifest says of them.
+//! Statistics of LSM indexes, from the manifest.
 
 use std::fmt;
 
@@ -9,25 +9,26 @@ use esker_index::lsm::counters::LevelCounters;
 use esker_index::lsm::policy::Policy as CompactionPolicy;
 use esker_index::lsm::policy::learn::{Learning, Phase};
 
-/// What an LSM index consists of.
+/// The parts of an LSM index.
 #[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LsmStats {
-    /// Runs, newest first: memtables as they were written out, less what has been merged of them.
+    /// Sorted runs, newest first: flushed memtables without the parts that have been merged.
     pub runs: Vec<LsmRunStats>,
     /// Levels, from the first down.
     pub levels: Vec<LsmLevelStats>,
     /// The key at which the next merge of the runs begins; empty for the first.
     pub next_key: Vec<u8>,
-    /// By which policy it is merged while the store is open.
+    /// The compaction policy while the store is open.
     pub policy: CompactionPolicy,
     /// The most bytes that runs may hold before they are merged.
     pub runs_capacity_bytes: u64,
-    /// What has been written as runs since the store was opened.
+    /// Writes of sorted runs since the store was opened.
     pub runs_written: LsmWrites,
     /// Entries that merges have taken out of runs since the store was opened.
     pub records_entered: u64,
-    /// What [`CompactionPolicy::Mixed`] goes by; `None` where it has not merged the index.
+    /// The learnt state of [`CompactionPolicy::Mixed`]; `None` if this policy has not merged the
+    /// index.
     pub learnt: Option<LsmLearnt>,
 }
 
@@ -46,7 +47,7 @@ impl fmt::Debug for LsmStats {
     }
 }
 
-/// What [`CompactionPolicy::Mixed`] goes by in an LSM index. It is kept with the index.
+/// The learnt state of [`CompactionPolicy::Mixed`] for an LSM index. It is kept with the index.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LsmLearnt {
@@ -62,7 +63,7 @@ pub struct LsmLearnt {
     pub cost: Option<f64>,
 }
 
-/// What has been written for a level of an LSM index, or for its runs, since the store was opened.
+/// Writes for a level of an LSM index, or for its runs, since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LsmWrites {
@@ -83,7 +84,7 @@ pub struct LsmWrites {
 pub struct LsmRunStats {
     /// Bytes of its blocks, as it was written.
     pub bytes: u64,
-    /// Of them what the run takes still: the rest has been merged, and its space given back.
+    /// Bytes that the run still takes: the rest has been merged and its space freed.
     pub left_bytes: u64,
 }
 
@@ -95,17 +96,17 @@ pub struct LsmLevelStats {
     pub blocks: u64,
     /// Bytes of those blocks.
     pub bytes: u64,
-    /// What they take on the device: each has units of 4 KiB of its own.
+    /// Bytes that they take on the device: each block has its own units of 4 KiB.
     pub space_bytes: u64,
-    /// What the fences to them take, in blocks of their own.
+    /// Bytes that the fences to them take, in separate blocks.
     pub fence_bytes: u64,
     /// The key at which the next merge into the level below begins; empty for the first. The last
     /// level has none below it.
     pub next_key: Vec<u8>,
-    /// The most bytes of space that it may take before it is merged into the next level; `None`
-    /// where there is no bound.
+    /// The most bytes of space that the level may take before it is merged into the next one;
+    /// `None` if there is no bound.
     pub capacity_bytes: Option<u64>,
-    /// What has been written for it.
+    /// Writes for this level.
     pub written: LsmWrites,
 }
 

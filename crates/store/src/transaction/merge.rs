@@ -1,7 +1,7 @@
 //! Operands among a transaction's own writes.
 //!
-//! Of one key they are joined as they come. They stand on what the transaction has written before,
-//! or on what the snapshot has; who reads that has read the snapshot.
+//! Operands of one key are joined as they come. They apply to an earlier write of the transaction,
+//! or to the snapshot's value; reading the latter is a read of the snapshot.
 
 use esker_format::data::{Data, DataBuf};
 
@@ -10,19 +10,19 @@ use crate::error::Result;
 use crate::operands;
 use crate::shared::Slot;
 
-/// What a transaction's writes say of a key with one more operand.
+/// A transaction's write of a key after one more operand.
 #[derive(Debug)]
 pub(super) enum Merged {
     /// A value.
     Value(Vec<u8>),
     /// An operand on the value written before, which expires: that goes by itself.
     Onto(DataBuf, Vec<u8>),
-    /// An operand on what the snapshot has.
+    /// An operand on the snapshot's value.
     Operand(Vec<u8>),
 }
 
 impl Merged {
-    /// What is said of the key, and what is merged onto that.
+    /// The write of the key, and the operand that is merged onto it.
     pub fn parts(&self) -> (Data<'_>, Option<&[u8]>) {
         match self {
             Self::Value(value) => (Data::Put(value), None),

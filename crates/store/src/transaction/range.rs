@@ -3,7 +3,7 @@
 //! Invariant T1: `base` and `own` are each read from both ends, and what was taken from one and
 //! not handed out waits in it. The smaller of their first keys is the next from the front, the
 //! larger of their last keys the next from the back; an own write hides the snapshot's entry.
-//! Invariant T2: what was read is what was handed out, and what lies before it from its end.
+//! Invariant T2: the keys read are those handed out, and those that precede them from the same end.
 
 use std::collections::btree_map;
 use std::fmt;
@@ -18,9 +18,9 @@ use crate::error::Result;
 use crate::range::{Interval, Range};
 use crate::read::Entry;
 
-/// The entries of a keyspace, or of a part of it, as a transaction sees them: an iterator from
-/// both ends over `Result<(key, value)>`. What it hands out counts as read, and so do the absent
-/// keys that it passes; what it does not come to does not. After an error it is finished.
+/// The entries of a keyspace, or of a part of it, as a transaction sees them: an iterator from both
+/// ends over `Result<(key, value)>`. The entries that it returns count as read, and so do the
+/// absent keys that it passes; keys that it does not reach do not. After an error it is finished.
 pub struct TransactionRange<'tx> {
     base: Ends<Range>,
     own: Option<Ends<btree_map::Range<'tx, Vec<u8>, Own>>>,
@@ -43,7 +43,7 @@ pub(super) struct Scanned<'tx> {
     whole: bool,
 }
 
-/// An iterator whose next items can be looked at, at both ends.
+/// An iterator whose next items can be peeked at both ends.
 struct Ends<I: Iterator> {
     rest: I,
     front: Option<I::Item>,
@@ -173,7 +173,7 @@ impl<'tx> TransactionRange<'tx> {
         merge::value(&of.slot, key, Some(own.said()), older).transpose()
     }
 
-    /// Hands out nothing more. What lies behind is not known: all of it counts as read.
+    /// Ends the iterator. The rest of the range is unknown: all of it counts as read.
     fn end(&mut self) {
         (self.scanned.whole, self.is_over) = (true, true);
         self.own = None;

@@ -1,10 +1,10 @@
-//! What a transaction has read, and what it will write.
+//! The read set and the write set of a transaction.
 //!
 //! Invariant D1: every key whose value (or absence) came from the snapshot and not from the
 //! transaction's own writes is a point, or within a span that was made when the key was not yet
 //! written by the transaction.
-//! Invariant D2: of a range that is still open its whole interval is a span: whoever forgets to
-//! drop it has read too much rather than too little.
+//! Invariant D2: the whole interval of a range that is still open is a span: a caller that forgets
+//! to drop the range has read too much rather than too little.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Bound;
@@ -21,7 +21,7 @@ use crate::removal;
 use crate::shared::Slot;
 use crate::write::Write;
 
-/// What an entry of the sets below takes beside its bytes, about.
+/// The approximate overhead of an entry of the sets below, in addition to its bytes.
 const ENTRY_BYTES: usize = 64;
 
 /// Writes collected so far.
@@ -38,15 +38,15 @@ pub(super) struct Writes {
 pub(super) struct WritesOf {
     pub slot: Arc<Slot>,
     keys: BTreeMap<Vec<u8>, Own>,
-    /// Removed ranges: what the snapshot has of them is not there; what `keys` has was written
-    /// after.
+    /// Removed ranges: the snapshot's entries in them are removed; those in `keys` were written
+    /// later.
     ranges: Vec<OwnRange>,
 }
 
 /// The last write to a key.
 #[derive(Debug)]
 pub(super) struct Own {
-    /// An operand stands on what the snapshot has.
+    /// An operand applies to the snapshot's value.
     data: DataBuf,
     /// What is merged onto a value that will expire.
     operand: Option<Vec<u8>>,
@@ -55,10 +55,10 @@ pub(super) struct Own {
     since: u64,
 }
 
-/// What a transaction's writes say of a key.
+/// The effect of a transaction's writes on a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said<'a> {
-    /// Its value, or an operand, which stands on what the snapshot has.
+    /// Its value, or an operand, which applies to the snapshot's value.
     pub data: Data<'a>,
     /// What is merged onto the value.
     pub operand: Option<&'a [u8]>,
@@ -152,8 +152,8 @@ fn is_within((lower, upper): (&[u8], Option<&[u8]>), key: &[u8]) -> bool {
 }
 
 impl Own {
-    /// What it says. The time of a value is not over for the transaction, whose moment is before
-    /// the write.
+    /// The write's content. A value has not expired for the transaction, whose moment is before the
+    /// write.
     pub fn said(&self) -> Said<'_> {
         Said { data: self.data.as_data(), operand: self.operand.as_deref() }
     }
@@ -226,7 +226,7 @@ impl Writes {
         self.of.get(&keyspace)
     }
 
-    /// What these writes say of `key`, if anything.
+    /// The effect of these writes on `key`, if any.
     pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<Said<'_>> {
         let of = self.of.get(&keyspace)?;
         let own = of.keys.get(key).map(Own::said);
