@@ -1,4 +1,4 @@
-//! What can go wrong, and the exit code of each.
+//! The failures of the command, and their exit codes.
 //!
 //! Every failure is one line on standard error. None repeats a value: it may be a secret.
 
@@ -19,7 +19,7 @@ pub(crate) enum Failure {
     /// A store of versions answered with an error.
     #[error(transparent)]
     Pages(#[from] esker_flash::Error),
-    /// What was typed, or a line of the input, cannot be used.
+    /// The command line, or a line of the input, is invalid.
     #[error("{0}")]
     Input(String),
     /// Stored data is damaged, found by reading it.
@@ -28,13 +28,13 @@ pub(crate) enum Failure {
     /// The input stopped answering.
     #[error("cannot read {name}: {source}")]
     Read { name: String, source: io::Error },
-    /// Standard output takes no more, for another reason than that nobody reads it.
+    /// Standard output cannot be written, for a reason other than a closed pipe.
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
-    /// Whoever read standard output has seen enough.
+    /// The reader of standard output has closed it.
     #[error("standard output was closed")]
     OutputClosed,
-    /// Something else that the system refused.
+    /// Another error of the operating system.
     #[error("cannot {what}: {source}")]
     System { what: &'static str, source: io::Error },
     /// SIGINT or SIGTERM.
@@ -89,7 +89,7 @@ pub(crate) fn report(failure: &Failure) {
         return;
     }
     let line = format!("esker: {}\n", one_line(&failure.to_string()));
-    // Nothing is left to tell anyone when standard error is gone too.
+    // If standard error is closed too, there is no way to report the failure.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 

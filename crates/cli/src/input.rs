@@ -1,8 +1,8 @@
 //! A file or standard input, read ahead by a thread of its own.
 //!
-//! A read from a pipe or terminal can block for ever; the thread blocks, and the one who loads
-//! stays free to notice a signal and to store what has come so far. At most `CHUNKS_AHEAD + 2`
-//! chunks are in memory.
+//! A read from a pipe or terminal can block for ever. Only this thread blocks; the loading thread
+//! can still notice a signal and store what has arrived. At most `CHUNKS_AHEAD + 2` chunks are in
+//! memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -89,7 +89,7 @@ impl Input {
     }
 }
 
-/// Ends with the stream, with its first error, or when nobody listens any more.
+/// Ends with the stream, with its first error, or when the receiver is dropped.
 fn send_chunks(mut source: impl Read, sender: &SyncSender<io::Result<Vec<u8>>>) {
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {

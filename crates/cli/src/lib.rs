@@ -1,12 +1,11 @@
 //! The `esker` command.
 //!
-//! Reading order: [`text`] (entries as lines, pure), `args` (what can be typed), `exit` (what can
-//! go wrong, and the exit code of each), `output`, `progress` and `signals` (the edges to the
-//! terminal), `input` (a stream that can be waited for without going deaf to signals), then
-//! `commands`, one file a subcommand.
+//! Reading order: [`text`] (entries as lines, pure), `args` (the command line), `exit` (failures
+//! and their exit codes), `output`, `progress` and `signals` (the interface to the terminal),
+//! `input` (a stream that can be waited for while signals are noticed), then `commands`, one file
+//! per subcommand.
 //!
-//! The command holds no knowledge of the store's files: it stands on the public API of `esker`
-//! only.
+//! The command does not know the store's file formats: it uses only the public API of `esker`.
 
 mod args;
 mod commands;

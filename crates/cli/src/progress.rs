@@ -1,4 +1,4 @@
-//! How far a long command is: a bar for people, lines for programs, silence elsewhere.
+//! The progress of a long command: a bar for people, lines for programs, otherwise no output.
 
 use std::time::{Duration, Instant};
 

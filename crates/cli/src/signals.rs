@@ -1,8 +1,8 @@
 //! SIGINT, SIGTERM and SIGHUP as a question that long work asks itself.
 //!
-//! Only commands that have something to finish install this; the others end at once, as any
-//! command does, and the store is none the worse for it. A process that was started with SIGHUP
-//! ignored (`nohup`) goes on ignoring it.
+//! Only commands that have something to finish install this; the others end at once, as any command
+//! does, and the store is not harmed by it. A process that was started with SIGHUP ignored
+//! (`nohup`) goes on ignoring it.
 
 use std::fs;
 use std::io;
@@ -34,7 +34,7 @@ pub(crate) struct Patience(Interrupt);
 
 impl Interrupt {
     /// From here on the first signal is only noted; a second one ends the process at once, for
-    /// whoever will not wait for a slow device.
+    /// users who do not want to wait for a slow device.
     pub(crate) fn install() -> Result<Self, Failure> {
         let ignored = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let is_heard = |signal: &i32| *signal != SIGHUP || !is_ignored(&ignored, *signal);

@@ -16,8 +16,8 @@ pub(super) struct Selection {
 
 /// Prints the entries. What was read before an error is printed too.
 ///
-/// With `skip_damaged`, unreadable parts do not end it; they are its error at the end, so that
-/// nobody takes the output for all there was.
+/// With `skip_damaged`, unreadable parts do not stop the output; they are its error at the end, so
+/// that the output is not mistaken for complete.
 pub(super) fn print(range: Range, selection: &Selection) -> Result<(), Failure> {
     let mut range = if selection.skip_damaged { range.skip_damaged() } else { range };
     let mut output = Output::new();

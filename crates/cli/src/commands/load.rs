@@ -1,8 +1,8 @@
 //! `load`: the lines of a stream, in order, batch by batch.
 //!
 //! Invariants: batches are committed in the order of their lines, each whole, so that at every
-//! moment, and after every crash, the first so many lines of the input are stored and no other;
-//! `durable <= committed <= lines`; a count of durable lines is told only after the sync.
+//! moment, and after every crash, a prefix of the input's lines is stored and no other line;
+//! `durable <= committed <= lines`; a count of durable lines is reported only after the sync.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(300);
 const BAR: &str = "{bytes} [{wide_bar}] {bytes_per_sec}, {eta} left";
 const SPINNER: &str = "{spinner} {bytes}, {bytes_per_sec}";
 
-/// How far the load is, in lines of the input from its start (skipped ones included).
+/// The progress of the load, in lines of the input from its start (skipped ones included).
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     lines: u64,
@@ -94,7 +94,7 @@ impl Loader {
                     self.counts.bytes += chunk.len() as u64;
                     splitter.feed(&chunk, &mut |line| self.take(line))?;
                 }
-                // Whoever writes line by line finds every line stored soon after.
+                // If the input arrives line by line, every line is stored soon after.
                 Event::Idle => self.commit()?,
                 Event::End => return splitter.finish(&mut |line| self.take(line)),
             }
@@ -137,7 +137,7 @@ impl Loader {
             let batch = std::mem::replace(&mut self.batch, self.db.batch());
             self.batch_bytes = 0;
             if let Err(error) = batch.commit_with(self.durability) {
-                // These lines are gone; nothing later may count them among the stored.
+                // These lines are lost; no later count may include them as stored.
                 self.counts.lines = self.counts.committed;
                 return Err(error.into());
             }
@@ -169,8 +169,8 @@ impl Loader {
     }
 }
 
-/// Tells how far the load is. A report that cannot be written does not stop the load; it is the
-/// failure of an otherwise successful end.
+/// Reports the progress of the load. A report that cannot be written does not stop the load; if the
+/// load succeeds otherwise, it is the load's failure.
 struct Reporter {
     started: Instant,
     pace: Pace,

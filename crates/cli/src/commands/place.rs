@@ -1,4 +1,4 @@
-//! What a path leads to, and how it is opened.
+//! The kind of store at a path, and opening it.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,7 +8,7 @@ use esker::{Backup, Db, Error, MEMORY_BUDGET_DEFAULT};
 
 use crate::exit::Failure;
 
-/// What a store of pages begins with.
+/// The first bytes of a store of pages.
 const PAGE_STORE: &[u8; 16] = b"Esker page store";
 
 /// Opens a store that must exist.

@@ -15,7 +15,7 @@ pub(super) fn encode(key: &[u8], value: &[u8], line: &mut Vec<u8>) {
     insert(&mut entry, "v", "v64", value);
     for &byte in Value::Object(entry).to_string().as_bytes() {
         match byte {
-            // The one control byte that JSON lets stand as it is.
+            // The only control byte that JSON allows unescaped.
             0x7f => line.extend_from_slice(b"\\u007f"),
             _ => line.push(byte),
         }

@@ -1,8 +1,8 @@
 //! Cuts a stream that arrives in chunks into lines, with a bound on what it remembers.
 //!
 //! Invariants: `partial` never exceeds `bytes_max`; however the stream is cut into chunks, the
-//! lines are the same; a line that is too long is told once, as soon as it is known, and the
-//! rest of it is thrown away unread.
+//! lines are the same; a line that is too long is reported once, as soon as it is known, and the
+//! rest of it is discarded.
 
 /// A line without its line feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -77,7 +77,7 @@ impl Format {
     }
 }
 
-/// The bytes that a text with escapes stands for.
+/// The bytes that a text with escapes represents.
 ///
 /// # Errors
 /// [`LineError::UnknownEscape`].

@@ -1,9 +1,10 @@
 //! `key<TAB>value`, readable as it is and safe to print.
 //!
 //! Canonical: `\\`, `\t`, `\n`, `\r` for those four, `\xHH` (lower case) for every other control
-//! byte and every byte that is no part of valid UTF-8; all else stands for itself. Reading is
-//! wider: any byte but the backslash stands for itself (a TAB too, after the first), and the hex
-//! digits may be of either case. A carriage return before the line feed is therefore data.
+//! byte and every byte that is not part of valid UTF-8; every other byte is written as it is.
+//! Reading accepts more: every byte except the backslash means itself (a TAB too, after the first),
+//! and the hex digits may be of either case. A carriage return before the line feed is therefore
+//! data.
 
 use super::{Entry, LineError};
 
@@ -44,7 +45,7 @@ fn escape_hex(byte: u8, line: &mut Vec<u8>) {
     line.extend_from_slice(&[b'\\', b'x', high, low]);
 }
 
-/// `column_base` is how many bytes of the line stand before `text`.
+/// `column_base` is the number of bytes of the line before `text`.
 pub(super) fn unescape(text: &[u8], column_base: usize) -> Result<Vec<u8>, LineError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -62,7 +63,7 @@ pub(super) fn unescape(text: &[u8], column_base: usize) -> Result<Vec<u8>, LineE
     Ok(bytes)
 }
 
-/// The byte that an escape at the start of `escaped` stands for, and the escape's length.
+/// The byte that an escape at the start of `escaped` represents, and the escape's length.
 fn unescape_one(escaped: &[u8]) -> Option<(u8, usize)> {
     match *escaped {
         [b'\\', b'\\', ..] => Some((b'\\', 2)),

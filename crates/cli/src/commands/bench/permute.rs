@@ -1,4 +1,4 @@
-//! `bench permute`: arrays rearranged, beside copies and what people do instead.
+//! `bench permute`: rearranging arrays, compared with copies and with common alternatives.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `bench sqlite`: SQLite over the page store, beside SQLite's own ways.
+//! `bench sqlite`: SQLite over the page store, compared with SQLite's own journal modes.
 
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;

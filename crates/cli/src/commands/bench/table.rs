@@ -1,4 +1,4 @@
-//! What a comparison found, as text: the bars first, then every row's figures side by side.
+//! The results of a comparison as text: the targets first, then every row's figures side by side.
 
 use std::fmt::Write as _;
 

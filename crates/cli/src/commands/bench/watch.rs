@@ -1,4 +1,5 @@
-//! How far a comparison is: a bar for people, a line a run elsewhere, both on standard error.
+//! The progress of a comparison: a bar on a terminal, otherwise a line per run, both on standard
+//! error.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ impl Drop for Watcher {
 }
 
 fn say(line: &str) {
-    // Progress that nobody can read is no reason to stop.
+    // Progress that cannot be written is no reason to stop.
     let _ = writeln!(stderr(), "{line}");
 }
 

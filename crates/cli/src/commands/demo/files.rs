@@ -1,4 +1,4 @@
-//! What is below a folder: the truth that the store's answers are held against.
+//! The files below a folder: the reference with which the store's answers are compared.
 //!
 //! Invariants: files are sorted by path, whatever order the file system lists folders in; what
 //! the store should hold of each follows from this list alone, and never from the store.
@@ -140,7 +140,7 @@ impl Files {
 
 /// The numbers below `count`, each once, in an order that is scattered and the same every time.
 pub(super) fn scattered(count: usize) -> impl Iterator<Item = usize> {
-    // Near the golden section, where neighbours in the order end up far apart.
+    // Near the golden section, so that neighbours in the order are distant numbers.
     let golden = (count as f64 * 0.618) as usize;
     let coprime = |stride: &usize| greatest_common_divisor(*stride, count) == 1;
     let stride = (golden.max(1)..).find(coprime).unwrap_or(1);

@@ -1,4 +1,4 @@
-//! What the demo prints: a line a phase while it runs, and tables or JSON at the end.
+//! The output of the demo: a line per phase while it runs, and tables or JSON at the end.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.99
 const BAR: &str = "{msg:16} [{wide_bar}] {human_pos}/{human_len}";
 const SPINNER: &str = "{msg:16} {human_pos} files";
 
-/// Tells what is going on; says nothing when the answer is for a program.
+/// Reports progress; prints nothing if the output is for a program.
 pub(super) struct Narrator {
     silent: bool,
     /// Where lines go while a live view has the terminal.
@@ -38,12 +38,12 @@ impl Narrator {
         self.silent
     }
 
-    /// From here on tells it to a live view.
+    /// Sends further reports to a live view.
     pub(super) fn tell(&mut self, board: Arc<Board>) {
         self.board = Some(board);
     }
 
-    /// The live view is gone: what it was told is printed.
+    /// The live view has ended: its lines are printed.
     pub(super) fn print_told(&mut self) -> Result<(), Failure> {
         let told = self.board.take().map_or_else(Vec::new, |board| board.lines());
         told.iter().try_for_each(|line| self.say(line))

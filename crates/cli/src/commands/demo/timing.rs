@@ -1,4 +1,4 @@
-//! How long the operations of one phase took.
+//! The durations of the operations of one phase.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

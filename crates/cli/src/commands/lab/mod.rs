@@ -114,7 +114,7 @@ struct Watcher {
 
 impl Watch for Watcher {
     fn says(&mut self, line: &str) {
-        // Progress that nobody can read is no reason to stop.
+        // Progress that cannot be written is no reason to stop.
         let _ = writeln!(stderr(), "{line}");
     }
 

@@ -1,4 +1,4 @@
-//! What an experiment found, as text: the points, then whether each shape shows.
+//! The results of an experiment as text: the points, then whether each expected shape appears.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,8 @@ use esker_experiments::measure::process::machine;
 
 use crate::table::Table;
 
-/// Longer series are shown in so many rows: of each metric the greatest that the row covers.
+/// Longer series are shown in this many rows, each with the maximum of each metric over the points
+/// that it covers.
 const ROWS_MAX: usize = 24;
 
 pub(super) fn text(findings: &Findings) -> String {

@@ -121,7 +121,7 @@ impl Work<'_> {
         })
     }
 
-    /// Whoever ends, for whatever reason, ends the other.
+    /// When one thread ends, for any reason, it ends the other.
     fn ending(&self, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         struct End<'a>(&'a AtomicBool);
         impl Drop for End<'_> {

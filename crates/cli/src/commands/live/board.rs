@@ -1,4 +1,5 @@
-//! What whoever runs tells the view: a title, lines, and how far the current one is.
+//! The state that the running command shows in the view: a title, lines, and the progress of the
+//! current one.
 //!
 //! Locks are held for as long as it takes to copy a few lines. Working threads take them where a
 //! phase begins or ends, never for an operation.
@@ -74,7 +75,7 @@ impl Board {
     }
 
     fn text(&self) -> MutexGuard<'_, Text> {
-        // Text is whole at every moment, whoever panicked.
+        // The text is consistent at every moment, even after a panic of another thread.
         self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

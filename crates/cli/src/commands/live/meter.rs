@@ -1,6 +1,6 @@
-//! What working threads leave behind for the view: counts and latencies, in atomics alone.
+//! The measurements of working threads for the view: counts and latencies, only in atomics.
 //!
-//! Invariant V1: recording takes no lock and waits for nobody; it costs a few nanoseconds.
+//! Invariant V1: recording takes no lock and never waits; it costs a few nanoseconds.
 //! Invariant V2: every operation is counted in exactly one window, that in which it ended.
 
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// An entry of so many bytes was added.
+    /// An entry of this many bytes was added.
     pub(crate) fn grew(&self, bytes: usize) {
         self.grown_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// An entry of so many bytes was removed.
+    /// An entry of this many bytes was removed.
     pub(crate) fn shrank(&self, bytes: usize) {
         self.shrunk_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }

@@ -143,7 +143,7 @@ fn draw_until(
                 watched.board.quit();
             }
             if typed.is_some() {
-                // As if the terminal had sent it: whoever runs asks for signals anyway.
+                // As if the terminal had sent it: the running command checks for signals anyway.
                 raise(SIGINT).map_err(refused)?;
             }
         }

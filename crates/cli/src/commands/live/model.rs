@@ -1,4 +1,4 @@
-//! What is shown, as it follows from one sample after the other; no clock, no terminal.
+//! The data shown, computed from successive samples, without a clock or a terminal.
 //!
 //! Invariant W1: no series is longer than [`WINDOWS_MAX`], however long a run is.
 //! Invariant W2: every share is within 0 to 1.
@@ -36,7 +36,7 @@ pub(super) struct Model {
     pub(super) writes: Series,
     pub(super) reads: Series,
     pub(super) figures: Figures,
-    /// The most that a bar ever stood for, in bytes: a scale that does not jump.
+    /// The most bytes that a bar has ever shown: a scale that does not jump.
     pub(super) scale_bytes: u64,
     merge: Option<Begun>,
     /// The largest memtable that was seen.
@@ -57,8 +57,8 @@ pub(super) struct Bar {
     pub(super) name: String,
     pub(super) bytes: u64,
     pub(super) part: Part,
-    /// The sorted runs that it stands for. The store does not tell their sizes: each is taken for a
-    /// full memtable.
+    /// The sorted runs that it represents. The store does not report their sizes: each is assumed
+    /// to be a full memtable.
     pub(super) runs: Option<RangeInclusive<u64>>,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Figures {
     pub(super) trouble: Option<String>,
 }
 
-/// Where a key stands among all keys.
+/// The position of a key among all keys.
 #[derive(Debug)]
 pub(crate) enum Ruler {
     /// Keys are spread evenly over all that eight bytes can say.
@@ -223,8 +223,8 @@ impl Model {
 }
 
 impl Tree {
-    /// The bars for so many rows: with fewer than bars, runs next to each other that a merge treats
-    /// alike share one. May still be more than the rows.
+    /// The bars for a number of rows. If there are fewer rows than bars, adjacent runs that a merge
+    /// treats alike share one bar. There may still be more bars than rows.
     pub(super) fn bars_for(&self, rows: usize) -> Vec<Bar> {
         let mut bars = self.bars.clone();
         if bars.len() > rows {

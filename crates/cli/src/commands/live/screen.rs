@@ -115,7 +115,7 @@ fn meaning(key: KeyEvent) -> Option<Typed> {
 
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        // A terminal that is gone needs nothing given back.
+        // A closed terminal needs no restoring.
         let _ = execute!(stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }

@@ -1,4 +1,4 @@
-//! What the screen shows before, during and after a merge, and what the model makes of samples.
+//! The screen before, during and after a merge, and the model's results for samples.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn level(rank: u8, bytes: u64) -> LevelStats {
     level
 }
 
-/// A keyspace with a memtable of 1 MiB, so many runs of 2 MiB, and levels of these sizes.
+/// A keyspace with a memtable of 1 MiB, this number of runs of 2 MiB, and levels of these sizes.
 fn keyspace(sorted_runs: u64, levels: &[u64]) -> KeyspaceStats {
     let mut keyspace = KeyspaceStats::default();
     keyspace.memtable_bytes = MIB;
@@ -281,7 +281,7 @@ fn runs_that_came_after_the_merge_began_are_not_merged() {
     expected.extend([("run 7".to_owned(), false), ("run 6".to_owned(), false)]);
     expected.extend([("runs 3-5".to_owned(), false), ("runs 1-2".to_owned(), true)]);
     assert_eq!(parts(&model), expected);
-    // The next merge takes all that stand when it is first seen.
+    // The next merge takes all runs that exist when it is first seen.
     keyspace.merges += 1;
     model.observe(&sample(keyspace, 0.3));
     assert!(parts(&model).iter().all(|(_, merged)| *merged));

@@ -12,7 +12,7 @@
 //!   lines of whoever runs
 //! ```
 //!
-//! What has no room is left out, from the bottom; no size of the terminal is refused.
+//! Parts without room are left out, from the bottom; every size of the terminal works.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ const LABEL_CELLS: u16 = 19;
 const LATENCY_FLOOR_NANOS: f64 = 100.0;
 const LATENCY_STEPS: f64 = 100.0;
 const LATENCY_STEPS_MAX: u64 = 700;
-/// Lines of a series, in its frame: the rate, the p99 and, from so many rows on, the maximum.
+/// Lines of a series, in its frame: the rate, the p99 and, if there are enough rows, the maximum.
 const SERIES_LINES: u16 = 3;
 const ROWS_FOR_MAXIMUM: u16 = 18;
 
@@ -196,7 +196,7 @@ fn row(
     let line = Rect { y, height, ..area }.intersection(area);
     let [label, rest] =
         Layout::horizontal([Constraint::Length(LABEL_CELLS), Constraint::Min(0)]).areas(line);
-    // Beside the foot of its line.
+    // Next to the lower end of its line.
     let label =
         Rect { y: label.bottom().saturating_sub(1), height: 1, ..label }.intersection(label);
     Line::from(format!(" {name:<5}{value:>11}")).render(label, buffer);

@@ -1,4 +1,4 @@
-//! What a store holds.
+//! The contents of a store.
 
 use esker_flash::{Error, Report, Stats, Version};
 use indicatif::{HumanBytes, HumanCount};

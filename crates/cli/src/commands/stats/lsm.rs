@@ -1,5 +1,5 @@
-//! What `stats` says of LSM indexes: how full their levels are, what is left of their runs, and
-//! where the next merges begin.
+//! The output of `stats` for LSM indexes: how full their levels are, what is left of their runs,
+//! and where the next merges begin.
 
 use esker::{KeyspaceStats, LsmLearnt, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites, Stats};
 use serde_json::{Map, Value, json};
