@@ -1,4 +1,4 @@
-//! What is read, in which order: loads, each in batches that fit a buffer.
+//! The order of reading: loads, each in batches that fit a buffer.
 //!
 //! A load is a setting of the digits that do not act, in the order of the output, so that every
 //! partition is written from its beginning to its end (the two outer loops of Algorithm 5). A
@@ -21,8 +21,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) pass: &'a Pass,
     /// The turning digit and how many of its values one batch has at most.
     turn: Option<(Digit, u64)>,
-    /// Digits beside the turning one that are not free, in the order of the input, and that a read
-    /// can span.
+    /// Digits other than the turning one that are not free, in the order of the input, and that a
+    /// read can span.
     above: Vec<Digit>,
     /// Digits that all records of a batch share.
     shared: Vec<Vec<bool>>,
@@ -119,7 +119,7 @@ impl<'a> Plan<'a> {
         self.cut(&self.write_choice(batch))
     }
 
-    /// The most records that each part has: those of the load whose settled digits are all 0.
+    /// The most records that each part has: those of the load whose fixed digits are all 0.
     pub(crate) fn largest_parts(&self) -> Vec<u64> {
         let mut choice = self.pass.open_choice();
         for (leaves, passive) in choice.iter_mut().zip(&self.passive) {

@@ -1,4 +1,4 @@
-//! How the memory of a run is divided.
+//! The division of the memory of a run.
 //!
 //! Invariant: everything that holds records or blocks is counted here, and the sum is at most
 //! what the user allowed.
@@ -33,7 +33,7 @@ const CODED_MAX: u64 = 4;
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 
-/// What the user allowed, and what threads need besides their buffers.
+/// The user's limit, and the memory that threads need in addition to their buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Everything, in bytes.
@@ -58,15 +58,15 @@ pub struct Division {
     pub read_buffer: usize,
     /// Threads that write.
     pub writers: usize,
-    /// What a writer copies before it writes, where memory does not lie as the file does.
+    /// The bytes that a writer copies before it writes, if memory is not aligned as the file is.
     pub stage: usize,
     /// How many loads are in memory at once.
     pub loads: usize,
 }
 
 impl Budget {
-    /// Checks that `memory` bytes are enough for records of `record` bytes, where each thread
-    /// needs `beside` bytes more.
+    /// Checks that `memory` bytes are enough for records of `record` bytes, where each thread needs
+    /// `beside` additional bytes.
     pub fn new(memory: u64, record: usize, beside: u64) -> Result<Self> {
         let large = (record as u64).next_multiple_of(BLOCK_BYTES).saturating_mul(8);
         let needed = (BLOCKS_MIN * BLOCK_BYTES).max(large.saturating_add(beside * 4));
@@ -233,7 +233,7 @@ impl Budget {
     }
 }
 
-/// How many requests of so many bytes keep a device busy.
+/// The number of requests of a given size that keep a device busy.
 fn depth(request: u64) -> u64 {
     (IN_FLIGHT / request.max(1)).clamp(DEPTH_LARGE, DEPTH_MAX)
 }

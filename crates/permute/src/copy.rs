@@ -63,7 +63,7 @@ impl Program {
         Self { from, to, unit, transpose, loops }
     }
 
-    /// Whether all that is read and written lies in buffers of these lengths.
+    /// Whether all reads and writes are within buffers of these lengths.
     #[must_use]
     pub fn fits(&self, source_len: usize, target_len: usize) -> bool {
         let hearts = self.transpose.iter().flat_map(|(rows, columns)| [rows, columns]);
@@ -340,7 +340,7 @@ fn transpose<const E: usize>(words: &mut [u64; E]) {
     let mut half = E / 2;
     while half > 0 {
         let bits = half * 64 / E;
-        // The low one of every two groups of so many bits.
+        // The low one of every two groups of this many bits.
         let mask = u64::MAX / ((1 << bits) + 1);
         for low in (0..E).filter(|word| word & half == 0) {
             let moved = (words[low] >> bits ^ words[low + half]) & mask;

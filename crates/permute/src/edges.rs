@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::error::Result;
 use crate::file::{BLOCK, Sink};
 
-/// Blocks are parted among so many maps, so that writers seldom wait for each other.
+/// Blocks are distributed over this many maps, so that writers seldom wait for each other.
 const SHARDS: usize = 32;
 /// What a piece of a block costs besides its bytes: its place in a map, its length, its allocation.
 const BESIDE: usize = 128;
@@ -39,7 +39,7 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// What became of a part of a block.
+/// The result of depositing a part of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deposit {
     /// The block is whole now, and the caller's to write.
@@ -71,8 +71,8 @@ impl Edges {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves bytes that lie within one block, at an offset of the file. A block that is whole by
-    /// that is put into `whole`.
+    /// Deposits bytes within one block, at an offset of the file. If they complete the block, it is
+    /// put into `whole`.
     fn deposit(&self, offset: u64, part: &[u8], whole: &mut [u8]) -> Deposit {
         let block = offset / BLOCK as u64;
         let start = usize::try_from(offset % BLOCK as u64).unwrap_or(0);

@@ -1,10 +1,10 @@
-//! What can go wrong.
+//! The errors of this crate.
 
 use std::io;
 
 use crate::message::Message;
 
-/// Why nothing was rearranged.
+/// An error of rearranging.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request cannot be used; the text says what to change.
@@ -29,7 +29,7 @@ pub enum Error {
     /// The caller asked for an end.
     #[error("interrupted")]
     Interrupted,
-    /// A mistake of this program; nothing was written under the final name.
+    /// A bug of this program; nothing was written under the final name.
     #[error("internal error: {0}; please report it")]
     Internal(&'static str),
 }

@@ -1,4 +1,4 @@
-//! The whole of it: from paths and a pattern to a plan, and from the plan to a file.
+//! The whole operation: from paths and a pattern to a plan, and from the plan to a file.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -19,10 +19,10 @@ use crate::target::{Target, behind_links, check_space};
 use crate::zarr;
 use crate::zarr::folder::FolderTarget;
 
-/// How much memory is used unless something else is asked for, in bytes.
+/// The default memory limit, in bytes.
 pub const MEMORY_DEFAULT: u64 = 256 << 20;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The file to read, or the folder of a Zarr array.
@@ -82,13 +82,13 @@ impl Request {
     }
 }
 
-/// A request that was found good, with its plan. Nothing has been written.
+/// A validated request with its plan. Nothing has been written.
 #[derive(Debug)]
 pub struct Job {
     request: Request,
     input: Input,
     output: Output,
-    /// Where the result goes: the name that was given, or what is behind it if it is a link.
+    /// The path of the result: the given name, or its target if it is a link.
     place: PathBuf,
     shape: Option<Vec<u64>>,
     /// Which tiles are short, in words.
@@ -98,18 +98,18 @@ pub struct Job {
     steps: Vec<Step>,
 }
 
-/// What was done.
+/// The result of a job.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The counters of each pass.
     pub passes: Vec<Counters>,
     /// Bytes of the largest set of buffers that was held at once.
     pub peak_buffer_bytes: u64,
-    /// What could not be done besides; the result is complete.
+    /// Secondary steps that failed; the result is complete.
     pub warnings: Vec<Message>,
 }
 
-/// Between which files a step moves the array.
+/// The files between which a step moves the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Input,
@@ -144,7 +144,7 @@ impl Job {
         Ok(job)
     }
 
-    /// The steps with so many bytes of memory.
+    /// The steps with this many bytes of memory.
     fn steps_in(&self, memory: u64) -> Result<Vec<Step>> {
         let Some(layout) = &self.layout else { return Ok(Vec::new()) };
         let header = &self.input.header;
@@ -238,14 +238,14 @@ impl Job {
         (figures.collect(), item)
     }
 
-    /// What the planner expects, in the unit of its mode.
+    /// The cost that the planner predicts, in the unit of its mode.
     #[must_use]
     pub fn price(&self) -> f64 {
         self.steps.iter().map(|step| step.price).sum()
     }
 
-    /// Writes the result, complete and durable or not at all. `go_on` is told how many bytes were
-    /// read and written so far, and says whether to go on.
+    /// Writes the result, complete and durable or not at all. `go_on` receives the number of bytes
+    /// read and written so far, and returns whether to continue.
     pub fn run(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<Report> {
         let (path, force) = (&self.place, self.request.force);
         match &self.output {
@@ -269,8 +269,8 @@ impl Job {
         }
     }
 
-    /// Writes the result to a file that has no name, and is gone when it is closed; answers that
-    /// too. It is on the file system on which the result would be.
+    /// Writes the result to a file without a name, which is deleted when it is closed; returns that
+    /// file too. It is on the file system on which the result would be.
     pub fn run_unnamed(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(Report, OwnedFd)> {
         let Output::Flat { header } = &self.output else {
             return input("a Zarr array is a folder, which needs a name");
@@ -376,9 +376,9 @@ impl Job {
     }
 }
 
-/// Where each step reads and writes. The last one writes the result; the others scratch files by
-/// turns, of which the result is one if it can be read (`is_readable`). A step that may write to
-/// the file that it reads does, if that is no input.
+/// Where each step reads and writes. The last one writes the result; the others write alternating
+/// scratch files, of which the result is one if it can be read (`is_readable`). A step that may
+/// write to the file that it reads does, if that is no input.
 fn places(in_place: &[bool], is_readable: bool) -> Vec<(Place, Place)> {
     let mut places = Vec::with_capacity(in_place.len());
     let mut to = Place::Target;

@@ -38,7 +38,7 @@ pub struct Layout {
     sides: [Vec<Vec<Digit>>; 2],
 }
 
-/// A task, and how many of the lowest digits of each order lie inside of a chunk.
+/// A task, and the number of the lowest digits of each order that are inside a chunk.
 #[derive(Clone, Debug)]
 pub struct Arranged {
     /// The task.
@@ -100,7 +100,7 @@ impl Layout {
             }
         }
         let is_ragged = layout.space.trees.iter().any(|tree| tree.leaves().len() > 1);
-        // The far end of an axis whose digits are apart in the file is nowhere.
+        // An axis whose digits are not adjacent in the file has no far end.
         if matches!(input, Arrangement::Chunks { .. }) && is_ragged && layout.flips.contains(&true)
         {
             return None;

@@ -1,19 +1,19 @@
 //! Rearranging arrays larger than memory: transposes, axis orders, tiles, in very few passes.
 //!
 //! After R. Thonangi's thesis, chapter 3 (address-digit permutations). Reading order: [`pattern`]
-//! (what is asked for, in words) and [`resolve`] (in digits), [`tree`] (one axis cut into digits,
-//! counted where they do not divide), [`space`] (several axes in an order, their records packed),
-//! [`coalesce`] (fewer digits); [`pass`] (one pass over the data) and [`plan`] (which passes);
-//! [`runs`] (which ranges of a file hold some records), [`scatter`] and [`copy`] (where they go in
-//! memory), [`budget`] (how memory is divided), [`file`](mod@file) (direct I/O), [`exec`] (a pass
-//! carried out by threads); [`layout`] (dimensions as digits, of files in chunks too), `steps`
-//! (from two files to passes); [`npy`], [`zarr`] and [`target`] (files as people have them),
-//! [`units`] (sizes as people write them), [`device_profile`] (what a device was measured to take),
-//! [`job`] (all of it); [`message`] (texts that name options);
-//! [`planted`] (bugs that the tests must find).
+//! (the pattern in words) and [`resolve`] (in digits), [`tree`] (one axis cut into digits, counted
+//! where they do not divide), [`space`] (several axes in an order, their records packed),
+//! [`coalesce`] (fewer digits); [`pass`] (one pass over the data) and [`plan`] (the choice of
+//! passes); [`runs`] (the ranges of a file that hold a set of records), [`scatter`] and [`copy`]
+//! (their places in memory), [`budget`] (the division of memory), [`file`](mod@file) (direct I/O),
+//! [`exec`] (execution of a pass by threads); [`layout`] (dimensions as digits, also of chunked
+//! files), `steps` (from two files to passes); [`npy`], [`zarr`] and [`target`] (file formats and
+//! the output file), [`units`] (sizes with units), [`device_profile`] (the measured speed of a
+//! device), [`job`] (the whole operation); [`message`] (texts that name options); [`planted`] (bugs
+//! that the tests must find).
 //!
-//! With the feature `_baselines` there are also what people do instead (`baselines`), to measure
-//! against. Nothing here knows the store; memory for direct I/O comes from `esker-device`.
+//! The feature `_baselines` adds common alternatives (`baselines`), to compare with. This crate
+//! does not depend on the store; memory for direct I/O comes from `esker-device`.
 
 #[cfg(feature = "_baselines")]
 pub mod baselines;

@@ -1,6 +1,6 @@
 //! Literals of Python, as `ast.literal_eval` reads them.
 //!
-//! The header of an `.npy` file is one, and numpy reads it so. What is not told apart here is
+//! The header of an `.npy` file is one, and numpy reads it so. What is not distinguished here is
 //! [`Literal::Other`]: it is read to its end, and of no use. Not read, and refused, are sums of
 //! complex numbers, `set()`, `...` and characters by name (`\N{…}`).
 

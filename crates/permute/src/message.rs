@@ -1,7 +1,8 @@
 //! Texts that name options, for those who type a command and those who call a function.
 //!
 //! A text says what to change, and what is changed is called `--memory 1MiB` on the command line
-//! and `memory="1MiB"` in Python. So an option is a part of its own, written for whoever reads it.
+//! and `memory="1MiB"` in Python. So an option is a separate part of a text, written in the form
+//! for the text's reader.
 
 use std::fmt;
 

@@ -4,9 +4,9 @@
 //! pattern := side "->" side          side  := item*
 //! item    := axis | "(" axis* ")"    axis  := name | "1" | "..."
 //! ```
-//! A name is letters, digits and underscores, not beginning with a digit and neither beginning
-//! nor ending with an underscore. Both sides name the same axes; `...` stands for axes without
-//! names, and may stand in parentheses on the right alone.
+//! A name is letters, digits and underscores, not beginning with a digit and neither beginning nor
+//! ending with an underscore. Both sides name the same axes; `...` means any axes without names,
+//! and may be in parentheses only on the right.
 
 use crate::error::{Result, unfit};
 
@@ -22,12 +22,12 @@ pub enum Axis {
 }
 
 /// A pattern: for each side its groups, each the axes that one dimension is made of, the slowest
-/// first. A lone axis is a group of one; a lone `...` too, and stands for many dimensions.
+/// first. A lone axis is a group of one; so is a lone `...`, which means several dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Dimensions of the array that is there.
+    /// Dimensions of the input array.
     pub left: Vec<Group>,
-    /// Dimensions of the array that is wanted.
+    /// Dimensions of the output array.
     pub right: Vec<Group>,
 }
 
@@ -36,7 +36,7 @@ pub struct Pattern {
 pub struct Group {
     /// The axes, the slowest first.
     pub axes: Vec<Axis>,
-    /// Whether it stands in parentheses.
+    /// Whether it is in parentheses.
     pub is_joined: bool,
 }
 

@@ -82,7 +82,7 @@ pub fn resolve(
         flips[part.digit.tree] |= is_flipped;
         output_order.push(part.digit);
     }
-    // Axes of one value without a name stand on the left alone.
+    // Axes of one value without a name occur only on the left.
     let unnamed = parts.iter().filter(|part| part.name.is_none()).map(|part| part.digit);
     output_order.extend(unnamed);
     let space = Space { trees };

@@ -1,13 +1,13 @@
-//! Which ranges of a file hold some records: maximal runs, in ascending order.
+//! The ranges of a file that hold a set of records: maximal runs, in ascending order.
 //!
-//! A [`Placement`] says where records lie: in an order of digits, packed. An axis may be
-//! flipped, which is to say that the file counts it from the far end; its digits must then be
-//! neighbours in the order, and all axes below it too.
+//! A [`Placement`] gives the addresses of records: packed, in an order of digits. An axis may be
+//! flipped: the file then counts it from the far end; its digits must then be neighbours in the
+//! order, and all axes below it too.
 
 use crate::space::{Allowed, Choice, Digit, Space, product_without};
 use crate::tree::Tree;
 
-/// Where the records of a space lie.
+/// The addresses of the records of a space.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement<'a> {
     /// The axes.
@@ -57,7 +57,7 @@ pub struct Runs<'a> {
     flipped_steps: Vec<u64>,
     /// Digits below this position in the order are free.
     free: usize,
-    /// κ of each axis, of the digits settled so far, and the least value that they leave.
+    /// κ of each axis, of the digits fixed so far, and the least value that they leave.
     kappas: Vec<u64>,
     lows: Vec<u64>,
     levels: Vec<Level>,
@@ -122,8 +122,8 @@ impl<'a> Runs<'a> {
         self.placement.is_flipped(level.digit.tree)
     }
 
-    /// Settles digits from the first unsettled one down; `None` when one has no value that is
-    /// allowed and exists.
+    /// Fixes digits from the first free one down; `None` when one has no value that is allowed and
+    /// exists.
     fn descend(&mut self, mut address: u64) -> Option<Run> {
         loop {
             let left = self.placement.order.len() - self.levels.len();
@@ -185,7 +185,7 @@ impl<'a> Runs<'a> {
         run
     }
 
-    /// The records that share the digits settled so far.
+    /// The records that share the digits fixed so far.
     fn run(&self, address: u64) -> Run {
         let mut start = address;
         for (tree, step) in self.flipped_steps.iter().enumerate().filter(|(_, step)| **step > 0) {

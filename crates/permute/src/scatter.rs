@@ -1,4 +1,4 @@
-//! Where records go in memory: nested strided copies.
+//! The places of records in memory: nested strided copies.
 //!
 //! Two buffers hold the same records, each packed in an order of its own. Where digits are short
 //! the strides change, so that the records are cut into pieces inside of which every stride is
@@ -29,7 +29,7 @@ pub struct Piece {
     pub dims: Vec<Dim>,
 }
 
-/// How a buffer is packed: the records that agree on the settled digits, in an order.
+/// The packing of a buffer: the records that agree on the fixed digits, in an order.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing<'a> {
     /// The order, and which axes run backwards in it.
@@ -99,7 +99,7 @@ fn next(indices: &mut [usize], stretches: &[Vec<Stretch>]) -> bool {
 fn stretches(space: &Space, choice: &Choice, tree: usize) -> Vec<Stretch> {
     let axis = &space.trees[tree];
     let count = axis.leaves().len();
-    // From the highest digit; each entry is what was settled so far, and κ.
+    // From the highest digit; each entry has the digits fixed so far, and κ.
     let mut all = vec![(Vec::new(), axis.radix())];
     for leaf in (0..count).rev() {
         let mut longer = Vec::new();
@@ -112,7 +112,7 @@ fn stretches(space: &Space, choice: &Choice, tree: usize) -> Vec<Stretch> {
             };
             let end = end.min(values);
             let last_kappa = axis.kappa(leaf, kappa, values - 1);
-            // The last value is apart where fewer share it.
+            // The last value is separate if fewer records share it.
             let apart = end == values && last_kappa < axis.leaf(leaf).z;
             let full = if apart { end - 1 } else { end };
             for (from, upto) in [(first, full), (first.max(full), end)] {
@@ -133,10 +133,10 @@ fn stretches(space: &Space, choice: &Choice, tree: usize) -> Vec<Stretch> {
     reversed.collect()
 }
 
-/// Where the first record of some stretches lies, and the stride of each digit.
+/// The address of the first record of some stretches, and the stride of each digit.
 fn strides(space: &Space, chosen: &[&Stretch], packing: Packing<'_>) -> (i64, Vec<Vec<i64>>) {
     let Packing { placement, settled, window } = packing;
-    // κ of each axis, of its settled digits.
+    // κ of each axis, of its fixed digits.
     let mut kappas: Vec<u64> = (0..chosen.len())
         .map(|tree| {
             let shared = settled[tree].iter().position(|settled| *settled);
@@ -171,8 +171,8 @@ fn strides(space: &Space, chosen: &[&Stretch], packing: Packing<'_>) -> (i64, Ve
     (base, all)
 }
 
-/// How many values of a flipped axis lie between the first one of a stretch and the far end of
-/// what the buffer holds of it.
+/// The number of values of a flipped axis between the first one of a stretch and the far end of the
+/// buffer's part of the axis.
 fn from_far_end(
     space: &Space,
     chosen: &[&Stretch],

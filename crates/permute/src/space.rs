@@ -1,8 +1,8 @@
 //! Address spaces: several axes, their digits in some order, records packed by counting.
 //!
-//! An order lists digits from the lowest, and is consistent: the digits of one axis stand in it
-//! from low to high. The address of a record is how many records come before it when all
-//! settings that exist are listed in order; nothing is padded (thesis, Theorem 11, Lemma 12).
+//! An order lists digits from the lowest, and is consistent: the digits of one axis occur in it
+//! from low to high. The address of a record is how many records come before it when all settings
+//! that exist are listed in order; nothing is padded (thesis, Theorem 11, Lemma 12).
 
 use crate::tree::{Leaf, Tree};
 

@@ -1,9 +1,9 @@
-//! The file that is made: without a name until it is complete.
+//! The output file, which has no name until it is complete.
 //!
-//! A file without a name (`O_TMPFILE`) goes with the process, however that ends. A file system that
-//! has no such files gives it a hidden name beside its place, and so does a folder of chunks have
-//! one: a process that is killed leaves that behind. Its maker holds a lock on it, so that the next
-//! one that makes the same result can tell what is left over, and removes it.
+//! A file without a name (`O_TMPFILE`) is deleted when the process ends, however it ends. On a file
+//! system without such files it has a hidden name in the folder of the result, and so has a folder
+//! of chunks: a process that is killed leaves it behind. The process that makes it holds a lock on
+//! it, so that the next process that makes the same result recognises leftovers and removes them.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -51,7 +51,7 @@ impl Target {
         Ok(target)
     }
 
-    /// A file under a hidden name beside `path`.
+    /// A file under a hidden name in the folder of `path`.
     fn hidden(path: &Path) -> Result<Self> {
         let hidden = Hidden::of(path)?;
         hidden.sweep();
@@ -130,7 +130,7 @@ impl Drop for Target {
     }
 }
 
-/// Hidden names beside a path: `.NAME.PROCESS-NUMBER.part`.
+/// Hidden names in the folder of a path: `.NAME.PROCESS-NUMBER.part`.
 #[derive(Debug)]
 pub(crate) struct Hidden {
     folder: PathBuf,
@@ -171,7 +171,7 @@ impl Hidden {
                 Err(error) => return Err(error),
                 Ok(made) => match fs::flock(&made, FlockOperation::NonBlockingLockExclusive) {
                     Ok(()) if !is_at(&made, &path) => {}
-                    // Somebody sweeps, and has just taken it for left over.
+                    // Another process is removing leftovers, and has just taken this file for one.
                     Err(Errno::WOULDBLOCK) => {}
                     // A file system without locks: nothing is swept there.
                     Ok(()) | Err(_) => return Ok((path, made)),
@@ -211,7 +211,7 @@ fn remove_left_over(path: &Path) {
     if locked.is_err() || !is_at(&found, path) {
         return;
     }
-    // What cannot be removed stays: it is in no one's way.
+    // What cannot be removed stays: it does no harm.
     let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
 }
 
@@ -223,7 +223,7 @@ fn is_at(open: &impl AsFd, path: &Path) -> bool {
     }
 }
 
-/// The folder that a path lies in.
+/// The folder that contains a path.
 pub(crate) fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(above) if !above.as_os_str().is_empty() => above.to_owned(),
@@ -293,7 +293,7 @@ pub(crate) fn check_free(
     }
 }
 
-/// Something is there that would be replaced.
+/// The error that the output exists and would be replaced.
 pub(crate) fn exists(path: &Path, what: &str) -> Error {
     let text = Message::from(format!("{} {what}; ", path.display()));
     Error::File(text.option("force", Value::On).then(" replaces it"))

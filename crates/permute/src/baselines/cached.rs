@@ -40,7 +40,7 @@ impl<'a> Cache<'a> {
         }
     }
 
-    /// Copies bytes of the file that lie in one block or two.
+    /// Copies bytes of the file that are in one block or two.
     fn copy(&mut self, mut offset: u64, mut out: &mut [u8]) -> Result<()> {
         while !out.is_empty() {
             let slot = self.slot(offset / BLOCK as u64)?;
@@ -68,7 +68,7 @@ impl<'a> Cache<'a> {
         Ok(slot)
     }
 
-    /// Reads a block to where the one lies that was not used for longest.
+    /// Reads a block into the slot of the least recently used one.
     fn load(&mut self, block: u64) -> Result<usize> {
         let head = self.numbers.len();
         let slot = self.links[head].0;

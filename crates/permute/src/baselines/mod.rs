@@ -1,7 +1,7 @@
-//! What people do instead, to measure against: a sort, a cache of blocks, a loop over tiles.
+//! Common alternatives, to compare with: a sort, a cache of blocks, a loop over tiles.
 //!
-//! Each takes an array with its axes in one order to a file with the axes in another. They are
-//! written to be good at what they are; what they hold besides what they are given is said.
+//! Each takes an array with its axes in one order to a file with the axes in another. Each is a
+//! good implementation of its method; memory that it uses beyond its limit is documented.
 
 pub mod cached;
 pub mod sorted;
@@ -20,7 +20,7 @@ pub struct Turn {
     pub start: u64,
     /// Sizes of the axes, the slowest first.
     pub sizes: Vec<u64>,
-    /// Which of them stands where in the result, the slowest first.
+    /// The axes in their order in the result, the slowest first.
     pub order: Vec<usize>,
     /// Bytes of a record.
     pub record: usize,
@@ -69,7 +69,7 @@ impl Turn {
 /// Addresses of records, one after the other in some order of the axes. Each takes O(1), amortised.
 #[derive(Clone, Debug)]
 struct Walk {
-    /// The fastest axis first: its size, what a step along it adds, where it stands.
+    /// The fastest axis first: its size, the stride of a step along it, the current position.
     axes: Vec<(u64, u64, u64)>,
     address: u64,
 }

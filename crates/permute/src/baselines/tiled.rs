@@ -22,7 +22,7 @@ const IN_FLIGHT: usize = 16;
 /// The largest request, in bytes.
 const REQUEST: u64 = 512 << 10;
 
-/// The tile that is predicted to cost least: so many values of each axis.
+/// The tile with the least predicted cost: the number of values of each axis.
 fn best_tile(turn: &Turn, records: u64) -> Vec<u64> {
     let axes: Vec<usize> = (0..turn.sizes.len()).collect();
     let mut best = (vec![1; axes.len()], f64::INFINITY);
@@ -41,7 +41,7 @@ fn best_tile(turn: &Turn, records: u64) -> Vec<u64> {
     best.0
 }
 
-/// Grows a tile along an order from its fast end, up to so many records.
+/// Grows a tile along an order from its fast end, up to this many records.
 fn fill(turn: &Turn, tile: &mut [u64], order: &[usize], records: u64) {
     for axis in order.iter().rev() {
         let others = tile.iter().product::<u64>() / tile[*axis];
@@ -52,7 +52,7 @@ fn fill(turn: &Turn, tile: &mut [u64], order: &[usize], records: u64) {
     }
 }
 
-/// Records that lie together in an order of the axes.
+/// Records that are contiguous in an order of the axes.
 fn run_records(turn: &Turn, tile: &[u64], order: &[usize]) -> u64 {
     let mut records = 1;
     for axis in order.iter().rev() {

@@ -1,9 +1,9 @@
-//! Who waits for what.
+//! The synchronisation of readers and writers.
 //!
 //! Invariants: batches are handed out in the order of their loads; a place in memory serves one
 //! part of one load at a time, and goes to the next one in its turn when everything of it is
 //! written. So a reader waits only for what is read and written before its own batch, and writers
-//! wait for nobody but readers: something always moves until all records are written. Where a pass
+//! wait only for readers: there is always progress until all records are written. Where a pass
 //! writes to the file that it reads, no part of a load is written before all of it was read; other
 //! loads have other ranges of the file.
 //!
@@ -73,7 +73,7 @@ pub(super) struct Load<'p, 'm> {
 /// A part of a load.
 pub(super) struct Stretch {
     pub(super) part: Part,
-    /// Where its first record lies in memory, in bytes: as it will in its block of the file, so
+    /// The place of its first record in memory, in bytes: as it will in its block of the file, so
     /// that it can be written from there.
     pub(super) start: usize,
     place: usize,
@@ -93,7 +93,7 @@ struct Held<'m> {
     turn: u64,
     /// How many records of this one have come.
     placed: u64,
-    /// Gone while it is written.
+    /// `None` while it is written.
     memory: Option<&'m mut [u8]>,
 }
 
@@ -128,7 +128,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'p, 'm> Flow<'p, 'm> {
-    /// Begins before the first batch, with the memory of all parts and so many readers.
+    /// Begins before the first batch, with the memory of all parts and this many readers.
     pub(super) fn new(
         shared: &Shared<'p>,
         memory: Vec<&'m mut [u8]>,
@@ -338,7 +338,7 @@ impl<'p, 'm> Flow<'p, 'm> {
         }
     }
 
-    /// Keeps the first error, and has everybody stop.
+    /// Keeps the first error, and makes all threads stop.
     pub(super) fn note(&self, outcome: Result<()>) {
         if outcome.is_err() {
             self.end(outcome);
@@ -381,7 +381,7 @@ impl<'p, 'm> Flow<'p, 'm> {
         }
     }
 
-    /// What became of it.
+    /// The result of the pass.
     pub(super) fn outcome(&self) -> Result<()> {
         std::mem::replace(&mut *lock(&self.outcome), Ok(()))
     }

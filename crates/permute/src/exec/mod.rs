@@ -1,12 +1,12 @@
 //! Carries out one pass: threads that read and place, threads that write.
 //!
-//! A load lies in memory in a few parts, each a stretch of the output. A reader takes the next
-//! batch, reads it into its own buffer, and copies what belongs to each part to its place there,
-//! as the parts become free. A part that is full is written by all writers together, and is then
-//! free for a later load. Where two loads fit the memory they take turns; where only one fits, the
-//! device reads and writes by turns, with requests twice as large for it.
+//! A load is in memory in a few parts, each a stretch of the output. A reader takes the next batch,
+//! reads it into its own buffer, and copies what belongs to each part to its place there, as the
+//! parts become free. A part that is full is written by all writers together, and is then free for
+//! a later load. If two loads fit in memory, they alternate. If only one fits, the device
+//! alternates between reading and writing, with requests that are twice as large.
 //!
-//! Reading order: `flow` (who waits for what), `read`, `write`.
+//! Reading order: `flow` (synchronisation of the threads), `read`, `write`.
 
 mod flow;
 mod read;
@@ -34,7 +34,7 @@ pub struct Payload<T> {
     pub start: u64,
 }
 
-/// Between which files a pass moves records.
+/// The files between which a pass moves records.
 #[derive(Clone, Copy)]
 pub struct Files<'a> {
     /// What is read.
@@ -45,7 +45,7 @@ pub struct Files<'a> {
     pub is_in_place: bool,
 }
 
-/// What a pass did.
+/// The counters of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes of records read, filtered ones included.
@@ -145,7 +145,7 @@ fn arena_bytes(division: &Division, parts: &[usize]) -> usize {
     loads.saturating_add(usize::try_from(division.in_flight()).unwrap_or(usize::MAX))
 }
 
-/// Cuts the memory of a pass. One allocation, so that even small buffers lie in huge pages.
+/// Cuts the memory of a pass. One allocation, so that even small buffers are in huge pages.
 fn cut<'m>(arena: &'m mut [u8], division: &Division, parts: &[usize]) -> Result<Memory<'m>> {
     let mut rest = arena;
     let mut take = |len: usize| {

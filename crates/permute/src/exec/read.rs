@@ -86,7 +86,7 @@ fn read_run(
     Ok(place + skew)
 }
 
-/// How a batch whose records begin at `begin` goes to the parts of its load.
+/// The copies of a batch whose records begin at `begin` to the parts of its load.
 fn copies(shared: &Shared<'_>, batch: &Batch, load: &Load<'_, '_>, begin: usize) -> Vec<Copies> {
     let record = shared.record;
     let mut all = Vec::with_capacity(load.parts.len());

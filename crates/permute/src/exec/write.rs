@@ -9,13 +9,13 @@ use crate::error::{Error, Result};
 use crate::file::Sink;
 use crate::runs::Runs;
 
-/// Long flushes are cut to requests of so many bytes.
+/// Long flushes are cut to requests of this many bytes.
 const REQUEST_BYTES: usize = 512 << 10;
 /// What a writer takes at a time, at most: this many bytes begun, or this many spans.
 const JOB_BYTES: usize = 128 << 10;
 const JOB_SPANS: usize = 16;
 
-/// Bytes that lie together in memory and in the file.
+/// Bytes that are contiguous in memory and in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     /// Where in the file.
@@ -40,7 +40,7 @@ pub(super) struct Cutter<'p> {
 }
 
 impl<'p> Cutter<'p> {
-    /// Runs that lie one after the other in memory, beginning at `from`.
+    /// Runs that follow each other in memory, beginning at `from`.
     pub(super) fn new(runs: Runs<'p>, start: u64, record: u64, from: usize) -> Self {
         let mut cutter = Self { runs, start, record, from, rest: None };
         cutter.rest = cutter.next_run();
@@ -76,7 +76,8 @@ impl<'p> Cutter<'p> {
     }
 }
 
-/// Writes until everything is written. `stage` is for what does not lie in memory as in its block.
+/// Writes until everything is written. `stage` is for bytes whose offset in memory differs from
+/// that in their block.
 pub(super) fn write_parts<'m>(
     shared: &Shared<'_>,
     flow: &Flow<'_, 'm>,

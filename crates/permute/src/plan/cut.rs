@@ -34,8 +34,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Cuts digit `leaf` of an axis; the parts stand where it stood in both orders. Nothing
-    /// happens where the cut would not part anything.
+    /// Cuts digit `leaf` of an axis; the parts take its place in both orders. Nothing happens where
+    /// the cut would not part anything.
     pub fn cut(&mut self, tree: usize, leaf: usize, low: u64) -> bool {
         if !self.space.trees[tree].cut(leaf, low) {
             return false;

@@ -1,6 +1,6 @@
-//! Which passes rearrange an array, and at what cost.
+//! The choice of the passes that rearrange an array, and their cost.
 //!
-//! Reading order: [`price`] (what a pass costs), [`cut`] (passes from acting extents),
+//! Reading order: [`price`] (the cost of a pass), [`cut`] (passes from acting extents),
 //! [`one_pass`] (the best single pass), [`passes`] (the best of one or several).
 
 pub mod cut;

@@ -17,15 +17,15 @@ pub enum Effort {
     Full,
     /// The same without filtered reads.
     Fine,
-    /// Sizes about a factor of two apart, to compare what comes before and after.
+    /// Sizes that differ by a factor of about two, to compare what comes before and after.
     Coarse,
 }
 
-/// Tasks with at most so many plans are searched whole.
+/// Tasks with at most this many plans are searched exhaustively.
 const WHOLE_MAX: usize = 10_000;
 /// How many neighbours of the best segment are tried on each side.
 const NEIGHBOURS: usize = 12;
-/// Of so many axes in a segment each is kept or left out.
+/// For up to this many axes in a segment, keeping and leaving out each axis are both tried.
 const FILTERED_AXES_MAX: usize = 5;
 
 /// The cheapest pass found so far.

@@ -55,7 +55,7 @@ pub fn plan(task: &Task, terms: &Terms) -> (Vec<Pass>, f64) {
     strict(task, &Terms { block: 1, ..*terms })
 }
 
-/// The cheapest plan of exactly so many passes, and its price; `None` when none fits the memory
+/// The cheapest plan of exactly this many passes, and its price; `None` when none fits the memory
 /// with segments and partitions of a block.
 #[must_use]
 pub fn plan_in(count: usize, task: &Task, terms: &Terms) -> Option<(Vec<Pass>, f64)> {
@@ -118,7 +118,7 @@ impl<'a> Search<'a> {
         Self { task, terms, leaving: sized(&task.input), entering: sized(&task.output) }
     }
 
-    /// The best plan of so many passes.
+    /// The best plan of this many passes.
     fn passes(&self, count: usize) -> Option<(Vec<Pass>, f64)> {
         let mut found: Option<(Vec<Middle>, Arrangement, f64)> = None;
         let mut tile = 4.0;
@@ -228,7 +228,7 @@ impl<'a> Search<'a> {
     }
 
     /// What it costs to give back the file that a pass after others reads, if it does not write to
-    /// it: a disk that is told what is free takes its time.
+    /// it: discarding blocks takes a disk some time.
     fn scratch(&self, before: &[Pass], pass: &Pass) -> f64 {
         match self.terms.mode {
             Mode::Seconds(_) if !before.is_empty() && !pass.is_in_place() => {

@@ -1,4 +1,4 @@
-//! What a pass costs: in block transfers, as the thesis counts, or in seconds on a device.
+//! The cost of a pass: in block transfers, as the thesis counts, or in seconds on a device.
 
 use crate::pass::Pass;
 use crate::planted::{self, Bug};
@@ -18,8 +18,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A solid-state disk behind a virtual machine, with reads and writes beside each other: 0.6
-    /// GB/s in requests of 16 KiB, 1.6 GB/s in requests of a megabyte.
+    /// A solid-state disk behind a virtual machine, with concurrent reads and writes: 0.6 GB/s in
+    /// requests of 16 KiB, 1.6 GB/s in requests of a megabyte.
     pub const NVME: Self =
         Self { read_request: 20e-6, read_byte: 0.6e-9, write_request: 20e-6, write_byte: 0.6e-9 };
 
@@ -53,7 +53,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The least that a pass over so many records costs: each is read and written once, in the
+    /// The least cost of a pass over a number of records: each is read and written once, in the
     /// largest requests.
     #[must_use]
     pub fn least(&self, records: u64) -> f64 {
@@ -96,7 +96,7 @@ pub struct Figures {
     pub segments: u64,
     /// How often each is read.
     pub waste: u64,
-    /// Records of a segment that lie together in the output, at least.
+    /// The least number of records of a segment that are contiguous in the output.
     pub together: u64,
     /// How far neighbours in a segment are from each other in the output, in records.
     pub stride: u64,
@@ -165,7 +165,7 @@ impl Figures {
         self.load.saturating_add(blocks) <= terms.memory
     }
 
-    /// Whether pieces of so many records end where blocks do.
+    /// Whether pieces of this many records end where blocks do.
     const fn aligned(&self, records: u64, terms: &Terms) -> bool {
         self.exact && terms.is_aligned && records.is_multiple_of(terms.block)
     }
@@ -205,9 +205,9 @@ impl Figures {
             + self.placing(terms)
     }
 
-    /// Seconds that placing takes beside the device, where records go to lines of memory one by
-    /// one: neither does a segment bring enough of a line, together or a little apart, nor do the
-    /// segments that one request's memory holds.
+    /// Seconds that placing takes in addition to the device, where records go to lines of memory
+    /// one by one: neither does a segment bring enough of a line, contiguous or at a small stride,
+    /// nor do the segments that one request's memory holds.
     fn placing(&self, terms: &Terms) -> f64 {
         let segments = (terms.request / self.segment.saturating_mul(terms.record).max(1)).max(1);
         let together = self.together.saturating_mul(segments).saturating_mul(terms.record);

@@ -20,7 +20,7 @@ const ONE_STREAM: u8 = 16;
 const BLOCK: usize = 256 << 10;
 /// Items larger than this are one stream.
 const STREAMS_MAX: usize = 16;
-/// Streams have at least so many bytes.
+/// Streams have at least this many bytes.
 const STREAM_MIN: usize = 128;
 
 /// How bytes are reordered before they are compressed.

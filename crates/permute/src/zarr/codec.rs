@@ -1,4 +1,4 @@
-//! What stands between the items of a chunk and the bytes of its file.
+//! The codecs between the items of a chunk and the bytes of its file.
 
 use serde_json::{Map, Value, json};
 

@@ -17,7 +17,7 @@ use crate::target::{Hidden, exists, folder_of};
 /// The longest metadata that is read, in bytes; attributes are part of it.
 const METADATA_MAX: u64 = 16 << 20;
 
-/// The text of a file, of so many bytes at most; `None` if it is not there.
+/// The text of a file, of at most this many bytes; `None` if it does not exist.
 pub(super) fn text(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     let refused = |source: std::io::Error| Error::System {
         what: "read",
@@ -83,7 +83,7 @@ pub fn check_free(path: &Path, force: bool, input: &Path) -> Result<()> {
     if force { Ok(()) } else { Err(exists(path, "exists")) }
 }
 
-/// A folder beside its final place; removed with all it holds when dropped before
+/// A folder next to its final path; removed with all it holds when dropped before
 /// [`FolderTarget::commit`]. One that a killed process left is removed by the next that makes the
 /// same array.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ pub struct FolderTarget {
 }
 
 impl FolderTarget {
-    /// Creates a folder beside `path`.
+    /// Creates a folder next to `path`.
     pub fn create(path: &Path) -> Result<Self> {
         let hidden = Hidden::of(path)?;
         hidden.sweep();

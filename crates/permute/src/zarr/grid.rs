@@ -1,9 +1,9 @@
-//! Which chunk holds which bytes: arithmetic alone.
+//! The mapping from bytes to chunks: pure arithmetic.
 //!
-//! The bytes of an array in chunks are counted as if its chunk files stood one after the other, in
-//! the order of the grid, without the padding of chunks that reach past the end of a dimension
-//! (*edge* chunks): the same packed addresses as everywhere. A chunk's file is padded, and here is
-//! how the two lead to each other.
+//! The bytes of an array in chunks are counted as if its chunk files followed each other, in the
+//! order of the grid, without the padding of chunks that reach past the end of a dimension (*edge*
+//! chunks): the same packed addresses as everywhere. A chunk's file is padded, and here is how the
+//! two lead to each other.
 
 /// The cut of an array into chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Chunk {
     pub begin: u64,
     /// How many they are, packed.
     pub bytes: u64,
-    /// How many of its indices lie within the array, for each dimension.
+    /// The number of its indices that are within the array, for each dimension.
     pub extent: Vec<u64>,
 }
 
@@ -56,14 +56,14 @@ impl Grid {
         self.shape.iter().zip(&self.chunk).all(|(size, chunk)| size.is_multiple_of(*chunk))
     }
 
-    /// The chunk that holds a byte; `offset` must lie within the array.
+    /// The chunk that holds a byte; `offset` must be within the array.
     #[must_use]
     pub fn at(&self, offset: u64) -> Chunk {
         let mut left = offset / self.item;
         let mut begin = 0;
         let mut place = Vec::with_capacity(self.shape.len());
         let mut extent = Vec::with_capacity(self.shape.len());
-        // Extents settled so far, and sizes of the dimensions that are not settled.
+        // The product of the extents fixed so far; then the sizes of the dimensions not yet fixed.
         let mut settled = 1;
         let mut below: u64 = self.shape.iter().product();
         for (size, chunk) in self.shape.iter().zip(&self.chunk) {
@@ -87,8 +87,8 @@ impl Grid {
         chunk.extent != self.chunk
     }
 
-    /// Where a byte of a chunk, counted without padding from its beginning, lies in its file; and
-    /// how many bytes from there on lie one after the other in both.
+    /// The offset in a chunk's file of a byte of the chunk, which is counted without padding from
+    /// its beginning; and the number of bytes from there on that are contiguous in both.
     #[must_use]
     pub fn padded(&self, chunk: &Chunk, offset: u64) -> (u64, u64) {
         let (mut index, within) = (offset / self.item, offset % self.item);

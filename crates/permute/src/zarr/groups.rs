@@ -1,4 +1,4 @@
-//! What groups say of the arrays in them: consolidated metadata.
+//! Metadata that groups have of the arrays in them: consolidated metadata.
 //!
 //! A group may hold a copy of the metadata of everything below it (`.zmetadata` in version 2,
 //! `consolidated_metadata` of its `zarr.json` in version 3), so that one read opens it. Readers

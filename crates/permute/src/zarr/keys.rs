@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub struct Keys {
     /// Whether names begin with `c` (version 3).
     pub has_prefix: bool,
-    /// What stands between numbers: `.` or `/`.
+    /// The separator between numbers: `.` or `/`.
     pub separator: char,
 }
 

@@ -11,7 +11,7 @@ fn all(mut reader: impl Read, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(limit);
     let wanted = u64::try_from(limit).ok()?;
     reader.by_ref().take(wanted).read_to_end(&mut bytes).ok()?;
-    // The end is looked at: a checksum stands there.
+    // The end is checked: a checksum is there.
     let mut more = [0];
     matches!(reader.read(&mut more), Ok(0)).then_some(bytes)
 }

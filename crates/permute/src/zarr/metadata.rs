@@ -1,4 +1,4 @@
-//! What the metadata of an array says: `.zarray` (version 2) and `zarr.json` (version 3).
+//! The metadata of an array: `.zarray` (version 2) and `zarr.json` (version 3).
 //!
 //! Nothing in it is trusted: sizes are multiplied with care, and what is not known is refused by
 //! name. Byte order and a transposition inside of chunks become part of the type and of the grid,

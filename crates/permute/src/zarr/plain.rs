@@ -58,7 +58,8 @@ impl PlainSource {
         unusable(format!("{} is shorter than a chunk, which has {bytes} bytes", path.display()))
     }
 
-    /// Rows lie apart in the file. Short ones come many at once, with the padding between them.
+    /// Rows are not contiguous in the file. Many short ones are read at once, with the padding
+    /// between them.
     fn read_rows(
         &self,
         file: &ChunkFile,
@@ -174,8 +175,8 @@ impl PlainSink {
         Ok(())
     }
 
-    /// Rows lie apart in the file. Short ones go many at once, with zeros as the padding between
-    /// them.
+    /// Rows are not contiguous in the file. Many short ones are written at once, with zeros as the
+    /// padding between them.
     fn write_rows(
         &self,
         file: &ChunkFile,
