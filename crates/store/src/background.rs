@@ -1,8 +1,9 @@
 //! The threads that run flushes and merges, and how writers wait for them.
 //!
-//! One thread flushes, one works ahead of the log, as many as there are cores merge; a keyspace has
-//! at most one flush and one merge under way, so that each is run by one thread. The threads are no
-//! handles: the store closes when its last handle goes, whatever they are doing, and ends them.
+//! One thread flushes, one prepares the log's next switch, and as many threads as there are cores
+//! merge. A keyspace has at most one flush and one merge under way, so that each is run by one
+//! thread. The threads are not handles: the store closes when its last handle is dropped, whatever
+//! they are doing, and ends them.
 //!
 //! For simulations there is another mode, in which the thread that writes does a bounded number of
 //! steps after each write: then a history repeats from its seed, with merges cut at every step.
@@ -34,7 +35,7 @@ pub(crate) enum Mode {
 /// Most threads that merge.
 const MERGERS_MAX: usize = 8;
 
-/// What waits to be run.
+/// The queues of work.
 #[derive(Debug)]
 pub(crate) struct Background {
     pub mode: Mode,
@@ -49,7 +50,7 @@ pub(crate) struct Background {
 struct State {
     flushes: Queue,
     merges: Queue,
-    /// The log has something to do before its next switch.
+    /// The log has work to do before its next switch.
     log: bool,
     ticks: u64,
     stopped: bool,
@@ -132,7 +133,7 @@ impl Background {
         !state.stopped
     }
 
-    /// Lets the threads end, and all waits.
+    /// Ends the threads and all waits.
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;

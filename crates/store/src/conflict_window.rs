@@ -1,9 +1,9 @@
 //! Recent writes, with which transactions compare their reads.
 //!
 //! While a transaction is live, every write leaves its keys here, or the range that it removes, in
-//! the order of its numbers; but for one that puts a value in the place of its operands, which
-//! changes nothing that is read. A transaction that commits looks through those since its snapshot
-//! for one that it had read: most of them before it takes the write mutex, the rest under it.
+//! the order of its numbers; except a write that replaces operands by their value, which changes no
+//! result of a read. A transaction that commits searches the writes since its snapshot for keys
+//! that it has read: most of them before it takes the write mutex, the rest under it.
 //!
 //! Thread safety: everything may be called from any thread; [`Recent::note`] and
 //! [`Recent::check_rest`] are called under the write mutex.
@@ -14,8 +14,8 @@
 //! when no transaction but the one that commits is live. A thread that begins a transaction sees it
 //! set under the window's: then no write above the transaction's number is missing, since one that
 //! runs at that moment has left its keys, or will find the transaction.
-//! Invariant C3: what is let go of is at or below the oldest live transaction's number, or the
-//! window is over its maximum. `floor` tells those who are older than that.
+//! Invariant C3: what is dropped is at or below the oldest live transaction's number, or the window
+//! is over its maximum. `floor` shows this to transactions that are older.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -37,7 +37,7 @@ const REST_MAX: usize = 64;
 const ROUNDS_MAX: u32 = 4;
 const SEGMENT_BYTES: (u64, u64) = (4 << 10, 64 << 10);
 
-/// The writes that live transactions may have to hear of.
+/// The writes with which live transactions may have to compare their reads.
 #[derive(Debug)]
 pub(crate) struct Recent {
     /// Read without the window's lock by every write, under the write mutex.
@@ -211,7 +211,7 @@ impl Window {
         self.sealed.push_back(Arc::new(full));
     }
 
-    /// Lets go of what no live transaction needs, and of what is too much.
+    /// Drops the keys that no live transaction needs, and those over the maximum.
     fn trim(&mut self, snapshots: &Snapshots, bytes_max: u64) {
         let oldest = self.oldest(snapshots);
         while let Some(first) = self.sealed.front() {

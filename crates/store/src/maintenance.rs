@@ -1,15 +1,15 @@
 //! The start of flushes and merges, and the handling of those that cannot continue.
 //!
-//! A write that fills the memtable freezes it, which costs it nothing, and leaves the rest to the
-//! threads of [`background`](crate::background). Writers go on in the memory that is left and in
-//! what the flush or merge gives back as it goes; they wait only when there is none.
+//! A write that fills the memtable freezes it, which costs nothing, and leaves the rest to the
+//! threads of [`background`](crate::background). Writers continue in the memory that is left and
+//! that the flush or merge frees as it proceeds; they stall only when there is none.
 //!
 //! A merge that stops (an unreadable block, no room) fails no write: what was acknowledged is in
-//! the log and in the memtable. The keyspace is then *stalled*. It goes on taking writes until
-//! its memtable is twice its maximum, or the log is twice its limit because this keyspace pins
-//! it; then puts are refused *before* they are logged, with the error that stopped the merge.
-//! Deletes go on to twice that, so that a full store can be emptied. A failed *write* is another
-//! matter: it poisons the store.
+//! the log and in the memtable. The keyspace is then *stalled*. It accepts writes until its
+//! memtable is twice its maximum, or the log is twice its limit because this keyspace pins it; then
+//! puts are refused *before* they are logged, with the error that stopped the merge. Deletes are
+//! accepted up to twice that, so that a full store can be emptied. A failed *write* is different:
+//! it poisons the store.
 
 use std::sync::Arc;
 
@@ -123,7 +123,7 @@ fn wait_for_room(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         }
         begin_due(shared, slot);
         if slot.has_stopped(BackgroundJob::Merge) && !tree.is_flushing() && tree.due().is_none() {
-            // Only the merge gives memory back, and it has stopped: the memtable is written out,
+            // Only the merge would free memory, and it has stopped: the memtable is flushed,
             // however little it holds. Where that cannot be, admission has its own bounds, and a
             // delete makes room.
             if !matches!(begin(shared, slot, Work::Flush), Ok(true)) {
@@ -363,7 +363,7 @@ pub(crate) fn resume(shared: &Core) {
     }
 }
 
-/// Writes what is due during recovery out, at once.
+/// Does the flushes that are due during recovery, at once.
 pub(crate) fn run_due(shared: &Core, slot: &Arc<Slot>) {
     if is_worth_a_try(slot) && slot.tree().is_ok_and(Index::is_full) {
         let _has_begun = begin_and_complete(shared, slot, Index::flush_work);
@@ -384,7 +384,7 @@ pub(crate) fn begin_and_complete(
     has_begun
 }
 
-/// Writes what a keyspace held when this was called to the device, and does what is due then.
+/// Flushes the entries that a keyspace had when this was called, and does what is due then.
 pub(crate) fn flush(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let _span = tracing::debug_span!("flush", keyspace = slot.name).entered();
     let target = slot.tree()?.newest_seq();

@@ -19,7 +19,7 @@ use crate::shared::{Core, Slot};
 /// The part of the limit by which memtables over it grow before room is looked for again.
 const GROWTH_SHARE: u64 = 64;
 
-/// A keyspace that could be written out to make room.
+/// A keyspace that could be flushed to make room.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     id: KeyspaceId,
@@ -27,16 +27,16 @@ struct Candidate {
     stalled: bool,
 }
 
-/// What is left to be done when keyspaces have been chosen.
+/// How the chosen keyspaces are flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// Writing them out begins.
+    /// Their flushes are begun.
     Begun,
-    /// They are written out.
+    /// They are flushed to the end.
     Done,
 }
 
-/// When room in memory was looked for last.
+/// The state of the last search for room in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
     /// Bytes of the memtables; below this, looking again is useless.
@@ -60,14 +60,13 @@ fn look(again_bytes: u64, used_bytes: u64, limit_bytes: u64) -> (bool, u64) {
     }
     let is_due = used_bytes >= again_bytes || planted::is(Bug::MemoryLookedAtEachTime);
     let grown_bytes = used_bytes.saturating_add(limit_bytes / GROWTH_SHARE);
-    // What was given back since is not waited for again.
+    // Memory that was freed since is not waited for again.
     (is_due, if is_due { grown_bytes } else { again_bytes.min(grown_bytes) })
 }
 
-/// The keyspaces to write out when the memtables together are over `limit_bytes`: the largest
-/// first, without those that are stalled, and without those that are so small that writing them out
-/// would gain next to nothing (what stalled keyspaces hold cannot be had back by writing others out
-/// in crumbs).
+/// The keyspaces to flush when the memtables together are over `limit_bytes`: the largest first,
+/// without those that are stalled, and without those that are so small that a flush would free next
+/// to nothing (many small flushes of other keyspaces cannot free what stalled keyspaces hold).
 fn largest_first(mut candidates: Vec<Candidate>, limit_bytes: u64) -> Vec<KeyspaceId> {
     let crumb = limit_bytes / (4 * candidates.len().max(1) as u64);
     candidates.retain(|candidate| !candidate.stalled && candidate.memtable_bytes > crumb);
@@ -75,13 +74,12 @@ fn largest_first(mut candidates: Vec<Candidate>, limit_bytes: u64) -> Vec<Keyspa
     candidates.iter().map(|candidate| candidate.id).collect()
 }
 
-/// Has keyspaces written out, the largest first, while the memtables together are over their
-/// limit.
+/// Flushes keyspaces, the largest first, while the memtables together are over their limit.
 pub(crate) fn relieve_memory(shared: &Core) {
     relieve_memory_to(shared, |limit_bytes| limit_bytes, How::Begun);
 }
 
-/// Writes keyspaces out, the largest first, when the memtables together are over their limit: for
+/// Flushes keyspaces, the largest first, when the memtables together are over their limit: for
 /// recovery.
 pub(crate) fn relieve_memory_at_once(shared: &Core) {
     match planted::is(Bug::MemoryLookedAtEachTime) {
@@ -91,7 +89,7 @@ pub(crate) fn relieve_memory_at_once(shared: &Core) {
 }
 
 fn relieve_memory_to(shared: &Core, enough_bytes: impl Fn(u64) -> u64, how: How) {
-    // What is frozen gives its memory back as it is written: until then the rest is needed.
+    // A frozen memtable frees its memory as it is flushed: until then the rest is needed.
     let limit = shared.limits.memtables_bytes / 8 * 7;
     if !shared.looked.is_due(shared.memtables_bytes(), limit) {
         return;
@@ -103,21 +101,20 @@ fn relieve_memory_to(shared: &Core, enough_bytes: impl Fn(u64) -> u64, how: How)
         }
         let found = slots.binary_search_by_key(&id, |slot| slot.id).ok();
         let Some(slot) = found.and_then(|at| slots.get(at)) else { return };
-        // What cannot be written out at this moment is, or will be, by others; none are there yet
-        // in recovery.
+        // A memtable that cannot be flushed at this moment is, or will be, flushed by other
+        // threads; in recovery there are none yet.
         if !write_out(shared, slot, how) && !is_stuck(slot) && how == How::Begun {
             return;
         }
     }
 }
 
-/// Has the keyspaces written out that pin the oldest log segments, while the log is over its
-/// limit.
+/// Flushes the keyspaces that pin the oldest log segments, while the log is over its limit.
 pub(crate) fn relieve_log(shared: &Core) {
     let mut tried = Vec::new();
     while shared.log.live_bytes() > shared.limits.log_bytes {
         let Some(slot) = pinning_slot(shared, false) else { return };
-        // The same keyspace twice means that writing it out did not help, or not yet.
+        // The same keyspace twice means that its flush did not help, or not yet.
         if tried.contains(&slot.id) || is_stuck(&slot) {
             return;
         }

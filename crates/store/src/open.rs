@@ -1,17 +1,17 @@
 //! Creating a store, and recovering one.
 //!
-//! The commit point of creation is the superblock's rename into place: before it there is no
-//! store, and what is left behind is known by its names and removed by the next creation; after
-//! it there is an empty one. The data file is made before.
+//! The commit point of creation is the superblock's rename into place: before it there is no store,
+//! and leftovers are recognised by their names and removed by the next creation; after it there is
+//! an empty store. The data file is made before.
 //!
 //! Recovery reads the manifest, rebuilds the free map from the extents that it names and, where
 //! there are large values, from what the log refers to (it is read once more for that), and replays
 //! what the log holds beyond each keyspace's `flushed_seq` into the memtables. When these fill up
-//! they are written out as in normal service: that is safe in the middle of the replay because
-//! the visible number follows it operation by operation (the newest version of every key is
-//! kept), because the log is synced before an index is committed (a batch that the last run left
-//! in the page cache cannot come to be half durable), and because replaying again after a crash
-//! skips, keyspace by keyspace, what the committed index already holds.
+//! they are flushed as in normal operation: that is safe in the middle of the replay because the
+//! visible number follows it operation by operation (the newest version of every key is kept),
+//! because the log is synced before an index is committed (a batch that the last run left in the
+//! page cache cannot come to be half durable), and because replaying again after a crash skips,
+//! keyspace by keyspace, what the committed index already holds.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -321,7 +321,7 @@ fn replay_one(
     must_be_sound(shared)
 }
 
-/// Fails where replaying cannot go on: what was to be written out was not; or, where nothing may
+/// Fails if the replay cannot continue: a flush that was due did not happen; or, where nothing may
 /// be written, there is no memory left.
 fn must_be_sound(shared: &Core) -> esker_substrate::Result<()> {
     if !shared.poison.is_read_only() {

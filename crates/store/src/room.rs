@@ -21,12 +21,12 @@ use crate::write::Write;
 const PUBLISH_BYTES: (u64, u64) = (4 << 10, 256 << 10);
 /// What a merge needs in addition: the ends of its levels' extents.
 const EXTENTS_BYTES: u64 = 32 << 10;
-/// What deletes find, as a share of the memory budget and within bounds: in one merge's time so
-/// many as this holds are written.
+/// The room kept for deletes, as a share of the memory budget and within bounds: it holds the
+/// deletes that are written during one merge.
 const DELETES_SHARE: u64 = 32;
 const DELETES_BYTES: (u64, u64) = (16 << 10, 4 << 20);
-/// For the sake of values no memtable is written out that holds less than this share of what
-/// deletes find: a little more would fit then, and then a little less.
+/// To make room for puts, no memtable is flushed that holds less than this share of the room for
+/// deletes: a little more would fit then, and then a little less.
 const CRUMB_SHARE: u64 = 4;
 
 /// What is kept free in the data file of a store with such a memory budget.
@@ -40,16 +40,16 @@ pub(crate) fn reserve(memory_budget_bytes: u64) -> Reserve {
     }
 }
 
-/// What is done to make room.
+/// A way to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
     /// Memtables that hold at least this many bytes are flushed.
     WriteOut { least_bytes: u64 },
-    /// Keyspaces are merged whole that have something to drop.
+    /// Keyspaces that have something to drop are merged completely.
     Merge,
 }
 
-/// What of it a write is worth, in this order.
+/// The ways that are used for a write, in this order.
 fn efforts(claim: Claim, reserve: Reserve) -> Vec<Effort> {
     let crumb_bytes = reserve.delete_bytes / CRUMB_SHARE;
     match claim {
@@ -58,8 +58,8 @@ fn efforts(claim: Claim, reserve: Reserve) -> Vec<Effort> {
     }
 }
 
-/// What writes are to a device that is full, and the room that they take when they are written out
-/// of the memtables, in bytes.
+/// The kind of writes, for a full device, and the room that they take when they are flushed from
+/// the memtables, in bytes.
 pub(crate) fn claim_of(writes: &[Write<'_>]) -> (Claim, u64) {
     let deletes = writes.iter().all(|write| write.action.only_deletes());
     let bytes = writes.iter().map(|write| match write.action {
@@ -70,10 +70,9 @@ pub(crate) fn claim_of(writes: &[Write<'_>]) -> (Claim, u64) {
     (claim, bytes.fold(0, u64::saturating_add))
 }
 
-/// Does what changes nothing without room, and makes room where there is none.
+/// Tries an operation that changes nothing if there is no room, and makes room if there is none.
 ///
-/// # Errors
-/// Those of `attempt`; what a merge failed with, but for want of room.
+/// # Errors Those of `attempt`; the error of a merge, except lack of room.
 pub(crate) fn with_room<T>(
     shared: &Core,
     claim: Claim,
@@ -103,7 +102,7 @@ fn make(shared: &Core, effort: Effort) -> Result<()> {
             Effort::Merge => merge(shared, &slot),
         };
         match done {
-            // A keyspace that is dropped makes room too, and another one may make some.
+            // A dropped keyspace makes room too, and another keyspace may make some.
             Ok(()) | Err(Error::Full { .. } | Error::NoKeyspace { .. }) => {}
             // Damage in one keyspace is no reason to refuse writes to another.
             Err(Error::Damaged { .. } | Error::Operator { .. }) => {}
@@ -118,7 +117,7 @@ fn make(shared: &Core, effort: Effort) -> Result<()> {
     shared.make_manifest_room()
 }
 
-/// Writes a keyspace's memtable out, if that is worth it, and what is frozen of it.
+/// Flushes a keyspace's memtable, if that is worth it, and its frozen memtable.
 fn write_out(shared: &Core, slot: &Arc<Slot>, least_bytes: u64) -> Result<()> {
     let flush = |slot: &Arc<Slot>| -> Result<()> {
         while maintenance::step(shared, slot, BackgroundJob::Flush)? == Step::More {}

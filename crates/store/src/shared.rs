@@ -16,8 +16,8 @@
 //! that holds it finds every operation up to the visible number in the memtables or on the device,
 //! and none after it.
 //! Invariant H4: in a child by `fork` of the process that opened the store nothing of it is used,
-//! changed or let go of: every operation asks first, before it takes a lock, which a thread of the
-//! parent may have held. What a child drops stays in its memory.
+//! changed or released: every operation checks this first, before it takes a lock, which a thread
+//! of the parent may have held. What a child drops stays in its memory.
 //! Invariant H3: a slot is `gone` exactly when its keyspace has been dropped or the store closed.
 
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ use crate::room;
 use crate::stall_stats::Waits;
 use crate::writer_lock::Turns;
 
-/// An open store, as all handles share it: it is closed when the last of them goes.
+/// An open store, as all handles share it: it is closed when the last of them is dropped.
 pub(crate) struct Shared(Arc<Core>);
 
 /// An open store, as its own threads share it too.
@@ -71,7 +71,7 @@ pub(crate) struct Core {
     pub logged_values_are_claimed: AtomicBool,
     /// Held by the thread that makes room on a full device; locked before everything but the gate.
     pub making_room: Mutex<()>,
-    /// For room in memory.
+    /// The state of making room in memory.
     pub looked: Looked,
     pub turns: Turns,
     pub waits: Waits,
@@ -84,7 +84,7 @@ pub(crate) struct Core {
     pub device_lock: Mutex<Option<DeviceLock>>,
 }
 
-/// What every keyspace's index is opened with.
+/// The arguments with which every keyspace's index is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexOptions {
     pub scheme: Scheme,
@@ -109,7 +109,7 @@ const LENT_TIMES: [u64; 4] = [1, 2, 4, 8];
 pub(crate) struct Limits {
     /// Memtables of all keyspaces together.
     pub memtables_bytes: u64,
-    /// Log segments in use, before the keyspace that pins the oldest is written out.
+    /// Log segments in use, before the keyspace that pins the oldest is flushed.
     pub log_bytes: u64,
     /// Most log segments kept for reuse.
     pub log_spares: usize,
@@ -138,8 +138,8 @@ pub(crate) struct Slot {
     pub stalls: AtomicU64,
 }
 
-/// What has stopped in a keyspace. A flush that goes on again says nothing about a merge that has
-/// stopped: no thread runs that, and who would wait for it must know.
+/// The flush or merge that has stopped in a keyspace. A flush that continues does not imply that a
+/// stopped merge does: no thread runs that merge, and a thread that would wait for it must know.
 #[derive(Debug, Default)]
 struct Stopped {
     flush: Option<Stall>,
@@ -154,7 +154,7 @@ impl Stopped {
         }
     }
 
-    /// A flush's first: nothing is written out without it.
+    /// A flush's first: without it nothing is flushed.
     fn first(&self) -> Option<&Stall> {
         self.flush.as_ref().or(self.merge.as_ref())
     }

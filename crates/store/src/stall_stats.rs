@@ -12,7 +12,7 @@ use esker_substrate::sync::atomic::{AtomicU64, Ordering};
 /// What a writer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Its keyspace's memtables are full: until some of it has been written out.
+    /// Its keyspace's memtables are full: until part of them has been flushed.
     Memory,
     /// It is ahead of the merge under way: until that has come further.
     Merge,

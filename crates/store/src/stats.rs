@@ -95,7 +95,7 @@ pub struct KeyspaceStats {
     pub merges_stopped: u64,
     /// The merge under way.
     pub merge: Option<CompactionStats>,
-    /// Whether the memtable is being written out.
+    /// Whether the memtable is being flushed.
     pub flushing: bool,
     /// Range tombstones that are kept until full merges have passed over what they hide.
     pub removed_ranges: u64,
@@ -113,7 +113,7 @@ pub struct KeyspaceStats {
 pub struct NextStats {
     /// Memory of the memtable that is to be filled before it begins, in bytes; 0 where it is due.
     pub after_bytes: u64,
-    /// Bytes of the memtable that are written out as a sorted run first; 0 for none.
+    /// Bytes of the memtable that are flushed as a sorted run first; 0 for none.
     pub flush_bytes: u64,
     /// Bytes of data that are then merged; 0 where no merge follows.
     pub merge_bytes: u64,
@@ -146,9 +146,9 @@ pub struct PinStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitStats {
-    /// `memory`: the memtables of the keyspace were full and being written out. `merge`: writers
-    /// were ahead of a merge under way, with which they keep step. `turn`: another transaction had
-    /// the writers' turn.
+    /// `memory`: the memtables of the keyspace were full and being flushed. `merge`: writers were
+    /// ahead of a merge under way, with which they keep step. `turn`: another transaction had the
+    /// writers' turn.
     pub reason: &'static str,
     /// Who waits now.
     pub waiting: u64,
@@ -244,7 +244,8 @@ pub struct IoStats {
 pub struct SpaceStats {
     /// Length of the data file.
     pub data_file_bytes: u64,
-    /// Part of it that holds blocks, those of finished merges not yet given back included.
+    /// Part of it that holds blocks, including replaced blocks of finished merges that are not yet
+    /// freed.
     pub allocated_bytes: u64,
     /// Part of it that is free.
     pub free_bytes: u64,
@@ -281,7 +282,7 @@ impl Stats {
 
     /// Bytes of all files for each byte of entries in them, before compression: what fences, free
     /// space, log and manifest add. Entries that were overwritten count until a merge drops them.
-    /// `None` where nothing is written out.
+    /// `None` if nothing has been flushed.
     #[must_use]
     pub fn space_amplification(&self) -> Option<f64> {
         let SpaceStats { data_file_bytes, log_bytes, manifest_bytes, .. } = self.space;

@@ -1,9 +1,9 @@
-//! The moment that a backup is of: a state of the manifest, the log that belongs to it, and the
-//! promise that neither is reused while it is copied.
+//! The moment of a backup: a state of the manifest, the log that belongs to it, and the guarantee
+//! that neither is reused while it is copied.
 //!
-//! It is what a crash at this moment would leave if the log ended there. For as long as the locks
-//! are held that keyspaces, merges and writers need, nothing moves; that is microseconds and the
-//! rest of the steps of merges under way.
+//! It is what a crash at this moment would leave if the log ended there. While the locks that
+//! keyspaces, merges and writers need are held, nothing changes; that takes microseconds and the
+//! rest of the merge steps under way.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl<'a> Captured<'a> {
     fn stop_and_look(shared: &'a Core) -> Result<Self> {
         let _open = shared.enter()?;
         shared.poison.check()?;
-        // What was read when the store was opened must not be lost behind the backup's back.
+        // State that was read when the store was opened must not be lost during the backup.
         shared.manifest.retry_last_record()?;
         shared.log.hold();
         // No keyspace comes or goes.

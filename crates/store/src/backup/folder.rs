@@ -1,8 +1,8 @@
 //! The folder that a backup is in: a catalog, and one file with all that the catalog names.
 //!
-//! A new backup is written to units of that file that the last one does not use, and synced; then
-//! its catalog is written, synced, read and decoded, and takes the place of the last one's, in one
-//! renaming. So at every moment one of the two is there, whole.
+//! A new backup is written to units of that file that the previous one does not use, and synced.
+//! Then its catalog is written, synced, read and decoded, and replaces the previous one with one
+//! rename. So at every moment one of the two is complete.
 //!
 //! While the first backup is not finished there is a mark. Blocks with neither a catalog nor the
 //! mark are of a finished backup whose catalog was lost: they are never removed.

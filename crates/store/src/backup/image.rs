@@ -1,5 +1,5 @@
-//! The store that a backup is, seen through its catalog: the files that restoring it would make, on
-//! a device of their own. They can be read; what is written stays in memory and is forgotten.
+//! The store in a backup, read through its catalog: the files that a restore would make, on a
+//! separate device. They can be read; writes stay in memory and are discarded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -226,7 +226,7 @@ impl Backup {
         Manifest::create_with(&device, catalog.store, options, beginning, &poison, &faults)?;
         let settings = Settings {
             create: false,
-            // Room for the log in memtables, so that nothing is written out.
+            // Room for the log in memtables, so that nothing is flushed.
             memory_budget_bytes: MEMORY_BUDGET_DEFAULT.saturating_add(8 * log_bytes),
             mode: Mode::Inline(1),
             ..Settings::default()

@@ -1,5 +1,5 @@
-//! A new backup is read back before it takes the place of the last one: a catalog that names
-//! something else than what the store leads to would be found when it is too late.
+//! A new backup is read back before it takes the place of the last one: otherwise a wrong catalog
+//! would be found too late.
 //!
 //! The store's trees are walked once more, this time in the backup's file and through the new
 //! catalog. What this run has copied is read and compared with its fence; what was there before

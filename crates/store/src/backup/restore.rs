@@ -1,8 +1,8 @@
-//! A store made of a backup, in a folder of its own, and the backup read whole.
+//! Restoring a store from a backup into a new folder, and reading all of a backup.
 //!
 //! Everything is written and synced before the superblock, which makes it a store. Before that a
-//! file says that a restoring is under way, so that what a crash leaves is known for what it is,
-//! and the next restoring may begin afresh.
+//! file marks a restore under way, so that the leftovers of a crash are recognised and the next
+//! restore can begin again.
 //!
 //! All copied data is checked: each block by its own checksum and by its address and generation in
 //! the catalog, each piece of a blob likewise except for the address, the log by the catalog's

@@ -107,7 +107,8 @@ impl<'tx> TransactionRange<'tx> {
         Self { base: Ends::new(base), own, writes, is_over: false, scanned }
     }
 
-    /// Passes over what the snapshot has of removed ranges: own writes, which are no reads.
+    /// Skips the snapshot's entries in removed ranges; these are own writes, so skipping is no
+    /// read.
     fn pass_removed(&mut self, back: bool) {
         let Some(removed) = self.writes.filter(|of| of.has_ranges()) else { return };
         while let Some(Ok((key, _))) = self.base.peek(back) {
