@@ -1,4 +1,4 @@
-//! Figures in columns: the first to the left, the others to the right.
+//! Tables of text: the first column is aligned left, the others right.
 
 use std::fmt;
 

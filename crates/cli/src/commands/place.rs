@@ -18,7 +18,7 @@ pub(super) fn open(path: &Path) -> Result<Db, Failure> {
 
 /// Opens a store that must exist, and writes nothing.
 pub(super) fn open_to_read(path: &Path) -> Result<Db, Failure> {
-    // Room for all that the log holds, because nothing can be written out.
+    // Room for all that the log holds, because nothing can be flushed.
     let memory = MEMORY_BUDGET_DEFAULT.saturating_add(log_bytes(path).saturating_mul(8));
     let builder = Db::builder(path).read_only(true).memory_budget(memory.min(1 << 44));
     builder.open().map_err(|error| refused(path, error))
