@@ -1,9 +1,9 @@
 //! Blocks that several flushes share.
 //!
-//! A flush seldom begins or ends where a block does. What it has of such a block waits here until
-//! the rest comes, so that the device is never asked for part of a block (the thesis's output
-//! buffers, one block a partition; here only the bytes that have come are held). When there is no
-//! room, the part goes through the page cache, and so does what is left at the end.
+//! A flush seldom begins or ends at a block boundary. Its part of such a block waits here until the
+//! rest comes, so that the device is never asked for part of a block (the thesis's output buffers,
+//! one block a partition; here only the bytes that have come are held). When there is no room, the
+//! part goes through the page cache, and so does what is left at the end.
 //!
 //! Invariant: each byte of the output is deposited or written once.
 
@@ -29,7 +29,7 @@ pub(crate) struct Edges {
     peak: AtomicUsize,
 }
 
-/// What has come of a block: pieces in ascending order with gaps between them.
+/// The deposited parts of a block: pieces in ascending order with gaps between them.
 #[derive(Debug, Default)]
 struct Edge(Vec<Piece>);
 

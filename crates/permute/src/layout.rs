@@ -1,10 +1,10 @@
 //! Dimensions as digits, and the orders in which files hold them: flat, or chunk by chunk.
 //!
-//! A chunk is a tile: cutting a dimension of size n into chunks of c parts its digits at the weight
-//! c, and a file of chunks holds the digits below that weight first, those above it last. Where
-//! both files are in chunks, one axis is cut twice, which digits can say only where the one size is
-//! a multiple of the other; where it is not, the answer is `None`, and a flat file between them
-//! parts the task in two.
+//! A chunk is a tile: cutting a dimension of size n into chunks of c divides its digits at the
+//! weight c, and a file of chunks holds the digits below that weight first, those above it last. If
+//! both files are in chunks, one axis is cut twice. Digits can express that only if one size is a
+//! multiple of the other; otherwise the answer is `None`, and a flat file between them divides the
+//! task in two.
 
 use crate::plan::cut::Task;
 use crate::resolve::Resolved;

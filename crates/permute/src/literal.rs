@@ -404,7 +404,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// A number of so many hexadecimal figures.
+    /// A number of this many hexadecimal digits.
     fn code(&mut self, figures: usize) -> Option<u32> {
         let (head, tail) = self.rest.split_at_checked(figures)?;
         if !head.bytes().all(|b| b.is_ascii_hexdigit()) {

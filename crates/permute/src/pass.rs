@@ -124,8 +124,8 @@ impl Pass {
         self.space.everything()
     }
 
-    /// How many records agree with a choice that settles the higher digits of each axis, perhaps
-    /// allows a range of the next one, and leaves those below it free.
+    /// The number of records that agree with a choice that fixes the higher digits of each axis,
+    /// perhaps allows a range of the next one, and leaves those below it free.
     pub(crate) fn records_of(&self, choice: &Choice) -> u64 {
         let counts = self.space.trees.iter().zip(choice).map(|(tree, leaves)| {
             let mut kappa = tree.radix();

@@ -1,11 +1,10 @@
-//! From two files to passes: what is done in one task, what in several, and what is decoded or
-//! encoded on the way.
+//! From two files to passes: the division into tasks, and the decoding and encoding of chunks.
 //!
 //! A file in chunks whose bytes are encoded is read and written by whole chunks, so that the
-//! planner, which reads and writes any runs, cannot plan for it. There a pass acts on the digits
-//! inside of a chunk, of both files if they fit in memory; where they do not, or where the other
-//! file would be read or written in small pieces, the chunks are first decoded to a flat file, or
-//! encoded from one at last.
+//! planner, which reads and writes any runs, cannot plan for it. In that case a pass acts on the
+//! digits inside a chunk, of both files if they fit in memory. If they do not, or if the other file
+//! would be read or written in small pieces, the chunks are first decoded to a flat file, or
+//! finally encoded from one.
 //!
 //! Everything here is a pure function of sizes.
 

@@ -345,7 +345,7 @@ impl<'p, 'm> Flow<'p, 'm> {
         }
     }
 
-    /// Who waits looks whether all is over under the lock that it waits with, and finds out here.
+    /// A waiting thread checks for the end under the lock that it waits with; this wakes it.
     fn end(&self, outcome: Result<()>) {
         let mut kept = lock(&self.outcome);
         if !self.is_over() {

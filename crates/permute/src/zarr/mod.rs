@@ -1,9 +1,9 @@
 //! Zarr arrays in folders, versions 2 and 3: each chunk is a file, and a tile.
 //!
-//! Reading order: [`metadata`] (what an array says of itself; `dtype` and [`keys`] belong to it),
-//! [`grid`] (which chunk holds which bytes), [`codec`] (with [`blosc`] and `lz`) between bytes and
-//! files; `chunk_file`, `files`, `plain` and `coded` (chunks as sources and sinks of the executor),
-//! [`folder`] (an array opened, or made under a temporary name); `groups` (what groups say of it).
+//! Reading order: [`metadata`] (the array's metadata; `dtype` and [`keys`] belong to it), [`grid`]
+//! (the mapping from bytes to chunks), [`codec`] (with [`blosc`] and `lz`) between bytes and files;
+//! `chunk_file`, `files`, `plain` and `coded` (chunks as sources and sinks of the executor),
+//! [`folder`] (an array opened, or made under a temporary name); `groups` (consolidated metadata).
 //!
 //! To the executor an array is its chunks one after the other, without padding; how dimensions
 //! become digits of that order is [`layout`](crate::layout)'s.
