@@ -151,7 +151,8 @@ impl DbBuilder {
 
     /// Opens the store, recovering what a crash left: reads the manifest and replays the log.
     ///
-    /// # Errors [`Invalid`](crate::Error::Invalid) for an option out of range,
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for an option out of range,
     /// [`Locked`](crate::Error::Locked) when the store is already open,
     /// [`NoStore`](crate::Error::NoStore), [`NotAStore`](crate::Error::NotAStore),
     /// [`TooNew`](crate::Error::TooNew), [`Damaged`](crate::Error::Damaged) and

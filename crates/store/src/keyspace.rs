@@ -215,7 +215,8 @@ impl Keyspace {
     /// ranges that touch are joined if no snapshot distinguishes them. Thousands of ranges that
     /// cannot be joined make a full merge due, and the next removal waits for it.
     ///
-    /// # Errors Those of [`remove`](Self::remove); [`Full`](crate::Error::Full) also when the
+    /// # Errors
+    /// Those of [`remove`](Self::remove); [`Full`](crate::Error::Full) also when the
     /// keyspace keeps 4096 range tombstones because of live snapshots.
     pub fn remove_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
         self.remove_range_with(bounds, self.shared.durability)

@@ -72,7 +72,8 @@ pub(crate) fn claim_of(writes: &[Write<'_>]) -> (Claim, u64) {
 
 /// Tries an operation that changes nothing if there is no room, and makes room if there is none.
 ///
-/// # Errors Those of `attempt`; the error of a merge, except lack of room.
+/// # Errors
+/// Those of `attempt`; the error of a merge, except lack of room.
 pub(crate) fn with_room<T>(
     shared: &Core,
     claim: Claim,

@@ -293,7 +293,8 @@ impl Transaction {
     /// the state right after this transaction. A transaction that writes nothing returns
     /// [`seq`](Self::seq).
     ///
-    /// # Errors [`Conflict`](crate::Error::Conflict): run the transaction again from its beginning.
+    /// # Errors
+    /// [`Conflict`](crate::Error::Conflict): run the transaction again from its beginning.
     /// A transaction that has read anything also conflicts if it is older than the writes whose
     /// keys are remembered; these take up to a sixteenth of the memory budget.
     /// [`NoKeyspace`](crate::Error::NoKeyspace) when a keyspace that it read or wrote has been
