@@ -1,7 +1,7 @@
 //! Measures Esker and its peers the same way, and says whether the bars are met.
 //!
 //! [`measure`] is the comparison that `esker bench` runs; [`experiment`] is what `esker lab` runs,
-//! of which [`schemes`] has those of the FD+tree's papers, [`merging`] those of the LSM tree's
+//! of which [`schemes`] has those of the FD+tree's papers, [`compaction`] those of the LSM tree's
 //! merge policies and [`rearranging`] those of the planner of arrays; [`permute`], [`sqlite`] and
 //! [`operations`] are what `esker bench` with that name runs. What is not here: the stores
 //! (`esker-peers`), the requests (`esker-workload`), the terminal (`esker-cli`).
