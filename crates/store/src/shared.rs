@@ -328,8 +328,8 @@ impl Core {
         }
         self.poison.check()?;
         let last: Seq = self.log.last_seq();
-        // Nothing was written since it was opened: a store opened read-only writes nothing. The
-        // mark was made after the log had been synced, so that everything is durable.
+        // Nothing was written since it was opened: closing a store that was only read writes
+        // nothing. The mark was made after the log had been synced, so that everything is durable.
         if self.manifest.state().clean_close == Some(last) {
             return Ok(());
         }
