@@ -372,7 +372,7 @@ mod tests {
         let second = StoreFile::open(&path, Missing::Create, Options::default());
         assert!(matches!(second, Err(Error::Locked { .. })));
         let reader = StoreFile::open_read_only(&path, Options::default()).unwrap_err();
-        assert!(reader.to_string().contains("to be written"), "{reader}");
+        assert!(reader.to_string().contains("for writing"), "{reader}");
         first.close().unwrap();
         StoreFile::open(&path, Missing::Fail, Options::default()).unwrap();
     }

@@ -177,7 +177,7 @@ fn looking_writes_nothing_and_goes_beside_others_that_look() {
         (fs::read(&path).unwrap(), metadata.mtime_nsec(), metadata.ctime_nsec())
     };
     let file = StoreFile::open(&made, Missing::Fail, Options::default()).unwrap();
-    esker(["sqlite", "stats", &name]).fails(4, &["to be written"]);
+    esker(["sqlite", "stats", &name]).fails(4, &["for writing"]);
     let snapshot = file.store.pin();
     let mut writer = file.store.begin(&snapshot).unwrap();
     writer.write(1, 0, &[0; 1]).unwrap();
