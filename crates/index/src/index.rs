@@ -18,7 +18,7 @@ use esker_substrate::memtable::Memtable;
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::Snapshots;
-use esker_substrate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use esker_substrate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
 use super::balance::{Balance, KeptTombstones, flushed_balance};
@@ -122,6 +122,8 @@ pub struct Index {
     /// merge.
     pub(super) owed_bytes: AtomicU64,
     pub(super) recovered_bytes: AtomicU64,
+    /// The number of callers for whom merges may use the reserve (see `reserve`).
+    pub(super) reserve_users: AtomicU32,
     /// Memory of the memtables that the budget knows of.
     pub(super) counted_bytes: AtomicU64,
     /// Shared by operations and exclusive to merges, in exclusive schemes alone.
@@ -178,6 +180,7 @@ impl Index {
             referred_bytes: 0.into(),
             owed_bytes: 0.into(),
             recovered_bytes: 0.into(),
+            reserve_users: 0.into(),
             counted_bytes: 0.into(),
             exclusive: RwLock::default(),
             env,

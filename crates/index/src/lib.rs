@@ -62,6 +62,7 @@ mod paused;
 pub mod preserve;
 mod read;
 pub mod removed;
+pub mod reserve;
 pub mod scan;
 pub mod scheme;
 pub mod stage;

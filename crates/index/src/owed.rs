@@ -7,9 +7,11 @@
 //! before a long entry is counted with that entry. This holds for any order, so that every entry
 //! can be counted when it is written.
 
+use esker_format::action::KeyRange;
 use esker_format::data::Data;
 use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::blocks::Pot;
+use esker_substrate::manifest::NEXT_TIMES;
 use esker_substrate::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -27,6 +29,20 @@ const LONG_BYTES: u64 = UNIT_BYTES - 256;
 /// Bytes of a run in addition to its entries: blocks that are not full, of the entries and of the
 /// fences.
 const RUN_BYTES: u64 = 3 * UNIT_BYTES;
+
+/// Bytes of a range tombstone in the manifest in addition to its keys: numbers and lengths.
+const REMOVAL_BYTES: u64 = 48;
+/// A range tombstone may cut another one in two.
+const REMOVAL_PARTS: u64 = 2;
+
+/// The bytes reserved for a range tombstone, until it is recorded: those of the entry at its begin,
+/// and of the space that is kept for the manifest.
+#[must_use]
+pub fn removal_bytes(keys: KeyRange<'_>) -> u64 {
+    let keys_bytes = (keys.begin.len() + keys.end.map_or(0, <[u8]>::len)) as u64;
+    let manifest_bytes = (keys_bytes + REMOVAL_BYTES) * REMOVAL_PARTS * NEXT_TIMES;
+    entry_bytes(keys.begin, Data::Delete) + manifest_bytes
+}
 
 /// The bytes reserved for an entry.
 #[must_use]
@@ -57,7 +73,15 @@ fn bytes(key_bytes: u64, value_bytes: u64) -> u64 {
 impl Index {
     /// An entry was inserted into the memtable that takes writes.
     pub(super) fn owe(&self, key: &[u8], data: Data<'_>) {
-        let mut bytes = entry_bytes(key, data);
+        self.owe_bytes(entry_bytes(key, data));
+    }
+
+    /// A range tombstone was written, with the entry at its begin.
+    pub(super) fn owe_removal(&self, keys: KeyRange<'_>) {
+        self.owe_bytes(removal_bytes(keys) - entry_bytes(keys.begin, Data::Delete));
+    }
+
+    fn owe_bytes(&self, mut bytes: u64) {
         if self.owed_bytes.load(Ordering::Relaxed) == 0 {
             bytes += RUN_BYTES;
         }

@@ -33,6 +33,7 @@ use esker_format::meta::{IndexMeta, RemovedRange};
 use esker_substrate::planted::{self, Bug};
 
 use super::Index;
+use super::balance::KeptTombstones;
 use super::versions::{Fate, Keep};
 
 /// The number of range tombstones from which on a full merge is due because of them.
@@ -241,6 +242,7 @@ impl Index {
             view.with_removed(removals.iter().fold(removed, with))
         });
         for (keys, seq) in removals {
+            self.owe_removal(*keys);
             self.insert(keys.begin, *seq, Data::Delete);
         }
     }
@@ -251,6 +253,7 @@ impl Index {
         if seq > self.meta().log_unneeded_seq() {
             let points = self.env.snapshots.live().numbers;
             self.views.publish(|view| view.with_removed(view.removed.with(keys, seq, &points)));
+            self.owe_removal(keys);
         }
         self.replay(keys.begin, seq, Data::Delete);
     }
@@ -270,6 +273,14 @@ impl Index {
     /// Whether the full merge under way retires range tombstones.
     pub fn is_retiring(&self) -> bool {
         self.retiring.load(esker_substrate::sync::atomic::Ordering::Acquire)
+    }
+
+    /// A full merge of what there was up to `merged` is done. It has kept `count` tombstones, and
+    /// the range tombstones that are still there, for snapshots. Those written since are not kept
+    /// for any.
+    pub(super) fn note_kept(&self, count: u64, merged: Seq, oldest_snapshot: Option<Seq>) {
+        let removals = self.views.load().removed.up_to(merged).len();
+        *self.kept.lock() = KeptTombstones { count, removals, oldest_snapshot };
     }
 
     /// The range tombstones for a merge that begins now, of a memtable frozen at `frozen` or of the

@@ -101,7 +101,10 @@ fn admit_to(shared: &Core, slot: &Arc<Slot>, deletes_only: bool) -> Result<()> {
     };
     match admission(full, deletes_only, stall.error.may_pass()) {
         Admission::Accept => Ok(()),
-        Admission::Retry => flush(shared, slot),
+        Admission::Retry => {
+            let _may_use_the_reserve = deletes_only.then(|| tree.allow_reserve());
+            flush(shared, slot)
+        }
         Admission::Refuse => Err(stall.error),
     }
 }
@@ -418,6 +421,7 @@ fn complete(shared: &Core, slot: &Slot) -> Result<()> {
 /// Merges a keyspace into one level.
 pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let _span = tracing::debug_span!("compact", keyspace = slot.name).entered();
+    let _may_use_the_reserve = slot.tree()?.allow_reserve();
     loop {
         let tree = slot.tree()?;
         shared.poison.check()?;

@@ -41,5 +41,11 @@ pub(crate) fn give_up_all(shared: &Core) -> Result<()> {
         }
     }
     shared.log.remove_spares()?;
+    match shared.manifest.shrink() {
+        // A shorter file has no room beside the longer one.
+        Err(esker_substrate::Error::Full { .. }) => {}
+        shrunk => shrunk?,
+    }
+    shared.env.blocks.keep_for_manifest(shared.manifest.next_bytes());
     Ok(shared.env.blocks.discard_free()?)
 }

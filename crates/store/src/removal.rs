@@ -2,30 +2,28 @@
 //! keyspace may have.
 //!
 //! A keyspace keeps its range tombstones until full merges have retired them. Beyond a certain
-//! number of them a full merge is due; beyond four times that number a removal waits for the merge,
-//! and is refused if the merge did not help: then a snapshot holds the removed entries.
+//! number of them a full merge is due; beyond four times that number a removal compacts the
+//! keyspace, and is refused if that did not help: then a snapshot holds the removed entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_format::action::{KeyRange, WriteOp};
 use esker_format::ids::KeyspaceId;
-use esker_index::BackgroundJob;
 
-use crate::background::Mode;
 use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::shared::{Core, Slot};
 use crate::write::Write;
 
-/// Merges that a removal waits for at most: one under way, the one that is due, and one that
-/// another thread has begun in between.
-const MERGES_MAX: u64 = 3;
+/// Compactions that a removal waits for at most: what another thread removes meanwhile may make one
+/// more due.
+const COMPACTIONS_MAX: u32 = 2;
 
 /// Waits until the keyspaces can remember the ranges that `writes` remove.
 ///
 /// # Errors
-/// [`Error::Full`] when there is no hope of that.
+/// [`Error::Full`] when there is no hope of that; what stops the merge.
 pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
     let is_removal = |write: &&Write<'_>| matches!(write.action, WriteOp::DeleteRange(_));
     for group in writes.chunk_by(|a, b| a.slot.id == b.slot.id) {
@@ -39,30 +37,21 @@ pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
 }
 
 fn admit_to(shared: &Core, slot: &Arc<Slot>, more: usize) -> Result<()> {
-    let merges = slot.tree()?.meta().merges;
-    loop {
-        let seen = shared.background.ticks();
+    for _ in 0..COMPACTIONS_MAX {
         let tree = slot.tree()?;
         shared.poison.check()?;
         if !tree.is_full_of_removals(more) {
             return Ok(());
         }
-        let is_due = tree.due().is_some() || tree.is_merging() || tree.is_flushing();
-        let in_vain = tree.meta().merges.saturating_sub(merges) >= MERGES_MAX;
-        if !is_due || in_vain || slot.stall().is_some() {
-            return Err(Error::Full { what: too_many(&slot.name) });
+        if tree.due().is_none() && !tree.is_merging() && !tree.is_flushing() {
+            break;
         }
-        maintenance::begin_due(shared, slot);
-        match shared.background.mode {
-            Mode::Threads if !shared.background.wait(seen) => return Err(Error::Closed),
-            Mode::Threads => {}
-            Mode::Inline(_) => {
-                let which =
-                    if tree.is_flushing() { BackgroundJob::Flush } else { BackgroundJob::Merge };
-                maintenance::step(shared, slot, which)?;
-            }
-        }
+        maintenance::compact(shared, slot)?;
     }
+    if slot.tree()?.is_full_of_removals(more) {
+        return Err(Error::Full { what: too_many(&slot.name) });
+    }
+    Ok(())
 }
 
 fn too_many(name: &str) -> String {

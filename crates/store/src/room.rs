@@ -26,8 +26,12 @@ const EXTENTS_BYTES: u64 = 32 << 10;
 const DELETES_SHARE: u64 = 32;
 const DELETES_BYTES: (u64, u64) = (16 << 10, 4 << 20);
 /// To make room for puts, no memtable is flushed that holds less than this share of the room for
-/// deletes: a little more would fit then, and then a little less.
+/// deletes: a little more would fit then, and then a little less. Nor is such a memtable flushed to
+/// make room for deletes where a keyspace has many range tombstones, because each flush records all
+/// of them.
 const CRUMB_SHARE: u64 = 4;
+/// The number of range tombstones from which on they are many.
+const MANY_REMOVALS: usize = 64;
 
 /// What is kept free in the data file of a store with such a memory budget.
 pub(crate) fn reserve(memory_budget_bytes: u64) -> Reserve {
@@ -50,12 +54,15 @@ enum Effort {
 }
 
 /// The ways that are used for a write, in this order.
-fn efforts(claim: Claim, reserve: Reserve) -> Vec<Effort> {
-    let crumb_bytes = reserve.delete_bytes / CRUMB_SHARE;
+fn efforts(claim: Claim, reserve: &Reserve) -> Vec<Effort> {
     match claim {
-        Claim::Values => vec![Effort::WriteOut { least_bytes: crumb_bytes }],
+        Claim::Values => vec![Effort::WriteOut { least_bytes: crumb_bytes(reserve) }],
         Claim::Deletes => vec![Effort::WriteOut { least_bytes: 1 }, Effort::Merge],
     }
+}
+
+const fn crumb_bytes(reserve: &Reserve) -> u64 {
+    reserve.delete_bytes / CRUMB_SHARE
 }
 
 /// The kind of writes, for a full device, and the room that they take when they are flushed from
@@ -64,7 +71,7 @@ pub(crate) fn claim_of(writes: &[Write<'_>]) -> (Claim, u64) {
     let deletes = writes.iter().all(|write| write.action.only_deletes());
     let bytes = writes.iter().map(|write| match write.action {
         WriteOp::Point(key, data) => owed::entry_bytes(key, data),
-        WriteOp::DeleteRange(_) => 0,
+        WriteOp::DeleteRange(keys) => owed::removal_bytes(keys),
     });
     let claim = if deletes { Claim::Deletes } else { Claim::Values };
     (claim, bytes.fold(0, u64::saturating_add))
@@ -80,7 +87,7 @@ pub(crate) fn with_room<T>(
     mut attempt: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let mut result = attempt();
-    for effort in efforts(claim, shared.limits.reserve) {
+    for effort in efforts(claim, &shared.limits.reserve) {
         if !matches!(result, Err(Error::Full { .. })) {
             return result;
         }
@@ -125,7 +132,10 @@ fn write_out(shared: &Core, slot: &Arc<Slot>, least_bytes: u64) -> Result<()> {
         Ok(())
     };
     flush(slot)?;
-    if slot.tree()?.owed_bytes() < least_bytes.max(1) {
+    let tree = slot.tree()?;
+    let has_many = tree.removals() >= MANY_REMOVALS;
+    let crumb_bytes = if has_many { crumb_bytes(&shared.limits.reserve) } else { 1 };
+    if tree.owed_bytes() < least_bytes.max(crumb_bytes) {
         return Ok(());
     }
     // A merge may be waiting for room: a sorted run is written concurrently.
@@ -167,8 +177,8 @@ mod tests {
     #[test]
     fn values_are_not_worth_a_merge() {
         let reserve = Reserve { merge_bytes: 0, delete_bytes: 400 };
-        assert_eq!(efforts(Claim::Values, reserve), [Effort::WriteOut { least_bytes: 100 }]);
+        assert_eq!(efforts(Claim::Values, &reserve), [Effort::WriteOut { least_bytes: 100 }]);
         let all = [Effort::WriteOut { least_bytes: 1 }, Effort::Merge];
-        assert_eq!(efforts(Claim::Deletes, reserve), all);
+        assert_eq!(efforts(Claim::Deletes, &reserve), all);
     }
 }

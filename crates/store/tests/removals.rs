@@ -6,8 +6,8 @@ mod common;
 use std::ops::Bound;
 
 use common::{
-    also_with_lsm, assert_sound, back_up, contents, copy, required_features, restored, small,
-    threaded, tiny,
+    also_with_lsm, assert_sound, back_up, contents, copy, options, required_features, restored,
+    small, threaded, tiny,
 };
 use esker::{Db, Device, Error, Keyspace};
 use esker_device::memory::MemoryDevice;
@@ -235,6 +235,19 @@ fn the_first_removal_sets_a_required_feature() {
     assert_eq!(required_features(&device), 1 << 4);
 }
 
+/// Removals wait for compactions that keep step with them, and are not refused.
+#[test]
+fn ranges_removed_one_after_the_other_are_not_refused() {
+    const KEYS: u32 = 12_000;
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::builder(folder.path().join("store")).memory_budget(4 << 20).open().unwrap();
+    let keys = db.keyspace("keys", options()).unwrap();
+    (0..KEYS).for_each(|number| keys.insert(key(number), [7; 1000]).unwrap());
+    (0..KEYS).for_each(|number| keys.remove_range(key(number)..key(number + 1)).unwrap());
+    assert!(contents(&keys).is_empty());
+    assert_sound(&db);
+}
+
 also_with_lsm! {
     all_keys_of_a_range_are_gone_by_one_number,
     bounds_of_all_kinds_are_kept_to,
@@ -245,5 +258,6 @@ also_with_lsm! {
     a_lone_removal_does_not_hold_the_log,
     too_many_ranges_under_a_snapshot_are_refused_and_room_comes_back,
     the_first_removal_sets_a_required_feature,
+    ranges_removed_one_after_the_other_are_not_refused,
     ; except:
 }

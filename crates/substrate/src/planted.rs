@@ -125,6 +125,8 @@ pub enum Bug {
     ReserveDiscarded,
     /// A merge that lacks space is not recorded early.
     ShortMergeNotRecorded,
+    /// Slices take the reserve permanently while nothing makes room.
+    ReserveMerged,
     /// Merges take the space that is kept for the manifest's next file.
     ManifestRoomTaken,
     /// The state of a stopped flush replaces the state of a merge.

@@ -14,10 +14,8 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::{FdTreeIndex, finalize, shape};
-use crate::balance::KeptTombstones;
 use crate::delete;
 use crate::merge::{Inputs, Merge, Outcome, Phase, Step};
-use crate::removed::Removed;
 use crate::tree::{LevelFences, Tree};
 use crate::{Commit, Index};
 
@@ -61,7 +59,9 @@ impl LevelMerge {
         }
         let Self { oldest_snapshot, retired, .. } = *self;
         let full = self.merge.inputs.full;
-        self.merge.commit(index, commit, &Levels { index, full, oldest_snapshot, retired })?;
+        let frozen = self.merge.inputs.frozen.1;
+        let levels = Levels { index, full, oldest_snapshot, retired, frozen };
+        self.merge.commit(index, commit, &levels)?;
         Ok(Step::Done)
     }
 
@@ -129,6 +129,8 @@ struct Levels<'a> {
     full: bool,
     oldest_snapshot: Option<Seq>,
     retired: Seq,
+    /// Everything up to here was merged.
+    frozen: Seq,
 }
 
 impl Outcome for Levels<'_> {
@@ -171,11 +173,8 @@ impl Outcome for Levels<'_> {
     fn note(&self, index: &Index, meta: &IndexMeta) {
         self.index.tree.lead.end();
         if self.full {
-            // Tombstones of flushes made meanwhile are not kept for any snapshot.
             let count = meta.main.levels.iter().map(|level| level.counts.tombstones).sum();
-            let removals = Removed::new(Arc::clone(&meta.removed)).len();
-            let oldest_snapshot = self.oldest_snapshot;
-            *index.kept.lock() = KeptTombstones { count, removals, oldest_snapshot };
+            index.note_kept(count, self.frozen, self.oldest_snapshot);
         }
     }
 }

@@ -7,9 +7,10 @@
 //! again as they are), `yield_to_writers` (writers go first), `slice` (the merge itself,
 //! block-preserving), `nodes` (the index over a level's blocks), `state` (what a slice begins
 //! with), `layout` (where new levels go), `fill_factor` (the empty share of a level, and the limit
-//! up to which a block stays), `repack` (packing levels of which too much is empty),
-//! `overwrite_ratio` (the share of incoming data that does not make the index larger), `due_cache`
-//! (whether work is due, which every write asks); `by_policy` chooses as the thesis does among the
+//! up to which a block stays), `repack` (packing levels of which too much is empty), `reserve`
+//! (slices that would take the reserve), `overwrite_ratio` (the share of incoming data that does
+//! not make the index larger), `due_cache` (whether work is due, which every write asks);
+//! `by_policy` chooses as the thesis does among the
 //! blocks in `fences`, [`compaction`] has the settings, [`counters`] count what merges cost, and
 //! from them `meter` and `learnt` derive thresholds; `kind` is the interface to the [`Index`],
 //! `invariants` checks what is recorded of levels.
@@ -46,6 +47,7 @@ mod output;
 mod overwrite_ratio;
 pub mod policy;
 mod repack;
+mod reserve;
 mod slice;
 mod state;
 mod unchanged_block;
@@ -60,7 +62,7 @@ use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, SORTED_RUNS_MA
 use esker_substrate::error::{Error, Result};
 use esker_substrate::sync::atomic::Ordering;
 
-use crate::balance::{KeptTombstones, underflows};
+use crate::balance::underflows;
 use crate::due::sorted_run_bytes;
 use crate::forecast::ForecastMerge;
 use crate::gone::Gone;
@@ -90,6 +92,8 @@ pub struct Job {
     part: Option<PolicyPart>,
     /// Removals up to this number hide nothing any more when a full job is done.
     retired: Seq,
+    /// Everything up to here was flushed when it began.
+    flushed: Seq,
     /// The oldest snapshot when it began: the tombstones that stay are kept for it.
     oldest_snapshot: Option<Seq>,
     /// Whether its last slice has packed a level.
@@ -140,12 +144,20 @@ impl LsmIndex<'_> {
             return false;
         }
         self.note_payload_share();
-        let (_, retired) = self.removed_for_merge(durable.flushed_seq, full);
+        let flushed = durable.flushed_seq;
+        let (_, retired) = self.removed_for_merge(flushed, full);
         self.retiring.store(retired > Seq(0) && self.removals() > 0, Ordering::Release);
         let oldest_snapshot = self.env.snapshots.oldest();
         let pass = full.then(Pass::default);
-        *slot =
-            Some(Job { pass, part: None, retired, oldest_snapshot, has_packed: false, done: 0 });
+        *slot = Some(Job {
+            pass,
+            part: None,
+            retired,
+            flushed,
+            oldest_snapshot,
+            has_packed: false,
+            done: 0,
+        });
         self.merging.store(true, Ordering::Release);
         true
     }
@@ -258,8 +270,7 @@ impl LsmIndex<'_> {
             self.retire_removals(job.retired, commit)?;
         }
         let count = self.meta().levels().map(|level| level.counts.tombstones).sum();
-        let (removals, oldest_snapshot) = (self.removals(), job.oldest_snapshot);
-        *self.kept.lock() = KeptTombstones { count, removals, oldest_snapshot };
+        self.note_kept(count, job.flushed, job.oldest_snapshot);
         Ok(())
     }
 

@@ -56,12 +56,12 @@ struct Changed {
 }
 
 /// The changes of a slice to one run.
-struct Spent {
-    run: Run,
+pub(super) struct Spent {
+    pub run: Run,
     /// Space of blocks of which nothing is left.
-    freed: Vec<Extent>,
+    pub freed: Vec<Extent>,
     /// Space of blocks that are the lower level's now.
-    moved: Vec<Extent>,
+    pub moved: Vec<Extent>,
 }
 
 /// The output of a slice.
@@ -73,13 +73,21 @@ struct Made {
 }
 
 /// The result of a slice, before it is recorded.
-struct Outcome {
-    runs: Vec<Spent>,
+pub(super) struct Outcome {
+    /// The oldest runs, newest first.
+    pub runs: Vec<Spent>,
     made: Made,
     /// Entries that the runs had.
     entered: u64,
     /// Entries that were read and are not there any more.
     dropped: u64,
+}
+
+impl Outcome {
+    /// Space of blocks and nodes that are not part of levels any more.
+    pub fn given_up(&self) -> impl Iterator<Item = &Extent> {
+        self.made.changed.iter().flat_map(|level| &level.given_up)
+    }
 }
 
 impl State {
@@ -116,8 +124,8 @@ impl LsmIndex<'_> {
     /// the nodes that lead to them; two syncs and the record.
     ///
     /// # Errors
-    /// `Full` without space, `Corrupt` when a block cannot be read, and errors of `commit` or the
-    /// device.
+    /// `Full` without space or where it would take the reserve, `Corrupt` when a block cannot be
+    /// read, and errors of `commit` or the device.
     pub(super) fn merge_slice(
         &self,
         state: &State,
@@ -126,6 +134,7 @@ impl LsmIndex<'_> {
     ) -> Result<()> {
         let merged = self.merge_keys(state, slice);
         let outcome = merged.map_err(|error| self.poison_if_write_failed(error))?;
+        self.refuse_growth(state, slice, &outcome)?;
         self.record_slice(state, slice, outcome, commit)
     }
 
@@ -209,11 +218,11 @@ impl LsmIndex<'_> {
         outcome: Outcome,
         commit: &mut Commit<'_>,
     ) -> Result<()> {
+        let given_up: Vec<_> = outcome.given_up().copied().collect();
         let Outcome { runs, made, entered, dropped } = outcome;
         let Made { outputs, nodes, mut values, changed } = made;
         let written = outputs.iter().flat_map(Output::taken);
         let fresh: Vec<_> = written.chain(nodes.taken()).collect();
-        let given_up: Vec<_> = changed.iter().flat_map(|level| &level.given_up).copied().collect();
         // A node that was written and is not part of the tree after all.
         let old = delete::without(&given_up, &fresh);
         let unused = delete::without(&given_up, &old);

@@ -1,10 +1,12 @@
 //! Merges on a device with hardly any space.
 
 use esker_device::sim::SimDevice;
+use esker_substrate::blocks::{Claim, Reserve};
 use esker_substrate::error::Result;
 use esker_substrate::planted::{self, Bug};
 
 use super::*;
+use crate::lsm::policy::{Params, Policy};
 
 const ENTRIES: u64 = 12_000;
 /// Units that are kept for the manifest, and the units left in addition: a part of what merges
@@ -71,4 +73,57 @@ fn merges_leave_the_manifest_its_room() {
     let of_the_bug = || planted::with(Bug::ManifestRoomTaken, || merged_without_room(SCATTERED));
     assert!(merged_without_room(SCATTERED).unwrap() >= MANIFEST_UNITS);
     assert!(of_the_bug().unwrap() < MANIFEST_UNITS);
+}
+
+/// The free units before and after merges of an LSM index without space beyond the reserve. Keys
+/// come late, one here and one there: the blocks that slices leave in the level are emptier than
+/// those of the runs.
+fn merged_into_emptier_blocks(may_use_reserve: bool) -> (u64, u64) {
+    const VALUE: [u8; 1000] = [7; 1000];
+    const RUN: usize = 128;
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = Arc::clone(&sim) as _;
+    let meta = IndexMeta { lsm: Some(Box::default()), ..IndexMeta::default() };
+    // So much growth that there is one level.
+    let params = Params { gamma: 200.0, ..Params::DEFAULT };
+    let compaction = Compaction { policy: Policy::RoundRobin, params, preserves: true };
+    let options = Options { compaction, ..options(128 << 10) };
+    let mut subject = Subject::on(device, meta, options, 16 << 20);
+    let (late, early): (Vec<_>, Vec<_>) = (0..ENTRIES).partition(|number| number % 3 == 0);
+    early.into_iter().for_each(|number| subject.write(&ascending(number), Some(&VALUE)));
+    subject.run(Ask::Flush);
+    subject.run(Ask::Full);
+    for run in 0..4 {
+        let part = (0..RUN).map(|at| late[(run * RUN + at) * 791 % late.len()]);
+        part.for_each(|number| subject.write(&ascending(number), Some(&VALUE)));
+        subject.run(Ask::Flush);
+    }
+    let blocks = Arc::clone(&subject.env.blocks);
+    blocks.keep(Reserve { merge_bytes: 512 << 10, delete_bytes: 512 << 10 });
+    // The file grows by the reserve, and then no more.
+    drop(blocks.claim_room(1, Claim::Values));
+    blocks.discard_free().unwrap();
+    sim.set_capacity_bytes(sim.used_bytes());
+    let before = blocks.space().backed_units();
+    let _allowed = may_use_reserve.then(|| subject.tree.allow_reserve());
+    subject.tree.begin(Ask::MergeAlone.work(), &gate).unwrap();
+    loop {
+        match subject.tree.step(BackgroundJob::Merge, &mut |_, _| Ok(())) {
+            Ok(Step::More) => {}
+            Ok(_) | Err(esker_substrate::Error::Full { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    subject.check();
+    subject.verify_all();
+    (before, blocks.space().backed_units())
+}
+
+#[test]
+fn slices_leave_the_reserve_to_those_who_make_room() {
+    let lost = |(before, after): (u64, u64)| before.saturating_sub(after);
+    assert_eq!(lost(merged_into_emptier_blocks(false)), 0);
+    assert!(lost(merged_into_emptier_blocks(true)) > 0);
+    let hunt = || planted::with(Bug::ReserveMerged, || merged_into_emptier_blocks(false));
+    assert!(lost(hunt()) > 0);
 }

@@ -21,8 +21,10 @@ use esker_testkit::random::Random;
 
 /// Tells the child what to fill.
 const CHILD: &str = "ESKER_FULL_CHILD";
-/// Refusals after which a store counts as full.
-const REFUSALS: u32 = 20;
+/// Refusals after which a store counts as full. Compactions run in the pauses between them, and
+/// must leave deletes their space.
+const REFUSALS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
 /// At this budget all stores of 300 MB are tried.
 const BUDGET_OF_ALL: u64 = 10;
 
@@ -36,6 +38,8 @@ struct Cell {
     log_segment_bytes: u64,
     keys: Keys,
     killed: bool,
+    /// Range tombstones delete this many keys each; 0: keys are deleted one by one.
+    range_keys: u64,
 }
 
 /// The order in which keys are written. They are deleted in the same order.
@@ -59,14 +63,29 @@ impl Cell {
     const fn small(index: IndexKind, value_bytes: usize, killed: bool) -> Self {
         // The log's segments are no larger a part of the device than by default.
         let (memory_budget_bytes, log_segment_bytes) = (4 << 20, 512 << 10);
-        let (fs_bytes, keys) = (48 << 20, Keys::Scattered);
-        Self { fs_bytes, index, value_bytes, memory_budget_bytes, log_segment_bytes, keys, killed }
+        Self {
+            fs_bytes: 48 << 20,
+            index,
+            value_bytes,
+            memory_budget_bytes,
+            log_segment_bytes,
+            keys: Keys::Scattered,
+            killed,
+            range_keys: 0,
+        }
     }
 
     const fn large(index: IndexKind, value_bytes: usize, budget_mib: u64, killed: bool) -> Self {
-        let (memory_budget_bytes, log_segment_bytes) = (budget_mib << 20, 4 << 20);
-        let (fs_bytes, keys) = (300_000_000, Keys::Scattered);
-        Self { fs_bytes, index, value_bytes, memory_budget_bytes, log_segment_bytes, keys, killed }
+        Self {
+            fs_bytes: 300_000_000,
+            memory_budget_bytes: budget_mib << 20,
+            log_segment_bytes: 4 << 20,
+            ..Self::small(index, value_bytes, killed)
+        }
+    }
+
+    const fn by_ranges(self, range_keys: u64) -> Self {
+        Self { range_keys, ..self.ascending() }
     }
 
     const fn ascending(self) -> Self {
@@ -105,6 +124,7 @@ impl Cell {
             log_segment_bytes: number(4),
             keys: if number(5) == 0 { Keys::Scattered } else { Keys::Ascending },
             killed: true,
+            range_keys: 0,
         }
     }
 }
@@ -169,7 +189,7 @@ fn fill(cell: &Cell, keyspace: &Keyspace, most: u64) -> u64 {
             Ok(()) => written += 1,
             Err(Error::Full { .. }) => {
                 refused += 1;
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(PAUSE);
             }
             Err(error) => panic!("filling: {error}"),
         }
@@ -219,9 +239,13 @@ fn is_emptied(cell: &Cell, counts: &mut Counts) {
     };
     let full_bytes = place.used_bytes();
     assert!(written * cell.value_bytes as u64 > cell.fs_bytes / 3, "{cell:?}: {written} written");
-    for number in 0..written {
-        let key = cell.keys.key(number);
-        keyspace.remove(key).unwrap_or_else(|error| panic!("{cell:?}, {number}: {error}"));
+    for number in (0..written).step_by(cell.range_keys.max(1) as usize) {
+        let key = |number| cell.keys.key(number);
+        let deleted = match cell.range_keys {
+            0 => keyspace.remove(key(number)),
+            keys => keyspace.remove_range(key(number)..key(number + keys)),
+        };
+        deleted.unwrap_or_else(|error| panic!("{cell:?}, {number}: {error}"));
     }
     db.compact().unwrap_or_else(|error| panic!("{cell:?}, compacting: {error}"));
     let left_bytes = place.used_bytes();
@@ -255,6 +279,12 @@ fn small(killed: bool) -> Vec<Cell> {
     let cells = |index| VALUES.map(|value_bytes| Cell::small(index, value_bytes, killed));
     let mut all = IndexKind::ALL.map(cells).concat();
     all.extend(IndexKind::ALL.map(|index| Cell::small(index, 100, killed).ascending()));
+    // Many range tombstones take long: killed stores are emptied by few.
+    let short: &[_] = if killed { &[] } else { &[(100, 20), (1000, 1)] };
+    for (value_bytes, range_keys) in short.iter().copied().chain([(1000, 20)]) {
+        let by_ranges = |index| Cell::small(index, value_bytes, killed).by_ranges(range_keys);
+        all.extend(IndexKind::ALL.map(by_ranges));
+    }
     all
 }
 
@@ -283,11 +313,16 @@ fn devices_of_300_megabytes_are_emptied() {
         );
     }
     if budget() < BUDGET_OF_ALL {
-        // One of large values, by default settings, for each kind of index.
+        // By default settings: one of large values for each kind of index, and the one whose slices
+        // leave blocks emptier than they were.
         cells.retain(|cell| {
             let default = cell.memory_budget_bytes == 64 << 20;
-            let killed = cell.index == IndexKind::Lsm;
-            cell.value_bytes == 300_000 && default && cell.killed == killed
+            let is_lsm = cell.index == IndexKind::Lsm;
+            match cell.value_bytes {
+                300_000 => default && cell.killed == is_lsm,
+                1000 => default && is_lsm && !cell.killed,
+                _ => false,
+            }
         });
     }
     are_emptied("300 MB", &cells);

@@ -319,6 +319,22 @@ impl BlockStore {
         !matches!(grown, Err(Error::Full { .. }))
     }
 
+    /// Whether the reserve is complete when `freed_units` more are free.
+    ///
+    /// Cost: as [`BlockStore::merge_finds`].
+    pub fn keeps_reserve(&self, freed_units: u64) -> bool {
+        if self.room.is_lending() {
+            // The missing space is used by another file at this moment.
+            return true;
+        }
+        let mut space = self.held();
+        let free_units = space.backed_units().saturating_add(freed_units);
+        let missing = self.room.kept(&space).saturating_sub(free_units);
+        let grown = self.fill_or_grow(&mut space, missing, Purpose::Merge);
+        // Any other error is reported when space is taken.
+        !matches!(grown, Err(Error::Full { .. }))
+    }
+
     /// Makes sure that the device has space for `units` free units beyond what is owed and kept.
     pub(super) fn back(
         &self,

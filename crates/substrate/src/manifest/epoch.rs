@@ -31,6 +31,13 @@ const ZEROS_CHUNK_BYTES: u64 = 64 * 1024;
 const STATE_TIMES: u64 = 4;
 const STATE_TIMES_LEAST: u64 = 2;
 
+/// The most bytes of the next epoch's file for each byte of the state, on a nearly full device: two
+/// regions, each of the power of two at or above `STATE_TIMES_LEAST` times the state.
+pub const NEXT_TIMES: u64 = 2 * 2 * STATE_TIMES_LEAST;
+
+/// A region of this many times the length that a new one would have is worth a new epoch.
+const SHRINK_TIMES: u64 = 2;
+
 /// The space that a new epoch needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
@@ -130,15 +137,17 @@ pub(super) fn write_epoch(
 }
 
 impl Manifest {
-    /// Bytes that the next epoch's file takes on a device that is nearly full, if the state does
-    /// not become much larger.
+    /// The most bytes that the next epoch's file takes on a device that is nearly full. When the
+    /// state grows, this grows by [`NEXT_TIMES`] times as much.
     #[must_use]
     pub fn next_bytes(&self) -> u64 {
         let state_bytes = self.state_bytes.load(Ordering::Relaxed);
-        let wanted = Wanted { times: STATE_TIMES_LEAST, record_bytes: state_bytes };
+        let least =
+            region_bytes(self.options, 0, Wanted { times: STATE_TIMES_LEAST, record_bytes: 0 });
         // One that would be too large is never begun.
-        let region_bytes = region_bytes(self.options, state_bytes, wanted).unwrap_or_default();
-        region_bytes.saturating_mul(2)
+        let most = 2 * REGION_BYTES_MAX;
+        let bytes = state_bytes.saturating_mul(NEXT_TIMES).min(most);
+        bytes.max(least.unwrap_or_default().saturating_mul(2))
     }
 
     /// Begins a new epoch where the region has little space left beyond that reserved for records
@@ -155,6 +164,22 @@ impl Manifest {
         let region_bytes = writer.superblock.region_bytes;
         let room = region_bytes.saturating_sub(writer.tail);
         if room > 4 * (region_bytes / RESERVE_SHARE) {
+            return Ok(());
+        }
+        self.poison.on_error(self.rewrite_last_record(&mut writer))?;
+        let features = writer.superblock.features;
+        self.begin_epoch(&mut writer, 0, features)
+    }
+
+    /// Begins a new epoch where the region is at least twice as long as a new one would be.
+    ///
+    /// Cost and errors: those of [`Manifest::make_room`].
+    pub fn shrink(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.poison.check()?;
+        let state_bytes = self.state_bytes.load(Ordering::Relaxed);
+        let wanted = region_bytes(self.options, state_bytes, Wanted::FIRST)?;
+        if writer.superblock.region_bytes < wanted.saturating_mul(SHRINK_TIMES) {
             return Ok(());
         }
         self.poison.on_error(self.rewrite_last_record(&mut writer))?;

@@ -39,6 +39,7 @@ use esker_format::ids::{Epoch, Generation, Seq, StoreId};
 use esker_format::manifest_edit::{Edit, RecordBody};
 use esker_format::superblock::{SUPERBLOCK_FILE_BYTES, Superblock, slot_offset};
 
+pub use epoch::NEXT_TIMES;
 use epoch::{Wanted, put_superblocks, write_epoch};
 pub(crate) use epoch::{full_or, write_zeros};
 pub use files::{Presence, probe};
@@ -110,7 +111,7 @@ pub struct Manifest {
     state: RwLock<Arc<ManifestState>>,
     /// Those of the current superblock.
     features: AtomicU32,
-    /// The size of the state when the epoch began, or when it was opened.
+    /// The size of the state, as the first record of an epoch would have it, about.
     state_bytes: AtomicU64,
     writer: Mutex<Writer>,
 }
@@ -353,12 +354,16 @@ impl Manifest {
         self.poison.check()?;
         let copy = writer.copy.take().unwrap_or_else(|| ManifestState::clone(&self.state.read()));
         let mut state = copy;
+        let (more_bytes, less_bytes) = state.change_of_size(edits);
         let record = RecordBody { next_generation, edits: edits.to_vec() };
         state
             .apply_record(&record, durable_seq)
             .map_err(|misfit| Error::Invalid { what: format!("the manifest record {misfit}") })?;
         self.poison.on_error(self.rewrite_last_record(&mut writer))?;
         self.append(&mut writer, edits, &state)?;
+        // Only this thread changes it: it has the writer.
+        let state_bytes = self.state_bytes.load(Ordering::Relaxed).saturating_add(more_bytes);
+        self.state_bytes.store(state_bytes.saturating_sub(less_bytes), Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.state.write(), Arc::new(state));
         // If the state before has no readers any more, it becomes the next copy. After a failure
         // there is no copy, and the next commit makes one.

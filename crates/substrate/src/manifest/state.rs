@@ -118,6 +118,22 @@ impl ManifestState {
         Ok(())
     }
 
+    /// How many bytes edits add to the first record of an epoch, at most, and how many they take
+    /// from it, at least.
+    pub(super) fn change_of_size(&self, edits: &[Edit]) -> (u64, u64) {
+        let bytes = |edit: &Edit| {
+            RecordBody::encode(std::slice::from_ref(edit), Generation(0)).len() as u64
+        };
+        let replaced = |edit: &Edit| match edit {
+            Edit::Index { id, .. } => {
+                let index = Arc::clone(&self.keyspaces.get(id)?.index);
+                Some(bytes(&Edit::Index { id: *id, index }))
+            }
+            _ => None,
+        };
+        (edits.iter().map(bytes).sum(), edits.iter().filter_map(replaced).sum())
+    }
+
     /// The state after one edit.
     pub(super) fn apply(&mut self, edit: &Edit) -> Result<(), Misfit> {
         match edit {

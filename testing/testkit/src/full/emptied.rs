@@ -62,6 +62,8 @@ pub struct Trial {
     pub others: bool,
     /// Its keyspaces are dropped and filled once more before it is emptied.
     pub drops: bool,
+    /// It is emptied by range tombstones, each for this many keys; 0: key by key.
+    pub range_keys: usize,
     /// Of the values and their order.
     pub seed: u64,
 }
@@ -97,6 +99,7 @@ impl Trial {
             snapshot: random.percent(25),
             others: random.percent(50),
             drops: random.percent(25),
+            range_keys: pick(&[0, 0, 4, 20]),
             seed,
         }
     }
@@ -109,6 +112,7 @@ impl Trial {
         let mut trial = Self::random(index, 0, seed);
         trial.capacity_bytes = (20 << 20) + random.below(8 << 20);
         trial.value_bytes_max = pick(&[1000, 2000]);
+        trial.range_keys = trial.range_keys.next_multiple_of(20);
         trial.config.memory_budget_bytes = 4 << 20;
         trial.config.memtable_bytes = pick(&[256 << 10, 1 << 20, 2 << 20]) as u64;
         trial.config.log_segment_bytes = 512 << 10;
@@ -145,7 +149,7 @@ impl Trial {
         let held =
             self.snapshot.then(|| db.snapshot().map_err(broken("a snapshot"))).transpose()?;
         if let Some(snapshot) = held {
-            let refused = delete(&keyspaces, &contents, true)?;
+            let refused = self.delete(&keyspaces, &contents, true)?;
             counts.add("deletes refused beside a snapshot", refused);
             let _may_be_full = db.compact();
             for (keyspace, contents) in keyspaces.iter().zip(&contents) {
@@ -172,7 +176,7 @@ impl Trial {
                 keyspaces
             }
         };
-        delete(&keyspaces, &contents, false)?;
+        self.delete(&keyspaces, &contents, false)?;
         db.compact().map_err(broken("compacting an emptied store"))?;
         for keyspace in &keyspaces {
             let left = keyspace.first().map_err(broken("reading"))?;
@@ -261,6 +265,32 @@ impl Trial {
         Err(Violation::new(Oracle::Harness, "the device is too large to fill"))
     }
 
+    /// Deletes everything. Answers how many deletes were refused for want of room, if any may be.
+    fn delete(
+        &self,
+        keyspaces: &[Keyspace],
+        contents: &Contents,
+        may_refuse: bool,
+    ) -> Verdict<u64> {
+        let mut refused = 0;
+        for (keyspace, contents) in keyspaces.iter().zip(contents) {
+            let keys: Vec<_> = contents.keys().collect();
+            for keys in keys.chunks(self.range_keys.max(1)) {
+                let (Some(first), Some(last)) = (keys.first(), keys.last()) else { continue };
+                let deleted = match self.range_keys {
+                    0 => keyspace.remove(first),
+                    _ => keyspace.remove_range::<&Vec<u8>>(*first..=*last),
+                };
+                match deleted {
+                    Ok(()) => {}
+                    Err(Error::Full { .. }) if may_refuse => refused += 1,
+                    Err(error) => return Err(broken("a delete in a full store")(error)),
+                }
+            }
+        }
+        Ok(refused)
+    }
+
     fn cut(
         &self,
         (device, left_bytes): (&mut Arc<SimDevice>, u64),
@@ -289,21 +319,6 @@ impl Trial {
 
 fn name(number: u64) -> String {
     format!("k{number}")
-}
-
-/// Deletes everything. Answers how many deletes were refused for want of room, if any may be.
-fn delete(keyspaces: &[Keyspace], contents: &Contents, may_refuse: bool) -> Verdict<u64> {
-    let mut refused = 0;
-    for (keyspace, contents) in keyspaces.iter().zip(contents) {
-        for key in contents.keys() {
-            match keyspace.remove(key) {
-                Ok(()) => {}
-                Err(Error::Full { .. }) if may_refuse => refused += 1,
-                Err(error) => return Err(broken("a delete in a full store")(error)),
-            }
-        }
-    }
-    Ok(refused)
 }
 
 fn read(keyspaces: &[Keyspace]) -> Verdict<Contents> {

@@ -64,3 +64,49 @@ fn an_epoch_that_wants_as_much_room_as_ever_is_found() {
     let least = with(Bug::RegionNotMadeSmaller, least_room_bytes);
     assert!(least > room_of(2), "{least} of {}", room_of(2));
 }
+
+fn index_of(extents: u64) -> Edit {
+    let extents = (0..extents).map(|at| Extent { start: 2 * at, units: 1 }).collect();
+    let main = TreeMeta { top_extents: extents, ..TreeMeta::default() };
+    let index = IndexMeta { main, ..IndexMeta::default() };
+    Edit::Index { id: KeyspaceId(1), index: Arc::new(index) }
+}
+
+/// The space that is kept covers the next file whatever records the state has become, also when it
+/// has grown since the last epoch began; when it has shrunk, so does the file.
+#[test]
+fn what_is_kept_for_the_next_file_follows_the_state() {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let manifest = create(&device).unwrap();
+    let commit = |edit: Edit| manifest.commit(&[edit], Seq(0), Generation(0)).unwrap();
+    let (id, name) = (KeyspaceId(1), "keyspace".to_string());
+    commit(Edit::KeyspaceCreate { id, name, memtable_bytes: None });
+    for extents in [0, 10, 100, 200, 300, 400, 800, 1600, 3200] {
+        commit(index_of(extents));
+        let kept_bytes = manifest.next_bytes();
+        sim.set_capacity_bytes(sim.used_bytes() + kept_bytes);
+        manifest.begin_epoch(&mut manifest.writer.lock(), 0, 0).unwrap();
+        sim.set_capacity_bytes(u64::MAX);
+        let frame_bytes = records::encode(
+            records::seal(STORE, Epoch(1)),
+            1,
+            Seq(0),
+            Generation(0),
+            &manifest.state().to_edits(),
+        );
+        let most = NEXT_TIMES * frame_bytes.unwrap().len() as u64;
+        assert!(kept_bytes <= 2 * most.max(SMALL.region_bytes_min), "{extents}: {kept_bytes}");
+    }
+    let file_bytes = || manifest.bytes() - SUPERBLOCK_FILE_BYTES;
+    let long_bytes = file_bytes();
+    manifest.shrink().unwrap();
+    assert_eq!(file_bytes(), long_bytes);
+    commit(index_of(0));
+    manifest.shrink().unwrap();
+    assert_eq!(file_bytes(), 2 * SMALL.region_bytes_min);
+    assert!(long_bytes > file_bytes());
+    let state = manifest.state();
+    drop(manifest);
+    assert_eq!(open(&device).unwrap().0.state(), state);
+}
