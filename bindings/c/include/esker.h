@@ -1,9 +1,9 @@
 // Esker: an embedded, ordered key-value store for devices whose random reads are cheap and whose
 // writes are dear. Written by cbindgen from bindings/c/src; do not edit.
 //
-// Every function that can fail returns an esker_code. Where `error` is not null and the code is not
-// ESKER_OK, *error is an object with the code and a line that says what went wrong; it is to be
-// given up with esker_error_free. Results are written where the code is ESKER_OK and nowhere else.
+// Every function that can fail returns an esker_code. If `error` is not null and the code is not
+// ESKER_OK, *error is set to an object with the code and a one-line message; free it with
+// esker_error_free. Results are written only if the code is ESKER_OK.
 // A store must not be used by both sides of a fork: open it after the fork.
 
 #ifndef ESKER_H

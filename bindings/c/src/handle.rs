@@ -125,7 +125,7 @@ fn check<H: Handle>(handle: *const H) -> Result<(usize, &'static Place, usize)> 
     };
     match at(number).filter(is_held) {
         Some(place) => Ok((number, place, generation)),
-        None => Err(Failure::invalid(format!("this is no {name}, or it has been given up"))),
+        None => Err(Failure::invalid(format!("this is not a {name}, or it has been freed"))),
     }
 }
 
@@ -160,7 +160,7 @@ pub(crate) unsafe fn take<H: Handle>(handle: *mut H) -> Result<H::Value> {
     let even = generation.wrapping_add(1) & (usize::MAX >> PLACE_BITS);
     let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
     if place.generation.compare_exchange(generation, even, success, failure).is_err() {
-        return Err(Failure::invalid(format!("this {} has been given up", H::NAME)));
+        return Err(Failure::invalid(format!("this {} has been freed", H::NAME)));
     }
     UNUSED.lock().unwrap_or_else(PoisonError::into_inner).places.push_back(number);
     // SAFETY: `give` has made it of a box, and only who changed the generation comes here (H1).
