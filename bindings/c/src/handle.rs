@@ -8,8 +8,8 @@
 //!
 //! Thread safety: everything may be called from any thread. The table grows and never shrinks, and
 //! looking a handle up takes no lock.
-//! Invariant H1: a place's generation is odd exactly while it holds a value; who makes it even
-//! takes the value, and only one can.
+//! Invariant (odd while used): a place's generation is odd exactly while it holds a value; who
+//! makes it even takes the value, and only one can.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -135,8 +135,8 @@ fn check<H: Handle>(handle: *const H) -> Result<(usize, &'static Place, usize)> 
 /// No other code frees it or changes it during `'a`.
 pub(crate) unsafe fn get<'a, H: Handle>(handle: *const H) -> Result<&'a H::Value> {
     let (_, place, _) = check(handle)?;
-    // SAFETY: the place holds a value of this kind (H1), which `give` has made; by the caller's
-    // promise it stays.
+    // SAFETY: the place holds a value of this kind (its generation is odd), which `give` has made;
+    // by the caller's promise it stays.
     unsafe { Ok(&*place.value.load(Ordering::Relaxed).cast::<H::Value>()) }
 }
 
@@ -163,7 +163,7 @@ pub(crate) unsafe fn take<H: Handle>(handle: *mut H) -> Result<H::Value> {
         return Err(Failure::invalid(format!("this {} has been freed", H::NAME)));
     }
     UNUSED.lock().unwrap_or_else(PoisonError::into_inner).places.push_back(number);
-    // SAFETY: `give` has made it of a box, and only who changed the generation comes here (H1).
+    // SAFETY: `give` has made it of a box, and only who changed the generation comes here.
     Ok(*unsafe { Box::from_raw(value) })
 }
 

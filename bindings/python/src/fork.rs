@@ -3,8 +3,8 @@
 //! A child has its parent's memory and open files, and none of its threads. If it used a store, or
 //! dropped one (the last handle closes the store), both processes would write to the same files.
 //!
-//! Invariant F1: an object that a process opened is used and dropped in that process alone: in a
-//! child its use is an error, and its memory is left as it is until the child ends.
+//! Invariant: an object that a process opened is used and dropped in that process alone: in a child
+//! its use is an error, and its memory is left as it is until the child ends.
 //!
 //! `esker::Process` identifies the process, for the price of a load.
 

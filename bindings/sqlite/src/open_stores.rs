@@ -6,14 +6,14 @@
 //! file's place in the table: users of another file do not wait for them.
 //!
 //! Invariants:
-//! - T1: the table's mutex, and the one of a place's awaited super-journal, are held only for steps
+//! - the table's mutex, and the one of a place's awaited super-journal, are held only for steps
 //!   in memory. While the table's mutex is held, no mutex but the second is locked; while the
 //!   second is held, none is.
-//! - T2: one thread at a time opens, closes or waits for the store of a place, and the place's
+//! - one thread at a time opens, closes or waits for the store of a place, and the place's
 //!   state records it; the others wait, those with less patience only while there is a lock to wait
 //!   for.
-//! - T3: a place is in the table while any thread has it, so that there is one for a file.
-//! - T4: the table belongs to this process: a child created by `fork` has an empty one, and waits
+//! - a place is in the table while any thread has it, so that there is one for a file.
+//! - the table belongs to this process: a child created by `fork` has an empty one, and waits
 //!   for no thread of its parent.
 
 use std::collections::HashMap;

@@ -5,9 +5,10 @@
 //! in a list, and `pthread_atfork` has every child close its copies before anything else runs in
 //! it.
 //!
-//! Invariant K1: what is in the list is open, and the list's: it is taken out before it is closed.
-//! Invariant K2: nothing here waits, and the child calls nothing but `close`: the list only grows,
-//! and its places are used again.
+//! Invariant (open while listed): what is in the list is open, and the list's: it is taken out
+//! before it is closed.
+//! Invariant: nothing here waits, and the child calls nothing but `close`: the list only grows, and
+//! its places are used again.
 
 #![expect(unsafe_code, reason = "what runs in a child between fork and the rest of it")]
 
@@ -65,8 +66,8 @@ extern "C" fn close_all() {
     for place in places() {
         let descriptor = place.descriptor.swap(NONE, Ordering::Relaxed);
         if descriptor != NONE {
-            // SAFETY: by K1 it is open. An owner of the descriptor knows the process to which it
-            // belongs, and does not use it in this one.
+            // SAFETY: what is in the list is open. An owner of the descriptor knows the process to
+            // which it belongs, and does not use it in this one.
             unsafe { libc::close(descriptor) };
         }
     }

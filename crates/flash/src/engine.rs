@@ -63,11 +63,11 @@ pub(crate) struct Engine {
 /// What writers, checkpoints and syncs change.
 ///
 /// Invariants:
-/// - E1: a slot is taken in `space` while a version of the list, the last durable checkpoint, a
+/// - a slot is taken in `space` while a version of the list, the last durable checkpoint, a
 ///   record since then, a prepared transaction or the live writer needs it.
-/// - E2: `dead` are slots that no version needs, but the last durable checkpoint or a record since
+/// - `dead` are slots that no version needs, but the last durable checkpoint or a record since
 ///   then may name; they are free once a later checkpoint is durable.
-/// - E3: `roots` are the versions of the last durable checkpoint; they keep its nodes from being
+/// - `roots` are the versions of the last durable checkpoint; they keep its nodes from being
 ///   given back.
 #[derive(Debug)]
 pub(crate) struct Core {

@@ -20,9 +20,9 @@
 //! to look for proof that a bad frame is damage and not the end.
 //!
 //! Invariants:
-//! - L1: numbers of frames are consecutive over the life of a store.
-//! - L2: `segments` holds the segment in use and the one after it, last.
-//! - L3: `offset` is below the length of a segment and a multiple of `unit`.
+//! - numbers of frames are consecutive over the life of a store.
+//! - `segments` holds the segment in use and the one after it, last.
+//! - `offset` is below the length of a segment and a multiple of `unit`.
 
 use esker_device::{DeviceFile, Purpose};
 use esker_format::DecodeError;

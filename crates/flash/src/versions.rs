@@ -12,13 +12,13 @@
 //! dies one purge later.
 //!
 //! Invariants:
-//! - C1: the list is never empty; its last version, the tail, is the newest and is never purged.
-//! - C2: every version but the tail has a reader. A tail without readers is examined again when a
+//! - the list is never empty; its last version, the tail, is the newest and is never purged.
+//! - every version but the tail has a reader. A tail without readers is examined again when a
 //!   new commit displaces it.
-//! - C3: `replaced` of a version has an entry for each page whose slot differs, or in between
+//! - `replaced` of a version has an entry for each page whose slot differs, or in between
 //!   differed, from the slot in the version before it in the list: the slot which that version has,
 //!   or that it has none. The first version's is empty.
-//! - C4: a slot is in `dead` once, when no version in the list has it any more.
+//! - a slot is in `dead` once, when no version in the list has it any more.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

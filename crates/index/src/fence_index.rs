@@ -7,10 +7,10 @@
 //! it drops the fences of the old side as its wavefront passes. Both work in whole chunks: a full
 //! chunk never changes and is shared, and its memory is counted until its last holder drops it.
 //!
-//! Invariant F1: fences are in internal-key order; the first of a level is (empty key, ∞), so every
+//! Invariant: fences are in internal-key order; the first of a level is (empty key, ∞), so every
 //! search has a result in a level that is not empty and not trimmed.
-//! Invariant F2: all chunks but the last hold `CHUNK_FENCES`. Places count from the first fence
-//! that was ever pushed, so they stay valid when chunks in front are dropped.
+//! Invariant: all chunks but the last hold `CHUNK_FENCES`. Places count from the first fence that
+//! was ever pushed, so they stay valid when chunks in front are dropped.
 
 use std::sync::Arc;
 

@@ -10,11 +10,11 @@
 //!   fit the next level.
 //! - I6: the recorded N∆ and N∇ equal the actual counts, so that the trigger against underflow is
 //!   reliable.
-//! - L1: the recorded units of levels with scattered blocks equal the actual ones; they bound the
+//! - The recorded units of levels with scattered blocks equal the actual ones; they bound the
 //!   waste.
-//! - X1: range tombstones are in order and do not overlap, and those of the log are not recorded.
-//! - I8: the sequence ranges of runs are disjoint and descending.
-//! - O1: no two entries refer to the same space, and the recorded space equals what levels refer
+//! - Range tombstones are in order and do not overlap, and those of the log are not recorded.
+//! - The sequence ranges of runs are disjoint and descending.
+//! - No two entries refer to the same space, and the recorded space equals what levels refer
 //!   to. During a merge an entry belongs to the new side at or before the wavefront, else to the
 //!   old side; both sides lead to the same blocks of the levels below.
 //! - Fence contents: filters, counts and fence keys agree with the blocks.
@@ -219,7 +219,8 @@ impl Index {
         self.check_removed(&meta, sink);
     }
 
-    /// X1, and that the index's record has only range tombstones for which the log is not needed.
+    /// The order of range tombstones, and that the index's record has only range tombstones for
+    /// which the log is not needed.
     fn check_removed(&self, meta: &IndexMeta, sink: &mut CheckSink) {
         let removed = &self.views.load().removed;
         removed.disorder().into_iter().for_each(|what| sink.report(0, what));
@@ -254,7 +255,7 @@ impl Index {
         self.kind.check_units(&self.meta(), &levels, sink);
     }
 
-    /// O1: the space that the manifest records for blobs is the space that the levels refer to. A
+    /// The space that the manifest records for blobs is the space that the levels refer to. A
     /// flush or merge under way has moved references since its last record: blobs that it has taken
     /// from the log are not in the manifest yet, and blobs that it has dropped still are.
     fn check_taken(&self, referred: &RunSet, sink: &mut CheckSink) {
@@ -262,18 +263,18 @@ impl Index {
         let mut known = self.taken_runs();
         if is_still {
             for run in known.runs().filter(|run| !referred.contains(run)) {
-                let what = "O1: no entry refers to all of this space, which is recorded as values'";
+                let what = "no entry refers to all of this space, which is recorded as values'";
                 sink.report(run.offset(), what);
             }
         } else {
             for run in self.logged_runs() {
                 if known.insert(run).is_err() {
-                    sink.report(run.offset(), "O1: the log alone refers to recorded space");
+                    sink.report(run.offset(), "the log alone refers to recorded space");
                 }
             }
         }
         for run in referred.runs().filter(|run| !known.contains(run)) {
-            sink.report(run.offset(), "O1: an entry refers to space that is not its keyspace's");
+            sink.report(run.offset(), "an entry refers to space that is not its keyspace's");
         }
     }
 
@@ -312,7 +313,7 @@ impl Index {
         sink.generation_max = sink.generation_max.max(value.generation);
         for run in &value.runs {
             if referred.insert(*run).is_err() {
-                sink.report(run.offset(), "O1: two entries refer to the same space");
+                sink.report(run.offset(), "two entries refer to the same space");
             }
         }
         match values::verify(&self.reader.blocks, &value, Purpose::Check) {
@@ -342,7 +343,7 @@ impl Index {
             self.check_values(&walked, referred, sink);
             for extent in &walked.apart {
                 if referred.insert(*extent).is_err() {
-                    sink.report(extent.offset(), "O1: a block overlaps other data");
+                    sink.report(extent.offset(), "a block overlaps other data");
                 }
             }
             let units = walked.apart.iter().map(|extent| extent.units).sum();
@@ -495,13 +496,13 @@ fn check_recorded(
         && above.complete
         && above.children != blocks
     {
-        sink.report(offset, format!("I1: the fences above level {level} name other blocks"));
+        sink.report(offset, format!("the fences above level {level} name other blocks"));
     }
     let expected =
         LevelCounts { put_bytes: 0, tombstone_bytes: 0, kept_for_snapshots: 0, ..meta.counts };
     if walked.complete && walked.counts != expected {
         let found = walked.counts;
-        sink.report(offset, format!("I6: level {level} holds {found:?}, recorded {expected:?}"));
+        sink.report(offset, format!("level {level} holds {found:?}, recorded {expected:?}"));
     }
     // Where blocks are scattered they leave a level one by one: its sequence numbers are within the
     // recorded range.
@@ -511,7 +512,7 @@ fn check_recorded(
         false => (low, high) != meta.seqs,
     };
     if seqs.is_some_and(is_off) {
-        sink.report(offset, format!("I8: level {level} has other sequence numbers than recorded"));
+        sink.report(offset, format!("level {level} has other sequence numbers than recorded"));
     }
 }
 
@@ -551,7 +552,7 @@ fn check_entries(
         }
         let own = (fence.key.as_slice(), fence.seq);
         if index == 0 && has_below && (!is_fence || key::compare(at, own).is_gt()) {
-            fail("I2: the block does not begin with a fence at or before its fence key");
+            fail("the block does not begin with a fence at or before its fence key");
         }
         if !is_fence && key::compare(at, own).is_lt() {
             fail("fences: an entry is before its block's fence key");

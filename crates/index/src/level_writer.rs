@@ -9,7 +9,7 @@
 //! I2: unless a block begins with a fence to the level below at or before its own fence key, it
 //! begins with a duplicate of the last fence written (`plast`), at its own fence key.
 //!
-//! Invariant W1: a block that was closed stays `owed` until the level above has its fence. An
+//! Invariant: a block that was closed stays `owed` until the level above has its fence. An
 //! operation that fails leaves the level as it was, so that it can be tried again.
 
 use esker_format::block::{BlockBuilder, Codec, Limit};
@@ -188,7 +188,7 @@ impl LevelWriter {
         match self.last_data {
             _ if self.counts.blocks == 0 => {}
             // A fence is the least key of what is behind it. All data of its key is before a fence
-            // with a number, because all data below is older (I8).
+            // with a number, because all data below is older.
             _ if is_fence => {
                 self.fence_key.extend_from_slice(key);
                 self.fence_seq = seq;

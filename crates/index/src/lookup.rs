@@ -1,8 +1,8 @@
 //! Point lookup of a key in a tree.
 //!
-//! Levels are searched from the top down; the sequence ranges of levels are disjoint and descending
-//! (I8), so the first visible version found is the newest. With express fences a level costs no
-//! read for a miss and one for a hit; without them, one block per level (fractional cascading).
+//! Levels are searched from the top down; the sequence ranges of levels are disjoint and
+//! descending, so the first visible version found is the newest. With express fences a level costs
+//! no read for a miss and one for a hit; without them, one block per level (fractional cascading).
 
 use std::sync::Arc;
 

@@ -7,10 +7,10 @@
 //! new side holds → record synced → old space reusable. The `Outcome` decides what the result
 //! becomes.
 //!
-//! Invariant L1: a step that fails (an unreadable block, no space) leaves the merge as it was and
-//! may be repeated; readers see the last publish point. Only a failed write ends the merge, and
+//! Invariant: a step that fails (an unreadable block, no space) leaves the merge as it was and may
+//! be repeated; readers see the last publish point. Only a failed write ends the merge, and
 //! poisons.
-//! Invariant L2: between steps the merge is between two groups or is complete.
+//! Invariant: between steps the merge is between two groups or is complete.
 
 pub(super) mod group;
 mod held;

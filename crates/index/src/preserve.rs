@@ -15,10 +15,10 @@
 //! - the saving is large enough: the waste of short blocks and unused ends of extents in front of
 //!   it and within it is at most a tenth of what stays.
 //!
-//! Invariant K1: a run is kept whole or not at all, and begins and ends between two groups: a merge
+//! Invariant: a run is kept whole or not at all, and begins and ends between two groups: a merge
 //! publishes and records only behind its last block, whose last key is its wavefront then.
-//! Invariant K2: a kept unit belongs to the old level until a record names it as part of the new
-//! one; it is never freed (see [`delete::without`](super::delete::without)).
+//! Invariant: a kept unit belongs to the old level until a record names it as part of the new one;
+//! it is never freed (see [`delete::without`](super::delete::without)).
 
 use esker_format::ids::Seq;
 use esker_format::meta::LevelMeta;

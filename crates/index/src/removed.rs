@@ -14,14 +14,14 @@
 //! anything older any more, and everything older was on the device or part of the merge: then
 //! nothing is left that it hides.
 //!
-//! Invariant X1: ranges ascend and share no key; adjacent ranges that touch differ in their
-//! numbers.
-//! Invariant X2: of a range's tombstones those are kept that a reader may need: the newest one at
-//! or before each live snapshot and the visible number, and all newer ones.
-//! Invariant X3: every range tombstone up to the number at which a memtable was frozen is in the
-//! set of the view that freezes it. A merge uses that set to its end, whatever is deleted
-//! meanwhile: later range tombstones hide what it writes by their numbers.
-//! Invariant X4: a full merge gives the number [`Seq::SETTLED`] to no version of a key for which a
+//! Invariant (ordered ranges): ranges ascend and share no key; adjacent ranges that touch differ in
+//! their numbers.
+//! Invariant (needed tombstones): of a range's tombstones those are kept that a reader may need:
+//! the newest one at or before each live snapshot and the visible number, and all newer ones.
+//! Invariant: every range tombstone up to the number at which a memtable was frozen is in the set
+//! of the view that freezes it. A merge uses that set to its end, whatever is deleted meanwhile:
+//! later range tombstones hide what it writes by their numbers.
+//! Invariant: a full merge gives the number [`Seq::SETTLED`] to no version of a key for which a
 //! range tombstone stays in the set.
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub struct Removed {
 }
 
 impl Removed {
-    /// A set of ranges that obey X1.
+    /// A set of ranges in order, which share no key.
     #[must_use]
     pub fn new(ranges: Arc<[RemovedRange]>) -> Self {
         let numbers = ranges.iter().map(|range| range.seqs.len()).sum();
@@ -81,7 +81,7 @@ impl Removed {
         self.numbers
     }
 
-    /// The violation of X1, if there is one.
+    /// How the ranges are out of order, if they are.
     pub(super) fn disorder(&self) -> Option<&'static str> {
         let follows = |pair: &[RemovedRange]| match pair {
             [left, right] => left.end.as_deref().is_some_and(|end| end <= &*right.begin),
@@ -196,7 +196,7 @@ fn from<'a>(begin: &'a [u8], end: Option<&'a [u8]>) -> Option<KeyRange<'a>> {
     end.is_none_or(|end| begin < end).then_some(KeyRange { begin, end })
 }
 
-/// `newest` and those of `older` that a reader may need (X2).
+/// `newest` and those of `older` that a reader may need.
 fn needed(newest: Seq, older: &[Seq], points: &[Seq]) -> Vec<Seq> {
     let mut keep = Keep::new(points.to_vec());
     let needed = |seq: &Seq| keep.fate(*seq) != Fate::Drop;

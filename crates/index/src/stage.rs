@@ -7,9 +7,9 @@
 //!
 //! At most t + k + 3 sources take part: comparing their heads one by one is faster than a tree.
 //!
-//! Invariant G1: an operation that fails (a block that cannot be read) leaves everything as it was,
-//! so that it can be tried again.
-//! Invariant G2: what has been delivered is at or before the current item; a block of a level is
+//! Invariant: an operation that fails (a block that cannot be read) leaves everything as it was, so
+//! that it can be tried again.
+//! Invariant: what has been delivered is at or before the current item; a block of a level is
 //! *passed* when the first key of the block behind it has been delivered.
 
 mod keep;

@@ -3,12 +3,12 @@
 //! The main tree and every sorted run have this form; a sorted run's only level with data is its
 //! last one. So has the new side of a merge under way: a tree that ends at the wavefront.
 //!
-//! Invariant T1: level i's blocks are named by the fences of level i-1 and by the level's *tail*
+//! Invariant: level i's blocks are named by the fences of level i-1 and by the level's *tail*
 //! (fences that are in no block yet, and behind all that are), level 0's by the top fences, which
 //! are always in memory. Only a growing tree has tails.
-//! Invariant T2: `held`, where present, holds exactly the fences to the level's blocks, without
-//! I2's duplicates; in a tree that a merge consumes, those may be missing that lead only to keys
-//! at or before the wavefront.
+//! Invariant: `held`, where present, holds exactly the fences to the level's blocks, without I2's
+//! duplicates; in a tree that a merge consumes, those may be missing that lead only to keys at or
+//! before the wavefront.
 
 use std::sync::{Arc, OnceLock};
 

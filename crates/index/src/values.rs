@@ -8,10 +8,10 @@
 //! logged, by the same record, because with it the log's entry is not replayed any more. Then they
 //! go into quarantine like merged blocks.
 //!
-//! Invariant O1: a run is logged, taken, or neither, and never both; all that a record takes was
+//! Invariant: a run is logged, taken, or neither, and never both; all that a record takes was
 //! logged, and all that it gives up was taken.
-//! Invariant O2: what a merge has noted is at or before its wavefront whenever it makes a record:
-//! the record contains the outcome for every reference that the merge passed, and for no other.
+//! Invariant: what a merge has noted is at or before its wavefront whenever it makes a record: the
+//! record contains the outcome for every reference that the merge passed, and for no other.
 
 use std::collections::BTreeMap;
 

@@ -5,13 +5,13 @@
 //! then, and not earlier, the space that only older views refer to may be reused. The last reader
 //! only decrements a counter; the thread that merges frees.
 //!
-//! Invariant V1: the parts of a view, newest first, hold disjoint, descending ranges of sequence
-//! numbers (I8), and so do the inputs of a moving part; only therefore may a lookup stop at the
+//! Invariant: the parts of a view, newest first, hold disjoint, descending ranges of sequence
+//! numbers, and so do the inputs of a moving part; only therefore may a lookup stop at the
 //! first visible version.
-//! Invariant V2: of a moving part, keys at or before the wavefront are on the new side, all others
-//! in the inputs; never both, never neither.
-//! Invariant V3: a view with a greater number never refers to the contents of an extent tagged with
-//! a smaller or equal number.
+//! Invariant: of a moving part, keys at or before the wavefront are on the new side, all others in
+//! the inputs; never both, never neither.
+//! Invariant: a view with a greater number never refers to the contents of an extent tagged with a
+//! smaller or equal number.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -8,9 +8,9 @@
 //! For simulations there is another mode, in which the thread that writes does a bounded number of
 //! steps after each write: then a history repeats from its seed, with merges cut at every step.
 //!
-//! Invariant B1: a keyspace is in a queue at most once.
-//! Invariant B2: whatever changes what a writer may wait for (a step, an error, the end) ticks
-//! after the change; a writer reads the ticks before it looks. So no wake-up is lost.
+//! Invariant: a keyspace is in a queue at most once.
+//! Invariant: whatever changes what a writer may wait for (a step, an error, the end) ticks after
+//! the change; a writer reads the ticks before it looks. So no wake-up is lost.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

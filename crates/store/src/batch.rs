@@ -1,10 +1,10 @@
 //! Writes that are applied all or not at all.
 //!
-//! Invariant B1: `writes` is in the order of the calls; of several writes to one key the last
-//! counts, and only it is logged, with the operands behind it; a range tombstone applies to what
-//! was written before it.
-//! Invariant B2: the first bad argument is kept in `refused`; nothing is collected after it, so
-//! a batch that will be refused does not grow.
+//! Invariant: `writes` is in the order of the calls; of several writes to one key the last counts,
+//! and only it is logged, with the operands behind it; a range tombstone applies to what was
+//! written before it.
+//! Invariant: the first bad argument is kept in `refused`; nothing is collected after it, so a
+//! batch that will be refused does not grow.
 
 use std::fmt;
 use std::ops::RangeBounds;

@@ -8,14 +8,14 @@
 //! Thread safety: everything may be called from any thread; [`Recent::note`] and
 //! [`Recent::check_rest`] are called under the write mutex.
 //!
-//! Invariant C1: while `recording`, every write above `floor` that changes what is read is in the
+//! Invariant: while `recording`, every write above `floor` that changes what is read is in the
 //! window; those of `sealed` come before those of `open`, each in the order of numbers.
-//! Invariant C2: `recording` is set under the write mutex and the window's, and cleared under both
+//! Invariant: `recording` is set under the write mutex and the window's, and cleared under both
 //! when no transaction but the one that commits is live. A thread that begins a transaction sees it
 //! set under the window's: then no write above the transaction's number is missing, since one that
 //! runs at that moment has left its keys, or will find the transaction.
-//! Invariant C3: what is dropped is at or below the oldest live transaction's number, or the window
-//! is over its maximum. `floor` shows this to transactions that are older.
+//! Invariant: what is dropped is at or below the oldest live transaction's number, or the window is
+//! over its maximum. `floor` shows this to transactions that are older.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -5,12 +5,12 @@
 //! `writer` (streams). The index then keeps track of the references to a blob
 //! (`esker_index::values`).
 //!
-//! Invariant X1: a value is written before a record that refers to it is appended to the log, and
+//! Invariant: a value is written before a record that refers to it is appended to the log, and
 //! durable before that record counts as durable. A crash may leave the record and not the value:
 //! recovery reads the values of records that may not have been durable, and the log ends before the
 //! first that is not whole. What is left out is discarded durably before another value is written:
 //! the same bytes in the same place would restore it.
-//! Invariant X2: a value that is read is pinned by a registered snapshot number that sees the entry
+//! Invariant: a value that is read is pinned by a registered snapshot number that sees the entry
 //! which refers to it: no merge drops the entry, so its space is not reused.
 
 mod reader;

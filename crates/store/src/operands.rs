@@ -3,9 +3,9 @@
 //!
 //! The index reads and merges operands (`esker_index::operands`).
 //!
-//! Invariant O1: operands are written only while the keyspace's operator is there: who writes them
-//! can read them.
-//! Invariant O2: folding a key's operands writes the value that the key has anyway, and only if the
+//! Invariant: operands are written only while the keyspace's operator is there: who writes them can
+//! read them.
+//! Invariant: folding a key's operands writes the value that the key has anyway, and only if the
 //! key has not been written since it was read. Whether this succeeds changes no result, and refuses
 //! no transaction.
 

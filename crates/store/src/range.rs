@@ -3,10 +3,10 @@
 //! A range fetches batches under a short shared use of the tree. Between batches it holds only a
 //! registered sequence number, so a loop body may write to the same keyspace, or wait for an hour.
 //!
-//! Invariant R1: every key of the interval is in exactly one of: handed out, `front`, `rest`,
-//! `back`, `damaged`; and those of `front` are less than those of `rest`, which are less than
-//! those of `back`. The ends therefore meet without a gap or a repeat.
-//! Invariant R2: `front` and `back` ascend, and each is fetched only when it is empty.
+//! Invariant: every key of the interval is in exactly one of: handed out, `front`, `rest`, `back`,
+//! `damaged`; and those of `front` are less than those of `rest`, which are less than those of
+//! `back`. The ends therefore meet without a gap or a repeat.
+//! Invariant: `front` and `back` ascend, and each is fetched only when it is empty.
 
 use std::collections::VecDeque;
 use std::fmt;

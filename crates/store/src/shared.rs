@@ -10,15 +10,15 @@
 //! 5. that of `recent`, the window of recent writes;
 //! 6. whatever log, manifest and blocks lock inside themselves.
 //!
-//! Invariant H1: while a thread holds the gate the device is this store's: `close` gives the
-//! device lock back only when no operation is under way, and none starts afterwards.
-//! Invariant H2: numbers are given out, inserted and made visible under the write mutex: a thread
-//! that holds it finds every operation up to the visible number in the memtables or on the device,
-//! and none after it.
-//! Invariant H4: in a child by `fork` of the process that opened the store nothing of it is used,
+//! Invariant: while a thread holds the gate the device is this store's: `close` gives the device
+//! lock back only when no operation is under way, and none starts afterwards.
+//! Invariant: numbers are given out, inserted and made visible under the write mutex: a thread that
+//! holds it finds every operation up to the visible number in the memtables or on the device, and
+//! none after it.
+//! Invariant: in a child by `fork` of the process that opened the store nothing of it is used,
 //! changed or released: every operation checks this first, before it takes a lock, which a thread
 //! of the parent may have held. What a child drops stays in its memory.
-//! Invariant H3: a slot is `gone` exactly when its keyspace has been dropped or the store closed.
+//! Invariant: a slot is `gone` exactly when its keyspace has been dropped or the store closed.
 
 use std::collections::BTreeMap;
 use std::fmt;

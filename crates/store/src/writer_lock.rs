@@ -3,9 +3,9 @@
 //!
 //! Thread safety: everything may be called from any thread.
 //!
-//! Invariant U1: `served` is the number of the turn that is held, or of the one that is given out
+//! Invariant: `served` is the number of the turn that is held, or of the one that is given out
 //! next; every waiting thread has a number above it, and each number is held once.
-//! Invariant U2: every waiting thread is woken when a turn ends, and when the store closes.
+//! Invariant: every waiting thread is woken when a turn ends, and when the store closes.
 
 use std::sync::Arc;
 

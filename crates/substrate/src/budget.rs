@@ -5,10 +5,10 @@
 //! evicting.
 //!
 //! Thread safety: everything may be called from any thread.
-//! Invariant B1: the shares add up to the total.
-//! Invariant B2: fences never exceed their share, because [`Budget::try_lease`] refuses; the
-//! cache's limit is what is then left, so that the parts together stay within the total as long
-//! as memtables stay within their share.
+//! Invariant: the shares add up to the total.
+//! Invariant: fences never exceed their share, because [`Budget::try_lease`] refuses; the cache's
+//! limit is what is then left, so that the parts together stay within the total as long as
+//! memtables stay within their share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

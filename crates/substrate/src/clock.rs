@@ -1,6 +1,6 @@
 //! The wall clock of a store.
 //!
-//! Values with an expiry are compared with it. Invariant C1: its results never go back while the
+//! Values with an expiry are compared with it. Invariant: its results never go back while the
 //! store is open, even if the underlying clock does, so that an expired value stays expired; when
 //! the underlying clock is set back, time does not advance until it has caught up.
 

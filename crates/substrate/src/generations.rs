@@ -8,8 +8,7 @@
 //! first generation that is taken after an opening.
 //!
 //! Thread safety: everything may be called from any thread.
-//! Invariant U1: an assigned generation is below what the manifest had durably before it was
-//! assigned.
+//! Invariant: an assigned generation is below what the manifest had durably before it was assigned.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,13 +1,13 @@
 //! The visible number and the registry of live snapshots, which decide which versions may be seen.
 //!
 //! Thread safety: everything may be called from any thread.
-//! Invariant S1: a live snapshot's number was visible when it was taken, and stays in the
-//! registry until the last guard is dropped.
-//! Invariant S3: the moment of a snapshot was the clock's when it was taken. Numbers and moments
-//! are taken under one lock and neither goes back, so that the oldest number comes with the
-//! earliest moment.
-//! Invariant S2: `live()` is read under the lock that registers, so a merge that has read it
-//! misses only snapshots taken later, whose numbers are at least the visible number it read.
+//! Invariant: a live snapshot's number was visible when it was taken, and stays in the registry
+//! until the last guard is dropped.
+//! Invariant: the moment of a snapshot was the clock's when it was taken. Numbers and moments are
+//! taken under one lock and neither goes back, so that the oldest number comes with the earliest
+//! moment.
+//! Invariant: `live()` is read under the lock that registers, so a merge that has read it misses
+//! only snapshots taken later, whose numbers are at least the visible number it read.
 //!
 //! In a child process after `fork` the registry is its parent's, and perhaps locked for ever: a
 //! guard does nothing there.

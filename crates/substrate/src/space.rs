@@ -7,12 +7,12 @@
 //! hole has to be allocated before it is used.
 //!
 //! Thread safety: callers hold the owner's lock; the structure itself is plain data.
-//! Invariant P1: free runs are disjoint, not empty, end at or before `end`, and are never adjacent,
-//! except for a hole next to one that is not a hole.
-//! Invariant P2: extents in quarantine and uncommitted extents are disjoint from free runs and from
+//! Invariant (disjoint runs): free runs are disjoint, not empty, end at or before `end`, and are
+//! never adjacent, except for a hole next to one that is not a hole.
+//! Invariant: extents in quarantine and uncommitted extents are disjoint from free runs and from
 //! each other.
-//! Invariant P3: an extent in quarantine becomes free only through [`Space::release`], which is
-//! called when a manifest that does not name it is durable.
+//! Invariant: an extent in quarantine becomes free only through [`Space::release`], which is called
+//! when a manifest that does not name it is durable.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -183,7 +183,7 @@ impl Space {
     /// Turns all free space into holes: whether the device has allocated it is not known.
     pub fn dig_all(&mut self) {
         for (start, units) in std::mem::take(&mut self.free) {
-            // They are disjoint (P1).
+            // Free runs are disjoint.
             let _known = self.holes.insert(Extent { start, units });
         }
         self.free_units = 0;

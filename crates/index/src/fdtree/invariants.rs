@@ -13,7 +13,10 @@ pub(super) fn check_sizes(meta: &IndexMeta, sink: &mut CheckSink) {
         let offset = level.extents.first().map_or(0, Extent::offset);
         let bytes = level.counts.data_bytes();
         if bytes > shape::capacity_bytes(shape, level.rank) {
-            sink.report(offset, format!("I3: level {} holds {bytes} bytes", level.rank));
+            sink.report(
+                offset,
+                format!("level {} holds {bytes} bytes, which is too many", level.rank),
+            );
         }
     }
 }
@@ -29,7 +32,7 @@ pub(super) fn check_bottom(meta: &IndexMeta, sink: &mut CheckSink) {
     let bytes = bottom.counts.data_bytes();
     if shape.k > 0 && bytes <= shape::capacity_bytes(shape, shape.k) {
         let offset = bottom.extents.first().map_or(0, Extent::offset);
-        sink.report(offset, format!("I4: the bottom holds only {bytes} bytes"));
+        sink.report(offset, format!("the bottom level holds only {bytes} bytes"));
     }
 }
 
@@ -40,7 +43,10 @@ pub(super) fn check_skips(meta: &IndexMeta, sink: &mut CheckSink) {
         if !prepare::may_lead_to(&meta.shape, upper.rank, lower) {
             let offset = upper.extents.first().map_or(0, Extent::offset);
             let blocks = lower.counts.blocks;
-            sink.report(offset, format!("I5: level {} leads to {blocks} blocks", upper.rank));
+            sink.report(
+                offset,
+                format!("level {} leads to {blocks} blocks, which is too many", upper.rank),
+            );
         }
     }
 }

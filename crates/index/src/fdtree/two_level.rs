@@ -9,9 +9,9 @@
 //! and no merge is due because of tombstones (I6). Forcing a full merge is an addition to the
 //! paper: the passes continue to the bottom.
 //!
-//! Invariant F1: a pass replaces a prefix of the levels, of which all but two are fence-only: the
+//! Invariant: a pass replaces a prefix of the levels, of which all but two are fence-only: the
 //! result of the pass before it, and one level below.
-//! Invariant F2: only the last pass's result is recorded. I3 holds in every manifest, and a crash
+//! Invariant: only the last pass's result is recorded. I3 holds in every manifest, and a crash
 //! between two passes leaves the state before the merge.
 
 use esker_format::block::Codec;

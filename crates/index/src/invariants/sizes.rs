@@ -6,7 +6,7 @@ use esker_format::ptr::Extent;
 
 use super::CheckSink;
 
-/// I8.
+/// The sequence ranges of runs are disjoint and descending.
 pub(super) fn check_order_of_runs(meta: &IndexMeta, sink: &mut CheckSink) {
     let mut newer: Option<Seq> = None;
     let levels = meta.sorted_runs.iter().chain([&meta.main]).flat_map(|tree| &tree.levels);
@@ -14,7 +14,7 @@ pub(super) fn check_order_of_runs(meta: &IndexMeta, sink: &mut CheckSink) {
         let (oldest, newest) = level.seqs;
         let offset = level.extents.first().map_or(0, Extent::offset);
         if newest > meta.log_needed_seq() || newer.is_some_and(|newer| newest >= newer) {
-            sink.report(offset, format!("I8: a run reaches up to number {newest}"));
+            sink.report(offset, format!("a run reaches up to number {newest}"));
         }
         newer = Some(oldest);
     }

@@ -21,12 +21,12 @@
 //! the keys: each takes what has collected for its keys since the last round. A slice is a few
 //! megabytes, and durable when it is done: none of it has to be resumed after a crash.
 //!
-//! Invariant N1: the versions of a key in a run or level are older than those above it, key by key;
+//! Invariant: the versions of a key in a run or level are older than those above it, key by key;
 //! only therefore may a lookup stop at the first.
-//! Invariant N2: no user key has versions in two blocks of which one may be moved without the
-//! other: slices begin and end between user keys.
-//! Invariant N3: in a run, only keys that have not been consumed are searched for; the space of
-//! blocks whose keys have all been consumed may have been reused.
+//! Invariant (versions stay together): no user key has versions in two blocks of which one may be
+//! moved without the other: slices begin and end between user keys.
+//! Invariant: in a run, only keys that have not been consumed are searched for; the space of blocks
+//! whose keys have all been consumed may have been reused.
 
 mod by_policy;
 mod choose;

@@ -4,9 +4,9 @@
 //! Replacing some of a level's blocks writes new copies of the nodes that lead to them, up to the
 //! top, whose fences are in memory; readers of the old tree are not disturbed.
 //!
-//! Invariant B1: a node's fence has the key of its first child's: nodes tile the keys as their
+//! Invariant: a node's fence has the key of its first child's: nodes tile the keys as their
 //! children do, and the first of each level begins with the empty key.
-//! Invariant B2: of the nodes that are written together, all but the last hold four fences or more,
+//! Invariant: of the nodes that are written together, all but the last hold four fences or more,
 //! and all are about equally full: so a tree's height is logarithmic in its blocks.
 
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! tournament tree: after a step only the matches of the source that has moved are repeated, one
 //! for each doubling of the number of sources.
 //!
-//! Invariant T1: node `n` has the winner of its children `2n` and `2n + 1`; the leaf of source `s`
-//! is node `leaves + s`.
-//! Invariant T2: of equals the earlier source wins. Sources are the newest first.
+//! Invariant: node `n` has the winner of its children `2n` and `2n + 1`; the leaf of source `s` is
+//! node `leaves + s`.
+//! Invariant: of equals the earlier source wins. Sources are the newest first.
 
 use esker_format::meta::{LEVELS_MAX, SORTED_RUNS_MAX};
 

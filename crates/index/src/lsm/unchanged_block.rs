@@ -7,9 +7,9 @@
 //! block, it stays as it is; otherwise they are written after all. Nothing is copied: the entries
 //! are in the block.
 //!
-//! Invariant R1: what is held back are the first entries of one block, in order and as the block
-//! has them; nothing was written behind them.
-//! Invariant R2: the source is within the block, or behind its end and opens no other: what is held
+//! Invariant: what is held back are the first entries of one block, in order and as the block has
+//! them; nothing was written behind them.
+//! Invariant: the source is within the block, or behind its end and opens no other: what is held
 //! back can be read.
 
 use esker_format::entry::Payload;

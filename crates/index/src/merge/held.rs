@@ -1,7 +1,7 @@
 //! Merge operands of a key during a merge.
 //!
 //! A merge reads the versions of a key newest first. An operand is held until its base is known,
-//! and the two become one where every reader sees both or neither (Q2). The result of an operand
+//! and the two become one where every reader sees both or neither. The result of an operand
 //! and a value is a value, under the operand's number: no reader sees a state between the two.
 
 use esker_format::data::Data;

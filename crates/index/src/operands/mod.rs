@@ -8,15 +8,15 @@
 //! Reading order: this module (the operator, and its uses), `unwind` (calls of user code), `settle`
 //! (the value that a writer puts in the place of many operands).
 //!
-//! Invariant Q1: a key's value depends on its versions alone, and not on which merges have run: the
+//! Invariant: a key's value depends on its versions alone, and not on which merges have run: the
 //! base of an operand is the next older version that its reader sees; if that is a tombstone, a
 //! range tombstone, an expired value, or nothing, the operand is the value.
-//! Invariant Q2: a merge joins two versions only when every reader sees both or neither; the result
-//! has the newer one's number.
-//! Invariant Q3: what cannot be joined (no operator, one that fails, a result too long, a blob or a
-//! value with an expiry) is written as it was.
-//! Invariant Q4: the new side of a flush has what its frozen memtable has: a read takes a key from
-//! one of them and never from both.
+//! Invariant (joined for all or not): a merge joins two versions only when every reader sees both
+//! or neither; the result has the newer one's number.
+//! Invariant (left as written): what cannot be joined (no operator, one that fails, a result too
+//! long, a blob or a value with an expiry) is written as it was.
+//! Invariant: the new side of a flush has what its frozen memtable has: a read takes a key from one
+//! of them and never from both.
 
 mod settle;
 mod unwind;
@@ -122,8 +122,8 @@ impl Operator {
         Ok(joined)
     }
 
-    /// The same for a merge, which writes the result in a block; `None` where that is not possible
-    /// (Q3).
+    /// The same for a merge, which writes the result in a block; `None` where that is not
+    /// possible.
     pub(super) fn join_inline(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
         self.function.as_ref()?;
         match self.join(key, older, newer) {

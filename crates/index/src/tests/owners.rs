@@ -68,7 +68,7 @@ fn two_owners_are_named_at_every_step_of_a_merge_and_one_is_not() {
         for (twice, ask) in [(false, Ask::Full), (true, Ask::Full), (true, Ask::MergeAlone)] {
             let subject = prepared(is_lsm, twice);
             let named = usize::from(twice);
-            let expected = vec!["O1: two entries refer to the same space".to_owned(); named];
+            let expected = vec!["two entries refer to the same space".to_owned(); named];
             assert_eq!(problems(&subject), expected);
             subject.tree.begin(ask.work(), &gate).unwrap();
             let mut steps = 0;

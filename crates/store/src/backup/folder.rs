@@ -7,11 +7,11 @@
 //! While the first backup is not finished there is a mark. Blocks with neither a catalog nor the
 //! mark are of a finished backup whose catalog was lost: they are never removed.
 //!
-//! Invariant F1: what the catalog in place names is durable, and is never written to.
-//! Invariant F2: before the first write of a run the catalog in place is durable: the renaming that
-//! put it there may have been the last thing that a process did.
-//! Invariant F3: the mark is durable before there is a file of blocks, and it is removed, durably,
-//! when the first catalog is durable and before the first backup is acknowledged.
+//! Invariant: what the catalog in place names is durable, and is never written to.
+//! Invariant (durable catalog): before the first write of a run the catalog in place is durable:
+//! the renaming that put it there may have been the last thing that a process did.
+//! Invariant (mark first): the mark is durable before there is a file of blocks, and it is removed,
+//! durably, when the first catalog is durable and before the first backup is acknowledged.
 
 use std::sync::Arc;
 
@@ -176,7 +176,7 @@ impl Folder {
         Ok(bytes.len() as u64)
     }
 
-    /// Ends a run: the catalog in place is durable, and the first backup is marked no longer (F3).
+    /// Ends a run: the catalog in place is durable, and the first backup is marked no longer.
     pub fn finish(&mut self) -> Result<()> {
         self.sync_catalog()?;
         if self.is_marked {
@@ -199,7 +199,7 @@ impl Folder {
         }
     }
 
-    /// Makes the catalog in place durable, once (F2). What it names was before it was put there.
+    /// Makes the catalog in place durable, once. What it names was before it was put there.
     fn sync_catalog(&mut self) -> Result<()> {
         if let (Some(bytes), Some(catalog)) = (self.doubt.take(), &self.catalog) {
             write_catalog(self.device.as_ref(), &bytes, catalog)?;

@@ -4,9 +4,9 @@
 //! of the data file is written by one merge at a time: if a unit now has a block of another
 //! generation, nothing older in that unit is alive, nor is a block that extends into it.
 //!
-//! Invariant E1: pieces are disjoint in the store's file, and their units are disjoint in the
+//! Invariant: pieces are disjoint in the store's file, and their units are disjoint in the
 //! backup's.
-//! Invariant E2: a piece begins with a block, or a piece of a value, and ends with one.
+//! Invariant: a piece begins with a block, or a piece of a value, and ends with one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

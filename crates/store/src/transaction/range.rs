@@ -1,9 +1,9 @@
 //! Scans of a transaction: its snapshot under its own writes.
 //!
-//! Invariant T1: `base` and `own` are each read from both ends, and what was taken from one and
-//! not handed out waits in it. The smaller of their first keys is the next from the front, the
-//! larger of their last keys the next from the back; an own write hides the snapshot's entry.
-//! Invariant T2: the keys read are those handed out, and those that precede them from the same end.
+//! Invariant: `base` and `own` are each read from both ends, and what was taken from one and not
+//! handed out waits in it. The smaller of their first keys is the next from the front, the larger
+//! of their last keys the next from the back; an own write hides the snapshot's entry.
+//! Invariant: the keys read are those handed out, and those that precede them from the same end.
 
 use std::collections::btree_map;
 use std::fmt;

@@ -1,10 +1,10 @@
 //! The read set and the write set of a transaction.
 //!
-//! Invariant D1: every key whose value (or absence) came from the snapshot and not from the
+//! Invariant: every key whose value (or absence) came from the snapshot and not from the
 //! transaction's own writes is a point, or within a span that was made when the key was not yet
 //! written by the transaction.
-//! Invariant D2: the whole interval of a range that is still open is a span: a caller that forgets
-//! to drop the range has read too much rather than too little.
+//! Invariant: the whole interval of a range that is still open is a span: a caller that forgets to
+//! drop the range has read too much rather than too little.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Bound;

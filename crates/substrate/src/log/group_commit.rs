@@ -10,12 +10,12 @@
 //! leader that syncs yields a few times until as many threads wait for it as waited for the last
 //! one.
 //!
-//! Invariant G1: `busy` is set by one thread at a time, and only that thread touches the current
+//! Invariant: `busy` is set by one thread at a time, and only that thread touches the current
 //! segment's file or replaces the current segment.
-//! Invariant G2: `durable <= written <= last`; the records between `written` and `last` are exactly
+//! Invariant: `durable <= written <= last`; the records between `written` and `last` are exactly
 //! the pending buffer; a sync makes durable what was written before it began.
-//! Invariant G3: the thread that clears `busy` wakes all, also when it failed; and every wait
-//! checks the poison before it sleeps. So no wait outlasts the leader's device call.
+//! Invariant: the thread that clears `busy` wakes all, also when it failed; and every wait checks
+//! the poison before it sleeps. So no wait outlasts the leader's device call.
 
 use std::mem;
 use std::ops::Range;

@@ -12,14 +12,14 @@
 //!
 //! Thread safety: everything may be called from any thread. A caller that needs the numbers in the
 //! order of another sequence calls [`Log::append`] under its own lock.
-//! Invariant L1: numbers are consecutive within a segment and over consecutive segments.
-//! Invariant L2: all segments but the newest are durable as a whole, and the manifest knows their
-//! last numbers. So only the newest has a tail.
-//! Invariant L3: nothing is written to a segment before the manifest durably names it, and its file
-//! is not reused before the manifest durably does not.
-//! Invariant L4: a record's mark is durable before the record is written.
-//! Invariant L5: what a record refers to is written before the record is appended, and durable
-//! before the record counts as durable.
+//! Invariant: numbers are consecutive within a segment and over consecutive segments.
+//! Invariant (one open segment): all segments but the newest are durable as a whole, and the
+//! manifest knows their last numbers. So only the newest has a tail.
+//! Invariant (named before written): nothing is written to a segment before the manifest durably
+//! names it, and its file is not reused before the manifest durably does not.
+//! Invariant: a record's mark is durable before the record is written.
+//! Invariant: what a record refers to is written before the record is appended, and durable before
+//! the record counts as durable.
 
 mod ahead;
 mod beneath;

@@ -1,8 +1,9 @@
 //! Taking the next segment into use.
 //!
-//! The order maintains L2 and L3: sync the old segment; make the next one's file and header
-//! durable, and its name if it is new; commit both facts; only then append to it. Up to the commit
-//! nothing has changed, so when there is no space the store simply continues.
+//! Only the newest segment is open, and it is named before it is written: sync the old segment;
+//! make the next one's file and header durable, and its name if it is new; commit both facts; only
+//! then append to it. Up to the commit nothing has changed, so when there is no space the store
+//! simply continues.
 
 use std::collections::BTreeMap;
 use std::mem;

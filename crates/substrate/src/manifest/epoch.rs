@@ -1,8 +1,8 @@
 //! Beginning an epoch: the first of a new store, and the next one when a record does not fit.
 //!
-//! The order maintains D2: the new manifest file with the whole state as its first record, synced;
-//! the folder, synced; then the superblock. Up to the superblock nothing has changed, so when there
-//! is no space the store simply continues.
+//! The manifest file is durable before its superblock: the new file with the whole state as its
+//! first record, synced; the folder, synced; then the superblock. Up to the superblock nothing has
+//! changed, so when there is no space the store simply continues.
 
 use std::sync::Arc;
 

@@ -10,18 +10,18 @@
 //! repeats the whole state, and then the superblock that names it.
 //!
 //! Thread safety: everything may be called from any thread; commits are serial.
-//! Invariant D1: a record is written only when all records before it are durable.
-//! Invariant D2: a superblock is written only when the manifest file it names is durable: its
-//! length, its first record, its directory entry.
-//! Invariant D3: the first record of an epoch changes nothing. So while it is the only one, the
-//! epoch before it has the same state, and once it is not the only one the superblock is known to
-//! be durable.
-//! Invariant D4: opening writes nothing. What was read may exist in the page cache only, because
-//! the last run's sync failed or the last process was killed before it; therefore the first commit,
-//! or [`Manifest::retry_last_record`], makes it durable by writing it again, and nothing that it
-//! gave up may be reused before.
-//! Invariant D5: behind the last record there are zeros before the next one is written: of two torn
-//! records in one place, halves might make a whole one.
+//! Invariant: a record is written only when all records before it are durable.
+//! Invariant (file before superblock): a superblock is written only when the manifest file it names
+//! is durable: its length, its first record, its directory entry.
+//! Invariant (empty first record): the first record of an epoch changes nothing. So while it is the
+//! only one, the epoch before it has the same state, and once it is not the only one the superblock
+//! is known to be durable.
+//! Invariant (written again): opening writes nothing. What was read may exist in the page cache
+//! only, because the last run's sync failed or the last process was killed before it; therefore the
+//! first commit, or [`Manifest::retry_last_record`], makes it durable by writing it again, and
+//! nothing that it gave up may be reused before.
+//! Invariant (zeros behind): behind the last record there are zeros before the next one is written:
+//! of two torn records in one place, halves might make a whole one.
 
 mod epoch;
 pub mod files;
@@ -124,7 +124,7 @@ struct Writer {
     file: Arc<dyn DeviceFile>,
     next_number: u64,
     tail: u64,
-    /// The last record that opening read, which D4 requires to be written again: its offset and
+    /// The last record that opening read, which is written again: its offset and
     /// frame.
     doubt: Option<(u64, Vec<u8>)>,
     /// A second copy of the state, which the next commit changes and makes current: a commit costs
@@ -160,7 +160,7 @@ impl Writer {
 
     /// Overwrites what a torn record left behind the last one with zeros: a part of it, together
     /// with a part of the next record, which begins in the same place and is torn too, might be a
-    /// whole record again (D5).
+    /// whole record again.
     fn wipe_behind_the_tail(&self) -> Result<()> {
         let region_bytes = self.superblock.region_bytes;
         let mut chunk = vec![0; WIPED_BYTES];
@@ -278,7 +278,7 @@ impl Manifest {
         writer.doubt = Some(contents.last);
         let state_bytes = epoch::first_record(writer.seal(), &contents.state)?.len() as u64;
         let mut problems = contents.problems;
-        // With one record only, a crash may have come between the two copies (D3).
+        // With one record only, a crash may have come between the two copies.
         if contents.last_number > 1 {
             problems.extend(newest.bad_copies);
         }
@@ -457,7 +457,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes durable what opening read, when that has not happened yet (D4). To be called before
+    /// Makes durable what opening read, when that has not happened yet. To be called before
     /// anything that the last record gave up is reused: space of the data file, log segments.
     ///
     /// Cost: four writes and three syncs; nothing after the first time.
@@ -543,7 +543,7 @@ impl Manifest {
 }
 
 /// Fails when the epoch after `superblock` was in use: then both copies of its superblock have
-/// been lost. By D3 it was in use exactly when its manifest has a second record.
+/// been lost. It was in use exactly when its manifest has a second record.
 fn refuse_newer_epoch(device: &dyn Device, superblock: Superblock) -> Result<()> {
     let newer = Epoch(superblock.epoch.0.saturating_add(1));
     let name = manifest_name(newer);

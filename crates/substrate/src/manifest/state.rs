@@ -1,13 +1,12 @@
 //! The manifest's contents, as a pure function of its edits.
 //!
-//! Invariant M1: keyspace ids and segment ids only grow; none is used twice.
-//! Invariant M2: `durable_seq`, `next_generation` and every `flushed_seq` never go back.
-//! Invariant M3: all segments but the newest are closed.
-//! Invariant M4: no blob's space is taken twice, or given up without being taken.
-//! Invariant M5: a keyspace's merge operator is named once, and never another one.
-//! Invariant M6: `to_edits` applied to an empty state, with this state's numbers, gives this
-//! state.
-//! Invariant M7: `names` and `files` are those of the keyspaces and segments, so that an edit costs
+//! Invariant: keyspace ids and segment ids only grow; none is used twice.
+//! Invariant: `durable_seq`, `next_generation` and every `flushed_seq` never go back.
+//! Invariant: all segments but the newest are closed.
+//! Invariant: no blob's space is taken twice, or given up without being taken.
+//! Invariant: a keyspace's merge operator is named once, and never another one.
+//! Invariant: `to_edits` applied to an empty state, with this state's numbers, gives this state.
+//! Invariant: `names` and `files` are those of the keyspaces and segments, so that an edit costs
 //! the logarithm of their number.
 
 use std::collections::{BTreeMap, BTreeSet};

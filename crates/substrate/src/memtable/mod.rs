@@ -14,19 +14,19 @@
 //! One writer at a time, which the caller ensures. Any number of concurrent readers, which never
 //! wait.
 //!
-//! * M1: versions are never removed or changed. A leaf only grows, until it is left out of a list.
-//! * M2: no two entries share a key and a number, so that an insert never replaces.
-//! * M3: the leaves of a list cover all positions without overlap: a leaf holds the positions at or
+//! * versions are never removed or changed. A leaf only grows, until it is left out of a list.
+//! * no two entries share a key and a number, so that an insert never replaces.
+//! * the leaves of a list cover all positions without overlap: a leaf holds the positions at or
 //!   behind its own lower boundary and before the next leaf's.
-//! * M4: what is in a leaf of one list of a memtable is in every later list of it: a full leaf is
+//! * what is in a leaf of one list of a memtable is in every later list of it: a full leaf is
 //!   replaced by leaves with all its versions, and nothing is inserted into it again.
 //!
 //! *A reader misses nothing it may see*, provided that it takes its number first and loads the list
 //! after. Let n be the visible number that it took. Every version with a number of at most n was
 //! inserted before n became visible, into a leaf of the list that was current then, or together
-//! with a new list. The list loaded afterwards is that one or a later one, and by M4 holds the
-//! version; its leaves are ordered by M3, so that a search finds it. A list loaded *before* the
-//! number may lack it: a version with a number of at most n may be in a leaf that has since
+//! with a new list. The list loaded afterwards is that one or a later one, and every later list
+//! holds the version; its leaves are in order, so that a search finds it. A list loaded *before*
+//! the number may lack it: a version with a number of at most n may be in a leaf that has since
 //! replaced one of the list's.
 
 mod cursor;

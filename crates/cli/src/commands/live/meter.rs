@@ -1,7 +1,7 @@
 //! The measurements of working threads for the view: counts and latencies, only in atomics.
 //!
-//! Invariant V1: recording takes no lock and never waits; it costs a few nanoseconds.
-//! Invariant V2: every operation is counted in exactly one window, that in which it ended.
+//! Invariant: recording takes no lock and never waits; it costs a few nanoseconds.
+//! Invariant: every operation is counted in exactly one window, that in which it ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

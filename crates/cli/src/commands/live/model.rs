@@ -1,7 +1,7 @@
 //! The data shown, computed from successive samples, without a clock or a terminal.
 //!
-//! Invariant W1: no series is longer than [`WINDOWS_MAX`], however long a run is.
-//! Invariant W2: every share is within 0 to 1.
+//! Invariant: no series is longer than [`WINDOWS_MAX`], however long a run is.
+//! Invariant: every share is within 0 to 1.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;

@@ -1,9 +1,9 @@
 //! The terminal, taken and given back.
 //!
-//! Invariant T1: after [`Screen::open`] the terminal is given back exactly once: when the screen is
+//! Invariant: after [`Screen::open`] the terminal is given back exactly once: when the screen is
 //! dropped, or by the panic hook before the message, whichever thread panics. No signal that asks
 //! for an end comes between.
-//! Invariant T2: nothing is drawn after it was given back.
+//! Invariant: nothing is drawn after it was given back.
 
 use std::io::{self, IsTerminal, stdin, stdout};
 use std::sync::Once;

@@ -1,13 +1,14 @@
 //! A policy's view of a level, and its choice: a run of blocks, and the keys around it.
 //!
-//! P1 The keys of a level's blocks never descend: block i holds keys in [key i, key i+1) alone, the
+//! The keys of a level's blocks never descend: block i holds keys in [key i, key i+1) alone, the
 //! last one up to infinity. Blocks of one key hold its versions and belong together.
-//! P2 A choice begins at a block and is not empty; its borders are between keys, never between
+//!
+//! A choice begins at a block and is not empty; its borders are between keys, never between
 //! versions of one key.
 
 use std::ops::Range;
 
-/// A level's blocks, in key order (P1).
+/// A level's blocks, in key order.
 pub trait Blocks {
     /// The number of blocks.
     fn len(&self) -> usize;
