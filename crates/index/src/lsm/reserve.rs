@@ -32,7 +32,7 @@ impl LsmIndex<'_> {
         if self.env.blocks.keeps_reserve(freed_units(state, outcome)) {
             return Ok(());
         }
-        Err(Error::Full { what: "the space that is kept for deletes".into() })
+        Err(Error::Full { what: "more values (the rest is kept for deletes)".into() })
     }
 }
 

@@ -117,20 +117,39 @@ impl ManifestState {
         Ok(())
     }
 
-    /// How many bytes edits add to the first record of an epoch, at most, and how many they take
-    /// from it, at least.
+    /// How many bytes edits add to the first record of an epoch, and how many they take from it.
+    /// What the segments of the log take is not counted: there are few.
     pub(super) fn change_of_size(&self, edits: &[Edit]) -> (u64, u64) {
+        let changes = edits.iter().map(|edit| self.change_by(edit));
+        changes.fold((0, 0), |sum, (more, less)| (sum.0 + more, sum.1 + less))
+    }
+
+    fn change_by(&self, edit: &Edit) -> (u64, u64) {
         let bytes = |edit: &Edit| {
             RecordBody::encode(std::slice::from_ref(edit), Generation(0)).len() as u64
         };
-        let replaced = |edit: &Edit| match edit {
-            Edit::Index { id, .. } => {
-                let index = Arc::clone(&self.keyspaces.get(id)?.index);
-                Some(bytes(&Edit::Index { id: *id, index }))
-            }
-            _ => None,
+        let index_bytes = |id: KeyspaceId| {
+            let index = self.keyspaces.get(&id).map(|keyspace| Arc::clone(&keyspace.index));
+            index.map_or(0, |index| bytes(&Edit::Index { id, index }))
         };
-        (edits.iter().map(bytes).sum(), edits.iter().filter_map(replaced).sum())
+        match edit {
+            Edit::Index { id, .. } => (bytes(edit), index_bytes(*id)),
+            Edit::KeyspaceDrop { id } => (0, index_bytes(*id)),
+            Edit::OwnedSpace { id, taken, given_up } => {
+                let of = |taken: &[Extent]| {
+                    bytes(&Edit::OwnedSpace { id: *id, taken: taken.to_vec(), given_up: vec![] })
+                };
+                (of(taken), of(given_up))
+            }
+            Edit::KeyspaceCreate { .. }
+            | Edit::KeyspaceCodec { .. }
+            | Edit::KeyspaceOperator { .. } => (bytes(edit), 0),
+            Edit::SegmentAdd(_)
+            | Edit::SegmentClose { .. }
+            | Edit::SegmentRemove { .. }
+            | Edit::CleanClose { .. }
+            | Edit::NextKeyspace { .. } => (0, 0),
+        }
     }
 
     /// The state after one edit.
