@@ -77,6 +77,7 @@ pub(super) use compaction::Lsm;
 pub use compaction::{Compaction, MergeReport};
 use kind::LsmIndex;
 use policy::Policy;
+use slice::Merged;
 use state::State;
 
 /// A job that merges what overflows ends after this many slices, even if more has overflowed
@@ -179,7 +180,19 @@ impl LsmIndex<'_> {
         };
         job.done += 1;
         job.has_packed = next.packs();
-        if let Err(error) = self.merge_slice(&state, &next, commit) {
+        let merged = self.merge_slice(&state, &next, commit);
+        if matches!(merged, Ok(Merged::Refused)) {
+            if next.packs() {
+                self.go_on_unpacked(&state, &next, reserve::refusal())?;
+                return Ok(Step::More);
+            }
+            // A full pass, which is not refused, can begin.
+            *slot = None;
+            self.retiring.store(false, Ordering::Release);
+            self.merging.store(false, Ordering::Release);
+            return Err(reserve::refusal());
+        }
+        if let Err(error) = merged {
             let is_full = matches!(error, Error::Full { .. });
             // The space that it had taken has been freed.
             if !(is_full && !next.packs() && self.halve_slices()) {

@@ -7,7 +7,7 @@
 //! makes room.
 
 use esker_format::ptr::Extent;
-use esker_substrate::error::{Error, Result};
+use esker_substrate::error::Error;
 use esker_substrate::planted::{self, Bug};
 
 use super::LsmIndex;
@@ -16,38 +16,36 @@ use super::slice::Outcome;
 use super::state::State;
 
 impl LsmIndex<'_> {
-    /// Refuses a slice that has been merged and would take the reserve permanently.
-    ///
-    /// # Errors
-    /// `Full` in this case; nothing has changed.
-    pub(super) fn refuse_growth(
-        &self,
-        state: &State,
-        slice: &Slice,
-        outcome: &Outcome,
-    ) -> Result<()> {
+    /// Whether a slice that has been merged is refused, because it would take the reserve
+    /// permanently.
+    pub(super) fn is_refused(&self, state: &State, slice: &Slice, outcome: &Outcome) -> bool {
         if slice.is_full() || self.may_use_reserve() || planted::is(Bug::ReserveMerged) {
-            return Ok(());
+            return false;
         }
-        if self.env.blocks.keeps_reserve(freed_units(state, outcome)) {
-            return Ok(());
-        }
-        Err(Error::Full { what: "more values (the rest is kept for deletes)".into() })
+        let freed = freed_units(state, outcome);
+        freed < units(outcome.taken()) && !self.env.blocks.keeps_reserve(freed)
     }
+}
+
+/// Why a refused slice stops a job.
+pub(super) fn refusal() -> Error {
+    Error::Full { what: "more values (the rest is kept for deletes)".into() }
 }
 
 /// The units that become free when a slice is recorded, as soon as no reader needs them.
 fn freed_units(state: &State, outcome: &Outcome) -> u64 {
-    let of_levels = outcome.given_up().map(|extent| extent.units).sum::<u64>();
     let runs = state.durable.sorted_runs.iter().rev().zip(outcome.runs.iter().rev());
     let of_runs = runs.map(|(meta, spent)| {
-        let units = |extents: &[Extent]| extents.iter().map(|extent| extent.units).sum::<u64>();
         if spent.run.gone.is_everything() {
-            let all: u64 = meta.extents().map(|extent| extent.units).sum();
-            all.saturating_sub(units(&spent.moved))
+            let all = units(meta.extents().copied());
+            all.saturating_sub(units(spent.moved.iter().copied()))
         } else {
-            units(&spent.freed)
+            units(spent.freed.iter().copied())
         }
     });
-    of_levels + of_runs.sum::<u64>()
+    units(outcome.given_up().copied()) + units(outcome.dropped_blobs()) + of_runs.sum::<u64>()
+}
+
+fn units(extents: impl IntoIterator<Item = Extent>) -> u64 {
+    extents.into_iter().map(|extent| extent.units).sum()
 }

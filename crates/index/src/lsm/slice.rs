@@ -83,7 +83,27 @@ pub(super) struct Outcome {
     dropped: u64,
 }
 
+/// What has become of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Merged {
+    /// It is durable.
+    Recorded,
+    /// It would take the reserve: nothing has changed.
+    Refused,
+}
+
 impl Outcome {
+    /// Space of the new blocks and nodes.
+    pub fn taken(&self) -> impl Iterator<Item = Extent> {
+        let blocks = self.made.outputs.iter().flat_map(Output::taken);
+        blocks.chain(self.made.nodes.taken())
+    }
+
+    /// Space of blobs to which nothing refers any more.
+    pub fn dropped_blobs(&self) -> Vec<Extent> {
+        self.made.values.recorded().given_up
+    }
+
     /// Space of blocks and nodes that are not part of levels any more.
     pub fn given_up(&self) -> impl Iterator<Item = &Extent> {
         self.made.changed.iter().flat_map(|level| &level.given_up)
@@ -124,18 +144,21 @@ impl LsmIndex<'_> {
     /// the nodes that lead to them; two syncs and the record.
     ///
     /// # Errors
-    /// `Full` without space or where it would take the reserve, `Corrupt` when a block cannot be
-    /// read, and errors of `commit` or the device.
+    /// `Full` without space, `Corrupt` when a block cannot be read, and errors of `commit` or the
+    /// device.
     pub(super) fn merge_slice(
         &self,
         state: &State,
         slice: &Slice,
         commit: &mut Commit<'_>,
-    ) -> Result<()> {
+    ) -> Result<Merged> {
         let merged = self.merge_keys(state, slice);
         let outcome = merged.map_err(|error| self.poison_if_write_failed(error))?;
-        self.refuse_growth(state, slice, &outcome)?;
-        self.record_slice(state, slice, outcome, commit)
+        if self.is_refused(state, slice, &outcome) {
+            return Ok(Merged::Refused);
+        }
+        self.record_slice(state, slice, outcome, commit)?;
+        Ok(Merged::Recorded)
     }
 
     /// The rules by which a slice is merged.
@@ -218,11 +241,10 @@ impl LsmIndex<'_> {
         outcome: Outcome,
         commit: &mut Commit<'_>,
     ) -> Result<()> {
+        let fresh: Vec<_> = outcome.taken().collect();
         let given_up: Vec<_> = outcome.given_up().copied().collect();
         let Outcome { runs, made, entered, dropped } = outcome;
         let Made { outputs, nodes, mut values, changed } = made;
-        let written = outputs.iter().flat_map(Output::taken);
-        let fresh: Vec<_> = written.chain(nodes.taken()).collect();
         // A node that was written and is not part of the tree after all.
         let old = delete::without(&given_up, &fresh);
         let unused = delete::without(&given_up, &old);
