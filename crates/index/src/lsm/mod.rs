@@ -10,10 +10,10 @@
 //! up to which a block stays), `repack` (packing levels of which too much is empty), `reserve`
 //! (slices that would take the reserve), `overwrite_ratio` (the share of incoming data that does
 //! not make the index larger), `due_cache` (whether work is due, which every write asks);
-//! `by_policy` chooses as the thesis does among the
-//! blocks in `fences`, [`compaction`] has the settings, [`counters`] count what merges cost, and
-//! from them `meter` and `learnt` derive thresholds; `kind` is the interface to the [`Index`],
-//! `invariants` checks what is recorded of levels.
+//! `by_policy` chooses as the thesis does among the blocks in `fences`, [`compaction`] has the
+//! settings, [`counters`] count what merges cost, and from them `meter` and `learnt` derive
+//! thresholds; `kind` is the interface to the [`Index`], `invariants` checks what is recorded of
+//! levels.
 //!
 //! Memtables are flushed to sorted runs, as an FD+tree's are. A slice takes the keys of one range
 //! out of all runs, and of as many levels as overflow, and merges them into the next level. The
@@ -173,9 +173,7 @@ impl LsmIndex<'_> {
         let next = if is_over { None } else { self.next_slice(&state, job)? };
         let Some(next) = next else {
             self.finish_slices(job, commit)?;
-            *slot = None;
-            self.retiring.store(false, Ordering::Release);
-            self.merging.store(false, Ordering::Release);
+            self.end_job(&mut slot);
             return Ok(Step::Done);
         };
         job.done += 1;
@@ -187,9 +185,7 @@ impl LsmIndex<'_> {
                 return Ok(Step::More);
             }
             // A full pass, which is not refused, can begin.
-            *slot = None;
-            self.retiring.store(false, Ordering::Release);
-            self.merging.store(false, Ordering::Release);
+            self.end_job(&mut slot);
             return Err(reserve::refusal());
         }
         if let Err(error) = merged {
@@ -206,6 +202,12 @@ impl LsmIndex<'_> {
         }
         job.part = job.part.take().and_then(|part| part.after(&next));
         Ok(Step::More)
+    }
+
+    fn end_job(&self, slot: &mut Option<Job>) {
+        *slot = None;
+        self.retiring.store(false, Ordering::Release);
+        self.merging.store(false, Ordering::Release);
     }
 
     /// The next slice of a job; `None` when it is done.

@@ -84,7 +84,7 @@ fn merged_into_emptier_blocks(may_use_reserve: bool) -> (u64, u64) {
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = Arc::clone(&sim) as _;
     let meta = IndexMeta { lsm: Some(Box::default()), ..IndexMeta::default() };
-    // So much growth that there is one level.
+    // With this growth factor there is one level.
     let params = Params { gamma: 200.0, ..Params::DEFAULT };
     let compaction = Compaction { policy: Policy::RoundRobin, params, preserves: true };
     let options = Options { compaction, ..options(128 << 10) };

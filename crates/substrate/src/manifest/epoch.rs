@@ -166,14 +166,15 @@ impl Manifest {
         if room > 4 * (region_bytes / RESERVE_SHARE) {
             return Ok(());
         }
-        self.poison.on_error(self.rewrite_last_record(&mut writer))?;
-        let features = writer.superblock.features;
-        self.begin_epoch(&mut writer, 0, features)
+        self.renew(&mut writer)
     }
 
     /// Begins a new epoch where the region is at least twice as long as a new one would be.
     ///
-    /// Cost and errors: those of [`Manifest::make_room`].
+    /// Cost: that of [`Manifest::make_room`].
+    ///
+    /// # Errors
+    /// Those of [`Manifest::make_room`].
     pub fn shrink(&self) -> Result<()> {
         let mut writer = self.writer.lock();
         self.poison.check()?;
@@ -182,9 +183,14 @@ impl Manifest {
         if writer.superblock.region_bytes < wanted.saturating_mul(SHRINK_TIMES) {
             return Ok(());
         }
-        self.poison.on_error(self.rewrite_last_record(&mut writer))?;
+        self.renew(&mut writer)
+    }
+
+    /// Begins the next epoch with the present state.
+    fn renew(&self, writer: &mut Writer) -> Result<()> {
+        self.poison.on_error(self.rewrite_last_record(writer))?;
         let features = writer.superblock.features;
-        self.begin_epoch(&mut writer, 0, features)
+        self.begin_epoch(writer, 0, features)
     }
 
     /// Begins the next epoch with the present state, in which a record of `record_bytes` fits, and
