@@ -122,6 +122,8 @@ pub struct Index {
     /// merge.
     pub(super) owed_bytes: AtomicU64,
     pub(super) recovered_bytes: AtomicU64,
+    /// Bytes that are kept for range tombstones without a record.
+    pub(super) kept_for_removals: Mutex<u64>,
     /// The number of callers for whom merges may use the reserve (see `reserve`).
     pub(super) reserve_users: AtomicU32,
     /// Memory of the memtables that the budget knows of.
@@ -180,6 +182,7 @@ impl Index {
             referred_bytes: 0.into(),
             owed_bytes: 0.into(),
             recovered_bytes: 0.into(),
+            kept_for_removals: Mutex::new(0),
             reserve_users: 0.into(),
             counted_bytes: 0.into(),
             exclusive: RwLock::default(),
@@ -412,10 +415,8 @@ impl Index {
     /// tombstones: there are more than the last full merge has kept for a snapshot that is still
     /// live.
     pub fn has_garbage(&self) -> bool {
-        let kept = *self.kept.lock();
-        let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
-        let (count, removals) = if still_kept { (kept.count, kept.removals) } else { (0, 0) };
-        self.flushed.lock().tombstones > count || self.removals() > removals
+        let kept = self.still_kept();
+        self.flushed.lock().tombstones > kept.count || self.removals() > kept.removals
     }
 
     /// Whether all space that merges gave up has come back.

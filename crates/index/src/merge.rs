@@ -382,6 +382,7 @@ impl Merge {
         let run = outcome.tree(self, written, fences, &meta);
         let (which, outside) = (self.which, outcome.outside());
         index.views.publish(|view| view.with_result(which, run, outside, retired));
+        index.keep_for_removals();
         *index.flushed.lock() = flushed_balance(&meta);
         outcome.note(index, &meta);
         drop(recording);

@@ -16,6 +16,7 @@ use esker_substrate::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::Index;
+use super::removed::{self, Removed};
 
 /// Bytes of an entry in addition to key and value: number, lengths, its place in the block and the
 /// filter, and the block's header.
@@ -29,20 +30,6 @@ const LONG_BYTES: u64 = UNIT_BYTES - 256;
 /// Bytes of a run in addition to its entries: blocks that are not full, of the entries and of the
 /// fences.
 const RUN_BYTES: u64 = 3 * UNIT_BYTES;
-
-/// Bytes of a range tombstone in the manifest in addition to its keys: numbers and lengths.
-const REMOVAL_BYTES: u64 = 48;
-/// A range tombstone may cut another one in two.
-const REMOVAL_PARTS: u64 = 2;
-
-/// The bytes reserved for a range tombstone, until it is recorded: those of the entry at its begin,
-/// and of the space that is kept for the manifest.
-#[must_use]
-pub fn removal_bytes(keys: KeyRange<'_>) -> u64 {
-    let keys_bytes = (keys.begin.len() + keys.end.map_or(0, <[u8]>::len)) as u64;
-    let manifest_bytes = (keys_bytes + REMOVAL_BYTES) * REMOVAL_PARTS * NEXT_TIMES;
-    entry_bytes(keys.begin, Data::Delete) + manifest_bytes
-}
 
 /// The bytes reserved for an entry.
 #[must_use]
@@ -71,17 +58,36 @@ fn bytes(key_bytes: u64, value_bytes: u64) -> u64 {
 }
 
 impl Index {
+    /// The most bytes that a range tombstone takes which is written now: the entry at its begin,
+    /// and what it adds to the manifest's next file. Where snapshots are live, the ranges that it
+    /// meets may stay, and it fills the gaps between them.
+    pub fn removal_bytes(&self, keys: KeyRange<'_>) -> u64 {
+        let met = match self.env.snapshots.count() {
+            0 => 0,
+            _ => self.views.load().removed.met_bytes(keys),
+        };
+        let added = 2 * removed::bytes_of(keys) + met;
+        entry_bytes(keys.begin, Data::Delete) + added.saturating_mul(NEXT_TIMES)
+    }
+
+    /// Keeps space for what the range tombstones that no record has yet add to the manifest's next
+    /// file. Call it when they, or the durable state, have changed.
+    pub(super) fn keep_for_removals(&self) {
+        let mut kept = self.kept_for_removals.lock();
+        let (view, durable) = (self.views.load(), self.durable.load());
+        if *kept == 0 && view.removed.is_empty() {
+            return;
+        }
+        let recorded = Removed::new(Arc::clone(&durable.removed));
+        let added = view.removed.recorded_bytes().saturating_sub(recorded.recorded_bytes());
+        let bytes = added.saturating_mul(NEXT_TIMES);
+        self.env.blocks.keep_for_tombstones(*kept, bytes);
+        *kept = bytes;
+    }
+
     /// An entry was inserted into the memtable that takes writes.
     pub(super) fn owe(&self, key: &[u8], data: Data<'_>) {
-        self.owe_bytes(entry_bytes(key, data));
-    }
-
-    /// A range tombstone was written, with the entry at its begin.
-    pub(super) fn owe_removal(&self, keys: KeyRange<'_>) {
-        self.owe_bytes(removal_bytes(keys) - entry_bytes(keys.begin, Data::Delete));
-    }
-
-    fn owe_bytes(&self, mut bytes: u64) {
+        let mut bytes = entry_bytes(key, data);
         if self.owed_bytes.load(Ordering::Relaxed) == 0 {
             bytes += RUN_BYTES;
         }

@@ -73,6 +73,7 @@ impl Paused<'_> {
         let main = Part::Run(Arc::new(Tree::default()));
         index.views.publish(|_| View::new(Arc::default(), vec![main], Arc::default()));
         index.durable.swap(Arc::default());
+        index.keep_for_removals();
         index.count_memory();
     }
 }

@@ -32,15 +32,18 @@ use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, RemovedRange};
 use esker_substrate::planted::{self, Bug};
 
-use super::Index;
 use super::balance::KeptTombstones;
 use super::versions::{Fate, Keep};
+use super::{Index, Work};
 
 /// The number of range tombstones from which on a full merge is due because of them.
 pub const MERGE_REMOVALS: usize = 1024;
 /// The most range tombstones, and the most bytes of their keys: beyond these no more are accepted.
 pub const REMOVALS_MAX: usize = 4096;
 const BYTES_MAX: usize = 512 << 10;
+/// Bytes of a range in a record in addition to its keys and numbers, and of a number.
+const RANGE_BYTES: usize = 16;
+const NUMBER_BYTES: usize = 10;
 
 /// The range tombstones of a keyspace.
 #[derive(Clone, Debug, Default)]
@@ -57,9 +60,7 @@ impl Removed {
     #[must_use]
     pub fn new(ranges: Arc<[RemovedRange]>) -> Self {
         let numbers = ranges.iter().map(|range| range.seqs.len()).sum();
-        let keys =
-            |range: &RemovedRange| range.begin.len() + range.end.as_ref().map_or(0, |e| e.len());
-        let bytes = ranges.iter().map(keys).sum();
+        let bytes = ranges.iter().map(RemovedRange::keys_bytes).sum();
         Self { ranges, numbers, bytes }
     }
 
@@ -111,6 +112,23 @@ impl Removed {
         let behind = self.ranges.partition_point(|range| *range.begin <= *key);
         let range = self.ranges.get(behind.checked_sub(1)?)?;
         range.keys().has(key).then_some(range)
+    }
+
+    /// The most bytes of the set in a record.
+    pub(super) fn recorded_bytes(&self) -> u64 {
+        (self.bytes + self.ranges.len() * RANGE_BYTES + self.numbers * NUMBER_BYTES) as u64
+    }
+
+    /// The most bytes that the ranges take in a record which share a key with `keys`, when another
+    /// number is added to each and the gaps between them are filled.
+    pub(super) fn met_bytes(&self, keys: KeyRange<'_>) -> u64 {
+        let is_before =
+            |range: &RemovedRange| range.end.as_deref().is_some_and(|end| end <= keys.begin);
+        let begins_before = |range: &RemovedRange| keys.end.is_none_or(|end| &*range.begin < end);
+        let from = self.ranges.partition_point(is_before);
+        let to = self.ranges.partition_point(begins_before);
+        let met = self.ranges.get(from..to).unwrap_or_default();
+        met.iter().map(|range| bytes_of(range.keys()) + NUMBER_BYTES as u64).sum()
     }
 
     /// The newest range tombstone of `key` that `seq` sees; 0 if there is none.
@@ -172,11 +190,23 @@ impl Removed {
         self.filtered(|removal| removal <= seq)
     }
 
+    /// How many have numbers up to `seq`.
+    fn count_up_to(&self, seq: Seq) -> usize {
+        let numbers = self.ranges.iter().flat_map(|range| &range.seqs);
+        numbers.filter(|removal| **removal <= seq).count()
+    }
+
     /// Those with greater numbers than `seq`.
     #[must_use]
     pub fn above(&self, seq: Seq) -> Self {
         self.filtered(|removal| removal > seq)
     }
+}
+
+/// The most bytes of a range with one number in a record.
+pub(super) fn bytes_of(keys: KeyRange<'_>) -> u64 {
+    let keys_bytes = keys.begin.len() + keys.end.map_or(0, <[u8]>::len);
+    (keys_bytes + RANGE_BYTES + NUMBER_BYTES) as u64
 }
 
 /// The greater of no end and any end is no end.
@@ -241,8 +271,8 @@ impl Index {
             };
             view.with_removed(removals.iter().fold(removed, with))
         });
+        self.keep_for_removals();
         for (keys, seq) in removals {
-            self.owe_removal(*keys);
             self.insert(keys.begin, *seq, Data::Delete);
         }
     }
@@ -253,7 +283,7 @@ impl Index {
         if seq > self.meta().log_unneeded_seq() {
             let points = self.env.snapshots.live().numbers;
             self.views.publish(|view| view.with_removed(view.removed.with(keys, seq, &points)));
-            self.owe_removal(keys);
+            self.keep_for_removals();
         }
         self.replay(keys.begin, seq, Data::Delete);
     }
@@ -270,6 +300,13 @@ impl Index {
         removed.fullness() >= 1.0 || removed.len().saturating_add(2 * more) > REMOVALS_MAX
     }
 
+    /// Whether a full merge that begins now retires range tombstones: those that are older than
+    /// every snapshot.
+    pub fn can_retire_removals(&self) -> bool {
+        let oldest = self.env.snapshots.live().numbers.last().copied().unwrap_or_default();
+        self.views.load().removed.count_up_to(oldest) > 0
+    }
+
     /// Whether the full merge under way retires range tombstones.
     pub fn is_retiring(&self) -> bool {
         self.retiring.load(esker_substrate::sync::atomic::Ordering::Acquire)
@@ -279,8 +316,32 @@ impl Index {
     /// the range tombstones that are still there, for snapshots. Those written since are not kept
     /// for any.
     pub(super) fn note_kept(&self, count: u64, merged: Seq, oldest_snapshot: Option<Seq>) {
-        let removals = self.views.load().removed.up_to(merged).len();
+        let removals = self.views.load().removed.count_up_to(merged);
         *self.kept.lock() = KeptTombstones { count, removals, oldest_snapshot };
+    }
+
+    /// What the last full merge had to keep, if it must still be kept: the space can be freed when
+    /// the snapshot has been dropped.
+    pub(super) fn still_kept(&self) -> KeptTombstones {
+        let kept = *self.kept.lock();
+        let is_live = kept.oldest_snapshot == self.env.snapshots.oldest();
+        if is_live { kept } else { KeptTombstones::default() }
+    }
+
+    /// The work that is due because of the number of range tombstones: a full merge, which retires
+    /// those that it finds on the device. Before it those of the memtable are flushed, unless it
+    /// takes the memtable.
+    pub(super) fn removal_work(&self, durable: &IndexMeta) -> Option<Work> {
+        let most = self.still_kept().removals + MERGE_REMOVALS;
+        if self.removals() < most {
+            return None;
+        }
+        let has_new = self.memtable_entries() > 0;
+        let flushes_first = has_new && self.flushes_first();
+        if flushes_first && self.views.load().removed.count_up_to(durable.flushed_seq) < most {
+            return self.flush_work();
+        }
+        Some(Work::Merge { full: true, with_memtable: has_new && !flushes_first })
     }
 
     /// The range tombstones for a merge that begins now, of a memtable frozen at `frozen` or of the

@@ -425,7 +425,11 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     loop {
         let tree = slot.tree()?;
         shared.poison.check()?;
-        complete(shared, slot)?;
+        match complete(shared, slot) {
+            // A merge that found no space has ended: the full one drops more.
+            Err(Error::Full { .. }) if !tree.is_merging() && !tree.is_flushing() => {}
+            completed => completed?,
+        }
         // Entries with an expiry, and values with operands, may be in levels that a merge would
         // still change.
         let features = [FEATURE_EXPIRY, FEATURE_OPERANDS];

@@ -2,8 +2,9 @@
 //! keyspace may have.
 //!
 //! A keyspace keeps its range tombstones until full merges have retired them. Beyond a certain
-//! number of them a full merge is due; beyond four times that number a removal compacts the
-//! keyspace, and is refused if that did not help: then a snapshot holds the removed entries.
+//! number of them a full merge is due; beyond four times that number, or a number of bytes, a
+//! removal compacts the keyspace. It is refused if that does not help: then a snapshot holds the
+//! removed entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ fn admit_to(shared: &Core, slot: &Arc<Slot>, more: usize) -> Result<()> {
         if !tree.is_full_of_removals(more) {
             return Ok(());
         }
-        if tree.due().is_none() && !tree.is_merging() && !tree.is_flushing() {
+        if !tree.can_retire_removals() {
             break;
         }
         maintenance::compact(shared, slot)?;

@@ -67,14 +67,19 @@ const fn crumb_bytes(reserve: &Reserve) -> u64 {
 
 /// The kind of writes, for a full device, and the room that they take when they are flushed from
 /// the memtables, in bytes.
-pub(crate) fn claim_of(writes: &[Write<'_>]) -> (Claim, u64) {
+///
+/// # Errors
+/// [`Error::NoKeyspace`] for a range of a keyspace that is gone.
+pub(crate) fn claim_of(writes: &[Write<'_>]) -> Result<(Claim, u64)> {
     let deletes = writes.iter().all(|write| write.action.only_deletes());
-    let bytes = writes.iter().map(|write| match write.action {
-        WriteOp::Point(key, data) => owed::entry_bytes(key, data),
-        WriteOp::DeleteRange(keys) => owed::removal_bytes(keys),
-    });
-    let claim = if deletes { Claim::Deletes } else { Claim::Values };
-    (claim, bytes.fold(0, u64::saturating_add))
+    let mut bytes = 0_u64;
+    for write in writes {
+        bytes = bytes.saturating_add(match write.action {
+            WriteOp::Point(key, data) => owed::entry_bytes(key, data),
+            WriteOp::DeleteRange(keys) => write.slot.tree()?.removal_bytes(keys),
+        });
+    }
+    Ok((if deletes { Claim::Deletes } else { Claim::Values }, bytes))
 }
 
 /// Tries an operation that changes nothing if there is no room, and makes room if there is none.

@@ -276,10 +276,6 @@ impl Core {
             }
         }
         let mut committed = commit();
-        if matches!(committed, Err(esker_substrate::Error::Full { .. })) {
-            // After an opening it is not known which free space has been allocated.
-            self.env.blocks.refill()?;
-        }
         // Even what is kept for that: it comes back with the manifest's old file, which may be
         // shorter than the new one.
         let lending = self.env.blocks.lending();

@@ -176,7 +176,7 @@ pub(crate) fn order<'a>(
     removal::admit(shared, writes)?;
     require_features(shared, writes)?;
     let batch = encode(writes)?;
-    let (claim, bytes) = room::claim_of(writes);
+    let (claim, bytes) = room::claim_of(writes)?;
     room::with_room(shared, claim, || {
         let _kept = shared.env.blocks.claim_room(bytes, claim)?;
         apply(shared, writes, (&batch, claim), condition)

@@ -214,6 +214,14 @@ fn too_many_ranges_under_a_snapshot_are_refused_and_room_comes_back() {
     assert!(matches!(refused, Error::Full { .. }), "{refused}");
     let said = refused.to_string();
     assert!(said.starts_with("no space left for a removed range in keyspace keys"), "{said}");
+    // Nor is the keyspace compacted for each one.
+    let merges = || db.stats().unwrap().keyspaces[0].merges;
+    let before = merges();
+    for number in 0..200 {
+        keys.insert(key(number), [8; 100]).unwrap();
+        assert!(matches!(remove(30_000 + number), Err(Error::Full { .. })));
+    }
+    assert!(merges() < before + 100, "{before} compactions, and then {}", merges());
     keys.insert("others", "go on").unwrap();
     assert_eq!(snapshot.get(&keys, "others").unwrap(), None);
     drop(snapshot);
@@ -221,6 +229,15 @@ fn too_many_ranges_under_a_snapshot_are_refused_and_room_comes_back() {
     remove(20_000).unwrap();
     assert_sound(&db);
     assert!(!copy(&device).list().unwrap().is_empty());
+}
+
+#[test]
+fn ranges_of_long_keys_are_not_refused() {
+    let db = small(&MemoryDevice::new()).memory_budget(4 << 20).open().unwrap();
+    let keys = db.keyspace("keys", options()).unwrap();
+    let long = |number: u32| format!("{number:08}").repeat(1000);
+    (0..200).for_each(|number| keys.remove_range(long(2 * number)..long(2 * number + 1)).unwrap());
+    assert_sound(&db);
 }
 
 /// A version that does not know of them finds bit 4 in the superblock.
@@ -259,5 +276,6 @@ also_with_lsm! {
     too_many_ranges_under_a_snapshot_are_refused_and_room_comes_back,
     the_first_removal_sets_a_required_feature,
     ranges_removed_one_after_the_other_are_not_refused,
+    ranges_of_long_keys_are_not_refused,
     ; except:
 }

@@ -583,3 +583,6 @@ fn freed_twice(Overlap(extent): Overlap) -> Error {
         what: format!("an extent of {} bytes was given back twice", extent.bytes()),
     }
 }
+
+#[cfg(test)]
+mod tests;

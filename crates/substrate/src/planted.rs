@@ -123,12 +123,16 @@ pub enum Bug {
     OwedNotKept,
     /// The reserve is returned to the device with the rest of the free space.
     ReserveDiscarded,
+    /// The free space of an opened store that was allocated earlier stays allocated.
+    UnknownNotDiscarded,
     /// A merge that lacks space is not recorded early.
     ShortMergeNotRecorded,
     /// Slices take the reserve permanently while nothing makes room.
     ReserveMerged,
     /// Merges take the space that is kept for the manifest's next file.
     ManifestRoomTaken,
+    /// Nothing is kept for what range tombstones without a record add to that file.
+    TombstonesNotKept,
     /// The state of a stopped flush replaces the state of a merge.
     StallOverwritten,
     /// Values take the last log segment.
@@ -138,7 +142,7 @@ pub enum Bug {
 impl Bug {
     /// Those that full devices find.
     pub const OF_FULL_DEVICES: [Self; 3] =
-        [Self::ReserveTaken, Self::OwedNotKept, Self::ReserveDiscarded];
+        [Self::ReserveTaken, Self::OwedNotKept, Self::UnknownNotDiscarded];
 
     /// Those that crashes, damage and failing operations find.
     pub const ALL: [Self; 33] = [

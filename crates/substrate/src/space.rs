@@ -29,6 +29,8 @@ pub struct Space {
     free_units: u64,
     /// Free units that the device may have no space for.
     holes: RunSet,
+    /// The device may have space for holes: what an earlier run gave back to it is not known.
+    holes_unknown: bool,
     /// Start of an extent in quarantine → its length, in units.
     retired: BTreeMap<u64, u64>,
     /// Start of an uncommitted extent → its length, in units.
@@ -180,13 +182,25 @@ impl Space {
         self.holes.insert(extent).map_err(|_| Overlap(extent))
     }
 
-    /// Turns all free space into holes: whether the device has allocated it is not known.
+    /// Turns all free space into holes: whether the device has allocated it is not known until
+    /// [`Space::note_discarded`].
     pub fn dig_all(&mut self) {
+        self.holes_unknown = true;
         for (start, units) in std::mem::take(&mut self.free) {
             // Free runs are disjoint.
             let _known = self.holes.insert(Extent { start, units });
         }
         self.free_units = 0;
+    }
+
+    /// The holes that the device may have space for.
+    pub fn unknown_holes(&self) -> impl Iterator<Item = Extent> {
+        self.holes.runs().filter(|_| self.holes_unknown)
+    }
+
+    /// Notes that the device has no space for any hole.
+    pub const fn note_discarded(&mut self) {
+        self.holes_unknown = false;
     }
 
     /// Notes that the device has space for a part of a hole.

@@ -7,10 +7,10 @@ use esker_substrate::sync::atomic::Ordering;
 use super::FdTreeIndex;
 use super::prepare::{Incoming, prepare};
 use super::shape::{self, Sizes};
+use crate::Work;
 use crate::balance::{self, Balance};
 use crate::due::{data_bytes, sorted_run_bytes};
 use crate::forecast::ForecastMerge;
-use crate::{Work, removed};
 
 /// Full memtables that may be written out while a merge runs, if t is less.
 const FLUSHES_WHILE_MERGING: u64 = 8;
@@ -24,20 +24,15 @@ impl FdTreeIndex<'_> {
         if flushes_are_due(durable) {
             return Some(Work::Merge { full: false, with_memtable: false });
         }
-        // Space kept for a snapshot can be freed when the snapshot has been dropped.
-        let kept = *self.kept.lock();
-        let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
-        let (kept, kept_removals) =
-            if still_kept { (kept.count, kept.removals) } else { Default::default() };
-        if self.removals() >= kept_removals + removed::MERGE_REMOVALS {
-            let with_memtable = self.memtable_entries() > 0 && !self.flushes_first();
-            return Some(Work::Merge { full: true, with_memtable });
+        if let Some(work) = self.removal_work(durable) {
+            return Some(work);
         }
         if !self.scheme.tightens() {
             // I6 is not kept.
             return None;
         }
-        let underflows = |balance| balance::underflows(&balance, self.kappa0_bytes(), kept);
+        let underflows =
+            |balance| balance::underflows(&balance, self.kappa0_bytes(), self.still_kept().count);
         // The memtable's tombstones count where it takes part; else they wait until it is flushed.
         let with_memtable = self.memtable_entries() > 0 && !self.flushes_first();
         let balance = if with_memtable { self.balance() } else { *self.flushed.lock() };

@@ -113,6 +113,7 @@ impl LevelMerge {
             index.make_durable(&meta, &self.merge.values.recorded(), commit)?;
         }
         index.durable.swap(Arc::new(meta));
+        index.keep_for_removals();
         passed.extend(index.commit_moved_values(&mut self.merge.values)?);
         self.merge.insert.own_kept();
         drop(recording);

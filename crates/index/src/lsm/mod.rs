@@ -67,7 +67,6 @@ use crate::due::sorted_run_bytes;
 use crate::forecast::ForecastMerge;
 use crate::gone::Gone;
 use crate::merge::Step;
-use crate::removed::MERGE_REMOVALS;
 use crate::tree::{BlockReader, Tree};
 use crate::view::Part;
 use crate::{Commit, Index, Work};
@@ -189,11 +188,17 @@ impl LsmIndex<'_> {
             return Err(reserve::refusal());
         }
         if let Err(error) = merged {
-            let is_full = matches!(error, Error::Full { .. });
+            let is_full = matches!(error, Error::Full { .. }) && !next.packs();
             // The space that it had taken has been freed.
-            if !(is_full && !next.packs() && self.halve_slices()) {
-                self.go_on_unpacked(&state, &next, error)?;
+            if is_full && self.halve_slices() {
+                return Ok(Step::More);
             }
+            if is_full && job.pass.is_none() {
+                // A full pass can begin: it drops what this job has to keep.
+                self.end_job(&mut slot);
+                return Err(error);
+            }
+            self.go_on_unpacked(&state, &next, error)?;
             return Ok(Step::More);
         }
         self.double_slices();
@@ -291,13 +296,11 @@ impl LsmIndex<'_> {
 
     /// The work that should begin in an LSM index whose memtable is not full.
     pub(super) fn lsm_due(&self, durable: &Arc<IndexMeta>) -> Option<Work> {
-        let kept = *self.kept.lock();
-        let still_kept = kept.oldest_snapshot == self.env.snapshots.oldest();
-        let (kept, kept_removals) =
-            if still_kept { (kept.count, kept.removals) } else { Default::default() };
+        if let Some(work) = self.removal_work(durable) {
+            return Some(work);
+        }
         let balance = *self.flushed.lock();
-        let full = self.removals() >= kept_removals + MERGE_REMOVALS
-            || underflows(&balance, self.kappa0_bytes(), kept);
+        let full = underflows(&balance, self.kappa0_bytes(), self.still_kept().count);
         let is_due = full || self.is_slice_due(durable);
         is_due.then_some(Work::Merge { full, with_memtable: false })
     }

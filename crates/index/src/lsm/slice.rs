@@ -293,6 +293,7 @@ impl LsmIndex<'_> {
         gone.extend(freed.into_iter().chain(unused).chain(rest));
         let standing = state.lsm().levels.len();
         self.views.publish(|view| with_slice(view, standing, &runs, changed, slice));
+        self.keep_for_removals();
         drop(recording);
         let given_up = self.views.quarantine(&self.env.blocks, joined(gone.into_iter()));
         self.count_memory();
@@ -311,6 +312,7 @@ impl LsmIndex<'_> {
         self.make_durable(&meta, &Moved::default().recorded(), commit)?;
         self.durable.swap(Arc::new(meta));
         self.views.publish(|view| view.with_removed(view.removed.above(retired)));
+        self.keep_for_removals();
         self.retiring.store(false, Ordering::Release);
         Ok(())
     }

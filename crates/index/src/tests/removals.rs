@@ -1,6 +1,7 @@
 //! Range tombstones: when they are retired, and what is kept until then.
 
-use super::{Ask, Subject};
+use super::{Ask, Subject, gate, options};
+use crate::removed::MERGE_REMOVALS;
 
 fn key(number: u32) -> Vec<u8> {
     format!("key{number:06}").into_bytes()
@@ -59,7 +60,7 @@ fn a_removal_of_which_the_memtable_has_older_versions_is_not_forgotten() {
     subject.write(&key(7), Some(b"in the memtable"));
     subject.remove_range(&key(0), Some(&key(50)));
     let alone = super::Work::Merge { full: true, with_memtable: false };
-    subject.tree.run(alone, &super::gate, &mut |_, _| Ok(())).unwrap();
+    subject.tree.run(alone, &gate, &mut |_, _| Ok(())).unwrap();
     assert_eq!(subject.tree.removals(), 1);
     subject.verify_all();
     subject.run(Ask::Full);
@@ -120,4 +121,36 @@ fn many_removals_make_a_full_merge_due_and_only_once_for_a_snapshot() {
     subject.maintain();
     assert_eq!(subject.tree.removals(), 0);
     subject.verify_all();
+}
+
+/// Does what is due until nothing is, and returns how often something was.
+fn works_due(subject: &Subject) -> u32 {
+    let mut works = 0;
+    while let Some(work) = subject.tree.due() {
+        subject.tree.run(work, &gate, &mut |_, _| Ok(())).unwrap();
+        works += 1;
+        assert!(works < 10, "{work:?} is due for ever");
+    }
+    works
+}
+
+/// They are in a memtable that has room for more.
+#[test]
+fn work_that_range_tombstones_make_due_retires_them() {
+    let lsm = Subject::lsm(options(16 << 20), 64 << 20);
+    let fdtree = Subject::new(16 << 20, 64 << 20);
+    for (mut subject, flushes) in [(fdtree, 0), (lsm, 1)] {
+        let keys = MERGE_REMOVALS as u32;
+        (0..keys).for_each(|number| subject.write(&key(number), Some(&[7; 100])));
+        subject.run(Ask::Flush);
+        works_due(&subject);
+        for number in 0..keys {
+            assert_eq!(subject.tree.due(), None, "{number}");
+            subject.remove_range(&key(number), Some(&key(number + 1)));
+        }
+        assert_eq!(works_due(&subject), 1 + flushes);
+        assert_eq!((subject.tree.removals(), entries(&subject)), (0, 0));
+        subject.check();
+        subject.verify_all();
+    }
 }

@@ -127,3 +127,55 @@ fn slices_leave_the_reserve_to_those_who_make_room() {
     let hunt = || planted::with(Bug::ReserveMerged, || merged_into_emptier_blocks(false));
     assert!(lost(hunt()) > 0);
 }
+
+/// The units that merges leave free beside range tombstones without a record, and beside the same
+/// ones when they have been recorded.
+fn left_beside_range_tombstones(count: u64) -> (u64, u64) {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = Arc::clone(&sim) as _;
+    let mut subject = Subject::on(device, IndexMeta::default(), options(16 << 20), 64 << 20);
+    for number in 0..count {
+        subject.remove_range(&ascending(2 * number), Some(&ascending(2 * number + 1)));
+    }
+    let left = |subject: &Subject| {
+        let blocks = &subject.env.blocks;
+        sim.set_capacity_bytes(8 << 20);
+        let take = || blocks.allocate(1, 1, Purpose::Merge, None).ok();
+        let taken: Vec<_> = std::iter::from_fn(take).collect();
+        let left = blocks.space().free_units() - subject.tree.owed_bytes().div_ceil(4096);
+        taken.into_iter().for_each(|extent| blocks.give_back(extent).unwrap());
+        left
+    };
+    let before = left(&subject);
+    subject.run(Ask::Flush);
+    (before, left(&subject))
+}
+
+#[test]
+fn range_tombstones_leave_the_manifest_its_room() {
+    const COUNT: u64 = 900;
+    // Two keys each, in a file that is eight times as large as its content.
+    let least_units = (COUNT * 2 * 9 * 8) >> 12;
+    let (before, after) = left_beside_range_tombstones(COUNT);
+    assert!(before >= after + least_units, "{before} units are left, and then {after}");
+    let hunt = planted::with(Bug::TombstonesNotKept, || left_beside_range_tombstones(COUNT));
+    assert_eq!(hunt.0, hunt.1);
+}
+
+/// The bytes that the device has in use when free space beyond the reserve has been discarded.
+fn used_after_discarding() -> u64 {
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = Arc::clone(&sim) as _;
+    let subject = Subject::on(device, IndexMeta::default(), options(1 << 20), 16 << 20);
+    let blocks = &subject.env.blocks;
+    blocks.keep(Reserve { merge_bytes: 512 << 10, delete_bytes: 512 << 10 });
+    drop(blocks.claim_room(1, Claim::Values));
+    blocks.discard_free().unwrap();
+    sim.used_bytes()
+}
+
+#[test]
+fn the_reserve_is_not_discarded() {
+    assert!(used_after_discarding() >= 1 << 20);
+    assert!(planted::with(Bug::ReserveDiscarded, used_after_discarding) < 1 << 20);
+}

@@ -15,7 +15,8 @@
 //!
 //! The manifest's next file is not part of the data file: the space kept for it is returned to the
 //! device when it is needed ([`BlockStore::lend`]). A merge that used it could not be recorded, and
-//! would never free old space.
+//! would never free old space. The range tombstones that no record has yet will make that file
+//! longer: what they add is kept for it, too.
 //!
 //! Only space that the device has allocated counts: the space of a hole may be used by others by
 //! now.
@@ -65,6 +66,8 @@ pub enum Claim {
 pub(super) struct Room {
     merge_units: AtomicU64,
     manifest_units: AtomicU64,
+    /// Bytes that the range tombstones without a record add to the manifest's next file.
+    tombstone_bytes: AtomicU64,
     delete_units: AtomicU64,
     /// Bytes that memtables take when they are written out, at most.
     owed_bytes: AtomicU64,
@@ -107,7 +110,9 @@ impl Room {
         if planted::is(Bug::ManifestRoomTaken) {
             return MARGIN_UNITS;
         }
-        self.manifest_units.load(Ordering::Relaxed).saturating_add(MARGIN_UNITS)
+        let tombstones = self.tombstone_bytes.load(Ordering::Relaxed).div_ceil(UNIT_BYTES);
+        let manifest = self.manifest_units.load(Ordering::Relaxed);
+        manifest.saturating_add(tombstones).saturating_add(MARGIN_UNITS)
     }
 
     /// The space that values may not use.
@@ -261,15 +266,20 @@ impl BlockStore {
         }
     }
 
+    /// Keeps `bytes` in place of `before` bytes for what a keyspace's range tombstones add to the
+    /// manifest's next file: those that no record has yet.
+    pub fn keep_for_tombstones(&self, before: u64, bytes: u64) {
+        if before != bytes && !planted::is(Bug::TombstonesNotKept) {
+            self.room.tombstone_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.room.tombstone_bytes.fetch_sub(before, Ordering::Relaxed);
+            drop(self.held());
+        }
+    }
+
     /// Counts what was inserted into a memtable, whether there is space for it or not. Its owner
     /// turns it into a [`Pot`], or drops it.
     pub fn owe(&self, bytes: u64) {
         self.room.owed_bytes.fetch_add(bytes, Ordering::AcqRel);
-    }
-
-    /// Gives up what [`BlockStore::owe`] counted.
-    pub fn disown(&self, bytes: u64) {
-        self.room.disown(bytes);
     }
 
     /// Makes sure that `bytes` bytes about to be written to a memtable can be flushed.
@@ -350,7 +360,26 @@ impl BlockStore {
             if missing == 0 {
                 return Ok(());
             }
-            self.fill_or_grow(space, missing, purpose)?;
+            match self.fill_or_grow(space, missing, purpose) {
+                Err(error @ Error::Full { .. }) => {
+                    self.grow_by_the_rest(space, missing, purpose)?;
+                    return Err(error);
+                }
+                grown => grown?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what the device has left where it has less than `units`: others cannot take from what
+    /// is kept then.
+    fn grow_by_the_rest(&self, space: &mut Space, units: u64, purpose: Purpose) -> Result<()> {
+        let halves = std::iter::successors(Some(units / 2), |units| Some(units / 2));
+        for units in halves.take_while(|units| *units > 0) {
+            match self.grow(space, units, purpose) {
+                Err(Error::Full { .. }) => {}
+                grown => grown?,
+            }
         }
         Ok(())
     }
@@ -412,10 +441,13 @@ impl BlockStore {
     /// Returns free space beyond what is kept to the device: the end of the file, and gaps between
     /// used extents.
     ///
+    /// Cost: a call of the device for each gap; after an opening for each free extent.
+    ///
     /// # Errors
     /// Errors of the device.
     pub fn discard_free(&self) -> Result<()> {
         let mut space = self.held();
+        self.discard_unknown(&mut space)?;
         let kept = if planted::is(Bug::ReserveDiscarded) { 0 } else { self.room.kept(&space) };
         self.discard_beyond(&mut space, kept)
     }
@@ -443,11 +475,28 @@ impl BlockStore {
     /// # Errors
     /// Errors of the device, except a lack of space.
     pub fn refill(&self) -> Result<()> {
-        let mut space = self.held();
-        match self.back(&mut space, Room::reserve, 0, Purpose::Gc) {
+        self.fill_reserve(&mut self.held())
+    }
+
+    fn fill_reserve(&self, space: &mut Space) -> Result<()> {
+        match self.back(space, Room::reserve, 0, Purpose::Gc) {
             Err(Error::Full { .. }) => Ok(()),
-            refilled => refilled,
+            filled => filled,
         }
+    }
+
+    /// After an opening it is not known which free space the device has allocated: what is kept of
+    /// it is allocated, the rest is returned.
+    fn discard_unknown(&self, space: &mut Space) -> Result<()> {
+        if planted::is(Bug::UnknownNotDiscarded) || space.unknown_holes().next().is_none() {
+            return Ok(());
+        }
+        self.fill_reserve(space)?;
+        for hole in space.unknown_holes() {
+            self.file.discard(hole.offset(), hole.bytes())?;
+        }
+        space.note_discarded();
+        Ok(())
     }
 
     fn discard_beyond(&self, space: &mut Space, kept: u64) -> Result<()> {

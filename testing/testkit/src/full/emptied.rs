@@ -22,6 +22,11 @@ use crate::violation::{Oracle, Verdict, Violation, ensure};
 const REFUSALS: u32 = 8;
 /// The largest device that is filled with short values.
 const SHORT_VALUES_BYTES: u64 = 1400 << 10;
+/// Ranges that are removed before a store is filled, in a trial that has some: fewer than those
+/// because of which a compaction is due.
+const EARLY_RANGES: usize = 1000;
+/// One takes at most so many bytes of the device.
+const EARLY_RANGE_BYTES: u64 = 12_000;
 /// Values written at most; far more than fits.
 const VALUES_MAX: u64 = 100_000;
 
@@ -64,6 +69,8 @@ pub struct Trial {
     pub drops: bool,
     /// It is emptied by range tombstones, each for this many keys; 0: key by key.
     pub range_keys: usize,
+    /// So many ranges without keys are removed in each keyspace before it is filled.
+    pub early_ranges: usize,
     /// Of the values and their order.
     pub seed: u64,
 }
@@ -90,7 +97,7 @@ impl Trial {
         let value_bytes_max = pick(&[16, 100, 1000, 3000, 12_000]);
         // Many short values take long.
         let most = if value_bytes_max <= 100 { SHORT_VALUES_BYTES } else { u64::MAX };
-        Self {
+        let mut trial = Self {
             config,
             capacity_bytes: capacity_bytes.min(most),
             keyspaces,
@@ -100,8 +107,15 @@ impl Trial {
             others: random.percent(50),
             drops: random.percent(25),
             range_keys: pick(&[0, 0, 4, 20]),
+            early_ranges: 0,
             seed,
+        };
+        if random.percent(25) {
+            trial.add_early_ranges();
+            trial.config.memory_budget_bytes = 4 << 20;
+            trial.config.memtable_bytes = 2 << 20;
         }
+        trial
     }
 
     /// One whose merges write many times what is kept for them, on a device of some 24 MiB.
@@ -116,7 +130,19 @@ impl Trial {
         trial.config.memory_budget_bytes = 4 << 20;
         trial.config.memtable_bytes = pick(&[256 << 10, 1 << 20, 2 << 20]) as u64;
         trial.config.log_segment_bytes = 512 << 10;
+        if random.percent(50) {
+            trial.add_early_ranges();
+        }
         trial
+    }
+
+    /// As many ranges as the device has room for are in a memtable that is flushed when the device
+    /// is full.
+    fn add_early_ranges(&mut self) {
+        let most = self.capacity_bytes / self.keyspaces / EARLY_RANGE_BYTES;
+        self.early_ranges = EARLY_RANGES.min(most as usize);
+        self.config.memory_budget_bytes = 16 << 20;
+        self.config.memtable_bytes = 4 << 20;
     }
 
     /// Fills the store, empties it and fills it again.
@@ -132,6 +158,7 @@ impl Trial {
         let empty_bytes = self.empty_bytes()?;
         let mut device = self.device();
         let (db, keyspaces) = self.open(&device, "creating")?;
+        self.remove_early(&keyspaces)?;
         let mut contents = vec![BTreeMap::new(); keyspaces.len()];
         let written = self.fill(&keyspaces, &mut contents)?;
         counts.add("values until full", written);
@@ -238,6 +265,17 @@ impl Trial {
             db.drop_keyspace(&name(number)).map_err(broken("dropping from a full store"))?;
         }
         self.keyspaces(db).map_err(broken("creating behind what was dropped"))
+    }
+
+    /// Removes ranges that have no keys.
+    fn remove_early(&self, keyspaces: &[Keyspace]) -> Verdict {
+        for keyspace in keyspaces {
+            for number in 0..self.early_ranges {
+                let keys = format!("early{number:06}")..=format!("early{number:06}");
+                keyspace.remove_range(keys).map_err(broken("a range delete in an empty store"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes values until several in a row are refused; answers how many were not.
