@@ -92,7 +92,7 @@ while read -r name; do
 done <"$place/names" >"$place/chosen"
 HOME=$place "${as_user[@]}" xargs -r -P "$(nproc)" -n 1 "$place/one" <"$place/chosen"
 
-# What a whole run counted is for docs/testing.md.
+# What a whole run counted, for `cargo xtask test-counts`.
 counts=()
 if [ $# = 0 ]; then counts=("${ESKER_COUNTS_DIR:-$target/esker-counts}"); fi
 exec python3 scripts/test_sqlite_verdict.py "$place/run" bindings/sqlite/tcl/expected.txt \

@@ -4,7 +4,7 @@
 
 EXPECTED has a line a case: the script, the name of the case, and why it differs. A script that
 ended early stands there with the case `(ends)`. COUNTS is a folder for the counts of a whole run,
-from which docs/testing.md is made.
+for `cargo xtask test-counts`.
 """
 
 import json

@@ -4,7 +4,7 @@
 //! [`edges`] (which crate may use which), [`packages`] (what a published package has),
 //! [`tidy`] (sizes, attributes), [`words`] (one language), [`docs`] (links,
 //! the README's example, a reason for every dependency), [`papers`] (what of the papers is here),
-//! [`fingerprint`] (the format page keeps up with the encoders), [`testing_doc`] (what the last
+//! [`fingerprint`] (the format page keeps up with the encoders), [`test_counts`] (what the last
 //! test run counted).
 //!
 //! A check is a function from the repository to a list of [`Finding`]s; none of them changes
@@ -16,7 +16,7 @@ pub mod fingerprint;
 pub mod packages;
 pub mod papers;
 pub mod source;
-pub mod testing_doc;
+pub mod test_counts;
 pub mod tidy;
 pub mod tree;
 pub mod words;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use xtask::{CHECKS, Finding, Result, Tree, fingerprint, testing_doc};
+use xtask::{CHECKS, Finding, Result, Tree, fingerprint, test_counts};
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
@@ -11,7 +11,7 @@ usage: cargo xtask <task>
   check                 every check of the house; the same ones run in `cargo test -p xtask`
   format-hash           the encoders' fingerprints, as docs/format/store.md records them
   format-hash --update  records them in docs/format/store.md
-  testing-doc           writes docs/testing.md from the counts of the last test run
+  test-counts           prints what the test suites counted in their last run, as tables
 ";
 
 fn main() -> ExitCode {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         ["check"] => check(),
         ["format-hash"] => print_table(),
         ["format-hash", "--update"] => update_page(),
-        ["testing-doc"] => write_testing_doc(),
+        ["test-counts"] => print_test_counts(),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -63,7 +63,7 @@ fn update_page() -> Result<bool> {
     Ok(true)
 }
 
-fn write_testing_doc() -> Result<bool> {
+fn print_test_counts() -> Result<bool> {
     let tree = Tree::of_this_repository()?;
     let folder = std::env::var_os("ESKER_COUNTS_DIR").map_or_else(
         || {
@@ -72,10 +72,10 @@ fn write_testing_doc() -> Result<bool> {
         },
         PathBuf::from,
     );
-    let counts = testing_doc::read_counts(&folder)?;
+    let counts = test_counts::read_counts(&folder)?;
     if counts.is_empty() {
         return Err(format!("no counts in {}: run `make test` first", folder.display()).into());
     }
-    std::fs::write(tree.root().join(testing_doc::PAGE), testing_doc::page(&counts))?;
+    print!("{}", test_counts::tables(&counts));
     Ok(true)
 }
