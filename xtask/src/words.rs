@@ -31,7 +31,7 @@ const CACHE_SPILL: &[&str] =
     &["crates/flash/", "bindings/sqlite/", "docs/", "crates/cli/", "lab/", "testing/"];
 
 /// Every such word. A line is added when the last use has gone.
-const WORDS: [Word; 9] = [
+const WORDS: [Word; 14] = [
     word("spill", " run", "sorted run", &["docs/"]),
     word("is_sp", "illing", "is_flushing", &[]),
     word("begin_", "spill", "begin_flush", &[]),
@@ -41,6 +41,11 @@ const WORDS: [Word; 9] = [
     word("merge", "params", "CompactionParams", &["docs/"]),
     word("merge", "stats", "CompactionStats", &["docs/"]),
     word("spi", "lls", "flushes, sorted runs", CACHE_SPILL),
+    word("seq::sett", "led", "Seq::RESET", &["docs/decisions/"]),
+    word("is_sett", "led", "is_quiescent, is_reset", &[]),
+    word("put_", "apart", "write_blobs", &[]),
+    word("so ", "much", "this many, this amount", &[]),
+    word("by ", "turns", "interleaved, alternated", &[]),
 ];
 
 /// Folders whose text is checked.

@@ -120,7 +120,7 @@ GROUP = "/sys/fs/cgroup/memory/esker-rechunk"
 
 
 def enter_group(mib):
-    """This process and its children have so much memory, page cache included."""
+    """This process and its children have this much memory, page cache included."""
     os.makedirs(GROUP, exist_ok=True)
     with open(os.path.join(GROUP, "memory.limit_in_bytes"), "w") as file:
         file.write(str(mib << 20))

@@ -28,19 +28,18 @@ pub(crate) struct Batch {
 
 /// A write to a key.
 #[derive(Clone, Copy)]
-pub(crate) enum Said<'a> {
+pub(crate) enum KeyWrite<'a> {
     /// With an optional time to live.
-    Value(&'a [u8], Option<Duration>),
-    Operand(&'a [u8]),
-    /// It is removed.
-    Nothing,
+    Put(&'a [u8], Option<Duration>),
+    Merge(&'a [u8]),
+    Delete,
 }
 
-impl Said<'_> {
+impl KeyWrite<'_> {
     const fn len(self) -> usize {
         match self {
-            Self::Value(bytes, _) | Self::Operand(bytes) => bytes.len(),
-            Self::Nothing => 0,
+            Self::Put(bytes, _) | Self::Merge(bytes) => bytes.len(),
+            Self::Delete => 0,
         }
     }
 }
@@ -121,7 +120,7 @@ impl Batch {
     ) -> PyResult<()> {
         let ttl = ttl::of(ttl)?;
         let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
-        self.add(keyspace, key.as_ref(), Said::Value(value.as_ref(), ttl))
+        self.add(keyspace, key.as_ref(), KeyWrite::Put(value.as_ref(), ttl))
     }
 
     /// Merges `operand` onto the value of `key` in `keyspace`. All operands merged onto one key
@@ -133,12 +132,12 @@ impl Batch {
         operand: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let (key, operand) = (Buffer::key(key)?, Buffer::value(operand)?);
-        self.add(keyspace, key.as_ref(), Said::Operand(operand.as_ref()))
+        self.add(keyspace, key.as_ref(), KeyWrite::Merge(operand.as_ref()))
     }
 
     /// Removes `key` from `keyspace`; it need not exist.
     fn remove(&self, keyspace: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.add(keyspace, Buffer::key(key)?.as_ref(), Said::Nothing)
+        self.add(keyspace, Buffer::key(key)?.as_ref(), KeyWrite::Delete)
     }
 
     /// Removes all keys of `keyspace` with `start <= key < end`, including those that the batch has
@@ -226,21 +225,21 @@ impl Batch {
 }
 
 impl Batch {
-    fn add(&self, keyspace: &Bound<'_, PyAny>, key: &[u8], said: Said<'_>) -> PyResult<()> {
+    fn add(&self, keyspace: &Bound<'_, PyAny>, key: &[u8], action: KeyWrite<'_>) -> PyResult<()> {
         let py = keyspace.py();
         let keyspace = keyspace_of(keyspace)?.borrow();
         let keyspace = keyspace.as_super().keyspace(py)?;
         self.open.check(py)?;
         self.with(py, |writes| {
             writes.turns = self.open.turns().with(writes.turns, key);
-            writes.bytes += (key.len() + said.len()) as u64;
-            match said {
-                Said::Value(value, None) => writes.batch.insert(keyspace, key, value),
-                Said::Value(value, Some(ttl)) => {
+            writes.bytes += (key.len() + action.len()) as u64;
+            match action {
+                KeyWrite::Put(value, None) => writes.batch.insert(keyspace, key, value),
+                KeyWrite::Put(value, Some(ttl)) => {
                     writes.batch.insert_with_ttl(keyspace, key, value, ttl);
                 }
-                Said::Operand(operand) => writes.batch.merge(keyspace, key, operand),
-                Said::Nothing => writes.batch.remove(keyspace, key),
+                KeyWrite::Merge(operand) => writes.batch.merge(keyspace, key, operand),
+                KeyWrite::Delete => writes.batch.remove(keyspace, key),
             }
             writes.batch.refused().map_or(Ok(()), |error| Err(raised::of_store(py, error)))
         })

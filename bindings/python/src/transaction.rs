@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use esker::{Durability, Entry};
 use pyo3::prelude::*;
 
-use crate::batch::Said;
+use crate::batch::KeyWrite;
 use crate::buffer::Buffer;
 use crate::fork::Kept;
 use crate::raised;
@@ -185,7 +185,7 @@ impl TransactionKeyspace {
     ) -> PyResult<()> {
         let ttl = ttl::of(ttl)?;
         let (key, value) = (Buffer::key(key)?, Buffer::value(value)?);
-        write(&this, key.as_ref(), Said::Value(value.as_ref(), ttl))
+        write(&this, key.as_ref(), KeyWrite::Put(value.as_ref(), ttl))
     }
 
     /// Merges `operand` onto the value of `key` when the transaction is committed. Reads nothing.
@@ -195,13 +195,13 @@ impl TransactionKeyspace {
         operand: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let (key, operand) = (Buffer::key(key)?, Buffer::value(operand)?);
-        write(&this, key.as_ref(), Said::Operand(operand.as_ref()))
+        write(&this, key.as_ref(), KeyWrite::Merge(operand.as_ref()))
     }
 
     /// Removes `key` when the transaction is committed; it need not exist. Reads nothing, unlike
     /// `del keyspace[key]`.
     fn remove(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        write(&this, Buffer::key(key)?.as_ref(), Said::Nothing)
+        write(&this, Buffer::key(key)?.as_ref(), KeyWrite::Delete)
     }
 
     /// Removes all keys with `start <= key < end` when the transaction is committed, including
@@ -224,18 +224,18 @@ impl TransactionKeyspace {
     }
 }
 
-fn write(this: &PyRef<'_, TransactionKeyspace>, key: &[u8], said: Said<'_>) -> PyResult<()> {
+fn write(this: &PyRef<'_, TransactionKeyspace>, key: &[u8], action: KeyWrite<'_>) -> PyResult<()> {
     let (py, reads) = (this.py(), this.as_super());
     reads.open().check(py)?;
     let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
     this.ongoing.with(py, |work| {
-        match said {
-            Said::Value(value, None) => work.transaction.insert(keyspace, key, value)?,
-            Said::Value(value, Some(ttl)) => {
+        match action {
+            KeyWrite::Put(value, None) => work.transaction.insert(keyspace, key, value)?,
+            KeyWrite::Put(value, Some(ttl)) => {
                 work.transaction.insert_with_ttl(keyspace, key, value, ttl)?;
             }
-            Said::Operand(operand) => work.transaction.merge(keyspace, key, operand)?,
-            Said::Nothing => work.transaction.remove(keyspace, key)?,
+            KeyWrite::Merge(operand) => work.transaction.merge(keyspace, key, operand)?,
+            KeyWrite::Delete => work.transaction.remove(keyspace, key)?,
         }
         work.turns = turns.with(work.turns, key);
         Ok(())

@@ -21,8 +21,8 @@ use simulated::judge::{Promise, before, judge, promise, super_journals};
 use simulated::session::{Point, Session, connect, connect_read_only, prepared};
 use simulated::steps::{Case, cases};
 
-/// A kind of trace, with pages of some size, over both allocations by turns; now and then with a
-/// thread that syncs and takes checkpoints beside the transactions.
+/// A kind of trace, with pages of some size, the two allocations alternately; now and then with a
+/// thread that syncs and takes checkpoints during the transactions.
 fn case(name: &str, seed: u64) -> Case {
     let mut case = cases().into_iter().find(|case| case.name == name).unwrap();
     case.page_size = (case.page_size << (seed % 3)).min(4096);

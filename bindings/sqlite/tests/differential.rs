@@ -100,7 +100,7 @@ fn databases_that_come_and_go() {
 
 #[test]
 fn threads_by_turns() {
-    check_all_with("threads by turns", 100, |seed| Setup::new(seed, 2, 2).with_threads());
+    check_all_with("threads that take turns", 100, |seed| Setup::new(seed, 2, 2).with_threads());
 }
 
 /// A suite that cannot fail proves nothing.

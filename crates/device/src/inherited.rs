@@ -1,4 +1,4 @@
-//! Descriptors that children by `fork` give up.
+//! Descriptors that children by `fork` close.
 //!
 //! A lock of `flock` belongs to an opening of a file, and a child inherits that: it would keep
 //! locked what its parent has closed, or had open when it died. So the openings that hold locks are

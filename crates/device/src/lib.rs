@@ -140,7 +140,7 @@ pub trait Device: Send + Sync + Debug {
     fn sync_dir(&self) -> Result<()>;
 
     /// Takes the one-process lock; `None` when another process or handle holds it. The lock ends
-    /// when the guard is dropped or the process ends, whatever its forked children do.
+    /// when the guard is dropped or the process ends, regardless of its forked children.
     fn try_lock(&self) -> Result<Option<DeviceLock>>;
 
     /// Takes the shared lock for reading, and writes nothing for it. Any number of holders may have

@@ -1,4 +1,4 @@
-//! Which file names every device accepts.
+//! The file names that every device accepts.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! How mistakes are planted: what a crate's tests do to prove that they would find them.
+//! Planted mistakes: a crate's tests plant them to prove that they would find them.
 
 /// Defines `is(mistake)` and, with the calling crate's feature `$feature`, `with(mistake, work)`.
 ///

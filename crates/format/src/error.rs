@@ -1,4 +1,4 @@
-//! Why bytes could not be decoded.
+//! The reasons why bytes could not be decoded.
 
 /// The result of decoding.
 pub type Result<T> = core::result::Result<T, DecodeError>;

@@ -48,7 +48,7 @@ impl Seq {
     pub const MAX: Self = Self(u64::MAX);
     /// The number of a version that every reader sees, assigned by a full merge: the least that an
     /// operation can have. In a block whose versions all have it, numbers take no space.
-    pub const SETTLED: Self = Self(1);
+    pub const RESET: Self = Self(1);
 
     /// The next number; saturates.
     #[must_use]

@@ -27,7 +27,7 @@ pub const fn underflows(balance: &Balance, kappa0_bytes: u64, kept_tombstones: u
         && beyond.saturating_mul(8) > balance.puts
 }
 
-/// Tombstones that the last full merge had to keep, and for whom.
+/// Tombstones that the last full merge had to keep, and the readers that needed them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeptTombstones {
     pub count: u64,

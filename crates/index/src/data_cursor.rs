@@ -85,7 +85,7 @@ impl<'a> DataCursor<'a> {
         }
         let blocks = self.tree.meta.levels.get(self.level).map_or(0, |level| level.counts.blocks);
         let share = blocks as f64 / total_entries.max(1) as f64;
-        // The first block is entered somewhere; behind it come as many as hold the entries.
+        // The first block is entered somewhere; behind it come the blocks that hold the entries.
         let wanted = 1 + (entries as f64 * share).round() as usize;
         let first = self.find(self.level, target).ok().flatten();
         let walk = std::iter::successors(first, |at| at.clone().step(forward).ok().flatten());

@@ -311,7 +311,7 @@ impl FenceIndex {
         })
     }
 
-    /// Gives up the chunks in front of the one that holds `place`.
+    /// Frees the chunks in front of the one that holds `place`.
     pub(super) fn give_up_before(&mut self, place: Place) {
         let count = (place.0.saturating_sub(self.given_up) / CHUNK_FENCES).min(self.full.len());
         if count > 0 {

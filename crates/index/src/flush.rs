@@ -44,7 +44,7 @@ impl Flush {
         self.merge.taken()
     }
 
-    /// Lets go of everything without giving extents back: they are the caller's.
+    /// Drops everything without freeing extents: they are the caller's.
     pub(super) fn forget(self) {
         self.merge.forget();
     }

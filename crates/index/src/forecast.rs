@@ -1,4 +1,4 @@
-//! A forecast of the next work on an index, for users who ask for it.
+//! A forecast of the next work on an index, on request of users.
 
 use super::{Index, Work};
 

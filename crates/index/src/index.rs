@@ -124,7 +124,7 @@ pub struct Index {
     pub(super) recovered_bytes: AtomicU64,
     /// Bytes that are kept for range tombstones without a record.
     pub(super) kept_for_removals: Mutex<u64>,
-    /// The number of callers for whom merges may use the reserve (see `reserve`).
+    /// The number of callers that allow merges to use the reserve (see `reserve`).
     pub(super) reserve_users: AtomicU32,
     /// Memory of the memtables that the budget knows of.
     pub(super) counted_bytes: AtomicU64,
@@ -419,12 +419,12 @@ impl Index {
         self.flushed.lock().tombstones > kept.count || self.removals() > kept.removals
     }
 
-    /// Whether all space that merges gave up has come back.
-    pub fn is_settled(&self) -> bool {
-        self.views.is_settled()
+    /// Whether all space that merges freed is available again.
+    pub fn is_quiescent(&self) -> bool {
+        self.views.is_quiescent()
     }
 
-    /// Lets go of everything in memory. Nothing may use the index afterwards.
+    /// Drops everything in memory. Nothing may use the index afterwards.
     pub fn close(&self) {
         let mut paused = self.pause();
         paused.forget();

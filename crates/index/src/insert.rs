@@ -323,7 +323,7 @@ impl Insert {
         self.levels.iter().flat_map(LevelWriter::taken).chain(self.top.taken())
     }
 
-    /// Lets go of all extents without giving them back.
+    /// Drops all extents without freeing them.
     pub(super) fn forget(&mut self) {
         self.levels.iter_mut().for_each(|level| level.out().forget());
         self.top.forget();
@@ -432,7 +432,8 @@ fn level_start(
     rank: u8,
 ) -> LevelStart {
     let is_data = number == bottom;
-    // Level 0's fences are the top fences: held whatever they take. A level's that might become
+    // Level 0's fences are the top fences: held regardless of their memory. A level's that might
+    // become
     // the top fences are collected while they could.
     let account = match number {
         0 => Account::required(&reader.budget),

@@ -127,6 +127,6 @@ pub(crate) trait PauseGuard: Debug {
     /// record name, including its own progress in the record; `None` when no merge is in memory.
     fn taken(&self) -> Option<Vec<Extent>>;
 
-    /// Lets go of the merge under way, without giving anything back.
+    /// Drops the merge under way, without freeing any space.
     fn forget(&mut self);
 }

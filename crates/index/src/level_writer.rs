@@ -288,8 +288,8 @@ impl LevelWriter {
         self.counts.sectors += u64::from(fence.ptr.sectors);
         self.counts.puts += u64::from(fence.puts);
         self.counts.put_bytes += block.data_bytes;
-        let (low, high) = self.seqs.unwrap_or((Seq::SETTLED, Seq::SETTLED));
-        self.seqs = Some((low.min(Seq::SETTLED), high));
+        let (low, high) = self.seqs.unwrap_or((Seq::RESET, Seq::RESET));
+        self.seqs = Some((low.min(Seq::RESET), high));
         self.out.keep(&fence.ptr);
         let collected = self.fences.as_mut().is_some_and(|fences| fences.push(&keyed(&fence)));
         if !collected {
@@ -297,7 +297,7 @@ impl LevelWriter {
         }
         self.owed = Some(fence);
         if let Some(last_key) = block.run_end {
-            (self.last_key, self.last_data) = (last_key.to_vec(), Some(Seq::SETTLED));
+            (self.last_key, self.last_data) = (last_key.to_vec(), Some(Seq::RESET));
         }
     }
 

@@ -24,7 +24,7 @@
 //! are merged. While a flush or a merge writes, keys at or before its wavefront are found on the
 //! new side and all others on the old one.
 //!
-//! The papers' words in this crate: a *fence* is an index entry (a key and the address of a block
+//! The papers' terms in this crate: a *fence* is an index entry (a key and the address of a block
 //! of the next level); a *level* is one sorted run of the tree; the *wavefront* is the last key
 //! that a merge has published; a *head* is the current entry of a merge's source; κ0 is the payload
 //! of a full memtable. The schemes FD+FC, FD+DS and FD+XM are in [`scheme`].

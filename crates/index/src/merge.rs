@@ -183,7 +183,7 @@ impl Merge {
         self.insert.taken().chain(self.leftover.iter().copied())
     }
 
-    /// Lets go of everything without giving extents back: they are the caller's.
+    /// Drops everything without freeing extents: they are the caller's.
     pub(super) fn forget(mut self) {
         self.insert.forget();
     }
@@ -268,7 +268,8 @@ impl Merge {
         if !is_recorded || bytes < least_bytes || planted::is(Bug::ShortMergeNotRecorded) {
             return false;
         }
-        // Until as much is written again; and each level may need a block more.
+        // The space until the same number of bytes is written again; and each level may need a
+        // block more.
         let units = least_bytes / UNIT_BYTES + self.insert.open_units();
         !index.env.blocks.merge_finds(units, self.pot.as_deref())
     }
@@ -284,7 +285,7 @@ impl Merge {
         let is_end = block.run_end.is_some();
         if let Some(last_key) = block.run_end {
             self.group.begin(last_key, &self.removed);
-            self.group.last = (Seq::SETTLED, false);
+            self.group.last = (Seq::RESET, false);
         }
         self.stage.leave_kept();
         Ok(is_end)

@@ -6,7 +6,7 @@
 //! is long enough. This is beyond the papers, and off with their sizes.
 //!
 //! A run may stay when
-//! - all its versions have the number [`Seq::SETTLED`] and none is a tombstone: then the merge
+//! - all its versions have the number [`Seq::RESET`] and none is a tombstone: then the merge
 //!   would write what is there (this must hold for the whole level, because fences do not show it);
 //! - no user key is on both sides of its borders, and no other key of the merge is within them:
 //!   what came before is in front of its first fence, and what comes next is at or behind the fence
@@ -105,12 +105,12 @@ impl Size {
     }
 }
 
-/// Whether all versions of a level have the number [`Seq::SETTLED`]: a full merge has nothing to
+/// Whether all versions of a level have the number [`Seq::RESET`]: a full merge has nothing to
 /// change in it.
 #[must_use]
-pub fn is_settled(level: &LevelMeta) -> bool {
+pub fn is_reset(level: &LevelMeta) -> bool {
     let counts = &level.counts;
-    level.seqs == (Seq::SETTLED, Seq::SETTLED) && counts.puts > 0 && counts.tombstones == 0
+    level.seqs == (Seq::RESET, Seq::RESET) && counts.puts > 0 && counts.tombstones == 0
 }
 
 /// A unit of the data file.
@@ -170,7 +170,7 @@ fn longest_run(
 }
 
 impl Keeper {
-    /// For a level whose versions all have the number [`Seq::SETTLED`].
+    /// For a level whose versions all have the number [`Seq::RESET`].
     #[must_use]
     pub fn new(level: &LevelMeta) -> Self {
         let extent_units = writer::extent_units(level.counts.sectors * SECTOR_BYTES);

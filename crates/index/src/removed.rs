@@ -19,9 +19,9 @@
 //! Invariant (needed tombstones): of a range's tombstones those are kept that a reader may need:
 //! the newest one at or before each live snapshot and the visible number, and all newer ones.
 //! Invariant: every range tombstone up to the number at which a memtable was frozen is in the set
-//! of the view that freezes it. A merge uses that set to its end, whatever is deleted meanwhile:
+//! of the view that freezes it. A merge uses that set to its end, regardless of later deletes:
 //! later range tombstones hide what it writes by their numbers.
-//! Invariant: a full merge gives the number [`Seq::SETTLED`] to no version of a key for which a
+//! Invariant: a full merge gives the number [`Seq::RESET`] to no version of a key for which a
 //! range tombstone stays in the set.
 
 use std::sync::Arc;

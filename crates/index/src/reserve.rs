@@ -1,4 +1,4 @@
-//! Callers for whom merges may use the reserve of a full device
+//! Callers that allow merges to use the reserve of a full device
 //! ([`esker_substrate::blocks`] keeps it): those that make room.
 
 use esker_substrate::sync::atomic::Ordering;

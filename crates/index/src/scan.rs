@@ -528,7 +528,7 @@ impl Scan<'_, '_> {
             }
             let was = source.key().map(<[u8]>::to_vec);
             source.stands = false;
-            // Each step past damage must make progress, whatever the fences are; if it does not,
+            // Each step past damage must make progress, regardless of the fences; if it does not,
             // nothing more of this run can be reached.
             let (from, to) = match met.contains(&(from.clone(), to.clone())) {
                 false => (from, to),

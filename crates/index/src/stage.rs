@@ -68,7 +68,7 @@ pub struct Stage {
     /// The bottom, where its blocks may stay as they are.
     bottom: Option<usize>,
     /// Sources whose heads are not up to date.
-    unsettled: Vec<usize>,
+    unsorted: Vec<usize>,
 }
 
 enum Source {
@@ -266,12 +266,12 @@ impl Stage {
             sources: Vec::new(),
             current: None,
             bottom: None,
-            unsettled: Vec::new(),
+            unsorted: Vec::new(),
         }
     }
 
     fn add(&mut self, source: Source) {
-        self.unsettled.push(self.sources.len());
+        self.unsorted.push(self.sources.len());
         self.sources.push(source);
         self.heads.push(Head::default());
     }
@@ -409,7 +409,7 @@ impl Stage {
             Some(Source::Top { fences, at }) => *at = at.and_then(|place| fences.next(place)),
             None => {}
         }
-        self.unsettled.push(current);
+        self.unsorted.push(current);
     }
 
     /// Moves to the next item or block, if there is one.
@@ -428,7 +428,7 @@ impl Stage {
                     return Ok(Next::Block);
                 }
                 if level.border == Border::Pass {
-                    self.unsettled.push(bottom);
+                    self.unsorted.push(bottom);
                     continue;
                 }
             }
@@ -439,9 +439,9 @@ impl Stage {
 
     /// The source of the least item.
     fn first_item(&mut self) -> Result<Option<usize>> {
-        while let Some(index) = self.unsettled.last().copied() {
+        while let Some(index) = self.unsorted.last().copied() {
             let names = self.seek_entry(index)?;
-            self.unsettled.pop();
+            self.unsorted.pop();
             if !names.is_empty() {
                 self.feed(index + 1, names);
             }
@@ -566,8 +566,8 @@ impl Stage {
             queue.extend(names);
         }
         let waits = self.heads.get(below).is_some_and(|head| !head.present);
-        if waits && !self.unsettled.contains(&below) {
-            self.unsettled.push(below);
+        if waits && !self.unsorted.contains(&below) {
+            self.unsorted.push(below);
         }
     }
 }

@@ -90,7 +90,7 @@ impl TopWriter {
         self.out.taken()
     }
 
-    /// Lets go of the extents without giving them back.
+    /// Drops the extents without freeing them.
     pub(super) fn forget(&mut self) {
         self.out.forget();
     }

@@ -164,8 +164,7 @@ impl Tree {
     }
 
     /// Opens a tree: reads the blocks of its top fences, one I/O each. Where they cannot be
-    /// read, this tree's keys are out of reach, and no other tree's; who asks for them makes
-    /// another try.
+    /// read, this tree's keys are out of reach, and no other tree's; each read of them tries again.
     pub(super) fn open(reader: &BlockReader, meta: TreeMeta) -> Self {
         let levels = meta.levels.iter().map(|_| LevelFences::default()).collect();
         let tree = Self::written(Arc::new(meta), levels);
@@ -285,9 +284,9 @@ impl Tree {
         if fences.held.get().is_some() {
             return;
         }
-        // A level with damage above it is tried again only after as many detours; one that is too
-        // large for the budget only when there is more memory, because every attempt reads that
-        // much.
+        // A level with damage above it is tried again only after the same number of detours; one
+        // that is too large for the budget only when there is more memory, because every attempt
+        // reads that much.
         fences.detours.store(0, Ordering::Relaxed);
         let room = reader.budget.room_bytes(Part::Fences);
         if room < fences.needs_bytes.load(Ordering::Relaxed) {

@@ -3,13 +3,13 @@
 //! A reference is in one entry, which owns the runs of units that it names. While only the log has
 //! the entry the runs are *logged*: after a crash, replaying the log finds them. The record by
 //! which the log becomes unnecessary for the entry *takes* them, in the manifest; from then on
-//! merges move the reference and leave the blob in its place. A merge that drops the entry gives up
+//! merges move the reference and leave the blob in its place. A merge that drops the entry frees
 //! its runs: if they were taken, by the record that makes its progress durable; if they were
 //! logged, by the same record, because with it the log's entry is not replayed any more. Then they
 //! go into quarantine like merged blocks.
 //!
 //! Invariant: a run is logged, taken, or neither, and never both; all that a record takes was
-//! logged, and all that it gives up was taken.
+//! logged, and all that it frees was taken.
 //! Invariant: what a merge has noted is at or before its wavefront whenever it makes a record: the
 //! record contains the outcome for every reference that the merge passed, and for no other.
 
@@ -92,7 +92,7 @@ impl Moved {
         }
     }
 
-    /// Scattered blocks that the index owns from now on, and others that it gives up.
+    /// Scattered blocks that the index owns from now on, and others that it frees.
     pub(super) fn change_blocks(&mut self, taken: Vec<Extent>, given_up: Vec<Extent>) {
         self.blocks = ValuesEdit { taken, given_up };
     }
@@ -172,8 +172,8 @@ impl Index {
         bytes > self.memtable_bytes_max().saturating_mul(REFERRED_SHARE)
     }
 
-    /// Whether the memtable refers to so many blob bytes, in addition to those being flushed, that
-    /// writers should wait for the flush.
+    /// Whether writers should wait for the flush because of the number of blob bytes that the
+    /// memtable refers to, in addition to those being flushed.
     pub fn refers_to_too_much(&self) -> bool {
         let bytes = self.referred_bytes.load(Ordering::Relaxed);
         let most = self.memtable_bytes_max().saturating_mul(2 * REFERRED_SHARE);

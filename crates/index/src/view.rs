@@ -421,7 +421,7 @@ impl Views {
     }
 
     /// Keeps the space that the current view refers to, without the view; returns its number. Space
-    /// that a record named when the view was published is kept with it: it is given up by a later
+    /// that a record named when the view was published is kept with it: it is freed by a later
     /// record, which a later view precedes.
     pub(super) fn pin(&self) -> u64 {
         let mut past = self.past.lock();
@@ -432,7 +432,7 @@ impl Views {
         number
     }
 
-    /// Lets go of what [`Views::pin`] kept.
+    /// Releases what [`Views::pin`] kept.
     pub(super) fn unpin(&self, number: u64) {
         let mut past = self.past.lock();
         if let Some(count) = past.pins.get_mut(&number) {
@@ -458,7 +458,7 @@ impl Views {
 
     /// Whether no replaced view is read any more, and no space waits for one. Pinned space is left
     /// out: it waits for its pin to be dropped.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_quiescent(&self) -> bool {
         let mut past = self.past.lock();
         let is_free = past.quarantine.is_empty() || !past.pins.is_empty();
         past.oldest_read() == past.number && is_free

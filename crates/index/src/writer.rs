@@ -238,7 +238,7 @@ impl ExtentWriter {
         self.close_extent()
     }
 
-    /// Lets go of the extents without giving them back.
+    /// Drops the extents without freeing them.
     pub(super) fn forget(&mut self) {
         self.pieces.clear();
         self.current = None;

@@ -207,8 +207,8 @@ impl<'a> Plan<'a> {
             Allowed::Between(first, end) => Some(Window { digit, first, end }),
             Allowed::One(_) | Allowed::All => None,
         });
-        let from = Packing { placement: self.source(), settled: &self.shared, window };
-        let to = Packing { placement: self.target(), settled: &self.passive, window: None };
+        let from = Packing { placement: self.source(), shared_digits: &self.shared, window };
+        let to = Packing { placement: self.target(), shared_digits: &self.passive, window: None };
         pieces(&self.pass.space, &choice, from, to)
     }
 

@@ -34,8 +34,8 @@ pub struct Piece {
 pub struct Packing<'a> {
     /// The order, and which axes run backwards in it.
     pub placement: Placement<'a>,
-    /// For each digit, whether all records of the buffer share it: `settled[tree][leaf]`.
-    pub settled: &'a [Vec<bool>],
+    /// For each digit, whether all records of the buffer share it: `shared_digits[tree][leaf]`.
+    pub shared_digits: &'a [Vec<bool>],
     /// What the buffer holds of its highest digit, if not everything.
     pub window: Option<Window>,
 }
@@ -103,7 +103,7 @@ fn stretches(space: &Space, choice: &Choice, tree: usize) -> Vec<Stretch> {
     let mut all = vec![(Vec::new(), axis.radix())];
     for leaf in (0..count).rev() {
         let mut longer = Vec::new();
-        for (settled, kappa) in all {
+        for (shared_digits, kappa) in all {
             let values = axis.values(leaf, kappa);
             let (first, end) = match choice[tree][leaf] {
                 Allowed::One(value) => (value, value + 1),
@@ -117,7 +117,7 @@ fn stretches(space: &Space, choice: &Choice, tree: usize) -> Vec<Stretch> {
             let full = if apart { end - 1 } else { end };
             for (from, upto) in [(first, full), (first.max(full), end)] {
                 if from < upto {
-                    let mut with = settled.clone();
+                    let mut with = shared_digits.clone();
                     let after = axis.kappa(leaf, kappa, from);
                     with.push((from, upto - from, after));
                     longer.push((with, after));
@@ -126,20 +126,20 @@ fn stretches(space: &Space, choice: &Choice, tree: usize) -> Vec<Stretch> {
         }
         all = longer;
     }
-    let reversed = all.into_iter().map(|(mut settled, _): (Vec<_>, u64)| {
-        settled.reverse();
-        Stretch(settled)
+    let reversed = all.into_iter().map(|(mut shared_digits, _): (Vec<_>, u64)| {
+        shared_digits.reverse();
+        Stretch(shared_digits)
     });
     reversed.collect()
 }
 
 /// The address of the first record of some stretches, and the stride of each digit.
 fn strides(space: &Space, chosen: &[&Stretch], packing: Packing<'_>) -> (i64, Vec<Vec<i64>>) {
-    let Packing { placement, settled, window } = packing;
+    let Packing { placement, shared_digits, window } = packing;
     // κ of each axis, of its fixed digits.
     let mut kappas: Vec<u64> = (0..chosen.len())
         .map(|tree| {
-            let shared = settled[tree].iter().position(|settled| *settled);
+            let shared = shared_digits[tree].iter().position(|is_shared| *is_shared);
             shared.map_or(space.trees[tree].radix(), |leaf| chosen[tree].0[leaf].2)
         })
         .collect();
@@ -148,7 +148,7 @@ fn strides(space: &Space, chosen: &[&Stretch], packing: Packing<'_>) -> (i64, Ve
     let mut all: Vec<Vec<i64>> = chosen.iter().map(|stretch| vec![0; stretch.0.len()]).collect();
     for digit in placement.order.iter().rev() {
         let Digit { tree, leaf } = *digit;
-        if settled[tree][leaf] {
+        if shared_digits[tree][leaf] {
             continue;
         }
         let (first, _, after) = chosen[tree].0[leaf];
@@ -184,7 +184,7 @@ fn from_far_end(
     let mut end = kappa;
     let mut first = 0;
     for (leaf, (value, ..)) in chosen[tree].0.iter().enumerate() {
-        if packing.settled[tree][leaf] {
+        if packing.shared_digits[tree][leaf] {
             continue;
         }
         first += value * axis.leaf(leaf).z;

@@ -1,5 +1,5 @@
-//! The counters of `docs/performance.md`: loads random entries of 16 + 100 bytes and prints what
-//! that wrote, by purpose and as the operating system counts it.
+//! The counters of `docs/performance/store.md`: loads random entries of 16 + 100 bytes and prints
+//! what that wrote, by purpose and as the operating system counts it.
 //!
 //! ```text
 //! cargo run --release -p esker --example measure -- load FOLDER [ENTRIES] [BUDGET_MIB]

@@ -2,15 +2,15 @@
 //!
 //! One thread flushes, one prepares the log's next switch, and as many threads as there are cores
 //! merge. A keyspace has at most one flush and one merge under way, so that each is run by one
-//! thread. The threads are not handles: the store closes when its last handle is dropped, whatever
-//! they are doing, and ends them.
+//! thread. The threads are not handles: the store closes when its last handle is dropped,
+//! regardless of what they are doing, and ends them.
 //!
 //! For simulations there is another mode, in which the thread that writes does a bounded number of
 //! steps after each write: then a history repeats from its seed, with merges cut at every step.
 //!
 //! Invariant: a keyspace is in a queue at most once.
-//! Invariant: whatever changes what a writer may wait for (a step, an error, the end) ticks after
-//! the change; a writer reads the ticks before it looks. So no wake-up is lost.
+//! Invariant: every operation that changes what a writer may wait for (a step, an error, the end)
+//! ticks after the change; a writer reads the ticks before it looks. So no wake-up is lost.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Says whether it is news.
+    /// Returns whether it was not in the queue before.
     fn push(&mut self, slot: &Arc<Slot>) -> bool {
         let is_new = self.ids.insert(slot.id);
         if is_new {

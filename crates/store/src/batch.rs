@@ -151,7 +151,7 @@ impl Batch {
         if let Some(error) = self.refused {
             return Err(error);
         }
-        let writes = removal::settled(self.writes.iter().map(Owned::as_write));
+        let writes = removal::net_effect(self.writes.iter().map(Owned::as_write));
         write::commit(&self.shared, &writes, durability).map(|seq| seq.0)
     }
 

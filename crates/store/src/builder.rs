@@ -66,8 +66,8 @@ impl DbBuilder {
     /// is replayed into memory, no merge runs, and every write answers
     /// [`Error::ReadOnly`](crate::Error::ReadOnly). It works on read-only media and in a folder
     /// without write permission. Any number of handles and processes may have a store open
-    /// read-only at once, while none has it open for writing. The store must exist, whatever
-    /// [`create`](Self::create) says.
+    /// read-only at once, while none has it open for writing. The store must exist, regardless of
+    /// [`create`](Self::create).
     ///
     /// The contents of the log must fit in the [`memory_budget`](Self::memory_budget): opening
     /// answers [`Error::Invalid`](crate::Error::Invalid) if it does not.

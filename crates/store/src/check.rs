@@ -26,7 +26,7 @@ pub struct CheckReport {
     /// Blobs that were read.
     pub values: u64,
     /// Operations read in the log: those that are not in blocks yet, and older ones until their
-    /// part of the log is given up.
+    /// part of the log is freed.
     pub log_operations: u64,
     /// Bytes of the log that were read.
     pub log_bytes: u64,

@@ -16,12 +16,12 @@ use crate::error::{Error, Result};
 /// are those of R. Thonangi's thesis (chapter 5), with its parameters:
 ///
 /// - Level 0 has the flushed sorted runs; κ0 is the size of a keyspace's memtable. Level i below it
-///   may hold κ0 γ^i. There are as many levels as the data needs: when the last one holds more than
+///   may hold κ0 γ^i. The data determines the number of levels: when the last one holds more than
 ///   it may, an empty one is inserted above it.
-/// - A level with too much in it is merged into the next one alone: all of it, or runs of its
-///   blocks of the size δ κ, as the policy says. A merge of the runs takes all of them when there
-///   are many, whatever the policy says, because a lookup reads each run.
-/// - At most the share ω of a level may be left empty by blocks that stay as they are, whatever the
+/// - A level that holds more than it may is merged into the next one alone: all of it, or runs of
+///   its blocks of the size δ κ, as the policy says. A merge of the runs takes all of them when
+///   there are many, regardless of the policy, because a lookup reads each run.
+/// - At most the share ω of a level may be left empty by blocks that stay as they are, under every
 ///   policy, and from half of ω on only where that saves enough. Where merges leave more, the level
 ///   is packed, unless its entries are so long that it does not help: a small ω saves space and
 ///   costs writes.

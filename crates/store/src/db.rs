@@ -29,7 +29,8 @@ use crate::stats::{self, Stats};
 use crate::transaction::Transaction;
 use crate::writer_lock::{Asked, Turn};
 
-/// Conflicts after which [`Db::transact`] goes in turns, and after which it gives up.
+/// The number of conflicts after which [`Db::transact`] takes the writer lock, and the number after
+/// which it returns the error.
 const CONFLICTS_BEFORE_TURN: u32 = 3;
 const CONFLICTS_MAX: u32 = 100;
 
@@ -189,7 +190,8 @@ impl Db {
     /// Runs `body` in a transaction and commits that with the store's default durability; it is
     /// repeated while the commit answers [`Conflict`](Error::Conflict). After three conflicts it
     /// takes the writer lock, so that transactions that conflict repeatedly run one after the
-    /// other; after a hundred it gives up. An error of `body` rolls back and is returned.
+    /// other; after a hundred it returns the conflict. An error of `body` rolls back and is
+    /// returned.
     ///
     /// `body` may run several times: its other side effects must allow for that.
     ///

@@ -25,8 +25,8 @@ pub(crate) fn drop_tree(shared: &Core, slot: &Slot) -> Result<()> {
         return Err(error.into());
     }
     paused.release()?;
-    // Reads that began before are short, and the last to let go frees nothing itself.
-    while !tree.is_settled() {
+    // Reads that began before are short, and the last one to end frees nothing itself.
+    while !tree.is_quiescent() {
         sync::yield_now();
         tree.collect()?;
     }

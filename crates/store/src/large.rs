@@ -41,13 +41,13 @@ use crate::shared::{Core, Slot};
 use crate::write::Write;
 
 /// How many bytes of values may be written that are not known to be durable before a buffered write
-/// waits for them: as many, and those of that write, are read by a recovery to see whether they are
-/// whole.
+/// waits for them: a recovery reads at most this number of bytes, and those of that write, to check
+/// whether the values are whole.
 const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
 /// The blobs of some writes.
 #[derive(Debug, Default)]
-pub(crate) struct Apart {
+pub(crate) struct Blobs {
     /// The reference for each write that has one.
     contents: Vec<Option<Vec<u8>>>,
 }
@@ -63,7 +63,7 @@ impl Unlogged {
     }
 }
 
-impl Apart {
+impl Blobs {
     /// The writes with references in the places of their values.
     pub fn writes<'a>(&'a self, writes: &[Write<'a>]) -> Vec<Write<'a>> {
         let replaced = |(write, content): (&Write<'a>, &'a Option<Vec<u8>>)| match content {
@@ -86,36 +86,39 @@ fn large<'a>(write: &Write<'a>) -> Option<Data<'a>> {
 }
 
 /// Writes the large values among `writes` to the data file; `None` where there are none.
-pub(crate) fn put_apart(shared: &Core, writes: &[Write<'_>]) -> Result<Option<(Apart, Unlogged)>> {
+pub(crate) fn write_blobs(
+    shared: &Core,
+    writes: &[Write<'_>],
+) -> Result<Option<(Blobs, Unlogged)>> {
     if !writes.iter().any(|write| large(write).is_some()) {
         return Ok(None);
     }
     prepare(shared)?;
-    let (mut apart, mut unlogged) = (Apart::default(), Unlogged::default());
+    let (mut blobs, mut unlogged) = (Blobs::default(), Unlogged::default());
     for write in writes {
         let value = large(write).and_then(|data| Some((data.value()?, data.until())));
         if planted::is(Bug::ValueOwnedTwice)
-            && let Some(content) = earlier_of(writes, &apart, value)
+            && let Some(content) = earlier_of(writes, &blobs, value)
         {
-            apart.contents.push(Some(content));
+            blobs.contents.push(Some(content));
             continue;
         }
         let stored = value.map(|(value, until)| store(shared, value, until)).transpose()?;
-        apart.contents.push(stored.map(|(content, runs)| {
+        blobs.contents.push(stored.map(|(content, runs)| {
             unlogged.0.push(runs);
             content
         }));
     }
-    Ok(Some((apart, unlogged)))
+    Ok(Some((blobs, unlogged)))
 }
 
 /// The reference of an earlier write of the same value: for a planted bug.
 fn earlier_of(
     writes: &[Write<'_>],
-    apart: &Apart,
+    blobs: &Blobs,
     value: Option<(&[u8], Option<Moment>)>,
 ) -> Option<Vec<u8>> {
-    let mut earlier = writes.iter().zip(&apart.contents);
+    let mut earlier = writes.iter().zip(&blobs.contents);
     earlier.find_map(|(write, content)| {
         let same = large(write).and_then(|data| Some((data.value()?, data.until()))) == value;
         content.clone().filter(|_| same)

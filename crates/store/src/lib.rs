@@ -56,7 +56,7 @@
 //! [`CompactionParams`] are settings of an algorithm and are not covered. VERSIONING.md in the
 //! repository has all of it.
 
-// A map of this crate for those who read its sources, in reading order:
+// A map of this crate for readers of its sources, in reading order:
 //
 // | module | one idea |
 // |---|---|

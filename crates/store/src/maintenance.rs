@@ -240,8 +240,8 @@ fn begin_quietly(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
         body();
     };
     let begun = reclaim::retry_with_room(shared, || {
-        let settled = shared.manifest.retry_last_record();
-        settled.and_then(|()| tree.begin(work, &gate)).map_err(Error::from)
+        let recorded = shared.manifest.retry_last_record();
+        recorded.and_then(|()| tree.begin(work, &gate)).map_err(Error::from)
     });
     if matches!(begun, Ok(true)) {
         tracing::debug!(keyspace = slot.name, ?work, "begins");
@@ -507,8 +507,8 @@ pub(crate) fn commit_and_recycle(
     drop(state);
     edits.extend_from_slice(retired.edits());
     shared.commit_edits(&edits)?;
-    // The commit is valid whatever happens to the old files; a failure here must not make the index
-    // believe that it does not.
+    // The commit is valid regardless of what happens to the old files; a failure here must not make
+    // the index believe that it does not.
     if let Err(error) = shared.log.recycle(retired) {
         tracing::warn!(%error, "log segments could not be recycled");
     }

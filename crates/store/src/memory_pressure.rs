@@ -163,7 +163,7 @@ fn pinning(shared: &Core, asks: impl Fn(&Slot) -> bool) -> Option<Arc<Slot>> {
         (slot.id == id && asks(slot)).then_some(slot)
     };
     let flushed = |id| {
-        // Who is not asked for pins nothing.
+        // A keyspace that is not asked for pins nothing.
         let _slot = asked(id)?;
         state.keyspaces.get(&id).map(|keyspace| keyspace.index.log_unneeded_seq())
     };

@@ -3,8 +3,8 @@
 //!
 //! The index reads and merges operands (`esker_index::operands`).
 //!
-//! Invariant: operands are written only while the keyspace's operator is there: who writes them can
-//! read them.
+//! Invariant: operands are written only while the keyspace's operator is available: a caller that
+//! writes them can read them.
 //! Invariant: folding a key's operands writes the value that the key has anyway, and only if the
 //! key has not been written since it was read. Whether this succeeds changes no result, and refuses
 //! no transaction.
@@ -122,10 +122,10 @@ fn fold_key(shared: &Core, deep: &Deep<'_>) -> Result<()> {
     let Deep { slot, key, .. } = *deep;
     let (mut newest, mut value) = {
         let snapshot = shared.snapshots().register();
-        let Some(settled) = slot.read(|tree| tree.settled(key, snapshot.at()))?? else {
+        let Some(folded) = slot.read(|tree| tree.fold_operands(key, snapshot.at()))?? else {
             return Ok(());
         };
-        (settled.newest, large::fetch(shared, slot, key, settled.value)?)
+        (folded.newest, large::fetch(shared, slot, key, folded.value)?)
     };
     for _ in 0..ATTEMPTS {
         if !deep.is_worth(&value) {
@@ -151,8 +151,8 @@ fn write_value(
     value: &[u8],
 ) -> Result<()> {
     let writes = [Write { slot, action: WriteOp::Point(condition.key, Data::Put(value)) }];
-    let (apart, unlogged) = large::put_apart(shared, &writes)?.unzip();
-    let replaced = apart.as_ref().map(|apart| apart.writes(&writes));
+    let (blobs, unlogged) = large::write_blobs(shared, &writes)?.unzip();
+    let replaced = blobs.as_ref().map(|blobs| blobs.writes(&writes));
     let writes = replaced.as_deref().unwrap_or(&writes);
     let ordered = write::order(shared, writes, condition)?;
     unlogged.into_iter().for_each(Unlogged::keep);

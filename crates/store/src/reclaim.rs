@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::shared::Core;
 
-/// Does what can be repeated; once more where the device is full, when the log has given up the
+/// Does what can be repeated; once more where the device is full, when the log has removed the
 /// files that it keeps for later.
 pub(crate) fn retry_with_room<T>(shared: &Core, attempt: impl Fn() -> Result<T>) -> Result<T> {
     match attempt() {
@@ -42,7 +42,7 @@ pub(crate) fn give_up_all(shared: &Core) -> Result<()> {
     }
     shared.log.remove_spares()?;
     match shared.manifest.shrink() {
-        // A shorter file has no room beside the longer one.
+        // A shorter file has no room next to the longer one.
         Err(esker_substrate::Error::Full { .. }) => {}
         shrunk => shrunk?,
     }

@@ -65,7 +65,7 @@ fn too_many(name: &str) -> String {
 /// The net effect of calls, given in their order: for each keyspace the removed ranges, joined
 /// where they meet, and the last write of each key that was not removed later, with the operands
 /// that were then merged onto it.
-pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> Vec<Write<'a>> {
+pub(crate) fn net_effect<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> Vec<Write<'a>> {
     let mut writes: Vec<Write<'a>> = Vec::new();
     let mut removed = Removed::default();
     // The last call on a key is the first to be met.
@@ -78,9 +78,9 @@ pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> 
         writes.push(write);
     }
     writes.sort_by(|a, b| place(a).cmp(&place(b)));
-    let mut settled: Vec<Write<'a>> = Vec::with_capacity(writes.len());
+    let mut net: Vec<Write<'a>> = Vec::with_capacity(writes.len());
     for write in writes {
-        let last = settled.last_mut().filter(|last| last.slot.id == write.slot.id);
+        let last = net.last_mut().filter(|last| last.slot.id == write.slot.id);
         match (last.map(|last| &mut last.action), write.action) {
             // Operands apply to the earlier write of the key.
             (Some(WriteOp::Point(last, data)), WriteOp::Point(key, _))
@@ -90,14 +90,14 @@ pub(crate) fn settled<'a>(calls: impl DoubleEndedIterator<Item = Write<'a>>) -> 
             {
                 last.end = last.end.zip(keys.end).map(|(a, b)| a.max(b));
             }
-            _ => settled.push(write),
+            _ => net.push(write),
         }
     }
     let is_same = |a: &Write<'_>, b: &Write<'_>| {
         a.slot.id == b.slot.id && a.action.key().is_some() && a.action.key() == b.action.key()
     };
-    settled.chunk_by_mut(is_same).for_each(<[Write<'_>]>::reverse);
-    settled
+    net.chunk_by_mut(is_same).for_each(<[Write<'_>]>::reverse);
+    net
 }
 
 /// Removed ranges of several keyspaces.
@@ -123,7 +123,7 @@ impl<'a> Removed<'a> {
     fn insert(&mut self, id: KeyspaceId, keys: KeyRange<'a>) {
         let begin = self.around(id, keys.begin).map_or(keys.begin, |before| before.begin);
         let mut end = keys.end;
-        // Whatever begins in the range, or ends where it begins, becomes part of it.
+        // Every range that begins in this one, or ends where it begins, becomes part of it.
         while let Some((&(of, start), &other)) = self.ends.range((id, begin)..).next()
             && of == id
             && end.is_none_or(|end| start <= end)

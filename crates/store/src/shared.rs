@@ -8,7 +8,7 @@
 //! 3. those of the trees, by ascending keyspace id;
 //! 4. `write`, the write mutex;
 //! 5. that of `recent`, the window of recent writes;
-//! 6. whatever log, manifest and blocks lock inside themselves.
+//! 6. the locks inside log, manifest and blocks.
 //!
 //! Invariant: while a thread holds the gate the device is this store's: `close` gives the device
 //! lock back only when no operation is under way, and none starts afterwards.
@@ -56,7 +56,7 @@ pub(crate) struct Shared(Arc<Core>);
 
 /// An open store, as its own threads share it too.
 pub(crate) struct Core {
-    /// Who opened it.
+    /// The process that opened it.
     pub process: Process,
     pub device: Arc<CountingDevice>,
     pub poison: Arc<Poison>,
@@ -176,8 +176,8 @@ impl Limits {
             memtables_bytes,
             // Two segments are always in use or about to be; less could never be met.
             log_bytes: (2 * memtables_bytes).max(2 * log_segment_bytes),
-            // What a full memtable lets go of serves the next one, so that segments are written
-            // through once and not for every memtable.
+            // The segments that a full memtable releases serve the next one, so that segments are
+            // written through once and not for every memtable.
             log_spares: usize::try_from(memtables_bytes / log_segment_bytes).unwrap_or(0) + 1,
             batch_bytes: memory_budget_bytes.clamp(4 << 20, 1 << 30),
             // Taken from what the cache borrows.
@@ -301,7 +301,7 @@ impl Core {
         }
     }
 
-    /// Waits for running operations, makes the log durable, notes the clean close and lets go of
+    /// Waits for running operations, makes the log durable, records the clean close and releases
     /// the device. The second call answers [`Error::Closed`].
     pub fn close(&self) -> Result<()> {
         self.check_process()?;
@@ -381,7 +381,8 @@ impl fmt::Debug for Slot {
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.process.is_current() {
-            // The parent's store: its parts are left as they are, whatever the child drops.
+            // The parent's store: its parts are left as they are, regardless of what the child
+            // drops.
             std::mem::forget(Arc::clone(&self.0));
             return;
         }
@@ -424,7 +425,7 @@ impl Slot {
         self.tree().map(|_| found)
     }
 
-    /// Lets go of what was pinned of the index, also when the keyspace has been dropped since.
+    /// Releases what was pinned of the index, also when the keyspace has been dropped since.
     pub fn unpin(&self, number: u64) -> esker_substrate::Result<()> {
         self.tree.unpin(number)
     }

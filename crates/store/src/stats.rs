@@ -150,7 +150,7 @@ pub struct WaitStats {
     /// ahead of a merge under way, with which they keep step. `turn`: another transaction had the
     /// writers' turn.
     pub reason: &'static str,
-    /// Who waits now.
+    /// The number of writers that wait now.
     pub waiting: u64,
     /// Waits, those that go on included.
     pub waits: u64,

@@ -16,7 +16,7 @@ use esker_substrate::sync::Mutex;
 
 use range::Scanned;
 pub use range::TransactionRange;
-use reads::{Reads, Settled, Span, Writes};
+use reads::{CheckedReads, Reads, Span, Writes};
 
 use crate::conflict_window::{Live, Stale};
 use crate::error::{Error, Result};
@@ -62,7 +62,7 @@ use crate::writer_lock::Turn;
 /// accounts.insert("ada", [7])?;
 /// assert!(tx.commit().is_err_and(|error| error.is_conflict()));
 ///
-/// // Again and again until nobody was in between:
+/// // Repeated until no other write came in between:
 /// let left = db.transact(|tx| -> esker::Result<u8> {
 ///     let ada = tx.get(&accounts, "ada")?.map_or(0, |value| value[0]);
 ///     tx.insert(&accounts, "ada", [ada - 1])?;
@@ -318,10 +318,10 @@ impl Transaction {
             return Ok(live.snapshot().seq().0);
         }
         let reads = reads.get_mut();
-        let settled = reads.settle(&writes);
-        let condition = Unchanged { live: &live, reads, settled };
-        let (apart, unlogged) = large::put_apart(&shared, &list)?.unzip();
-        let replaced = apart.as_ref().map(|apart| apart.writes(&list));
+        let checked_reads = reads.for_check(&writes);
+        let condition = Unchanged { live: &live, reads, checked_reads };
+        let (blobs, unlogged) = large::write_blobs(&shared, &list)?.unzip();
+        let replaced = blobs.as_ref().map(|blobs| blobs.writes(&list));
         let list = replaced.as_deref().unwrap_or(&list);
         let ordered = write::order(&shared, list, &condition)?;
         unlogged.into_iter().for_each(Unlogged::keep);
@@ -416,7 +416,7 @@ impl Transaction {
 struct Unchanged<'a> {
     live: &'a Live,
     reads: &'a Reads,
-    settled: Settled<'a>,
+    checked_reads: CheckedReads<'a>,
 }
 
 impl Unchanged<'_> {
@@ -444,21 +444,21 @@ impl Condition for Unchanged<'_> {
 
     fn check_ahead(&self) -> Result<Seq> {
         let start = self.live.snapshot().seq();
-        if self.settled.is_empty() {
+        if self.checked_reads.is_empty() {
             return Ok(start);
         }
         let recent = &self.live.shared().recent;
-        recent.check_ahead(start, &self.settled).map_err(|stale| self.conflict(stale))
+        recent.check_ahead(start, &self.checked_reads).map_err(|stale| self.conflict(stale))
     }
 
     fn check(&self, checked: Seq) -> Result<()> {
-        if self.settled.is_empty() {
+        if self.checked_reads.is_empty() {
             return Ok(());
         }
         // Dropping a keyspace writes all of it.
         self.reads.slots().try_for_each(|slot| slot.tree().map(drop))?;
         let recent = &self.live.shared().recent;
-        recent.check_rest(checked, &self.settled).map_err(|stale| self.conflict(stale))
+        recent.check_rest(checked, &self.checked_reads).map_err(|stale| self.conflict(stale))
     }
 }
 

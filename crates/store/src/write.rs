@@ -114,11 +114,11 @@ pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability
     if writes.is_empty() {
         return Ok(shared.snapshots().visible());
     }
-    let Some((apart, unlogged)) = large::put_apart(shared, writes)? else {
+    let Some((blobs, unlogged)) = large::write_blobs(shared, writes)? else {
         let ordered = order(shared, writes, &Always)?;
         return wait_durable(shared, &ordered, durability);
     };
-    let writes = apart.writes(writes);
+    let writes = blobs.writes(writes);
     let ordered = order(shared, &writes, &Always)?;
     unlogged.keep();
     wait_durable(shared, &ordered, durability)

@@ -1,4 +1,4 @@
-//! What backups promise beside other things, and what they cost.
+//! Guarantees of backups during other operations, and their cost.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What callers do wrong, and what they are told.
+//! Mistakes of callers, and the errors that they get.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

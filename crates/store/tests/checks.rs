@@ -1,4 +1,4 @@
-//! What `check` says beside merges: nothing of what is sound, and of what is not, what it is.
+//! Results of `check` during merges: nothing about sound data, and the kind of each damage.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -45,7 +45,7 @@ fn space_that_two_entries_have_is_named() {
     }
 }
 
-/// Keys as long as many blocks, a merge that stands at every step: what levels below the merge hold
+/// Keys as long as many blocks, a merge that stops at every step: what levels below the merge hold
 /// is reached from both of its sides.
 #[test]
 fn blocks_that_both_sides_of_a_merge_lead_to_have_one_owner() {

@@ -1,5 +1,5 @@
-//! What full merges must not do: disturb a scan, take space without bound, miscount, keep a store
-//! from being read when the device is full, or keep one from being read after a crash.
+//! Things that full merges must not do: disturb a scan, take space without bound, miscount, keep a
+//! store from being read when the device is full, or keep one from being read after a crash.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -58,7 +58,7 @@ impl Watch {
         let with_data = stats.levels.iter().filter(|level| level.puts + level.tombstones > 0);
         if stats.merges > self.merges && (self.fully || with_data.count() <= 1) {
             self.finished += 1;
-            // A merge that nobody saw was done in one step.
+            // A merge that was never observed was done in one step.
             self.began.0 = if self.fully { self.began.1 } else { writes };
         }
         self.merges = stats.merges;
@@ -147,11 +147,12 @@ fn a_scan_through_two_full_merges(scheme: Scheme) -> Space {
     space
 }
 
-/// What a merge may take besides: what is written between two records (half of κ0, which is less
-/// than half of the memtable), and two extents of 16 KiB, not full, for each of its levels.
+/// The additional space that a merge may take: what is written between two records (half of κ0,
+/// which is less than half of the memtable), and two extents of 16 KiB, not full, for each of its
+/// levels.
 const INTERVAL_BYTES: i64 = MEMTABLE_BYTES as i64 / 2 + 6 * (16 << 10);
-/// What each standing run takes besides its entries: a block of top fences, and a last block that
-/// is not full.
+/// The space that each run takes in addition to its entries: a block of top fences, and a last
+/// block that is not full.
 const RUN_BYTES: i64 = 2 * 4096;
 
 #[test]
@@ -160,7 +161,7 @@ fn a_scan_through_two_full_merges_costs_its_versions_and_one_interval() {
     for (scheme, space) in spaces {
         let files = (space.file, space.needed + space.needed * 2 / 5);
         match scheme {
-            // The bound means something: who gives space back at the end alone breaks it.
+            // The bound means something: a scheme that frees space at the end alone exceeds it.
             Scheme::Ds | Scheme::Xm | Scheme::FdTree => {
                 assert!(files.0 > files.1, "{scheme:?}: {space:?}")
             }
@@ -366,7 +367,7 @@ fn refuse(image: &SimImage, model: &Model, fault: Fault, threads: bool) -> bool 
     device.set_faults(FaultPlan::new().with(fault));
     let merged = db.compact();
     let keyspace = db.open_keyspace("k").unwrap().unwrap();
-    // Whatever became of the merge, the store is read while nothing can be written.
+    // Regardless of the end of the merge, the store is read while nothing can be written.
     assert!(contents(&keyspace) == *model);
     for (key, value) in model.iter().step_by(50) {
         assert_eq!(keyspace.get(key).unwrap().as_ref(), Some(value));

@@ -1,4 +1,4 @@
-//! The examples run, and print what they should: `cargo test` has built them beside this.
+//! The examples run, and print what they should: `cargo test` has built them next to this test.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

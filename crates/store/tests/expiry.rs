@@ -12,7 +12,7 @@ use esker_device::memory::MemoryDevice;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A store whose clock stands at an hour after 1970.
+/// A store whose clock is set to an hour after 1970.
 struct Subject {
     device: MemoryDevice,
     clock: Arc<SimRuntime>,
@@ -141,7 +141,7 @@ fn a_clock_that_is_set_back_brings_nothing_back() {
     assert!(!keys.contains("a").unwrap());
     clock.set_unix_time(Duration::from_secs(1));
     assert!(!keys.contains("a").unwrap());
-    // It is 10 ms past the hour still: time stands until the clock has caught up.
+    // It is 10 ms past the hour still: time does not advance until the clock has caught up.
     keys.insert_with_ttl("b", "b", 10 * MS).unwrap();
     clock.set_unix_time(Duration::from_secs(3600) + 19 * MS);
     assert!(keys.contains("b").unwrap());

@@ -1,4 +1,4 @@
-//! Blocks and values are known by numbers that are handed out once, whatever ends a store.
+//! Blocks and values are known by numbers that are handed out once, regardless of how a store ends.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

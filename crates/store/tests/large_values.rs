@@ -148,7 +148,7 @@ fn logged_values_survive_a_store_that_is_not_closed() {
     keyspace.insert("b", value(3, 200_000)).unwrap();
     db.close().unwrap();
     let (db, keyspace) = open(&device);
-    // What the log refers to is nobody else's.
+    // Space that the log refers to is not used for another value.
     keyspace.insert("c", value(4, 200_000)).unwrap();
     for (key, seed) in [("a", 2), ("b", 3), ("c", 4)] {
         assert_eq!(keyspace.get(key).unwrap(), Some(value(seed, 200_000)));

@@ -1,4 +1,4 @@
-//! What is bounded (memory, log, syncs), and what happens when merges cannot run.
+//! Bounds of memory, log and syncs, and the behaviour when merges cannot run.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,7 +38,7 @@ fn a_synced_write_costs_one_sync_and_a_buffered_one_none() {
     assert_eq!(io(&db, "log").syncs - before, 1);
 }
 
-/// Each try to load them would read as many as there is room for.
+/// Each attempt to load them would read fences until there is no room for more.
 #[test]
 fn fences_without_room_are_not_loaded_again_and_again() {
     let device = MemoryDevice::new();
@@ -200,7 +200,7 @@ fn a_merge_that_meets_damage_fails_no_write_until_there_is_no_room() {
     assert_eq!(stats.poisoned, None);
     assert!(matches!(bad.compact(), Err(Error::Damaged { .. })));
     bad.remove("absent").unwrap();
-    // What is refused is not logged, and nobody else is affected.
+    // A refused write is not logged, and no other keyspace is affected.
     let seq = db.visible_seq();
     assert!(bad.insert("x", "y").is_err());
     assert_eq!(db.visible_seq(), seq);

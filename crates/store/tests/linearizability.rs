@@ -22,9 +22,9 @@ use esker_testkit::verify;
 use esker_testkit::violation::Verdict;
 
 const THREADS: u32 = 8;
-/// So few that threads write the same keys all the time.
+/// Few enough that threads write the same keys all the time.
 const FEW: u32 = 5;
-/// So many that merges have something to do.
+/// Enough that merges have something to do.
 const MANY: u32 = 1500;
 
 fn open(device: Arc<dyn Device>, scheme: Scheme) -> Db {
@@ -144,8 +144,8 @@ impl Crash {
     }
 }
 
-/// Waits until so many stamps have been taken, and most times for a merge, and takes an image of
-/// the device.
+/// Waits until this number of stamps has been taken, and most times for a merge, and takes an image
+/// of the device.
 fn crash(
     db: &Db,
     device: &SimDevice,
@@ -230,17 +230,17 @@ fn histories_go_on_across_crashes() {
 /// What a killed process said: the commits that were acknowledged, by their numbers, and for each
 /// thread the one that was under way.
 #[derive(Default)]
-struct Said {
+struct Reported {
     acknowledged: BTreeMap<u64, Writes>,
     under_way: BTreeMap<u32, Writes>,
 }
 
 type Writes = Vec<(u32, u64)>;
 
-impl Said {
+impl Reported {
     /// Takes a line in: `I thread key:version…` before a commit, `A thread number` after it.
     /// What is no such line is none of ours.
-    fn hear(&mut self, line: &str) -> Option<()> {
+    fn add_line(&mut self, line: &str) -> Option<()> {
         let (kind, rest) = line.split_once(' ')?;
         let (thread, rest) = rest.split_once(' ')?;
         let thread = thread.parse().ok()?;
@@ -353,25 +353,25 @@ fn commits_of_a_killed_process_are_explained_by_one_order() {
     for cycle in 0..20 * budget() {
         let mut child = kill::spawn_test("child_that_is_killed", &path).unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut said = Said::default();
-        while said.acknowledged.is_empty() {
-            let _ours = said.hear(&lines.next().unwrap());
+        let mut reported = Reported::default();
+        while reported.acknowledged.is_empty() {
+            let _ours = reported.add_line(&lines.next().unwrap());
         }
         std::thread::sleep(Duration::from_micros(random.below(60_000)));
         child.kill().unwrap();
         child.wait().unwrap();
         for line in lines {
-            let _ours = said.hear(&line);
+            let _ours = reported.add_line(&line);
         }
         let db = open_folder(&path);
         let read = drive::read_all(&db, KEYS_OF_KILLED, &Shared::default()).unwrap();
         let found = Base { number: db.visible_seq(), state: read.seen.into_iter().collect() };
-        let last = said.acknowledged.last_key_value().map_or(0, |(number, _)| *number);
+        let last = reported.acknowledged.last_key_value().map_or(0, |(number, _)| *number);
         assert!(found.number >= last, "cycle {cycle}: {last} was acknowledged");
-        assert!(said.explains(&base, &found), "cycle {cycle}: no order explains what is there");
+        assert!(reported.explains(&base, &found), "cycle {cycle}: no order explains what is there");
         verify::check(&db).unwrap();
         counts.add("crashes", 1);
-        counts.add("commits", said.acknowledged.len() as u64);
+        counts.add("commits", reported.acknowledged.len() as u64);
         base = found;
     }
     counts.record().unwrap();

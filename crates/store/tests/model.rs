@@ -321,9 +321,9 @@ impl World {
             }
         }
         let seq = batch.commit().unwrap();
-        let settled = changes.iter().filter(|(_, change)| matches!(change, Change::Merge(..)));
+        let merges = changes.iter().filter(|(_, change)| matches!(change, Change::Merge(..)));
         // What many operands come to may have been written behind them.
-        assert!((seq..=seq + settled.count() as u64).contains(&self.db.visible_seq()));
+        assert!((seq..=seq + merges.count() as u64).contains(&self.db.visible_seq()));
         changes.into_iter().for_each(|(k, change)| change.make(&mut self.models[k]));
     }
 

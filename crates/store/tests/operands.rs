@@ -1,4 +1,4 @@
-//! Merge operands: counters, lists, what they stand on, and operators that fail.
+//! Merge operands: counters, lists, their bases, and operators that fail.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -34,7 +34,7 @@ fn entries(db: &Db) -> u64 {
     levels.map(|level| level.puts + level.tombstones).sum()
 }
 
-/// Appends, and says so; fails, or panics, where it is told to.
+/// Appends, and says so; fails, or panics, where the test sets it.
 #[derive(Clone, Default)]
 struct Moody(Arc<Mood>);
 
@@ -435,7 +435,7 @@ fn a_writer_puts_the_value_in_the_place_of_many_operands() {
     }
     assert_eq!(db.visible_seq(), seq + 128);
     assert_eq!(lists.get("long").unwrap().unwrap().len(), 50_064);
-    // An operator that fails keeps nobody from writing.
+    // An operator that fails does not block writers.
     operator.0.fails.store(true, Ordering::Relaxed);
     (0..200).for_each(|_| lists.merge("failing", "+").unwrap());
     assert!(lists.get("failing").is_err());
@@ -465,7 +465,7 @@ fn a_value_in_the_place_of_its_operands_is_no_news_to_who_has_read_it() {
     let lists = db.keyspace("lists", options().merge_operator("one", append));
     let lists = lists.unwrap();
     std::thread::scope(|scope| {
-        // Nobody waits for who has failed.
+        // No thread waits for one that has failed.
         let go_on = go_on;
         let writer = scope.spawn(|| {
             for _ in 0..64 {
@@ -487,7 +487,7 @@ fn a_value_in_the_place_of_its_operands_is_no_news_to_who_has_read_it() {
 }
 
 #[test]
-fn what_transactions_are_checked_against_stays_short_where_operands_are_settled() {
+fn what_transactions_are_checked_against_stays_short_where_operands_are_folded() {
     let db = small(&MemoryDevice::new()).open().unwrap();
     let counts = db.keyspace("counts", options().merge(Merge::Max)).unwrap();
     let (_tx, seq) = (db.transaction().unwrap(), db.visible_seq());
@@ -564,7 +564,7 @@ also_with_lsm! {
     a_transaction_reads_what_it_merges_and_merges_never_conflict,
     a_writer_puts_the_value_in_the_place_of_many_operands,
     a_value_in_the_place_of_its_operands_is_no_news_to_who_has_read_it,
-    what_transactions_are_checked_against_stays_short_where_operands_are_settled,
+    what_transactions_are_checked_against_stays_short_where_operands_are_folded,
     a_keyspace_that_is_refused_for_its_operator_is_left_as_it_is,
     what_threads_merge_onto_one_key_all_counts,
     the_first_operator_sets_a_required_feature,

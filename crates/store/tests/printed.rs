@@ -1,5 +1,5 @@
-//! What may end up in logs: `{:?}` of everything public, messages of errors, what `tracing` is
-//! told. One line, and neither keys nor values: they may be secrets.
+//! Text that may end up in logs: `{:?}` of everything public, messages of errors, events of
+//! `tracing`. One line, and neither keys nor values: they may be secrets.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -71,7 +71,7 @@ impl Printed {
         self.0.push(("Error", error.to_string()));
     }
 
-    /// Fails where something of an entry is in the text, in whatever form bytes are printed.
+    /// Fails where something of an entry is in the text, in any form in which bytes are printed.
     fn assert_discreet(&self) {
         for (name, text) in &self.0 {
             for secret in [KEY, VALUE] {
@@ -97,17 +97,17 @@ impl Printed {
     }
 }
 
-/// Keeps what is said, with all fields.
+/// Keeps all events, with all fields.
 #[derive(Clone, Debug, Default)]
-struct Said(Arc<Mutex<String>>);
+struct Recorded(Arc<Mutex<String>>);
 
-impl tracing::field::Visit for Said {
+impl tracing::field::Visit for Recorded {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn Debug) {
         write!(self.0.lock().unwrap(), "{field}={value:?} ").unwrap();
     }
 }
 
-impl tracing::Subscriber for Said {
+impl tracing::Subscriber for Recorded {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         metadata.target().starts_with("esker")
     }
@@ -216,8 +216,8 @@ fn print_damage(device: &Arc<dyn Device>, printed: &mut Printed) {
 
 #[test]
 fn nothing_printed_shows_a_key_or_a_value() {
-    let said = Said::default();
-    tracing::subscriber::set_global_default(said.clone()).unwrap();
+    let recorded = Recorded::default();
+    tracing::subscriber::set_global_default(recorded.clone()).unwrap();
     let (device, copy): (Arc<dyn Device>, Arc<dyn Device>) =
         (Arc::new(MemoryDevice::new()), Arc::new(MemoryDevice::new()));
     let mut printed = Printed::default();
@@ -238,7 +238,7 @@ fn nothing_printed_shows_a_key_or_a_value() {
         let is_list = ["Stats", "Problem"].contains(name);
         assert!(is_list || text.len() <= LINE_BYTES_MAX, "{name} is long: {text}");
     }
-    printed.0.push(("tracing", std::mem::take(&mut said.0.lock().unwrap())));
+    printed.0.push(("tracing", std::mem::take(&mut recorded.0.lock().unwrap())));
     assert!(printed.0.last().unwrap().1.contains("begins"));
     printed.assert_discreet();
     assert_all_are_printed(&printed);

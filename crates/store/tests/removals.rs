@@ -1,4 +1,4 @@
-//! Ranges of keys that are removed: whom it concerns, what it costs, and when it is forgotten.
+//! Removals of ranges of keys: what they affect, what they cost, and when they are forgotten.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! Transactions of many threads are as if each had happened alone, judged by who read and wrote
-//! what, while merges and flushes run in threads of their own.
+//! Transactions of many threads are as if each had happened alone, judged by what each read and
+//! wrote, while merges and flushes run in threads of their own.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

@@ -107,7 +107,7 @@ fn writers_that_wait_for_memory() {
     subject.close();
 }
 
-/// Whoever asks for everything to be merged has it merged, though another asks as well.
+/// A thread that requests a merge of everything gets it, though another requests one as well.
 fn two_compactions_at_once() {
     let subject = Subject::new();
     (0..4).for_each(|key| subject.put(key, u64::from(key)));
@@ -163,8 +163,8 @@ impl Subject {
     }
 }
 
-/// A keyspace is dropped while it is read, written and merged: whoever is too late is told, and
-/// nothing is left of it.
+/// A keyspace is dropped while it is read, written and merged: a call that is too late gets an
+/// error, and nothing is left of the keyspace.
 fn a_drop_beside_reads_and_merges() {
     let subject = Subject::new();
     (0..4).for_each(|key| subject.put(key, u64::from(key)));
@@ -221,7 +221,7 @@ fn three_writers_commit_in_groups() {
     let _cannot_write = subject.db.clone().close();
 }
 
-/// Who holds a snapshot sees each batch whole or not at all, and always the same.
+/// A thread that holds a snapshot sees each batch whole or not at all, and always the same.
 fn batches_beside_snapshots() {
     let subject = Subject::new();
     let write = |subject: &Subject, number: u64| {
@@ -279,7 +279,7 @@ fn removals_beside_merges() {
     subject.close();
 }
 
-/// Transactions that add one to a number, beside each other: none is lost.
+/// Concurrent transactions that add one to a number: none is lost.
 fn transactions_add_up() {
     let subject = Subject::new();
     let add = |subject: &Subject| {

@@ -1,4 +1,4 @@
-//! What snapshots and ranges see, and what they never do: block.
+//! Snapshots and ranges: what they see, and that they never block.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

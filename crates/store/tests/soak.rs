@@ -39,7 +39,8 @@ fn a_store_that_is_used_by_all_at_once_keeps_what_it_promised() {
     counts.record().unwrap();
 }
 
-/// The process that judges recovers with a mistake: what the killed one was told is there is not.
+/// The process that judges recovers with a mistake: data that was acknowledged to the killed
+/// process is missing.
 #[test]
 fn a_recovery_that_forgets_values_is_found() {
     let folder = tempfile::tempdir().unwrap();

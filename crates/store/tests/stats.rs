@@ -1,4 +1,4 @@
-//! What `stats` answers: what keeps space, why writers waited, what comes next.
+//! Statistics of `stats`: what keeps space, why writers waited, what comes next.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -24,8 +24,8 @@ fn under_every_scheme(body: impl Fn(&dyn Fn(&MemoryDevice) -> DbBuilder)) {
 const WRITERS: u32 = 4;
 const ROUNDS: u32 = 400;
 
-/// Each writer moves its two counters in step, in two keyspaces, by one batch a round; whoever
-/// reads both from one snapshot must find them equal, and never smaller than before.
+/// Each writer moves its two counters in step, in two keyspaces, by one batch a round; a reader of
+/// both from one snapshot must find them equal, and never smaller than before.
 #[test]
 fn batches_are_whole_for_readers_and_scans() {
     under_every_scheme(batches_are_whole);
@@ -140,7 +140,7 @@ also_with_lsm! {
     keyspaces_that_are_dropped_meanwhile_are_passed_over,
 }
 
-/// Whoever flushes or compacts the whole store has nothing to do with keyspaces that others drop.
+/// A flush or compaction of the whole store is not affected by keyspaces that other threads drop.
 #[test]
 fn keyspaces_that_are_dropped_meanwhile_are_passed_over() {
     let db = threaded(&MemoryDevice::new()).open().unwrap();

@@ -1,5 +1,5 @@
-//! What the store says through `tracing`, in a process whose one listener is there before all else:
-//! whether anybody listens is remembered by each place that speaks.
+//! Events that the store emits through `tracing`, in a process whose one listener exists before
+//! anything else: each place that emits events remembers whether there is a listener.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -91,7 +91,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A transaction beside what it should see and what it has read.
+/// A transaction, with what it should see and what it has read.
 struct Open {
     tx: Transaction,
     has_turn: bool,

@@ -1,4 +1,4 @@
-//! What transactions see, what they exclude, and what they refuse.
+//! Transactions: what they see, what they exclude, and what they refuse.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -145,7 +145,7 @@ fn points_conflict_with_their_key_alone() {
     }
 }
 
-/// A scan that is given up conflicts with what it came past, and with nothing behind that.
+/// A scan that is dropped conflicts with what it came past, and with nothing behind that.
 #[test]
 fn ranges_conflict_with_what_they_came_past() {
     let met = |read: &dyn Fn(&mut Transaction, &Keyspace)| {
@@ -260,7 +260,8 @@ fn the_window_begins_and_ends_with_transactions() {
     assert_eq!((stats.live, stats.remembered_bytes, stats.conflicts), (0, 0, 1));
 }
 
-/// Memory is bounded: who is older than what is remembered is refused, who is younger is not.
+/// Memory is bounded: a transaction older than the remembered writes is refused, a younger one is
+/// not.
 #[test]
 fn a_transaction_older_than_the_window_conflicts() {
     let (db, a, b) = store();
@@ -581,6 +582,7 @@ also_with_lsm! {
     who_waits_for_a_turn_hears_of_the_close,
     a_transaction_is_bounded,
     ; except:
-    // Its threads try again so often, and beside another of its kind that is not enough.
+    // Its threads retry a fixed number of times, and next to another test of its kind that is not
+    // enough.
     a_hot_key_is_counted_right,
 }

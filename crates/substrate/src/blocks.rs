@@ -36,7 +36,7 @@ const GROWTH_UNITS: (u64, u64) = (16, 1024);
 /// The share of itself that the file grows by.
 const GROWTH_SHARE: u64 = 32;
 
-/// Free space at the end of the file is given up when it is more than this share of it.
+/// Free space at the end of the file is released when it is more than this share of it.
 const SPARE_SHARE: u64 = 64;
 
 /// An extent may be shorter by this factor where the free space is fragmented.
@@ -225,7 +225,7 @@ impl BlockStore {
         self.file.read_at(ptr.offset(), &mut bytes, purpose)?;
         let mut verified = self.verify(keyspace, ptr, &bytes);
         if verified.is_err() && purpose == Purpose::User {
-            // Perhaps only what the page cache has of it is damaged: the device has the last word.
+            // Perhaps only what the page cache has of it is damaged: the device is read to decide.
             self.file.read_at(ptr.offset(), &mut bytes, Purpose::Check)?;
             verified = self.verify(keyspace, ptr, &bytes);
         }

@@ -10,7 +10,7 @@
 pub enum Bug {
     /// The superblock names a new manifest before that manifest is synced.
     NoBarrierBeforeSuperblock,
-    /// Blocks given up by a merge are reused before the record that gives them up is durable.
+    /// Blocks freed by a merge are reused before the record that frees them is durable.
     ReclaimBeforeCommit,
     /// Log records are accepted without a check of their checksums.
     LogWithoutChecksum,
@@ -24,7 +24,7 @@ pub enum Bug {
     NoDirectorySync,
     /// A new file is named by the manifest before its length is durable.
     LengthNotSynced,
-    /// Log segments are given up although the merge that replaces them is not durable.
+    /// Log segments are freed although the merge that replaces them is not durable.
     LogTruncatedBeforeMerge,
     /// Blocks that only a snapshot still needs are reused.
     SnapshotBlocksReused,
@@ -56,7 +56,7 @@ pub enum Bug {
     RetiredByHalf,
     /// A full merge gives a version newer than a range tombstone of its key a number below that
     /// one's.
-    SettledUnderRemoval,
+    ResetUnderRangeTombstone,
     /// A merge drops the base of an operand, as if the operand were a value.
     OperandsAnswer,
     /// A merge joins operands between which a snapshot sees.
@@ -168,7 +168,7 @@ impl Bug {
         Self::RemovalsNotRecorded,
         Self::RetiredForSnapshots,
         Self::RetiredByHalf,
-        Self::SettledUnderRemoval,
+        Self::ResetUnderRangeTombstone,
         Self::OperandsAnswer,
         Self::MergedForSnapshots,
         Self::BlockWithoutChecksum,

@@ -1,6 +1,6 @@
 //! Sets of units, as disjoint runs that are never adjacent: the space of blobs.
 //!
-//! Nothing is taken twice and nothing is given up that was not taken: such a call returns an error,
+//! Nothing is taken twice and nothing is freed that was not taken: such a call returns an error,
 //! and leaves the set as it was.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub struct RunSet {
     units: u64,
 }
 
-/// Units that are taken twice, or given up without being taken.
+/// Units that are taken twice, or freed without being taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misfit(pub Extent);
 

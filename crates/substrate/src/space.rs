@@ -2,7 +2,7 @@
 //!
 //! Every unit of the file is in exactly one of four states: *used* (named by a tree, by a merge in
 //! progress, or by the manifest as a blob's), *uncommitted* (`loose`: of a blob that is being
-//! written, or that only the log refers to), *in quarantine* (`retired`: given up, but the durable
+//! written, or that only the log refers to), *in quarantine* (`retired`: freed, but the durable
 //! manifest may still name it), *free*. Free space is either allocated by the device or a *hole*: a
 //! hole has to be allocated before it is used.
 //!
@@ -79,8 +79,8 @@ impl Space {
         self.allocate_gap(&(units..=units))
     }
 
-    /// Takes the lowest place with space for the least of `units`, and as many of them as are free
-    /// there. `None` when the file must grow.
+    /// Takes the lowest place with space for the least of `units`, and then up to the most of
+    /// `units`, as far as they are free there. `None` when the file must grow.
     pub fn allocate_gap(&mut self, units: &RangeInclusive<u64>) -> Option<Extent> {
         let (&start, &length) = self.free.iter().find(|(_, length)| **length >= *units.start())?;
         self.free.remove(&start);
@@ -151,7 +151,7 @@ impl Space {
     /// # Errors
     /// When part of it is not free.
     pub fn claim(&mut self, extent: Extent) -> Result<(), Overlap> {
-        // It has been written, whatever is known of the space around it.
+        // It has been written, regardless of what is known of the space around it.
         if self.holes.remove(extent).is_err() {
             self.cut_free(extent)?;
         }
@@ -285,7 +285,7 @@ impl Space {
         Some((hole, true))
     }
 
-    /// Cuts free units off the end of the file, as many as there are or `units` if that is less.
+    /// Cuts free units off the end of the file: all of them, or `units` if that is less.
     pub fn trim_end(&mut self, units: u64) {
         let mut left = units;
         while left > 0

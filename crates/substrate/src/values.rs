@@ -30,7 +30,7 @@ use crate::planted::{self, Bug};
 const BATCH_PIECES: usize = 4;
 /// Pieces that are read ahead of a reader that goes through a value in order.
 const AHEAD_PIECES: u64 = 32;
-/// Units that a writer of unknown length takes first; after that, as many as it has.
+/// Units that a writer of unknown length takes first; after that, the number that it has already.
 const FIRST_UNITS: u64 = 16 * PIECE_UNITS;
 /// The most units that it takes at once, except for values near the largest.
 const STEP_UNITS_MAX: u64 = 1024 * PIECE_UNITS;

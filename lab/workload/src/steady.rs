@@ -1,5 +1,5 @@
 //! G_U and G_N of R. Thonangi's thesis (section 5.5): insertions up to a size, and from then on
-//! insertions and deletions by turns, so that the size stays.
+//! alternating insertions and deletions, so that the size stays.
 //!
 //! The keys of insertions are drawn by a [`Law`]: G_U evenly, G_N around a mean that moves after
 //! every group. Deletions are of entries drawn evenly from the live ones, whatever the law, as in

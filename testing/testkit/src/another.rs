@@ -1,4 +1,4 @@
-//! What a store is opened with the next time: nothing on the device may depend on it.
+//! Settings with which a store is opened the next time: nothing on the device may depend on them.
 
 use esker::{Compression, Scheme};
 

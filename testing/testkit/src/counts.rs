@@ -1,4 +1,4 @@
-//! What each suite did, counted, for the page that is generated from it.
+//! Counts of what each suite did, for the page that is generated from them.
 //!
 //! One line of JSON for each case in the file `<suite>.jsonl`: suite, case, and the counts in the
 //! order in which they were added. The folder is `ESKER_COUNTS_DIR`, or `esker-counts` in the

@@ -1,5 +1,5 @@
-//! What a store should hold: every version of every key, so that the state at any commit can be
-//! asked for after the fact.
+//! The expected contents of a store: every version of every key, so that the state at any commit
+//! can be asked for after the fact.
 //!
 //! Invariants:
 //! * `commits` is strictly increasing; each is the number of a commit's last operation.

@@ -89,7 +89,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::RemovalsNotRecorded
         | Bug::RetiredForSnapshots
         | Bug::RetiredByHalf
-        | Bug::SettledUnderRemoval => vec![Crash(scenario::ranges)],
+        | Bug::ResetUnderRangeTombstone => vec![Crash(scenario::ranges)],
         Bug::OperandsAnswer | Bug::MergedForSnapshots => vec![Crash(scenario::operands)],
         Bug::CatalogBeforeBlocks | Bug::BackupOverwritten => {
             vec![Backups(backups::crash::of_backups)]

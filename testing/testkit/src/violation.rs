@@ -1,4 +1,4 @@
-//! What a broken promise looks like: which promise, what was seen, how to see it again.
+//! A broken promise: which promise it is, what was seen, how to see it again.
 
 use std::fmt;
 

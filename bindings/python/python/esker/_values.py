@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from . import _esker
     from ._types import _Durability
 
-#: `readall` reads so much at once.
+#: The bytes that `readall` reads at once.
 _READ_BYTES = 1 << 20
 
 

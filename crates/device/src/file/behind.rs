@@ -16,7 +16,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// Notes a write. Answers those that it is time to let go of.
+    /// Notes a write. Returns the writes that are due to be dropped from the page cache.
     pub(super) fn note(&mut self, write: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         self.bytes += write.end - write.start;
         self.writes.push_back(write);

@@ -211,10 +211,10 @@ impl Handle {
         self.write_buffered(offset + written as u64, &buf[written..])
     }
 
-    /// Writes through the page cache, has the device begin with it, and lets go of what it has
-    /// written of earlier writes. Both by the advice that a range is not needed: the system begins
-    /// to write what is not written of it, does not wait (as `sync_file_range` does for what is
-    /// being written already), and drops what is.
+    /// Writes through the page cache, has the device begin with it, and drops what it has written
+    /// of earlier writes. Both by the advice that a range is not needed: the system begins to write
+    /// what is not written of it, does not wait (as `sync_file_range` does for what is being
+    /// written already), and drops what is.
     fn write_and_forget(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.write_buffered(offset, buf)?;
         let range = offset..offset + buf.len() as u64;
@@ -352,7 +352,8 @@ impl Direct {
     /// Writes what can be written past the page cache, from the front: whole blocks, or nothing.
     /// What remains is for the page cache.
     fn write(&self, offset: u64, buf: &[u8]) -> rustix::io::Result<usize> {
-        // Whole blocks of 4 KiB whatever the device takes: a file system that must add the rest
+        // Whole blocks of 4 KiB, regardless of what the device accepts: a file system that must add
+        // the rest
         // of its own block does so under a lock that stops other direct writes.
         let block = ALIGNMENT_BYTES as u64;
         if !offset.is_multiple_of(block) || !(buf.len() as u64).is_multiple_of(block) {

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::holes::Holes;
 use super::sectors::{GARBAGE, SectorId, SectorStore, ZEROS};
 
-/// A file, whatever its name. Numbers are never reused.
+/// A file, regardless of its name. Numbers are never reused.
 pub(super) type InodeId = usize;
 
 /// Names and the files they lead to.

@@ -23,7 +23,7 @@ pub fn small() -> Options {
     options
 }
 
-/// The same, with either allocation by turns.
+/// The same, with one and the other allocation alternately.
 pub fn small_of(seed: u64) -> Options {
     let segment = Options { spare_percent: 10, ..small().allocation(Allocation::Segment) };
     if seed.is_multiple_of(2) { small() } else { segment }

@@ -289,8 +289,8 @@ impl BlockBuilder {
         self.limit.is_reached(self.bytes_at_most(), self.items.len())
     }
 
-    /// Adds an entry that must be in this block, whatever its length: the duplicate fence of I2, or
-    /// the first entry behind it.
+    /// Adds an entry that must be in this block, regardless of its length: the duplicate fence of
+    /// I2, or the first entry behind it.
     pub fn push(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>) {
         let measure = self.measure_with(key, seq, payload);
         self.append(key, seq, payload, measure);

@@ -5,9 +5,9 @@
 //! several bodies that did not shrink it stores the next ones uncompressed and tries again at
 //! intervals.
 //!
-//! Only bytes with a correct checksum are decompressed, and only into as many bytes as the header
-//! gives, which are within a block: corruption is found before a codec sees it, and no content
-//! takes more memory than the longest block.
+//! Only bytes with a correct checksum are decompressed, and only into the number of bytes that the
+//! header gives, which are within a block: corruption is found before a codec sees it, and no
+//! content takes more memory than the longest block.
 //!
 //! A build may be without codecs (features `lz4` and `zstd`): [`Codec::is_available`]. Then their
 //! blocks are refused with an error that names the feature, and never written.

@@ -107,7 +107,7 @@ fn even_items() -> impl Strategy<Value = Vec<Item>> {
     })
 }
 
-/// Packs as many items as fit, returns how many and the block.
+/// Packs items until the block is full, returns their number and the block.
 fn build(items: &[Item], target: usize) -> (usize, Vec<u8>, Finished) {
     let mut builder = BlockBuilder::new(target);
     let mut count = 0;

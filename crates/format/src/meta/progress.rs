@@ -1,9 +1,9 @@
 //! A merge under way, as of its last durable step.
 //!
 //! A record is complete in itself: with the levels that are replaced, which stay in the index
-//! until the merge is done, it is all that resuming needs. What is always true of it: as many
-//! `tails` as new levels; `frozen` does not fall; no more levels and runs are replaced than there
-//! are; no more inputs than those have levels. The reader refuses anything else.
+//! until the merge is done, it is all that resuming needs. What is always true of it: one of the
+//! `tails` for each new level; `frozen` does not fall; no more levels and runs are replaced than
+//! there are; no more inputs than those have levels. The reader refuses anything else.
 
 use super::{IndexMeta, LEVELS_MAX, Shape, TreeMeta, count, encode_flag, flag, small};
 use crate::KEY_BYTES_MAX;
@@ -35,7 +35,7 @@ pub struct MergeProgress {
     /// levels.
     pub new: TreeMeta,
     /// For each new level the fences to its blocks that no block above has yet; for level 0
-    /// those that are in no block of top fences. As many as `new.levels`.
+    /// those that are in no block of top fences. One for each of `new.levels`.
     pub tails: Vec<Vec<TailFence>>,
     /// The key of the last entry of the data level, at most [`KEY_BYTES_MAX`] bytes.
     pub last_key: Vec<u8>,

@@ -7,10 +7,10 @@
 //! (I3 to I5).
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
-//! lead to the blocks of the next. The memtable is merged, together with all sorted runs and as
-//! many upper levels as it takes, into one new level, whose fences then fill the levels above it.
-//! While a merge runs, keys at or before its wavefront are found on the new side and all others on
-//! the old one.
+//! lead to the blocks of the next. The memtable is merged, together with all sorted runs and the
+//! necessary number of upper levels, into one new level, whose fences then fill the levels above
+//! it. While a merge runs, keys at or before its wavefront are found on the new side and all others
+//! on the old one.
 
 mod descend;
 mod due;
@@ -155,7 +155,7 @@ impl Kind for FdTree {
             && hidden
             && counts().count() <= 1
             && garbage.sum::<u64>() == 0
-            && (!may_change || data.clone().all(preserve::is_settled))
+            && (!may_change || data.clone().all(preserve::is_reset))
     }
 
     fn begin(

@@ -106,8 +106,8 @@ pub(super) fn may_lead_to(shape: &Shape, rank: u8, below: &LevelMeta) -> bool {
     below.rank <= next || fences_bytes <= shape::capacity_bytes(shape, next)
 }
 
-/// The levels to write: as many fence-only levels above the data as it takes for the top fences
-/// to fit (pre-emptive level skipping: no more than that).
+/// The levels to write: the least number of fence-only levels above the data with which the top
+/// fences fit (pre-emptive level skipping).
 fn plan(
     shape: &Shape,
     data_rank: u8,

@@ -18,8 +18,9 @@ use esker_format::meta::Shape;
 
 /// Most garbage, as a share of the data.
 const GARBAGE_MAX: f64 = 0.34;
-/// The least share of new entries that is taken to replace others, whatever the last full merge
-/// found: when inserts turn into overwrites, the garbage is a third more than [`GARBAGE_MAX`] once.
+/// The least share of new entries that is taken to replace others, regardless of what the last full
+/// merge found: when inserts turn into overwrites, the garbage is a third more than [`GARBAGE_MAX`]
+/// once.
 const REPLACED_MIN: f64 = 0.75;
 /// Most runs that a lookup may have to ask.
 const RUNS_MAX: u8 = 14;
@@ -90,7 +91,7 @@ pub enum Sizes {
     /// From the cost function, at each full merge.
     #[default]
     Cost,
-    /// From the papers: κi = γ^i κ0, as many levels as the data needs, and no sorted runs.
+    /// From the papers: κi = γ^i κ0, the number of levels that the data needs, and no sorted runs.
     Fixed {
         /// γ.
         growth: u16,

@@ -48,7 +48,7 @@ struct Planned {
 }
 
 impl FdTreeIndex<'_> {
-    /// Begins a merge of all sorted runs and as many levels as it takes, or of everything. The
+    /// Begins a merge of all sorted runs and the necessary number of levels, or of everything. The
     /// memtable takes part if `with_memtable` is set. False when there is nothing to merge, or a
     /// flush or merge is under way.
     ///
@@ -125,7 +125,7 @@ impl FdTreeIndex<'_> {
 
     /// Publishes a merge to readers, with the memtable as one of its inputs if it takes part.
     /// Writers add to the memtable while the merge is planned; their additions must fit too (I3),
-    /// or all is planned once more with several times as much space for them.
+    /// or all is planned once more with several times the space for them.
     fn plan_and_freeze(
         &self,
         durable: &IndexMeta,

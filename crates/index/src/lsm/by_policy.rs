@@ -1,11 +1,11 @@
 //! The thesis's levels: level 0 (the runs) may hold κ0, and level i below it κ0 γ^i. A level that
-//! overflows is merged into the next level alone, as much of it as the policy chooses.
+//! overflows is merged into the next level alone; the policy chooses the part that is merged.
 //!
 //! The chosen part is merged as consecutive slices; the job remembers its progress. After a crash
 //! another part is chosen. While a part is merged nothing else is.
 //!
-//! When there are more than [`RUNS_SMALL`] runs they are merged whole, whatever the policy chooses:
-//! a lookup asks each of them, and selective policies leave a little of many.
+//! When there are more than [`RUNS_SMALL`] runs they are merged whole, regardless of the policy: a
+//! lookup asks each of them, and selective policies leave a little of many.
 
 use esker_format::action::KeyRangeBuf;
 use esker_format::meta::{IndexMeta, LsmMeta};
@@ -19,13 +19,13 @@ use super::policy::sizes::Sizes;
 use super::policy::{self, Fill, Params, Policy};
 use super::state::State;
 
-/// Most levels, whatever there is in them.
+/// The greatest number of levels, regardless of their contents.
 const LEVELS_MOST: usize = 24;
 
 /// κ of level i; level 0 are the runs.
 pub(super) fn capacity(params: &Params, level: usize, kappa0_bytes: u64) -> u64 {
     let growth = params.gamma.powi(level.min(LEVELS_MOST) as i32);
-    // Too much for a u64 is as much as it can be.
+    // A capacity too large for a u64 becomes the largest u64.
     (kappa0_bytes as f64 * growth) as u64
 }
 

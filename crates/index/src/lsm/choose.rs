@@ -22,7 +22,7 @@ use crate::tree::{BlockReader, Tree};
 /// Each slice writes the nodes that lead to its blocks, and a record.
 const SLICE_BLOCKS: (u64, u64) = (4, 1024);
 /// The number of runs that may exist, however small, beyond three times those that the sizes have;
-/// as merges go round the keys, twice as many are partially merged.
+/// as merges go round the keys, twice that number are partially merged.
 pub(super) const RUNS_SMALL: usize = 8;
 /// The number of full memtables that writers may be ahead of merges.
 pub(super) const RUNS_AHEAD: u64 = 6;
@@ -282,7 +282,7 @@ impl LsmIndex<'_> {
         self.slice_from(state, Some(overflow), (layout, sizes), cursor).map(Some)
     }
 
-    /// The keys from `cursor` on, as many as make a slice of what overflows; `None`: of everything.
+    /// The keys from `cursor` on, enough for a slice of what overflows; `None`: of everything.
     fn slice_from(
         &self,
         state: &State,

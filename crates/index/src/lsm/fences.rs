@@ -114,7 +114,7 @@ impl Fences {
         }
     }
 
-    /// Twice as many blocks count as one; the last one, one too many, stays alone for now.
+    /// Twice the number of blocks count as one; the last one, one too many, stays alone for now.
     fn pair(&mut self) {
         self.together *= 2;
         let mut pairs = Vec::with_capacity(FENCES_MAX);

@@ -125,7 +125,7 @@ mod tests {
         assert!(fill.takes(&block(8), 0, 200_000), "9 of 104");
     }
 
-    /// By hand: of entries of 9,000 bytes one takes 18 sectors of three units, whatever is done;
+    /// By hand: of entries of 9,000 bytes one takes 18 sectors of three units, in every case;
     /// of those of 4,096 bytes three take 25 of four, and one would go on to them; of 37 entries of
     /// 109 bytes none is wasted.
     #[test]

@@ -46,8 +46,8 @@ impl Span {
         self.fences.iter().map(|fence| one(fence) as u64).sum()
     }
 
-    /// The blocks that may hold `keys`, and as many more on both sides as it takes that no user key
-    /// has versions outside.
+    /// The blocks that may hold `keys`, and more on both sides, until no user key has versions
+    /// outside.
     ///
     /// Cost: reads the nodes that lead to them.
     ///

@@ -116,7 +116,7 @@ mod tests {
 
     /// By hand, two levels, a window of 40 records: 10 + 10 and 10 + 10 blocks over 40 are steady.
     /// Then full merges: what comes before level 1 is empty does not count; 2 + 4 blocks and 14 of
-    /// the merge over 40 are 0.5. Twice as many records pass; 5 + 5 over 40 are 0.25.
+    /// the merge over 40 are 0.5. Twice that number of records pass; 5 + 5 over 40 are 0.25.
     #[test]
     fn a_round_of_two_levels() {
         let (mut meter, mut learning) = (Meter::default(), Learning::new(2, 0.1, 40));

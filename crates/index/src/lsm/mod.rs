@@ -16,7 +16,7 @@
 //! levels.
 //!
 //! Memtables are flushed to sorted runs, as an FD+tree's are. A slice takes the keys of one range
-//! out of all runs, and of as many levels as overflow, and merges them into the next level. The
+//! out of all runs, and out of the levels that overflow, and merges them into the next level. The
 //! keys that a run has lost are noted next to it, and its blocks stay as they are. Slices go round
 //! the keys: each takes what has collected for its keys since the last round. A slice is a few
 //! megabytes, and durable when it is done: none of it has to be resumed after a crash.

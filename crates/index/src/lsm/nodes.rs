@@ -73,7 +73,8 @@ pub(super) fn keep(mut out: ExtentWriter) {
 
 /// The tree in which `new` takes the place of what is `replaced` among the fences to data.
 ///
-/// Cost: reads the nodes that lead to what is replaced; writes as many, and those on the way up.
+/// Cost: reads the nodes that lead to what is replaced; writes the same number, and those on the
+/// way up.
 ///
 /// # Errors
 /// When a node cannot be read, or without space. In that case nothing refers to what was written.

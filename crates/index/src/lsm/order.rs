@@ -75,7 +75,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever moves, the first is the earliest of the least.
+        /// After every move, the first is the earliest of the least.
         #[test]
         fn the_first_is_the_earliest_of_the_least(
             mut at in proptest::collection::vec(0u8..8, 1..40),

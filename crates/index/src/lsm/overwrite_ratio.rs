@@ -1,9 +1,9 @@
 //! The share of incoming data that replaces or deletes something.
 //!
 //! Only that share of the data above the last level is garbage. A load replaces nothing, so the
-//! levels above may then hold as much again. Every incoming entry either leaves the index by being
-//! dropped or makes it one larger: the share is what merges drop of what they read, over a whole
-//! round of the keys.
+//! levels above may then hold the same amount again. Every incoming entry either leaves the index
+//! by being dropped or makes it one larger: the share is what merges drop of what they read, over a
+//! whole round of the keys.
 
 /// The share, from what slices have read and dropped.
 #[derive(Clone, Copy, Debug, Default)]

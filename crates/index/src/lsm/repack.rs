@@ -9,9 +9,10 @@
 //! passed over.
 //!
 //! Entries that do not fill units leave the same part of them empty however they are packed. When
-//! windows have cost more than they freed, the level is given up until a tenth more of it is empty,
-//! or its entries have another length. None of this state is durable: a reopened index tries once
-//! more, but only levels that merges have changed since. A store that is only read is not written.
+//! windows have cost more than they freed, the level is not packed again until a tenth more of it
+//! is empty, or its entries have another length. None of this state is durable: a reopened index
+//! tries once more, but only levels that merges have changed since. A store that is only read is
+//! not written.
 //!
 //! Packing saves space, and never blocks merges: it alternates with merges of overflowing levels,
 //! waits while writers wait, and passes over blocks that it cannot read or has no space for.
@@ -35,11 +36,11 @@ const WINDOW_BLOCKS: u64 = 16;
 const WINDOWS_SEEN: u32 = 16;
 /// A window is worth rewriting if it frees one unit in this many.
 const WORTH_UNITS: u64 = 16;
-/// A level is given up when this many windows have freed nothing.
+/// The packing of a level stops when this many windows have freed nothing.
 const WINDOWS_IN_VAIN: u64 = 8;
 /// It is packed again when one part in this many more is empty.
 const AGAIN_PARTS: u64 = 10;
-/// Blocks stay in it until half as much more is empty.
+/// Blocks stay in it until half of that share more is empty.
 const STAYS_PARTS: u64 = 20;
 
 /// The state of the packing of an index's levels, from the first down.
@@ -120,8 +121,8 @@ impl Packing {
         self.levels.iter().zip(&lsm.levels).position(is_due)
     }
 
-    /// A little more than the empty part of a level, in millionths, if the level was given up; else
-    /// 0.
+    /// A little more than the empty part of a level, in millionths, if the packing of the level has
+    /// stopped; else 0.
     pub fn in_vain(&self, number: usize, lsm: &LsmMeta) -> u64 {
         let given_up = self.levels.get(number).and_then(|known| known.given_up);
         let known = given_up.zip(lsm.levels.get(number));
@@ -218,9 +219,9 @@ impl LsmIndex<'_> {
     }
 }
 
-/// The emptiest of the next windows behind `at`, going round: of [`WINDOWS_SEEN`], and of as many
-/// more as it takes until as large a share of one is empty as of the level. `window` has the one
-/// that begins at a key.
+/// The emptiest of the next windows behind `at`, going round: of [`WINDOWS_SEEN`], and of further
+/// ones until a window is found whose empty share is as large as that of the level. `window`
+/// returns the one that begins at a key.
 fn find(
     at: &[u8],
     level: &Fill,
@@ -402,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Windows of ten units, as many as there are letters in `waste`: one begins at each.
+    /// Windows of ten units, one for each letter in `waste`: one begins at each.
     fn found(at: &str, waste: &[(char, u64)], level_waste: u64) -> String {
         let window = |begin: &[u8]| {
             let is_at = |(_, (name, _)): &(usize, &(char, u64))| begin <= &[*name as u8][..];

@@ -1,9 +1,9 @@
-//! Which slices may use the reserve of a full device.
+//! The slices that may use the reserve of a full device.
 //!
 //! A slice writes its new blocks before old space becomes free, so any slice may use the reserve
 //! for that time. If the new blocks take more space than becomes free, which they do where they are
 //! emptier than those of the runs, the difference is taken permanently. Values must not take the
-//! reserve in this way: deletes would find none of it. So such a slice is refused, unless somebody
+//! reserve in this way: deletes would find none of it. So such a slice is refused, unless a caller
 //! makes room.
 
 use esker_format::ptr::Extent;

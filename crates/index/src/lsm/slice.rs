@@ -140,8 +140,8 @@ impl LsmIndex<'_> {
     /// Merges a slice and makes it durable. After an error nothing has changed, unless a write has
     /// failed.
     ///
-    /// Cost: reads the blocks of the slice that do not stay as they are and writes as many, with
-    /// the nodes that lead to them; two syncs and the record.
+    /// Cost: reads the blocks of the slice that do not stay as they are and writes the same number,
+    /// with the nodes that lead to them; two syncs and the record.
     ///
     /// # Errors
     /// `Full` without space, `Corrupt` when a block cannot be read, and errors of `commit` or the
@@ -350,8 +350,8 @@ fn run_entries(meta: &IndexMeta) -> u64 {
     data.map(|data| data.counts.data_entries()).sum()
 }
 
-/// The consumed ranges of runs after a slice; the space that they give up, and the space that
-/// becomes the level's.
+/// The consumed ranges of runs after a slice; the space that they free, and the space that becomes
+/// the level's.
 fn spent(runs: &[Run], slice: &Slice, inputs: &[Input<'_>]) -> Vec<Spent> {
     let mut all = Vec::new();
     for (run, input) in runs.iter().zip(inputs) {

@@ -93,12 +93,12 @@ impl Repeating<'_, '_> {
     }
 
     /// Whether this is the next entry of the block, as the block has it. Sequence numbers that are
-    /// [`Seq::SETTLED`] are not compared.
+    /// [`Seq::RESET`] are not compared.
     fn is_next(&self, key: &[u8], seq: Seq, payload: &Payload<'_>) -> bool {
         let placed = self.placed.filter(|(source, _)| self.repeat.is_of(*source));
         placed.is_some_and(|(source, its)| {
             let Some(input) = self.inputs.get(source) else { return false };
-            let is_its = input.head.key == key && (input.head.seq == seq || seq == Seq::SETTLED);
+            let is_its = input.head.key == key && (input.head.seq == seq || seq == Seq::RESET);
             is_its && self.repeat.numbers.len() == input.taken() && its == *payload
         })
     }

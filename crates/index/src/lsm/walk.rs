@@ -263,8 +263,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         closed.map_or(Beside::Nothing, Beside::Closed)
     }
 
-    /// The same as [`could_stay`](Self::could_stay) of a block that is open, whatever other sources
-    /// have.
+    /// The same as [`could_stay`](Self::could_stay) of a block that is open, regardless of what
+    /// other sources contain.
     fn could_stay_open(&self, index: usize) -> bool {
         let Some((fence, first, last)) = self.inputs.get(index).and_then(Input::untouched) else {
             return false;

@@ -214,13 +214,13 @@ impl Group {
     }
 
     /// The sequence number under which the version is written. Blocks whose versions have the
-    /// number [`Seq::SETTLED`] may stay as they are for ever: a value with an expiry must not be in
+    /// number [`Seq::RESET`] may stay as they are for ever: a value with an expiry must not be in
     /// one, and a version newer than a range tombstone of its key must keep a number that shows
     /// this.
     fn number(&self, seq: Seq, data: Data<'_>, fate: Fate, full: bool) -> Seq {
         let lasts = data.until().is_none() && !self.was_removed();
-        let settled = full && lasts && fate == Fate::Newest && self.keep.all_see_the_same();
-        if settled { Seq::SETTLED } else { seq }
+        let is_reset = full && lasts && fate == Fate::Newest && self.keep.all_see_the_same();
+        if is_reset { Seq::RESET } else { seq }
     }
 
     /// The fate of the version with number `seq`: a newer range tombstone acts like a tombstone of
@@ -241,7 +241,7 @@ impl Group {
 
     /// Whether the key is in a deleted range.
     fn was_removed(&self) -> bool {
-        !self.removals.is_empty() && !planted::is(Bug::SettledUnderRemoval)
+        !self.removals.is_empty() && !planted::is(Bug::ResetUnderRangeTombstone)
     }
 }
 

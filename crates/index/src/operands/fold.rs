@@ -16,7 +16,7 @@ use crate::lookup::Probe;
 
 /// The value to which a key's operands fold.
 #[derive(Debug)]
-pub struct Settled {
+pub struct Folded {
     /// Number of the newest version that was read.
     pub newest: Seq,
     /// The value.
@@ -38,7 +38,7 @@ impl Index {
     ///
     /// # Errors
     /// Those of [`Index::get_at`].
-    pub fn settled(&self, key: &[u8], at: At) -> Result<Option<Settled>> {
+    pub fn fold_operands(&self, key: &[u8], at: At) -> Result<Option<Folded>> {
         let view = self.views.load();
         let newest = view.memtable.get(key, at.seq);
         let Some(newest) = newest.filter(|newest| newest.data().is_operand()) else {
@@ -47,7 +47,7 @@ impl Index {
         let operator = self.operator();
         let folded = view.fold(&self.reader, &Probe::new(key, at.seq), &operator, || at.now)?;
         let value = folded.value.filter(|_| folded.lasts);
-        Ok(value.map(|value| Settled { newest: newest.seq(), value }))
+        Ok(value.map(|value| Folded { newest: newest.seq(), value }))
     }
 
     /// Operands of `key` above the number `above`, up to `at`, joined to one, and the number of the

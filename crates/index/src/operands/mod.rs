@@ -3,9 +3,9 @@
 //! An operand alone is not a value. A read takes a key's versions from the newest on and joins
 //! operands to one, until a version gives their base: a value, or its absence. Because an operator
 //! is associative, that one operand is all that has to be kept while reading, and merges may join
-//! operands that no snapshot distinguishes, in whatever groups they meet them.
+//! operands that no snapshot distinguishes, in any groups in which they meet them.
 //!
-//! Reading order: this module (the operator, and its uses), `unwind` (calls of user code), `settle`
+//! Reading order: this module (the operator, and its uses), `unwind` (calls of user code), `fold`
 //! (the value that a writer puts in the place of many operands).
 //!
 //! Invariant: a key's value depends on its versions alone, and not on which merges have run: the
@@ -18,7 +18,7 @@
 //! Invariant: the new side of a flush has what its frozen memtable has: a read takes a key from one
 //! of them and never from both.
 
-mod settle;
+mod fold;
 mod unwind;
 
 use std::fmt;

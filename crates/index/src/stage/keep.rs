@@ -92,7 +92,7 @@ impl Stage {
     pub(crate) fn keep_blocks(&mut self, level: &LevelMeta) {
         if let Some(Source::Level(bottom)) = self.sources.last_mut()
             && matches!(bottom.children, Children::Held { .. })
-            && preserve::is_settled(level)
+            && preserve::is_reset(level)
         {
             bottom.keeper = Some(Box::new(Keeper::new(level)));
             self.bottom = self.sources.len().checked_sub(1);

@@ -182,7 +182,7 @@ impl Subject {
         self.snapshots().publish(Seq(seq));
     }
 
-    /// Gives the operator to who reads, or to who merges, if that is not blind.
+    /// Gives the operator to reads, or to merges, if those are not blind.
     fn give_operator(&self, reads: bool) {
         let append = |_: &[u8], older: &[u8], newer: &[u8]| Ok([older, newer].concat());
         let append: Arc<dyn MergeOperator> =

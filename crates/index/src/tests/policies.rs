@@ -43,8 +43,8 @@ fn blocks_written(subject: &Subject) -> u64 {
     report(subject).counters.levels.iter().map(|level| level.blocks_written).sum()
 }
 
-/// With every policy there are as many levels as the data needs, none holds more than it may, and
-/// no more than ω of any is empty, however small merges are.
+/// With every policy the index has the number of levels that the data needs, none holds more than
+/// it may, and no more than ω of any is empty, however small merges are.
 #[test]
 fn levels_keep_their_sizes_and_their_waste() {
     for policy in Policy::ALL {
@@ -101,8 +101,8 @@ fn wasted_sectors(subject: &Subject) -> Vec<(f64, f64)> {
 proptest! {
     #![proptest_config(config(12))]
 
-    /// Whatever comes, by whichever policy and in merges of whichever size, no more than ω of a
-    /// level is empty when nothing is due, and one block's.
+    /// For all writes, with every policy and in merges of every size, no more than ω of a level is
+    /// empty when nothing is due, and one block's.
     #[test]
     fn no_more_than_omega_is_empty(
         policy in proptest::sample::select(Policy::ALL.as_slice()),
@@ -161,8 +161,8 @@ fn what_cannot_be_packed_better_is_seldom_tried() {
 }
 
 /// Values of 4,096 bytes leave a quarter of their units empty however they are packed, those of
-/// 9,000 as much: whatever is written to such a level, and however often it is opened, it is not
-/// written again for that. Nor do merges open its blocks for it: they stay.
+/// 9,000 too: regardless of what is written to such a level, and of how often it is opened, it is
+/// not written again for that. Nor do merges open its blocks for it: they stay.
 #[test]
 fn long_values_are_not_packed_in_vain() {
     for (policy, value_bytes) in

@@ -237,7 +237,7 @@ fn an_fd_tree_stays_as_deep_as_it_was() {
 }
 
 /// A writer that comes between the planning of a merge and the freezing of the memtable, each time
-/// with half as much as there is.
+/// with half of the existing amount.
 #[test]
 fn what_writers_add_while_a_merge_is_planned_fits_too() {
     for scheme in Scheme::TIGHT {

@@ -24,7 +24,7 @@ fn loaded(keys: u32) -> Subject {
     subject
 }
 
-/// Nothing is left to do where nothing is left, whatever there may have been.
+/// Nothing is left to do where nothing is left, regardless of earlier contents.
 #[test]
 fn an_empty_index_is_fully_compacted() {
     let mut subject = loaded(200);

@@ -45,7 +45,8 @@ pub fn overwrites_that_are_merged() {
 }
 
 /// A flush keeps only the newest version of each key: whoever reads with a number from before must
-/// have a view from before. A full merge would hide the mistake, because it settles what is left.
+/// have a view from before. A full merge would hide the mistake, because it resets the numbers of
+/// what is left.
 pub fn overwrites_that_are_spilled() {
     let subject = Subject::new();
     let flush = beside(&subject, |subject| {
@@ -152,7 +153,7 @@ pub fn a_close_beside_a_merge() {
     merge.join().unwrap();
     close.join().unwrap();
     subject.tree.collect().unwrap();
-    assert!(subject.tree.is_settled());
+    assert!(subject.tree.is_quiescent());
     for key in 0..KEYS {
         let found = subject.tree.get(&[key], || subject.snapshots().visible());
         assert_eq!(found.unwrap(), None, "nothing is left of an index that was closed");

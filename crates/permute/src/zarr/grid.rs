@@ -64,21 +64,21 @@ impl Grid {
         let mut place = Vec::with_capacity(self.shape.len());
         let mut extent = Vec::with_capacity(self.shape.len());
         // The product of the extents fixed so far; then the sizes of the dimensions not yet fixed.
-        let mut settled = 1;
+        let mut items = 1;
         let mut below: u64 = self.shape.iter().product();
         for (size, chunk) in self.shape.iter().zip(&self.chunk) {
             below /= size.max(&1);
             // All but the last are full, so that this finds the last one too.
-            let each = settled * chunk * below;
+            let each = items * chunk * below;
             let index = left / each;
             begin += index * each;
             left -= index * each;
             let inside = (size - index * chunk).min(*chunk);
             place.push(index);
             extent.push(inside);
-            settled *= inside;
+            items *= inside;
         }
-        Chunk { place, begin: begin * self.item, bytes: settled * self.item, extent }
+        Chunk { place, begin: begin * self.item, bytes: items * self.item, extent }
     }
 
     /// Whether a chunk reaches past the end of a dimension.

@@ -234,7 +234,7 @@ mod tests {
 
     /// Runs of blocks as a backup has them: of each the gap before it, in units, where it begins in
     /// a unit, the lengths of its blocks, and whether something is written anew behind its unit of
-    /// this number, or given up.
+    /// this number, or freed.
     type Run = (u64, u64, Vec<u64>, Option<(u64, bool)>);
 
     fn run() -> impl Strategy<Value = Run> {

@@ -33,7 +33,7 @@ pub struct ValueReader {
 
 enum Place {
     Here(Vec<u8>),
-    Apart {
+    Blob {
         value: ValueRef,
         /// The piece read last, if one was, its bytes, and how many of them are data.
         number: Option<u64>,
@@ -45,9 +45,9 @@ enum Place {
 }
 
 impl Place {
-    fn apart(value: ValueRef) -> Self {
+    fn blob(value: ValueRef) -> Self {
         let (ahead, sequel) = (ReadAhead::default(), Sequel::default());
-        Self::Apart { value, number: None, piece: Vec::new(), data_bytes: 0, ahead, sequel }
+        Self::Blob { value, number: None, piece: Vec::new(), data_bytes: 0, ahead, sequel }
     }
 }
 
@@ -68,7 +68,7 @@ impl ValueReader {
             Value::Operand(onto) => onto.content,
         };
         let value = decode(&content)?;
-        let (len, place) = (value.bytes, Place::apart(value));
+        let (len, place) = (value.bytes, Place::blob(value));
         Ok(Self { shared, slot, _snapshot: snapshot, place, len, position: 0 })
     }
 
@@ -94,8 +94,8 @@ impl ValueReader {
                 let from = usize::try_from(position).unwrap_or(usize::MAX);
                 Ok(value.get(from..).unwrap_or_default())
             }
-            Place::Apart { .. } if position >= self.len => Ok(&[]),
-            Place::Apart { value, number, piece, data_bytes, ahead, sequel } => {
+            Place::Blob { .. } if position >= self.len => Ok(&[]),
+            Place::Blob { value, number, piece, data_bytes, ahead, sequel } => {
                 let wanted = position / PIECE_DATA_BYTES;
                 if *number != Some(wanted) {
                     let follows =

@@ -30,19 +30,19 @@ pub struct ValueWriter {
     key: Vec<u8>,
     /// All of it, while it is short.
     short: Vec<u8>,
-    apart: Option<values::ValueWriter>,
+    blob: Option<values::ValueWriter>,
     failure: Option<Error>,
 }
 
 impl ValueWriter {
     pub(crate) const fn new(shared: Arc<Shared>, slot: Arc<Slot>, key: Vec<u8>) -> Self {
-        Self { shared, slot, key, short: Vec::new(), apart: None, failure: None }
+        Self { shared, slot, key, short: Vec::new(), blob: None, failure: None }
     }
 
     /// Length so far, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.apart.as_ref().map_or(self.short.len() as u64, values::ValueWriter::bytes)
+        self.blob.as_ref().map_or(self.short.len() as u64, values::ValueWriter::bytes)
     }
 
     /// Sets the value of the key to what was written, with the store's default durability.
@@ -59,17 +59,17 @@ impl ValueWriter {
     /// # Errors
     /// Those of [`finish`](Self::finish).
     pub fn finish_with(self, durability: Durability) -> Result<()> {
-        let Self { shared, slot, key, short, apart, failure } = self;
+        let Self { shared, slot, key, short, blob, failure } = self;
         if let Some(error) = failure {
             return Err(error);
         }
-        let Some(apart) = apart else {
+        let Some(blob) = blob else {
             let write = Write { slot: &slot, action: WriteOp::Point(&key, Data::Put(&short)) };
             return write::commit(&shared, &[write], durability).map(drop);
         };
         let _open = shared.enter()?;
         shared.poison.check()?;
-        let (reference, runs) = apart.finish(None).map_err(|error| failed(&shared, error))?;
+        let (reference, runs) = blob.finish(None).map_err(|error| failed(&shared, error))?;
         let content = encoded(&reference);
         let action = WriteOp::Point(&key, Data::Reference(&content));
         let writes = [Write { slot: &slot, action }];
@@ -82,7 +82,7 @@ impl ValueWriter {
         let _open = self.shared.enter()?;
         self.shared.poison.check()?;
         let len = self.short.len().saturating_add(data.len());
-        if self.apart.is_none() {
+        if self.blob.is_none() {
             if len as u64 <= self.slot.inline_bytes_max.load(Ordering::Relaxed) {
                 self.short.extend_from_slice(data);
                 return Ok(());
@@ -90,14 +90,14 @@ impl ValueWriter {
             prepare(&self.shared)?;
         }
         let shared = &self.shared;
-        if self.apart.is_none() {
+        if self.blob.is_none() {
             let begun = values::ValueWriter::new(&shared.env.blocks, None);
-            let mut apart = begun.map_err(|error| failed(shared, error))?;
-            apart.append(&self.short).map_err(|error| failed(shared, error))?;
-            (self.short, self.apart) = (Vec::new(), Some(apart));
+            let mut blob = begun.map_err(|error| failed(shared, error))?;
+            blob.append(&self.short).map_err(|error| failed(shared, error))?;
+            (self.short, self.blob) = (Vec::new(), Some(blob));
         }
-        match &mut self.apart {
-            Some(apart) => apart.append(data).map_err(|error| failed(shared, error)),
+        match &mut self.blob {
+            Some(blob) => blob.append(data).map_err(|error| failed(shared, error)),
             None => Ok(()),
         }
     }
@@ -116,7 +116,7 @@ impl io::Write for ValueWriter {
         };
         if let Err(error) = appended {
             // What was written of it goes back at once.
-            (self.short, self.apart) = (Vec::new(), None);
+            (self.short, self.blob) = (Vec::new(), None);
             self.failure = Some(error.clone());
             return Err(io::Error::other(error));
         }

@@ -5,7 +5,7 @@
 
 use esker_format::data::{Data, DataBuf};
 
-use super::reads::Said;
+use super::reads::OwnEffect;
 use crate::error::Result;
 use crate::operands;
 use crate::shared::Slot;
@@ -16,7 +16,7 @@ pub(super) enum Merged {
     /// A value.
     Value(Vec<u8>),
     /// An operand on the value written before, which expires: that goes by itself.
-    Onto(DataBuf, Vec<u8>),
+    WithOperand(DataBuf, Vec<u8>),
     /// An operand on the snapshot's value.
     Operand(Vec<u8>),
 }
@@ -26,7 +26,7 @@ impl Merged {
     pub fn parts(&self) -> (Data<'_>, Option<&[u8]>) {
         match self {
             Self::Value(value) => (Data::Put(value), None),
-            Self::Onto(data, operand) => (data.as_data(), Some(operand)),
+            Self::WithOperand(data, operand) => (data.as_data(), Some(operand)),
             Self::Operand(operand) => (Data::Operand(operand), None),
         }
     }
@@ -39,17 +39,19 @@ impl Merged {
 pub(super) fn onto(
     slot: &Slot,
     key: &[u8],
-    own: Option<Said<'_>>,
+    own: Option<OwnEffect<'_>>,
     operand: &[u8],
 ) -> Result<Merged> {
     let joined = |older: Option<&[u8]>| {
         let joined = operands::merged(slot, key, older, operand)?;
         operands::validate(slot, &joined).map(|()| joined)
     };
-    let Some(Said { data, operand: older }) = own else { return joined(None).map(Merged::Operand) };
+    let Some(OwnEffect { data, operand: older }) = own else {
+        return joined(None).map(Merged::Operand);
+    };
     match data {
         Data::Operand(older) => joined(Some(older)).map(Merged::Operand),
-        Data::PutUntil(..) => Ok(Merged::Onto(data.into(), joined(older)?)),
+        Data::PutUntil(..) => Ok(Merged::WithOperand(data.into(), joined(older)?)),
         Data::Delete | Data::Put(_) | Data::Reference(_) => {
             operands::merged(slot, key, data.value(), operand).map(Merged::Value)
         }
@@ -63,10 +65,10 @@ pub(super) fn onto(
 pub(super) fn value(
     slot: &Slot,
     key: &[u8],
-    own: Option<Said<'_>>,
+    own: Option<OwnEffect<'_>>,
     snapshot: impl FnOnce() -> Result<Option<Vec<u8>>>,
 ) -> Result<Option<Vec<u8>>> {
-    let Some(Said { data, operand }) = own else { return snapshot() };
+    let Some(OwnEffect { data, operand }) = own else { return snapshot() };
     match (data, operand) {
         (Data::Operand(newer), _) => {
             let older = snapshot()?;

@@ -171,7 +171,7 @@ impl<'tx> TransactionRange<'tx> {
     fn value(&self, key: &[u8], own: &Own, base: Option<Result<Entry>>) -> Option<Result<Vec<u8>>> {
         let of = self.writes?;
         let older = || base.transpose().map(|base| base.map(|(_, value)| value));
-        merge::value(&of.slot, key, Some(own.said()), older).transpose()
+        merge::value(&of.slot, key, Some(own.effect()), older).transpose()
     }
 
     /// Ends the iterator. The rest of the range is unknown: all of it counts as read.

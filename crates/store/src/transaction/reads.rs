@@ -57,7 +57,7 @@ pub(super) struct Own {
 
 /// The effect of a transaction's writes on a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said<'a> {
+pub(super) struct OwnEffect<'a> {
     /// Its value, or an operand, which applies to the snapshot's value.
     pub data: Data<'a>,
     /// What is merged onto the value.
@@ -97,11 +97,11 @@ pub(super) struct Span {
 }
 
 /// Reads and writes of a transaction that is about to commit.
-pub(super) struct Settled<'a> {
-    of: BTreeMap<KeyspaceId, SettledOf<'a>>,
+pub(super) struct CheckedReads<'a> {
+    of: BTreeMap<KeyspaceId, CheckedReadsOf<'a>>,
 }
 
-struct SettledOf<'a> {
+struct CheckedReadsOf<'a> {
     reads: &'a ReadsOf,
     own: Option<&'a WritesOf>,
     /// The spans' keys, ascending, without overlaps.
@@ -154,8 +154,8 @@ fn is_within((lower, upper): (&[u8], Option<&[u8]>), key: &[u8]) -> bool {
 impl Own {
     /// The write's content. A value has not expired for the transaction, whose moment is before the
     /// write.
-    pub fn said(&self) -> Said<'_> {
-        Said { data: self.data.as_data(), operand: self.operand.as_deref() }
+    pub fn effect(&self) -> OwnEffect<'_> {
+        OwnEffect { data: self.data.as_data(), operand: self.operand.as_deref() }
     }
 
     /// What it takes.
@@ -170,11 +170,11 @@ impl WritesOf {
         let ranges = self.ranges.iter().map(|own| WriteOp::DeleteRange(own.keys.as_range()));
         let keys = self.keys.iter().flat_map(|(key, own)| {
             let operand = own.operand.as_deref().map(Data::Operand);
-            let said = [Some(own.data.as_data()), operand].into_iter().flatten();
-            said.map(move |data| WriteOp::Point(key, data))
+            let data = [Some(own.data.as_data()), operand].into_iter().flatten();
+            data.map(move |data| WriteOp::Point(key, data))
         });
         let actions = ranges.chain(keys);
-        removal::settled(actions.map(|action| Write { slot: &self.slot, action }))
+        removal::net_effect(actions.map(|action| Write { slot: &self.slot, action }))
     }
 
     /// Whether ranges are removed.
@@ -227,10 +227,10 @@ impl Writes {
     }
 
     /// The effect of these writes on `key`, if any.
-    pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<Said<'_>> {
+    pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<OwnEffect<'_>> {
         let of = self.of.get(&keyspace)?;
-        let own = of.keys.get(key).map(Own::said);
-        let removed = Said { data: Data::Delete, operand: None };
+        let own = of.keys.get(key).map(Own::effect);
+        let removed = OwnEffect { data: Data::Delete, operand: None };
         own.or_else(|| of.has_removed(key).then_some(removed))
     }
 
@@ -348,12 +348,12 @@ impl Reads {
         }
     }
 
-    pub fn settle<'a>(&'a self, writes: &'a Writes) -> Settled<'a> {
-        let settled = |(id, reads): (&KeyspaceId, &'a ReadsOf)| {
+    pub fn for_check<'a>(&'a self, writes: &'a Writes) -> CheckedReads<'a> {
+        let checked = |(id, reads): (&KeyspaceId, &'a ReadsOf)| {
             let covered = covered(&reads.spans);
-            (*id, SettledOf { reads, own: writes.of(*id), covered })
+            (*id, CheckedReadsOf { reads, own: writes.of(*id), covered })
         };
-        Settled { of: self.of.iter().map(settled).collect() }
+        CheckedReads { of: self.of.iter().map(checked).collect() }
     }
 }
 
@@ -376,7 +376,7 @@ fn covered(spans: &[Span]) -> Vec<(&[u8], Option<&[u8]>)> {
     covered
 }
 
-impl SettledOf<'_> {
+impl CheckedReadsOf<'_> {
     fn is_covered(&self, key: &[u8]) -> bool {
         let after = self.covered.partition_point(|(lower, _)| *lower <= key);
         let last = after.checked_sub(1).and_then(|at| self.covered.get(at));
@@ -408,14 +408,14 @@ impl SettledOf<'_> {
     }
 }
 
-impl Settled<'_> {
+impl CheckedReads<'_> {
     /// Whether nothing was read.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
 }
 
-impl Footprint for Settled<'_> {
+impl Footprint for CheckedReads<'_> {
     fn has(&self, keyspace: KeyspaceId, written: Written<'_>) -> bool {
         self.of.get(&keyspace).is_some_and(|of| match written {
             Written::Key(key) => of.has(key),

@@ -1,4 +1,4 @@
-//! What the integration tests share: small stores, copies of a device, and a model.
+//! Shared parts of the integration tests: small stores, copies of a device, and a model.
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test binary uses its part")]
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! What is restored is what was backed up, whatever happens meanwhile.
+//! Backups: a restored store equals what was backed up, regardless of what happens meanwhile.
 
 use esker_testkit::backups;
 use esker_testkit::counts::{Counts, assert_passes};

@@ -1,4 +1,5 @@
-//! Whatever operation of the device fails, a store keeps what it promised and says what happened.
+//! Failures of device operations: after any of them, a store keeps what it promised and reports
+//! what happened.
 
 use esker::{IndexKind, Scheme};
 use esker_testkit::counts::{Counts, assert_passes, budget};

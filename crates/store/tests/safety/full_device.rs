@@ -180,7 +180,7 @@ impl Drop for Place {
     }
 }
 
-/// Puts until as many are refused; answers how many were not.
+/// Puts until [`REFUSALS`] are refused; returns the number that were not.
 fn fill(cell: &Cell, keyspace: &Keyspace, most: u64) -> u64 {
     let random = Random::new(7);
     let (mut written, mut refused) = (0, 0);

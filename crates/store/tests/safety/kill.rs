@@ -1,4 +1,4 @@
-//! A process killed while it writes loses nothing that it was told is written.
+//! A process that is killed while it writes loses no acknowledged write.
 
 use std::path::Path;
 use std::time::Duration;

@@ -126,7 +126,7 @@ bugs! {
     finds_removals_that_were_not_recorded: RemovalsNotRecorded,
     finds_removals_retired_before_a_snapshot_ends: RetiredForSnapshots,
     finds_removals_retired_by_half_a_merge: RetiredByHalf,
-    finds_what_was_settled_under_a_removal: SettledUnderRemoval,
+    finds_a_number_that_was_reset_under_a_range_tombstone: ResetUnderRangeTombstone,
     finds_operands_taken_for_answers: OperandsAnswer,
     finds_operands_joined_under_a_snapshot: MergedForSnapshots,
     finds_blocks_without_checksums: BlockWithoutChecksum,

@@ -90,7 +90,7 @@ impl Log {
         let Some(current) = current.filter(|current| current.bytes > STEP_BYTES_LEAST) else {
             return Ok(());
         };
-        // It may have been given up since; there is nothing to prepare then.
+        // It may have been freed since; there is nothing to prepare then.
         let name = segment_name(current.file);
         let Ok(file) = self.device.open(&name, Open::Existing, Caching::Buffered) else {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Data outside the log that its records refer to.
 //!
 //! It is written before the record that refers to it, and made durable before a sync of the log
-//! counts: so only those who wait for the record wait for it. Until then a crash may leave the
+//! counts: so only threads that wait for the record wait for it. Until then a crash may leave the
 //! record without the data, or with half of it: then the log ends before the record, as it does at
 //! a torn record.
 
@@ -11,7 +11,7 @@ use esker_format::action::WriteOp;
 
 use crate::error::Result;
 
-/// Whatever holds what records refer to.
+/// The storage of the data that records refer to.
 pub trait Beneath: Send + Sync + Debug {
     /// Makes all data durable that appended records refer to.
     ///

@@ -62,10 +62,10 @@ pub(super) struct Queue {
     /// Those that the last sync was for.
     pub sync_waits_before: u64,
     /// The repairs that recovery left to do before the device may be written.
-    pub unsettled: Option<Unsettled>,
+    pub tail_repair: Option<TailRepair>,
     /// The offset in the current segment at which work ahead is due next.
     pub ahead_at: u64,
-    /// How often the current segment was synced for those who waited.
+    /// How often the current segment was synced for waiting threads.
     pub syncs: u64,
     /// A buffer to swap with `pending`.
     pub spare: Vec<u8>,
@@ -73,7 +73,7 @@ pub(super) struct Queue {
 
 /// The tail that recovery found at the end of the log, to be repaired before the first write.
 #[derive(Clone, Debug)]
-pub(super) struct Unsettled {
+pub(super) struct TailRepair {
     /// Records that may be in the page cache only: to be written again.
     pub doubtful: Range<u64>,
     /// Records, or parts of them, that must never become part of the log: to be overwritten.
@@ -86,14 +86,14 @@ struct Flush {
     bytes: Vec<u8>,
     at: u64,
     sync: bool,
-    unsettled: Option<Unsettled>,
+    tail_repair: Option<TailRepair>,
 }
 
 impl Log {
     /// Waits until the device has the batch: it then survives the end of this process, but not
     /// that of the machine.
     ///
-    /// Cost: one write for all who wait.
+    /// Cost: one write for all waiting threads.
     ///
     /// # Errors
     /// When the store is poisoned.
@@ -103,7 +103,7 @@ impl Log {
 
     /// Waits until the batch is durable.
     ///
-    /// Cost: one write and one sync for all who wait.
+    /// Cost: one write and one sync for all waiting threads.
     ///
     /// # Errors
     /// When the store is poisoned.
@@ -169,7 +169,7 @@ impl Log {
             bytes: mem::replace(&mut queue.pending, spare),
             at: queue.pending_at,
             sync,
-            unsettled: queue.unsettled.take(),
+            tail_repair: queue.tail_repair.take(),
         };
         queue.pending_at += flush.bytes.len() as u64;
         if sync {
@@ -190,10 +190,10 @@ impl Log {
     }
 
     fn flush_unlocked(&self, flush: &Flush) -> Result<()> {
-        if let Some(unsettled) = &flush.unsettled {
+        if let Some(tail_repair) = &flush.tail_repair {
             self.manifest.retry_last_record()?;
             if let Some(file) = &flush.file {
-                repair_tail(file.as_ref(), unsettled)?;
+                repair_tail(file.as_ref(), tail_repair)?;
             }
         }
         let Some(file) = &flush.file else { return Ok(()) };
@@ -210,7 +210,7 @@ impl Log {
     }
 }
 
-/// As the leader: lets those come who waited for the last sync, too.
+/// As the leader: waits a little for the threads that waited for the last sync.
 fn gather(queue: &mut MutexGuard<'_, Queue>) {
     for _ in 0..GIVE_WAY_MAX {
         if queue.sync_waits >= queue.sync_waits_before {
@@ -222,8 +222,8 @@ fn gather(queue: &mut MutexGuard<'_, Queue>) {
 
 /// Repairs the tail. The stale records are erased durably before anything is appended; the doubtful
 /// records become durable with the next sync, because they are written again.
-fn repair_tail(file: &dyn DeviceFile, unsettled: &Unsettled) -> Result<()> {
-    let Unsettled { doubtful, stale } = unsettled;
+fn repair_tail(file: &dyn DeviceFile, tail_repair: &TailRepair) -> Result<()> {
+    let TailRepair { doubtful, stale } = tail_repair;
     if !stale.is_empty() && !planted::is(Bug::StaleLogTailAccepted) {
         in_chunks(stale, |at, chunk| {
             chunk.fill(0);

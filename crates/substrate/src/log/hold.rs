@@ -15,7 +15,7 @@ use super::segment::{Segment, seal};
 use super::{Apply, Log, replay};
 use crate::error::Result;
 
-/// Segments whose files are kept after the segments have been given up.
+/// Segments whose files are kept after the segments have been freed.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     count: usize,

@@ -8,7 +8,7 @@
 //!
 //! Batches go to the newest segment, one frame each. When one does not fit, the segment is synced,
 //! a spare or new file becomes the next segment, and the manifest records both facts. Segments that
-//! no keyspace needs are given up in any order: the manifest holds the live list.
+//! no keyspace needs are freed in any order: the manifest holds the live list.
 //!
 //! Thread safety: everything may be called from any thread. A caller that needs the numbers in the
 //! order of another sequence calls [`Log::append`] under its own lock.
@@ -48,7 +48,7 @@ use crate::fault::FaultPoints;
 use crate::manifest::Manifest;
 use crate::planted::{self, Bug};
 use crate::poison::Poison;
-use group_commit::{PENDING_BYTES_MAX, Queue, Unsettled};
+use group_commit::{PENDING_BYTES_MAX, Queue, TailRepair};
 use segment::{Segment, Spares, open_live};
 
 pub use beneath::{Beneath, Nothing};
@@ -134,7 +134,7 @@ impl Log {
             last: must_reach,
             written: must_reach,
             durable: must_reach,
-            unsettled: Some(Unsettled { doubtful: 0..0, stale: 0..0 }),
+            tail_repair: Some(TailRepair { doubtful: 0..0, stale: 0..0 }),
             ..Queue::default()
         };
         let mut closed = BTreeMap::new();
@@ -155,7 +155,7 @@ impl Log {
             queue.pending_at = tail.end;
             (queue.last, queue.written) = (tail.last_seq, tail.last_seq);
             queue.durable = tail.durable_seq;
-            queue.unsettled = Some(Unsettled { doubtful: tail.doubtful, stale: tail.stale });
+            queue.tail_repair = Some(TailRepair { doubtful: tail.doubtful, stale: tail.stale });
         }
         if planted::is(Bug::SequenceReusedAfterRecovery) {
             queue.last = Seq(queue.last.0.saturating_sub(1));
@@ -251,7 +251,7 @@ impl Log {
         self.begin_lead(&mut queue)?;
         let result = if queue.current.is_none() {
             self.next_segment(&mut queue, 0)
-        } else if queue.unsettled.is_some() {
+        } else if queue.tail_repair.is_some() {
             self.flush(&mut queue, true)
         } else {
             Ok(())

@@ -1,4 +1,4 @@
-//! Checking a segment while its bytes pass by, in whatever pieces: for copies of it.
+//! Checking a segment while its bytes pass by, in pieces of any size: for copies of it.
 
 use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use esker_format::ids::{Seq, StoreId};

@@ -174,7 +174,7 @@ impl Log {
                     verified.operations += operations;
                     verified.bytes += end;
                 }
-                // The file of a segment that was given up meanwhile may have any contents.
+                // The file of a segment that was freed meanwhile may have any contents.
                 Err(error) if self.is_live(segment.reference.id) => {
                     verified.problems.push(Problem::of(segment.file.name(), &error));
                 }

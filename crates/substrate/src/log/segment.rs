@@ -31,7 +31,7 @@ const SYNC_WORTH_BYTES: u64 = 256 << 10;
 pub(super) const SPARES_KEPT: usize = 1;
 
 /// Whether a file of `bytes` should be written through before its first use, when a segment of this
-/// length has as many syncs as that.
+/// length has `syncs` syncs.
 pub(super) const fn are_zeros_worth(bytes: u64, syncs: u64) -> bool {
     bytes <= syncs.saturating_mul(SYNC_WORTH_BYTES)
 }

@@ -134,7 +134,7 @@ impl Rig {
     }
 
     /// Replays the log and checks that it is the history up to its last number, without what is
-    /// flushed and given up; returns the last number.
+    /// flushed and freed; returns the last number.
     fn replay_and_check(&self) -> Result<Seq> {
         let state = self.manifest.state();
         let mut seen = BTreeSet::new();

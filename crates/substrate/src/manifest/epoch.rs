@@ -138,7 +138,7 @@ pub(super) fn write_epoch(
 
 impl Manifest {
     /// The most bytes that the next epoch's file takes on a device that is nearly full. When the
-    /// state grows, this grows by [`NEXT_TIMES`] times as much.
+    /// state grows, this grows by [`NEXT_TIMES`] times the growth.
     #[must_use]
     pub fn next_bytes(&self) -> u64 {
         let state_bytes = self.state_bytes.load(Ordering::Relaxed);

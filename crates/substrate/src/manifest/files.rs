@@ -1,7 +1,8 @@
 //! The names of a store's files, and what a folder holds before it is opened.
 //!
 //! The commit point of a store's creation is the renaming of [`SUPERBLOCK_NEW`] to
-//! [`SUPERBLOCK`]. Before it there is no store, whatever else has been written; after it the
+//! [`SUPERBLOCK`]. Before it there is no store, regardless of what else has been written; after it
+//! the
 //! store exists and is empty.
 
 use esker_device::{Caching, Device, Open, Purpose};

@@ -19,7 +19,7 @@
 //! Invariant (written again): opening writes nothing. What was read may exist in the page cache
 //! only, because the last run's sync failed or the last process was killed before it; therefore the
 //! first commit, or [`Manifest::retry_last_record`], makes it durable by writing it again, and
-//! nothing that it gave up may be reused before.
+//! nothing that it freed may be reused before.
 //! Invariant (zeros behind): behind the last record there are zeros before the next one is written:
 //! of two torn records in one place, halves might make a whole one.
 
@@ -222,8 +222,8 @@ impl Manifest {
         Self::create_with(device, store, options, nothing, poison, faults)
     }
 
-    /// [`Manifest::create`] for a store that begins with a state: whatever that names is to be
-    /// durable before.
+    /// [`Manifest::create`] for a store that begins with a state: everything that the state names
+    /// must be durable before.
     ///
     /// # Errors
     /// Those of [`Manifest::create`].
@@ -402,7 +402,7 @@ impl Manifest {
         self.faults.hit(fault::MANIFEST_WRITE)?;
         writer.write_twins(writer.tail, frame)?;
         self.faults.hit(fault::MANIFEST_SYNC)?;
-        // Without the sync, what this record gives up is reused while the record may be lost.
+        // Without the sync, what this record frees is reused while the record may be lost.
         if !planted::is(Bug::ReclaimBeforeCommit) {
             writer.file.sync(Purpose::Manifest)?;
         }
@@ -458,7 +458,7 @@ impl Manifest {
     }
 
     /// Makes durable what opening read, when that has not happened yet. To be called before
-    /// anything that the last record gave up is reused: space of the data file, log segments.
+    /// anything that the last record freed is reused: space of the data file, log segments.
     ///
     /// Cost: four writes and three syncs; nothing after the first time.
     ///

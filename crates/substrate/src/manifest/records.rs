@@ -76,11 +76,11 @@ pub(super) fn encode(
 }
 
 impl Regions<'_> {
-    /// Reads all records. With `settled`, the last record's commit is known to have succeeded, so
-    /// that a bad copy of it is reported like any other.
+    /// Reads all records. With `is_committed`, the last record's commit is known to have succeeded,
+    /// so that a bad copy of it is reported like any other.
     ///
     /// Cost: two to four reads a record, and both regions behind the last one.
-    pub fn read(&self, settled: bool) -> Result<Contents> {
+    pub fn read(&self, is_committed: bool) -> Result<Contents> {
         self.check_length()?;
         let mut contents = Contents {
             state: ManifestState::default(),
@@ -101,7 +101,7 @@ impl Regions<'_> {
             contents.tail += record.frame.len() as u64;
             contents.last = (at, record.frame);
         }
-        if settled {
+        if is_committed {
             contents.problems.extend(latest);
         }
         let later = contents.last_number.saturating_add(2);

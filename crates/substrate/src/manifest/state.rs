@@ -3,7 +3,7 @@
 //! Invariant: keyspace ids and segment ids only grow; none is used twice.
 //! Invariant: `durable_seq`, `next_generation` and every `flushed_seq` never go back.
 //! Invariant: all segments but the newest are closed.
-//! Invariant: no blob's space is taken twice, or given up without being taken.
+//! Invariant: no blob's space is taken twice, or freed without being taken.
 //! Invariant: a keyspace's merge operator is named once, and never another one.
 //! Invariant: `to_edits` applied to an empty state, with this state's numbers, gives this state.
 //! Invariant: `names` and `files` are those of the keyspaces and segments, so that an edit costs
@@ -135,7 +135,7 @@ impl ManifestState {
         match edit {
             Edit::Index { id, .. } => (bytes(edit), index_bytes(*id)),
             Edit::KeyspaceDrop { id } => (0, index_bytes(*id)),
-            // What is given up may cut a run in two.
+            // Freed units may cut a run in two.
             Edit::OwnedSpace { .. }
             | Edit::KeyspaceCreate { .. }
             | Edit::KeyspaceCodec { .. }

@@ -186,7 +186,8 @@ impl Memtable {
         }
     }
 
-    /// Estimated memory, in bytes: that of the current list's leaves. At once, whatever its size.
+    /// Estimated memory, in bytes: that of the current list's leaves. At once, regardless of its
+    /// size.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes.load(Ordering::Relaxed)
     }

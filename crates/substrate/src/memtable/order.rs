@@ -3,7 +3,7 @@
 //! After the permutation of a border node in Mao, Kohler, Morris, *Cache Craftiness for Fast
 //! Multicore Key-Value Storage*, EuroSys 2012, section 4.6.2: versions stay where they were put and
 //! never move; one store of this word inserts a new one among the others. A reader that loaded the
-//! word sees one state of the page, whatever is inserted meanwhile.
+//! word sees one state of the page, regardless of later inserts.
 
 /// Versions that one word can order: four bits for the count, four for each.
 pub(super) const ORDERED: usize = 15;

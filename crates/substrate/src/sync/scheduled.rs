@@ -43,7 +43,7 @@ impl<T> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T> MutexGuard<'a, T> {
-    /// Lets go of the mutex while `body` runs.
+    /// Releases the mutex while `body` runs.
     pub fn unlocked<R>(guard: &mut Self, body: impl FnOnce() -> R) -> R {
         guard.0 = None;
         let result = body();
@@ -83,7 +83,7 @@ impl Condvar {
         Self::default()
     }
 
-    /// Lets go of the mutex, waits for a notification and takes the mutex again.
+    /// Releases the mutex, waits for a notification and takes the mutex again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         if let Some(held) = guard.0.take() {
             let held = self.0.wait(held).unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -36,7 +36,7 @@ const USER_BYTES: u64 = 4 + entry::VALUE_BYTES as u64;
 pub const EXPERIMENT: Experiment = Experiment {
     name: "merge-policies-index",
     figure: "thesis Figs. 5.1, 5.4, 5.7",
-    about: "blocks that the LSM index itself writes per MB of insertions and deletions by turns",
+    about: "blocks that the LSM index itself writes per MB of alternating insertions and deletions",
     axis: "index over runs",
     columns: &[WRITES, INTO[0], INTO[1], KEPT, RUNS, NODES, OCCUPANCY],
     predictions: &[

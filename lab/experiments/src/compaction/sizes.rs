@@ -31,7 +31,7 @@ pub const TEST_TIPS: Prediction = Prediction {
 pub const EXPERIMENT: Experiment = Experiment {
     name: "merge-policies",
     figure: "thesis Figs. 5.1, 5.4, 5.7, 5.8a",
-    about: "blocks written per MB of insertions and deletions by turns, as the index grows",
+    about: "blocks written per MB of alternating insertions and deletions, as the index grows",
     axis: "index over memory",
     columns: &[WRITES, INTO[0], INTO[1], INTO[2], OCCUPANCY, FILL, LAST_FULL],
     predictions: &[

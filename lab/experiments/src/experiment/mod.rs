@@ -1,8 +1,8 @@
 //! Experiments: what is measured, which figure it redraws, and which shape must show.
 //!
 //! An experiment measures a [`Series`]; each of its [`Prediction`]s is a pure function over that
-//! and says itself whether the shape showed. Predictions judge ratios between systems that were
-//! measured by turns, never absolute times. None shows where there is no effect: a worst case must
+//! and says itself whether the shape showed. Predictions judge ratios between systems that
+//! alternated, never absolute times. None shows where there is no effect: a worst case must
 //! be more than an idle thread met in the same runs, counters must have counted something, and
 //! what must be equal in one place must differ in another (`vacuous.rs` tries all of them).
 //!

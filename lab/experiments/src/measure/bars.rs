@@ -1,7 +1,7 @@
 //! What must hold, as data, and whether it does.
 //!
 //! A bar compares Esker's median of a metric with a number, or with a multiple of a peer's
-//! median. Bars that compare time are ratios between systems that ran by turns in one comparison;
+//! median. Bars that compare time are ratios between systems that alternated in one comparison;
 //! counters have absolute bars.
 //!
 //! A bar on latencies is judged where the peer's longest request of that kind took longer than an

@@ -42,7 +42,7 @@ pub struct Plan {
     pub scale: Scale,
     /// Which rows.
     pub rows: Vec<Row>,
-    /// Which systems, by turns.
+    /// Which systems; they alternate.
     pub systems: Vec<Name>,
     /// How Esker's keyspaces are arranged.
     pub arrangement: Arrangement,

@@ -1,4 +1,4 @@
-//! Systems by turns: each run has a fresh copy of the loaded index, and what the machine does
+//! Alternated systems: each run has a fresh copy of the loaded index, and what the machine does
 //! meanwhile hits all systems.
 //!
 //! At each place first all throughputs are measured, then all latencies: with requests that come
@@ -85,7 +85,7 @@ impl Sizes {
     }
 }
 
-/// Runs every system at every place, by turns.
+/// Runs every system at every place, alternated.
 ///
 /// # Errors
 /// Those of the store and the system; [`Error::Interrupted`].

@@ -2,7 +2,7 @@
 //! Yang (CIKM 2012, section 5) and of Thonangi's thesis (section 4.4).
 //!
 //! Reading order: [`subject`] (a store under a scheme), [`queue`] and [`run`] (one run of G_R),
-//! [`alternate`] (systems by turns); then the experiments: [`stall`], [`lookup_ratio`],
+//! [`alternate`] (alternated systems); then the experiments: [`stall`], [`lookup_ratio`],
 //! [`ablation`], [`index_size`], [`level_skipping`].
 
 pub mod ablation;

@@ -1,4 +1,4 @@
-//! What a damaged store answers.
+//! The answers of a damaged store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Threads that read and write a store at once, and write down what they were told.
+//! Threads that read and write a store at once, and record the results that they get.
 //!
 //! Every thread is a loop over its own random numbers; which of them runs when is the system's
 //! choice. The first thread writes with single puts and deletes, which answer no numbers; the

@@ -1,4 +1,4 @@
-//! Which of many things come before which, and whether that goes round in a circle.
+//! A graph of which things come before which, and a search for a circle in it.
 //!
 //! Invariant: nodes up to `things` are the things; the others are moments, in their order, each
 //! after those that had ended by then. So that "ended before it began" takes two edges a thing

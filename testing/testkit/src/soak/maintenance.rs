@@ -1,4 +1,4 @@
-//! The child's round: the workers, and beside them checks, backups and a device that is full.
+//! The child's round: the workers, and concurrently checks, backups and a device that is full.
 
 use std::io::Write as _;
 use std::ops::ControlFlow;

@@ -1,4 +1,5 @@
-//! What a round does, from a seed: the same in the process that does it and in the one that judges.
+//! The plan of a round, from a seed: the same in the process that runs it and in the one that
+//! judges.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};

@@ -1,4 +1,4 @@
-//! What a script does, from a seed: several connections by turns, each with its transactions.
+//! Random scripts from a seed: several connections take turns, each with its transactions.
 
 use esker_flash::Allocation;
 use esker_testkit::random::Random;

@@ -66,11 +66,11 @@ pub(super) struct Bar {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Part {
     /// Nothing.
-    Stands,
+    Unchanged,
     /// It reads it; this share, from the smallest key on, is no longer needed.
-    Leaves(f64),
+    Input(f64),
     /// It writes it; this share is there.
-    Grows(f64),
+    Output(f64),
 }
 
 /// A merge under way.
@@ -181,20 +181,20 @@ impl Model {
             wavefront: merge.wavefront.as_deref().map_or(0.0, |key| self.ruler.share(key)),
             done: share(merge.written_bytes, merge.input_bytes),
         });
-        let leaves = merging.map_or(Part::Stands, |merging| Part::Leaves(merging.wavefront));
-        let memtable = Bar::new("memtable".to_owned(), keyspace.memtable_bytes, Part::Stands);
+        let leaves = merging.map_or(Part::Unchanged, |merging| Part::Input(merging.wavefront));
+        let memtable = Bar::new("memtable".to_owned(), keyspace.memtable_bytes, Part::Unchanged);
         let mut bars = vec![memtable];
         self.add_runs(&mut bars, keyspace, leaves);
         let replaced = keyspace.merge.as_ref().map_or(0, |merge| merge.levels);
         let level = |(number, level): (usize, &esker::LevelStats)| {
-            let part = if number < replaced { leaves } else { Part::Stands };
+            let part = if number < replaced { leaves } else { Part::Unchanged };
             Bar::new(level_name(level), level.bytes, part)
         };
         let mut levels = keyspace.levels.iter().enumerate().map(level);
         bars.extend(levels.by_ref().take(replaced));
         if let (Some(merge), Some(merging)) = (&keyspace.merge, merging) {
             let bytes = merge.input_bytes.max(merge.written_bytes);
-            bars.push(Bar::new("new".to_owned(), bytes, Part::Grows(merging.done)));
+            bars.push(Bar::new("new".to_owned(), bytes, Part::Output(merging.done)));
         }
         bars.extend(levels);
         Tree { bars, merging, flushing: keyspace.flushing }
@@ -209,7 +209,7 @@ impl Model {
             full => full,
         };
         let merged = self.merge.map_or(0, |begun| begun.sorted_runs.min(runs));
-        let part = |run: u64| if run <= merged { leaves } else { Part::Stands };
+        let part = |run: u64| if run <= merged { leaves } else { Part::Unchanged };
         let bar = |first: u64, last| Bar::of_runs(first..=last, run_bytes, part(first));
         let old = runs.saturating_sub(RUNS_SHOWN);
         bars.extend((old..runs).rev().map(|before| bar(before + 1, before + 1)));

@@ -266,7 +266,7 @@ fn runs_that_came_after_the_merge_began_are_not_merged() {
     let half = 128.0 / 255.0;
     let parts = |model: &Model| {
         let runs = model.tree.bars.iter().filter(|bar| bar.name.starts_with("run"));
-        runs.map(|bar| (bar.name.clone(), bar.part != Part::Stands)).collect::<Vec<_>>()
+        runs.map(|bar| (bar.name.clone(), bar.part != Part::Unchanged)).collect::<Vec<_>>()
     };
     let expected = [("run 7", false), ("run 6", false), ("run 5", false), ("run 4", false)];
     let mut expected = expected.map(|(name, merged)| (name.to_owned(), merged)).to_vec();

@@ -110,18 +110,18 @@ fn bar_line(bar: &Bar, scale_bytes: u64, cells: usize) -> Line<'static> {
     let width = width(bar.bytes, scale_bytes, cells);
     let split = |share: f64| ((width as f64 * share).round() as usize).min(width);
     let (left, right) = match bar.part {
-        Part::Stands => ("█".repeat(width).blue(), Span::raw("")),
-        Part::Leaves(gone) => {
+        Part::Unchanged => ("█".repeat(width).blue(), Span::raw("")),
+        Part::Input(gone) => {
             let gone = split(gone);
             ("░".repeat(gone).dark_gray(), "█".repeat(width - gone).yellow())
         }
-        Part::Grows(done) => {
+        Part::Output(done) => {
             let done = split(done);
             ("█".repeat(done).green(), "·".repeat(width - done).dark_gray())
         }
     };
     let size = match bar.part {
-        Part::Grows(done) => (bar.bytes as f64 * done) as u64,
+        Part::Output(done) => (bar.bytes as f64 * done) as u64,
         _ => bar.bytes,
     };
     let blank = " ".repeat(cells - width);

@@ -132,8 +132,8 @@ fn who_waits_has_it_when_the_other_is_gone() {
     }
 }
 
-/// The order in which those have it who came in the order of their numbers, while one has it again
-/// and again.
+/// The order in which waiters get the lock that came in the order of their numbers, while one takes
+/// it again and again.
 fn order_of_turns() -> Vec<usize> {
     const WAITERS: usize = 5;
     let file = file();

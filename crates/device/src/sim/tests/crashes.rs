@@ -1,4 +1,4 @@
-//! Which images a crash may leave, and that all of them are tried.
+//! The images that a crash may leave, and a check that all of them are tried.
 
 use super::*;
 

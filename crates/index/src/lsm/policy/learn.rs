@@ -9,10 +9,10 @@
 //!    of that level, until one costs more than the one before it, which is then τ. A level's period
 //!    ends only when the level becomes empty: meanwhile all merges out of it and below are full.
 //!    (Algorithm 12 as printed ends a level too early; its text does not.)
-//! 2. Cfull over a period of the level above the last; then Cpart over as many records, after twice
-//!    as many that are not counted: an emptied level first has to fill, and partial merges have to
-//!    reach their usual unevenness, before a merge has its usual cost. (After as many, Cpart came
-//!    out 5 to 10 % too high.)
+//! 2. Cfull over a period of the level above the last; then Cpart over the same number of records,
+//!    after twice that number that are not counted: an emptied level first has to fill, and partial
+//!    merges have to reach their usual unevenness, before a merge has its usual cost. (After the
+//!    same number, Cpart came out 5 to 10 % too high.)
 //! 3. The cheaper of the two is in force, and measurement continues. When the cost is more than a
 //!    fifth off the learnt one, it is learnt again.
 //!
@@ -148,7 +148,7 @@ impl Learning {
             Phase::Inner { level, step, .. } => {
                 let mut thresholds = found(true);
                 thresholds.inner.push(f64::from(step) * self.mu);
-                // Levels below are merged fully, whatever they hold.
+                // Levels below are merged fully, regardless of their contents.
                 thresholds.inner.extend((level + 1..self.last).map(|_| f64::INFINITY));
                 thresholds
             }
@@ -425,8 +425,8 @@ mod tests {
             prop_assert_eq!(learning.thresholds(), thresholds(&expected, full < partial));
         }
 
-        /// Whatever is measured, thresholds are multiples of µ up to 1 once they are learnt, and
-        /// as many as there are inner levels.
+        /// With all measurements, thresholds are multiples of µ up to 1 once they are learnt, and
+        /// there is one for each inner level.
         #[test]
         fn what_is_learnt_is_in_bounds(
             last in 0usize..6,

@@ -78,7 +78,7 @@ mod tests {
             [Full, Full, Partial, Partial]
         );
         assert_eq!([into(3, 0), into(3, 99)], [Partial, Partial]);
-        // R2, whatever the last level holds.
+        // R2, regardless of what the last level holds.
         assert_eq!([into(4, 0), into(4, 1000)], [Full, Full]);
         assert_eq!(decide(3, 4, fill(0), &learnt(false)), Partial);
         // R1 comes before R2.

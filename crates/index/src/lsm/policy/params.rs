@@ -11,7 +11,7 @@ pub struct Params {
     pub omega: f64,
     /// δ: the share of a level that a partial merge takes.
     pub delta: f64,
-    /// γ: how many times as much as the level above it a level holds.
+    /// γ: the ratio of the size of a level to that of the level above it.
     pub gamma: f64,
     /// µ: the step between the thresholds that are tried.
     pub mu: f64,

@@ -18,8 +18,8 @@
 //! in blocks of 4096, random keys). The cost function is at most 7 % off for overwriting, where a
 //! merge brings each block below more than one entry (with fewer, blocks are preserved, and it is
 //! too high); at most 10 % off for a load, integrated; 4 to 16 % too low for inserts and deletes in
-//! equal parts. Merges that do not pull write up to 40 % more, and 1.5 to 2.2 times as much where γ
-//! is 2: the runs' merges and the first level's then follow each other round.
+//! equal parts. Merges that do not pull write up to 40 % more, and 50 to 120 % more where γ is 2:
+//! the runs' merges and the first level's then follow each other round.
 
 /// Most garbage, as a share of the data: all data above the last level may have an older version in
 /// it.
@@ -45,7 +45,7 @@ pub struct Sizes {
     pub runs: u8,
     /// k: the levels between the runs and the last level.
     pub levels: u8,
-    /// γ: how many times as much as the one above it such a level holds.
+    /// γ: the ratio of the size of such a level to that of the one above it.
     pub growth: u8,
 }
 

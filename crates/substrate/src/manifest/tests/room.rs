@@ -72,8 +72,8 @@ fn index_of(extents: u64) -> Edit {
     Edit::Index { id: KeyspaceId(1), index: Arc::new(index) }
 }
 
-/// The space that is kept covers the next file whatever records the state has become, also when it
-/// has grown since the last epoch began; when it has shrunk, so does the file.
+/// The space that is kept covers the next file for every state, regardless of its records, also
+/// when it has grown since the last epoch began; when it has shrunk, so does the file.
 #[test]
 fn what_is_kept_for_the_next_file_follows_the_state() {
     let sim = Arc::new(SimDevice::new());

@@ -31,7 +31,7 @@ enum Order {
     Scattered,
     /// Each key is greater than the one before it; overwriting begins with the least one again.
     Ascending,
-    /// Keys near a mean that moves; then insertions and deletions by turns (G_N).
+    /// Keys near a mean that moves; then alternating insertions and deletions (G_N).
     Moving,
 }
 
