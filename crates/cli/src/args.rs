@@ -24,33 +24,32 @@ Examples:
   esker dump words.esker > words.tsv
 
 Exit codes:
-  0  done                       4  the store is open elsewhere
-  1  the key is absent          5  the device or system refused
-  2  the request is unusable    130  interrupted
+  0  success                    4  another process has the store open
+  1  key not found              5  I/O error, or no space
+  2  invalid argument           130  interrupted
   3  stored data is damaged
 
-Keys and values on the command line are bytes as they are. Where one begins with a dash, put
-`--` before it. With `--key-format escaped` keys are read as `scan` and `dump` print them, with
+Keys and values are taken from the command line byte by byte. Put `--` before one that begins with
+a dash. `--key-format escaped` reads keys in the form that `scan` and `dump` print,
 `--key-format hex` in hexadecimal digits.";
 
-const TEXT_HELP: &str = r#"Text: one entry a line: key, TAB, value; \\ \t \n \r and \xHH are
+const TEXT_HELP: &str = r#"Text: one entry per line: key, TAB, value; \\ \t \n \r and \xHH are
 a backslash, a TAB, a line feed, a carriage return, and any byte.
 JSON lines: {"k":"…","v":"…"}, with "k64" or "v64" in base64 for bytes that are not UTF-8."#;
 
-const LOAD_HELP: &str = r#"Store the entries of a file or of standard input, one a line
+const LOAD_HELP: &str = r#"Store the entries of a file or of standard input, one per line
 
-A later line with the same key wins. Creates the store and the keyspace.
+A later line with the same key replaces an earlier one. Creates the store and the keyspace.
 
-Stopped, killed or failed, it leaves the beginning of its input stored, in order: at least what
-it last said was durable. It has synced before it says that it is done.
+If it is interrupted, killed or fails, a prefix of the input is stored, at least as long as it last
+reported as durable. When it reports success, everything is synced.
 
-Text: the first TAB parts key and value; \\ \t \n \r and \xHH are escapes, any other backslash
+Text: the first TAB separates key and value; \\ \t \n \r and \xHH are escapes, any other backslash
 is an error; a carriage return before the line feed belongs to the value.
 JSON lines: {"k":"…","v":"…"}, with "k64" or "v64" in base64 for bytes that are not UTF-8.
 
-With --json, lines of progress on standard output: "durable" is how many lines from the start
-are synced, "lines" how many were read, "bad" how many of those were skipped; the last has
-"done":true."#;
+With --json, prints progress as JSON lines: "durable" is the number of lines from the start that
+are synced, "lines" the number read, "bad" the number skipped; the last line has "done":true."#;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -63,11 +62,11 @@ struct CommandLine {
 /// A subcommand with its arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Store VALUE under KEY, durably; creates the store and the keyspace
+    /// Set KEY to VALUE durably; creates the store and the keyspace
     Put(Put),
-    /// Print the value of KEY and a line feed (none with --raw); exit 1, silent, if it is absent
+    /// Print the value of KEY and a line feed; exits with 1 if there is none
     Get(Get),
-    /// Remove KEY, durably; no error if it is absent
+    /// Delete KEY durably; no error if it does not exist
     Del(Del),
     /// Print entries in key order
     #[command(after_help = TEXT_HELP)]
@@ -75,38 +74,38 @@ pub(crate) enum Command {
     /// Store the entries of a file or of standard input
     #[command(long_about = LOAD_HELP)]
     Load(Load),
-    /// Print every entry of a keyspace, in the form that `load` reads
+    /// Print every entry of a keyspace in the format that `load` reads
     #[command(after_help = TEXT_HELP)]
     Dump(Dump),
     /// Print the names of all keyspaces
     Keyspaces(Keyspaces),
-    /// Print what the store holds and does
+    /// Print statistics: sizes, levels, compaction, I/O
     Stats(Stats),
-    /// Read everything of a store or a backup and print what is damaged: file@offset: what
+    /// Verify a store or a backup; prints damage as file@offset: message
     Check(Check),
-    /// Merge every level into one and give free space back to the file system
+    /// Compact all levels into one and return free space to the file system
     Compact(Compact),
-    /// Copy the store to a folder: all of it, or what has changed since the last time
+    /// Back up the store to a folder, incrementally if it has a backup
     #[command(long_about = crate::commands::backup::BACKUP_HELP)]
     #[command(after_help = crate::commands::backup::BACKUP_EXAMPLES)]
     Backup(Backup),
-    /// Make a store of a backup
+    /// Restore a backup to a new store
     #[command(long_about = crate::commands::backup::RESTORE_HELP)]
     #[command(after_help = crate::commands::backup::RESTORE_EXAMPLES)]
     Restore(Restore),
-    /// Index every file below a folder into a fresh store, check every answer, print figures
+    /// Index the files of a folder in a new store, verify every answer, print measurements
     Demo(Demo),
     /// Rearrange an array larger than memory: transpose, reorder axes, cut into tiles
     #[command(long_about = crate::commands::permute::HELP)]
     Permute(crate::commands::permute::Permute),
-    /// Databases of SQLite in stores of versions: import, export, check, pin versions
+    /// Page stores of SQLite databases: import, export, check, pin versions
     #[command(after_help = crate::commands::sqlite::HELP)]
     Sqlite(crate::commands::sqlite::Sqlite),
-    /// Measure this store, and others beside it, and say which bars are met
+    /// Run benchmarks, also of other stores, and compare with targets
     #[cfg(feature = "lab")]
     #[command(long_about = crate::commands::bench::HELP)]
     Bench(crate::commands::bench::Bench),
-    /// Run the experiments of the papers, and say which shapes show
+    /// Run the experiments of the papers and report which results are reproduced
     #[cfg(feature = "lab")]
     Lab(crate::commands::lab::Lab),
     /// Print the completion script of a shell
@@ -129,7 +128,7 @@ pub(crate) struct Space {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Keys {
-    /// How keys are given on the command line
+    /// Encoding of keys on the command line
     #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
     key_format: KeyFormat,
 }
@@ -158,16 +157,16 @@ impl Keys {
 enum KeyFormat {
     /// The bytes as they are
     Text,
-    /// As `scan` prints them, with escapes such as \xHH
+    /// With escapes such as \xHH, as `scan` prints them
     Escaped,
-    /// Two hexadecimal digits a byte
+    /// Two hexadecimal digits per byte
     Hex,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Kind {
-    /// How a keyspace is arranged that is created here, for good; one that is there must be of this
-    /// kind [default: fdtree, or what it is]
+    /// Index kind of a new keyspace; an existing one must have this kind [default: fdtree, or the
+    /// existing kind]
     #[arg(long, value_name = "KIND", value_parser = index_kind())]
     pub(crate) index: Option<IndexKind>,
 }
@@ -218,7 +217,7 @@ pub(crate) struct Get {
     pub(crate) keys: Keys,
     #[command(flatten)]
     pub(crate) keyspace: Space,
-    /// Print the bytes of the value and nothing else, without a line feed
+    /// Print the bytes of the value without a line feed
     #[arg(long, conflicts_with = "json")]
     pub(crate) raw: bool,
     /// Print the entry as a JSON object
@@ -242,24 +241,24 @@ pub(crate) struct Del {
 pub(crate) struct Scan {
     #[command(flatten)]
     pub(crate) store: Store,
-    /// First key, itself included
+    /// First key (inclusive)
     #[arg(long, value_name = "KEY")]
     pub(crate) from: Option<OsString>,
-    /// Where to end, itself excluded
+    /// Last key (exclusive)
     #[arg(long, value_name = "KEY")]
     pub(crate) to: Option<OsString>,
-    /// Only keys that begin with these bytes
+    /// Only keys with this prefix
     #[arg(long, value_name = "BYTES")]
     pub(crate) prefix: Option<OsString>,
     #[command(flatten)]
     pub(crate) keys: Keys,
-    /// From the last key to the first
+    /// Descending order
     #[arg(long)]
     pub(crate) reverse: bool,
-    /// End after this many entries
+    /// Print at most this many entries
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// Print everything that can be read, name what cannot, and exit 3 if there was such
+    /// Skip damaged parts, report them, and exit with 3 if there are any
     #[arg(long)]
     pub(crate) skip_damaged: bool,
     #[command(flatten)]
@@ -276,20 +275,20 @@ pub(crate) struct Load {
     /// File to read; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
-    /// Form of the lines
+    /// Format of the lines
     #[arg(long, value_enum, default_value = "tsv")]
     pub(crate) format: FormatName,
-    /// Sync every batch, or now and then and at the end
+    /// Sync every batch, or periodically and at the end
     #[arg(long, value_enum, default_value = "buffered")]
     pub(crate) durability: DurabilityName,
-    /// Skip lines that cannot be used, and report how many there were
+    /// Skip invalid lines and report their number
     #[arg(long)]
     pub(crate) skip_bad: bool,
     #[command(flatten)]
     pub(crate) keyspace: Space,
     #[command(flatten)]
     pub(crate) kind: Kind,
-    /// Compress blocks written from now on: none, lz4, zstd [default: as the keyspace has it]
+    /// Compression of blocks written from now on: none, lz4, zstd [default: unchanged]
     #[arg(long, value_name = "CODEC")]
     pub(crate) compression: Option<esker::Compression>,
     /// Print progress as JSON lines
@@ -301,10 +300,10 @@ pub(crate) struct Load {
 pub(crate) struct Dump {
     #[command(flatten)]
     pub(crate) store: Store,
-    /// Form of the lines
+    /// Format of the lines
     #[arg(long, value_enum, default_value = "tsv")]
     pub(crate) format: FormatName,
-    /// Print everything that can be read, name what cannot, and exit 3 if there was such
+    /// Skip damaged parts, report them, and exit with 3 if there are any
     #[arg(long)]
     pub(crate) skip_damaged: bool,
     #[command(flatten)]
@@ -349,7 +348,7 @@ pub(crate) struct Check {
 pub(crate) struct Compact {
     #[command(flatten)]
     pub(crate) store: Store,
-    /// Only this keyspace, without giving space back [default: all]
+    /// Only this keyspace; does not return free space [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) keyspace: Option<String>,
     /// Print a JSON object
@@ -385,10 +384,10 @@ pub(crate) struct Demo {
     /// Folder whose files are indexed
     #[arg(long, value_name = "DIR", default_value = "/usr")]
     pub(crate) root: PathBuf,
-    /// Where to make the store, and leave it [default: a temporary folder, removed at the end]
+    /// Folder of the store, which is kept [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
-    /// Memory budget of the store; small, so that the index has to work
+    /// Memory budget of the store in MiB; small, so that data is read from the device
     #[arg(long, value_name = "MIB", default_value = "4")]
     pub(crate) memory_mib: u32,
     #[command(flatten)]
@@ -408,7 +407,7 @@ pub(crate) struct Completions {
 pub(crate) enum FormatName {
     /// key, TAB, value
     Tsv,
-    /// A JSON object a line
+    /// One JSON object per line
     Jsonl,
 }
 

@@ -46,10 +46,10 @@ impl AlignedBuf {
         }
     }
 
-    /// A buffer of `len` zero bytes in pages of 2 MiB, where the system has them; the last page
-    /// may be used in part. Such memory is contiguous, so that a direct request of a megabyte is
-    /// one piece for the device instead of 256, and copies with large strides miss the page table
-    /// seldom.
+    /// A buffer of `len` zero bytes in pages of 2 MiB, where the system provides them; the last
+    /// page may be used in part. Such memory is contiguous, so that a direct request of a megabyte
+    /// is one piece for the device instead of 256, and copies with large strides miss the page
+    /// table seldom.
     #[must_use]
     pub fn in_huge_pages(len: usize) -> Self {
         if len < HUGE_PAGE_BYTES {

@@ -97,7 +97,7 @@ pub struct IndexMeta {
     /// `main` and `sorted_runs`.
     pub merge: Option<Box<MergeProgress>>,
     /// The range tombstones with numbers up to [`IndexMeta::log_unneeded_seq`], except those that
-    /// hide nothing any more: the log has the rest.
+    /// hide nothing any more: the log contains the rest.
     pub removed: Arc<[RemovedRange]>,
     /// The LSM levels, which an LSM index has instead of `main`.
     pub lsm: Option<Box<LsmMeta>>,
@@ -331,7 +331,7 @@ impl IndexMeta {
         }
     }
 
-    /// The levels with scattered blocks, from the first down; none where `main` has them all.
+    /// The levels with scattered blocks, from the first down; none where `main` contains them all.
     pub fn levels_apart(&self) -> impl Iterator<Item = &LsmLevel> {
         self.lsm.iter().flat_map(|lsm| &lsm.levels)
     }

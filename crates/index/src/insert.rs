@@ -433,8 +433,7 @@ fn level_start(
 ) -> LevelStart {
     let is_data = number == bottom;
     // Level 0's fences are the top fences: held regardless of their memory. A level's that might
-    // become
-    // the top fences are collected while they could.
+    // become the top fences are collected while they could.
     let account = match number {
         0 => Account::required(&reader.budget),
         _ => Account::required_until(&reader.budget, plan.top_bytes_max),

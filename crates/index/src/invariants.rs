@@ -283,7 +283,7 @@ impl Index {
         walked.references.iter().for_each(|content| self.check_value(content, referred, sink));
     }
 
-    /// Reads the blobs that are in the log, and not in a level yet; `referred` has those that
+    /// Reads the blobs that are in the log, and not in a level yet; `referred` contains those that
     /// levels refer to.
     fn check_logged_values(&self, referred: &mut RunSet, sink: &mut CheckSink) {
         let view = self.views.load();

@@ -104,7 +104,7 @@ impl Apart {
     }
 }
 
-/// A fence as a block has it.
+/// A fence as it is in a block.
 pub(super) const fn fence_of(tail: &TailFence) -> Fence<'_> {
     Fence {
         ptr: tail.ptr,
@@ -376,7 +376,7 @@ impl LevelWriter {
         self.plast.as_ref()
     }
 
-    /// The fence that the level above does not have yet.
+    /// The fence that the level above does not contain yet.
     pub(super) const fn owed(&mut self) -> &mut Option<TailFence> {
         &mut self.owed
     }

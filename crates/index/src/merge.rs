@@ -117,7 +117,7 @@ pub(super) trait Outcome {
         Seq(0)
     }
 
-    /// The tree that readers enter: the new levels, with their fences, as `meta` has them.
+    /// The tree that readers enter: the new levels, with their fences, as in `meta`.
     fn tree(
         &self,
         merge: &Merge,
@@ -131,7 +131,7 @@ pub(super) trait Outcome {
         Gone::default()
     }
 
-    /// It is durable, and readers have it. Called under the lock `recording`.
+    /// It is durable, and visible to readers. Called under the lock `recording`.
     fn note(&self, index: &Index, meta: &IndexMeta);
 }
 

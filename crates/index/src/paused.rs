@@ -40,8 +40,8 @@ impl Paused<'_> {
         extents
     }
 
-    /// Keeps everything that the durable state names in its place, even if merges give it up when
-    /// they continue, until [`Index::unpin`] is called with the returned number.
+    /// Keeps everything that the durable state names in its place, even if merges free it when they
+    /// continue, until [`Index::unpin`] is called with the returned number.
     pub fn pin(&self) -> u64 {
         self.index.views.pin()
     }

@@ -35,7 +35,7 @@ impl Index {
         let found = view.get(&self.reader, &Probe::new(key, seq))?;
         if found.data.is_operand() {
             // The number is newer than the view: its memtable has operands that were written since,
-            // but the view does not have the range tombstones written before them.
+            // but the view does not contain the range tombstones written before them.
             drop((view, shared));
             let registered = self.env.snapshots.register();
             return self.get_at(key, registered.at());

@@ -50,7 +50,7 @@ impl ValuesEdit {
 /// The values of one keyspace.
 #[derive(Debug, Default)]
 pub(super) struct Values {
-    /// As the manifest has them.
+    /// As they are in the manifest.
     taken: RunSet,
     /// Start → units.
     logged: BTreeMap<u64, u64>,

@@ -52,7 +52,7 @@ impl Keep {
     /// The fate of the next older version of the key.
     pub fn fate(&mut self, seq: Seq) -> Fate {
         let newest_unanswered = self.points.get(self.answered);
-        // Not visible to anyone yet: it will be.
+        // Not visible to any reader yet: it will be.
         if self.answered == 0 && newest_unanswered.is_none_or(|point| seq > *point) {
             return Fate::Newest;
         }

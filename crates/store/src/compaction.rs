@@ -92,7 +92,7 @@ impl Compaction {
     }
 }
 
-/// The policy of that name, as [`CompactionPolicy::name`] has it.
+/// The policy of that name, as [`CompactionPolicy::name`] returns it.
 ///
 /// # Errors
 /// [`Error::Invalid`] for another name.

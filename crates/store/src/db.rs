@@ -74,7 +74,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name or option out of bounds, and for another merge operator or
-    /// kind of index than the keyspace has; those of a write.
+    /// kind of index than that of the keyspace; those of a write.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         validate_name(name)?;
         options.validate()?;

@@ -209,7 +209,7 @@ fn read_piece<'p>(
     piece: &'p mut Vec<u8>,
 ) -> Result<&'p [u8]> {
     let read = values::read_piece(&shared.env.blocks, value, number, piece, Purpose::User);
-    // A drop that comes in between has given the space away.
+    // A drop that comes in between has freed the space.
     slot.tree()?;
     Ok(read?)
 }

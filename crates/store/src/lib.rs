@@ -54,7 +54,7 @@
 //! are covered by semver as the rest is, except that their traits may get methods with a body, and
 //! `Purpose` and `Operation` new values. [`Compaction`], [`CompactionPolicy`] and
 //! [`CompactionParams`] are settings of an algorithm and are not covered. VERSIONING.md in the
-//! repository has all of it.
+//! repository contains all of it.
 
 // A map of this crate for readers of its sources, in reading order:
 //

@@ -211,7 +211,7 @@ impl Base {
             poison: Arc::clone(&self.poison),
         });
         let slots = open_trees(&env, &manifest.state(), &limits, settings);
-        // What is only read has nothing for threads to do.
+        // A store that is only read needs no threads.
         let mode = if settings.read_only { Mode::Inline(1) } else { settings.mode };
         Ok(Core {
             process: Process::current(),

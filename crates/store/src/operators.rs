@@ -1,4 +1,4 @@
-//! The merge operators that every build has.
+//! The merge operators that every build contains.
 
 use std::str::FromStr;
 use std::sync::Arc;

@@ -110,7 +110,7 @@ struct Removed<'a> {
 }
 
 impl<'a> Removed<'a> {
-    /// The last range that begins at or before `key`, if it has the key or ends at it.
+    /// The last range that begins at or before `key`, if it contains the key or ends at it.
     fn around(&self, id: KeyspaceId, key: &'a [u8]) -> Option<KeyRange<'a>> {
         let (&(of, begin), &end) = self.ends.range(..=(id, key)).next_back()?;
         (of == id && end.is_none_or(|end| key <= end)).then_some(KeyRange { begin, end })

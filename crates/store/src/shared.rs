@@ -227,7 +227,7 @@ impl Core {
         self.env.budget.used_bytes(Part::Memtables)
     }
 
-    /// What a handle would print that prints all it has: a planted bug.
+    /// The output of a handle that prints all it holds: a planted bug.
     pub fn print_planted(&self, printed: &mut fmt::DebugStruct<'_, '_>) {
         if planted::is(Bug::HandlesPrintEntries) {
             let slots = self.slots();

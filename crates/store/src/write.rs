@@ -193,7 +193,7 @@ pub(crate) fn wait_durable(
         Durability::Buffered => shared.log.wait_written(ordered.ticket)?,
         Durability::Synced => shared.log.wait_synced(ordered.ticket)?,
     }
-    // Before the memtable is frozen that has them.
+    // Before the memtable that contains them is frozen.
     operands::fold_operands(shared, &ordered.deep);
     maintenance::after_write(shared, &ordered.due);
     Ok(ordered.ticket.last_seq)

@@ -42,7 +42,7 @@ pub(crate) struct Turn {
 pub(crate) enum Asked {
     /// It is given.
     Given(Turn),
-    /// Another transaction has it.
+    /// Another transaction holds it.
     Taken,
     /// This very thread was given it, and would wait for itself.
     TakenHere,

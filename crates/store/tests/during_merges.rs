@@ -242,7 +242,7 @@ impl Versions {
     }
 }
 
-/// N∆ and N∇ as the index has them: over all levels and runs.
+/// N∆ and N∇ as the index counts them: over all levels and runs.
 fn counted(stats: &KeyspaceStats) -> (u64, u64) {
     assert_eq!((stats.sorted_runs, stats.memtable_entries), (0, 0));
     let puts = stats.levels.iter().map(|level| level.puts).sum();

@@ -313,7 +313,7 @@ fn a_child_that_takes_itself_for_its_parent_is_found() {
     std::mem::forget(handles);
 }
 
-/// For each lock that a thread of the parent holds when it is forked.
+/// This holds for every lock that a thread of the parent holds when it is forked.
 #[test]
 fn a_child_never_waits_for_a_thread_of_its_parent() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

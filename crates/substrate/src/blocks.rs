@@ -225,7 +225,7 @@ impl BlockStore {
         self.file.read_at(ptr.offset(), &mut bytes, purpose)?;
         let mut verified = self.verify(keyspace, ptr, &bytes);
         if verified.is_err() && purpose == Purpose::User {
-            // Perhaps only what the page cache has of it is damaged: the device is read to decide.
+            // Perhaps only its part in the page cache is damaged: the device is read to decide.
             self.file.read_at(ptr.offset(), &mut bytes, Purpose::Check)?;
             verified = self.verify(keyspace, ptr, &bytes);
         }

@@ -75,7 +75,7 @@ pub enum Bug {
     ValueNotClaimed,
     /// Pieces of a blob are read without a check of their checksums.
     ValueWithoutChecksum,
-    /// Generations are handed out before the manifest has them, and what recovery finds is not
+    /// Generations are handed out before they are in the manifest, and what recovery finds is not
     /// looked at.
     GenerationsNotReserved,
     /// A slice records nothing of the keys that runs have lost to it.

@@ -205,12 +205,12 @@ pub fn histories(counts: &mut Counts) -> Verdict {
     (1_000..1_000 + 30 * budget()).try_for_each(|seed| rounds(seed, counts))
 }
 
-/// Operations that may go on beside a backup: closing ends it.
+/// Operations that may run during a backup: closing ends it.
 fn beside(ops: Vec<Op>) -> Vec<Op> {
     ops.into_iter().filter(|op| !matches!(op, Op::Reopen | Op::Abandon)).collect()
 }
 
-/// A random history, with several backups into one folder, each beside a part of it. Every one of
+/// A random history, with several backups into one folder, each during a part of it. Every one of
 /// them, restored, is the store as it was.
 ///
 /// # Errors

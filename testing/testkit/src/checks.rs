@@ -23,7 +23,7 @@ use crate::violation::{Oracle, Verdict, Violation, ensure};
 /// Lengths of long keys, in bytes.
 const LONG_KEYS: [usize; 5] = [100, 3_000, 40_000, 65_535, esker::KEY_BYTES_MAX];
 
-/// A backup is made and checked after one in so many operations.
+/// A backup is made and checked after one in this number of operations.
 const BACKUP_EVERY: usize = 9;
 
 /// Runs a history of `seed`, and checks the store after every operation.

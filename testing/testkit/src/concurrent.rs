@@ -2,7 +2,7 @@
 //!
 //! The schedule of the threads is the system's, so no two runs are the same; what is judged
 //! follows from the numbers that the commits return. Each number names one commit, and the state
-//! at a number is all commits up to it in the order of numbers, whoever made them.
+//! at a number is all commits up to it in the order of numbers, from all threads.
 
 use std::sync::Arc;
 

@@ -38,7 +38,7 @@ const NESTED_OPS: usize = 24;
 pub struct Recording {
     /// How the store was opened.
     pub config: Config,
-    /// What happened on the disk. Mark `n` stands where `points[n]` was reached.
+    /// What happened on the disk. Mark `n` is where `points[n]` was reached.
     pub trace: Trace,
     /// What was written.
     pub model: Model,
@@ -396,7 +396,8 @@ pub fn glance(make: Make, scheme: Scheme, images: u64, counts: &mut Counts) -> V
     recording.trace.for_each_crash(&options, |state, device| {
         counts.add("judged", 1);
         let turn = (state.digest / 6) as usize % Scheme::ALL.len();
-        // Who keeps more invariants than the scheme that made the image would miss them.
+        // A scheme that requires more invariants than the scheme that made the image would miss
+        // them.
         let opener = Scheme::ALL.get(turn).copied().unwrap_or_default();
         let opener = if scheme.tightens() { opener } else { scheme };
         let config = Config { scheme: opener, ..recording.config.clone() };

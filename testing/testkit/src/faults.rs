@@ -1,8 +1,8 @@
 //! Every operation of the device fails, one at a time: once and from then on, with every error
 //! that a system gives, with half of a write landed, with a sync that loses what it should keep.
 //!
-//! Whatever fails: nothing panics; the error comes out of a call that depends on it; a store that
-//! accepts no more says so and keeps answering reads; and after a restart, with or without the
+//! After every failure: nothing panics; the error comes out of a call that depends on it; a store
+//! that accepts no more says so and keeps answering reads; and after a restart, with or without the
 //! power lost as well, everything acknowledged is there, whole.
 
 use std::sync::Arc;

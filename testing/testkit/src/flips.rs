@@ -191,7 +191,8 @@ pub fn foreign_files(specimen: &Specimen, other: &Specimen) -> Verdict<Counts> {
             for first in [at, 0] {
                 let mut image = specimen.image.clone();
                 let replaced = names.get(first..=at).unwrap_or_default();
-                // With every file of the other store it is that store, whatever else lies beside.
+                // With every file of the other store it is that store, regardless of other files
+                // next to them.
                 let is_whole = replaced.len() == names.len();
                 if is_whole || specimen.image.files().all(|(name, _)| replaced.contains(&name)) {
                     continue;

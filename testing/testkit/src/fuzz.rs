@@ -55,7 +55,8 @@ pub fn block(input: &[u8]) {
     bytes.resize(512 * usize::from((*sectors).max(1)), 0);
     fix_block(&mut bytes);
     let Ok(layout) = BlockLayout::parse(&bytes) else { return };
-    // Whatever was read, a block of another identity is refused or verifies without a panic.
+    // Regardless of what was read, a block of another identity is refused or verifies without a
+    // panic.
     let _either = BlockLayout::verify(&bytes, layout.identity, 0);
     if layout.is_packed() {
         let mut plain = Vec::new();

@@ -56,7 +56,7 @@ pub enum Op {
     },
     /// Compares every keyspace whole.
     Compare,
-    /// So many milliseconds pass.
+    /// This number of milliseconds passes.
     Pass(u64),
 }
 

@@ -169,7 +169,7 @@ pub struct ImageDevice {
 #[derive(Debug)]
 struct State {
     files: BTreeMap<String, Arc<Mutex<File>>>,
-    /// Which bytes of which file were read; empty when nobody asked.
+    /// The bytes of each file that were read; empty when this was not requested.
     touched: BTreeMap<String, Vec<bool>>,
     locked: bool,
 }

@@ -2,7 +2,7 @@
 //! a read that answers what was there before.
 //!
 //! No store can survive every lie, and none is asked to: what it answers must be right or an
-//! error, and what it promised must not be gone without a word. The end of the log is the one
+//! error, and what it promised must not be gone without an error. The end of the log is the one
 //! place where a lost write looks like no write at all, so the log's own writes are left alone.
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub fn run(scenario: &Scenario) -> Verdict<Counts> {
     Ok(counts)
 }
 
-/// What a run does when nobody lies.
+/// The operations of a run without lies.
 struct SoundRun {
     writes: Vec<String>,
     reads: u64,
@@ -68,7 +68,7 @@ impl SoundRun {
         Ok(Self { writes: writes.collect(), reads: device.op_count_of(OpKind::Read) })
     }
 
-    /// Operations on files whose names start so; for reads, of any file.
+    /// Operations on files whose names start with `file`; for reads, of any file.
     fn operations(&self, kind: OpKind, file: &str) -> u64 {
         match kind {
             OpKind::Read => self.reads,

@@ -11,7 +11,7 @@ pub fn minimise(ops: &[Op], tries_max: usize, fails: impl Fn(&[Op]) -> bool) -> 
     thin_batches(ops, tries_max.saturating_sub(tries), &fails)
 }
 
-/// Fewer steps that still fail, whatever a step is. Calls `fails` at most `tries_max` times.
+/// Fewer steps that still fail, for steps of any kind. Calls `fails` at most `tries_max` times.
 pub fn shorten<T: Clone>(steps: &[T], tries_max: usize, fails: impl Fn(&[T]) -> bool) -> Vec<T> {
     shorten_within(steps, tries_max, &mut 0, &fails)
 }

@@ -29,7 +29,7 @@ pub struct Change {
 pub enum Write {
     /// A value.
     Put(Value),
-    /// A value for so many milliseconds.
+    /// A value for this number of milliseconds.
     PutFor(Value, u64),
     /// It is appended to the value.
     Append(Value),

@@ -29,7 +29,7 @@ pub enum Attempt {
     /// Crashes of a trace.
     Crash(Make),
     /// Damage to every byte of some files of a store that was made without the bug.
-    /// One byte in so many.
+    /// One byte in this number.
     Flips(fn() -> Verdict<Specimen>, fn(&str) -> bool, usize),
     /// Failing operations of a workload.
     Faults(Make),

@@ -1,5 +1,5 @@
-//! A store opened for reading on a device that cannot be written to answers what it answers when it
-//! is opened as ever, whatever a crash has left.
+//! A store opened for reading on a device that cannot be written to gives the same answers as when
+//! it is opened as usual, regardless of what a crash has left.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ fn look(db: &Db, expectation: &Expectation<'_>, depth: Depth) -> Verdict<u64> {
     Ok(recovered.seq)
 }
 
-/// Whatever writes is told that it cannot.
+/// Every call that writes gets an error that says so.
 ///
 /// # Errors
 /// What is not.

@@ -21,7 +21,7 @@ pub struct Scenario {
     pub name: &'static str,
     /// How the store is opened.
     pub config: Config,
-    /// Room on the device, in bytes; `None` for as much as wanted.
+    /// Room on the device, in bytes; `None` for no limit.
     pub capacity_bytes: Option<u64>,
     /// Operations that lead up to it.
     pub prepare: Vec<Op>,
@@ -222,7 +222,7 @@ pub fn log_recycling(seed: u64) -> Scenario {
     scenario
 }
 
-/// So many commits of the manifest that it is written anew.
+/// Enough commits of the manifest that it is written anew.
 #[must_use]
 pub fn manifest_roll(seed: u64) -> Scenario {
     let weights = Weights { insert: 6, flush: 5, keyspace: 1, compact: 1, ..Weights::default() };
@@ -270,7 +270,7 @@ pub fn closing(seed: u64) -> Scenario {
     Scenario::new("closing", filled(60, 15 + seed), generate(&profile, 16 + seed))
 }
 
-/// Values of many blocks beside small ones, and one record longer than a log segment.
+/// Values of many blocks next to small ones, and one record longer than a log segment.
 #[must_use]
 pub fn large_values(seed: u64) -> Scenario {
     let weights = Weights { insert: 10, remove: 2, batch: 1, compact: 1, ..Weights::default() };
@@ -308,7 +308,8 @@ pub fn full_device(seed: u64) -> Scenario {
 /// writes.
 const FULL_DEVICE_BYTES: u64 = 645 << 10;
 
-/// Transactions over several keyspaces, most of them small, each beside one that is refused.
+/// Transactions over several keyspaces, most of them small, each concurrently with one that is
+/// refused.
 #[must_use]
 pub fn transactions(seed: u64) -> Scenario {
     let weights =
@@ -405,7 +406,7 @@ pub fn ranges_over_ranges(seed: u64) -> Scenario {
 }
 
 /// Overwrites of a level that is merged with in many slices, so that runs lose their keys, and
-/// their space, a part at a time. The index is an LSM index under whatever suite.
+/// their space, a part at a time. The index is an LSM index under every suite.
 #[must_use]
 pub fn slices(seed: u64) -> Scenario {
     let weights = Weights { insert: 30, remove: 3, batch: 3, persist: 1, ..Weights::default() };

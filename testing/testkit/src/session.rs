@@ -40,7 +40,8 @@ pub struct Config {
     /// Steps of flushes and merges after each write; with 0, all of them. Nothing else runs them,
     /// so that every history repeats.
     pub merge_steps: u32,
-    /// How merges run beside reads and writes. What is on the device is the same kind of store.
+    /// How merges run concurrently with reads and writes. What is on the device is the same kind of
+    /// store.
     pub scheme: Scheme,
     /// What the data blocks of every keyspace are compressed with: it changes with every opening,
     /// unless it is nothing.

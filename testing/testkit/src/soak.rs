@@ -3,8 +3,8 @@
 //! A *campaign* is one folder and several *rounds*. In a round a child process opens the store and
 //! runs a history for each of its workers ([`plan`]), all at once: writes, batches and transactions
 //! over keyspaces of both kinds that they share, and over their own, which come and go; snapshots
-//! and scans both ways, against a model (`worker`). Beside them somebody checks the store, makes
-//! incremental backups and compares what is restored, and lets the device be full for a while
+//! and scans both ways, against a model (`worker`). Concurrently another thread checks the store,
+//! makes incremental backups and compares what is restored, and lets the device be full for a while
 //! (`maintenance`, `filling`). Most rounds end with the process killed. The parent then opens
 //! the store and compares it with what was acknowledged.
 //!
@@ -76,7 +76,7 @@ fn run_round(plan: &mut Plan, spawn: &mut Spawn<'_>, counts: &mut Counts) -> Ver
     let is_killed = random.percent(75);
     let wait = Duration::from_millis(random.below(1_500));
     let outcome = watch(&mut child, is_killed.then_some(wait), counts);
-    // Whatever happened, no process is left behind.
+    // In every case, no process is left behind.
     let _killed = child.kill();
     child.wait().map_err(harness)?;
     outcome?;
@@ -144,8 +144,8 @@ fn examine(plan: &Plan, counts: &mut Counts) -> Verdict<Vec<usize>> {
     Ok(done)
 }
 
-/// Compares a worker's part of the store with what it was told is there: of the operation that was
-/// under way when the process ended there is all or nothing.
+/// Compares a worker's part of the store with what was acknowledged to it: of the operation that
+/// was under way when the process ended there is all or nothing.
 fn examine_part(plan: &Plan, db: &Db, worker: usize, count: usize) -> Verdict<usize> {
     let mut part = Part::replayed(plan, worker, count);
     let as_told = part.compare(db);

@@ -5,7 +5,7 @@ use std::fmt;
 /// The promises that the suites check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Oracle {
-    /// Nothing panics, whatever the device answers.
+    /// Nothing panics, regardless of the answers of the device.
     NoPanic,
     /// A store opens after any crash.
     Opens,

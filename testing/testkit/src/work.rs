@@ -24,7 +24,7 @@ pub const FACTOR: u32 = 8;
 pub const RATIO_MAX: u32 = 28;
 /// Less is not measured: the clock and the allocator would be.
 const MEASURABLE: Duration = Duration::from_millis(2);
-/// The best of so many runs counts.
+/// The best of this number of runs counts.
 const RUNS: u32 = 3;
 
 /// What is measured, made before the measurement begins.
@@ -91,13 +91,13 @@ pub struct Deadline {
     allowed: Duration,
 }
 
-/// What an input may take whatever its length.
+/// The time that every input may take, regardless of its length.
 const ALLOWED: Duration = Duration::from_secs(2);
 /// And for each of its bytes.
 const ALLOWED_PER_BYTE: Duration = Duration::from_micros(200);
 
 impl Deadline {
-    /// For an input of so many bytes, from now on.
+    /// For an input of `bytes` bytes, from now on.
     #[must_use]
     pub fn of(bytes: usize) -> Self {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);

@@ -17,35 +17,33 @@ use crate::signals::Interrupt;
 const BAR: &str = "{bytes} of at most {total_bytes} [{wide_bar}] {bytes_per_sec}";
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(crate) const BACKUP_HELP: &str = r#"Copy the store as it is now to the folder DEST
+pub(crate) const BACKUP_HELP: &str = r#"Back up the current state of the store to the folder DEST
 
-DEST is new, empty, or has an older backup of the same store: then only what has changed since
-is read and written. The older backup is there, whole, until the new one is complete and durable;
-stopped, killed or failed, it leaves the older one.
+DEST is new, empty, or has an older backup of the same store; then the backup is incremental: only
+data that has changed is read and written. The older backup stays complete until the new one is
+durable, also if this command is interrupted, killed or fails.
 
-What is copied is checked against its checksums. What the older backup has already is not read
-again: `esker check DEST` reads all of it. A store that another process has open is locked:
-programs make backups of theirs with `Db::backup`, while they go on.
+Copied data is verified with its checksums. Data that the older backup already has is not read
+again; `esker check DEST` reads all of it. A store that another process has open is locked:
+programs back up their open stores with `Db::backup`.
 
-With --json, one object on standard output: "seq" is the number of the last operation in the
-backup, "run" counts the backups into DEST, "bytes_read" of the store and "bytes_written" to DEST
-are what it took, "bytes_reused" what DEST had already, "bytes_total" what it holds."#;
+With --json, prints one object: "seq" is the sequence number of the backup, "run" counts the
+backups to DEST, "bytes_read" and "bytes_written" are the I/O of this one, "bytes_reused" is the
+data that DEST already had, "bytes_total" the data of the backup."#;
 
 pub(crate) const BACKUP_EXAMPLES: &str = "\
 Examples:
-  esker backup words.esker /mnt/backup/words      # the first time all of it
-  esker backup words.esker /mnt/backup/words      # then what has changed
-  esker check /mnt/backup/words                   # reads all of the backup
+  esker backup words.esker /mnt/backup/words      # full backup
+  esker backup words.esker /mnt/backup/words      # incremental backup
+  esker check /mnt/backup/words                   # verifies the backup
   esker restore /mnt/backup/words words.restored";
 
-pub(crate) const RESTORE_HELP: &str = r#"Make a store of the backup SRC in the folder DEST
+pub(crate) const RESTORE_HELP: &str = r#"Restore the backup SRC to a new store in the folder DEST
 
-DEST is new or empty, or a folder in which an earlier restore was interrupted: that begins afresh.
-Every byte is checked on the way; where one is damaged there is no store in the end, and exit
-code 3. The backup stays as it is.
+DEST is new, empty, or has the remains of an interrupted restore, which starts again. Every byte is
+verified; if any is damaged, no store is created and the exit code is 3. The backup is not changed.
 
-The store is as it was: go on with it in the place of the one that was lost. Where both go on, back
-them up to different folders."#;
+The new store replaces the original. If you use both, back them up to different folders."#;
 
 pub(crate) const RESTORE_EXAMPLES: &str = "\
 Examples:

@@ -20,18 +20,16 @@ use crate::signals::Interrupt;
 
 pub(crate) const HELP: &str = r#"Rearrange an array larger than memory
 
+PATTERN has the syntax of einops' rearrange: names of axes on both sides, groups in parentheses,
+`...` for the remaining axes, and -NAME on the right to flip an axis. NAME=SIZE gives a size that
+the pattern does not determine. If a size does not divide its dimension, the last tile is shorter;
+the result is then not an array and must be a .raw file, tile after tile.
 
-PATTERN is that of einops' rearrange: axes by name on both sides, groups in parentheses, `...`
-for the axes between, and -NAME on the right for an axis that is flipped. Sizes that the pattern
-does not fix are given as NAME=SIZE. A size that does not divide its dimension makes the last
-tile short; such a result is no array, and goes to a .raw file, tile after tile. Other files are
-refused for it.
-
-Files: .npy in C or Fortran order, of any type of fixed size; bare items (.raw, .bin) with --shape
-and --dtype; and folders of Zarr arrays (.zarr), versions 2 and 3, whose chunks may be compressed.
-The name of OUT says which is made. A Zarr array that is made keeps version, compressor and
-attributes of the one it is made from, and its chunks where each dimension stays one, unless
---zarr-format, --compressor and --chunks say otherwise. OUT appears complete or not at all.
+Files: .npy in C or Fortran order with any type of fixed size; raw items (.raw, .bin) with --shape
+and --dtype; folders of Zarr arrays (.zarr), versions 2 and 3, also compressed. The extension of
+OUT selects the format. A new Zarr array has the version, compressor and attributes of the input,
+and its chunks if no dimension is split or joined, unless --zarr-format, --compressor or --chunks
+is given. OUT is complete or does not exist.
 
 Examples:
   esker permute big.npy 'h w -> w h' turned.npy
@@ -47,37 +45,37 @@ pub(crate) struct Permute {
     /// File to read, or folder of a Zarr array
     #[arg(value_name = "IN", required_unless_present = "probe")]
     input: Option<PathBuf>,
-    /// How to rearrange it, such as 'h w -> w h'
+    /// Pattern, such as 'h w -> w h'
     #[arg(allow_hyphen_values = true, required_unless_present = "probe")]
     pattern: Option<String>,
-    /// File to make, or folder of a Zarr array
+    /// New file, or folder of a Zarr array
     #[arg(value_name = "OUT", required_unless_present = "probe")]
     output: Option<PathBuf>,
     /// Sizes of axes
     #[arg(value_name = "NAME=SIZE")]
     sizes: Vec<String>,
-    /// Memory for buffers, such as 64MiB or 1GiB
+    /// Memory for buffers, for example 64MiB or 1GiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     memory: String,
-    /// Sizes of the dimensions of bare items, such as 100,200
+    /// Shape of raw items, for example 100,200
     #[arg(long, value_name = "A,B,C")]
     shape: Option<String>,
-    /// Type of bare items, such as float64, >i4 or |V12
+    /// Type of raw items, for example float64, >i4 or |V12
     #[arg(long, value_name = "TYPE")]
     dtype: Option<String>,
-    /// Sizes of the chunks of a Zarr array that is made, such as 64,1024
+    /// Chunk shape of the new Zarr array, for example 64,1024
     #[arg(long, value_name = "A,B,C")]
     chunks: Option<String>,
-    /// Its compressor: none, gzip, zlib (version 2), zstd or blosc
+    /// Compressor of the new Zarr array: none, gzip, zlib (version 2), zstd or blosc
     #[arg(long, value_name = "NAME")]
     compressor: Option<String>,
-    /// Its version, 2 or 3
+    /// Format version of the new Zarr array: 2 or 3
     #[arg(long, value_name = "VERSION")]
     zarr_format: Option<u8>,
-    /// Measure the device of a folder, and plan for it from now on
+    /// Measure the device of a folder and store the result for later plans
     #[arg(long, value_name = "DIR", exclusive = true)]
     probe: Option<PathBuf>,
-    /// Print what would be done, and do nothing
+    /// Print the plan without running it
     #[arg(long)]
     plan: bool,
     /// Replace OUT if it exists

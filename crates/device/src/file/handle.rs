@@ -353,8 +353,7 @@ impl Direct {
     /// What remains is for the page cache.
     fn write(&self, offset: u64, buf: &[u8]) -> rustix::io::Result<usize> {
         // Whole blocks of 4 KiB, regardless of what the device accepts: a file system that must add
-        // the rest
-        // of its own block does so under a lock that stops other direct writes.
+        // the rest of its own block does so under a lock that stops other direct writes.
         let block = ALIGNMENT_BYTES as u64;
         if !offset.is_multiple_of(block) || !(buf.len() as u64).is_multiple_of(block) {
             return Ok(0);

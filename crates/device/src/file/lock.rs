@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// Shared with all others that have it shared.
+    /// Shared with all other shared holders.
     Shared,
     /// Exclusive.
     Exclusive,

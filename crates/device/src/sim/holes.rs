@@ -16,7 +16,7 @@ impl Holes {
         holes.map_or(0, |holes| holes.range(sectors).count())
     }
 
-    /// How many holes the files have that have names.
+    /// The number of holes in the files that have names.
     pub(super) fn named(&self, names: &Names) -> usize {
         let named = names.values().filter_map(|inode| self.0.get(inode));
         named.map(BTreeSet::len).sum()

@@ -392,7 +392,7 @@ impl SimImage {
     }
 }
 
-/// The change that flips bits of one byte of a file as `image` has it; `None` past its end.
+/// The change that flips bits of one byte of a file as it is in `image`; `None` past its end.
 pub(super) fn flipped(
     image: &Image,
     inode: InodeId,

@@ -115,7 +115,7 @@ impl Measure {
         }
     }
 
-    /// The form of the rows, if the block can have them.
+    /// The form of the rows, if the block can contain rows.
     fn rows(&self) -> Option<Rows> {
         let (key_len, value_len) = self.row?;
         let suffix_len = key_len.saturating_sub(self.prefix_len);

@@ -135,7 +135,7 @@ mod tests {
         assert!(decoded(&meta, 3).is_err());
     }
 
-    /// By hand: four of ten blocks are left of the run, and the level has all of its own.
+    /// By hand: four of ten blocks are left of the run, and the level contains all of its own.
     #[test]
     fn a_run_counts_as_much_as_is_left_of_it() {
         let level = |blocks, puts, extents| TreeMeta {

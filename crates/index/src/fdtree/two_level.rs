@@ -80,7 +80,7 @@ pub fn next(
     (overflows || goes_on).then(|| rank.saturating_add(1))
 }
 
-/// The shape when the bottom, level `rank`, has `data_bytes`: deeper where they do not fit, and
+/// The shape when the bottom, level `rank`, holds `data_bytes`: deeper where they do not fit, and
 /// never less deep.
 #[must_use]
 pub fn grown(sizes: Sizes, rank: u8, data_bytes: u64, kappa0_bytes: u64) -> Shape {

@@ -20,7 +20,7 @@ pub(super) struct Run {
 /// An LSM index between two slices.
 pub(super) struct State {
     pub durable: Arc<IndexMeta>,
-    /// Newest first; as the durable state has them.
+    /// Newest first; as in the durable state.
     pub runs: Vec<Run>,
     /// From the first down.
     pub levels: Vec<Arc<Tree>>,

@@ -15,8 +15,8 @@
 //! or neither; the result has the newer one's number.
 //! Invariant (left as written): what cannot be joined (no operator, one that fails, a result too
 //! long, a blob or a value with an expiry) is written as it was.
-//! Invariant: the new side of a flush has what its frozen memtable has: a read takes a key from one
-//! of them and never from both.
+//! Invariant: the new side of a flush contains what its frozen memtable contains: a read takes a
+//! key from one of them and never from both.
 
 mod fold;
 mod unwind;
@@ -78,7 +78,7 @@ where
 /// A keyspace's operator, as far as it is known.
 #[derive(Clone, Default)]
 pub struct Operator {
-    /// Its name, as the manifest has it; `None`: there are no operands.
+    /// Its name in the manifest; `None`: there are no operands.
     pub name: Option<Arc<str>>,
     /// The keyspace's name, for errors.
     pub keyspace: Arc<str>,

@@ -128,8 +128,8 @@ fn slices_leave_the_reserve_to_those_who_make_room() {
     assert!(lost(hunt()) > 0);
 }
 
-/// The units that merges leave free in addition to range tombstones without a record, and in
-/// addition to the same ones after they have been recorded.
+/// The units that merges leave free while range tombstones have no record, and those that they
+/// leave free after the same ones have been recorded.
 fn left_beside_range_tombstones(count: u64) -> (u64, u64) {
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = Arc::clone(&sim) as _;

@@ -61,7 +61,7 @@ pub(super) struct Folder {
 pub(super) fn is_backup(device: &dyn Device) -> Result<bool> {
     let names = device.list()?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
-    // A store may have files that are not its own.
+    // A store may contain files that are not its own.
     Ok(has(CATALOG) && !has(SUPERBLOCK))
 }
 
@@ -119,7 +119,7 @@ impl Folder {
         })
     }
 
-    /// Fails in a child by `fork` of the process that opened it, which does not have the lock.
+    /// Fails in a child by `fork` of the process that opened it, which does not hold the lock.
     pub fn check_process(&self) -> Result<()> {
         if self.process.is_current() {
             return Ok(());
@@ -253,7 +253,8 @@ fn refuse_lost_catalog(device: &dyn Device, names: &[String]) -> Result<()> {
     ))
 }
 
-/// Makes the file of blocks of a first backup. What one that was not finished has left is removed.
+/// Makes the file of blocks of a first backup. The files that an unfinished one has left are
+/// removed.
 fn begin(device: &dyn Device, names: &[String]) -> Result<Arc<dyn DeviceFile>> {
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
     if !has(UNFINISHED) {

@@ -19,7 +19,7 @@ use esker_substrate::sync::Mutex;
 
 use super::pieces::UNIT_SECTORS;
 
-/// A part of a file, and where the backup has it. All in bytes.
+/// A part of a file, and its place in the backup. All in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapped {
     pub offset: u64,
@@ -39,7 +39,7 @@ pub(super) struct FileMap {
     pub parts: Vec<Mapped>,
 }
 
-/// The files that a backup has: those of the log, and the data file.
+/// The files that a backup contains: those of the log, and the data file.
 pub(super) fn files(catalog: &Catalog, state: &ManifestState) -> Vec<FileMap> {
     let mut files: Vec<_> =
         state.segments.values().map(|segment| log_file(segment, &catalog.chunks)).collect();
@@ -149,7 +149,7 @@ impl Device for ImageDevice {
 }
 
 impl MappedFile {
-    /// Fills `buf` with what the backup has.
+    /// Fills `buf` with what the backup contains.
     fn read_backup(&self, offset: u64, buf: &mut [u8], purpose: Purpose) -> Result<()> {
         buf.fill(0);
         let end = offset.saturating_add(buf.len() as u64);

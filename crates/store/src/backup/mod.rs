@@ -2,12 +2,12 @@
 //!
 //! A backup is what a crash at that moment would leave: the manifest, every block that it leads to,
 //! and the log up to one number. Blocks are never changed in place, so a second backup into the
-//! same folder copies only the blocks that the first does not have. A backup reads the store and
+//! same folder copies only the blocks that the first does not contain. A backup reads the store and
 //! waits only for the steps of merges under way; writers continue.
 //!
-//! Reading order: `capture` (the moment), `pieces` (what a backup has, and what of it is alive),
-//! `edges` (where its blocks begin and end), `folder` (the files, and how one backup takes the
-//! place of another), `run` (one backup), `proof` (that one read before it counts), `image`
+//! Reading order: `capture` (the moment), `pieces` (what a backup contains, and what of it is
+//! alive), `edges` (where its blocks begin and end), `folder` (the files, and how one backup takes
+//! the place of another), `run` (one backup), `proof` (that one read before it counts), `image`
 //! (a backup as the store that it is of), `restore` (that store on a device, and everything read
 //! and checked). The catalog's bytes are `esker_format::backup`.
 

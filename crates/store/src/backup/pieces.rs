@@ -1,4 +1,4 @@
-//! The blocks that a backup has, and those of them that the store still uses.
+//! The blocks that a backup contains, and those of them that the store still uses.
 //!
 //! A block is known by its first sector and its generation, which no other block ever has. A unit
 //! of the data file is written by one merge at a time: if a unit now has a block of another
@@ -87,8 +87,8 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// Fills `buf` with what pieces have from sector `sector` of the store's file on, which `read`
-    /// reads at places in the backup's. False where some of it is in no piece.
+    /// Fills `buf` with what pieces contain from sector `sector` of the store's file on, which
+    /// `read` reads at places in the backup's. False where some of it is in no piece.
     ///
     /// # Errors
     /// Those of `read`.
@@ -232,9 +232,9 @@ mod tests {
         assert_eq!(takes, [Extent { start: 2, units: 1 }, Extent { start: 3, units: 1 }]);
     }
 
-    /// Runs of blocks as a backup has them: of each the gap before it, in units, where it begins in
-    /// a unit, the lengths of its blocks, and whether something is written anew behind its unit of
-    /// this number, or freed.
+    /// Runs of blocks as a backup contains them: of each the gap before it, in units, where it
+    /// begins in a unit, the lengths of its blocks, and whether something is written anew behind
+    /// its unit of this number, or freed.
     type Run = (u64, u64, Vec<u64>, Option<(u64, bool)>);
 
     fn run() -> impl Strategy<Value = Run> {

@@ -35,7 +35,7 @@ const COPY_BYTES: u64 = 1 << 20;
 /// The receiver of data that was read and verified: its offset in the file, and its bytes.
 pub(super) type Sink<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 
-/// The state that the restored store's manifest has.
+/// The state in the restored store's manifest.
 pub(super) fn state_of(catalog: &Catalog) -> Result<ManifestState> {
     ManifestState::of_record(&catalog.record, catalog.seq)
         .map_err(|misfit| damaged("backup", 0, &format!("the catalog {misfit}")))
@@ -168,7 +168,7 @@ pub(super) fn restore(
     Ok(device.sync_dir()?)
 }
 
-/// What an unfinished restoring has left, to be removed.
+/// The files that an unfinished restoring has left, to be removed.
 fn refuse_occupied(device: &dyn Device) -> Result<Vec<String>> {
     let mut names = device.list()?;
     names.retain(|name| name != LOCK);

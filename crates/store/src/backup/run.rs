@@ -283,7 +283,7 @@ impl<'r, 'p> Run<'r, 'p> {
         Ok(())
     }
 
-    /// Compares a block that the last backup has with the store's fence: are they of one history?
+    /// Compares a block of the last backup with the store's fence: are they of one history?
     fn compare(&mut self, ptr: &BlockPtr, place: u64) -> Result<()> {
         let mut bytes = vec![0; ptr.bytes()];
         self.folder.blocks.read_at(place, &mut bytes, Purpose::Backup)?;
@@ -339,7 +339,7 @@ impl<'r, 'p> Run<'r, 'p> {
         Ok(())
     }
 
-    /// Compares a piece of a value that the last backup has with the store's reference, by what its
+    /// Compares a piece of a value in the last backup with the store's reference, by what its
     /// header says of those before it.
     fn compare_piece(
         &self,

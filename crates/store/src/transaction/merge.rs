@@ -58,7 +58,7 @@ pub(super) fn onto(
     }
 }
 
-/// The value that `key` has for the transaction; `snapshot` answers the one that the snapshot has.
+/// The value that `key` has for the transaction; `snapshot` returns the one in the snapshot.
 ///
 /// # Errors
 /// Those of `snapshot` and of the operator.

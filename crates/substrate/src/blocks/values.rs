@@ -81,7 +81,7 @@ impl BlockStore {
     }
 
     /// Commits runs of blobs: a durable record of the manifest names them from now on, or a record
-    /// that makes the log's unnecessary gave them up; then they are the caller's.
+    /// that makes the log's unnecessary freed them; then they are the caller's.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when one was not uncommitted.

@@ -90,8 +90,8 @@ struct Flush {
 }
 
 impl Log {
-    /// Waits until the device has the batch: it then survives the end of this process, but not
-    /// that of the machine.
+    /// Waits until the batch is written to the device: it then survives the end of this process,
+    /// but not that of the machine.
     ///
     /// Cost: one write for all waiting threads.
     ///

@@ -2,8 +2,7 @@
 //!
 //! The commit point of a store's creation is the renaming of [`SUPERBLOCK_NEW`] to
 //! [`SUPERBLOCK`]. Before it there is no store, regardless of what else has been written; after it
-//! the
-//! store exists and is empty.
+//! the store exists and is empty.
 
 use esker_device::{Caching, Device, Open, Purpose};
 use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader};
@@ -29,7 +28,7 @@ pub fn manifest_name(epoch: Epoch) -> String {
     format!("manifest-{:08x}", epoch.0)
 }
 
-/// The epoch whose manifest has this file name.
+/// The epoch of the manifest with this file name.
 pub(super) fn manifest_epoch(name: &str) -> Option<Epoch> {
     let digits = name.strip_prefix("manifest-")?;
     let epoch = Epoch(u64::from_str_radix(digits, 16).ok()?);

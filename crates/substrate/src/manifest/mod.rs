@@ -111,7 +111,7 @@ pub struct Manifest {
     state: RwLock<Arc<ManifestState>>,
     /// Those of the current superblock.
     features: AtomicU32,
-    /// The size of the state, as the first record of an epoch would have it, about.
+    /// The size of the state, as it would be in the first record of an epoch, about.
     state_bytes: AtomicU64,
     writer: Mutex<Writer>,
 }
@@ -361,7 +361,7 @@ impl Manifest {
             .map_err(|misfit| Error::Invalid { what: format!("the manifest record {misfit}") })?;
         self.poison.on_error(self.rewrite_last_record(&mut writer))?;
         self.append(&mut writer, edits, &state)?;
-        // Only this thread changes it: it has the writer.
+        // Only this thread changes it: it holds the writer.
         let state_bytes = self.state_bytes.load(Ordering::Relaxed).saturating_add(more_bytes);
         self.state_bytes.store(state_bytes.saturating_sub(less_bytes), Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.state.write(), Arc::new(state));

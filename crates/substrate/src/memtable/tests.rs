@@ -210,7 +210,7 @@ fn ten_thousand_versions_of_one_key_span_leaves() {
     assert_eq!(leaves.lower_bound(b"k", Seq(2)).unwrap().key(), b"l");
     assert_eq!(leaves.upper_bound(b"k", Seq::MAX).unwrap().key(), b"j");
     assert_eq!(leaves.behind(b"j").first().unwrap().key(), b"j", "its leaf has later keys");
-    // The leaf of the oldest versions has the later key as well, and stays whole.
+    // The leaf of the oldest versions contains the later key as well, and stays whole.
     assert_eq!(leaves.behind(b"k").len(), 1);
     assert_eq!(leaves.behind(b"k").get(b"l", Seq(2)).unwrap().data().value(), Some(&b"after"[..]));
     assert!(leaves.behind(b"l").is_empty());

@@ -115,7 +115,7 @@ pub fn of_the_backup(counts: &mut Counts) -> Verdict {
 }
 
 /// The backup's device fails during the first backup into a folder: the next one into it succeeds,
-/// whatever is left there, after a kill and after a power cut.
+/// regardless of what is left there, after a kill and after a power cut.
 ///
 /// # Errors
 /// The first broken promise.

@@ -17,7 +17,7 @@ use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
 
 const MASKS: [u8; 3] = [0x01, 0x80, 0xff];
 const SECTOR_BYTES: usize = 512;
-/// One byte in so many at budget 1.
+/// One byte in this number at budget 1.
 const STRIDE: u64 = 5;
 
 /// Flips the bytes of a backup.

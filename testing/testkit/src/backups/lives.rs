@@ -27,7 +27,7 @@ use crate::violation::{Oracle, Verdict, Violation};
 const HISTORIES: u64 = 40;
 /// How often the store of a history is opened.
 const LIVES: u64 = 4;
-/// Operations before a backup, beside it and after it.
+/// Operations before a backup, during it and after it.
 const OPS: usize = 10;
 const KEYS: u64 = 9;
 /// Bytes of values: few lengths, so that one fits where another was; some of one piece, some of
@@ -138,7 +138,7 @@ fn restored(folder: &Arc<dyn Device>, counts: &mut Counts) -> Verdict<SimImage> 
     Ok(device.image())
 }
 
-/// Values come, go and are written over; now and then merges let go of them.
+/// Values come, go and are written over; now and then merges drop them.
 fn operations(random: &Random) -> Vec<Op> {
     let mut ops: Vec<_> = (0..OPS).map(|_| operation(random)).collect();
     if random.percent(40) {

@@ -20,7 +20,7 @@ use crate::violation::{Oracle, Verdict, ensure};
 enum Loss {
     None,
     Deleted,
-    /// So many of four quarters are left.
+    /// This number of four quarters is left.
     Cut(u64),
 }
 

@@ -157,8 +157,8 @@ struct Unreadable {
 }
 
 impl Unreadable {
-    /// Reads a keyspace by scanning both ways and by key. Whatever is answered must be right, and
-    /// whatever is missing from a scan must lie in a range that is said to be damaged.
+    /// Reads a keyspace by scanning both ways and by key. Every answer must be right, and every key
+    /// that is missing from a scan must lie in a range that is said to be damaged.
     fn read(&mut self, keyspace: &Keyspace, life: &Life, at: At) -> Verdict {
         let Some(found) = self.scan(keyspace, life, at, Range::next)? else { return Ok(()) };
         self.scan(keyspace, life, at, Range::next_back).map_err(|v| v.at("backwards"))?;

@@ -1,4 +1,4 @@
-//! A full store is emptied: every delete succeeds, compaction gives space back, writing goes on.
+//! A full store is emptied: every delete succeeds, compaction frees space, writing goes on.
 //!
 //! The store is filled with random values in several keyspaces until values are refused for good.
 //! It may be cut off there: by a killed process, or by a power cut that loses what was not synced.
@@ -25,7 +25,7 @@ const SHORT_VALUES_BYTES: u64 = 1400 << 10;
 /// Ranges that are removed before a store is filled, in a trial that has some: fewer than those
 /// because of which a compaction is due.
 const EARLY_RANGES: usize = 1000;
-/// One takes at most so many bytes of the device.
+/// One takes at most this number of bytes of the device.
 const EARLY_RANGE_BYTES: u64 = 12_000;
 /// Values written at most; far more than fits.
 const VALUES_MAX: u64 = 100_000;
@@ -69,7 +69,7 @@ pub struct Trial {
     pub drops: bool,
     /// It is emptied by range tombstones, each for this many keys; 0: key by key.
     pub range_keys: usize,
-    /// So many ranges without keys are removed in each keyspace before it is filled.
+    /// This number of ranges without keys is removed in each keyspace before it is filled.
     pub early_ranges: usize,
     /// Of the values and their order.
     pub seed: u64,
@@ -136,8 +136,8 @@ impl Trial {
         trial
     }
 
-    /// As many ranges as the device has room for are in a memtable that is flushed when the device
-    /// is full.
+    /// All ranges that the device has room for are in a memtable that is flushed when the device is
+    /// full.
     fn add_early_ranges(&mut self) {
         let most = self.capacity_bytes / self.keyspaces / EARLY_RANGE_BYTES;
         self.early_ranges = EARLY_RANGES.min(most as usize);
@@ -259,7 +259,7 @@ impl Trial {
         (0..self.keyspaces).map(|number| db.keyspace(&name(number), options())).collect()
     }
 
-    /// A full store lets its keyspaces go, and has new ones.
+    /// A full store drops its keyspaces, and creates new ones.
     fn drop_and_create(&self, db: &Db) -> Verdict<Vec<Keyspace>> {
         for number in 0..self.keyspaces {
             db.drop_keyspace(&name(number)).map_err(broken("dropping from a full store"))?;

@@ -31,7 +31,7 @@ pub struct Plan {
     pub threads: u32,
     /// Keys of each keyspace.
     pub keys: Key,
-    /// Operations of each thread, unless it is told to stop.
+    /// Operations of each thread, unless `stop` is set.
     pub operations: u64,
     /// Commits that wait for the device, in percent.
     pub synced_percent: u32,
@@ -52,7 +52,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A version that nobody has had.
+    /// A version that was not used before.
     pub(crate) fn version(&self) -> Version {
         self.versions.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -84,7 +84,7 @@ pub fn keyspaces(db: &Db) -> Verdict<[Keyspace; 2]> {
     Ok([open(NAMES[0], IndexKind::FdTree)?, open(NAMES[1], IndexKind::Lsm)?])
 }
 
-/// A batch of these writes; each keyspace has so many keys.
+/// A batch of these writes; each keyspace has `keys` keys.
 pub fn batch(
     db: &Db,
     keyspaces: &[Keyspace; 2],
@@ -104,10 +104,10 @@ pub fn batch(
     batch
 }
 
-/// Runs the threads to their end, and `meanwhile` beside them.
+/// Runs the threads to their end, and `meanwhile` concurrently.
 ///
 /// # Errors
-/// When an operation fails, or an entry is found that nobody wrote.
+/// When an operation fails, or an entry is found that no thread wrote.
 pub fn run<T>(
     db: &Db,
     plan: &Plan,
@@ -140,7 +140,7 @@ pub fn run<T>(
 /// Reads everything from one snapshot.
 ///
 /// # Errors
-/// When that fails, or an entry is found that nobody wrote.
+/// When that fails, or an entry is found that no thread wrote.
 pub fn read_all(db: &Db, keys: Key, shared: &Shared) -> Verdict<Read> {
     let keyspaces = keyspaces(db)?;
     let (span, snapshot) = shared.clock.during(|| db.snapshot());

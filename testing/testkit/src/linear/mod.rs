@@ -8,10 +8,10 @@
 //! Two checks, because each sees what the other cannot:
 //! * [`register::check`] knows nothing of numbers. It searches for an order of the reads, puts
 //!   and deletes of one key, so it would find a store that gives numbers out in a wrong order.
-//! * [`serial::Serial`] takes the numbers at their word. They give the order of all commits, and
-//!   then everything else follows without a search: the order must fit the clock, each read must
-//!   find, whole, the state after some commit that is not too old and not too new, and reads must
-//!   not go back in time.
+//! * [`serial::Serial`] takes the numbers as correct. They give the order of all commits, and then
+//!   everything else follows without a search: the order must fit the clock, each read must find,
+//!   whole, the state after some commit that is not too old and not too new, and reads must not go
+//!   back in time.
 //!
 //! Invariants of a history:
 //! * Stamps come from one [`Clock`]; none is used twice.

@@ -1,14 +1,14 @@
 //! Everything at once: commits in the order of the store's numbers, and every read at one place
 //! between them.
 //!
-//! A *position* p stands for the state after the first p commits. Writes and reads of a store
+//! A *position* p is the state after the first p commits. Writes and reads of a store
 //! that is linearizable with its numbers as the order have positions such that
 //! * R1: numbers are dense: each write takes the next one, those of a commit follow each other;
 //! * R2: a commit that returned before another was called has the lower number;
 //! * R3: a read's position is at or behind every commit, and every read, that returned before the
 //!   read was called, and before every commit that was called after it returned;
 //! * R4: what the read found is, whole, the state at its position;
-//! * R5: a version that was merged stands on the one that its key had before.
+//! * R5: a version that was merged has as its base the one that its key had before.
 //!
 //! R3 asks of reads only that they are not too early, so taking them in the order of their calls
 //! and giving each the least position that fits finds positions if there are any. No search.
@@ -130,7 +130,7 @@ impl<'a> Serial<'a> {
     /// R5, of what was written in this history.
     ///
     /// # Errors
-    /// The first that stands on something else.
+    /// The first that has another base.
     pub fn stacks_fit<'s>(&self, stood: impl IntoIterator<Item = &'s Stood>) -> Verdict {
         for stood in stood {
             let Some((key, position)) = self.origins.get(&stood.version) else { continue };
@@ -273,7 +273,7 @@ impl<'a> Serial<'a> {
     }
 }
 
-/// The commits by their numbers, those that nobody was told filled in.
+/// The commits by their numbers, with the unreported ones filled in.
 fn numbered(base: u64, commits: &[Commit]) -> Verdict<Vec<(u64, &Commit)>> {
     let mut known: Vec<(u64, &Commit)> = Vec::with_capacity(commits.len());
     known.extend(commits.iter().filter_map(|commit| Some((commit.number?, commit))));
@@ -289,7 +289,7 @@ fn numbered(base: u64, commits: &[Commit]) -> Verdict<Vec<(u64, &Commit)>> {
     let mut last = base;
     for (number, commit) in known {
         let first = number.saturating_sub(commit.numbers()) + 1;
-        // A hole is for the next of those that were not told theirs.
+        // A hole is for the next of the commits without a reported number.
         while last + 1 < first
             && let Some(other) = unknown.next()
         {

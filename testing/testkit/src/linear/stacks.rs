@@ -1,8 +1,8 @@
 //! Values that versions are merged onto.
 //!
 //! A value is a list of versions, and merging appends one. So a value that is read names its last
-//! writer, and beyond that, for each version in it that was merged, the one that it stands on:
-//! which must be the one that the key had before, whenever and by whomever it is read.
+//! writer, and beyond that, for each version in it that was merged, its base: which must be the
+//! version that the key had before, in every read by every thread.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -57,12 +57,12 @@ pub fn versions_of(mut value: &[u8]) -> Verdict<Vec<Version>> {
     Ok(versions)
 }
 
-/// A version that was merged, and what it was found to stand on.
+/// A version that was merged, and the base that it was found to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stood {
     /// The key.
     pub key: Key,
-    /// What it stands on; [`ABSENT`] where that is nothing.
+    /// Its base; [`ABSENT`] where there is none.
     pub on: Version,
     /// The version.
     pub version: Version,
@@ -73,7 +73,8 @@ pub struct Stood {
 pub struct Stacks(Mutex<HashSet<Stood>>);
 
 impl Stacks {
-    /// The last version of a value of `key`; remembers what it and those before stand on.
+    /// The last version of a value of `key`; remembers its base and those of the versions before
+    /// it.
     ///
     /// # Errors
     /// Those of [`versions_of`].

@@ -40,7 +40,7 @@ struct Store {
     states: Vec<(u64, BTreeMap<Key, Version>)>,
     /// Writes that have returned.
     puts: Vec<(Key, Version, Span)>,
-    /// The newest state that whoever is called now must see.
+    /// The newest state that a read called now must see.
     floor: usize,
     bug: Option<Bug>,
     planted: bool,
@@ -97,7 +97,7 @@ impl Store {
                 let mut state = state.clone();
                 state.extend(writes.iter().copied());
                 state.retain(|_, version| *version != ABSENT);
-                // Some are overwritten before anybody looks.
+                // Some are overwritten before any read.
                 let lost = self.states.len().is_multiple_of(20) && self.states.len() > 60;
                 if self.bug == Some(Bug::LostUpdate) && lost {
                     self.planted = true;
@@ -122,7 +122,7 @@ impl Store {
         };
         let since = floor.saturating_sub(5);
         let old = of_state(&asked, &self.states[since].1);
-        // Whoever knows one key alone must know that the old version was followed by another
+        // A checker of one key alone must know that the old version was followed by another
         // before the read was called.
         let written = |version| self.puts.iter().find(|(_, of, _)| *of == version);
         let first = old.first().and_then(|(_, version)| written(*version));
@@ -324,7 +324,7 @@ fn reads_do_not_go_back_in_time() {
     by_numbers(&History { commits, reads: forward }).unwrap();
 }
 
-/// What nobody was told the number of stands where a number is left.
+/// A commit without a reported number gets a place where a number is left.
 #[test]
 fn single_writes_have_the_numbers_that_are_left() {
     let single = |span, write| Commit { number: None, ..commit(span, 0, &[write]) };

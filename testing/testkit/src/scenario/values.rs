@@ -6,8 +6,8 @@ use super::{FULL_DEVICE_BYTES, Scenario, filled};
 use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
 use crate::model::{Change, Write};
 
-/// Values apart beside short ones, written over, removed and expiring, under snapshots, in merges
-/// of every depth.
+/// Separate values next to short ones, written over, removed and expiring, under snapshots, in
+/// merges of every depth.
 #[must_use]
 pub fn apart(seed: u64) -> Scenario {
     let weights = Weights {
@@ -98,7 +98,7 @@ pub fn operands(seed: u64) -> Scenario {
             *by = By::Transaction;
         }
     }
-    // So many on one key that their value is put in their place.
+    // Enough on one key that their value is put in their place.
     let many = |seed| {
         let appended = |number| Change {
             keyspace: keyspace_name(0),

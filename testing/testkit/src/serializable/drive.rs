@@ -1,8 +1,8 @@
-//! Threads whose transactions meet, and write down what they read and wrote.
+//! Threads whose transactions meet, and that record what they read and wrote.
 //!
-//! Most are optimistic, some have the writers' turn; beside them are batches and reads of
+//! Most are optimistic, some have the writers' turn; in addition there are batches and reads of
 //! snapshots. They read single keys, several, first and last ones, and ranges from both ends, of
-//! which some are given up on the way.
+//! which some are dropped on the way.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -252,8 +252,8 @@ impl Attempt<'_> {
         let Some((keyspace, bytes)) = self.thread.place(key) else { return Ok(()) };
         let mut write = self.thread.write(key);
         if self.own.contains_key(&key) {
-            // Of its own writes only the last one has a place in the history: what is merged must
-            // stand on somebody else's.
+            // Of its own writes only the last one has a place in the history: the base of what is
+            // merged must be another transaction's.
             write.version = put(write.version);
         }
         let value = value_bytes(write.version);

@@ -63,7 +63,7 @@ impl Graph {
     pub fn circle(&self) -> Option<Vec<(usize, Because)>> {
         let left = self.without_ends();
         let start = left.iter().position(|is_left| *is_left)?;
-        // Whatever is left has an edge to something that is left: go on until one comes again.
+        // Each node that is left has an edge to a node that is left: go on until one comes again.
         let mut path: Vec<(usize, Because)> = Vec::new();
         let mut visited = vec![None; self.edges.len()];
         let mut node = start;

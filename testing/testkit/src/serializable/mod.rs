@@ -6,11 +6,12 @@
 //!
 //! The check knows nothing of snapshots and of how the store compares what was read. It builds the
 //! *direct serialization graph* of A. Adya, *Weak Consistency*, 1999, and looks for a circle:
-//! * `wrote`: who reads a version comes after its writer;
-//! * `overwrote`: who writes a key comes after the writer of the version before;
-//! * `missed`: who reads a version comes before the writer of the next one, and who finds nothing,
-//!   in a range as well, before whoever writes the key first (or next, after a delete);
-//! * `returned`: who begins after another has ended comes after it.
+//! * `wrote`: a reader of a version comes after its writer;
+//! * `overwrote`: a writer of a key comes after the writer of the version before;
+//! * `missed`: a reader of a version comes before the writer of the next one, and a reader that
+//!   finds nothing, in a range as well, before the transaction that writes the key first (or next,
+//!   after a delete);
+//! * `returned`: a transaction that begins after another has ended comes after it.
 //!
 //! Without a circle there is such an order, and it fits the clock as well. Two things are taken
 //! from the store: the order of the versions of one key is that of the commits' numbers, and
@@ -18,7 +19,7 @@
 //! store that lies in them is accused of a circle; it cannot hide one.
 //!
 //! Invariant: no version is written twice, so that a value names its writer. Deletes have versions
-//! too, which nobody sees.
+//! too, which no reader sees.
 
 pub mod drive;
 pub mod graph;
@@ -148,7 +149,7 @@ impl Versions {
 ///
 /// # Errors
 /// [`Oracle::Serializable`] with a circle when there is none; [`Oracle::NothingFromNowhere`] for a
-/// version that nobody committed, [`Oracle::ContentMatches`] for a key that was not absent.
+/// version that no transaction committed, [`Oracle::ContentMatches`] for a key that was not absent.
 pub fn check(history: &[Transaction]) -> Verdict<u64> {
     let versions = Versions::new(history);
     let mut graph = Graph::new(history.iter().map(|transaction| transaction.span));
@@ -187,7 +188,7 @@ pub fn check(history: &[Transaction]) -> Verdict<u64> {
 /// before them.
 ///
 /// # Errors
-/// [`Oracle::ContentMatches`] for the first that stands on something else.
+/// [`Oracle::ContentMatches`] for the first that has another base.
 pub fn stacks_fit<'s>(
     history: &[Transaction],
     stood: impl IntoIterator<Item = &'s Stood>,

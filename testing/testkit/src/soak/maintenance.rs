@@ -19,7 +19,7 @@ use crate::random::Random;
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
-/// Longest pause between two things that are done beside the workers, in milliseconds.
+/// Longest pause between two things that are done concurrently with the workers, in milliseconds.
 const PAUSE_MILLIS: u64 = 40;
 /// Longest time for which the device is full, in milliseconds.
 const FULL_MILLIS: u64 = 120;
@@ -62,7 +62,7 @@ impl Stage<'_> {
     }
 }
 
-/// Runs the round of `plan`; what was done beside its operations.
+/// Runs the round of `plan`; returns what was done in addition to its operations.
 pub(super) fn run(plan: &Plan) -> Verdict<Vec<(&'static str, u64)>> {
     let filled = Arc::new(Filled::default());
     let (inner, shared) = (plan.file_device()?, Arc::clone(&filled));
@@ -117,7 +117,7 @@ pub(super) fn run(plan: &Plan) -> Verdict<Vec<(&'static str, u64)>> {
     ])
 }
 
-/// What happens beside the workers.
+/// The work concurrent with the workers.
 struct Beside<'a> {
     plan: &'a Plan,
     stage: &'a Stage<'a>,

@@ -19,7 +19,7 @@ use crate::violation::Verdict;
 
 /// Threads that write.
 pub const WORKERS: usize = 3;
-/// Keyspaces that all workers write to; each has as many of its own.
+/// Keyspaces that all workers write to; each has the same number of its own.
 const SHARED: usize = 2;
 /// Operations of a worker in a round.
 const OPS: usize = 900;
@@ -82,7 +82,7 @@ impl Plan {
         round as u64 * ROUND_MILLIS
     }
 
-    /// A path beside the store.
+    /// A path next to the store.
     pub(super) fn beside(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -128,7 +128,7 @@ impl Plan {
         std::fs::write(self.acknowledged_path(), vec![0; WORKERS * 8])
     }
 
-    /// Says what each worker was told is done. What a killed process has written is there.
+    /// Says what was acknowledged to each worker. What a killed process has written is there.
     pub(super) fn acknowledger(
         &self,
         worker: usize,

@@ -162,8 +162,9 @@ fn logged(size: u32) -> esker::Result<Task> {
     Ok(opening(device))
 }
 
-/// Each keyspace has as many operations in the log, one of each in turn, and the memtables may hold
-/// a third of them: of a larger log more, so that it is written out in as many parts.
+/// Each keyspace has the same number of operations in the log, one of each in turn, and the
+/// memtables may hold a third of them: of a larger log more, so that it is written out in the same
+/// number of parts.
 fn beyond(size: u32) -> esker::Result<Task> {
     const OPERATIONS: u32 = 12;
     const VALUE: [u8; 100] = [7; 100];

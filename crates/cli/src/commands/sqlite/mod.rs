@@ -17,16 +17,16 @@ use crate::exit::Failure;
 use crate::output::Output;
 
 pub(crate) const HELP: &str = "\
-A database in a store of versions: every reader has a snapshot and waits for nobody, a commit is
-one record and one sync, and there is no log that grows behind readers. Applications open it with
-the extension, SQLite itself being as it is:
+A page store holds one SQLite database. Readers have snapshots and never wait, a commit is one
+record and one sync, and no log grows while readers are active. Applications open it through a
+loadable extension of an unmodified SQLite:
 
   esker sqlite import app.db app.esker
   sqlite3 -cmd '.load libesker_sqlite' -cmd '.open file:app.esker?vfs=esker'
   esker sqlite export app.esker app.db
 
-One process at a time has a store open to write it, this command included, or several have it open
-to read it: check, stats, versions and export write nothing.";
+Either one process, this command included, has a page store open for writing, or several have it
+open for reading. check, stats, versions and export only read.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Sqlite {
@@ -37,21 +37,21 @@ pub(crate) struct Sqlite {
 /// What can be done with stores of databases.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a store of an SQLite database
+    /// Import an SQLite database into a new page store
     Import(Import),
-    /// Make an SQLite database of a store, or of a version of it that was pinned
+    /// Export a page store, or a pinned version of it, to an SQLite database
     Export(Export),
-    /// Read everything and compare checksums
+    /// Verify all checksums
     Check(Look),
-    /// Print what a store holds and what it takes
+    /// Print statistics
     Stats(Look),
-    /// Print which versions can be read, and what they hold
+    /// List the versions that can be read
     Versions(Look),
-    /// Keep the present version, readable as `file:STORE?vfs=esker&version=NAME`
+    /// Pin the current version; read it with `file:STORE?vfs=esker&version=NAME`
     Pin(Named),
-    /// Let a version that was pinned go
+    /// Unpin a version
     Unpin(Named),
-    /// Make the file as short as what lives in it; Ctrl-C keeps what was done
+    /// Shrink the file to its live data; can be interrupted
     Compact(Look),
 }
 
@@ -60,12 +60,12 @@ pub(super) struct Import {
     /// The SQLite database
     #[arg(value_name = "SRC")]
     source: PathBuf,
-    /// The store to make
+    /// The new page store
     store: PathBuf,
     /// Replace STORE if it exists
     #[arg(long)]
     force: bool,
-    /// Where the store writes changed pages, for its whole life
+    /// Where changed pages are written; cannot be changed later
     #[arg(long, value_enum, value_name = "HOW", default_value = "slot")]
     allocation: Where,
 }
@@ -73,21 +73,21 @@ pub(super) struct Import {
 /// Where changed pages are written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Where {
-    /// To single places that are free, wherever they are: for SSDs and other disks
+    /// To single free pages anywhere in the file: for SSDs and other disks
     Slot,
-    /// Behind each other in segments of 256 KiB, which are emptied before they are used again: for
-    /// flash without a translation layer, and where one long write is better than several short
+    /// Sequentially in segments of 256 KiB, which are cleaned before reuse: for flash without a
+    /// translation layer, and devices that prefer long writes
     Segment,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// The store
+    /// The page store
     store: PathBuf,
-    /// The SQLite database to make
+    /// The new SQLite database
     #[arg(value_name = "DST")]
     target: PathBuf,
-    /// A version that was pinned, instead of the newest
+    /// A pinned version instead of the newest
     #[arg(long, value_name = "NAME")]
     version: Option<String>,
     /// Replace DST if it exists
@@ -97,7 +97,7 @@ pub(super) struct Export {
 
 #[derive(Debug, Args)]
 pub(super) struct Look {
-    /// The store
+    /// The page store
     store: PathBuf,
     /// Print a JSON object
     #[arg(long)]
@@ -106,9 +106,9 @@ pub(super) struct Look {
 
 #[derive(Debug, Args)]
 pub(super) struct Named {
-    /// The store
+    /// The page store
     store: PathBuf,
-    /// The name
+    /// Name of the version
     name: String,
 }
 

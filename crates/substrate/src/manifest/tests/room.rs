@@ -12,7 +12,7 @@ fn create_keyspaces(manifest: &Manifest) {
     }
 }
 
-/// Bytes of their state, as the first record of an epoch has it.
+/// Bytes of their state, as in the first record of an epoch.
 fn state_bytes() -> u64 {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
     let manifest = create(&device).unwrap();
