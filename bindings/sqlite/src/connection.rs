@@ -3,7 +3,7 @@
 //! | the pager | calls | and here |
 //! |---|---|---|
 //! | begins to read | lock shared | the newest version is pinned |
-//! | ends reading | unlock to none | and let go |
+//! | ends reading | unlock to none | the version is unpinned |
 //! | begins to write | lock reserved | a transaction begins; busy if it cannot |
 //! | writes pages | write, truncate | into the transaction |
 //! | commit, phase one | control `SYNC`, sync | space is reserved |

@@ -87,7 +87,7 @@ pub enum Decision {
 enum Held {
     File(StoreFile),
     #[cfg(feature = "testing")]
-    Elsewhere(PageStore),
+    TestMount(PageStore),
 }
 
 impl Held {
@@ -95,7 +95,7 @@ impl Held {
         match self {
             Self::File(file) => file.make_writable(path),
             #[cfg(feature = "testing")]
-            Self::Elsewhere(store) => match test_mount::opener(path) {
+            Self::TestMount(store) => match test_mount::opener(path) {
                 Some((open, name)) => {
                     store.make_writable(open(name, Access::Write(Missing::Fail))?.0)
                 }
@@ -108,7 +108,7 @@ impl Held {
         match self {
             Self::File(file) => file.is_waited_for(),
             #[cfg(feature = "testing")]
-            Self::Elsewhere(_) => false,
+            Self::TestMount(_) => false,
         }
     }
 
@@ -116,7 +116,7 @@ impl Held {
         match self {
             Self::File(file) => &file.store,
             #[cfg(feature = "testing")]
-            Self::Elsewhere(store) => store,
+            Self::TestMount(store) => store,
         }
     }
 
@@ -124,7 +124,7 @@ impl Held {
         match self {
             Self::File(file) => file.close(),
             #[cfg(feature = "testing")]
-            Self::Elsewhere(store) => store.close(),
+            Self::TestMount(store) => store.close(),
         }
     }
 }
@@ -176,7 +176,7 @@ impl Drop for OpenStore {
 enum Identity {
     File(FileId),
     #[cfg(feature = "testing")]
-    Elsewhere(PathBuf),
+    TestMount(PathBuf),
 }
 
 /// The place where the store of one file is opened, shared and closed.
@@ -407,7 +407,7 @@ impl Wanted<'_> {
         #[cfg(feature = "testing")]
         if let Some((open, name)) = test_mount::opener(self.path) {
             let (file, options) = open(name, access)?;
-            return Ok(Locked::Elsewhere(self.path.to_owned(), file, options, access));
+            return Ok(Locked::TestMount(self.path.to_owned(), file, options, access));
         }
         match access {
             Access::Read => LockedFile::to_read(self.path, patience),
@@ -423,7 +423,7 @@ impl Wanted<'_> {
 enum Locked {
     File(LockedFile),
     #[cfg(feature = "testing")]
-    Elsewhere(PathBuf, Arc<dyn esker_flash::DeviceFile>, Options, Access),
+    TestMount(PathBuf, Arc<dyn esker_flash::DeviceFile>, Options, Access),
 }
 
 impl Locked {
@@ -431,7 +431,7 @@ impl Locked {
         match self {
             Self::File(file) => Identity::File(file.id()),
             #[cfg(feature = "testing")]
-            Self::Elsewhere(path, ..) => Identity::Elsewhere(path.clone()),
+            Self::TestMount(path, ..) => Identity::TestMount(path.clone()),
         }
     }
 
@@ -439,11 +439,11 @@ impl Locked {
         match self {
             Self::File(file) => file.open(options.clone()).map(Held::File),
             #[cfg(feature = "testing")]
-            Self::Elsewhere(_, file, options, access) => match access {
+            Self::TestMount(_, file, options, access) => match access {
                 Access::Read => PageStore::open_read_only(file, options),
                 Access::Write(_) => PageStore::open(file, options),
             }
-            .map(Held::Elsewhere),
+            .map(Held::TestMount),
         }
     }
 }
@@ -557,7 +557,7 @@ fn decide(store: &PageStore, path: &Path) -> esker_flash::Result<()> {
 fn identity(path: &Path) -> std::io::Result<Identity> {
     #[cfg(feature = "testing")]
     if test_mount::opener(path).is_some() {
-        return Ok(Identity::Elsewhere(path.to_owned()));
+        return Ok(Identity::TestMount(path.to_owned()));
     }
     FileId::at(path).map(Identity::File)
 }

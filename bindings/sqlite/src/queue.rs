@@ -10,7 +10,7 @@
 //! A connection that writes repeatedly has the pages in its cache that the next one would read
 //! again. So a writer keeps precedence for 10 ms, unless it does something else.
 //!
-//! Waits are short: a place in the queue is given up after 50 ms, or when the sleep would have
+//! Waits are short: a place in the queue is dropped after 50 ms, or when the sleep would have
 //! ended, and a turn that is not taken after 5 ms. Only a recently refused connection waits at all,
 //! and none waits for a transaction of its own thread.
 //!
@@ -159,7 +159,7 @@ impl Queue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the turn of a refused connection; gives up after 50 ms, or after the time `asked`
+    /// Waits for the turn of a refused connection; stops after 50 ms, or after the time `asked`
     /// for if that is longer. Returns false, without waiting, if the refusal is not recent or the
     /// writer is on this thread.
     pub fn wait(&self, id: Id, refused: Refused, asked: Duration) -> bool {

@@ -19,8 +19,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use common::{number, text};
 
-/// A connection through the VFS. Tests beside this one start processes, which hold the locks of
-/// what was open until they have begun to run.
+/// A connection through the VFS. Tests concurrent with this one start processes, which hold the
+/// locks of what was open until they have begun to run.
 fn ours(path: &Path) -> rusqlite::Result<Connection> {
     log::listen();
     let until = Instant::now() + Duration::from_secs(10);
@@ -331,7 +331,7 @@ fn an_ordinary_file_is_attached_by_naming_its_vfs() {
         assert_eq!((ours, theirs), expected, "{end}");
     }
     drop(connection);
-    // And a store beside an ordinary main file.
+    // And a store attached to an ordinary main file.
     let connection = plain(&other);
     let attach = format!("ATTACH 'file:{}?vfs=esker' AS store", store.display());
     connection.execute_batch(&attach).unwrap();
@@ -362,7 +362,7 @@ unsafe extern "C" {
     fn setfsuid(user: u32) -> i32;
 }
 
-/// Runs `body` in a thread that has no rights of its own to files, whoever runs the test.
+/// Runs `body` in a thread that has no rights of its own to files, for any user of the test.
 fn without_rights(body: impl FnOnce() + Send) {
     const NOBODY: u32 = 65_534;
     let restricted = || {
@@ -403,7 +403,7 @@ fn places_without_the_right_to_write() {
         }
         assert!(log::said(&["app.db", "denied"]), "{:?}", log::all());
     });
-    // A file that may be written, in a folder that may not: nothing is ever made beside it.
+    // A file that may be written, in a folder that may not: nothing is ever made next to it.
     allow(&path, 0o666);
     without_rights(|| {
         let connection = ours(&path).unwrap();

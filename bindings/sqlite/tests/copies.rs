@@ -16,7 +16,7 @@ fn open(path: &Path, vfs: &str) -> Connection {
     Connection::open_with_flags(uri, flags).unwrap()
 }
 
-/// A database of so many rows.
+/// A database of `rows` rows.
 fn filled(path: &Path, vfs: &str, mode: &str, rows: i64) -> Connection {
     let connection = open(path, vfs);
     let said: String = connection

@@ -21,7 +21,7 @@ fn run(setup: &Setup, steps: &[Step]) -> Result<u64, String> {
     Ok(pair.copied)
 }
 
-/// Runs the script of a seed; one that differs is told as short as it gets.
+/// Runs the script of a seed; one that differs is reported in its shortest form.
 fn judge(setup: &Setup) -> Result<[u64; 2], String> {
     let steps = setup.steps();
     let first = match run(setup, &steps) {

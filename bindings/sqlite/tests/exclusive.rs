@@ -93,7 +93,7 @@ fn what_is_acknowledged_is_in_the_store_whatever_is_asked_for() {
     }
 }
 
-/// A connection that keeps its lock sees what it committed, and nobody else writes.
+/// A connection that keeps its lock sees what it committed, and no other connection writes.
 fn keep_a_lock(mode: &str) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -1,7 +1,7 @@
 //! Every operation of the device fails, one at a time, below SQLite: once and from then on, with
 //! half of a write landed, with a sync that loses what it should keep.
 //!
-//! Whatever fails: SQLite says `SQLITE_IOERR` or `SQLITE_FULL`, and nothing panics. Whoever reads
+//! Whatever fails: SQLite says `SQLITE_IOERR` or `SQLITE_FULL`, and nothing panics. A reader
 //! then sees the last state that was acknowledged, the connection that failed included. After a
 //! restart, with or without the power lost as well, it is that state, or the one whose commit
 //! failed, in all files.
@@ -330,7 +330,7 @@ fn what_a_super_journal_has_decided_is_seen_in_all_files() {
     }
 }
 
-/// The super-journal is gone, and SQLite was told of an error and rolls back. Wherever the power
+/// The super-journal is gone, and SQLite received an error and rolls back. Wherever the power
 /// fails then, the transaction is in both files or in none, because neither file is decided apart.
 fn lose_a_super_journal() {
     let folder = tempfile::tempdir().unwrap();

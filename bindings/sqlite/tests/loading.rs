@@ -20,7 +20,7 @@ fn load(connection: &Connection, entry: Option<&str>) {
     }
 }
 
-/// Whether the default VFS is ours: whoever opens a file without naming one gets a store.
+/// Whether the default VFS is ours: opening a file without naming a VFS gives a store.
 fn is_default(folder: &Path, name: &str) -> bool {
     let path = folder.join(name);
     let connection = Connection::open(&path).unwrap();

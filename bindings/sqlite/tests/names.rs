@@ -1,6 +1,6 @@
 //! Processes that open, close, fork and die, and files that are renamed, deleted and made anew, at
-//! random: beside a model that says who may have which store, what a write is answered, and what a
-//! reader sees.
+//! random: compared with a model that gives the process that may have each store, the result of
+//! a write, and what a reader sees.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -57,7 +57,7 @@ fn open(path: &Path, writes: bool) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// The life of a process that does as it is told.
+/// The life of a process that executes the orders it receives.
 fn work(folder: &Path, mut orders: UnixStream, test: &UnixStream) -> u8 {
     let mut slots: [Option<Connection>; SLOTS] = Default::default();
     let mut order = [0; 4];

@@ -16,7 +16,7 @@ fn found(connection: &Connection, pragma: &str, path: &str) -> Value {
     connection.query_row(extract, [answer.as_str(), path], |row| row.get(0)).unwrap()
 }
 
-/// A store with so many rows, in two commits.
+/// A store with `rows` rows, in two commits.
 fn store(folder: &tempfile::TempDir, rows: i64) -> Connection {
     let connection = open(&folder.path().join("app.db")).unwrap();
     connection.execute_batch("PRAGMA page_size = 1024; CREATE TABLE t(x)").unwrap();

@@ -17,8 +17,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use common::{number, text};
 
-/// Opens a database with parameters of the URI, waiting for nobody: processes that tests beside
-/// this one start hold no locks of what was open here.
+/// Opens a database with parameters of the URI, without waiting: processes that are started by
+/// tests concurrent with this one hold no locks of what was open here.
 fn with(path: &Path, parameters: &str) -> rusqlite::Result<Connection> {
     log::listen();
     common::load();
@@ -42,7 +42,7 @@ fn rows(connection: &Connection) -> i64 {
     number(connection, "SELECT count(*) FROM t")
 }
 
-/// A store with so many rows, and a version that has them by name.
+/// A store with `rows` rows, and a version that has them by name.
 fn specimen(path: &Path, rows: i64) -> Connection {
     let connection = ours(path);
     connection.execute_batch("CREATE TABLE t(n INTEGER PRIMARY KEY, x)").unwrap();
@@ -121,7 +121,7 @@ fn an_empty_file_is_an_empty_database_and_no_file_is_none() {
     let connection = reader(&path);
     assert_eq!(number(&connection, "SELECT count(*) FROM sqlite_schema"), 0);
     assert_eq!(path.metadata().unwrap().len(), 0);
-    // And a store once somebody writes.
+    // And a store after the first write.
     ours(&path).execute_batch("CREATE TABLE t(n); INSERT INTO t VALUES (1)").unwrap();
     assert_eq!(rows(&connection), 1);
     drop(connection);
@@ -170,8 +170,8 @@ fn who_reads_and_who_writes_see_the_same_whoever_was_first() {
 const PATH: &str = "ESKER_SQLITE_TEST_PATH";
 const HOW: &str = "ESKER_SQLITE_TEST_HOW";
 
-/// The other process: it opens a database, says what is there, and has it open until it is told
-/// to end. One that writes leaves a row, and a transaction that it is in the middle of.
+/// The other process: it opens a database, says what is there, and has it open until it receives
+/// the request to end. One that writes leaves a row, and a transaction that it is in the middle of.
 #[test]
 #[ignore = "the other process of the tests here"]
 fn child() {
@@ -249,7 +249,7 @@ fn processes_read_together_and_write_alone() {
     assert!(said.contains("locked") && said.contains("a writer has the store to itself"), "{said}");
     end(third);
     end(other);
-    // Alone, who reads may begin to write; and then nobody else reads.
+    // A reader that is alone may begin to write; and then no other connection reads.
     let writer = ours(&path);
     writer.execute_batch("INSERT INTO t(x) VALUES ('more')").unwrap();
     assert_eq!(rows(&reading), 11);
@@ -287,7 +287,7 @@ fn what_a_killed_process_committed_is_read_without_a_write() {
     assert_eq!(rows(&ours(&path)), 13);
 }
 
-/// A file system that takes no writes, whoever asks.
+/// A file system that takes no writes from any user.
 #[test]
 fn a_medium_that_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Who waits for whom: what one store takes long for is no other store's concern, and who reads
-//! waits for nobody.
+//! Waits between connections: a slow operation of one store does not delay another store, and
+//! readers never wait.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(unsafe_code, reason = "a library is loaded")]
@@ -22,7 +22,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use common::number;
 
-/// Long enough for anything that waits for nobody.
+/// Long enough for any operation that does not wait.
 const LONG: Duration = Duration::from_secs(20);
 
 fn open(path: &Path) -> rusqlite::Result<Connection> {
@@ -31,7 +31,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI)
 }
 
-/// Stops the first write to the device until it is let go on.
+/// Stops the first write to the device until it is released.
 #[derive(Debug)]
 struct Stop {
     arrived: Mutex<Option<Sender<()>>>,
@@ -125,7 +125,7 @@ fn who_was_refused_a_write_reads_at_once() {
             let (begun, has_begun) = channel();
             let (end, ends) = channel::<()>();
             let writer = &mut writer;
-            // From another thread, as nobody waits for their own.
+            // From another thread, as no connection waits for its own thread.
             scope.spawn(move || {
                 writer.execute_batch("BEGIN IMMEDIATE").unwrap();
                 begun.send(()).unwrap();

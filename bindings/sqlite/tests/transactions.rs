@@ -120,7 +120,7 @@ fn a_reader_keeps_its_version_and_nobody_waits() {
     assert_eq!(number(&writer, "SELECT count(*) FROM t"), 149);
 }
 
-/// Connections to another store come and go beside transactions over two files.
+/// Connections to another store come and go during transactions over two files.
 #[test]
 fn another_store_is_not_locked_by_transactions_over_several() {
     let folder = tempfile::tempdir().unwrap();
@@ -316,8 +316,8 @@ fn transactions_over_several_files() {
     assert_eq!(files, 2, "no super-journal is left");
 }
 
-/// After the super-journal is gone SQLite cuts a file that is longer than its database, and asks
-/// nobody whether that worked.
+/// After the super-journal is gone SQLite cuts a file that is longer than its database, and does
+/// not check whether that worked.
 #[test]
 fn rows_that_move_between_files_are_in_one_of_them() {
     let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)

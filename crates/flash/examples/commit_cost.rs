@@ -1,4 +1,4 @@
-//! What a commit costs on a file system, beside what it is made of.
+//! The cost of a commit on a file system, next to the cost of its parts.
 //!
 //! `cargo run --release --example commit_cost -p esker-flash -- FOLDER [MiB]` works in FOLDER, with
 //! a database of 64 MiB or as many as are said.

@@ -37,7 +37,7 @@ pub(crate) struct Beside {
 
 impl Core {
     /// A record has been appended. Where they become too many for a log to begin with, the
-    /// checkpoint is given up.
+    /// checkpoint is abandoned.
     pub(crate) fn note_record(&mut self, record: &[u8], bytes_max: u64) {
         let Some(beside) = &mut self.beside else { return };
         beside.bytes += (record.len() as u64).next_multiple_of(self.log.unit);

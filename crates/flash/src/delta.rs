@@ -14,7 +14,7 @@
 use esker_format::DecodeError;
 use esker_format::bytes::{Reader, put_varint};
 
-/// Ranges that are nearer than this are recorded as one: two numbers cost as much.
+/// Ranges that are nearer than this are recorded as one: two numbers take the same space.
 const GAP_MIN: usize = 3;
 
 /// Appends to `out` what turns `base` into `new`, which are equally long; `false` when it would be

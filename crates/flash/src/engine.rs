@@ -38,7 +38,7 @@ pub(crate) const ITEM_BYTES: u64 = 20;
 /// An open store.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    /// Who opened it: in a child by `fork` nothing is written, and nothing let go of.
+    /// The process that opened it: a child by `fork` writes nothing and releases nothing.
     pub(crate) process: Process,
     pub(crate) file: Arc<dyn DeviceFile>,
     /// The same, as what is filled in order sees it; pages are read through it.
@@ -502,8 +502,8 @@ fn aside(live_slots: i64, delta_bytes: i64, segment_bytes: u32) -> u32 {
 }
 
 /// How many segments pages leave free, so that there is room for a checkpoint on a full device
-/// however the deltas grow: the nodes that live then are larger by as much as is set aside for
-/// them, and their checkpoint needs as much again.
+/// however the deltas grow: the nodes that live then are larger by the number of bytes that is set
+/// aside for them, and their checkpoint needs the same number of bytes again.
 fn aside_for_pages(core: &Core, options: &Options, segment_bytes: u32) -> u32 {
     let most = nodes(core.live_slots) * NODE_BYTES_MAX as i64;
     let deltas = i64::try_from(options.delta_bytes).unwrap_or(i64::MAX).min(most);
@@ -522,7 +522,7 @@ fn nodes(live_slots: i64) -> i64 {
 }
 
 /// How many segments a file of `count` grows by where it must: a thirty-second of it, up to 4 MiB,
-/// because each growth costs the file system as much as several commits.
+/// because the cost of one growth in the file system equals that of several commits.
 fn growth_ahead(count: u32, segment_bytes: u64) -> u64 {
     let most = u64::from(SEGMENT_BYTES_MAX) / segment_bytes;
     u64::from(count / 32).min(most)

@@ -1,4 +1,4 @@
-//! Where each page of one version is: a radix tree whose nodes are shared between versions.
+//! The page map of one version: a radix tree whose nodes are shared between versions.
 //!
 //! A version is a [`Root`]. A change copies the nodes on the path and leaves the older root as it
 //! was. A reader holds a version by holding its root, and finds a page in as many steps as the tree

@@ -182,7 +182,7 @@ impl PageStore {
     /// process has the file open, or has written to it in the meantime. Does nothing to a store
     /// that is writable.
     ///
-    /// Costs as much as [`PageStore::open`] after a crash: a checkpoint if the log had records.
+    /// Has the cost of [`PageStore::open`] after a crash: a checkpoint if the log had records.
     ///
     /// # Errors
     /// [`Error::Full`] or an error of the device: the store stays as it was; or [`Error::Locked`]

@@ -42,7 +42,7 @@ fn random() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// What a file is to those who fill segments in order, given the bytes of a segment.
+/// The media of a file for code that fills segments in order, given the bytes of a segment.
 type MakeMedia = fn(&Arc<dyn DeviceFile>, u32) -> Arc<dyn Media>;
 
 /// Opens what is in `file`, or makes a new store where there is nothing.

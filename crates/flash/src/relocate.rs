@@ -21,7 +21,7 @@ pub(crate) struct Move {
 }
 
 impl Node {
-    /// Where it is in memory: the same for all who share it.
+    /// Its address in memory: the same for all maps that share it.
     pub(crate) fn address(&self) -> *const () {
         match self {
             Self::Leaf(leaf) => Arc::as_ptr(leaf).cast(),
@@ -30,7 +30,7 @@ impl Node {
     }
 }
 
-/// Which places are to be given up.
+/// The places that are to be freed.
 pub(crate) type Evicted<'a> = &'a dyn Fn(Sector) -> bool;
 
 /// Puts the new places into maps.

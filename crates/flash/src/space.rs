@@ -1,4 +1,4 @@
-//! Which parts of the file are in use.
+//! Space allocation: the parts of the file that are in use.
 //!
 //! The file is a sequence of segments of one size. A segment holds the superblocks, or commit
 //! records, or slots of one size, or nothing; or it is a row, which is filled in order. A slot

@@ -1,4 +1,4 @@
-//! Which versions are readable, and which slots only they need: MV-FTL's list of committed diffs.
+//! The readable versions, and the slots that only they need: MV-FTL's list of committed diffs.
 //!
 //! After D. Lee, M. Shin, W. Choi, H. Roh, S. Park, "MV-FTL: An FTL That Provides Page-Level
 //! Multi-Version Management" (IEEE TKDE), sections 3.4 and 3.5. The paper keeps for every committed

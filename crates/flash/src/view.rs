@@ -1,4 +1,4 @@
-//! How a reader finds the places of its version's pages.
+//! Page lookup for readers: the places of the pages of a reader's version.
 //!
 //! With single slots a page never moves, and a reader keeps the root that it began with. Garbage
 //! collection moves pages and replaces the root by one with the new places: readers then ask for

@@ -1,4 +1,4 @@
-//! A file that is made shorter: how short it becomes, and who notices.
+//! A file that is made shorter: its length afterwards, and the readers that notice.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -166,7 +166,7 @@ fn commits_go_on_between_the_steps() {
     }
 }
 
-/// Who ends it keeps what was done.
+/// Ending it early keeps what was done.
 #[test]
 fn it_can_be_ended_early() {
     for options in both() {

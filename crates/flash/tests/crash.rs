@@ -104,8 +104,9 @@ impl Recording {
         Point { durable: found, visible: found, names }
     }
 
-    /// Opens what a crash left to read it: everything is there, and nothing is written. Whoever
-    /// goes on to write finds it so. Says which version is there, and whether one is prepared.
+    /// Opens what a crash left to read it: everything is there, and nothing is written. A writer
+    /// that opens it afterwards finds the same. Says which version is there, and whether one is
+    /// prepared.
     fn judge_read_only(&self, device: &SimDevice, expected: &Expected<'_>) -> (u64, bool) {
         device.record();
         let mut read = None;
@@ -196,7 +197,7 @@ fn options_of(seed: u64) -> Options {
     let mut options = small_of(seed % 7);
     options.page_size = 512 << (seed % 3);
     options.delta_bytes *= seed % 2;
-    // With a thread that takes checkpoints beside the commits.
+    // With a thread that takes checkpoints concurrently with the commits.
     options.relaxed_interval = (seed % 4 == 3).then_some(std::time::Duration::from_millis(1));
     options
 }

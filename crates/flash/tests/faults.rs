@@ -206,7 +206,7 @@ fn what_was_prepared_and_committed_is_seen_whatever_fails() {
     }
 }
 
-/// The room that commits leave on a full device is also a decision's, wherever the log stands.
+/// The room that commits leave on a full device is also a decision's, at every log position.
 #[test]
 fn a_decision_finds_room_on_a_full_disk() {
     for (commits, before) in (0..80).flat_map(|before| [(true, before), (false, before)]) {
@@ -233,7 +233,7 @@ fn a_decision_finds_room_on_a_full_disk() {
     }
 }
 
-/// Prepares on a device that is full, after so many commits, and cuts and commits or aborts it.
+/// Prepares on a device that is full, after `before` commits, and cuts and commits or aborts it.
 /// The decision finds room; where the record of the cut finds none, nothing is cut, and it is the
 /// same after a crash. Says whether it was cut; `None` where it was not prepared or not committed.
 fn decide_on_a_full_disk(options: &Options, before: u8, commits: bool) -> Option<bool> {

@@ -88,7 +88,7 @@ fn every_byte(seed: u64, is_closed: bool) -> u64 {
     let bytes = specimen.image.files().remove(FILE).unwrap();
     let (mut judged, mut noticed) = (0, 0);
     for (offset, byte) in bytes.iter().enumerate() {
-        // Long runs of zeros are space that nobody has used yet, and the padding of nodes.
+        // Long runs of zeros are space that has not been used yet, and the padding of nodes.
         let around = &bytes[offset.saturating_sub(64)..(offset + 64).min(bytes.len())];
         let is_sampled = around.iter().any(|byte| *byte != 0) || offset.is_multiple_of(61);
         if is_sampled {

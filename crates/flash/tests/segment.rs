@@ -1,4 +1,5 @@
-//! Allocation by segments: what a commit costs, what garbage collection moves, and who sees it.
+//! Allocation by segments: the cost of a commit, the pages that garbage collection moves, and the
+//! readers that see it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What the handles promise: who may write, what is refused, what a commit costs.
+//! The guarantees of the handles: permission to write, refused calls, the cost of a commit.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

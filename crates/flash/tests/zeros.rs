@@ -26,8 +26,8 @@ fn bytes_of(file: &dyn DeviceFile) -> Vec<u8> {
     bytes
 }
 
-/// What a file is to whoever opens it to write, and to whoever opens it to read: an error leaves
-/// it as it is.
+/// The results of opening a file for writing, and of opening it for reading: an error leaves it as
+/// it is.
 fn opened(bytes: &[u8], options: &Options) -> [Result<Contents, Error>; 2] {
     let open_one = |open: fn(Arc<dyn DeviceFile>, Options) -> Result<PageStore, Error>| {
         let file = holding(bytes);
@@ -101,7 +101,7 @@ fn a_head_that_is_enough_is_found() {
     assert!(std::panic::catch_unwind(hunt).is_err());
 }
 
-/// Files that begin with zeros, and what follows is somebody's.
+/// Files that begin with zeros, followed by data of another program.
 #[test]
 fn files_that_begin_with_zeros_are_left_alone() {
     let options = Options::new();
@@ -111,7 +111,7 @@ fn files_that_begin_with_zeros_are_left_alone() {
             assert!(matches!(found, Err(Error::Foreign { .. })), "{zeros}: {found:?}");
         }
     }
-    // Longer than a new store: somebody has made room for something.
+    // Longer than a new store: another program has allocated the space.
     for found in opened(&vec![0; 5 * (256 << 10) + 1], &options) {
         let said = found.unwrap_err().to_string();
         assert!(said.contains("begins with zeros"), "{said}");

@@ -98,7 +98,7 @@ fn used_again(found: Generation, next: Generation) -> Option<Problem> {
 /// Every unit of the data file must be in exactly one tree's extent, in quarantine or free.
 fn unaccounted(used: impl Iterator<Item = Extent>, space: &Space) -> Vec<Problem> {
     let mut runs: Vec<(Extent, &str)> = used.map(|extent| (extent, "used")).collect();
-    runs.extend(space.loose().map(|extent| (extent, "a value's")));
+    runs.extend(space.uncommitted().map(|extent| (extent, "a value's")));
     runs.extend(space.retired().map(|extent| (extent, "given up")));
     runs.extend(space.free_runs().map(|extent| (extent, "free")));
     runs.sort_unstable();

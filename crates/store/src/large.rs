@@ -28,7 +28,7 @@ use esker_substrate::Error as Inner;
 use esker_substrate::blocks::Claim;
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
-use esker_substrate::values::{self, LooseRuns, ReadAhead, Sequel};
+use esker_substrate::values::{self, ReadAhead, Sequel, UncommittedRuns};
 
 pub use reader::ValueReader;
 pub use writer::ValueWriter;
@@ -54,12 +54,12 @@ pub(crate) struct Blobs {
 
 /// Space of values that are not logged yet.
 #[derive(Debug, Default)]
-pub(crate) struct Unlogged(Vec<LooseRuns>);
+pub(crate) struct Unlogged(Vec<UncommittedRuns>);
 
 impl Unlogged {
     /// The log refers to them.
     pub fn keep(self) {
-        self.0.into_iter().for_each(LooseRuns::keep);
+        self.0.into_iter().for_each(UncommittedRuns::keep);
     }
 }
 
@@ -138,7 +138,7 @@ fn prepare(shared: &Core) -> Result<()> {
     Ok(())
 }
 
-fn store(shared: &Core, value: &[u8], until: Option<Moment>) -> Result<(Vec<u8>, LooseRuns)> {
+fn store(shared: &Core, value: &[u8], until: Option<Moment>) -> Result<(Vec<u8>, UncommittedRuns)> {
     let (reference, runs) = room::with_room(shared, Claim::Values, || {
         let written = values::ValueWriter::new(&shared.env.blocks, Some(value.len() as u64))
             .and_then(|mut writer| writer.append(value).and_then(|()| writer.finish(until)));

@@ -1,7 +1,7 @@
 //! Space in the data file: which units are free, and which must not be reused yet.
 //!
 //! Every unit of the file is in exactly one of four states: *used* (named by a tree, by a merge in
-//! progress, or by the manifest as a blob's), *uncommitted* (`loose`: of a blob that is being
+//! progress, or by the manifest as a blob's), *uncommitted* (of a blob that is being
 //! written, or that only the log refers to), *in quarantine* (`retired`: freed, but the durable
 //! manifest may still name it), *free*. Free space is either allocated by the device or a *hole*: a
 //! hole has to be allocated before it is used.
@@ -34,7 +34,7 @@ pub struct Space {
     /// Start of an extent in quarantine → its length, in units.
     retired: BTreeMap<u64, u64>,
     /// Start of an uncommitted extent → its length, in units.
-    loose: BTreeMap<u64, u64>,
+    uncommitted: BTreeMap<u64, u64>,
     /// Free units that are kept for merges under way.
     reserved_units: u64,
     /// Units of the file.
@@ -130,7 +130,7 @@ impl Space {
 
     /// Notes that an extent which was allocated is a value's that no durable record names.
     pub fn mark_uncommitted(&mut self, extent: Extent) {
-        self.loose.insert(extent.start, extent.units);
+        self.uncommitted.insert(extent.start, extent.units);
     }
 
     /// Commits an extent: it belongs to a record from now on, or to the owner that the caller gives
@@ -139,10 +139,10 @@ impl Space {
     /// # Errors
     /// When it was not uncommitted.
     pub fn commit(&mut self, extent: Extent) -> Result<(), Overlap> {
-        if self.loose.get(&extent.start) != Some(&extent.units) {
+        if self.uncommitted.get(&extent.start) != Some(&extent.units) {
             return Err(Overlap(extent));
         }
-        self.loose.remove(&extent.start);
+        self.uncommitted.remove(&extent.start);
         Ok(())
     }
 
@@ -220,8 +220,8 @@ impl Space {
     }
 
     /// Uncommitted extents, in order.
-    pub fn loose(&self) -> impl Iterator<Item = Extent> {
-        self.loose.iter().map(|(start, units)| Extent { start: *start, units: *units })
+    pub fn uncommitted(&self) -> impl Iterator<Item = Extent> {
+        self.uncommitted.iter().map(|(start, units)| Extent { start: *start, units: *units })
     }
 
     /// Puts an extent into quarantine.
@@ -467,7 +467,7 @@ mod tests {
             assert_eq!(space.claim(bad), Err(Overlap(bad)));
         }
         assert_eq!(space.free_runs().collect::<Vec<_>>(), [extent(4, 2), extent(9, 11)]);
-        assert_eq!((space.free_units(), space.loose().count()), (13, 1));
+        assert_eq!((space.free_units(), space.uncommitted().count()), (13, 1));
         assert!(space.commit(extent(6, 2)).is_err() && space.commit(extent(4, 2)).is_err());
         space.commit(extent(6, 3)).unwrap();
         assert!(space.commit(extent(6, 3)).is_err());

@@ -1,8 +1,8 @@
 //! Blobs in the data file: writing one as a stream, and reading pieces of it.
 //!
 //! A blob's space is uncommitted while it is written and until a log record refers to it; space
-//! that no record refers to by then is freed ([`LooseRuns`]). A crash needs no cleanup: units that
-//! no record names are free.
+//! that no record refers to by then is freed ([`UncommittedRuns`]). A crash needs no cleanup: units
+//! that no record names are free.
 //!
 //! Thread safety: blobs are written and read by any number of threads; a [`ValueWriter`] belongs to
 //! one thread.
@@ -39,26 +39,26 @@ const RUNS_AT_ONCE: u64 = 3;
 
 /// Runs that no record names. Given back when this is dropped.
 #[derive(Debug)]
-pub struct LooseRuns {
+pub struct UncommittedRuns {
     blocks: Arc<BlockStore>,
     runs: Vec<Extent>,
     /// In a child by `fork` they are its parent's still.
     process: Process,
 }
 
-impl LooseRuns {
+impl UncommittedRuns {
     /// A log record names them from now on.
     pub fn keep(mut self) {
         self.runs.clear();
     }
 }
 
-impl Drop for LooseRuns {
+impl Drop for UncommittedRuns {
     fn drop(&mut self) {
         if !self.process.is_current() {
             return;
         }
-        if let Err(error) = self.blocks.give_up_loose(&self.runs) {
+        if let Err(error) = self.blocks.free_uncommitted(&self.runs) {
             tracing::error!(%error, "space of a value could not be given back");
         }
     }
@@ -67,7 +67,7 @@ impl Drop for LooseRuns {
 /// Writes one value, piece by piece, in bounded memory.
 #[derive(Debug)]
 pub struct ValueWriter {
-    runs: LooseRuns,
+    runs: UncommittedRuns,
     generation: Generation,
     /// Units of the runs that are written.
     written_units: u64,
@@ -90,7 +90,7 @@ impl ValueWriter {
     pub fn new(blocks: &Arc<BlockStore>, expected_bytes: Option<u64>) -> Result<Self> {
         let generation = blocks.take_generation()?;
         let (blocks_of, process) = (Arc::clone(blocks), Process::current());
-        let mut runs = LooseRuns { blocks: blocks_of, runs: Vec::new(), process };
+        let mut runs = UncommittedRuns { blocks: blocks_of, runs: Vec::new(), process };
         if let Some(bytes) = expected_bytes {
             runs.runs =
                 blocks.allocate_runs(units_for(bytes), PIECE_UNITS, VALUE_RUNS_MAX as u64 / 2)?;
@@ -147,7 +147,7 @@ impl ValueWriter {
     ///
     /// # Errors
     /// Those of [`append`](Self::append); [`Error::Invalid`] for an empty value.
-    pub fn finish(mut self, until: Option<Moment>) -> Result<(ValueRef, LooseRuns)> {
+    pub fn finish(mut self, until: Option<Moment>) -> Result<(ValueRef, UncommittedRuns)> {
         if self.bytes == 0 {
             return Err(Error::Invalid { what: "an empty value cannot be a blob".into() });
         }
@@ -229,7 +229,7 @@ impl ValueWriter {
         for run in std::mem::take(&mut self.runs.runs) {
             let units = left.min(run.units);
             left -= units;
-            self.runs.blocks.shorten_loose(run, units)?;
+            self.runs.blocks.shorten_uncommitted(run, units)?;
             used.extend((units > 0).then_some(Extent { start: run.start, units }));
         }
         self.runs.runs = used;
@@ -237,12 +237,12 @@ impl ValueWriter {
     }
 }
 
-impl LooseRuns {
+impl UncommittedRuns {
     /// Adds a run, as part of the last one where it follows that.
     fn join(&mut self, run: Extent) -> Result<()> {
         match self.runs.last_mut() {
             Some(last) if last.end() == run.start => {
-                self.blocks.join_loose(*last, run)?;
+                self.blocks.join_uncommitted(*last, run)?;
                 last.units += run.units;
             }
             _ => self.runs.push(run),

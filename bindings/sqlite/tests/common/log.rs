@@ -1,4 +1,4 @@
-//! What SQLite's log was told.
+//! The messages in SQLite's log.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};

@@ -152,7 +152,7 @@ pub enum Op {
     UnpinNamed(u8),
     Sync,
     Checkpoint,
-    /// The first part of a checkpoint beside commits.
+    /// The first part of a checkpoint concurrent with commits.
     BeginCheckpoint,
     FinishCheckpoint,
     Collect,

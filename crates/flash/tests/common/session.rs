@@ -30,7 +30,7 @@ impl Point {
     }
 }
 
-/// A run of a store beside its model.
+/// A run of a store and of its model.
 pub struct Session {
     pub device: SimDevice,
     pub options: Options,
@@ -45,7 +45,7 @@ pub struct Session {
     pub names: Names,
     pub durable: u64,
     /// What transactions would have made of which version that were prepared, or whose commit
-    /// failed when nobody knows what the device holds.
+    /// failed when the contents of the device are unknown.
     pub prepared: Vec<(u64, Contents)>,
 }
 

@@ -17,7 +17,7 @@ use super::input::{Input, content_bytes};
 use super::order::Order;
 use super::output::Output;
 use super::unchanged_block::{Repeat, Repeated, Repeating};
-use super::yield_to_writers::Courtesy;
+use super::yield_to_writers::YieldToWriters;
 use crate::Index;
 use crate::cursor::OwnedFence;
 use crate::merge::group::Group;
@@ -59,7 +59,7 @@ pub(super) struct Walk<'w, 'a> {
     group: Group,
     repeat: Repeat,
     snapshots: &'w Snapshots,
-    courtesy: Courtesy,
+    yielding: YieldToWriters,
     order: Order,
 }
 
@@ -79,10 +79,10 @@ impl<'w, 'a> Walk<'w, 'a> {
         group.horizon = points.horizon;
         group.operator = index.operator();
         let snapshots = &index.env.snapshots;
-        let (repeat, courtesy) = (Repeat::default(), Courtesy::default());
+        let (repeat, yielding) = (Repeat::default(), YieldToWriters::default());
         let before = |a: usize, b: usize| is_before(inputs, a, b);
         let order = Order::new(inputs.len(), before);
-        Self { inputs, output, rules, group, repeat, snapshots, courtesy, order }
+        Self { inputs, output, rules, group, repeat, snapshots, yielding, order }
     }
 
     /// The sink of merged entries, with the group that they come from.
@@ -97,7 +97,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// When a block cannot be read, without space, and errors of the device.
     pub fn run(mut self, values: &mut Moved) -> Result<()> {
         while let Some(index) = self.first() {
-            self.courtesy.step(self.snapshots);
+            self.yielding.step(self.snapshots);
             self.finish_before(index)?;
             let Some(input) = self.inputs.get(index) else { break };
             if input.at_border().is_some() {

@@ -13,12 +13,12 @@ const STEPS: u32 = 256;
 
 /// The steps since the last yield.
 #[derive(Debug, Default)]
-pub(super) struct Courtesy {
+pub(super) struct YieldToWriters {
     steps: u32,
     seen: Seq,
 }
 
-impl Courtesy {
+impl YieldToWriters {
     /// A step of the merge is done.
     pub fn step(&mut self, snapshots: &Snapshots) {
         self.steps += 1;

@@ -15,7 +15,7 @@ impl BlockStore {
     /// Takes `units` units for a blob: adjacent, or in at most `runs_max` runs if otherwise the
     /// file would grow while there is free space. All runs but the last have whole multiples of
     /// `grain` units. They are uncommitted until [`BlockStore::commit`] or
-    /// [`BlockStore::give_up_loose`].
+    /// [`BlockStore::free_uncommitted`].
     ///
     /// # Errors
     /// [`Error::Full`] when the device is full; nothing has changed in this case.
@@ -45,7 +45,7 @@ impl BlockStore {
     ///
     /// # Errors
     /// [`Error::Corrupt`] when one was not uncommitted.
-    pub fn give_up_loose(&self, runs: &[Extent]) -> Result<()> {
+    pub fn free_uncommitted(&self, runs: &[Extent]) -> Result<()> {
         let mut space = self.held();
         runs.iter()
             .try_for_each(|run| space.commit(*run).and_then(|()| space.give_back(*run)))
@@ -56,7 +56,7 @@ impl BlockStore {
     ///
     /// # Errors
     /// [`Error::Corrupt`] when it was not uncommitted.
-    pub(crate) fn shorten_loose(&self, run: Extent, units: u64) -> Result<()> {
+    pub(crate) fn shorten_uncommitted(&self, run: Extent, units: u64) -> Result<()> {
         let mut space = self.held();
         space.commit(run).map_err(freed_twice)?;
         if units > 0 {
@@ -73,7 +73,7 @@ impl BlockStore {
     ///
     /// # Errors
     /// [`Error::Corrupt`] when one was not uncommitted.
-    pub(crate) fn join_loose(&self, first: Extent, second: Extent) -> Result<()> {
+    pub(crate) fn join_uncommitted(&self, first: Extent, second: Extent) -> Result<()> {
         let mut space = self.held();
         space.commit(first).and_then(|()| space.commit(second)).map_err(freed_twice)?;
         space.mark_uncommitted(Extent { start: first.start, units: first.units + second.units });

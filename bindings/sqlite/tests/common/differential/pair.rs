@@ -1,4 +1,4 @@
-//! SQLite over the VFS and a plain SQLite beside each other.
+//! SQLite over the VFS and a plain SQLite next to each other.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ impl Side {
     }
 
     /// Makes the files. Where there are several connections, the plain side lets readers go on
-    /// beside a writer by its log.
+    /// concurrently with a writer by its log.
     fn prepare(&self, setup: &Setup) {
         let connection = self.connect(setup).unwrap();
         for (at, schema) in SCHEMAS[..setup.files].iter().enumerate() {
@@ -352,7 +352,7 @@ impl Pair {
     pub fn apply(&mut self, step: &Step) -> Judged {
         let is_idle =
             |side: &Side| side.connections.iter().flatten().all(Connection::is_autocommit);
-        // With a journal nobody reads while somebody writes.
+        // With a journal no connection reads while another one writes.
         let is_alone = self.setup.connections == 1 && !is_idle(&self.plain);
         // And none where a lock may be kept.
         if matches!(step, Step::Judge) && (is_alone || self.setup.main != Main::Store) {

@@ -33,7 +33,7 @@ pub struct Setup {
     /// Pages of SQLite's cache: what does not fit is written early.
     pub cache_pages: u32,
     pub allocation: Allocation,
-    /// Whether the store's thread works beside the script.
+    /// Whether the store's thread runs concurrently with the script.
     pub has_thread: bool,
 }
 
@@ -60,7 +60,7 @@ pub enum Step {
         schema: &'static str,
         is_to_be: bool,
     },
-    /// Backs a database up into a new ordinary file, so many pages at once.
+    /// Backs a database up into a new ordinary file, a number of pages at once.
     BackUp {
         connection: usize,
         schema: &'static str,

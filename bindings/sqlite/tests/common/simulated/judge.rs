@@ -1,4 +1,4 @@
-//! What may be there after a crash.
+//! The contents that are allowed after a crash.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub fn super_journals(session: &Session, state: &CrashState<'_>) -> Vec<Option<S
     all
 }
 
-/// How many marks stand directly before a position.
+/// The number of marks directly before a position.
 fn trailing_marks(trace: &Trace, position: usize) -> usize {
     let before = |position: usize| trace.marks_before(position).len();
     (1..=position).take_while(|back| before(position) - before(position - back) == *back).count()
@@ -72,7 +72,7 @@ pub fn judge(session: &Session, promise: &Promise<'_>, left: &SimImage, number: 
     found
 }
 
-/// What somebody sees who only reads. Nothing is written for that.
+/// The state that a read-only connection sees. Nothing is written for that.
 fn read_only(session: &Session, disk: &Disk) -> State {
     let case = &session.case;
     disk.device.record();

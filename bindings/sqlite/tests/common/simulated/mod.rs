@@ -1,4 +1,5 @@
-//! SQLite over the VFS over a simulated disk, beside a plain SQLite that says what should be there.
+//! SQLite over the VFS over a simulated disk, next to a plain SQLite that gives the expected
+//! contents.
 //!
 //! Reading order: `disk`, `steps` (what is done), `oracle` (what it should make), `session` (both
 //! side by side), `judge` (what may be there after a crash or an error).

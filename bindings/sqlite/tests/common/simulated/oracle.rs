@@ -1,4 +1,4 @@
-//! What databases should hold: a plain SQLite in memory is asked.
+//! The expected contents of databases: a plain SQLite in memory is asked.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! A run of SQLite over the VFS beside its oracle.
+//! A run of SQLite over the VFS and of its oracle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::steps::{Case, Statement, Step};
 pub struct Point {
     pub durable: usize,
     pub visible: usize,
-    /// What transactions would have made that failed since: nobody knows whether one took place.
+    /// What transactions would have made that failed since: it is unknown whether one took place.
     pub doubtful: BTreeSet<usize>,
     /// Versions with names.
     pub names: BTreeMap<u8, usize>,
@@ -123,7 +123,7 @@ impl Session {
 
     pub fn connection(&mut self) -> rusqlite::Result<&Connection> {
         if self.connection.is_none() {
-            // Now and then somebody reads before, and while, it is opened to be written.
+            // Now and then a connection reads before, and while, it is opened to be written.
             let is_late = self.points.len().is_multiple_of(2);
             let _reader = is_late.then(|| connect_read_only(&self.disk, &self.case)).transpose()?;
             let connection = connect(&self.disk, &self.case)?;

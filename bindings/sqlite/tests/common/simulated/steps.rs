@@ -1,4 +1,4 @@
-//! What is done to databases: traces of transactions, from a seed.
+//! The operations on databases: traces of transactions, from a seed.
 
 use esker_flash::{Allocation, Options};
 
@@ -68,7 +68,7 @@ impl Case {
         (self.steps)(&mut Random(seed))
     }
 
-    /// The same with so many rows, more than the cache keeps.
+    /// The same with `rows` rows, more than the cache keeps.
     pub fn of_rows(mut self, rows: u64) -> Self {
         (self.rows, self.cache_pages) = (rows, 10);
         self
@@ -262,7 +262,7 @@ fn within(schema: &str, statement: Statement) -> Statement {
 }
 
 /// What makes a file longer than its database is when the transaction is committed: rows are
-/// removed that were there, or are given up again after they were written early.
+/// removed that were there, or are dropped again after they were written early.
 fn shrinking(random: &mut Random, schema: &str) -> Vec<Statement> {
     let control = |sql: &str| sound(sql.to_owned());
     let mut body = vec![within(schema, few(random))];
