@@ -8,8 +8,8 @@
 //!
 //! Thread safety: everything may be called from any thread. The table grows and never shrinks, and
 //! looking a handle up takes no lock.
-//! Invariant (odd while used): a place's generation is odd exactly while it holds a value; who
-//! makes it even takes the value, and only one can.
+//! Invariant (odd while used): a place's generation is odd exactly while it holds a value; the
+//! thread that makes it even takes the value, and only one can.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -163,11 +163,12 @@ pub(crate) unsafe fn take<H: Handle>(handle: *mut H) -> Result<H::Value> {
         return Err(Failure::invalid(format!("this {} has been freed", H::NAME)));
     }
     UNUSED.lock().unwrap_or_else(PoisonError::into_inner).places.push_back(number);
-    // SAFETY: `give` has made it of a box, and only who changed the generation comes here.
+    // SAFETY: `give` has made it of a box, and only the thread that changed the generation
+    // comes here.
     Ok(*unsafe { Box::from_raw(value) })
 }
 
-/// Takes a handle back and lets go of it; of null and of what is no handle nothing.
+/// Takes a handle back and drops it; does nothing for null and for what is no handle.
 ///
 /// # Safety
 /// As [`take`].

@@ -84,7 +84,8 @@ impl Job {
         self.0.shape().map(<[u64]>::to_vec)
     }
 
-    /// Which sizes do not divide their dimension, in words, where the result has short tiles.
+    /// A message that says which sizes do not divide their dimension, where the result has short
+    /// tiles.
     #[getter]
     fn short_tiles(&self) -> Option<&str> {
         self.0.short_tiles()
@@ -114,7 +115,7 @@ impl Job {
         self.0.price()
     }
 
-    /// The plan in words, a line each.
+    /// The plan as text, a line each.
     fn describe(&self) -> Vec<String> {
         self.0.describe()
     }

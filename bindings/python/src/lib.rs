@@ -1,6 +1,6 @@
 //! The native half of the Python package `esker`: the store, and jobs that rearrange arrays.
 //!
-//! Code that does not run for every entry (defaults, sizes in words, figures as classes, results as
+//! Code that does not run for every entry (defaults, sizes as text, figures as classes, results as
 //! arrays) is written in Python, in `python/esker`; this crate has the calls into `esker` and
 //! `esker-permute`, which release the interpreter while they work.
 //!

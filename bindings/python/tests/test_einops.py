@@ -1,4 +1,4 @@
-"""What einops does and refuses, and what esker does and refuses: the same, named sizes and all.
+"""Results and refusals of einops and of esker: the same, named sizes included.
 
 What only esker can do, files of short tiles, is apart: only a name that ends in .raw asks for it.
 """
@@ -38,7 +38,7 @@ def random_case(rng):
         inner = group.strip("()").split()
         axes = [name for name in inner if name in true]
         size = int(np.prod([true[name] for name in axes], dtype=np.int64))
-        # A dimension that its axes make up, or one beside it.
+        # A dimension that its axes make up, or one next to it.
         shape.append(max(size + (int(rng.choice([-1, 1, 2])) if rng.random() < 0.15 else 0), 0))
         unknown = int(rng.integers(0, len(axes) + 1)) if axes and rng.random() < 0.9 else -1
         for index, name in enumerate(axes):

@@ -1,4 +1,4 @@
-"""What is refused, and what an interrupt leaves."""
+"""Refused calls, and the state that an interrupt leaves."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_an_interrupt_leaves_nothing_and_other_threads_run(tmp_path):
     script = textwrap.dedent(
         """
         import signal, sys, threading, time, esker
-        # Whoever runs the tests in the background may have it ignored.
+        # A shell that runs the tests in the background may have it ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         ticks = 0
         def count():

@@ -1,4 +1,4 @@
-"""What is read and what is written, where names lead elsewhere than they seem to."""
+"""Files that are read and written, where names lead elsewhere than they seem to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the entry points of a store refuse: wrong types, wrong values, objects of another store."""
+"""Refusals of the entry points of a store: wrong types, wrong values, objects of another store."""
 
 from __future__ import annotations
 

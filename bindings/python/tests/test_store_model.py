@@ -1,4 +1,4 @@
-"""A store beside dictionaries, through random histories."""
+"""A store compared with dictionaries, through random histories."""
 
 from __future__ import annotations
 

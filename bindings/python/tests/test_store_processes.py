@@ -99,7 +99,7 @@ def test_one_iterator_of_several_threads(tmp_path):
 
 
 def test_others_run_while_a_thread_waits(tmp_path):
-    """Whoever syncs, or compacts, has let go of the interpreter."""
+    """A thread that syncs, or compacts, has released the interpreter."""
     with esker.open(tmp_path / "db", memory="1MiB") as db:
         ks = db.keyspace("things")
         ks.update((b"%06d" % n, bytes(100)) for n in range(100_000))

@@ -203,7 +203,7 @@ def test_turns_never_conflict(db, ks):
 
 
 def test_pops_beside_transactions_hand_out_each_value_once(db, ks):
-    """What a mapping does in one step is one step beside commits, too."""
+    """One-step operations of a mapping are one step concurrently with commits, too."""
     taken = []
 
     def pops():

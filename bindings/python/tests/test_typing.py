@@ -1,4 +1,4 @@
-"""What type checkers say of the package: its stubs are what is there, and no type is unknown."""
+"""Results of type checkers for the package: its stubs match it, and no type is unknown."""
 
 from __future__ import annotations
 

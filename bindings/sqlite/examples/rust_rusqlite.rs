@@ -21,7 +21,7 @@ fn load(library: &str) -> rusqlite::Result<()> {
     }
 }
 
-/// A connection that waits for nobody.
+/// A connection that does not wait for locks.
 fn open(path: &str) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(format!("file:{path}?vfs=esker"), flags)?;
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     transaction.rollback()?;
     assert_eq!(count(&writer)?, 2);
 
-    // A reader stays at its version, and nobody waits.
+    // A reader stays at its version, and no connection waits.
     let mut reader = open(&path)?;
     let reading = reader.transaction()?;
     assert_eq!(count(&reading)?, 2);

@@ -3,8 +3,8 @@
 //! SQLite's busy handler sleeps through the VFS, on the thread that was refused, and directly after
 //! the refusal. A connection that sleeps then wants to write, so it waits for its turn
 //! ([`crate::queue`]) instead; the sleep returns when its turn has come, and its next snapshot is
-//! new. A connection that gives up, or that only reads from then on, does not sleep, and does not
-//! wait.
+//! new. A connection that stops asking, or that only reads from then on, does not sleep, and does
+//! not wait.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -362,7 +362,7 @@ unsafe extern "C" {
     fn setfsuid(user: u32) -> i32;
 }
 
-/// Runs `body` in a thread that has no rights of its own to files, for any user of the test.
+/// Runs `body` in a thread that has no rights of its own to files, whichever user runs the test.
 fn without_rights(body: impl FnOnce() + Send) {
     const NOBODY: u32 = 65_534;
     let restricted = || {

@@ -129,7 +129,7 @@ fn keep_a_lock(mode: &str) {
         assert!(connection.query_row(all, [round], |row| row.get::<_, bool>(0)).unwrap());
         assert!(is_sound(&connection));
     }
-    // Given up with the next transaction.
+    // Released with the next transaction.
     connection.execute_batch("PRAGMA locking_mode = normal").unwrap();
     assert_eq!(number(&connection, "SELECT count(*) FROM a.t"), 500);
     other.execute("INSERT INTO t VALUES (1000, 9, 0)", []).unwrap();

@@ -308,7 +308,7 @@ impl Run<'_> {
     }
 }
 
-/// So many steps from a seed; what was found, if anything.
+/// Runs `steps` steps from a seed; returns what was found, if anything.
 fn run(seed: u64, steps: u64, planted: Option<Planted>) -> Result<BTreeMap<i32, u64>, String> {
     let folder = tempfile::tempdir().unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();

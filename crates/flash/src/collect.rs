@@ -342,8 +342,9 @@ pub(crate) const GARBAGE_SHARE: u32 = 8;
 
 impl PageStore {
     /// With [`crate::Allocation::Segment`]: moves what lives out of all segments that hold garbage,
-    /// as far as there is room, and says how many became free. The store does as much of this as it
-    /// needs by itself. Takes two checkpoints. With [`crate::Allocation::Slot`] nothing is to do.
+    /// as far as there is room, and says how many became free. The store does the part of this that
+    /// it needs by itself. Takes two checkpoints. With [`crate::Allocation::Slot`] nothing is to
+    /// do.
     ///
     /// # Errors
     /// As [`PageStore::checkpoint`].

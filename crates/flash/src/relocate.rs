@@ -211,7 +211,7 @@ mod tests {
             prop_assert_eq!(relocation.is_needed, needed);
         }
 
-        /// Nodes in places that are given up are copied, and nothing else but what leads to them.
+        /// Nodes in freed places are copied, and nothing else but the nodes that lead to them.
         #[test]
         fn nodes_that_are_evicted_are_written_anew(
             pages in prop::collection::btree_set(page(), 1..60),

@@ -538,7 +538,7 @@ mod tests {
                 assert!(file.store.check().unwrap().accounted);
             }
             assert!(std::fs::read(&path).unwrap() == left, "something was written");
-            // Who begins to write makes durable what was decided, whatever becomes of the file.
+            // Becoming writable makes the decision durable, whatever happens to the file.
             let file = StoreFile::open_read_only(&path, Options::default()).unwrap();
             decide_by_file(&file.store, &path).unwrap();
             file.make_writable(&path).unwrap();

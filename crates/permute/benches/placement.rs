@@ -1,4 +1,4 @@
-//! What it costs to put records in their places, beside two copies of the same bytes.
+//! The cost of putting records in their places, next to two copies of the same bytes.
 //!
 //! A load of 48 MiB is filled from batches as readers have them: some rows of the input after
 //! another. The target is the sum of two memcpys from memory to memory.

@@ -1,4 +1,4 @@
-//! A plan in words.
+//! The text form of a plan.
 
 use crate::job::Job;
 

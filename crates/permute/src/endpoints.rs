@@ -154,7 +154,7 @@ fn check_length(request: &Request, file: &File, from: &Header, start: u64) -> Re
 pub(crate) struct Wanted<'a> {
     /// `None` for an array without items.
     pub(crate) layout: Option<&'a Layout>,
-    /// Its shape, or which tiles are short, in words.
+    /// Its shape, or a message that says which tiles are short.
     pub(crate) shape: std::result::Result<&'a [u64], &'a str>,
 }
 

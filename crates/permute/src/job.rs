@@ -91,7 +91,7 @@ pub struct Job {
     /// The path of the result: the given name, or its target if it is a link.
     place: PathBuf,
     shape: Option<Vec<u64>>,
-    /// Which tiles are short, in words.
+    /// A message that says which tiles are short.
     short: Option<String>,
     /// `None` for an array without items.
     layout: Option<Layout>,
@@ -189,7 +189,8 @@ impl Job {
         self.shape.as_deref()
     }
 
-    /// Which sizes do not divide their dimension, in words, where the result has short tiles.
+    /// A message that says which sizes do not divide their dimension, where the result has short
+    /// tiles.
     #[must_use]
     pub fn short_tiles(&self) -> Option<&str> {
         self.short.as_deref()

@@ -1,7 +1,7 @@
 //! Rearranging arrays larger than memory: transposes, axis orders, tiles, in very few passes.
 //!
 //! After R. Thonangi's thesis, chapter 3 (address-digit permutations). Reading order: [`pattern`]
-//! (the pattern in words) and [`resolve`] (in digits), [`tree`] (one axis cut into digits, counted
+//! (the pattern as text) and [`resolve`] (in digits), [`tree`] (one axis cut into digits, counted
 //! where they do not divide), [`space`] (several axes in an order, their records packed),
 //! [`coalesce`] (fewer digits); [`pass`] (one pass over the data) and [`plan`] (the choice of
 //! passes); [`runs`] (the ranges of a file that hold a set of records), [`scatter`] and [`copy`]

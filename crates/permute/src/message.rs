@@ -1,4 +1,4 @@
-//! Texts that name options, for those who type a command and those who call a function.
+//! Texts that name options, for users of the command line and for callers of a function.
 //!
 //! A text says what to change, and what is changed is called `--memory 1MiB` on the command line
 //! and `memory="1MiB"` in Python. So an option is a separate part of a text, written in the form

@@ -23,7 +23,7 @@ pub struct Resolved {
     pub task: Option<Task>,
     /// The shape of the result; `None` where short tiles make it no array.
     pub shape: Option<Vec<u64>>,
-    /// Which sizes do not divide their dimension, in words, if some do not.
+    /// A message that says which sizes do not divide their dimension, if some do not.
     pub short: Option<String>,
     /// The digits of each dimension of the array that is there, from the lowest.
     pub left: Vec<Vec<Digit>>,
@@ -148,8 +148,8 @@ fn expand(groups: &[Group], shape: &[u64]) -> Result<Vec<Group>> {
     Ok(expanded)
 }
 
-/// The parts of one dimension, and which tiles are short, in words, if they do not divide it;
-/// their axes are added to `trees`.
+/// The parts of one dimension, and a message that says which tiles are short, if they do not
+/// divide it; their axes are added to `trees`.
 fn split(
     group: &Group,
     size: u64,

@@ -1,4 +1,5 @@
-//! What people do instead, against the definition: the peers of a measurement must be right, too.
+//! The alternatives that people use, against the definition: the peers of a measurement must be
+//! right, too.
 #![cfg(feature = "_baselines")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -248,7 +248,7 @@ fn obvious(task: &Task, terms: &Terms) -> Option<(Pass, f64)> {
 }
 
 /// Large arrays, of which the planner looks at a few passes only: it may be somewhat dearer than
-/// the best of the obvious ones, and has no more passes than one that costs as much.
+/// the best of the obvious ones, and has no more passes than one of the same cost.
 fn judge_large_arrays() {
     let profile = Mode::Seconds(Profile::NVME);
     let mut random = Random(11);

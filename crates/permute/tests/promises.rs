@@ -1,6 +1,6 @@
-//! What a result never is, whatever the request: an array of other sizes than were asked for, read
-//! from another header than numpy reads, in pieces under some name, in the place of a link, or
-//! unknown to the groups above it. Each check is shown a bug that it must find.
+//! Properties that a result never has, whatever the request: an array of other sizes than were
+//! asked for, read from another header than numpy reads, in pieces under some name, in the place of
+//! a link, or unknown to the groups above it. Each check is shown a bug that it must find.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! How much memory would save a pass.
+//! The amount of memory that would save a pass.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

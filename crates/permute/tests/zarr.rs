@@ -1,5 +1,5 @@
 //! Arrays in chunks: what is read and written how often, in which memory, and what an end in the
-//! middle leaves. That the bytes are those of other programs is tested from Python, beside theirs.
+//! middle leaves. That the bytes are those of other programs is tested from Python, next to theirs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! A figure beside the number that it must reach.
+//! A figure next to the number that it must reach.
 
 use serde_json::{Value, json};
 

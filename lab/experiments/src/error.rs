@@ -1,4 +1,4 @@
-//! Why a measurement could not be made.
+//! Errors: the reasons why a measurement could not be made.
 
 use std::io;
 
@@ -36,7 +36,7 @@ pub enum Error {
     /// What was asked for cannot be done.
     #[error("{0}")]
     Input(String),
-    /// Somebody asked for an end.
+    /// A stop was requested.
     #[error("interrupted")]
     Interrupted,
 }

@@ -48,7 +48,7 @@ impl Fjall {
     }
 }
 
-/// Reads on from where the iterator stands.
+/// Reads on from the position of the iterator.
 fn read(iterator: &mut fjall::Iter, entries: u64) -> Result<u64> {
     let mut seen = 0;
     while seen < entries {

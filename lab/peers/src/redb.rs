@@ -58,7 +58,7 @@ impl Redb {
     }
 }
 
-/// Reads on from where the iterator stands.
+/// Reads on from the position of the iterator.
 fn read(iterator: &mut redb::Range<'_, &'static [u8], &'static [u8]>, entries: u64) -> Result<u64> {
     let mut seen = 0;
     while seen < entries {

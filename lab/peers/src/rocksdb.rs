@@ -88,7 +88,7 @@ impl Rocksdb {
         Ok(self.db.property_int_value(name).map_err(failed)?.unwrap_or(0))
     }
 
-    /// Reads on from where the iterator stands.
+    /// Reads on from the position of the iterator.
     fn read(iterator: &mut DBRawIterator<'_>, entries: u64) -> Result<u64> {
         let mut seen = 0;
         while seen < entries && iterator.valid() {

@@ -1,4 +1,4 @@
-//! What every store can be asked, and how one is opened by its name.
+//! The operations of every store, and the opening of one by its name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ pub type Figures = BTreeMap<String, f64>;
 /// Why a store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The store failed, in its own words.
+    /// The store failed, with its own message.
     #[error("{system}: {message}")]
     Failed {
         /// Which store.
@@ -123,7 +123,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// An open store with one ordered map. Its threads run beside those that ask.
+/// An open store with one ordered map. Its threads run concurrently with those that ask.
 ///
 /// # Errors
 /// Every method answers [`Error::Failed`] with what the store said.

@@ -3,7 +3,7 @@
 //! Random keys have 16 bytes: eight that scatter the numbers evenly over the key space, and the
 //! number itself, so that no two keys are equal. Small keys have four, in the order of the
 //! numbers. Values are incompressible and follow from the seed, the number and the version:
-//! whoever knows what was written can tell what must be read.
+//! what must be read follows from what was written.
 
 use crate::random::{Random, mixed};
 

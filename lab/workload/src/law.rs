@@ -1,4 +1,4 @@
-//! How keys are drawn: evenly over all numbers of 32 bits, or around a mean that moves.
+//! Distributions of keys: evenly over all numbers of 32 bits, or around a mean that moves.
 
 use crate::random::Random;
 

@@ -1,4 +1,4 @@
-//! What a stream consists of.
+//! The requests of a stream.
 
 /// What is asked of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,9 +1,9 @@
 //! The RL script: the thirteen steps of SQLite's classic speed test, as the papers on flash
 //! translation layers run it (Kang et al., X-FTL, SIGMOD 2013).
 //!
-//! Tables t1, t2 and t3 of (a, b, c): a number, a random one below 100,000, and its words. The
+//! Tables t1, t2 and t3 of (a, b, c): a number, a random one below 100,000, and its text. The
 //! steps that write are 1,010 transactions besides the making of tables and indexes; how they are
-//! committed is the caller's, who may look at the clock.
+//! committed is decided by the caller, which may look at the clock.
 
 use rusqlite::{Connection, Result, params};
 
@@ -170,7 +170,7 @@ fn ask(on: &Connection, count: i64, which: &str, of: impl Fn(i64) -> String) -> 
     Ok(())
 }
 
-/// A number below a million in words.
+/// A number below a million, spelled out in English.
 #[must_use]
 pub fn words(number: i64) -> String {
     const ONES: [&str; 20] = [

@@ -29,7 +29,7 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// The requests of a seed, which keep so many entries live, at most half of the domain.
+    /// The requests of a seed, which keep `entries` entries live, at most half of the domain.
     /// `u64::MAX`: insertions without end.
     #[must_use]
     pub fn new(seed: u64, law: Law, entries: u64) -> Self {

@@ -118,7 +118,7 @@ pub enum LineError {
     /// Not JSON.
     #[error("this is not JSON from column {column} on")]
     NotJson {
-        /// Where the parser gave up.
+        /// The column where the parser stopped.
         column: usize,
     },
     /// JSON, but not an entry.

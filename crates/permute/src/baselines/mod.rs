@@ -92,7 +92,7 @@ impl Walk {
 impl Iterator for Walk {
     type Item = u64;
 
-    /// Goes on without end: who walks counts.
+    /// Goes on without end: the caller counts.
     fn next(&mut self) -> Option<u64> {
         let address = self.address;
         for (size, step, at) in &mut self.axes {

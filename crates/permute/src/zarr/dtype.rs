@@ -1,7 +1,7 @@
 //! Types of items and their fill values, in both versions of Zarr.
 //!
 //! A type is known by what `.npy` calls it ([`npy`](crate::npy)); version 2 of Zarr uses the same
-//! words, version 3 has its own. Items are never looked into: a value matters only where a chunk is
+//! names, version 3 has its own. Items are never looked into: a value matters only where a chunk is
 //! missing, whose items are all the fill value.
 
 use base64::Engine as _;

@@ -150,7 +150,7 @@ mod tests {
         for (decode, stream) in streams {
             assert_eq!(decode(&stream, 5000).as_ref(), Some(&bytes));
             assert_eq!(decode(&stream, 4999), None);
-            // A block of LZ4 says nothing of its end; the length is looked at by who decodes it.
+            // A block of LZ4 says nothing of its end; the decoder's caller checks the length.
             let whole = |bytes: &Vec<u8>| bytes.len() == 5000;
             assert_eq!(decode(&stream[..stream.len() - 3], 5000).filter(whole), None);
             assert_eq!(decode(b"nothing", 5000).filter(whole), None);

@@ -1,4 +1,4 @@
-//! What a pattern means, worked out record by record.
+//! The meaning of a pattern, worked out record by record.
 
 use std::collections::BTreeMap;
 

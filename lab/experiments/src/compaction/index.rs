@@ -132,7 +132,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Builds an index of so many times κ0, and counts what its steady state writes.
+    /// Builds an index of `at` times κ0, and counts what its steady state writes.
     fn measure(&mut self, at: f64, keys: Keys, watch: &dyn Watch) -> Result<Metrics> {
         let memory = self.lsm()?.runs_capacity_bytes / ENTRY_BYTES;
         let plan = plan(Scale::Small);
@@ -165,7 +165,7 @@ impl Subject {
     }
 }
 
-/// What was written between two moments, in so many requests.
+/// What was written between two moments, in `requests` requests.
 fn metrics(before: &LsmStats, after: &LsmStats, requests: u64) -> Metrics {
     let megabytes = (requests * USER_BYTES) as f64 / 1e6;
     let sum = |stats: &LsmStats, of: fn(&esker::LsmWrites) -> u64| -> u64 {

@@ -199,7 +199,7 @@ mod tests {
     }
 
     /// By hand: two blocks of one record each would leave six slots of sixteen unused, more than a
-    /// fifth; beside a level of 40 full blocks they may stay.
+    /// fifth; next to a level of 40 full blocks they may stay.
     #[test]
     fn blocks_stay_within_omega() {
         let (upper, lower) = (blocks(&[&[1]]), blocks(&[&[5]]));

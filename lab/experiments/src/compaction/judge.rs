@@ -1,4 +1,4 @@
-//! What the predictions about policies have in common.
+//! Common parts of the predictions about policies.
 
 use super::phases::{OCCUPANCY, WRITES};
 use super::policy::{Contender, Keys, name};

@@ -162,7 +162,7 @@ mod tests {
         assert!(meter.is_learnt() && meter.thresholds().is_last_full);
     }
 
-    /// The period of an inner level ends where it overflows, and the merge out of it is nobody's.
+    /// The period of an inner level ends where it overflows, and the merge out of it is in none.
     #[test]
     fn an_inner_period_ends_at_the_overflow() {
         let mut meter = Meter::new(Learning::new(4, 0.5, 100));

@@ -2,7 +2,7 @@
 //! (chapter 5), on a model of its tree that counts blocks.
 //!
 //! Reading order: [`block`] and [`join`] (blocks, and merges that keep them), [`model`] (the tree)
-//! with [`meter`] (what Mixed learns from); [`policy`] (who is compared), [`phases`] (one run) and
+//! with [`meter`] (what Mixed learns from); [`policy`] (the policies), [`phases`] (one run) and
 //! [`judge`] (what predictions have in common); then the experiments: [`sizes`], [`keys`],
 //! [`levels`], [`load`], [`payload`], [`spread`], [`loosened`]; and [`index`], on the index itself.
 

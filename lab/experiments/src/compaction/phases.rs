@@ -43,7 +43,7 @@ const BLOCK_BYTES: usize = 4092;
 /// Bytes of a key, and of the marks of a record.
 const KEY_BYTES: usize = 4;
 const MARK_BYTES: usize = 1;
-/// Requests between two looks at whether somebody asked for an end.
+/// Requests between two checks for a requested stop.
 const LOOK: u64 = 1 << 12;
 /// Records that Mixed may take to learn, over those that the level above the last holds.
 const LEARNING_MOST: u64 = 80;
@@ -63,7 +63,7 @@ pub struct Plan {
     pub periods: u64,
 }
 
-/// Records of a block with values of so many bytes.
+/// Records of a block with values of `value_bytes` bytes.
 #[must_use]
 pub const fn slots(value_bytes: usize) -> usize {
     BLOCK_BYTES / (KEY_BYTES + value_bytes + MARK_BYTES)
@@ -76,7 +76,7 @@ impl Plan {
         (self.ratio * self.sizes.memory_records() as f64) as u64
     }
 
-    /// MB of so many requests.
+    /// MB of `requests` requests.
     #[must_use]
     pub fn megabytes(&self, requests: u64) -> f64 {
         (requests * (KEY_BYTES + self.value_bytes) as u64) as f64 / 1e6
@@ -88,7 +88,7 @@ impl Plan {
         self.law_of(keys, self.sizes.memory_records())
     }
 
-    /// The same where memory holds so many records: the mean of G_N moves once for each sixteenth
+    /// The same where memory holds `records` records: the mean of G_N moves once for each sixteenth
     /// of them.
     #[must_use]
     pub fn law_of(&self, keys: Keys, records: u64) -> Law {
@@ -144,7 +144,7 @@ impl Run {
         self.model.capacity(above_last) * self.plan.sizes.slots as u64
     }
 
-    /// Does so many requests.
+    /// Does `requests` requests.
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`].
@@ -164,7 +164,7 @@ impl Run {
         self.fills += model.held(1) as f64 / model.capacity(1).max(1) as f64;
     }
 
-    /// Goes on until the level above the last becomes empty, for so many requests at most. Says
+    /// Goes on until the level above the last becomes empty, for `most` requests at most. Says
     /// how many it did.
     fn until_emptied(&mut self, most: u64, watch: &dyn Watch) -> Result<u64> {
         let above_last = self.model.last().saturating_sub(1);
@@ -196,7 +196,7 @@ impl Run {
         Ok(self.metrics(&before, requests))
     }
 
-    /// What happened since `before`, in so many requests.
+    /// What happened since `before`, in `requests` requests.
     #[must_use]
     pub fn metrics(&self, before: &Counts, requests: u64) -> Metrics {
         let (model, now) = (&self.model, self.model.counts());

@@ -39,7 +39,7 @@ pub trait Watch {
     /// Something worth a line has been done.
     fn says(&mut self, line: &str);
 
-    /// Whether somebody asked for an end.
+    /// Whether a stop was requested.
     fn is_interrupted(&self) -> bool;
 }
 
@@ -186,7 +186,7 @@ fn rounded(value: f64) -> f64 {
     (value * scale).round() / scale
 }
 
-/// [`Error::Interrupted`] if somebody asked for an end.
+/// [`Error::Interrupted`] if a stop was requested.
 pub(crate) fn go_on(watch: &dyn Watch) -> Result<()> {
     if watch.is_interrupted() { Err(Error::Interrupted) } else { Ok(()) }
 }

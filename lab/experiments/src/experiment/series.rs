@@ -1,4 +1,4 @@
-//! What an experiment measured: metrics of each system along one axis.
+//! The results of an experiment: metrics of each system along one axis.
 
 use std::collections::BTreeMap;
 

@@ -37,7 +37,7 @@ impl Schedule {
 
 /// The time between two moments that are not known in advance, shared by threads.
 ///
-/// Invariant: `end` is set after `begin`, and each is set once. 0 stands for "not yet".
+/// Invariant: `end` is set after `begin`, and each is set once. 0 means "not yet".
 #[derive(Debug)]
 pub struct Window {
     origin: Instant,
@@ -91,7 +91,7 @@ impl Window {
 pub struct Driven {
     /// Latencies of those that count.
     pub latencies: Latencies,
-    /// Those given up because the system had not come to them long after the window's end; they
+    /// Those dropped because the system had not come to them long after the window's end; they
     /// are in the latencies with the time that they had waited.
     pub given_up: u64,
 }

@@ -1,4 +1,4 @@
-//! What must hold, as data, and whether it does.
+//! Bars: the conditions that must hold, as data, and whether they do.
 //!
 //! A bar compares Esker's median of a metric with a number, or with a multiple of a peer's
 //! median. Bars that compare time are ratios between systems that alternated in one comparison;
@@ -28,10 +28,10 @@ pub enum Sense {
 pub enum Limit {
     /// A number.
     Number(f64),
-    /// So many times a peer's value of the same metric.
+    /// A factor times a peer's value of the same metric.
     Times(f64, Name),
     /// The same, or one and a half times the longest gap of the idle control thread if that is
-    /// more: a pause that the machine gave an idle thread is nobody's fault.
+    /// more: a pause that the machine gave an idle thread is no store's fault.
     TimesOrControl(f64, Name),
 }
 
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(with(534.0), Verdict::Met);
     }
 
-    /// Two systems that made nobody wait are not compared by the machine's pauses.
+    /// Two systems that made no thread wait are not compared by the machine's pauses.
     #[test]
     fn latencies_are_judged_where_the_peers_are_more_than_an_idle_threads() {
         let verdict = |metric: &str, limit, longest: f64| {

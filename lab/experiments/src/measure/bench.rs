@@ -1,4 +1,4 @@
-//! Which runs are made, in which order, by which processes.
+//! The runs of a comparison, their order, and their processes.
 //!
 //! Every run has a process and a folder of its own. Rows that begin with a loaded store get a
 //! copy of one that was loaded once, out of the page cache. Within a row, systems take turns:
@@ -23,7 +23,7 @@ use crate::measure::task::Task;
 
 mod spawn;
 
-/// The share of the sustained rate at which writes come beside a full merge.
+/// The share of the sustained rate at which writes come during a full merge.
 const RATE_SHARE: f64 = 0.7;
 
 /// How a run is started: this program with these arguments and then the task.
@@ -48,7 +48,7 @@ pub struct Plan {
     pub arrangement: Arrangement,
     /// Where the stores are made; what is made there is removed.
     pub folder: PathBuf,
-    /// Writes a second beside a full merge; by default a share of RocksDB's rate of loading.
+    /// Writes a second during a full merge; by default a share of RocksDB's rate of loading.
     pub rate: Option<f64>,
     /// Runs of each row and system; by default those of the scale.
     pub repeats: Option<u32>,
@@ -56,7 +56,7 @@ pub struct Plan {
     pub program: Program,
 }
 
-/// One run, as it is named to whoever watches.
+/// The name of one run, for the observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunName {
     /// The row.
@@ -69,15 +69,15 @@ pub struct RunName {
     pub of: u32,
 }
 
-/// Whoever watches a comparison. All calls come from the thread that runs it.
+/// The observer of a comparison. All calls come from the thread that runs it.
 pub trait Watch {
     /// A run begins.
     fn begins(&mut self, run: RunName);
-    /// So many of so many requests are done.
+    /// `done` of `total` requests are done.
     fn progress(&mut self, done: u64, total: u64);
     /// The run has ended.
     fn ends(&mut self, run: RunName, outcome: &Result<Metrics>);
-    /// Whether somebody asked for an end.
+    /// Whether a stop was requested.
     fn is_interrupted(&self) -> bool;
 }
 
@@ -182,7 +182,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The rate of writes beside a full merge.
+    /// The rate of writes during a full merge.
     fn rate(&mut self) -> f64 {
         if let Some(rate) = self.plan.rate {
             return rate;

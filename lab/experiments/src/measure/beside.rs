@@ -1,5 +1,5 @@
-//! What runs beside a measurement: the clock that persists once a second, the idle thread that
-//! shows how much of a pause was the machine's, the sampler of space.
+//! Threads that run during a measurement: the clock that persists once a second, the idle thread
+//! that shows how much of a pause was the machine's, the sampler of space.
 //!
 //! Threads: each instrument runs in one thread of a scope, and ends when the [`Stop`] says so.
 
@@ -42,7 +42,7 @@ impl Stop {
     }
 }
 
-/// Asks when it is dropped, so that a failure ends the threads beside it too.
+/// Asks when it is dropped, so that a failure ends the concurrent threads too.
 #[derive(Debug)]
 pub struct StopOnDrop<'a>(pub &'a Stop);
 

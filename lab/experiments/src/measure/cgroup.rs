@@ -71,7 +71,7 @@ pub fn peak_bytes(folder: &Path) -> Option<u64> {
     fs::read_to_string(folder.join(PEAK)).ok()?.trim().parse().ok()
 }
 
-/// Tries to mount the controller where there is none; whoever calls looks whether it is there.
+/// Tries to mount the controller where there is none; the caller checks whether it is there.
 fn mount(root: &Path) {
     let made = fs::create_dir(root).is_ok();
     let _ = Command::new("mount")

@@ -1,4 +1,4 @@
-//! What the kernel counts for this process, the same way for every store.
+//! The kernel's counters for this process, the same for every store.
 
 use std::fs;
 use std::path::Path;

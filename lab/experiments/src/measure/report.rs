@@ -1,4 +1,4 @@
-//! What a comparison found: every run's metrics, their medians, the verdicts; as JSON.
+//! The report of a comparison: every run's metrics, their medians, the verdicts; as JSON.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How much of everything, at each scale.
+//! The sizes of everything, at each scale.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub struct Sizes {
     pub lookups_warm_up: u64,
     /// Lookups that count.
     pub lookups: u64,
-    /// Lookups a second beside a full merge.
+    /// Lookups a second during a full merge.
     pub lookup_rate: f64,
     /// Scans that count.
     pub scans: u64,

@@ -1,4 +1,5 @@
-//! What backups into one folder read and write, each after another part of the store has changed.
+//! The reads and writes of backups into one folder, each after another part of the store has
+//! changed.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Counters that are counted up: by merge operands, beside reading and writing in a transaction.
+//! Counters that are counted up: by merge operands, and by reading and writing in a transaction.
 //!
 //! One key is counted up again and again, and many are in an order without end. Each way has a
 //! keyspace of its own in one store, and they take turns every hundred steps: a merge that comes

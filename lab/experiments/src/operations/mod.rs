@@ -70,7 +70,7 @@ impl Case {
         Self::ALL.into_iter().find(|case| case.as_str() == name)
     }
 
-    /// What it is about, in a few words.
+    /// A short description of it.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -144,7 +144,7 @@ impl Found {
         median(self.values(way, metric))
     }
 
-    /// The median over the rounds of how many times as much the one way has as the other: what
+    /// The median over the rounds of the ratio of the one way's value to the other's: what
     /// disturbs the machine for a while then disturbs both.
     #[must_use]
     pub fn ratio(&self, way: &str, other: &str, metric: &str) -> Option<f64> {

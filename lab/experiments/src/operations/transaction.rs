@@ -1,4 +1,4 @@
-//! Ten puts in a transaction, beside the same in a batch.
+//! Ten puts in a transaction, next to the same in a batch.
 //!
 //! All ways write the same keys of one store, over and over, so that little is merged, and take
 //! turns every hundred commits: a merge that comes disturbs all of them.
@@ -14,7 +14,7 @@ use crate::measure::Metrics;
 const TEN: u64 = 10;
 /// Commits in a turn.
 const TURN: u64 = 100;
-/// A durable commit takes as long as so many buffered ones, about.
+/// The approximate number of buffered commits that take as long as a durable one.
 const SYNC_FACTOR: u64 = 10;
 
 const BATCH: &str = "batch";

@@ -1,4 +1,4 @@
-//! Which arrays are rearranged, in how much memory, and how fast that must be.
+//! The arrays that are rearranged, the memory for each, and the speed that is required.
 
 /// An array, what is made of it, and the bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,9 +26,9 @@ pub struct Case {
 /// How much memory there is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Memory {
-    /// So many MiB.
+    /// A number of MiB.
     Mib(u64),
-    /// So many hundredths of the array.
+    /// A number of hundredths of the array.
     Percent(u64),
 }
 

@@ -1,5 +1,5 @@
-//! `esker bench permute`: arrays rearranged, beside the copy of the same file and beside what
-//! people do instead.
+//! `esker bench permute`: arrays rearranged, next to the copy of the same file and next to the
+//! alternatives that people use.
 //!
 //! Systems take turns, each from a page cache without the array, as far as the system lets one
 //! empty it, and each ends with its file synced. The bar is measured by the faster of two copies:
@@ -27,10 +27,10 @@ use crate::{Error, Result};
 /// The least memory of a copy: a floor is not to suffer from what the case allows.
 const COPY_MEMORY: u64 = 64 << 20;
 
-/// Arrays above so many bytes are worth an empty page cache.
+/// Arrays above this number of bytes are worth an empty page cache.
 const LARGE: u64 = 64 << 20;
 
-/// Who makes the result, or a copy.
+/// The program that makes the result, or a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// `dd bs=8M iflag=direct oflag=direct conv=fsync`.

@@ -1,4 +1,4 @@
-//! What the planner of `esker-permute` does in the setting of Thonangi's thesis (section 3.4).
+//! Plans of `esker-permute` in the setting of Thonangi's thesis (section 3.4).
 //!
 //! Nothing is read or written: these are counts of blocks and passes, the same on every machine.
 
@@ -24,7 +24,7 @@ const fn tpch(parts: u64) -> [u64; 5] {
 }
 
 /// An array of these sizes whose dimensions, the slowest first, are brought into an order, and
-/// what its planner is told where `memory` bytes are there.
+/// the input of its planner where `memory` bytes are there.
 fn task(sizes: &[u64], order: &[usize], memory: u64) -> (Task, Terms) {
     let digit = |tree| Digit { tree, leaf: 0 };
     let task = Task {

@@ -1,7 +1,7 @@
 //! Fig. 9 (thesis 4.8): what FD+FC owes to its parts.
 //!
 //! FC without memory sharing keeps a frozen memtable whole until its merge is done. DS and XM are
-//! measured beside them, because the paper compares with these.
+//! measured next to them, because the paper compares with these.
 //!
 //! Panels b and c are of FD+FC/TUP, which moves one tuple at a time. That scheme is not built.
 

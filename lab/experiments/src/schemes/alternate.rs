@@ -161,7 +161,7 @@ fn one(
     Ok(metrics)
 }
 
-/// A folder that is removed when it is let go of.
+/// A folder that is removed when it is dropped.
 ///
 /// # Errors
 /// Those of the file system.

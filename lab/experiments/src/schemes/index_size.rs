@@ -136,7 +136,7 @@ mod tests {
         ])
     }
 
-    /// FC, beside a DS whose worst update grows to so much.
+    /// FC, next to a DS whose worst update grows to `ds_large`.
     fn beside(fc: Series, ds_large: f64) -> Series {
         let ds = measured("DS", 10.0, ds_large, 10.0);
         let points = fc.points.into_iter().chain(ds.points).collect();

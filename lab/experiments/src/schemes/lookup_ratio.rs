@@ -5,7 +5,7 @@
 //! | a | `requests_per_second` |
 //! | b, c | `update_mean_us`, `lookup_mean_us` |
 //! | d, e | `update_max_us`, `lookup_max_us` |
-//! | f | `lookup_p50_us` … `lookup_p999_us` stand for the distribution |
+//! | f | `lookup_p50_us` … `lookup_p999_us` represent the distribution |
 //! | g | `update_deviation_us` |
 //! | h–l | the same of `…_queued_…` |
 //!
@@ -29,9 +29,9 @@ const SHARE: f64 = 0.25;
 const TIE: f64 = 0.1;
 /// The same of lookups in memory and out of it, by eight threads.
 const TIE_READ_ONLY: f64 = 0.15;
-/// Peak over settled space of who keeps the old tree until the new one is complete.
+/// Peak over settled space of a scheme that keeps the old tree until the new one is complete.
 const DOUBLED: f64 = 1.8;
-/// The most of who does not.
+/// The most of a scheme that does not.
 const NOT_DOUBLED: f64 = 1.5;
 
 /// The experiment.
@@ -104,7 +104,7 @@ const fn sizes(scale: Scale) -> (Sizes, &'static [u32]) {
 
 fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     let (sizes, percents) = sizes(scale);
-    // Lookups alone have no merge to wait for: a third of them say as much.
+    // Lookups alone have no merge to wait for: a third of them give the same result.
     let requests = |percent| if percent == 100 { sizes.requests / 3 } else { sizes.requests };
     let place = |lookup_percent: &u32| Place {
         at: f64::from(*lookup_percent) / 100.0,

@@ -1,4 +1,5 @@
-//! A queue of requests with so many slots: whoever brings one to a full queue waits.
+//! A queue of requests with a fixed number of slots: a thread that brings one to a full queue
+//! waits.
 //!
 //! Thread safety: any number of threads bring and take.
 

@@ -20,7 +20,7 @@
 //! R_p is the time from taking a request off its queue to its completion; R_q counts from when it
 //! was brought, or was due (which makes it R_o). Updates are insertions and deletions, which an
 //! FD+tree treats alike. There are half as many workers as the paper had, three to one, for
-//! machines with fewer cores than its eight. Beside them an idle thread measures the machine's own
+//! machines with fewer cores than its eight. In addition an idle thread measures the machine's own
 //! pauses, and a sampler the space.
 
 use std::fs;
@@ -48,7 +48,7 @@ const LOOKUP_WORKERS: u32 = 3;
 const UPDATE_WORKERS: u32 = 1;
 /// |Q_r| + |Q_w|.
 const SLOTS: u64 = 5000;
-/// Requests between two looks at whether somebody asked for an end.
+/// Requests between two checks for a requested stop.
 const WATCH_EVERY: u64 = 1024;
 /// How much before its time a request may be brought: sleeping costs the workers their processor.
 const EARLY_MAX: Duration = Duration::from_micros(500);
@@ -238,7 +238,7 @@ fn through_queues(
     let updates = Queue::new(update_slots);
     let work = |queue: &Queue| {
         let kept = work(subject, queue);
-        // Whoever fails ends the run.
+        // A thread that fails ends the run.
         if kept.is_err() {
             lookups.close();
             updates.close();

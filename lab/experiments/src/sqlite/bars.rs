@@ -1,14 +1,14 @@
-//! What Esker must show beside SQLite's own modes.
+//! The bars that Esker must reach, compared with SQLite's own modes.
 //!
 //! A bar on commits' latencies is judged where WAL's longest commit took longer than an idle thread
-//! was off beside it.
+//! was off during it.
 
 use super::mode::Mode;
 use super::{Found, Workload};
 use crate::bar::{Bar, Must};
 use crate::experiment::series::CONTROL_FACTOR;
 
-/// The longest gap of an idle thread beside the transactions.
+/// The longest gap of an idle thread during the transactions.
 pub const CONTROL: &str = "control_max_micros";
 /// The factor over WAL where a rewrite is so much cheaper than growing, and elsewhere.
 const REWRITES_ARE_CHEAP: f64 = 3.0;

@@ -1,8 +1,8 @@
-//! What a run wrote.
+//! The bytes that a run wrote.
 //!
 //! Bytes are those that the process passed to calls that write (`wchar` of `/proc/self/io`),
 //! logs, checkpoints and zeros that a file grew by included: the same count in all modes, exact,
-//! and without what a file system adds. Nobody else in the process writes meanwhile. SQLite keeps
+//! and without what a file system adds. No other thread writes meanwhile. SQLite keeps
 //! temporary tables in memory then, and the index of its log is a mapping, which counts nowhere.
 
 use std::fs;

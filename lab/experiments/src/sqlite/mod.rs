@@ -1,9 +1,9 @@
-//! `esker bench sqlite`: SQLite over the page store beside SQLite's own ways, the same SQLite on
+//! `esker bench sqlite`: SQLite over the page store next to SQLite's own ways, the same SQLite on
 //! both sides.
 //!
 //! Modes take turns, each with a database of its own that was copied, page by page, from one that
 //! was filled once. What is said of bytes is in [`counters`], of bars in [`bars`], of the disk in
-//! [`probe`]. [`tpcc`] and [`rl`] make one run; [`readers`] are beside them.
+//! [`probe`]. [`tpcc`] and [`rl`] make one run; [`readers`] run concurrently.
 
 pub mod bars;
 pub mod counters;
@@ -122,7 +122,7 @@ impl Found {
         median(self.values(mode, metric))
     }
 
-    /// The median over the rounds of how many times as much the one mode has as the other: what
+    /// The median over the rounds of the ratio of the one mode's value to the other's: what
     /// disturbs the machine for a while then disturbs both.
     #[must_use]
     pub fn ratio(&self, ours: Mode, theirs: Mode, metric: &str) -> Option<f64> {
@@ -173,7 +173,7 @@ pub enum Event<'a> {
     Done(&'a str),
 }
 
-/// Who hears of what happens, and says whether to go on.
+/// The receiver of events, which decides whether to go on.
 pub struct Watch<'a> {
     what: String,
     tell: &'a mut dyn FnMut(Event<'_>) -> bool,

@@ -1,4 +1,4 @@
-//! How SQLite keeps its transactions: its own ways, and ours.
+//! Modes: the ways in which SQLite keeps its transactions, its own and ours.
 
 use std::path::{Path, PathBuf};
 

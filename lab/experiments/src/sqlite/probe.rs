@@ -1,4 +1,4 @@
-//! What one small durable write costs on a disk: where the file grows, and where it does not.
+//! The cost of one small durable write on a disk: where the file grows, and where it does not.
 //!
 //! That a commit rewrites written blocks is where its speed over a log that grows comes from, so
 //! what can be won differs between disks and file systems.

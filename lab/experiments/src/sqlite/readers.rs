@@ -1,4 +1,4 @@
-//! Those who read beside the writers: some look at a table of one row now and then, and one may
+//! Readers concurrent with the writers: some look at a table of one row now and then, and one may
 //! hold the snapshot that it began with.
 
 use std::thread;
@@ -37,7 +37,7 @@ impl Met {
     }
 }
 
-/// Reads the status so many times a second, until the end.
+/// Reads the status `rate` times a second, until the end.
 pub fn status(place: &Place, rate: u32, shared: &Shared) -> Result<Met> {
     let mut met = Met::default();
     if rate == 0 {

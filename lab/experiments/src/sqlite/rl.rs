@@ -1,5 +1,5 @@
 //! One run of the RL script in one mode: twice in the same file, which does not grow any more the
-//! second time. That one counts; what the first one wrote is told apart.
+//! second time. That one counts; what the first one wrote is reported apart.
 
 use std::thread;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What the threads of a run know of each other, and how they wait for a lock.
+//! The shared state of the threads of a run, and their waits for a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -97,7 +97,7 @@ const fn pause(tries: i32) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Whether an error says that somebody else has the database.
+/// Whether an error says that another connection has the database.
 #[must_use]
 pub fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))

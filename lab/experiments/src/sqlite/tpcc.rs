@@ -1,4 +1,4 @@
-//! One run of TPC-C in one mode: workers without think time, and those who read beside them.
+//! One run of TPC-C in one mode: workers without think time, and concurrent readers.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ struct Tally {
     /// By kind, those committed.
     kinds: [u64; Kind::ALL.len()],
     rollbacks: u64,
-    /// Transactions that were refused because of somebody else, though they waited.
+    /// Transactions that were refused because of another connection, though they waited.
     busy: u64,
     waits: u64,
 }
@@ -117,7 +117,7 @@ pub fn run(plan: &Plan, place: &Place, watch: &mut Watch<'_>) -> Result<Metrics>
     Ok(metrics)
 }
 
-/// Does something; whoever fails ends the run.
+/// Runs `body`; a failure ends the run.
 fn ending<T>(shared: &Shared, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let done = body();
     if done.is_err() {
@@ -126,7 +126,7 @@ fn ending<T>(shared: &Shared, body: impl FnOnce() -> Result<T>) -> Result<T> {
     done
 }
 
-/// What was seen from beside.
+/// The values that were measured concurrently.
 struct Measured {
     seconds: f64,
     before: Counters,

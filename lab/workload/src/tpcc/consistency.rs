@@ -1,4 +1,5 @@
-//! What holds between the tables after any number of transactions [3.3.2.1 to 3.3.2.4].
+//! Conditions that hold between the tables after any number of transactions
+//! [3.3.2.1 to 3.3.2.4].
 
 use rusqlite::{Connection, Result};
 

@@ -50,13 +50,13 @@ impl Draw {
         (both + skew.c) % (last - first + 1) + first
     }
 
-    /// Letters and digits, so many as a number of a range.
+    /// Letters and digits; their number is drawn from a range.
     pub fn text(&mut self, least: i64, most: i64) -> String {
         let length = self.between(least, most);
         (0..length).map(|_| char::from(LETTERS[self.0.below(62) as usize])).collect()
     }
 
-    /// So many digits.
+    /// `length` digits.
     pub fn digits(&mut self, length: i64) -> String {
         (0..length).map(|_| char::from(b'0' + self.0.below(10) as u8)).collect()
     }

@@ -1,4 +1,4 @@
-//! What terminals ask for [2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1, 5.2.3].
+//! The inputs of terminals [2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1, 5.2.3].
 
 use super::draw::{self, Draw, last_name};
 use super::{DISTRICTS, Sizes};
@@ -36,7 +36,7 @@ pub enum Input {
 /// An order to enter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewOrder {
-    /// Where the terminal stands.
+    /// The warehouse of the terminal.
     pub warehouse: i64,
     /// Where the customer lives.
     pub district: i64,
@@ -64,14 +64,14 @@ pub struct Line {
 pub enum Who {
     /// By number: 40 of 100.
     Number(i64),
-    /// By last name, the middle one of those who have it: 60 of 100.
+    /// By last name, the middle one of the customers with that name: 60 of 100.
     LastName(String),
 }
 
 /// A payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payment {
-    /// Where the terminal stands.
+    /// The warehouse of the terminal.
     pub warehouse: i64,
     /// Where the payment is taken.
     pub district: i64,
@@ -79,7 +79,7 @@ pub struct Payment {
     pub customer_warehouse: i64,
     /// The customer's district.
     pub customer_district: i64,
-    /// Who pays.
+    /// The customer that pays.
     pub customer: Who,
     /// How much, in cents.
     pub amount: i64,
@@ -90,11 +90,11 @@ pub struct Payment {
 /// A question for the last order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderStatus {
-    /// Where the terminal stands.
+    /// The warehouse of the terminal.
     pub warehouse: i64,
     /// Where the customer lives.
     pub district: i64,
-    /// Who asks.
+    /// The customer that asks.
     pub customer: Who,
 }
 
@@ -103,7 +103,7 @@ pub struct OrderStatus {
 pub struct Delivery {
     /// Whose districts.
     pub warehouse: i64,
-    /// Who carries.
+    /// The carrier.
     pub carrier: i64,
     /// When.
     pub date: i64,
@@ -112,7 +112,7 @@ pub struct Delivery {
 /// A question for scarce items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StockLevel {
-    /// Where the terminal stands.
+    /// The warehouse of the terminal.
     pub warehouse: i64,
     /// Of whose late orders.
     pub district: i64,
@@ -156,7 +156,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// The terminal of a number, which says in which warehouse it stands.
+    /// The terminal of a number, which gives its warehouse.
     #[must_use]
     pub fn new(seed: u64, number: u32, sizes: Sizes) -> Self {
         let draw = Draw::new(crate::random::mixed(seed ^ crate::random::mixed(u64::from(number))));

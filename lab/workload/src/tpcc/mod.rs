@@ -51,7 +51,7 @@ impl Sizes {
         self.customers - self.customers * 3 / 10 + 1
     }
 
-    /// The highest number that is made into a last name; each of them is somebody's.
+    /// The highest number that is made into a last name; each of them belongs to a customer.
     #[must_use]
     pub fn last_names(&self) -> i64 {
         (self.customers - 1).clamp(0, 999)

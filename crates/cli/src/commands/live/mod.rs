@@ -6,7 +6,7 @@
 //!     ▼                            ▼
 //!   model    series, ratios, which levels a merge replaces
 //!     ▼                                                       (the drawing thread)
-//!   view     model → characters, pure        board: a title and lines of whoever runs
+//!   view     model → characters, pure        board: a title and lines of the command
 //!     ▼
 //!   screen   the terminal, taken and given back
 //! ```

@@ -9,7 +9,7 @@
 //!   ┌ puts ──────────────┐┌ gets ───────────────┐   a second's rate; p99 and max of each window
 //!   └────────────────────┘└─────────────────────┘
 //!   written · space · memory · merges
-//!   lines of whoever runs
+//!   lines of the command
 //! ```
 //!
 //! Parts without room are left out, from the bottom; every size of the terminal works.

@@ -62,12 +62,12 @@ fn kill_after(pid: rustix::process::Pid, bytes: u64, stop: &Stop) {
             return;
         }
     }
-    // If it has just ended by itself, whoever waits for it will notice.
+    // If it has just ended by itself, the thread that waits for it will notice.
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }
 
 /// The allocator of the GNU library keeps memory apart for each thread: what one thread's part has
-/// free, another's cannot use. Esker's notes advise whoever embeds it to bound the number of parts,
+/// free, another's cannot use. Esker's notes advise its embedders to bound the number of parts,
 /// and it is measured that way; peers run as they come.
 const ARENAS: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 

@@ -15,7 +15,7 @@ use crate::measure::process::DeviceBytes;
 use crate::measure::rows::{PROGRESS_EVERY, Run, grown, insert};
 
 const THREADS: u64 = 2;
-/// One lookup of an absent key for so many of others.
+/// The number of other lookups for each lookup of an absent key.
 const MISSES: u64 = 4;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {

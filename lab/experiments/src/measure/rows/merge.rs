@@ -2,7 +2,7 @@
 //!
 //! One thread asks for a full merge of the loaded store; another overwrites at a given rate and a
 //! third looks up at a modest one, both by a schedule that does not wait for the store. A scan
-//! that has read half of the entries is held open, where the store can merge beside one. Only
+//! that has read half of the entries is held open, where the store can merge during a scan. Only
 //! requests that were due between the merge's beginning and its end count. The space added includes
 //! what the writes add; [`merge_space`](super::merge_space) has the merge alone.
 

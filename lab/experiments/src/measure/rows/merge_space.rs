@@ -1,5 +1,5 @@
-//! What a full merge adds to the space on the device while a scan is held open, with nobody
-//! writing: everything added is the merge's.
+//! The space that a full merge adds on the device while a scan is held open, without concurrent
+//! writes: everything added is the merge's.
 
 use std::time::Instant;
 

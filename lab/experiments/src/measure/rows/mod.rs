@@ -1,4 +1,4 @@
-//! What is measured: one file a row, each a function from an open store to metrics.
+//! The measured rows: one file a row, each a function from an open store to metrics.
 //!
 //! | row | what |
 //! |---|---|
@@ -115,7 +115,7 @@ impl Row {
         Self::ALL.into_iter().find(|row| row.as_str() == name)
     }
 
-    /// What it is about, in a few words.
+    /// A short description of it.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -143,7 +143,7 @@ impl Row {
         matches!(self, Load | Reopen | Values1000 | Values4000 | Sequential | MovingNormal)
     }
 
-    /// Whether a system takes part. redb cannot merge beside a scan, and would write steadily for
+    /// Whether a system takes part. redb cannot merge during a scan, and would write steadily for
     /// hours to show what its load shows.
     #[must_use]
     pub const fn takes(self, system: Name) -> bool {
@@ -158,9 +158,9 @@ impl Row {
     }
 }
 
-/// Whom a run tells how far it is.
+/// The receiver of a run's progress.
 pub trait Tell: Sync {
-    /// So many of so many requests are done.
+    /// `done` of `total` requests are done.
     fn progress(&self, done: u64, total: u64);
     /// The process may be killed now.
     fn ready(&self);
@@ -179,7 +179,7 @@ pub struct Run<'a> {
     pub control: &'a Control,
     /// The sampler of space.
     pub peak: &'a Peak,
-    /// Whom to tell.
+    /// The receiver of progress.
     pub tell: &'a dyn Tell,
 }
 

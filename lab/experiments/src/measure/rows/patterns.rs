@@ -41,7 +41,7 @@ impl Pattern {
     /// Normal keys, with the values of the load.
     pub const MOVING: Self = Self { value_bytes: entry::VALUE_BYTES, order: Order::Moving };
 
-    /// Values of so many bytes.
+    /// Values of `value_bytes` bytes.
     #[must_use]
     pub const fn scattered(value_bytes: usize) -> Self {
         Self { value_bytes, order: Order::Scattered }
@@ -86,7 +86,7 @@ pub(super) fn run(run: &Run<'_>, pattern: &Pattern) -> Result<Metrics> {
     Ok(metrics)
 }
 
-/// Does so many requests and settles: what was written for each user byte.
+/// Does a number of requests and settles: what was written for each user byte.
 fn written(
     run: &Run<'_>,
     pattern: &Pattern,

@@ -11,7 +11,7 @@ use crate::measure::rows::{Run, insert};
 
 /// Entries of a scan.
 const SCAN_ENTRIES: u64 = 100;
-/// Scans that do not count, one in so many that do.
+/// The number of scans that count for each one that does not.
 const WARM_UP_SHARE: u64 = 4;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
