@@ -33,11 +33,11 @@ use crate::output::Output;
 use crate::signals::Interrupt;
 
 pub(crate) const HELP: &str = "\
-Measure this store, and others beside it, and say which bars are met
+Run benchmarks, also of other stores, and compare with targets
 
-Every run has a process and a folder of its own, and a control group that limits its memory, page
-cache included, where the system lets one be made. Systems take turns. Space: at the full scale
-about 4 GB for each system.
+Each run has its own process and folder, and a control group that limits its memory including the
+page cache, if the system permits. Runs of the systems alternate. At the full scale each system
+needs about 4 GB.
 
 Rows: load, lookups, scans, durable, merge, merge-space, overwrite, mix, values-1000,
 values-4000, sequential, moving-normal, compact, reopen.";
@@ -48,40 +48,40 @@ values-4000, sequential, moving-normal, compact, reopen.";
 pub(crate) struct Bench {
     #[command(subcommand)]
     what: Option<What>,
-    /// Measure the peers that are built in, too (build with `--features peers`)
+    /// Also measure the other stores of this build (feature `peers`)
     #[arg(long)]
     peers: bool,
-    /// How much of everything; the bars are made for `full`, which takes an hour or two
+    /// Sizes; the targets are for `full`, which takes one to two hours
     #[arg(long, value_enum, default_value = "small")]
     scale: ScaleName,
-    /// Only these rows, with commas between them
+    /// Only these rows, separated by commas
     #[arg(long, value_name = "ROWS", value_delimiter = ',', value_parser = row)]
     rows: Vec<Row>,
-    /// Only these systems, with commas between them
+    /// Only these systems, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = system)]
     systems: Vec<Name>,
-    /// How Esker's keyspaces are arranged, here and with `--live` [default: fdtree]
+    /// Index kind of Esker's keyspaces, also with `--live` [default: fdtree]
     #[arg(long, value_name = "KIND", value_parser = index_kind())]
     index: Option<IndexKind>,
-    /// Which parts of an LSM index are merged [default: pull]
+    /// Compaction policy of LSM indexes [default: pull]
     #[arg(long, value_name = "POLICY", value_parser = policy(), conflicts_with = "live")]
     policy: Option<CompactionPolicy>,
-    /// Write everything measured to a file
+    /// Write all measurements to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where to make the stores, and remove them [default: a temporary folder]
+    /// Folder of the stores, which are removed at the end [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Writes a second beside a full merge [default: 70 % of RocksDB's rate of loading]
+    /// Writes per second during a full compaction [default: 70 % of RocksDB's load rate]
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     rate: Option<f64>,
-    /// Runs of each row and system [default: 1 to 7, by row and scale]
+    /// Number of runs of each row and system [default: 1 to 7, by row and scale]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: Option<u32>,
-    /// Draw a store at work on the terminal, and measure nothing; q quits
+    /// Draw a running store on the terminal instead of measuring; q quits
     ///
-    /// Loads random entries into a temporary store, then overwrites and looks up while merges run,
-    /// for half a minute, or for 10 seconds after a loading that takes longer.
+    /// Loads random entries into a temporary store, then overwrites and reads them during
+    /// compaction for half a minute, or for 10 seconds if loading takes longer.
     #[arg(long, conflicts_with_all = [
         "peers", "scale", "rows", "systems", "json", "dir", "rate", "repeat",
     ])]
@@ -103,16 +103,16 @@ pub(crate) struct Bench {
 enum What {
     /// Measure transactions, compression, backups, a queue, large values and counters
     Operations(operations::Operations),
-    /// Measure the rearranging of arrays, beside copies and what people do instead
+    /// Measure rearranging arrays, compared with copies and other methods
     Permute(permute::Permute),
-    /// Measure SQLite over the page store, beside SQLite's own journal modes
+    /// Measure SQLite over the page store, compared with SQLite's journal modes
     #[command(long_about = sqlite::HELP)]
     Sqlite(sqlite::Sqlite),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ScaleName {
-    /// Shows that everything runs, and nothing else
+    /// A test that everything runs
     #[value(hide = true)]
     Tiny,
     /// 200,000 entries, 4 MiB of memory

@@ -17,7 +17,7 @@ use crate::table::Table;
 /// What can be typed after `bench operations`.
 #[derive(Debug, Args)]
 pub(crate) struct Operations {
-    /// Only these cases, with commas between them: transaction, compression, backup, queue,
+    /// Only these cases, separated by commas: transaction, compression, backup, queue,
     /// large, counter
     #[arg(long, value_name = "CASES", value_delimiter = ',', value_parser = case)]
     case: Vec<Case>,
@@ -29,17 +29,17 @@ pub(crate) struct Operations {
     #[arg(long, value_name = "MIB", default_value = "16",
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     memory: u32,
-    /// How every keyspace is arranged [default: fdtree]
+    /// Index kind of every keyspace [default: fdtree]
     #[arg(long, value_name = "KIND", value_parser = index_kind())]
     index: Option<IndexKind>,
-    /// Rounds in which the ways take turns
+    /// Number of rounds in which the methods alternate
     #[arg(long, value_name = "N", default_value = "3",
           value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// Where to make the stores, and remove them [default: a temporary folder]
+    /// Folder of the stores, which are removed at the end [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Write everything measured to a file
+    /// Write all measurements to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

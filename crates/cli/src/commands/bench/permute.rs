@@ -14,24 +14,24 @@ use crate::signals::Interrupt;
 /// What can be typed after `bench permute`.
 #[derive(Debug, Args)]
 pub(crate) struct Permute {
-    /// Only these cases, with commas between them: a1, a4, b1, b2, c, d
+    /// Only these cases, separated by commas: a1, a4, b1, b2, c, d
     #[arg(long, value_name = "CASES", value_delimiter = ',', value_parser = case)]
     case: Vec<Case>,
-    /// These systems, with commas between them: dd, copy, esker, tiled, sort, lru
+    /// These systems, separated by commas: dd, copy, esker, tiled, sort, lru
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = system,
           default_value = "dd,copy,esker,tiled")]
     systems: Vec<System>,
-    /// Rounds in which the systems take turns
+    /// Number of rounds in which the systems alternate
     #[arg(long, value_name = "N", default_value = "3",
           value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// Where to make the arrays, and remove them; 10 GB are needed [default: a temporary folder]
+    /// Folder of the arrays, removed at the end; needs 10 GB [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Write everything measured to a file
+    /// Write all measurements to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Small arrays: shows that everything runs, and nothing else
+    /// Small arrays: a test that everything runs
     #[arg(long, hide = true)]
     tiny: bool,
 }

@@ -39,64 +39,64 @@ SQLite does by default.";
 /// What can be typed after `bench sqlite`.
 #[derive(Debug, Args)]
 pub(crate) struct Sqlite {
-    /// These modes, with commas between them
+    /// These modes, separated by commas
     #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = mode,
           default_value = "esker,wal,delete")]
     mode: Vec<Mode>,
-    /// What is done
+    /// Workload
     #[arg(long, value_enum, default_value = "tpcc")]
     workload: WorkloadName,
-    /// How many rows; a warehouse has about 100 MB at the full scale
+    /// Number of rows; a warehouse has about 100 MB at the full scale
     #[arg(long, value_enum, default_value = "full")]
     scale: ScaleName,
-    /// How long each run of TPC-C counts
+    /// Measured time of each run of TPC-C
     #[arg(long, value_name = "SECONDS", default_value = "30",
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// How long each run of TPC-C goes on before it counts
+    /// Warm-up of each run of TPC-C
     #[arg(long, value_name = "SECONDS", default_value = "5",
           value_parser = clap::value_parser!(u32).range(0..=86_400))]
     warmup: u32,
-    /// Threads that do transactions of TPC-C, each with a connection
+    /// Threads that run TPC-C transactions, each with a connection
     #[arg(long, value_name = "N", default_value = "1",
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     workers: u32,
-    /// Reads of a table of one row each second, by a connection of their own
+    /// Reads per second of a table of one row, by another connection
     #[arg(long, value_name = "N", default_value = "10",
           value_parser = clap::value_parser!(u32).range(0..=100_000))]
     readers: u32,
-    /// Hold the snapshot of the beginning, by one more connection, in TPC-C
+    /// Hold a snapshot of the initial state during TPC-C
     #[arg(long)]
     held_reader: bool,
     /// Warehouses of TPC-C
     #[arg(long, value_name = "N", default_value = "1",
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     warehouses: u32,
-    /// Rounds in which the modes take turns
+    /// Number of rounds in which the modes alternate
     #[arg(long, value_name = "N", default_value = "1",
           value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// What each connection caches; 2 is SQLite's default
+    /// Cache of each connection; 2 is SQLite's default
     #[arg(long, value_name = "MIB", default_value = "2",
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     cache: u32,
-    /// What everything random follows from
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
-    /// Where to make the databases, and remove them [default: a temporary folder]
+    /// Folder of the databases, which are removed at the end [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Leave out the bars at the end, of which a short run of some modes knows little
+    /// Omit the comparison with targets, which a short run cannot judge
     #[arg(long)]
     no_bars: bool,
-    /// Write everything measured to a file
+    /// Write all measurements to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum WorkloadName {
-    /// TPC-C, all five transactions
+    /// TPC-C with all five transactions
     Tpcc,
     /// The thirteen steps of SQLite's speed test
     Rl,
@@ -104,9 +104,9 @@ enum WorkloadName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ScaleName {
-    /// Shows that everything runs, and nothing else
+    /// A test that everything runs
     Small,
-    /// As TPC-C and the script say
+    /// The sizes of TPC-C and of the speed test
     Full,
 }
 

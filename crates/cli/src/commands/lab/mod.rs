@@ -27,33 +27,33 @@ pub(crate) struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print the experiments, what they measure and what must show
+    /// List the experiments with their measurements and predictions
     List,
-    /// Measure, and say which of the shapes that must show do
+    /// Run an experiment and report which predictions hold
     Run(Run),
 }
 
 #[derive(Debug, Args)]
 struct Run {
-    /// Which experiment; `esker lab list` has them
+    /// Name of the experiment, from `esker lab list`
     #[arg(value_parser = experiment)]
     experiment: Experiment,
-    /// How much of everything; docs/results/README.md has the sizes beside those of the papers
+    /// Sizes; docs/results/README.md compares them with the sizes of the papers
     #[arg(long, value_enum, default_value = "small")]
     scale: ScaleName,
-    /// Write everything measured to a file
+    /// Write all measurements to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ScaleName {
-    /// Shows that everything runs, and nothing else
+    /// A test that everything runs
     #[value(hide = true)]
     Tiny,
     /// Minutes
     Small,
-    /// Hours; of some experiments the sizes of the paper
+    /// Hours; some experiments have the sizes of the paper
     Full,
 }
 
