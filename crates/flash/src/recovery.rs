@@ -337,7 +337,7 @@ impl Loader<'_> {
         let class = node_class(at.bytes as usize);
         let claimed = class.is_some_and(|class| self.space.claim(at.sector, class));
         if !claimed {
-            return Err(bad("a node is where none can be"));
+            return Err(bad("map node at an unallocated offset"));
         }
         let mut bytes = vec![0; at.bytes as usize];
         self.file.read_at(at.sector.offset(), &mut bytes, Purpose::Recovery)?;
@@ -418,7 +418,7 @@ impl Replay<'_> {
         if claimed {
             return Ok(());
         }
-        let what = "a page is where none can be, or where another is";
+        let what = "page at an unallocated offset, or at the offset of another page";
         Err(corrupt(self.loader.file.name(), slot.offset(), what))
     }
 
