@@ -66,6 +66,12 @@ impl<'a> KeyRange<'a> {
         other.end.is_none_or(|end| self.begin < end) && self.end.is_none_or(|end| other.begin < end)
     }
 
+    /// Bytes of both keys.
+    #[must_use]
+    pub fn key_bytes(&self) -> usize {
+        self.begin.len().saturating_add(self.end.map_or(0, <[u8]>::len))
+    }
+
     /// Appends the range: `begin`, then `end`, which is empty where there is none.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_byte_string(out, self.begin);
@@ -126,10 +132,7 @@ impl<'a> WriteOp<'a> {
     pub fn user_bytes(&self) -> u64 {
         match self {
             Self::Point(key, data) => (key.len() as u64).saturating_add(data.value_bytes()),
-            Self::DeleteRange(range) => {
-                let end = range.end.map_or(0, <[u8]>::len);
-                (range.begin.len() as u64).saturating_add(end as u64)
-            }
+            Self::DeleteRange(range) => range.key_bytes() as u64,
         }
     }
 }

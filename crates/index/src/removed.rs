@@ -60,7 +60,7 @@ impl Removed {
     #[must_use]
     pub fn new(ranges: Arc<[RemovedRange]>) -> Self {
         let numbers = ranges.iter().map(|range| range.seqs.len()).sum();
-        let bytes = ranges.iter().map(RemovedRange::keys_bytes).sum();
+        let bytes = ranges.iter().map(|range| range.keys().key_bytes()).sum();
         Self { ranges, numbers, bytes }
     }
 
@@ -205,8 +205,7 @@ impl Removed {
 
 /// The most bytes of a range with one number in a record.
 pub(super) fn bytes_of(keys: KeyRange<'_>) -> u64 {
-    let keys_bytes = keys.begin.len() + keys.end.map_or(0, <[u8]>::len);
-    (keys_bytes + RANGE_BYTES + NUMBER_BYTES) as u64
+    (keys.key_bytes() + RANGE_BYTES + NUMBER_BYTES) as u64
 }
 
 /// The greater of no end and any end is no end.

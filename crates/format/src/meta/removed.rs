@@ -29,12 +29,6 @@ impl RemovedRange {
     pub fn keys(&self) -> KeyRange<'_> {
         KeyRange { begin: &self.begin, end: self.end.as_deref() }
     }
-
-    /// Bytes of both keys.
-    #[must_use]
-    pub fn keys_bytes(&self) -> usize {
-        self.begin.len() + self.end.as_ref().map_or(0, |end| end.len())
-    }
 }
 
 pub(super) fn encode(ranges: &[RemovedRange], out: &mut Vec<u8>) {

@@ -130,7 +130,7 @@ fn slices_leave_the_reserve_to_those_who_make_room() {
 
 /// The units that merges leave free while range tombstones have no record, and those that they
 /// leave free after the same ones have been recorded.
-fn left_beside_range_tombstones(count: u64) -> (u64, u64) {
+fn left_with_range_tombstones(count: u64) -> (u64, u64) {
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = Arc::clone(&sim) as _;
     let mut subject = Subject::on(device, IndexMeta::default(), options(16 << 20), 64 << 20);
@@ -156,9 +156,9 @@ fn range_tombstones_leave_the_manifest_its_room() {
     const COUNT: u64 = 900;
     // Two keys each, in a file that is eight times as large as its content.
     let least_units = (COUNT * 2 * 9 * 8) >> 12;
-    let (before, after) = left_beside_range_tombstones(COUNT);
+    let (before, after) = left_with_range_tombstones(COUNT);
     assert!(before >= after + least_units, "{before} units are left, and then {after}");
-    let hunt = planted::with(Bug::TombstonesNotKept, || left_beside_range_tombstones(COUNT));
+    let hunt = planted::with(Bug::TombstonesNotKept, || left_with_range_tombstones(COUNT));
     assert_eq!(hunt.0, hunt.1);
 }
 

@@ -294,7 +294,7 @@ impl Subject {
         assert_eq!(self.scan(visible), expected);
         self.history.assert_linearizable();
         self.tree.collect().unwrap();
-        assert!(self.tree.is_quiescent(), "space that nobody reads comes back");
+        assert!(self.tree.is_quiescent(), "space without readers is freed");
     }
 }
 

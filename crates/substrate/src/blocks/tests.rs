@@ -37,3 +37,23 @@ fn what_is_kept_is_taken_from_others_as_far_as_there_is_any() {
     assert!(matches!(refused, Err(Error::Full { .. })));
     assert_eq!(sim.used_bytes(), CAPACITY_BYTES);
 }
+
+#[test]
+fn a_refused_write_does_not_take_back_what_is_lent() {
+    let (sim, device) = device();
+    let blocks = BlockStore::create(&device, STORE, 1 << 16).unwrap();
+    blocks.keep(Reserve { merge_bytes: 64 * UNIT_BYTES, delete_bytes: 0 });
+    drop(blocks.claim_room(1, Claim::Values).unwrap());
+    sim.set_capacity_bytes(sim.used_bytes());
+    let lending = blocks.lending();
+    blocks.lend(32 * UNIT_BYTES).unwrap();
+    let lent = sim.used_bytes();
+    for claim in [Claim::Values, Claim::Deletes] {
+        let refused = blocks.claim_room(1, claim);
+        assert!(matches!(refused, Err(Error::Full { .. })));
+        assert_eq!(sim.used_bytes(), lent);
+    }
+    drop(lending);
+    blocks.refill().unwrap();
+    assert!(sim.used_bytes() > lent);
+}
