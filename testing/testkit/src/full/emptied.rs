@@ -111,9 +111,7 @@ impl Trial {
             seed,
         };
         if random.percent(25) {
-            trial.add_early_ranges();
-            trial.config.memory_budget_bytes = 4 << 20;
-            trial.config.memtable_bytes = 2 << 20;
+            trial.add_early_ranges(2 << 20);
         }
         trial
     }
@@ -131,18 +129,17 @@ impl Trial {
         trial.config.memtable_bytes = pick(&[256 << 10, 1 << 20, 2 << 20]) as u64;
         trial.config.log_segment_bytes = 512 << 10;
         if random.percent(50) {
-            trial.add_early_ranges();
+            trial.add_early_ranges(4 << 20);
         }
         trial
     }
 
-    /// All ranges that the device has room for are in a memtable that is flushed when the device is
-    /// full.
-    fn add_early_ranges(&mut self) {
+    /// Ranges are removed early, into a memtable that is flushed when the device is full.
+    fn add_early_ranges(&mut self, memtable_bytes: u64) {
         let most = self.capacity_bytes / self.keyspaces / EARLY_RANGE_BYTES;
         self.early_ranges = EARLY_RANGES.min(most as usize);
-        self.config.memory_budget_bytes = 16 << 20;
-        self.config.memtable_bytes = 4 << 20;
+        self.config.memtable_bytes = memtable_bytes;
+        self.config.memory_budget_bytes = 2 * memtable_bytes;
     }
 
     /// Fills the store, empties it and fills it again.
