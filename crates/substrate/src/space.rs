@@ -14,6 +14,8 @@
 //! Invariant: an extent in quarantine becomes free only through [`Space::release`], which is called
 //! when a manifest that does not name it is durable.
 
+mod place;
+
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 

@@ -399,14 +399,28 @@ impl BlockStore {
         while left > 0
             && let Some(hole) = space.hole(left)
         {
-            match self.file.allocate(hole.offset(), hole.bytes(), purpose) {
-                Ok(()) => space.fill(hole).map_err(freed_twice)?,
-                Err(error) if error.is_full() => return Err(full(left)),
-                Err(error) => return Err(error.into()),
-            }
+            self.fill(space, hole, purpose)?;
             left -= hole.units;
         }
         if left == 0 { Ok(()) } else { self.grow_by_some(space, left, purpose) }
+    }
+
+    /// Takes space of the device for a hole.
+    fn fill(&self, space: &mut Space, hole: Extent, purpose: Purpose) -> Result<()> {
+        match self.file.allocate(hole.offset(), hole.bytes(), purpose) {
+            Ok(()) => space.fill(hole).map_err(freed_twice),
+            Err(error) if error.is_full() => Err(full(hole.units)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the last units of a free run to the device, `units` at most; answers how many.
+    fn dig(&self, space: &mut Space, run: Extent, units: u64) -> Result<u64> {
+        let units = run.units.min(units);
+        let hole = Extent { start: run.end() - units, units };
+        self.file.discard(hole.offset(), hole.bytes())?;
+        space.dig(hole).map_err(freed_twice)?;
+        Ok(units)
     }
 
     /// Grows the file by at least `units`, and by more where there is space.
@@ -436,6 +450,27 @@ impl BlockStore {
             Err(error) if error.is_full() => Err(full(units)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Makes `units` free units adjacent: moves space of the device to them from other free units.
+    pub(super) fn join_free(&self, space: &mut Space, units: u64, purpose: Purpose) -> Result<()> {
+        // Another file, to which space is lent, would take what is moved.
+        if self.room.is_lending() {
+            return Err(full(units));
+        }
+        let place = space.place(units);
+        let holes = space.holes_in(place);
+        let behind = place.end().saturating_sub(space.end());
+        let mut missing = holes.iter().map(|hole| hole.units).sum::<u64>().saturating_add(behind);
+        while missing > 0
+            && let Some(run) = space.last_backed_outside(place)
+        {
+            missing -= self.dig(space, run, missing)?;
+        }
+        for hole in holes {
+            self.fill(space, hole, purpose)?;
+        }
+        if behind == 0 { Ok(()) } else { self.grow(space, behind, purpose) }
     }
 
     /// Returns free space beyond what is kept to the device: the end of the file, and gaps between
@@ -510,13 +545,10 @@ impl BlockStore {
         let cut = if spare >= backed { tail } else { spare };
         self.trim(space, cut)?;
         let mut spare = space.backed_units().saturating_sub(kept);
-        while spare > 0 {
-            let Some(run) = space.last_backed_run() else { break };
-            let units = run.units.min(spare);
-            let hole = Extent { start: run.end() - units, units };
-            self.file.discard(hole.offset(), hole.bytes())?;
-            space.dig(hole).map_err(freed_twice)?;
-            spare -= units;
+        while spare > 0
+            && let Some(run) = space.last_backed_run()
+        {
+            spare -= self.dig(space, run, spare)?;
         }
         Ok(())
     }

@@ -57,3 +57,54 @@ fn a_refused_write_does_not_take_back_what_is_lent() {
     blocks.refill().unwrap();
     assert!(sim.used_bytes() > lent);
 }
+
+/// A store on a device that is full: every second unit of the data file is free.
+fn in_pieces(units: u64) -> (Arc<SimDevice>, BlockStore) {
+    let (sim, device) = device();
+    sim.set_capacity_bytes(units * UNIT_BYTES);
+    let blocks = BlockStore::create(&device, STORE, 1 << 16).unwrap();
+    let allocate = |_| blocks.allocate(1, 1, Purpose::Flush, None).unwrap();
+    let extents: Vec<_> = (0..units).map(allocate).collect();
+    extents.into_iter().step_by(2).for_each(|extent| blocks.give_back(extent).unwrap());
+    (sim, blocks)
+}
+
+#[test]
+fn free_units_of_a_full_device_are_made_adjacent() {
+    let (sim, blocks) = in_pieces(100);
+    let mut taken = Vec::new();
+    for units in [4, 7, 4, 4, 16, 15] {
+        let extent = blocks.allocate(2 * units, units, Purpose::Flush, None).unwrap();
+        assert_eq!(extent.units, units);
+        taken.push(extent);
+    }
+    assert_eq!(sim.used_bytes(), 100 * UNIT_BYTES);
+    let refused = blocks.allocate(1, 1, Purpose::Flush, None);
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    let end = blocks.end();
+    // What has been given back is used again, and the file does not become longer.
+    for _ in 0..20 {
+        taken.iter().for_each(|extent| blocks.give_back(*extent).unwrap());
+        for extent in &mut taken {
+            let units = extent.units;
+            *extent = blocks.allocate(units, units, Purpose::Flush, None).unwrap();
+        }
+    }
+    assert_eq!(blocks.end(), end);
+}
+
+#[test]
+fn units_are_made_adjacent_only_of_those_that_are_not_kept() {
+    let (sim, blocks) = in_pieces(100);
+    blocks.owe(40 * UNIT_BYTES);
+    let refused = blocks.allocate(11, 11, Purpose::Flush, None);
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    let lending = blocks.lending();
+    let refused = blocks.allocate(10, 10, Purpose::Flush, None);
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    drop(lending);
+    assert_eq!((sim.used_bytes(), blocks.end()), (100 * UNIT_BYTES, 100));
+    blocks.allocate(10, 10, Purpose::Flush, None).unwrap();
+    assert_eq!((sim.used_bytes(), blocks.end()), (100 * UNIT_BYTES, 110));
+    assert_eq!(blocks.space().backed_units(), 40);
+}
