@@ -11,7 +11,7 @@ use esker_format::action::KeyRange;
 use esker_format::data::Data;
 use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::blocks::Pot;
-use esker_substrate::manifest::NEXT_TIMES;
+use esker_substrate::manifest::KEPT_TIMES;
 use esker_substrate::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Index {
             _ => self.views.load().removed.met_bytes(keys),
         };
         let added = 2 * removed::bytes_of(keys) + met;
-        entry_bytes(keys.begin, Data::Delete) + added.saturating_mul(NEXT_TIMES)
+        entry_bytes(keys.begin, Data::Delete) + added.saturating_mul(KEPT_TIMES)
     }
 
     /// Keeps space for what the range tombstones that no record has yet add to the manifest's next
@@ -80,7 +80,7 @@ impl Index {
         }
         let recorded = Removed::new(Arc::clone(&durable.removed));
         let added = view.removed.recorded_bytes().saturating_sub(recorded.recorded_bytes());
-        let bytes = added.saturating_mul(NEXT_TIMES);
+        let bytes = added.saturating_mul(KEPT_TIMES);
         self.env.blocks.keep_for_tombstones(*kept, bytes);
         *kept = bytes;
     }

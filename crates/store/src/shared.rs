@@ -101,7 +101,8 @@ pub(crate) enum Phase {
     Closed,
 }
 
-/// How much room is made for the manifest's next file, in times of the present one.
+/// How much room is made for the manifest's next file, in times of the present one. At most twice
+/// what is needed is made: a file that is longer than what is kept for it does not find room.
 const LENT_TIMES: [u64; 4] = [1, 2, 4, 8];
 
 /// Bounds on what a store holds, all in bytes.
@@ -283,7 +284,7 @@ impl Core {
             if !matches!(committed, Err(esker_substrate::Error::Full { .. })) {
                 break;
             }
-            self.env.blocks.lend(self.manifest.bytes().saturating_mul(times))?;
+            self.env.blocks.lend(self.manifest.file_bytes().saturating_mul(times))?;
             committed = commit();
         }
         drop(lending);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
 use esker_format::frame::Seal;
 use esker_format::ids::{Epoch, StoreId};
+use esker_format::manifest_edit::MANIFEST_GRAIN_BYTES;
 use esker_format::superblock::{
     REGION_BYTES_MAX, REGION_BYTES_MIN, SUPERBLOCK_FILE_BYTES, Superblock,
 };
@@ -33,7 +34,10 @@ const STATE_TIMES_LEAST: u64 = 2;
 
 /// The most bytes of the next epoch's file for each byte of the state, on a nearly full device: two
 /// regions, each of the power of two at or above `STATE_TIMES_LEAST` times the state.
-pub const NEXT_TIMES: u64 = 2 * 2 * STATE_TIMES_LEAST;
+const NEXT_TIMES: u64 = 2 * 2 * STATE_TIMES_LEAST;
+
+/// The most bytes by which [`Manifest::next_bytes`] grows for each byte that the state grows by.
+pub const KEPT_TIMES: u64 = 2 * NEXT_TIMES;
 
 /// A region of this many times the length that a new one would have is worth a new epoch.
 const SHRINK_TIMES: u64 = 2;
@@ -137,16 +141,25 @@ pub(super) fn write_epoch(
 }
 
 impl Manifest {
-    /// The most bytes that the next epoch's file takes on a device that is nearly full. When the
-    /// state grows, this grows by [`NEXT_TIMES`] times the growth.
+    /// The bytes to keep for the next epoch's file on a device that is nearly full: its length,
+    /// and what it is longer than the present file by, so that its length is kept once more when
+    /// the present file is gone. When the state grows, this grows by at most [`KEPT_TIMES`] times
+    /// the growth, up to the next record's end.
     #[must_use]
     pub fn next_bytes(&self) -> u64 {
+        let next = self.next_file_bytes();
+        next.saturating_add(next.saturating_sub(self.file_bytes()))
+    }
+
+    /// The most bytes that the next epoch's file takes on such a device.
+    fn next_file_bytes(&self) -> u64 {
         let state_bytes = self.state_bytes.load(Ordering::Relaxed);
         let least =
             region_bytes(self.options, 0, Wanted { times: STATE_TIMES_LEAST, record_bytes: 0 });
         // One that would be too large is never begun.
         let most = 2 * REGION_BYTES_MAX;
-        let bytes = state_bytes.saturating_mul(NEXT_TIMES).min(most);
+        let record_bytes = state_bytes.checked_next_multiple_of(MANIFEST_GRAIN_BYTES);
+        let bytes = record_bytes.unwrap_or(u64::MAX).saturating_mul(NEXT_TIMES).min(most);
         bytes.max(least.unwrap_or_default().saturating_mul(2))
     }
 
@@ -220,6 +233,7 @@ impl Manifest {
         let copy = writer.copy.take();
         let superblocks = Arc::clone(&writer.superblocks);
         self.state_bytes.store(tail, Ordering::Relaxed);
+        self.region_bytes.store(superblock.region_bytes, Ordering::Relaxed);
         *writer = Writer { copy, ..Writer::begin(superblocks, (file, superblock, tail)) };
         self.poison.on_error(self.write_superblock(writer))?;
         let _stays_behind = self.device.remove(&manifest_name(old));

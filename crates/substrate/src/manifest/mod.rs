@@ -39,7 +39,7 @@ use esker_format::ids::{Epoch, Generation, Seq, StoreId};
 use esker_format::manifest_edit::{Edit, RecordBody};
 use esker_format::superblock::{SUPERBLOCK_FILE_BYTES, Superblock, slot_offset};
 
-pub use epoch::NEXT_TIMES;
+pub use epoch::KEPT_TIMES;
 use epoch::{Wanted, put_superblocks, write_epoch};
 pub(crate) use epoch::{full_or, write_zeros};
 pub use files::{Presence, probe};
@@ -113,6 +113,8 @@ pub struct Manifest {
     features: AtomicU32,
     /// The size of the state, as it would be in the first record of an epoch, about.
     state_bytes: AtomicU64,
+    /// The length of the present epoch's region.
+    region_bytes: AtomicU64,
     writer: Mutex<Writer>,
 }
 
@@ -303,6 +305,7 @@ impl Manifest {
             state: RwLock::new(Arc::new(state)),
             features: writer.superblock.features.into(),
             state_bytes: state_bytes.into(),
+            region_bytes: writer.superblock.region_bytes.into(),
             writer: Mutex::new(writer),
         })
     }
@@ -328,8 +331,13 @@ impl Manifest {
     /// Bytes that manifest and superblocks take on the device.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let region_bytes = self.writer.lock().superblock.region_bytes;
-        region_bytes.saturating_mul(2).saturating_add(SUPERBLOCK_FILE_BYTES)
+        self.file_bytes().saturating_add(SUPERBLOCK_FILE_BYTES)
+    }
+
+    /// The length of the present epoch's file.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.region_bytes.load(Ordering::Relaxed).saturating_mul(2)
     }
 
     /// Makes `edits` durable, all or none. `durable_seq` is the number up to which the log was
