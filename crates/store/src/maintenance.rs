@@ -388,9 +388,19 @@ pub(crate) fn begin_and_complete(
 }
 
 /// Flushes the entries that a keyspace had when this was called, and does what is due then.
+///
+/// # Errors
+/// [`Error::Full`] when the entries are not flushed: a merge that is due waits for space.
 pub(crate) fn flush(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let _span = tracing::debug_span!("flush", keyspace = slot.name).entered();
     let target = slot.tree()?.newest_seq();
+    match flush_to(shared, slot, target) {
+        Err(Error::Full { .. }) if slot.tree()?.is_flushed(target) => Ok(()),
+        flushed => flushed,
+    }
+}
+
+fn flush_to(shared: &Core, slot: &Arc<Slot>, target: Seq) -> Result<()> {
     for _ in 0..WORKS_MAX {
         let tree = slot.tree()?;
         shared.poison.check()?;
@@ -404,7 +414,15 @@ pub(crate) fn flush(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             // Another thread has begun something in between.
             continue;
         };
-        begin(shared, slot, work)?;
+        match begin(shared, slot, work) {
+            // Space for a sorted run is reserved.
+            Err(error @ Error::Full { .. }) if !flushed && work != Work::Flush => {
+                if !begin(shared, slot, Work::Flush)? {
+                    return Err(error);
+                }
+            }
+            begun => drop(begun?),
+        }
     }
     complete(shared, slot)
 }

@@ -152,6 +152,15 @@ fn a_larger_full_store_of_an_lsm_index_is_emptied() {
     are_emptied("lsm, larger", LARGER_TRIALS, |seed| Trial::larger(IndexKind::Lsm, seed));
 }
 
+/// Range deletes beside a snapshot renew the manifest's file; free units are not adjacent.
+#[test]
+fn full_stores_that_were_not_emptied_once_are_emptied() {
+    for (index, seed) in [(IndexKind::FdTree, 246), (IndexKind::Lsm, 252)] {
+        let mut counts = Counts::new("full", format!("emptied: {index:?} {seed}"));
+        assert_passes(small(index)(seed).run(&mut counts).map(|()| counts));
+    }
+}
+
 fn fills_up(index: IndexKind, then: Then) {
     // A store that has come to need an LSM index has written its manifest twice.
     let least = if index == IndexKind::Lsm { 640 } else { 400 };

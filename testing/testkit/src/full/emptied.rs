@@ -71,6 +71,8 @@ pub struct Trial {
     pub range_keys: usize,
     /// This number of ranges without keys is removed in each keyspace before it is filled.
     pub early_ranges: usize,
+    /// The memtables of the full store are flushed.
+    pub flushes: bool,
     /// Of the values and their order.
     pub seed: u64,
 }
@@ -108,11 +110,13 @@ impl Trial {
             drops: random.percent(25),
             range_keys: pick(&[0, 0, 4, 20]),
             early_ranges: 0,
+            flushes: false,
             seed,
         };
         if random.percent(25) {
             trial.add_early_ranges(2 << 20);
         }
+        trial.flushes = random.percent(50);
         trial
     }
 
@@ -170,6 +174,10 @@ impl Trial {
         }
         holds(&keyspaces, &contents)?;
         verify::check(&db)?;
+        if self.flushes {
+            db.flush().map_err(broken("flushing a full store"))?;
+            holds(&keyspaces, &contents)?;
+        }
         let held =
             self.snapshot.then(|| db.snapshot().map_err(broken("a snapshot"))).transpose()?;
         if let Some(snapshot) = held {
