@@ -150,9 +150,8 @@ impl Kind for FdTree {
         let data = durable.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
         let counts = || data.clone().map(|level| level.counts);
         let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
-        let hidden = durable.main.levels.is_empty() || index.removals() == 0;
         durable.sorted_runs.is_empty()
-            && hidden
+            && index.removals() == 0
             && counts().count() <= 1
             && garbage.sum::<u64>() == 0
             && (!may_change || data.clone().all(preserve::is_reset))

@@ -49,8 +49,8 @@ struct Planned {
 
 impl FdTreeIndex<'_> {
     /// Begins a merge of all sorted runs and the necessary number of levels, or of everything. The
-    /// memtable takes part if `with_memtable` is set. False when there is nothing to merge, or a
-    /// flush or merge is under way.
+    /// memtable takes part if `with_memtable` is set. False when there is nothing to merge, and no
+    /// range tombstones that a full merge retires, or a flush or merge is under way.
     ///
     /// Cost: reads top fences that are not in memory, and makes space for the merge.
     ///
@@ -71,7 +71,9 @@ impl FdTreeIndex<'_> {
         self.note_payload_share();
         let durable = self.meta();
         let with_memtable = with_memtable && !self.views.load().memtable.is_empty();
-        if !with_memtable && durable.sorted_runs.is_empty() && durable.main.levels.is_empty() {
+        let is_empty = durable.sorted_runs.is_empty() && durable.main.levels.is_empty();
+        let retires = full && self.removals() > 0;
+        if is_empty && !with_memtable && !retires {
             return Ok(false);
         }
         let runs = self.runs();

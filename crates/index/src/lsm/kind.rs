@@ -80,10 +80,9 @@ impl Kind for Lsm {
     }
 
     fn is_fully_compacted(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool {
-        let is_unchanged = !may_change && index.removals() == 0;
         let is_done =
-            |lsm| is_empty(durable, lsm) || (is_unchanged && is_fully_compacted(durable, lsm));
-        durable.lsm.as_deref().is_none_or(is_done)
+            |lsm| is_empty(durable, lsm) || (!may_change && is_fully_compacted(durable, lsm));
+        index.removals() == 0 && durable.lsm.as_deref().is_none_or(is_done)
     }
 
     /// Memtables are flushed first: slices take no memtable.

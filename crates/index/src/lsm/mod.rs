@@ -134,13 +134,15 @@ impl Index {
 }
 
 impl LsmIndex<'_> {
-    /// Begins slices: of everything, or of what is due. False when there is nothing to merge.
+    /// Begins slices: of everything, or of what is due. False when there is nothing to merge, and
+    /// no range tombstones that a full merge retires.
     pub(super) fn begin_slices(&self, full: bool) -> bool {
         let _one_starts = self.starting.lock();
         let mut slot = self.lsm.slices.lock();
         let durable = self.meta();
         let Some(lsm) = durable.lsm.as_deref() else { return false };
-        if slot.is_some() || is_empty(&durable, lsm) {
+        let retires = full && self.removals() > 0;
+        if slot.is_some() || (is_empty(&durable, lsm) && !retires) {
             return false;
         }
         self.note_payload_share();

@@ -154,3 +154,28 @@ fn work_that_range_tombstones_make_due_retires_them() {
         subject.verify_all();
     }
 }
+
+/// A merge that was not full, or a snapshot, has left them.
+#[test]
+fn range_tombstones_of_an_empty_index_are_retired() {
+    let lsm = Subject::lsm(options(64 << 10), 1 << 20);
+    let fdtree = Subject::new(64 << 10, 1 << 20);
+    for mut subject in [fdtree, lsm] {
+        let snapshot = subject.snapshots().register();
+        subject.snapshots.push(snapshot);
+        subject.remove_range(&key(0), Some(&key(9)));
+        subject.run(Ask::Flush);
+        subject.run(Ask::MergeAlone);
+        subject.run(Ask::Full);
+        assert_eq!((subject.tree.removals(), entries(&subject)), (1, 0));
+        assert!(!subject.tree.is_fully_compacted(false));
+        subject.snapshots.clear();
+        subject.run(Ask::Full);
+        assert_eq!((subject.tree.removals(), entries(&subject)), (0, 0));
+        assert!(subject.tree.meta().removed.is_empty());
+        assert!(subject.tree.is_fully_compacted(true));
+        subject.reopen();
+        assert_eq!(subject.tree.removals(), 0);
+        subject.check();
+    }
+}
