@@ -141,8 +141,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those that full devices find.
-    pub const OF_FULL_DEVICES: [Self; 3] =
-        [Self::ReserveTaken, Self::OwedNotKept, Self::UnknownNotDiscarded];
+    pub const OF_FULL_DEVICES: [Self; 2] = [Self::ReserveTaken, Self::OwedNotKept];
 
     /// Those that crashes, damage and failing operations find.
     pub const ALL: [Self; 33] = [

@@ -12,8 +12,9 @@ fn device() -> (Arc<SimDevice>, Arc<dyn Device>) {
     (sim, device)
 }
 
-#[test]
-fn an_opened_store_discards_what_an_earlier_run_had_allocated() {
+/// The units of the device that are in use when a store with 50 units in use has been opened, and
+/// has discarded its free space.
+fn used_after_opening() -> u64 {
     let (sim, device) = device();
     let blocks = BlockStore::create(&device, STORE, 1 << 16).unwrap();
     let allocate = || blocks.allocate(1, 1, Purpose::Merge, None).unwrap();
@@ -23,7 +24,18 @@ fn an_opened_store_discards_what_an_earlier_run_had_allocated() {
     let used = extents.into_iter().skip(1).step_by(2);
     let blocks = BlockStore::open(&device, STORE, 1 << 16, used, Generation(1)).unwrap();
     blocks.discard_free().unwrap();
-    assert_eq!(sim.used_bytes(), (50 + room::MARGIN_UNITS) * UNIT_BYTES);
+    sim.used_bytes() / UNIT_BYTES
+}
+
+#[test]
+fn an_opened_store_discards_what_an_earlier_run_had_allocated() {
+    assert_eq!(used_after_opening(), 50 + room::MARGIN_UNITS);
+}
+
+#[cfg(feature = "_planted")]
+#[test]
+fn free_space_that_stays_allocated_is_found() {
+    assert!(planted::with(Bug::UnknownNotDiscarded, used_after_opening) > 90);
 }
 
 #[test]

@@ -175,7 +175,7 @@ impl Trial {
         holds(&keyspaces, &contents)?;
         verify::check(&db)?;
         if self.flushes {
-            db.flush().map_err(broken("flushing a full store"))?;
+            flush(&db)?;
             holds(&keyspaces, &contents)?;
         }
         let held =
@@ -362,6 +362,18 @@ impl Trial {
 
 fn name(number: u64) -> String {
     format!("k{number}")
+}
+
+/// Flushes a full store. Where sorted runs wait for a merge that finds no space, memtables wait,
+/// too.
+fn flush(db: &Db) -> Verdict {
+    let flushed = db.flush();
+    let stats = db.stats().map_err(broken("statistics"))?;
+    let waiting = stats.keyspaces.iter().any(|keyspace| keyspace.memtable_entries > 0);
+    match flushed {
+        Err(Error::Full { .. }) if waiting => Ok(()),
+        flushed => flushed.map_err(broken("flushing a full store")),
+    }
 }
 
 fn read(keyspaces: &[Keyspace]) -> Verdict<Contents> {
