@@ -102,7 +102,7 @@ pub enum Edit {
         /// The space that its levels refer to from now on.
         taken: Vec<Extent>,
         /// The space that they no longer refer to.
-        given_up: Vec<Extent>,
+        freed: Vec<Extent>,
     },
     /// A log segment is taken into use.
     SegmentAdd(SegmentRef),
@@ -204,10 +204,10 @@ impl Edit {
                 index.encode(out);
                 TAG_INDEX
             }
-            Self::OwnedSpace { id, taken, given_up } => {
+            Self::OwnedSpace { id, taken, freed } => {
                 put_varint(out, id.0.into());
                 encode_extents(out, taken);
-                encode_extents(out, given_up);
+                encode_extents(out, freed);
                 TAG_VALUES
             }
             Self::SegmentAdd(segment) => {
@@ -252,7 +252,7 @@ impl Edit {
             TAG_VALUES => Self::OwnedSpace {
                 id: keyspace_id(reader)?,
                 taken: decode_extents(reader)?,
-                given_up: decode_extents(reader)?,
+                freed: decode_extents(reader)?,
             },
             TAG_SEGMENT_ADD => Self::SegmentAdd(SegmentRef::decode(reader)?),
             TAG_SEGMENT_CLOSE => Self::SegmentClose {

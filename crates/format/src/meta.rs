@@ -332,7 +332,7 @@ impl IndexMeta {
     }
 
     /// The levels with scattered blocks, from the first down; none where `main` contains them all.
-    pub fn levels_apart(&self) -> impl Iterator<Item = &LsmLevel> {
+    pub fn scattered_levels(&self) -> impl Iterator<Item = &LsmLevel> {
         self.lsm.iter().flat_map(|lsm| &lsm.levels)
     }
 
@@ -353,7 +353,7 @@ impl IndexMeta {
 
     /// All levels of runs, tree and LSM index; not of what a merge has written.
     pub fn levels(&self) -> impl Iterator<Item = &LevelMeta> {
-        let lsm = self.levels_apart().map(|level| &level.tree);
+        let lsm = self.scattered_levels().map(|level| &level.tree);
         let trees = std::iter::once(&self.main).chain(&self.sorted_runs).chain(lsm);
         trees.flat_map(|tree| &tree.levels)
     }
@@ -362,7 +362,7 @@ impl IndexMeta {
     pub fn counts(&self) -> impl Iterator<Item = LevelCounts> {
         let runs = if self.lsm.is_some() { self.sorted_runs.len() } else { 0 };
         let (lost, whole) = self.sorted_runs.split_at_checked(runs).unwrap_or_default();
-        let lsm = self.levels_apart().map(|level| &level.tree);
+        let lsm = self.scattered_levels().map(|level| &level.tree);
         let trees = std::iter::once(&self.main).chain(whole).chain(lsm);
         let whole = trees.flat_map(|tree| &tree.levels).map(|level| level.counts);
         whole.chain(lost.iter().flat_map(|tree| &tree.levels).map(LevelMeta::left))

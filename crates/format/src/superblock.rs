@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_neighbouring_epochs_are_different_and_far_apart() {
+    fn slots_of_neighbouring_epochs_are_distant() {
         let offsets: Vec<u64> = (4..6)
             .flat_map(|epoch| (0..COPIES).map(move |copy| slot_offset(Epoch(epoch), copy)))
             .collect();

@@ -220,7 +220,7 @@ impl<'a> DataCursor<'a> {
             }
             let here = fence.owned()?;
             let moved = if forward { fence.next() } else { fence.previous() };
-            let beside = |error| self.unreadable_beside(&here, self.level, error, forward);
+            let beside = |error| self.unreadable_fences(&here, self.level, error, forward);
             match moved.map_err(beside)? {
                 None => return Ok(()),
                 Some(moved) => fence = moved,
@@ -292,7 +292,7 @@ impl<'a> DataCursor<'a> {
         let to = match fence.clone().next() {
             Ok(next) => next.and_then(|next| next.owned().ok()).map(OwnedFence::first_whole_key),
             // Damage further up is between here and there: the unreadable range ends behind that.
-            Err(beside) => self.unreadable_beside(&here, fence.level, beside, true).to,
+            Err(beside) => self.unreadable_fences(&here, fence.level, beside, true).to,
         };
         Unreadable { from: here.key, to, error }
     }
@@ -312,7 +312,7 @@ impl<'a> DataCursor<'a> {
     /// A block of fences next to the current fence of `level` cannot be read. No key between the
     /// last readable block and the damage has been returned yet, so all of them count as out of
     /// reach.
-    fn unreadable_beside(
+    fn unreadable_fences(
         &self,
         here: &OwnedFence,
         level: usize,

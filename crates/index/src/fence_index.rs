@@ -86,7 +86,7 @@ pub struct FenceIndex {
     /// The chunk being filled.
     last: Chunk,
     /// Fences dropped at the front: a multiple of `CHUNK_FENCES`.
-    given_up: usize,
+    dropped: usize,
     account: Option<Account>,
     /// Memory of the full chunks ever pushed, in bytes.
     counted_bytes: u64,
@@ -283,7 +283,7 @@ impl FenceIndex {
         Self {
             full: Arc::clone(&self.full),
             last: self.last.copy(),
-            given_up: self.given_up,
+            dropped: self.dropped,
             ..Self::default()
         }
     }
@@ -306,25 +306,25 @@ impl FenceIndex {
         Some(Self {
             full: Arc::new(rest),
             last: self.last.copy(),
-            given_up: self.given_up + count * CHUNK_FENCES,
+            dropped: self.dropped + count * CHUNK_FENCES,
             ..Self::default()
         })
     }
 
     /// Frees the chunks in front of the one that holds `place`.
-    pub(super) fn give_up_before(&mut self, place: Place) {
-        let count = (place.0.saturating_sub(self.given_up) / CHUNK_FENCES).min(self.full.len());
+    pub(super) fn drop_before(&mut self, place: Place) {
+        let count = (place.0.saturating_sub(self.dropped) / CHUNK_FENCES).min(self.full.len());
         if count > 0 {
             let rest = self.full.get(count..).unwrap_or_default().to_vec();
             self.full = Arc::new(rest);
-            self.given_up += count * CHUNK_FENCES;
+            self.dropped += count * CHUNK_FENCES;
         }
     }
 
     /// Number of fences, including dropped ones.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.given_up + self.full.len() * CHUNK_FENCES + self.last.len()
+        self.dropped + self.full.len() * CHUNK_FENCES + self.last.len()
     }
 
     /// Whether there is no fence.
@@ -350,14 +350,14 @@ impl FenceIndex {
     /// The fence at `place`.
     #[must_use]
     pub fn get(&self, place: Place) -> Option<KeyedFence<'_>> {
-        let index = place.0.checked_sub(self.given_up)?;
+        let index = place.0.checked_sub(self.dropped)?;
         self.chunk(index / CHUNK_FENCES)?.get(index % CHUNK_FENCES)
     }
 
     /// The first fence.
     #[must_use]
     pub fn first(&self) -> Option<Place> {
-        if self.is_empty() { None } else { Some(Place(self.given_up)) }
+        if self.is_empty() { None } else { Some(Place(self.dropped)) }
     }
 
     /// The last fence.
@@ -382,7 +382,7 @@ impl FenceIndex {
     /// The place before `place`.
     #[must_use]
     pub fn previous(&self, place: Place) -> Option<Place> {
-        place.0.checked_sub(1).filter(|previous| *previous >= self.given_up).map(Place)
+        place.0.checked_sub(1).filter(|previous| *previous >= self.dropped).map(Place)
     }
 
     /// The last fence at or before (`key`, `seq`): the block that the newest visible version
@@ -399,12 +399,12 @@ impl FenceIndex {
             before.checked_sub(1)?
         };
         let within = self.chunk(number)?.count_until(head, key, seq).checked_sub(1)?;
-        Some(Place(self.given_up + number * CHUNK_FENCES + within))
+        Some(Place(self.dropped + number * CHUNK_FENCES + within))
     }
 
     /// All fences in order.
     pub fn iter(&self) -> impl Iterator<Item = KeyedFence<'_>> {
-        (self.given_up..self.len()).filter_map(|index| self.get(Place(index)))
+        (self.dropped..self.len()).filter_map(|index| self.get(Place(index)))
     }
 }
 
@@ -465,9 +465,9 @@ mod tests {
                 assert!(index.push(&KeyedFence { key: &key, seq: Seq::MAX, fence }));
             }
             let trimmed = index.behind(&wavefront.to_be_bytes());
-            let given_up = trimmed.as_ref().map_or(0, |trimmed| trimmed.given_up);
+            let dropped = trimmed.as_ref().map_or(0, |trimmed| trimmed.dropped);
             let passed = all.iter().filter(|key| **key <= wavefront).count();
-            prop_assert_eq!(given_up, passed.saturating_sub(1) / CHUNK_FENCES * CHUNK_FENCES);
+            prop_assert_eq!(dropped, passed.saturating_sub(1) / CHUNK_FENCES * CHUNK_FENCES);
             let trimmed = trimmed.unwrap_or_else(|| index.snapshot());
             for probe in [wavefront, wavefront + 1, wavefront + 777, u16::MAX] {
                 let probe = probe.to_be_bytes();
@@ -497,7 +497,7 @@ mod tests {
         let two = used();
         assert!(two > 0);
         drop(index.behind(&2500u32.to_be_bytes()));
-        index.give_up_before(Place(2500));
+        index.drop_before(Place(2500));
         assert_eq!(used(), two, "the view still holds them");
         drop(view);
         assert_eq!(used(), 0);

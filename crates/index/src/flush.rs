@@ -119,7 +119,7 @@ impl Index {
             below: false,
             top_bytes_max: top_bytes_max(kappa0),
             codec: self.codec(),
-            apart: self.kind.consumes_runs_partially(),
+            own_units: self.kind.consumes_runs_partially(),
         };
         let mut moving = Moving {
             which: BackgroundJob::Flush,
@@ -141,8 +141,8 @@ impl Index {
         let mut stage = Stage::new(self.reader.clone(), purpose);
         stage.add_memtable(&frozen.leaves);
         let (removed, _) = self.removed_for_merge(frozen.numbers.1, false);
-        let takes_apart = self.kind.consumes_runs_partially();
-        let outside = if takes_apart { outside(&frozen.leaves) } else { Gone::default() };
+        let consumes_partially = self.kind.consumes_runs_partially();
+        let outside = if consumes_partially { outside(&frozen.leaves) } else { Gone::default() };
         let merge = Merge::new(Start {
             which: BackgroundJob::Flush,
             scheme: self.scheme,

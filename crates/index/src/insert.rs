@@ -20,7 +20,7 @@ use esker_substrate::generations::OneGeneration;
 
 use super::fence_index::{Account, FenceIndex};
 use super::level_writer::{
-    Apart, LevelEnd, LevelStart, LevelWriter, UNIT_SECTORS, fence_of, keyed, owned,
+    LevelEnd, LevelStart, LevelWriter, OwnUnits, UNIT_SECTORS, fence_of, keyed, owned,
 };
 use super::preserve::Kept;
 use super::top_writer::TopWriter;
@@ -45,7 +45,7 @@ pub struct Plan {
     /// and filters, which do not shrink.
     pub codec: Codec,
     /// Every block of data has its units to itself.
-    pub apart: bool,
+    pub own_units: bool,
 }
 
 /// The destination of the versions that a merge keeps.
@@ -444,7 +444,7 @@ fn level_start(
         fences_only: !is_data,
         account: Some(account),
         codec: if is_data { plan.codec } else { Codec::None },
-        apart: (is_data && plan.apart).then_some(Apart::Run),
+        own_units: (is_data && plan.own_units).then_some(OwnUnits::Run),
     }
 }
 

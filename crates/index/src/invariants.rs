@@ -172,7 +172,7 @@ struct Walked<'a> {
     /// The level's extents are known: those of a level being written are not.
     knows_extents: bool,
     /// Space of scattered blocks.
-    apart: Vec<Extent>,
+    scattered: Vec<Extent>,
 }
 
 impl Walked<'_> {
@@ -341,12 +341,12 @@ impl Index {
         for level in 0..tree.height() {
             let walked = self.check_level(tree, level, reach, above.as_ref(), sink);
             self.check_values(&walked, referred, sink);
-            for extent in &walked.apart {
+            for extent in &walked.scattered {
                 if referred.insert(*extent).is_err() {
                     sink.report(extent.offset(), "a block overlaps other data");
                 }
             }
-            let units = walked.apart.iter().map(|extent| extent.units).sum();
+            let units = walked.scattered.iter().map(|extent| extent.units).sum();
             let is_node = level + 1 < tree.height();
             found = found.filter(|_| walked.complete).map(|found| found.with(units, is_node));
             above = Some(walked);
@@ -452,7 +452,7 @@ impl Index {
         sink.note_block(&fence.ptr);
         let offset = fence.ptr.offset();
         if tree.is_level() {
-            walked.apart.push(extent_of(&fence.ptr));
+            walked.scattered.push(extent_of(&fence.ptr));
         }
         let inside = tree
             .meta

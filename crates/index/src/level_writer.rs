@@ -67,7 +67,7 @@ pub struct LevelStart {
     /// The codec of its blocks.
     pub codec: Codec,
     /// Every block has its units to itself. Lookups ask many such levels.
-    pub apart: Option<Apart>,
+    pub own_units: Option<OwnUnits>,
 }
 
 /// Sectors of a unit.
@@ -85,14 +85,14 @@ pub(super) const fn extent_of(ptr: &BlockPtr) -> Extent {
 
 /// The owner of blocks that share their units with no other block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Apart {
+pub enum OwnUnits {
     /// A run's.
     Run,
     /// A level's, which may stay as they are when it is merged into.
     Level,
 }
 
-impl Apart {
+impl OwnUnits {
     /// Blocks grow as long as more than one part in this many of their units would be empty. Blocks
     /// of runs are filled better; blocks of levels are reused unchanged more often the fewer
     /// entries they have.
@@ -139,17 +139,17 @@ impl LevelWriter {
         Self {
             rank: start.rank,
             // Compressed blocks fill their units to a varying degree.
-            builder: match start.apart {
-                Some(apart) => builder.growing(apart.grows_above()),
+            builder: match start.own_units {
+                Some(own_units) => builder.growing(own_units.grows_above()),
                 None => builder,
             },
-            out: if start.apart.is_some() { out.apart() } else { out },
+            out: if start.own_units.is_some() { out.with_own_units() } else { out },
             counts: LevelCounts::default(),
             seqs: None,
             fence_key: Vec::new(),
             fence_seq: Seq::MAX,
             hashes: Vec::new(),
-            filter_bits: if start.apart.is_some() { BITS_PER_KEY_MANY } else { BITS_PER_KEY },
+            filter_bits: if start.own_units.is_some() { BITS_PER_KEY_MANY } else { BITS_PER_KEY },
             last_key: Vec::new(),
             last_data: None,
             plast: None,

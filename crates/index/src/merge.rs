@@ -388,9 +388,9 @@ impl Merge {
         outcome.note(index, &meta);
         drop(recording);
         let leftover = std::mem::take(&mut self.leftover);
-        let given_up = index.views.quarantine(&index.env.blocks, [replaced, leftover].concat());
+        let quarantined = index.views.quarantine(&index.env.blocks, [replaced, leftover].concat());
         index.count_memory();
-        if let Err(error) = given_up.and_then(|()| index.views.collect(&index.env.blocks)) {
+        if let Err(error) = quarantined.and_then(|()| index.views.collect(&index.env.blocks)) {
             // The merge is done and durable all the same.
             tracing::error!(%error, "space could not be given back");
         }

@@ -119,7 +119,7 @@ const fn unit(offset: u64) -> u64 {
 }
 
 /// Whether no unit is shared by a block and the one behind it in their level.
-const fn is_apart(block: &BlockPtr, next: &BlockPtr) -> bool {
+const fn ends_unit(block: &BlockPtr, next: &BlockPtr) -> bool {
     unit(block.offset() + block.bytes() as u64 - 1) != unit(next.offset())
 }
 
@@ -129,7 +129,7 @@ const fn size_of(block: &BlockPtr, next: Option<&BlockPtr>, usual_bytes: u64) ->
     let bytes = block.bytes() as u64;
     let end = block.offset() + bytes;
     let gap = match next {
-        Some(next) if !is_apart(block, next) => 0,
+        Some(next) if !ends_unit(block, next) => 0,
         _ => end.next_multiple_of(UNIT_BYTES) - end,
     };
     // A block of large entries is not full and yet not short.
@@ -159,7 +159,7 @@ fn longest_run(
         size = size.plus(size_of(block, next.map(|(_, next)| next), usual_bytes));
         // A fence with a number is within a user key.
         let may_end = match next {
-            Some((seq, next)) => *seq == Seq::MAX && is_apart(block, next),
+            Some((seq, next)) => *seq == Seq::MAX && ends_unit(block, next),
             None => ends_level,
         };
         if may_end && index + 1 >= blocks_min && size.is_worth_it() {

@@ -75,7 +75,7 @@ const VERSIONS_MAX: usize = 1 << 16;
 pub struct Source<'a> {
     run: Run<'a>,
     /// Whether the run has a current key.
-    stands: bool,
+    has_key: bool,
     /// The current key.
     key: Vec<u8>,
     /// The key's first bytes as a number: most comparisons need no more.
@@ -110,21 +110,21 @@ impl<'a> Source<'a> {
     }
 
     const fn standing_nowhere(run: Run<'a>) -> Self {
-        Self { run, stands: false, key: Vec::new(), head: 0 }
+        Self { run, has_key: false, key: Vec::new(), head: 0 }
     }
 
     /// The run's current key, if it has one.
     fn key(&self) -> Option<&[u8]> {
-        self.stands.then_some(self.key.as_slice())
+        self.has_key.then_some(self.key.as_slice())
     }
 
-    fn stands_on(&self, head: u64, key: &[u8]) -> bool {
-        self.stands && self.head == head && self.key == key
+    fn is_on(&self, head: u64, key: &[u8]) -> bool {
+        self.has_key && self.head == head && self.key == key
     }
 
     /// Keys in scan order: runs without a current key are last.
     fn compare(&self, other: &Self, reverse: bool) -> Ordering {
-        match (self.stands, other.stands) {
+        match (self.has_key, other.has_key) {
             (true, true) => {
                 let order = self.head.cmp(&other.head).then_with(|| self.key.cmp(&other.key));
                 if reverse { order.reverse() } else { order }
@@ -179,7 +179,7 @@ impl<'a> Source<'a> {
     }
 
     fn note_key(&mut self) -> CursorResult<()> {
-        self.stands = false;
+        self.has_key = false;
         let parts: Option<[&[u8]; 2]> = match &self.run {
             Run::Memory { at, passed, .. } => {
                 let is_left = |key: &[u8]| passed.is_none_or(|passed| passed < key);
@@ -190,7 +190,7 @@ impl<'a> Source<'a> {
         if let Some(parts) = parts {
             self.key.clear();
             parts.iter().for_each(|part| self.key.extend_from_slice(part));
-            (self.stands, self.head) = (true, key::long_head(&self.key));
+            (self.has_key, self.head) = (true, key::long_head(&self.key));
         }
         Ok(())
     }
@@ -458,7 +458,7 @@ impl Scan<'_, '_> {
     fn next_source(&self) -> Option<usize> {
         let sources = self.sources.iter().enumerate();
         let next = sources.min_by(|(_, a), (_, b)| a.compare(b, self.request.reverse));
-        next.filter(|(_, source)| source.stands).map(|(index, _)| index)
+        next.filter(|(_, source)| source.has_key).map(|(index, _)| index)
     }
 
     /// Whether a key is in a range where damage was passed over.
@@ -482,7 +482,7 @@ impl Scan<'_, '_> {
             self.removed.newest(key, self.request.at.seq)
         };
         for index in first..self.sources.len() {
-            while self.sources.get(index).is_some_and(|source| source.stands_on(head, key)) {
+            while self.sources.get(index).is_some_and(|source| source.is_on(head, key)) {
                 self.versions += 1;
                 self.attempt(index, |source| {
                     if let Some((found, data)) = source.version()?
@@ -527,7 +527,7 @@ impl Scan<'_, '_> {
                 return Err(error);
             }
             let was = source.key().map(<[u8]>::to_vec);
-            source.stands = false;
+            source.has_key = false;
             // Each step past damage must make progress, regardless of the fences; if it does not,
             // nothing more of this run can be reached.
             let (from, to) = match met.contains(&(from.clone(), to.clone())) {

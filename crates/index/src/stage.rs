@@ -147,7 +147,7 @@ impl LevelSource {
                 let Some(place) = *at else { return Ok(None) };
                 let ptr = fences.get(place).map(|fence| fence.fence.ptr);
                 *at = fences.next(place);
-                fences.give_up_before(place);
+                fences.drop_before(place);
                 Ok(ptr)
             }
             Children::Fed(queue) => Ok(queue.pop_front()),

@@ -84,8 +84,8 @@ impl Index {
         let view = self.views.load();
         let sorted_runs = meta.sorted_runs.iter().filter_map(|flush| flush.levels.last());
         // Of a level with scattered blocks, the contents of its last blocks.
-        let apart = meta.levels_apart().filter_map(|level| level.tree.levels.last());
-        let levels = meta.main.levels.iter().chain(apart);
+        let scattered = meta.scattered_levels().filter_map(|level| level.tree.levels.last());
+        let levels = meta.main.levels.iter().chain(scattered);
         let runs = view.parts.iter().flat_map(|part| match part {
             Part::Run(tree) | Part::Rest(tree, _) => vec![tree],
             Part::Moving(moving) => moving.inputs.iter().chain([&moving.new]).collect(),

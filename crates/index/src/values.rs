@@ -36,14 +36,14 @@ pub struct ValuesEdit {
     /// Referred to from now on.
     pub taken: Vec<Extent>,
     /// Not referred to any more.
-    pub given_up: Vec<Extent>,
+    pub freed: Vec<Extent>,
 }
 
 impl ValuesEdit {
     /// Whether nothing changes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.taken.is_empty() && self.given_up.is_empty()
+        self.taken.is_empty() && self.freed.is_empty()
     }
 }
 
@@ -93,28 +93,28 @@ impl Moved {
     }
 
     /// Scattered blocks that the index owns from now on, and others that it frees.
-    pub(super) fn change_blocks(&mut self, taken: Vec<Extent>, given_up: Vec<Extent>) {
-        self.blocks = ValuesEdit { taken, given_up };
+    pub(super) fn change_blocks(&mut self, taken: Vec<Extent>, freed: Vec<Extent>) {
+        self.blocks = ValuesEdit { taken, freed };
     }
 
     /// The edit for the next record.
     pub(super) fn recorded(&self) -> ValuesEdit {
         let mut edit = self.edit();
         if planted::is(Bug::ValueFreedEarly) {
-            edit.given_up.clear();
+            edit.freed.clear();
         }
         edit.taken.extend_from_slice(&self.blocks.taken);
-        edit.given_up.extend_from_slice(&self.blocks.given_up);
+        edit.freed.extend_from_slice(&self.blocks.freed);
         edit
     }
 
     fn edit(&self) -> ValuesEdit {
         if planted::is(Bug::ValueForgotten) {
-            return ValuesEdit { taken: extents(&self.stays), given_up: Vec::new() };
+            return ValuesEdit { taken: extents(&self.stays), freed: Vec::new() };
         }
         let taken = self.goes.iter().filter(|(_, (_, is_logged))| !is_logged);
-        let given_up = taken.map(|(start, (units, _))| Extent { start: *start, units: *units });
-        ValuesEdit { taken: extents(&self.stays), given_up: given_up.collect() }
+        let freed = taken.map(|(start, (units, _))| Extent { start: *start, units: *units });
+        ValuesEdit { taken: extents(&self.stays), freed: freed.collect() }
     }
 }
 
@@ -151,7 +151,8 @@ impl Index {
         let values = self.values.lock();
         let units = values.taken.units() + values.logged.values().sum::<u64>();
         let meta = self.meta();
-        let blocks = meta.levels_apart().map(|level| level.units.saturating_add(level.node_units));
+        let blocks =
+            meta.scattered_levels().map(|level| level.units.saturating_add(level.node_units));
         let units = units.saturating_sub(blocks.sum());
         units.saturating_mul(esker_format::ptr::UNIT_BYTES)
     }
@@ -190,7 +191,7 @@ impl Index {
         let gone: Vec<Extent> = moved.goes.iter().filter_map(logged).collect();
         let blocks = std::mem::take(&mut moved.blocks);
         let mut values = self.values.lock();
-        for run in edit.given_up.iter().chain(&blocks.given_up) {
+        for run in edit.freed.iter().chain(&blocks.freed) {
             values.taken.remove(*run).map_err(|_| mixed_up(run))?;
         }
         for run in edit.taken.iter().chain(&blocks.taken) {
@@ -202,7 +203,7 @@ impl Index {
         drop(values);
         self.env.blocks.commit(&[edit.taken.as_slice(), &gone].concat())?;
         *moved = Moved::default();
-        Ok([edit.given_up, gone, blocks.given_up].concat())
+        Ok([edit.freed, gone, blocks.freed].concat())
     }
 }
 
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_takes_what_was_logged_and_gives_up_what_was_taken() {
+    fn a_record_takes_logged_values_and_frees_taken_ones() {
         let mut moved = Moved::default();
         moved.note(&content(1), true, true);
         moved.note(&content(2), true, false);
@@ -267,7 +268,7 @@ mod tests {
         moved.note(&content(5), true, true);
         moved.note(&content(5), false, true);
         let run = |start| Extent { start, units: 1 };
-        assert_eq!(moved.edit(), ValuesEdit { taken: vec![run(1)], given_up: vec![run(4)] });
+        assert_eq!(moved.edit(), ValuesEdit { taken: vec![run(1)], freed: vec![run(4)] });
         assert_eq!(moved.goes.keys().copied().collect::<Vec<_>>(), [3, 4, 5]);
     }
 

@@ -77,7 +77,7 @@ pub fn walk(
         let levels = Levels { gone: meta.gone(number).map(Gone::new), ..Levels::of(flush) };
         walk.tree(&levels.behind(merge, flush.levels.len()), &flush.top)?;
     }
-    for level in meta.levels_apart() {
+    for level in meta.scattered_levels() {
         let levels = Levels { anywhere: true, ..Levels::of(&level.tree) };
         walk.tree(&levels, &level.tree.top)?;
     }

@@ -41,7 +41,7 @@ pub struct ExtentWriter {
     filled: usize,
     packer: Packer,
     /// Every block has its units to itself, and any gap will do.
-    is_apart: bool,
+    has_own_units: bool,
 }
 
 /// Space that belongs to the level.
@@ -72,7 +72,7 @@ impl ExtentWriter {
             buffer: CountedBuf::new(),
             filled: 0,
             packer: Packer::default(),
-            is_apart: false,
+            has_own_units: false,
         }
     }
 
@@ -84,9 +84,9 @@ impl ExtentWriter {
 
     /// The same, for blocks that each begin a unit, because each may get another owner. Their
     /// lengths show how full they are. They are written to the first gaps.
-    pub(super) fn apart(mut self) -> Self {
+    pub(super) fn with_own_units(mut self) -> Self {
         self.packer.set_in_sectors();
-        self.is_apart = true;
+        self.has_own_units = true;
         self
     }
 
@@ -106,7 +106,7 @@ impl ExtentWriter {
         let place = self.buffer.get_mut(self.filled..self.filled + bytes).unwrap_or_default();
         let finished = builder.finish_packed(identity, &self.packer, place);
         self.filled += bytes;
-        if self.is_apart {
+        if self.has_own_units {
             let end = self.filled.next_multiple_of(UNIT_BYTES as usize);
             self.buffer.get_mut(self.filled..end).unwrap_or_default().fill(0);
             self.filled = end;
@@ -139,7 +139,7 @@ impl ExtentWriter {
     /// An extent of `units`, or of fewer where there is little free space, but at least `least`.
     fn allocate(&self, units: u64, least: u64) -> Result<Extent> {
         let (blocks, pot) = (&self.reader.blocks, self.reader.pot.as_deref());
-        if self.is_apart {
+        if self.has_own_units {
             blocks.allocate_gap(units, least, self.purpose, pot)
         } else {
             blocks.allocate(units, least, self.purpose, pot)

@@ -245,7 +245,7 @@ impl Db {
         for slot in self.shared.slots() {
             unless_dropped(maintenance::compact(&self.shared, &slot))?;
         }
-        reclaim::give_up_all(&self.shared)
+        reclaim::return_free_space(&self.shared)
     }
 
     /// Reads everything (superblocks, manifest, log, every block) and compares it with what it

@@ -177,15 +177,15 @@ pub(crate) fn durability(shared: &Core, durability: Durability) -> Durability {
 pub(crate) fn fetch(shared: &Core, slot: &Slot, key: &[u8], value: Value) -> Result<Vec<u8>> {
     match value {
         Value::Inline(value) => Ok(value),
-        Value::Blob(content) => fetch_apart(shared, slot, &content),
+        Value::Blob(content) => fetch_blob(shared, slot, &content),
         Value::Operand(onto) => {
-            let older = fetch_apart(shared, slot, &onto.content)?;
+            let older = fetch_blob(shared, slot, &onto.content)?;
             operands::merged(slot, key, Some(&older), &onto.operand)
         }
     }
 }
 
-fn fetch_apart(shared: &Core, slot: &Slot, content: &[u8]) -> Result<Vec<u8>> {
+fn fetch_blob(shared: &Core, slot: &Slot, content: &[u8]) -> Result<Vec<u8>> {
     let value = decode(content)?;
     let (mut bytes, mut piece) = (Vec::new(), Vec::new());
     let (mut ahead, mut sequel) = (ReadAhead::default(), Sequel::default());

@@ -263,7 +263,7 @@ pub(crate) fn step(shared: &Core, slot: &Slot, which: BackgroundJob) -> Result<S
     if matches!(result, Ok(Step::Done)) {
         tracing::debug!(keyspace = slot.name, ?which, "done");
         if which == BackgroundJob::Merge {
-            reclaim::give_up_the_end(shared);
+            reclaim::truncate_spare(shared);
         }
     }
     shared.background.tick();
@@ -483,8 +483,8 @@ fn commit_index(
     }
     let mut edits = vec![Edit::Index { id, index: Arc::new(meta.clone()) }];
     if !values.is_empty() {
-        let ValuesEdit { taken, given_up } = values.clone();
-        edits.push(Edit::OwnedSpace { id, taken, given_up });
+        let ValuesEdit { taken, freed } = values.clone();
+        edits.push(Edit::OwnedSpace { id, taken, freed });
     }
     commit_and_recycle(shared, edits, id, Some(meta.log_unneeded_seq()))
 }
@@ -553,7 +553,7 @@ mod tests {
     }
 
     /// A merge that has stopped and is forgotten is run by no thread, and writers wait for it.
-    fn a_stopped_merge_is_known_beside_flushes() {
+    fn a_stopped_merge_is_known_during_flushes() {
         let device = Arc::new(esker_device::memory::MemoryDevice::new());
         let db = crate::Db::builder_on(device).open().unwrap();
         let keyspace = db.keyspace("one", crate::KeyspaceOptions::default()).unwrap();
@@ -575,9 +575,9 @@ mod tests {
 
     #[test]
     fn a_stopped_merge_stays_known() {
-        a_stopped_merge_is_known_beside_flushes();
+        a_stopped_merge_is_known_during_flushes();
         let forgets =
-            || planted::with(Bug::StallOverwritten, a_stopped_merge_is_known_beside_flushes);
+            || planted::with(Bug::StallOverwritten, a_stopped_merge_is_known_during_flushes);
         assert!(std::panic::catch_unwind(forgets).is_err());
     }
 

@@ -16,13 +16,13 @@ pub(crate) fn retry_with_room<T>(shared: &Core, attempt: impl Fn() -> Result<T>)
 }
 
 /// Gives the end of the data file back to the file system where it is free and much.
-pub(crate) fn give_up_the_end(shared: &Core) {
+pub(crate) fn truncate_spare(shared: &Core) {
     if shared.env.blocks.spare_units() == 0 {
         return;
     }
     // What is free by a manifest that is not sure to be durable is not free.
     let given =
-        shared.manifest.retry_last_record().and_then(|()| shared.env.blocks.give_up_spare());
+        shared.manifest.retry_last_record().and_then(|()| shared.env.blocks.truncate_spare());
     if let Err(error) = given {
         // It is tried again after the next merge; a poisoned store reports that in other
         // operations.
@@ -32,7 +32,7 @@ pub(crate) fn give_up_the_end(shared: &Core) {
 
 /// Gives free space of the data file and files that the log keeps for reuse back to the file
 /// system.
-pub(crate) fn give_up_all(shared: &Core) -> Result<()> {
+pub(crate) fn return_free_space(shared: &Core) -> Result<()> {
     // What is free by a manifest that is not sure to be durable is not free.
     shared.manifest.retry_last_record()?;
     for slot in shared.slots() {

@@ -68,7 +68,7 @@ fn a_later_backup_reads_and_writes_what_has_changed() {
 }
 
 #[test]
-fn threads_write_and_merge_beside_backups() {
+fn threads_write_and_merge_during_backups() {
     let (device, folder) = (MemoryDevice::new(), MemoryDevice::new());
     let db = threaded(&device).open().unwrap();
     let (a, b) = (tiny(&db, "a"), tiny(&db, "b"));
@@ -278,7 +278,7 @@ fn what_does_not_read_back_is_not_put_in_place() {
 also_with_lsm! {
     what_does_not_read_back_is_not_put_in_place,
     a_later_backup_reads_and_writes_what_has_changed,
-    threads_write_and_merge_beside_backups,
+    threads_write_and_merge_during_backups,
     a_keyspace_that_is_dropped_meanwhile_is_in_the_backup,
     closing_the_store_ends_a_backup,
     an_ended_backup_leaves_the_one_before,

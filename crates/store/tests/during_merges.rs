@@ -176,7 +176,7 @@ fn a_scan_through_two_full_merges_costs_its_versions_and_one_interval() {
 
 /// The same with merges in threads: here the moment at which a merge began is not known.
 #[test]
-fn a_scan_stands_still_while_threads_merge() {
+fn a_scan_does_not_change_while_threads_merge() {
     let device = MemoryDevice::new();
     let db = medium(&device).open().unwrap();
     let keyspace = keyspace(&db);
@@ -450,7 +450,7 @@ fn a_store_whose_device_fills_up_within_a_merge_is_emptied() {
 }
 
 also_with_lsm! {
-    a_scan_stands_still_while_threads_merge,
+    a_scan_does_not_change_while_threads_merge,
     puts_and_tombstones_are_counted_right_after_every_full_merge,
     a_store_without_room_for_a_write_of_a_merge_is_read_and_emptied,
     a_store_whose_device_fills_up_within_a_merge_is_emptied,

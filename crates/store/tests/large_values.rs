@@ -287,7 +287,7 @@ fn large_values_expire() {
 }
 
 #[test]
-fn a_dropped_keyspace_gives_its_values_up_and_readers_are_told() {
+fn a_dropped_keyspace_frees_its_blobs_and_reads_fail() {
     let (db, keyspace) = open(&device());
     keyspace.insert("a", value(1, 300_000)).unwrap();
     keyspace.flush().unwrap();
@@ -324,7 +324,7 @@ fn compressed_keyspaces_keep_large_values_as_they_are() {
 }
 
 #[test]
-fn writers_in_many_threads_write_beside_each_other() {
+fn writers_in_many_threads_write_concurrently() {
     let (db, keyspace) = open(&device());
     std::thread::scope(|scope| {
         for thread in 0..4u8 {
@@ -478,9 +478,9 @@ also_with_lsm! {
     a_writer_streams_and_one_that_is_dropped_leaves_nothing,
     batches_and_transactions_take_large_values,
     large_values_expire,
-    a_dropped_keyspace_gives_its_values_up_and_readers_are_told,
+    a_dropped_keyspace_frees_its_blobs_and_reads_fail,
     compressed_keyspaces_keep_large_values_as_they_are,
-    writers_in_many_threads_write_beside_each_other,
+    writers_in_many_threads_write_concurrently,
     backups_copy_a_value_once,
     check_reads_values_that_the_log_alone_refers_to,
     what_one_recovery_has_left_out_no_later_one_finds,

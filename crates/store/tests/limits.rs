@@ -63,7 +63,7 @@ fn fences_without_room_are_not_loaded_again_and_again() {
 }
 
 #[test]
-fn whoever_only_reads_writes_nothing() {
+fn reading_writes_nothing() {
     let device = MemoryDevice::new();
     let db = small(&device).open().unwrap();
     tiny(&db, "k").insert("a", "1").unwrap();
@@ -323,7 +323,7 @@ fn a_failed_sync_poisons_the_store_until_it_is_reopened() {
 also_with_lsm! {
     a_synced_write_costs_one_sync_and_a_buffered_one_none,
     fences_without_room_are_not_loaded_again_and_again,
-    whoever_only_reads_writes_nothing,
+    reading_writes_nothing,
     an_idle_keyspace_does_not_pin_the_log,
     the_memtables_of_many_keyspaces_share_one_limit,
     recovery_with_less_memory_writes_out_what_does_not_fit,

@@ -198,7 +198,7 @@ fn an_operand_over_a_removed_range_is_the_value() {
 }
 
 #[test]
-fn values_apart_are_merged_by_who_reads_them() {
+fn blobs_are_merged_by_their_readers() {
     let device = MemoryDevice::new();
     let db = small(&device).open().unwrap();
     let options = options().memtable_bytes(Some(4 << 10)).merge(Merge::Append);
@@ -557,7 +557,7 @@ also_with_lsm! {
     a_snapshot_sees_what_was_merged_before_it,
     what_is_merged_onto_a_value_outlasts_it,
     an_operand_over_a_removed_range_is_the_value,
-    values_apart_are_merged_by_who_reads_them,
+    blobs_are_merged_by_their_readers,
     an_operator_that_fails_or_panics_is_an_error_of_that_key,
     without_its_operator_a_keyspace_keeps_its_operands,
     everything_that_a_batch_says_of_a_key_counts,

@@ -107,7 +107,7 @@ fn a_batch_removes_what_came_before_and_keeps_what_comes_after() {
 }
 
 #[test]
-fn whoever_has_read_of_a_removed_range_conflicts() {
+fn a_read_of_a_removed_range_conflicts() {
     let db = small(&MemoryDevice::new()).open().unwrap();
     let keys = tiny(&db, "keys");
     fill(&keys, 0..20);
@@ -269,7 +269,7 @@ also_with_lsm! {
     all_keys_of_a_range_are_gone_by_one_number,
     bounds_of_all_kinds_are_kept_to,
     a_batch_removes_what_came_before_and_keeps_what_comes_after,
-    whoever_has_read_of_a_removed_range_conflicts,
+    a_read_of_a_removed_range_conflicts,
     a_transaction_that_removes_a_range_reads_nothing_of_it,
     removals_survive_kills_merges_and_backups,
     a_lone_removal_does_not_hold_the_log,

@@ -79,7 +79,7 @@ fn crashes(scheme: Scheme) -> Vec<(SimImage, Model)> {
 }
 
 /// What crashes of an LSM index left, some of whose runs are merged in part.
-fn crashes_beside_slices() -> Vec<(SimImage, Model)> {
+fn crashes_during_slices() -> Vec<(SimImage, Model)> {
     let device = Arc::new(SimDevice::new());
     let db = open(&(Arc::clone(&device) as _), Scheme::Fc, true);
     let keyspace = keyspace_of(IndexKind::Lsm, &db);
@@ -137,7 +137,7 @@ fn reads_are_answered_before_a_merge_goes_on() {
 #[test]
 fn reads_are_answered_before_slices_go_on() {
     let mut with_runs = 0;
-    for (image, expected) in crashes_beside_slices() {
+    for (image, expected) in crashes_during_slices() {
         let device: Arc<dyn Device> = Arc::new(SimDevice::from_image(&image));
         let db = open(&device, Scheme::Fc, true);
         let opened = stats(&db);

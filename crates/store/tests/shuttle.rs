@@ -82,9 +82,9 @@ impl Subject {
     }
 }
 
-fn beside(subject: &Arc<Subject>, body: impl FnOnce(&Subject) + Send + 'static) -> Thread {
+fn concurrently(subject: &Arc<Subject>, body: impl FnOnce(&Subject) + Send + 'static) -> Thread {
     let subject = Arc::clone(subject);
-    spawn("beside", move || body(&subject)).unwrap()
+    spawn("other", move || body(&subject)).unwrap()
 }
 
 /// Writers fill the memtable faster than it is written out: each waits, is woken, and no write is
@@ -98,7 +98,7 @@ fn writers_that_wait_for_memory() {
             }
         }
     };
-    let (one, two) = (beside(&subject, writer(10)), beside(&subject, writer(20)));
+    let (one, two) = (concurrently(&subject, writer(10)), concurrently(&subject, writer(20)));
     subject.get(1);
     one.join().unwrap();
     two.join().unwrap();
@@ -112,7 +112,7 @@ fn two_compactions_at_once() {
     let subject = Subject::new();
     (0..4).for_each(|key| subject.put(key, u64::from(key)));
     let compact = |subject: &Subject| subject.keys.compact().unwrap();
-    let (one, two) = (beside(&subject, compact), beside(&subject, compact));
+    let (one, two) = (concurrently(&subject, compact), concurrently(&subject, compact));
     subject.put(2, 9);
     subject.get(2);
     one.join().unwrap();
@@ -124,13 +124,13 @@ fn two_compactions_at_once() {
 
 /// A store is closed while its memtables are written out and merged: a write is refused or is
 /// there when the store is opened again.
-fn a_close_beside_writes_and_merges() {
+fn a_close_during_writes_and_merges() {
     let device = Arc::new(MemoryDevice::new());
     let subject = Subject::on(Arc::clone(&device) as _);
     (0..3).for_each(|key| subject.put(key, u64::from(key)));
     let acknowledged = Arc::new(AtomicU64::new(2));
     let noted = Arc::clone(&acknowledged);
-    let writer = beside(&subject, move |subject| {
+    let writer = concurrently(&subject, move |subject| {
         for number in 3..8 {
             match subject.keys.insert([number as u8], value(number)) {
                 Ok(()) => noted.store(number, Ordering::Relaxed),
@@ -139,7 +139,7 @@ fn a_close_beside_writes_and_merges() {
             }
         }
     });
-    let closer = beside(&subject, Subject::close);
+    let closer = concurrently(&subject, Subject::close);
     closer.join().unwrap();
     writer.join().unwrap();
     let again = Subject::reopened(device);
@@ -165,10 +165,10 @@ impl Subject {
 
 /// A keyspace is dropped while it is read, written and merged: a call that is too late gets an
 /// error, and nothing is left of the keyspace.
-fn a_drop_beside_reads_and_merges() {
+fn a_drop_during_reads_and_merges() {
     let subject = Subject::new();
     (0..4).for_each(|key| subject.put(key, u64::from(key)));
-    let reader = beside(&subject, |subject| {
+    let reader = concurrently(&subject, |subject| {
         for key in [1, 3, 1] {
             match subject.keys.get([key]) {
                 Ok(found) => assert_eq!(found.as_deref().map(number), Some(u64::from(key))),
@@ -177,11 +177,11 @@ fn a_drop_beside_reads_and_merges() {
             }
         }
     });
-    let merge = beside(&subject, |subject| match subject.keys.compact() {
+    let merge = concurrently(&subject, |subject| match subject.keys.compact() {
         Ok(()) | Err(Error::NoKeyspace { .. }) => {}
         Err(error) => panic!("{error}"),
     });
-    let writer = beside(&subject, |subject| match subject.keys.insert([9], value(9)) {
+    let writer = concurrently(&subject, |subject| match subject.keys.insert([9], value(9)) {
         Ok(()) | Err(Error::NoKeyspace { .. }) => {}
         Err(error) => panic!("{error}"),
     });
@@ -208,7 +208,7 @@ fn three_writers_commit_in_groups() {
             assert!(subject.db.durable_seq() >= seq, "what is acknowledged is durable");
         }
     };
-    let writers = [1, 2, 3].map(|key| beside(&subject, writer(key)));
+    let writers = [1, 2, 3].map(|key| concurrently(&subject, writer(key)));
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     let left = device.crash(&Survivors::nothing(), &CrashModel::default());
     let db = builder(Arc::new(SimDevice::from_image(&left))).open().unwrap();
@@ -222,7 +222,7 @@ fn three_writers_commit_in_groups() {
 }
 
 /// A thread that holds a snapshot sees each batch whole or not at all, and always the same.
-fn batches_beside_snapshots() {
+fn batches_during_snapshots() {
     let subject = Subject::new();
     let write = |subject: &Subject, number: u64| {
         let mut batch = subject.db.batch();
@@ -231,8 +231,8 @@ fn batches_beside_snapshots() {
         batch.commit().unwrap();
     };
     write(&subject, 1);
-    let writer = beside(&subject, move |subject| (2..5).for_each(|n| write(subject, n)));
-    let reader = beside(&subject, |subject| {
+    let writer = concurrently(&subject, move |subject| (2..5).for_each(|n| write(subject, n)));
+    let reader = concurrently(&subject, |subject| {
         for _ in 0..2 {
             let snapshot = subject.db.snapshot().unwrap();
             let read = |key: u8| snapshot.get(&subject.keys, [key]).unwrap().map(|v| number(&v));
@@ -249,16 +249,16 @@ fn batches_beside_snapshots() {
 
 /// Keys are removed by the range and written again while all is merged, by merges that retire
 /// removals and by ones that come too early for it.
-fn removals_beside_merges() {
+fn removals_during_merges() {
     let subject = Subject::new();
     (0..4).for_each(|key| subject.put(key, u64::from(key)));
-    let writer = beside(&subject, |subject| {
+    let writer = concurrently(&subject, |subject| {
         for number in 10..14 {
             subject.remove_range((number % 4) as u8);
             subject.put(((number + 1) % 4) as u8, number);
         }
     });
-    let merger = beside(&subject, |subject| subject.keys.compact().unwrap());
+    let merger = concurrently(&subject, |subject| subject.keys.compact().unwrap());
     for key in [1, 2, 3, 2] {
         subject.get(key);
     }
@@ -290,7 +290,7 @@ fn transactions_add_up() {
     };
     let adder =
         move |times: u32| move |subject: &Subject| (0..times).for_each(|_| add(subject).unwrap());
-    let (one, two) = (beside(&subject, adder(2)), beside(&subject, adder(1)));
+    let (one, two) = (concurrently(&subject, adder(2)), concurrently(&subject, adder(1)));
     subject.keys.insert([2], value(2)).unwrap();
     one.join().unwrap();
     two.join().unwrap();
@@ -308,7 +308,7 @@ fn transactions_that_count_keys() {
             tx.insert(&subject.keys, [10 + count as u8], value(0))
         })
     };
-    let other = beside(&subject, move |subject| append(subject).unwrap());
+    let other = concurrently(&subject, move |subject| append(subject).unwrap());
     append(&subject).unwrap();
     other.join().unwrap();
     assert_eq!(subject.keys.iter().unwrap().count(), 2, "each has a key of its own");
@@ -316,7 +316,7 @@ fn transactions_that_count_keys() {
 }
 
 /// Turns are given one after the other; a close ends the waiting for them.
-fn turns_beside_a_close() {
+fn turns_during_a_close() {
     let subject = Subject::new();
     let writer = |subject: &Subject| {
         for _ in 0..2 {
@@ -336,7 +336,7 @@ fn turns_beside_a_close() {
             }
         }
     };
-    let writers = [beside(&subject, writer), beside(&subject, writer)];
+    let writers = [concurrently(&subject, writer), concurrently(&subject, writer)];
     subject.close();
     writers.into_iter().for_each(|writer| writer.join().unwrap());
 }
@@ -352,13 +352,13 @@ fn two_may_compact() {
 }
 
 #[test]
-fn a_store_may_be_closed_beside_a_merge() {
-    schedules("a close beside writes and merges", 6_000, a_close_beside_writes_and_merges);
+fn a_store_may_be_closed_during_a_merge() {
+    schedules("a close during writes and merges", 6_000, a_close_during_writes_and_merges);
 }
 
 #[test]
-fn a_keyspace_may_be_dropped_beside_a_merge() {
-    schedules("a drop beside reads and merges", 4_000, a_drop_beside_reads_and_merges);
+fn a_keyspace_may_be_dropped_during_a_merge() {
+    schedules("a drop during reads and merges", 4_000, a_drop_during_reads_and_merges);
 }
 
 #[test]
@@ -368,12 +368,12 @@ fn what_a_group_commits_is_durable() {
 
 #[test]
 fn batches_are_whole_for_snapshots() {
-    schedules("batches beside snapshots", 6_000, batches_beside_snapshots);
+    schedules("batches during snapshots", 6_000, batches_during_snapshots);
 }
 
 #[test]
-fn removals_are_whole_beside_merges() {
-    schedules("removals beside merges", 5_000, removals_beside_merges);
+fn removals_are_whole_during_merges() {
+    schedules("removals during merges", 5_000, removals_during_merges);
 }
 
 #[test]
@@ -387,12 +387,12 @@ fn phantoms_are_met() {
 }
 
 #[test]
-fn nobody_waits_for_a_turn_for_ever() {
-    schedules("turns beside a close", 4_000, turns_beside_a_close);
+fn no_writer_waits_for_ever() {
+    schedules("turns during a close", 4_000, turns_during_a_close);
 }
 
 #[test]
-fn finds_transactions_begun_beside_a_write() {
+fn finds_transactions_begun_during_a_write() {
     hunt(Race::BegunBesideWrite, 20_000, &[transactions_add_up]);
 }
 
@@ -413,7 +413,7 @@ fn finds_ticks_read_late() {
 
 #[test]
 fn finds_numbers_that_are_visible_too_early() {
-    hunt(Race::VisibleBeforeInserted, 10_000, &[batches_beside_snapshots]);
+    hunt(Race::VisibleBeforeInserted, 10_000, &[batches_during_snapshots]);
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn writers_that_wait_are_counted_with_the_reason() {
 }
 
 #[test]
-fn whoever_waits_for_the_turn_is_seen() {
+fn waiting_writers_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path()).unwrap();
     let first = db.write_transaction().unwrap();
@@ -140,7 +140,7 @@ also_with_lsm! {
     writers_that_wait_are_counted_with_the_reason,
     a_backup_under_way_is_seen,
     ; except:
-    whoever_waits_for_the_turn_is_seen,
+    waiting_writers_are_counted,
     // What is kept for snapshots is not counted.
     a_snapshot_shows_since_when_it_keeps_what,
     // The forecast knows of no slices.

@@ -92,11 +92,11 @@ fn batches_are_whole(builder: &dyn Fn(&MemoryDevice) -> DbBuilder) {
 
 /// Closing waits for what runs, and everything after it is refused.
 #[test]
-fn close_stops_everybody() {
-    under_every_scheme(closing_stops_everybody);
+fn close_stops_every_thread() {
+    under_every_scheme(closing_stops_every_thread);
 }
 
-fn closing_stops_everybody(builder: &dyn Fn(&MemoryDevice) -> DbBuilder) {
+fn closing_stops_every_thread(builder: &dyn Fn(&MemoryDevice) -> DbBuilder) {
     let device = MemoryDevice::new();
     let db = builder(&device).open().unwrap();
     let keyspace = tiny(&db, "k");
@@ -134,7 +134,7 @@ fn closing_stops_everybody(builder: &dyn Fn(&MemoryDevice) -> DbBuilder) {
 
 also_with_lsm! {
     batches_are_whole_for_readers_and_scans,
-    close_stops_everybody,
+    close_stops_every_thread,
     ; except:
     nothing_is_written_after_a_close,
     keyspaces_that_are_dropped_meanwhile_are_passed_over,

@@ -113,7 +113,7 @@ fn write_skew_is_refused() {
 }
 
 #[test]
-fn lost_updates_are_refused_whoever_writes() {
+fn lost_updates_are_refused_by_every_way_to_write() {
     let (db, a, _) = store();
     a.insert("n", "1").unwrap();
     let mut tx = db.transaction().unwrap();
@@ -306,7 +306,7 @@ fn one_key_larger_than_the_window_is_met() {
 }
 
 #[test]
-fn transact_goes_on_until_nobody_is_in_between() {
+fn transact_repeats_until_there_is_no_conflict() {
     let (db, a, _) = store();
     let mut others = 7_u8;
     let tries = AtomicU32::new(0);
@@ -564,7 +564,7 @@ also_with_lsm! {
     a_transaction_sees_its_moment_and_its_own_writes,
     a_commit_is_whole_and_answers_its_number,
     write_skew_is_refused,
-    lost_updates_are_refused_whoever_writes,
+    lost_updates_are_refused_by_every_way_to_write,
     points_conflict_with_their_key_alone,
     ranges_conflict_with_what_they_came_past,
     own_writes_are_no_reads,
@@ -573,7 +573,7 @@ also_with_lsm! {
     the_window_begins_and_ends_with_transactions,
     a_transaction_older_than_the_window_conflicts,
     one_key_larger_than_the_window_is_met,
-    transact_goes_on_until_nobody_is_in_between,
+    transact_repeats_until_there_is_no_conflict,
     an_error_or_a_panic_rolls_back,
     turns_exclude_each_other_and_nothing_else,
     those_who_take_turns_never_conflict,

@@ -421,7 +421,7 @@ impl BlockStore {
     ///
     /// # Errors
     /// Errors of the device; nothing has changed in this case.
-    pub fn give_up_spare(&self) -> Result<()> {
+    pub fn truncate_spare(&self) -> Result<()> {
         let mut space = self.held();
         let spare = spare_units(&space, self.room.kept(&space));
         self.trim(&mut space, spare)

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_is_set_back_stands_still_until_it_has_caught_up() {
+    fn a_clock_that_is_set_back_stops_until_it_has_caught_up() {
         let runtime = Arc::new(SimRuntime::new(1));
         let clock = Clock::new(Arc::clone(&runtime) as _);
         runtime.set_unix_time(Duration::from_millis(5000));

@@ -43,7 +43,7 @@ pub enum Bug {
     /// Space that a merge has passed is reused while views that lead to it are read.
     QuarantineIgnored,
     /// The blocks that a merge keeps of the old bottom are freed with the rest of it.
-    KeptGivenUp,
+    KeptFreed,
     /// A merge takes values for expired that a snapshot of an earlier moment still sees.
     ExpiredForSnapshots,
     /// A merge leaves expired values out, and with them what hides older ones of their keys.
@@ -161,7 +161,7 @@ impl Bug {
         Self::CommitBeforeBlocks,
         Self::CommitBeforeLog,
         Self::ReclaimBeforeRecord,
-        Self::KeptGivenUp,
+        Self::KeptFreed,
         Self::ExpiredForSnapshots,
         Self::ExpiredHideNothing,
         Self::RemovalsNotRecorded,

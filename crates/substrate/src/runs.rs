@@ -34,7 +34,7 @@ impl RunSet {
 
     /// Whether none of `extent` is in the set.
     #[must_use]
-    pub fn is_apart_from(&self, extent: &Extent) -> bool {
+    pub fn is_disjoint(&self, extent: &Extent) -> bool {
         let before = self.runs.range(..extent.end()).next_back();
         before.is_none_or(|(start, length)| start + length <= extent.start)
     }
@@ -50,7 +50,7 @@ impl RunSet {
     /// # Errors
     /// When part of it is in the set already; nothing is changed then.
     pub fn insert(&mut self, extent: Extent) -> Result<(), Misfit> {
-        if !self.is_apart_from(&extent) {
+        if !self.is_disjoint(&extent) {
             return Err(Misfit(extent));
         }
         let Extent { mut start, mut units } = extent;
@@ -122,7 +122,7 @@ mod tests {
                 let before = set.clone();
                 let apart = all.iter().all(|unit| !model.contains(unit));
                 let within = all.iter().all(|unit| model.contains(unit));
-                prop_assert_eq!(set.is_apart_from(&extent), apart);
+                prop_assert_eq!(set.is_disjoint(&extent), apart);
                 prop_assert_eq!(set.contains(&extent), within);
                 let done = if takes { set.insert(extent) } else { set.remove(extent) };
                 if takes && apart {

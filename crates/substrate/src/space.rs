@@ -108,7 +108,7 @@ impl Space {
         let before = self.free.range(..extent.end()).next_back().map(|(s, l)| (*s, *l));
         if before.is_some_and(|(start, length)| start + length > extent.start)
             || extent.end() > self.end
-            || !self.holes.is_apart_from(&extent)
+            || !self.holes.is_disjoint(&extent)
         {
             return Err(Overlap(extent));
         }

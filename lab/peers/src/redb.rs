@@ -117,7 +117,7 @@ impl System for Redb {
         Ok(Duration::ZERO)
     }
 
-    fn compacts_beside_scans(&self) -> bool {
+    fn compacts_during_scans(&self) -> bool {
         false
     }
 

@@ -168,7 +168,7 @@ pub trait System: Send + Sync {
     fn compact(&self) -> Result<()>;
 
     /// Whether [`compact`](Self::compact) can run while a scan is open.
-    fn compacts_beside_scans(&self) -> bool {
+    fn compacts_during_scans(&self) -> bool {
         true
     }
 

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_law_with_few_numbers_takes_those_beside_them() {
+    fn a_law_with_few_numbers_takes_those_during_them() {
         let law = Law::Normal { sigma: 1e-9, group: u64::MAX };
         let requests: Vec<_> = Steady::new(1, law, u64::MAX).take(1000).collect();
         let numbers: BTreeSet<_> = requests.iter().map(|request| request.number).collect();

@@ -84,7 +84,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
             Crash(scenario::load),
             Crash(scenario::deletes),
         ],
-        Bug::KeptGivenUp => vec![Crash(scenario::appends)],
+        Bug::KeptFreed => vec![Crash(scenario::appends)],
         Bug::ExpiredForSnapshots | Bug::ExpiredHideNothing => vec![Crash(scenario::expiry)],
         Bug::RemovalsNotRecorded
         | Bug::RetiredForSnapshots
@@ -116,9 +116,8 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
         Bug::NamesSearchedOneByOne | Bug::MemoryLookedAtEachTime => Vec::new(),
         Bug::ShortMergeNotRecorded | Bug::ManifestRoomTaken | Bug::ReserveMerged => Vec::new(),
-        Bug::TombstonesNotKept | Bug::StallOverwritten => Vec::new(),
-        Bug::ReserveDiscarded | Bug::UnknownNotDiscarded => Vec::new(),
-        Bug::WrittenReadOnly | Bug::RemainsAreNew => Vec::new(),
+        Bug::TombstonesNotKept | Bug::ReserveDiscarded | Bug::UnknownNotDiscarded => Vec::new(),
+        Bug::WrittenReadOnly | Bug::RemainsAreNew | Bug::StallOverwritten => Vec::new(),
         Bug::LastSegmentTaken | Bug::RegionNotMadeSmaller => Vec::new(),
         Bug::HandlesPrintEntries | Bug::RecordsCounted => Vec::new(),
     }

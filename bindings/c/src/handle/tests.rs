@@ -24,7 +24,7 @@ fn places_follow_each_other_through_the_chunks() {
 }
 
 #[test]
-fn a_handle_that_was_given_up_is_never_another_one() {
+fn a_released_handle_is_never_another_one() {
     let mut stale = Vec::new();
     // Of the same size: an allocator would give the same memory again.
     for number in 0..5_000 {
@@ -76,7 +76,7 @@ fn other_kinds_and_other_pointers_are_refused() {
 /// A suite that cannot fail proves nothing.
 #[test]
 fn handles_that_are_taken_for_others_are_found() {
-    let stale = a_handle_that_was_given_up_is_never_another_one;
+    let stale = a_released_handle_is_never_another_one;
     assert!(planted::is_found(Bug::GenerationIgnored, stale));
     // Both are a word, so that one read as the other harms nothing.
     let other_kind = || {

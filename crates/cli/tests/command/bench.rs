@@ -81,7 +81,7 @@ fn arrays_are_rearranged_by_every_system() {
 }
 
 #[test]
-fn sqlite_is_measured_over_the_page_store_and_beside_it() {
+fn sqlite_is_measured_with_and_without_the_page_store() {
     let folder = tempfile::tempdir().unwrap();
     let (json, place) = (folder.path().join("found.json"), folder.path().join("a place"));
     let answer = esker([
@@ -118,7 +118,7 @@ fn sqlite_is_measured_over_the_page_store_and_beside_it() {
 }
 
 #[test]
-fn operations_are_measured_beside_each_other() {
+fn operations_are_measured_concurrently() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("found.json");
     let answer = esker([

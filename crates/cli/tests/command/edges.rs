@@ -122,7 +122,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn a_load_goes_on_when_nobody_reads_its_progress() {
+fn a_load_continues_when_its_progress_is_not_read() {
     for place in Place::of_each_kind() {
         let db = place.db();
         let mut child = command(["load", &db, "--json"]).stdin(Stdio::piped()).spawn().unwrap();

@@ -60,7 +60,7 @@ fn reading_changes_nothing_in_the_folder() {
 }
 
 #[test]
-fn several_read_at_once_and_nobody_writes_meanwhile() {
+fn several_processes_read_and_writers_are_refused() {
     for place in Place::of_each_kind() {
         let input: String = (0..50_000).map(|number| format!("{number}\tvalue\n")).collect();
         let db = place.load(input);
@@ -130,7 +130,7 @@ fn a_medium_that_cannot_be_written_to_is_read() {
 }
 
 #[test]
-fn what_is_something_else_is_told_its_command() {
+fn an_error_names_the_command_for_the_file() {
     let place = Place::new();
     let (db, backup) = made(&place);
     let pages = place.path("app.esker").into_os_string().into_string().unwrap();

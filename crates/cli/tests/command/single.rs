@@ -115,7 +115,7 @@ fn a_missing_store_is_refused_and_not_made() {
 }
 
 #[test]
-fn bounds_of_keys_and_names_are_told() {
+fn errors_give_the_bounds_of_keys_and_names() {
     for place in Place::of_each_kind() {
         let db = place.db();
         let longest = "k".repeat(esker::KEY_BYTES_MAX);

@@ -89,7 +89,7 @@ fn what_a_log_still_holds_is_not_lost_by_an_import() {
 }
 
 #[test]
-fn versions_are_pinned_exported_and_let_go() {
+fn versions_are_pinned_exported_and_released() {
     let place = Place::new();
     let (source, connection) = database(&place, "app.db", "", 100);
     drop(connection);
@@ -161,7 +161,7 @@ fn compact_gives_back_what_was_deleted() {
 }
 
 #[test]
-fn looking_writes_nothing_and_goes_beside_others_that_look() {
+fn inspection_writes_nothing_and_is_shared() {
     let place = Place::new();
     let (source, connection) = database(&place, "app.db", "", 100);
     drop(connection);

@@ -37,10 +37,10 @@ fn edit() -> impl Strategy<Value = Edit> {
         }),
         keyspace().prop_map(|id| Edit::KeyspaceDrop { id }),
         (keyspace(), index()).prop_map(|(id, index)| Edit::Index { id, index }),
-        (keyspace(), extents(), extents()).prop_map(|(id, taken, given_up)| Edit::OwnedSpace {
+        (keyspace(), extents(), extents()).prop_map(|(id, taken, freed)| Edit::OwnedSpace {
             id,
             taken,
-            given_up
+            freed
         }),
         (keyspace(), "[a-zé\u{4e00}]{1,80}")
             .prop_map(|(id, name)| Edit::KeyspaceOperator { id, name }),

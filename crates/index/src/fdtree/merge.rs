@@ -108,7 +108,7 @@ impl LevelMerge {
         meta.removed = index.removed_for_record(&meta, Seq(0));
         let needed: Vec<_> = positions.iter().map(|position| position.needed_from).collect();
         let mut passed =
-            give_up_passed(&mut meta, &self.merge.inputs, &needed, &self.merge.insert.kept());
+            free_passed(&mut meta, &self.merge.inputs, &needed, &self.merge.insert.kept());
         if !planted::is(Bug::ReclaimBeforeRecord) {
             index.make_durable(&meta, &self.merge.values.recorded(), commit)?;
         }
@@ -182,7 +182,7 @@ impl Outcome for Levels<'_> {
 
 /// Takes from `meta` the extents of the merged levels that the merge has passed, and those that the
 /// new side keeps; returns the former.
-fn give_up_passed(
+fn free_passed(
     meta: &mut IndexMeta,
     inputs: &Inputs,
     needed: &[Option<u64>],
@@ -196,7 +196,7 @@ fn give_up_passed(
     for (level, needed) in levels.zip(needed) {
         if let Some(offset) = needed {
             let (gone, rest) = delete::split(&level.extents, *offset);
-            let kept_from_reuse = if planted::is(Bug::KeptGivenUp) { &[] } else { kept };
+            let kept_from_reuse = if planted::is(Bug::KeptFreed) { &[] } else { kept };
             passed.extend(delete::without(&gone, kept_from_reuse));
             level.extents = delete::without(&rest, kept);
         }

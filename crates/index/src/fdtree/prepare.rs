@@ -145,7 +145,7 @@ fn plan(
         below: below.is_some(),
         top_bytes_max,
         codec,
-        apart: false,
+        own_units: false,
     }
 }
 

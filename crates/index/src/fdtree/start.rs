@@ -327,7 +327,7 @@ impl FdTreeIndex<'_> {
             below: !below.is_empty(),
             top_bytes_max: top_bytes_max(kappa0_bytes),
             codec: self.codec(),
-            apart: false,
+            own_units: false,
         };
         let pot = self.recovered_pot();
         let insert = Insert::resume(&plan, &self.reader.with_pot(&pot), progress)?;

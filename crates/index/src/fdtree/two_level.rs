@@ -60,7 +60,7 @@ pub fn pass(shape: &Shape, levels: &[LevelMeta], incoming: Incoming, rank: u8) -
         // No level is left out for top fences.
         top_bytes_max: 0,
         codec: Codec::None,
-        apart: false,
+        own_units: false,
     };
     Prepared { levels: count, full: below.is_empty(), shape: *shape, plan }
 }

@@ -45,7 +45,7 @@ pub(super) struct Edited {
     pub meta: TreeMeta,
     pub top: Option<Arc<FenceIndex>>,
     /// Space of the nodes that are not part of it any more.
-    pub given_up: Vec<Extent>,
+    pub freed: Vec<Extent>,
     /// Units of the nodes that were written.
     pub written_units: u64,
 }
@@ -63,7 +63,7 @@ impl Replaced {
 
 /// The writer of nodes.
 pub(super) fn writer(reader: &BlockReader, generation: &OneGeneration) -> ExtentWriter {
-    ExtentWriter::new(reader, Purpose::Merge, generation, 1 << 20, Vec::new()).apart()
+    ExtentWriter::new(reader, Purpose::Merge, generation, 1 << 20, Vec::new()).with_own_units()
 }
 
 /// A record names what was written.
@@ -90,23 +90,23 @@ pub(super) fn replace(
         meta.levels.push(LevelMeta { rank: 1, ..LevelMeta::default() });
     }
     let before_units = units(out);
-    let mut given_up: Vec<Extent> = tree.meta.top.iter().map(extent_of).collect();
+    let mut freed: Vec<Extent> = tree.meta.top.iter().map(extent_of).collect();
     let (mut replaced, mut fences) = (replaced, new);
     for level in (0..meta.levels.len().saturating_sub(1)).rev() {
         let old = Nodes::of(tree, reader, level, &replaced)?;
         let counts = meta.levels.get_mut(level).map(|level| &mut level.counts);
         let all = [old.before, fences, old.behind].concat();
         fences = pack(&all, out, counts, &old.nodes)?;
-        given_up.extend(old.nodes.iter().map(|node| extent_of(&node.0)));
+        freed.extend(old.nodes.iter().map(|node| extent_of(&node.0)));
         replaced = old.replaced;
     }
     let (before, behind) = around(tree, &replaced);
     fences = [before, fences, behind].concat();
     fences = raise(&mut meta, fences, out)?;
-    fences = lower(&mut meta, fences, reader, out, &mut given_up)?;
+    fences = lower(&mut meta, fences, reader, out, &mut freed)?;
     if fences.is_empty() {
         let written_units = units(out).saturating_sub(before_units);
-        return Ok(Edited { meta: TreeMeta::default(), top: None, given_up, written_units });
+        return Ok(Edited { meta: TreeMeta::default(), top: None, freed, written_units });
     }
     let mut counts = LevelCounts::default();
     meta.top = pack(&fences, out, Some(&mut counts), &[])?.iter().map(|node| node.ptr).collect();
@@ -116,7 +116,7 @@ pub(super) fn replace(
     }
     let _counted_in_any_case = top.finish();
     let written_units = units(out).saturating_sub(before_units);
-    Ok(Edited { meta, top: Some(Arc::new(top)), given_up, written_units })
+    Ok(Edited { meta, top: Some(Arc::new(top)), freed, written_units })
 }
 
 /// Units that are written to.
@@ -268,7 +268,7 @@ fn lower(
     mut fences: Vec<TailFence>,
     reader: &BlockReader,
     out: &mut ExtentWriter,
-    given_up: &mut Vec<Extent>,
+    freed: &mut Vec<Extent>,
 ) -> Result<Vec<TailFence>> {
     while let [only] = fences.as_slice()
         && meta.levels.len() > 1
@@ -277,7 +277,7 @@ fn lower(
         let ptr = only.ptr;
         fences = read(reader, &ptr)?;
         meta.levels.remove(0);
-        given_up.push(extent_of(&ptr));
+        freed.push(extent_of(&ptr));
     }
     Ok(fences)
 }

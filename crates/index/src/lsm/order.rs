@@ -70,7 +70,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn without_sources_nobody_is_first() {
+    fn without_sources_none_is_first() {
         assert_eq!(Order::new(0, |_, _| unreachable!()).first(), None);
     }
 

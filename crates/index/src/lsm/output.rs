@@ -15,7 +15,7 @@ use esker_substrate::generations::OneGeneration;
 use super::fill_factor::{Fill, Room, is_full, waste_of};
 use crate::cursor::OwnedFence;
 use crate::insert::Sink;
-use crate::level_writer::{Apart, LevelStart, LevelWriter, UNIT_SECTORS, fence_of, units_of};
+use crate::level_writer::{LevelStart, LevelWriter, OwnUnits, UNIT_SECTORS, fence_of, units_of};
 use crate::tree::BlockReader;
 use crate::versions::Fate;
 use crate::view::BackgroundJob;
@@ -66,7 +66,7 @@ impl Output {
             fences_only: false,
             account: None,
             codec,
-            apart: Some(Apart::Level),
+            own_units: Some(OwnUnits::Level),
         };
         let level = LevelWriter::new(start, out);
         Self { level, fences: Vec::new(), written: 0, fill, room, saved_sectors: 0 }
@@ -78,10 +78,10 @@ impl Output {
     pub fn lets_stay(&self, fence: &OwnedFence) -> bool {
         let open_sectors = self.level.open_sectors();
         let takes = |most_millionths| self.fill.takes(&fence.ptr, open_sectors, most_millionths);
-        let Room { omega_millionths, in_vain_millionths } = self.room;
+        let Room { omega_millionths, wasted_millionths } = self.room;
         match self.left_empty(fence) {
             0 => true,
-            _ if takes(in_vain_millionths.max(omega_millionths / 2)) => true,
+            _ if takes(wasted_millionths.max(omega_millionths / 2)) => true,
             sectors => self.room.cost(sectors) <= self.saved_sectors && takes(omega_millionths),
         }
     }

@@ -37,7 +37,7 @@ const WINDOWS_SEEN: u32 = 16;
 /// A window is worth rewriting if it frees one unit in this many.
 const WORTH_UNITS: u64 = 16;
 /// The packing of a level stops when this many windows have freed nothing.
-const WINDOWS_IN_VAIN: u64 = 8;
+const WINDOWS_WASTED: u64 = 8;
 /// It is packed again when one part in this many more is empty.
 const AGAIN_PARTS: u64 = 10;
 /// Blocks stay in it until half of that share more is empty.
@@ -56,13 +56,13 @@ struct Packed {
     /// The key to continue from.
     at: Vec<u8>,
     /// Units that were written, beyond the credit for those that were freed.
-    units_in_vain: u64,
-    given_up: Option<GivenUp>,
+    units_wasted: u64,
+    full_enough: Option<FullEnough>,
 }
 
 /// A level that packing does not help.
 #[derive(Clone, Copy, Debug)]
-struct GivenUp {
+struct FullEnough {
     /// The share that was empty.
     millionths: u64,
     /// The average size of its entries.
@@ -85,7 +85,7 @@ fn entry_bytes(level: &LsmLevel) -> u64 {
     level.tree.levels.last().and_then(of).unwrap_or(0)
 }
 
-impl GivenUp {
+impl FullEnough {
     fn of(level: &LsmLevel) -> Self {
         Self { millionths: Fill::of(level).millionths(), entry_bytes: entry_bytes(level) }
     }
@@ -103,9 +103,9 @@ impl Packed {
     fn pass(&mut self, end: Option<&[u8]>, units: u64, freed_units: u64, level: &LsmLevel) {
         self.at = end.unwrap_or_default().to_vec();
         let worth = freed_units.saturating_mul(WORTH_UNITS);
-        self.units_in_vain = self.units_in_vain.saturating_add(units).saturating_sub(worth);
-        if self.units_in_vain >= units.saturating_mul(WINDOWS_IN_VAIN).min(level.units) {
-            (self.units_in_vain, self.given_up) = (0, Some(GivenUp::of(level)));
+        self.units_wasted = self.units_wasted.saturating_add(units).saturating_sub(worth);
+        if self.units_wasted >= units.saturating_mul(WINDOWS_WASTED).min(level.units) {
+            (self.units_wasted, self.full_enough) = (0, Some(FullEnough::of(level)));
         }
     }
 }
@@ -114,8 +114,9 @@ impl Packing {
     /// The first level of which too much is empty.
     pub fn due(&self, lsm: &LsmMeta, omega_millionths: u64) -> Option<usize> {
         let is_due = |(known, level): (&Packed, &LsmLevel)| {
-            let most =
-                known.given_up.map_or(0, |given_up| given_up.most_millionths(level, AGAIN_PARTS));
+            let most = known
+                .full_enough
+                .map_or(0, |full_enough| full_enough.most_millionths(level, AGAIN_PARTS));
             known.is_changed && Fill::of(level).is_beyond(omega_millionths.max(most))
         };
         self.levels.iter().zip(&lsm.levels).position(is_due)
@@ -123,10 +124,10 @@ impl Packing {
 
     /// A little more than the empty part of a level, in millionths, if the packing of the level has
     /// stopped; else 0.
-    pub fn in_vain(&self, number: usize, lsm: &LsmMeta) -> u64 {
-        let given_up = self.levels.get(number).and_then(|known| known.given_up);
-        let known = given_up.zip(lsm.levels.get(number));
-        known.map_or(0, |(given_up, level)| given_up.most_millionths(level, STAYS_PARTS))
+    pub fn wasted_empty(&self, number: usize, lsm: &LsmMeta) -> u64 {
+        let full_enough = self.levels.get(number).and_then(|known| known.full_enough);
+        let known = full_enough.zip(lsm.levels.get(number));
+        known.map_or(0, |(full_enough, level)| full_enough.most_millionths(level, STAYS_PARTS))
     }
 
     /// The key to continue from in a level.
@@ -340,7 +341,7 @@ mod tests {
         let mut packing = packing(1);
         let level = |sectors| index_of(9_000, &[(900, sectors)]);
         let large = level(5_400);
-        for _ in 0..WINDOWS_IN_VAIN {
+        for _ in 0..WINDOWS_WASTED {
             assert_eq!(packing.due(&large, OMEGA), Some(0));
             pack(&mut packing, 64, &large, &large);
         }
@@ -363,14 +364,14 @@ mod tests {
     fn what_is_empty_in_vain_is_known() {
         let mut packing = packing(1);
         let large = index_of(9_000, &[(900, 5_400)]);
-        assert_eq!(packing.in_vain(0, &large), 0);
-        for _ in 0..WINDOWS_IN_VAIN {
+        assert_eq!(packing.wasted_empty(0, &large), 0);
+        for _ in 0..WINDOWS_WASTED {
             pack(&mut packing, 64, &large, &large);
         }
-        assert_eq!(packing.in_vain(0, &large), 262_500);
-        assert_eq!(packing.in_vain(1, &large), 0, "there is none");
+        assert_eq!(packing.wasted_empty(0, &large), 262_500);
+        assert_eq!(packing.wasted_empty(1, &large), 0, "there is none");
         let short = index_of(100, &[(900, 5_400)]);
-        assert_eq!(packing.in_vain(0, &short), 0);
+        assert_eq!(packing.wasted_empty(0, &short), 0);
     }
 
     /// The units that a window frees count sixteenfold; a surplus is not credited to later windows.
@@ -393,10 +394,10 @@ mod tests {
 
     /// Numbers that are not true end it too.
     #[test]
-    fn levels_that_say_too_much_are_given_up() {
+    fn levels_that_packing_does_not_help_are_left() {
         for (units, level) in [(0, index(&[(1 << 50, 0)])), (64, index(&[(1 << 50, 100)]))] {
             let mut packing = packing(1);
-            for _ in 0..WINDOWS_IN_VAIN {
+            for _ in 0..WINDOWS_WASTED {
                 pack(&mut packing, units, &level, &level);
             }
             assert_eq!(packing.due(&level, OMEGA), None);

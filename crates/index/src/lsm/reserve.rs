@@ -43,7 +43,7 @@ fn freed_units(state: &State, outcome: &Outcome) -> u64 {
             units(spent.freed.iter().copied())
         }
     });
-    units(outcome.given_up().copied()) + units(outcome.dropped_blobs()) + of_runs.sum::<u64>()
+    units(outcome.freed().copied()) + units(outcome.dropped_blobs()) + of_runs.sum::<u64>()
 }
 
 fn units(extents: impl IntoIterator<Item = Extent>) -> u64 {

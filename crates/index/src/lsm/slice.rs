@@ -50,7 +50,7 @@ struct Changed {
     level: LsmLevel,
     top: Option<Arc<FenceIndex>>,
     /// Space of blocks and nodes that are not part of it any more.
-    given_up: Vec<Extent>,
+    freed: Vec<Extent>,
     /// The blocks and entries written for it.
     work: LevelCounters,
 }
@@ -101,12 +101,12 @@ impl Outcome {
 
     /// Space of blobs to which nothing refers any more.
     pub fn dropped_blobs(&self) -> Vec<Extent> {
-        self.made.values.recorded().given_up
+        self.made.values.recorded().freed
     }
 
     /// Space of blocks and nodes that are not part of levels any more.
-    pub fn given_up(&self) -> impl Iterator<Item = &Extent> {
-        self.made.changed.iter().flat_map(|level| &level.given_up)
+    pub fn freed(&self) -> impl Iterator<Item = &Extent> {
+        self.made.changed.iter().flat_map(|level| &level.freed)
     }
 }
 
@@ -174,10 +174,10 @@ impl LsmIndex<'_> {
     /// The part of the level that a slice is merged into that may be empty for a block to stay.
     fn room_of(&self, state: &State, slice: &Slice) -> Room {
         let into = slice.layout.standing(slice.depth);
-        let in_vain = |number| self.lsm.packing.lock().in_vain(number, state.lsm());
+        let wasted_empty = |number| self.lsm.packing.lock().wasted_empty(number, state.lsm());
         Room {
             omega_millionths: self.lsm.compaction.params.omega_millionths(),
-            in_vain_millionths: into.map_or(0, in_vain),
+            wasted_millionths: into.map_or(0, wasted_empty),
         }
     }
 
@@ -242,12 +242,12 @@ impl LsmIndex<'_> {
         commit: &mut Commit<'_>,
     ) -> Result<()> {
         let fresh: Vec<_> = outcome.taken().collect();
-        let given_up: Vec<_> = outcome.given_up().copied().collect();
+        let freed: Vec<_> = outcome.freed().copied().collect();
         let Outcome { runs, made, entered, dropped } = outcome;
         let Made { outputs, nodes, mut values, changed } = made;
         // A node that was written and is not part of the tree after all.
-        let old = delete::without(&given_up, &fresh);
-        let unused = delete::without(&given_up, &old);
+        let old = delete::without(&freed, &fresh);
+        let unused = delete::without(&freed, &old);
         let kept = delete::without(&fresh, &unused);
         let moved = runs.iter().flat_map(|spent| &spent.moved).copied();
         let taken = joined(kept.into_iter().chain(moved));
@@ -295,9 +295,9 @@ impl LsmIndex<'_> {
         self.views.publish(|view| with_slice(view, standing, &runs, changed, slice));
         self.keep_for_removals();
         drop(recording);
-        let given_up = self.views.quarantine(&self.env.blocks, joined(gone.into_iter()));
+        let quarantined = self.views.quarantine(&self.env.blocks, joined(gone.into_iter()));
         self.count_memory();
-        if let Err(error) = given_up.and_then(|()| self.views.collect(&self.env.blocks)) {
+        if let Err(error) = quarantined.and_then(|()| self.views.collect(&self.env.blocks)) {
             // The slice is done and durable all the same.
             tracing::error!(%error, "space could not be given back");
         }
@@ -435,7 +435,7 @@ fn replaced(
     let blocks_kept = (fences.len() as u64).saturating_sub(blocks_written);
     let old = level.tree.meta.levels.last().cloned().unwrap_or_default();
     let replaced = replaced_by(&level.tree, reader, &input.span, &mut fences)?;
-    let Edited { mut meta, top, mut given_up, written_units } =
+    let Edited { mut meta, top, mut freed, written_units } =
         nodes::replace(reader, &level.tree, replaced, fences, nodes)?;
     if let Some(data) = meta.levels.last_mut() {
         *data = without(&old, input);
@@ -444,17 +444,17 @@ fn replaced(
         data.counts.puts += counts.puts;
         data.counts.tombstones += counts.tombstones;
     }
-    let gone: u64 = given_up.iter().map(|extent| extent.units).sum();
+    let gone: u64 = freed.iter().map(|extent| extent.units).sum();
     let node_units = (level.level.node_units + written_units).saturating_sub(gone);
     let blocks = input.span.fences.iter().zip(stays);
-    given_up.extend(blocks.filter(|(_, stays)| !**stays).map(|(fence, _)| extent_of(&fence.ptr)));
+    freed.extend(blocks.filter(|(_, stays)| !**stays).map(|(fence, _)| extent_of(&fence.ptr)));
     let old_units: u64 = input.span.fences.iter().map(|fence| units_of(&fence.ptr)).sum();
     let units = (level.level.units + units).saturating_sub(old_units);
     let cursor = level.level.cursor.clone();
     let now = LsmLevel { tree: meta, units, node_units, cursor };
     let node_bytes_written = written_units * UNIT_BYTES;
     let work = LevelCounters { blocks_written, blocks_packed: 0, blocks_kept, node_bytes_written };
-    Ok(Changed { number: level.number, level: now, top, given_up, work })
+    Ok(Changed { number: level.number, level: now, top, freed, work })
 }
 
 /// The fences that `fences` replace: those of a span. They begin where the span did; where nothing

@@ -75,13 +75,13 @@ impl Repeating<'_, '_> {
         self.placed = None;
         let input = self.inputs.get(source).filter(|_| self.repeat.is_of(source));
         match input {
-            Some(input) if self.repeat.numbers.len() != input.taken() + 1 => self.give_up(),
+            Some(input) if self.repeat.numbers.len() != input.taken() + 1 => self.write_held_back(),
             _ => Ok(()),
         }
     }
 
     /// Writes the entries that are held back.
-    pub fn give_up(&mut self) -> Result<()> {
+    pub fn write_held_back(&mut self) -> Result<()> {
         let Some(of) = self.repeat.of.take() else { return Ok(()) };
         let Some(input) = self.inputs.get(of.source) else { return Ok(()) };
         let mut key = Vec::new();
@@ -113,12 +113,12 @@ impl Sink for Repeating<'_, '_> {
         if planted::is(Bug::RepeatsAmongOthers) && self.repeat.of.is_some() {
             return Ok(());
         }
-        self.give_up()?;
+        self.write_held_back()?;
         self.output.add_data(key, seq, payload, fate)
     }
 
     fn add_fence(&mut self, key: &[u8], seq: Seq, fence: &Fence<'_>) -> Result<()> {
-        self.give_up()?;
+        self.write_held_back()?;
         self.output.add_fence(key, seq, fence)
     }
 }

@@ -43,7 +43,7 @@ impl Rules {
 }
 
 /// What other sources have within a block's keys.
-enum Beside {
+enum Others {
     Nothing,
     Something,
     /// This one is in front of a block that may have something.
@@ -155,7 +155,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         {
             return Ok(());
         }
-        self.sink().0.give_up()
+        self.sink().0.write_held_back()
     }
 
     /// Whether there is space for a block that has been repeated; then it stays.
@@ -212,11 +212,11 @@ impl<'w, 'a> Walk<'w, 'a> {
             self.inputs.get_mut(index).map(Input::take);
             return Ok(());
         }
-        let stays = match self.beside(index) {
-            Beside::Nothing => self.makes_room(index)?,
-            Beside::Something => false,
+        let stays = match self.others_in_block(index) {
+            Others::Nothing => self.makes_room(index)?,
+            Others::Something => false,
             // Its contents will be known when it is open, which it has to be in any case.
-            Beside::Closed(other) => {
+            Others::Closed(other) => {
                 self.inputs.get_mut(other).map_or(Ok(()), Input::open)?;
                 self.moved(other);
                 return Ok(());
@@ -236,7 +236,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// The block that has been opened at `index` is merged; perhaps to itself.
     fn begin_repeating(&mut self, index: usize) -> Result<()> {
         // Of a block that is repeated the next entry comes behind this block's first.
-        self.sink().0.give_up()?;
+        self.sink().0.write_held_back()?;
         let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
         if let Some(block) = input.opened() {
             self.repeat.begin(index, block, input.read);
@@ -246,9 +246,9 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// What other sources have within the keys of the untouched block of the source at `index`.
-    fn beside(&self, index: usize) -> Beside {
+    fn others_in_block(&self, index: usize) -> Others {
         let Some((.., last)) = self.inputs.get(index).and_then(Input::untouched) else {
-            return Beside::Something;
+            return Others::Something;
         };
         let mut closed = None;
         for (other, input) in self.others(index) {
@@ -256,11 +256,11 @@ impl<'w, 'a> Walk<'w, 'a> {
                 continue;
             }
             if input.at_border().is_none() {
-                return Beside::Something;
+                return Others::Something;
             }
             closed = closed.or(Some(other));
         }
-        closed.map_or(Beside::Nothing, Beside::Closed)
+        closed.map_or(Others::Nothing, Others::Closed)
     }
 
     /// The same as [`could_stay`](Self::could_stay) of a block that is open, regardless of what

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_become_one_with_what_nobody_sees_without_them() {
+    fn operands_are_combined_with_values_that_no_snapshot_sees() {
         let append = append();
         let visible = [12];
         assert_eq!(onto(&visible, &append, 4, Data::Put(b"old")), "value oldnew at 9");

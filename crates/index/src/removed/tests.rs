@@ -46,7 +46,7 @@ fn obeys(removed: &Removed) {
 
 proptest! {
     #[test]
-    fn every_key_has_its_removals_for_everybody_who_may_ask(removals in removals()) {
+    fn every_key_has_its_removals_for_every_snapshot(removals in removals()) {
         let (mut removed, mut model) = (Removed::default(), Model::new());
         let mut held = Vec::new();
         let mut visible = Seq(0);

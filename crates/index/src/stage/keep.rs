@@ -82,7 +82,7 @@ impl LevelSource {
             && let Some(place) = *at
         {
             *at = fences.next(place);
-            fences.give_up_before(place);
+            fences.drop_before(place);
         }
     }
 }

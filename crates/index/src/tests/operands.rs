@@ -29,7 +29,7 @@ fn snapshot(subject: &mut Subject) {
 }
 
 #[test]
-fn a_flush_joins_what_no_snapshot_tells_apart() {
+fn a_flush_combines_what_no_snapshot_distinguishes() {
     let mut subject = subject();
     (0..5).for_each(|at| subject.append(b"k", &[b'a' + at]));
     snapshot(&mut subject);
@@ -109,7 +109,7 @@ fn what_a_merge_cannot_join_it_carries() {
 }
 
 #[test]
-fn what_would_not_fit_in_a_block_stays_apart() {
+fn what_does_not_fit_in_a_block_is_not_combined() {
     let mut subject = subject();
     let long = vec![b'x'; 200 << 10];
     subject.write(b"k", Some(&long));

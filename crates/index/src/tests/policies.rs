@@ -164,7 +164,7 @@ fn what_cannot_be_packed_better_is_seldom_tried() {
 /// 9,000 too: regardless of what is written to such a level, and of how often it is opened, it is
 /// not written again for that. Nor do merges open its blocks for it: they stay.
 #[test]
-fn long_values_are_not_packed_in_vain() {
+fn long_values_are_not_packed_without_gain() {
     for (policy, value_bytes) in
         [(Policy::Pull, 4_096), (Policy::Pull, 9_000), (Policy::Mixed, 4_096)]
     {

@@ -244,7 +244,7 @@ proptest! {
     #![proptest_config(config(24))]
 
     #[test]
-    fn scans_go_down_from_every_key_beside_merges(case in case()) {
+    fn scans_go_down_from_every_key_during_merges(case in case()) {
         steps_of(&case);
     }
 }

@@ -60,7 +60,7 @@ fn merged_without_room((key, left_units): (fn(u64) -> Vec<u8>, u64)) -> Result<u
 }
 
 #[test]
-fn a_merge_with_hardly_any_room_lets_go_of_old_space() {
+fn a_merge_with_little_space_frees_old_space() {
     for order in [SCATTERED, ASCENDING] {
         merged_without_room(order).unwrap();
         let hunt = || planted::with(Bug::ShortMergeNotRecorded, || merged_without_room(order));

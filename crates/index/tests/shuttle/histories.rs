@@ -1,21 +1,21 @@
-//! Reads and writes beside merges: what was seen must have an order.
+//! Reads and writes during merges: what was seen must have an order.
 
 use std::sync::Arc;
 
 use crate::runner::schedules;
-use crate::subject::{FULL, FULL_ALONE, KEYS, Subject, beside};
+use crate::subject::{FULL, FULL_ALONE, KEYS, Subject, concurrently};
 use esker_index::{BackgroundJob, Step, Work};
 
-/// Puts and deletes of a few keys beside a merge, and lookups of them.
+/// Puts and deletes of a few keys during a merge, and lookups of them.
 pub fn writes_and_a_merge() {
     let subject = Subject::new();
-    let writer = beside(&subject, |subject| {
+    let writer = concurrently(&subject, |subject| {
         subject.put(4);
         subject.delete(9);
         subject.put(4);
         subject.put(9);
     });
-    let merge = beside(&subject, |subject| subject.complete(FULL));
+    let merge = concurrently(&subject, |subject| subject.complete(FULL));
     for key in [4, 9, 4, 9] {
         subject.get(key);
     }
@@ -29,7 +29,7 @@ pub fn writes_and_a_merge() {
 pub fn overwrites_that_are_merged() {
     let subject = Subject::new();
     let snapshot = subject.snapshots().register();
-    let merge = beside(&subject, |subject| {
+    let merge = concurrently(&subject, |subject| {
         subject.put(4);
         subject.put(9);
         subject.put(4);
@@ -49,7 +49,7 @@ pub fn overwrites_that_are_merged() {
 /// what is left.
 pub fn overwrites_that_are_spilled() {
     let subject = Subject::new();
-    let flush = beside(&subject, |subject| {
+    let flush = concurrently(&subject, |subject| {
         subject.put(4);
         subject.put(4);
         subject.complete(Work::Flush);
@@ -67,7 +67,7 @@ pub fn runs_below_a_frozen_memtable() {
     subject.complete(Work::Flush);
     [0, 3, 9].into_iter().for_each(|key| subject.put(key));
     let expected = subject.expected(subject.snapshots().visible());
-    let merge = beside(&subject, |subject| subject.complete(FULL));
+    let merge = concurrently(&subject, |subject| subject.complete(FULL));
     for key in [9, 0, 6] {
         assert_eq!(subject.get(key), expected.get(&key).copied(), "key {key}");
     }
@@ -75,18 +75,18 @@ pub fn runs_below_a_frozen_memtable() {
     merge.join().unwrap();
 }
 
-/// A flush goes on beside a merge, and both beside lookups.
+/// A flush runs during a merge, and both during lookups.
 pub fn a_flush_and_a_merge() {
     let subject = Subject::new();
     subject.complete(Work::Flush);
-    merge_beside_a_flush(&subject, FULL_ALONE, || ());
+    merge_during_a_flush(&subject, FULL_ALONE, || ());
     subject.assert_sound();
 }
 
-/// A merge, with a flush, lookups and something else beside it.
-pub fn merge_beside_a_flush(subject: &Arc<Subject>, work: Work, also: impl FnOnce()) {
-    let merge = beside(subject, move |subject| subject.complete(work));
-    let flush = beside(subject, |subject| {
+/// A merge, with a flush, lookups and something else during it.
+pub fn merge_during_a_flush(subject: &Arc<Subject>, work: Work, also: impl FnOnce()) {
+    let merge = concurrently(subject, move |subject| subject.complete(work));
+    let flush = concurrently(subject, |subject| {
         subject.put(3);
         subject.complete(Work::Flush);
         subject.delete(8);
@@ -108,7 +108,7 @@ pub fn two_merges_asked_for_at_once() {
         subject.finish();
         assert_eq!(subject.step(BackgroundJob::Flush), Step::Idle);
     };
-    let (one, two) = (beside(&subject, ask), beside(&subject, ask));
+    let (one, two) = (concurrently(&subject, ask), concurrently(&subject, ask));
     subject.get(5);
     subject.get(KEYS - 1);
     one.join().unwrap();
@@ -120,10 +120,10 @@ pub fn two_merges_asked_for_at_once() {
 
 /// Whatever the merge is doing, an index that was paused stands still, owns each extent once, and
 /// goes on afterwards.
-pub fn a_pause_beside_a_merge() {
+pub fn a_pause_during_a_merge() {
     let subject = Subject::new();
-    let merge = beside(&subject, |subject| subject.complete(FULL));
-    let pause = beside(&subject, |subject| {
+    let merge = concurrently(&subject, |subject| subject.complete(FULL));
+    let pause = concurrently(&subject, |subject| {
         let paused = subject.tree.pause();
         let mut extents = paused.extents();
         extents.sort_unstable();
@@ -139,17 +139,17 @@ pub fn a_pause_beside_a_merge() {
 }
 
 /// An index that is closed in the middle of a merge lets go of everything, and the merge ends.
-pub fn a_close_beside_a_merge() {
+pub fn a_close_during_a_merge() {
     let subject = Subject::empty(1200);
     (0..KEYS).for_each(|key| subject.put(key));
     subject.complete(FULL);
     let subject = Arc::new(subject);
-    let merge = beside(&subject, |subject| {
+    let merge = concurrently(&subject, |subject| {
         if subject.begin(FULL_ALONE) {
             while subject.step(BackgroundJob::Merge) == Step::More {}
         }
     });
-    let close = beside(&subject, |subject| subject.tree.close());
+    let close = concurrently(&subject, |subject| subject.tree.close());
     merge.join().unwrap();
     close.join().unwrap();
     subject.tree.collect().unwrap();
@@ -162,7 +162,7 @@ pub fn a_close_beside_a_merge() {
 
 #[test]
 fn puts_deletes_and_lookups_have_an_order() {
-    schedules("puts, deletes and lookups beside a merge", 26_000, writes_and_a_merge);
+    schedules("puts, deletes and lookups during a merge", 26_000, writes_and_a_merge);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn lookups_never_go_back_in_time() {
 }
 
 #[test]
-fn lookups_beside_a_flush_never_go_back_in_time() {
+fn lookups_during_a_flush_never_go_back_in_time() {
     schedules("overwrites that are flushed at once", 16_000, overwrites_that_are_spilled);
 }
 
@@ -181,8 +181,8 @@ fn runs_are_older_than_what_is_frozen() {
 }
 
 #[test]
-fn flushes_and_merges_go_on_beside_each_other() {
-    schedules("a flush beside a merge", 14_000, a_flush_and_a_merge);
+fn flushes_and_merges_run_concurrently() {
+    schedules("a flush during a merge", 14_000, a_flush_and_a_merge);
 }
 
 #[test]
@@ -192,10 +192,10 @@ fn two_may_ask_for_a_merge() {
 
 #[test]
 fn a_paused_index_owns_each_extent_once() {
-    schedules("a pause beside a merge", 8_000, a_pause_beside_a_merge);
+    schedules("a pause during a merge", 8_000, a_pause_during_a_merge);
 }
 
 #[test]
-fn an_index_may_be_closed_beside_a_merge() {
-    schedules("a close beside a merge", 16_000, a_close_beside_a_merge);
+fn an_index_may_be_closed_during_a_merge() {
+    schedules("a close during a merge", 16_000, a_close_during_a_merge);
 }

@@ -1,4 +1,4 @@
-//! The real protocol under many schedules: readers, writers and scans beside a merge that
+//! The real protocol under many schedules: readers, writers and scans during a merge that
 //! publishes views, records its progress and gives space back.
 //!
 //! `cargo test -p esker-index --features shuttle,planted --test shuttle`

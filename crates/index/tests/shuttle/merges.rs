@@ -1,14 +1,14 @@
-//! Reads beside merges and flushes: what they must see is known beforehand.
+//! Reads during merges and flushes: what they must see is known beforehand.
 
 use crate::runner::schedules;
-use crate::subject::{FULL, FULL_ALONE, KEYS, Subject, any_key, beside};
+use crate::subject::{FULL, FULL_ALONE, KEYS, Subject, any_key, concurrently};
 use esker_index::Work;
 
 /// Without writers every lookup has one right answer, wherever the merge stands.
 pub fn lookups() {
     let subject = Subject::new();
     let expected = subject.expected(subject.snapshots().visible());
-    let merge = beside(&subject, |subject| subject.complete(FULL));
+    let merge = concurrently(&subject, |subject| subject.complete(FULL));
     for key in [any_key(), any_key(), any_key(), KEYS - 1] {
         assert_eq!(subject.get(key), expected.get(&key).copied(), "key {key}");
     }
@@ -19,7 +19,7 @@ pub fn lookups() {
 pub fn lookups_of_the_last_key() {
     let keys = 2 * KEYS;
     let subject = Subject::with(keys);
-    let merge = beside(&subject, |subject| {
+    let merge = concurrently(&subject, |subject| {
         subject.complete(FULL);
         // Writes where the first merge has read.
         subject.complete(FULL_ALONE);
@@ -37,7 +37,7 @@ pub fn lookups_of_the_last_key() {
 pub fn lookups_of_what_is_passed() {
     let subject = Subject::with(60);
     let expected = subject.expected(subject.snapshots().visible());
-    let merge = beside(&subject, |subject| subject.complete(FULL));
+    let merge = concurrently(&subject, |subject| subject.complete(FULL));
     for key in [4, 1, 10] {
         assert_eq!(subject.get(key), expected.get(&key).copied(), "key {key}");
     }
@@ -49,7 +49,7 @@ pub fn scans_of_what_is_passed() {
     let subject = Subject::with(40);
     let visible = subject.snapshots().visible();
     let expected = subject.expected(visible);
-    let merge = beside(&subject, |subject| subject.complete(FULL));
+    let merge = concurrently(&subject, |subject| subject.complete(FULL));
     assert_eq!(subject.scan(visible), expected);
     assert_eq!(subject.scan_back(visible), expected);
     merge.join().unwrap();
@@ -62,7 +62,7 @@ pub fn lookups_of_what_was_frozen() {
     (0..4).for_each(|key| subject.put(key));
     subject.complete(FULL);
     (0..4).for_each(|key| subject.put(key));
-    let merge = beside(&subject, |subject| subject.complete(FULL));
+    let merge = concurrently(&subject, |subject| subject.complete(FULL));
     for key in [0, 1, 0, 2] {
         assert_eq!(subject.get(key), Some(u64::from(key) + 5), "key {key}");
     }
@@ -75,7 +75,7 @@ pub fn scans_and_writes() {
     let snapshot = subject.snapshots().register();
     let expected = subject.expected(snapshot.seq());
     assert_eq!(expected.len(), usize::from(KEYS));
-    let merge = beside(&subject, |subject| {
+    let merge = concurrently(&subject, |subject| {
         subject.put(2);
         subject.complete(FULL);
         subject.delete(7);
@@ -90,14 +90,14 @@ pub fn scans_and_writes() {
 /// merged twice, and lets go of it afterwards.
 pub fn snapshots_and_reclaim() {
     let subject = Subject::new();
-    let merge = beside(&subject, |subject| {
+    let merge = concurrently(&subject, |subject| {
         subject.put(3);
         subject.complete(FULL);
         subject.delete(4);
         subject.put(3);
         subject.complete(FULL);
     });
-    let reader = beside(&subject, |subject| {
+    let reader = concurrently(&subject, |subject| {
         let snapshot = subject.snapshots().register();
         let expected = subject.expected(snapshot.seq());
         assert_eq!(subject.scan(snapshot.seq()), expected);
@@ -111,7 +111,7 @@ pub fn snapshots_and_reclaim() {
 
 #[test]
 fn lookups_find_the_one_right_answer() {
-    schedules("lookups beside a merge", 34_000, lookups);
+    schedules("lookups during a merge", 34_000, lookups);
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn a_frozen_memtable_stays_whole_for_old_views() {
 
 #[test]
 fn scans_see_their_moment() {
-    schedules("scans beside writes and merges", 14_000, scans_and_writes);
+    schedules("scans during writes and merges", 14_000, scans_and_writes);
 }
 
 #[test]
 fn snapshots_keep_what_they_see() {
-    schedules("snapshots beside merges that reclaim", 6_000, snapshots_and_reclaim);
+    schedules("snapshots during merges that reclaim", 6_000, snapshots_and_reclaim);
 }

@@ -22,7 +22,7 @@ bugs! {
         Bug::QuarantineIgnored by 20_000 of [merges::lookups_of_what_is_passed],
     finds_the_number_read_before_the_view:
         Bug::NumberBeforeView by 20_000 of [histories::overwrites_that_are_spilled],
-    finds_space_given_up_when_it_is_read:
+    finds_space_freed_while_it_is_read:
         Race::ReclaimWhenRead by 20_000 of [merges::scans_of_what_is_passed],
     finds_a_wavefront_too_far:
         Race::WavefrontTooFar by 20_000 of [merges::lookups],
@@ -35,7 +35,7 @@ bugs! {
     finds_a_scan_past_the_wavefront:
         Race::ScanPastWavefront by 20_000 of [merges::scans_and_writes],
     finds_tails_that_are_not_asked:
-        Race::TailIgnored by 20_000 of [tails::lookups_beside_a_resumed_merge],
+        Race::TailIgnored by 20_000 of [tails::lookups_during_a_resumed_merge],
     finds_a_freeze_without_a_barrier:
         Race::FreezeWithoutBarrier by 20_000 of [histories::writes_and_a_merge],
     finds_a_tag_too_early:

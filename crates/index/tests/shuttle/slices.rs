@@ -4,14 +4,14 @@
 use crate::runner::{hunt, schedules};
 use std::sync::Arc;
 
-use crate::subject::{FULL, KEYS, Subject, beside, with_lsm, with_packing};
+use crate::subject::{FULL, KEYS, Subject, concurrently, with_lsm, with_packing};
 use crate::{histories, merges};
 use esker_index::Work;
 use esker_substrate::planted::Bug;
 
 /// More runs than may stand are merged into a level slice by slice, and a key is overwritten that
 /// is in all of them: whoever looks it up, or scans, meets runs that are gone in part.
-fn lookups_beside_slices_of_runs() {
+fn lookups_during_slices_of_runs() {
     let subject = Subject::new();
     for _ in 0..3 {
         [1, 4, 7].into_iter().for_each(|key| subject.put(key));
@@ -19,7 +19,7 @@ fn lookups_beside_slices_of_runs() {
     }
     let visible = subject.snapshots().visible();
     let expected = subject.expected(visible);
-    let merge = beside(&subject, |subject| {
+    let merge = concurrently(&subject, |subject| {
         subject.complete(FULL);
         subject.complete(FULL);
     });
@@ -32,11 +32,11 @@ fn lookups_beside_slices_of_runs() {
 }
 
 /// What a merge gives up, the next one writes to: whoever scans by a view from before has it still.
-fn scans_beside_two_merges() {
+fn scans_during_two_merges() {
     let subject = Subject::with(40);
     let visible = subject.snapshots().visible();
     let expected = subject.expected(visible);
-    let merge = beside(&subject, |subject| {
+    let merge = concurrently(&subject, |subject| {
         subject.complete(FULL);
         subject.complete(FULL);
     });
@@ -46,14 +46,14 @@ fn scans_beside_two_merges() {
 }
 
 /// A level of blocks that leave a quarter empty is packed, while a flush and readers go on.
-fn lookups_beside_packing() {
+fn lookups_during_packing() {
     let subject = Arc::new(Subject::empty(4_096));
     (0..KEYS).for_each(|key| subject.put(key));
     subject.complete(FULL);
     let visible = subject.snapshots().visible();
     let expected = subject.expected(visible);
     let due = Work::Merge { full: false, with_memtable: false };
-    histories::merge_beside_a_flush(&subject, due, || {
+    histories::merge_during_a_flush(&subject, due, || {
         assert_eq!(subject.scan(visible), expected);
     });
     let report = subject.tree.merge_report().unwrap();
@@ -62,8 +62,8 @@ fn lookups_beside_packing() {
 }
 
 #[test]
-fn levels_are_packed_beside_everything() {
-    schedules("LSM: packing beside a flush", 3_000, || with_packing(lookups_beside_packing));
+fn levels_are_packed_during_everything() {
+    schedules("LSM: packing during a flush", 3_000, || with_packing(lookups_during_packing));
 }
 
 macro_rules! with_lsm {
@@ -76,36 +76,36 @@ macro_rules! with_lsm {
 
 with_lsm! {
     lookups_find_the_one_right_answer:
-        "lookups beside slices", 8_000 of merges::lookups,
+        "lookups during slices", 8_000 of merges::lookups,
     lookups_of_what_is_passed_find_it:
         "lookups of blocks being replaced", 2_000 of merges::lookups_of_what_is_passed,
     scans_of_what_is_passed_find_it:
         "scans of blocks being replaced", 1_000 of merges::scans_of_what_is_passed,
     scans_of_what_is_written_again_find_it:
-        "scans of blocks whose place is taken", 1_000 of scans_beside_two_merges,
+        "scans of blocks whose place is taken", 1_000 of scans_during_two_merges,
     scans_see_their_moment:
-        "scans beside writes and slices", 5_000 of merges::scans_and_writes,
+        "scans during writes and slices", 5_000 of merges::scans_and_writes,
     snapshots_keep_what_they_see:
-        "snapshots beside slices that reclaim", 3_000 of merges::snapshots_and_reclaim,
+        "snapshots during slices that reclaim", 3_000 of merges::snapshots_and_reclaim,
     runs_that_are_gone_in_part_are_passed:
-        "lookups beside slices of runs", 4_000 of lookups_beside_slices_of_runs,
+        "lookups during slices of runs", 4_000 of lookups_during_slices_of_runs,
     puts_deletes_and_lookups_have_an_order:
-        "puts, deletes and lookups beside slices", 6_000 of histories::writes_and_a_merge,
+        "puts, deletes and lookups during slices", 6_000 of histories::writes_and_a_merge,
     lookups_never_go_back_in_time:
         "overwrites that are merged at once", 6_000 of histories::overwrites_that_are_merged,
     runs_are_older_than_what_is_frozen:
         "sorted runs below a frozen memtable", 4_000 of histories::runs_below_a_frozen_memtable,
-    flushes_and_slices_go_on_beside_each_other:
-        "a flush beside slices", 4_000 of histories::a_flush_and_a_merge,
+    flushes_and_slices_go_on_during_each_other:
+        "a flush during slices", 4_000 of histories::a_flush_and_a_merge,
     a_paused_index_owns_each_extent_once:
-        "a pause beside slices", 3_000 of histories::a_pause_beside_a_merge,
-    an_index_may_be_closed_beside_a_merge:
-        "a close beside slices", 4_000 of histories::a_close_beside_a_merge,
+        "a pause during slices", 3_000 of histories::a_pause_during_a_merge,
+    an_index_may_be_closed_during_a_merge:
+        "a close during slices", 4_000 of histories::a_close_during_a_merge,
 }
 
 #[test]
 fn finds_space_reused_under_a_reader() {
-    hunt(Bug::QuarantineIgnored, 20_000, &[|| with_lsm(scans_beside_two_merges)]);
+    hunt(Bug::QuarantineIgnored, 20_000, &[|| with_lsm(scans_during_two_merges)]);
 }
 
 #[test]

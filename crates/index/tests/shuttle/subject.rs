@@ -299,7 +299,10 @@ impl Subject {
 }
 
 /// A thread of a scenario.
-pub fn beside(subject: &Arc<Subject>, body: impl FnOnce(&Subject) + Send + 'static) -> Thread {
+pub fn concurrently(
+    subject: &Arc<Subject>,
+    body: impl FnOnce(&Subject) + Send + 'static,
+) -> Thread {
     let subject = Arc::clone(subject);
-    spawn("beside", move || body(&subject)).unwrap()
+    spawn("other", move || body(&subject)).unwrap()
 }

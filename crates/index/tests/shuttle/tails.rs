@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::runner::schedules;
-use crate::subject::{FULL_ALONE, Subject, beside};
+use crate::subject::{FULL_ALONE, Subject, concurrently};
 use esker_index::{BackgroundJob, Step, Work};
 
 /// So many blocks that their fences are given a level.
@@ -13,7 +13,7 @@ const BLOCKS: u8 = 110;
 const VALUE_BYTES: usize = 3900;
 
 /// Lookups on both sides of a wavefront that goes on from where a crash left it.
-pub fn lookups_beside_a_resumed_merge() {
+pub fn lookups_during_a_resumed_merge() {
     let mut subject = Subject::empty(VALUE_BYTES);
     (0..BLOCKS).for_each(|key| subject.put(key));
     // Nothing is merged before, so that the sizes are those of an empty index.
@@ -28,7 +28,7 @@ pub fn lookups_beside_a_resumed_merge() {
     subject.tree.resume().unwrap();
     let subject = Arc::new(subject);
     let merge =
-        beside(&subject, |subject| while subject.step(BackgroundJob::Merge) == Step::More {});
+        concurrently(&subject, |subject| while subject.step(BackgroundJob::Merge) == Step::More {});
     for key in [1, 100, 0, 40] {
         assert_eq!(subject.get(key), Some(u64::from(key) + 1), "key {key}");
     }
@@ -38,5 +38,5 @@ pub fn lookups_beside_a_resumed_merge() {
 
 #[test]
 fn a_resumed_merge_is_read_through_its_tails() {
-    schedules("lookups beside a resumed merge", 500, lookups_beside_a_resumed_merge);
+    schedules("lookups during a resumed merge", 500, lookups_during_a_resumed_merge);
 }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_or_written_anew_goes() {
+    fn freed_and_rewritten_pieces_are_dropped() {
         let old = Pieces::new(&[piece(0, 80, 5, 800)]);
         // Units 1 to 7 are alive; unit 3 was written anew.
         let new = Pieces::new(&[piece(26, 3, 9, 2002)]);
@@ -260,8 +260,8 @@ mod tests {
                 old.insert(piece(first, end - first, 5, 80_000 + first));
                 let units = end.div_ceil(UNIT_SECTORS) - unit;
                 let change = change.map(|(at, is_new)| (unit + at % units, is_new));
-                let given_up = change.filter(|(_, is_new)| !is_new).map(|(at, _)| at);
-                alive.extend((unit..unit + units).filter(|unit| Some(*unit) != given_up)
+                let freed = change.filter(|(_, is_new)| !is_new).map(|(at, _)| at);
+                alive.extend((unit..unit + units).filter(|unit| Some(*unit) != freed)
                     .map(|start| Extent { start, units: 1 }));
                 if let Some((at, true)) = change {
                     new.insert(piece(at * UNIT_SECTORS + 3, 2, 9, 800_003 + at * UNIT_SECTORS));

@@ -235,7 +235,7 @@ impl<'r, 'p> Run<'r, 'p> {
     /// Reads the new backup.
     fn prove(&mut self, catalog: &Catalog) -> Result<()> {
         let Self { folder, new, captured, shared, progress, so_far, .. } = self;
-        let mut go_on = || told(progress, so_far);
+        let mut go_on = || report(progress, so_far);
         proof::prove((folder, catalog), new, (captured, &shared.env.blocks), &mut go_on)
     }
 
@@ -370,7 +370,7 @@ impl<'r, 'p> Run<'r, 'p> {
     }
 
     fn tell(&mut self) -> Result<()> {
-        told(self.progress, &self.so_far)
+        report(self.progress, &self.so_far)
     }
 
     /// Ends the walk with an error that is kept aside.
@@ -402,7 +402,7 @@ fn next_generation(catalog: &Catalog) -> Generation {
     if planted::is(Bug::GenerationsNotReserved) { catalog.record.next_generation } else { next }
 }
 
-fn told(progress: &mut Progress<'_>, so_far: &BackupProgress) -> Result<()> {
+fn report(progress: &mut Progress<'_>, so_far: &BackupProgress) -> Result<()> {
     match progress(so_far) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(Error::invalid("the backup was stopped")),
@@ -423,8 +423,8 @@ impl Visitor for Run<'_, '_> {
     }
 
     fn read(&mut self, offset: u64, buf: &mut [u8]) -> Walked<()> {
-        let told = self.tell();
-        self.stop(told)?;
+        let report = self.tell();
+        self.stop(report)?;
         let blocks = &self.shared.env.blocks;
         let read =
             self.captured.within_store(|| Ok(blocks.read_raw(offset, buf, Purpose::Backup)?));

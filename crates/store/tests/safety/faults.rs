@@ -64,7 +64,7 @@ fn compressed_blocks_survive_every_failing_operation() {
 }
 
 #[test]
-fn values_apart_survive_every_failing_operation() {
+fn blobs_survive_every_failing_operation() {
     survives(9);
 }
 

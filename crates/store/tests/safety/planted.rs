@@ -119,7 +119,7 @@ bugs! {
     finds_a_commit_before_its_blocks: CommitBeforeBlocks,
     finds_a_commit_before_its_log: CommitBeforeLog,
     finds_space_reused_before_its_record: ReclaimBeforeRecord,
-    finds_kept_blocks_given_up: KeptGivenUp,
+    finds_kept_blocks_that_are_freed: KeptFreed,
     finds_what_expired_for_a_snapshot: ExpiredForSnapshots,
     finds_what_expired_and_hid_nothing: ExpiredHideNothing,
     finds_removals_that_were_not_recorded: RemovalsNotRecorded,

@@ -113,8 +113,8 @@ impl BlockStore {
         take(space).ok_or_else(|| full(units))
     }
 
-    /// Takes the shortest extent that will do, `least` units. Where the device has no more space and
-    /// the free units are not adjacent, they are made so.
+    /// Takes the shortest extent that is long enough, `least` units. Where the device has no more
+    /// space and the free units are not adjacent, they are made so.
     fn take_least(
         &self,
         space: &mut Space,

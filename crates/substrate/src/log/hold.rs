@@ -75,7 +75,7 @@ impl Log {
         }
         let segments = std::mem::take(&mut held.segments);
         drop(held);
-        segments.iter().try_for_each(|segment| self.give_up(segment))
+        segments.iter().try_for_each(|segment| self.retire_file(segment))
     }
 
     /// The live segments, oldest first, and the last number that was handed out. To be called when

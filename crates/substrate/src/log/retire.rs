@@ -82,14 +82,14 @@ impl Log {
         for id in &retired.segments {
             let segment = self.closed.lock().remove(id);
             let segment = segment.and_then(|segment| self.unless_held(segment));
-            result = result.and(segment.map_or(Ok(()), |segment| self.give_up(&segment)));
+            result = result.and(segment.map_or(Ok(()), |segment| self.retire_file(&segment)));
         }
         result
     }
 
     /// Keeps the file of a segment that has left the manifest as a spare, or removes it when there
     /// are enough spares, or when its length is not that of an ordinary segment.
-    pub(super) fn give_up(&self, segment: &Segment) -> Result<()> {
+    pub(super) fn retire_file(&self, segment: &Segment) -> Result<()> {
         let mut spares = self.spares.lock();
         let ordinary = segment.reference.bytes == spares.segment_bytes;
         if ordinary && spares.files.len() < self.spares_max.max(1 + SPARES_KEPT) {

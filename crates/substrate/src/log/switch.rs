@@ -70,7 +70,7 @@ impl Log {
             self.closed.lock().insert(old.reference.id, old);
         } else {
             // It has left the manifest; a file that cannot be removed does no harm.
-            let _stays_behind = self.give_up(&old);
+            let _stays_behind = self.retire_file(&old);
         }
         Ok(())
     }

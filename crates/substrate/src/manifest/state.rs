@@ -170,7 +170,7 @@ impl ManifestState {
                 None => Err("drops a keyspace that does not exist"),
             },
             Edit::Index { id, index } => self.replace_index(*id, index),
-            Edit::OwnedSpace { id, taken, given_up } => self.change_values(*id, taken, given_up),
+            Edit::OwnedSpace { id, taken, freed } => self.change_values(*id, taken, freed),
             Edit::SegmentAdd(segment) => self.add_segment(*segment),
             Edit::SegmentClose { id, end_seq } => self.close_segment(*id, *end_seq),
             Edit::SegmentRemove { id } => {
@@ -254,14 +254,14 @@ impl ManifestState {
         &mut self,
         id: KeyspaceId,
         taken: &[Extent],
-        given_up: &[Extent],
+        freed: &[Extent],
     ) -> Result<(), Misfit> {
         let keyspace = self
             .keyspaces
             .get_mut(&id)
             .ok_or("changes values of a keyspace that does not exist")?;
         let values = Arc::make_mut(&mut keyspace.values);
-        for run in given_up {
+        for run in freed {
             values.remove(*run).map_err(|_| "gives up space of a value that is not taken")?;
         }
         for run in taken {
@@ -323,7 +323,7 @@ impl ManifestState {
             edits.push(Edit::Index { id: *id, index: Arc::clone(&keyspace.index) });
             if !keyspace.values.is_empty() {
                 let taken = keyspace.values.runs().collect();
-                edits.push(Edit::OwnedSpace { id: *id, taken, given_up: Vec::new() });
+                edits.push(Edit::OwnedSpace { id: *id, taken, freed: Vec::new() });
             }
         }
         edits.push(Edit::NextKeyspace { id: self.next_keyspace });
@@ -379,10 +379,10 @@ mod tests {
                 id: KeyspaceId(id),
                 index: Arc::new(index(flushed))
             }),
-            (1u32..20, runs(), runs()).prop_map(|(id, taken, given_up)| Edit::OwnedSpace {
+            (1u32..20, runs(), runs()).prop_map(|(id, taken, freed)| Edit::OwnedSpace {
                 id: KeyspaceId(id),
                 taken,
-                given_up
+                freed
             }),
             (1u64..20, 1u64..20).prop_map(|(id, first)| Edit::SegmentAdd(segment(id, first))),
             (1u64..20, 1u64..20).prop_map(|(id, end)| close(id, end)),

@@ -185,7 +185,7 @@ mod tests {
 
     /// By hand: 1 to 4 lie apart and stay, as do 20 to 23; 10 to 13 are among others.
     #[test]
-    fn blocks_apart_stay() {
+    fn disjoint_blocks_stay() {
         let upper = blocks(&[&[1, 2, 3, 4], &[11, 12]]);
         let lower = blocks(&[&[10, 13], &[20, 21, 22, 23]]);
         let joined = join(upper.clone(), lower.clone(), RULES);

@@ -82,7 +82,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_tell_systems_apart() {
+    fn names_of_systems_are_different() {
         let all = SEVEN.into_iter().chain([TEST]);
         let names: BTreeSet<_> = all.flat_map(|c| Keys::ALL.map(|keys| name(keys, c))).collect();
         assert_eq!(names.len(), 16);

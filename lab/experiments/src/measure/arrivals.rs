@@ -93,7 +93,7 @@ pub struct Driven {
     pub latencies: Latencies,
     /// Those dropped because the system had not come to them long after the window's end; they
     /// are in the latencies with the time that they had waited.
-    pub given_up: u64,
+    pub abandoned: u64,
 }
 
 /// How long after the window's end requests that were due within it are still made.
@@ -118,9 +118,9 @@ pub fn drive(
         if ended.is_some_and(|end| due >= end) {
             break;
         }
-        let given_up = ended.is_some_and(|end| now >= end + patience);
-        if given_up {
-            driven.given_up += u64::from(window.counts(due));
+        let abandoned = ended.is_some_and(|end| now >= end + patience);
+        if abandoned {
+            driven.abandoned += u64::from(window.counts(due));
         } else {
             // In short sleeps, so that a slow schedule notices the window's end.
             if due > now && wait(due, window) {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hopeless_backlog_is_given_up_and_still_counted() {
+    fn an_abandoned_backlog_is_counted() {
         let window = Window::default();
         window.begin();
         let schedule = Schedule::new(Instant::now(), 10_000.0);
@@ -230,8 +230,8 @@ mod tests {
             Ok(())
         });
         let driven = driven.unwrap();
-        assert!(driven.given_up > 100, "{driven:?}");
-        assert!(driven.latencies.summary().count > driven.given_up);
+        assert!(driven.abandoned > 100, "{driven:?}");
+        assert!(driven.latencies.summary().count > driven.abandoned);
     }
 
     #[test]

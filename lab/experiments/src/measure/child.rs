@@ -8,7 +8,7 @@ use esker_peers::system;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::measure::beside::{Control, Stop, StopOnDrop, persist_each_second};
+use crate::measure::background::{Control, Stop, StopOnDrop, persist_each_second};
 use crate::measure::process::{DeviceBytes, resident_peak_bytes};
 use crate::measure::rows::{self, Row, Run, Tell};
 use crate::measure::space::Peak;

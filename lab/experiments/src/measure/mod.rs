@@ -20,9 +20,9 @@
 //! of metrics, so that rows, bars and reports agree by name and by nothing else.
 
 pub mod arrivals;
+pub mod background;
 pub mod bars;
 pub mod bench;
-pub mod beside;
 pub mod cgroup;
 pub mod child;
 pub mod latency;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::measure::SECTOR_BYTES;
-use crate::measure::beside::Stop;
+use crate::measure::background::Stop;
 
 /// How often the sampler looks.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);

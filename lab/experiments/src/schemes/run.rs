@@ -37,7 +37,7 @@ use crate::experiment::series::{CONTROL, MERGES};
 use crate::experiment::{Watch, go_on, metric};
 use crate::measure::Metrics;
 use crate::measure::arrivals::{Schedule, wake_precisely};
-use crate::measure::beside::{Control, Stop, StopOnDrop};
+use crate::measure::background::{Control, Stop, StopOnDrop};
 use crate::measure::latency::Latencies;
 use crate::schemes::queue::Queue;
 use crate::schemes::subject::Subject;

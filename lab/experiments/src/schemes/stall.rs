@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::experiment::series::{CONTROL, CONTROL_FACTOR, MERGES, worst_is_at_most};
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on, metric};
 use crate::measure::Metrics;
-use crate::measure::beside::{Control, Stop, StopOnDrop};
+use crate::measure::background::{Control, Stop, StopOnDrop};
 use crate::measure::scale::Scale;
 use crate::schemes::alternate::temporary;
 use crate::schemes::subject::{Setting, Subject, name};

@@ -23,7 +23,7 @@ fn value(found: &Found, mode: Mode, metric: &str) -> f64 {
 }
 
 #[test]
-fn every_mode_does_transactions_and_ours_refuses_nobody() {
+fn every_mode_does_transactions_and_ours_refuses_none() {
     let folder = tempfile::tempdir().unwrap();
     let mut done = 0;
     let found = run(&plan(folder.path(), Workload::Tpcc), &mut |event| {
@@ -50,7 +50,7 @@ fn every_mode_does_transactions_and_ours_refuses_nobody() {
 }
 
 #[test]
-fn a_held_reader_keeps_its_snapshot_and_stops_nobody() {
+fn a_held_reader_keeps_its_snapshot_and_blocks_no_writer() {
     let folder = tempfile::tempdir().unwrap();
     let modes = vec![Mode::Esker, Mode::Wal];
     let held = Plan { modes, held_reader: true, ..plan(folder.path(), Workload::Tpcc) };

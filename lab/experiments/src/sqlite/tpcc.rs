@@ -12,7 +12,7 @@ use super::mode::Place;
 use super::shared::{Phase, Shared, is_busy};
 use super::{Plan, Watch, bars, failed, readers};
 use crate::measure::Metrics;
-use crate::measure::beside::{Control, Stop, StopOnDrop};
+use crate::measure::background::{Control, Stop, StopOnDrop};
 use crate::measure::child::joined;
 use crate::measure::latency::Latencies;
 use crate::{Error, Result};

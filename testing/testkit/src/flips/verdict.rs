@@ -169,8 +169,8 @@ impl Unreadable {
                     named(&error)?;
                     self.any = true;
                     if !found.contains(key) {
-                        let is_apart = value.len() as u64 > self.inline_bytes_max;
-                        let stored = if is_apart { REFERENCE_BYTES } else { value.len() };
+                        let is_blob = value.len() as u64 > self.inline_bytes_max;
+                        let stored = if is_blob { REFERENCE_BYTES } else { value.len() };
                         self.payload_bytes += key.len() + stored;
                     }
                 }

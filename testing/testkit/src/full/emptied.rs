@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker::{Db, Error, IndexKind, Keyspace, KeyspaceOptions};
+use esker::{Db, Error, IndexKind, Keyspace, KeyspaceOptions, Snapshot};
 use esker_device::Device;
 use esker_device::sim::{CrashModel, SimDevice, Survivors};
 
@@ -181,18 +181,8 @@ impl Trial {
         let held =
             self.snapshot.then(|| db.snapshot().map_err(broken("a snapshot"))).transpose()?;
         if let Some(snapshot) = held {
-            let refused = self.delete(&keyspaces, &contents, true)?;
-            counts.add("deletes refused beside a snapshot", refused);
-            let _may_be_full = db.compact();
-            for (keyspace, contents) in keyspaces.iter().zip(&contents) {
-                for (key, value) in contents.iter().step_by(7) {
-                    let found =
-                        snapshot.get(keyspace, key).map_err(broken("a snapshot's value"))?;
-                    ensure(found.as_ref() == Some(value), Oracle::ContentMatches, || {
-                        "a snapshot of a full store has lost a value".into()
-                    })?;
-                }
-            }
+            let refused = self.delete_under(&snapshot, &db, &keyspaces, &contents)?;
+            counts.add("deletes refused under a snapshot", refused);
         }
         let keyspaces = match self.drops {
             false => keyspaces,
@@ -227,6 +217,27 @@ impl Trial {
         })?;
         holds(&keyspaces, &contents)?;
         db.close().map_err(broken("closing"))
+    }
+
+    /// Deletes what a snapshot sees, as far as there is space, and answers the number of refusals.
+    fn delete_under(
+        &self,
+        snapshot: &Snapshot,
+        db: &Db,
+        keyspaces: &[Keyspace],
+        contents: &Contents,
+    ) -> Verdict<u64> {
+        let refused = self.delete(keyspaces, contents, true)?;
+        let _may_be_full = db.compact();
+        for (keyspace, contents) in keyspaces.iter().zip(contents) {
+            for (key, value) in contents.iter().step_by(7) {
+                let found = snapshot.get(keyspace, key).map_err(broken("a snapshot's value"))?;
+                ensure(found.as_ref() == Some(value), Oracle::ContentMatches, || {
+                    "a snapshot of a full store has lost a value".into()
+                })?;
+            }
+        }
+        Ok(refused)
     }
 
     fn device(&self) -> Arc<SimDevice> {

@@ -133,7 +133,7 @@ fn runs(size: u32) -> esker::Result<Task> {
     let one = |at| Edit::OwnedSpace {
         id: KeyspaceId(1),
         taken: vec![Extent { start: 2 * at, units: 1 }],
-        given_up: Vec::new(),
+        freed: Vec::new(),
     };
     let runs = (0..u64::from(size)).map(one);
     Ok(applied(std::iter::once(keyspace(1)).chain(runs).collect()))

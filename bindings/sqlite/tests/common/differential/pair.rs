@@ -166,7 +166,7 @@ impl Side {
             }
             Step::Beside { connection, select, sql } => {
                 let connection = self.connection(*connection, setup);
-                let said = run_beside(connection, select, sql);
+                let said = run_while_reading(connection, select, sql);
                 said + &counters(connection)
             }
             Step::Attach { connection, schema, is_to_be } => {
@@ -275,7 +275,7 @@ fn run(connection: &Connection, sql: &str) -> String {
 }
 
 /// Runs a statement while another one has rows to give.
-fn run_beside(connection: &Connection, select: &str, sql: &str) -> String {
+fn run_while_reading(connection: &Connection, select: &str, sql: &str) -> String {
     let mut said = String::new();
     let mut statement = match connection.prepare(select) {
         Ok(statement) => statement,

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mode_that_is_none_is_told_what_there_is() {
+    fn an_unknown_mode_lists_the_known_ones() {
         assert_eq!(mode("wal-normal"), Ok(Mode::WalNormal));
         assert!(mode("off").unwrap_err().contains("esker-relaxed"));
     }

@@ -30,7 +30,7 @@ const SHOWN: [(Row, &[&str]); 10] = [
             "put_p99_us",
             "put_p999_us",
             "put_max_us",
-            "put_given_up",
+            "put_abandoned",
             "get_samples",
             "get_p50_us",
             "get_p99_us",

@@ -74,7 +74,7 @@ impl Phases {
         let (ruler, names) = (self.ruler(), ["writes", "reads"]);
         let watched = Watched { db, meter: &meter, board: &board, interrupt: &interrupt, names };
         let worked = live::watch(screen, &watched, ruler, || self.work(db, keyspace));
-        self.narrator.print_told()?;
+        self.narrator.print_lines()?;
         worked
     }
 

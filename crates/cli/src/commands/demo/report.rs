@@ -44,7 +44,7 @@ impl Narrator {
     }
 
     /// The live view has ended: its lines are printed.
-    pub(super) fn print_told(&mut self) -> Result<(), Failure> {
+    pub(super) fn print_lines(&mut self) -> Result<(), Failure> {
         let told = self.board.take().map_or_else(Vec::new, |board| board.lines());
         told.iter().try_for_each(|line| self.say(line))
     }

@@ -100,7 +100,7 @@ fn moments() -> [String; 3] {
 }
 
 #[test]
-fn before_a_merge_everything_stands() {
+fn before_a_merge_everything_is_unmerged() {
     let [before, _, _] = moments();
     assert_eq!(
         before,
@@ -315,7 +315,7 @@ fn a_store_without_keyspaces_or_data_divides_by_nothing() {
 }
 
 #[test]
-fn a_ruler_knows_where_a_key_stands() {
+fn a_ruler_knows_the_place_of_a_key() {
     let even = |key: &[u8]| Ruler::Even.share(key);
     assert_eq!((even(b""), even(&[0xff; 16])), (0.0, 1.0));
     assert!((even(&[0x80]) - 0.5).abs() < 1e-9);

@@ -38,7 +38,7 @@ pub(super) fn import(args: &Import) -> Result<(), Failure> {
     if args.store.exists() && !args.force {
         return exists(&args.store);
     }
-    let made = beside(&args.store)?;
+    let made = temporary_file(&args.store)?;
     let options = Options::default().page_size(header.page_size);
     let options = options.allocation(args.allocation.into());
     let file = StoreFile::open(made.path(), Missing::Create, options)?;
@@ -83,14 +83,14 @@ fn open_source(path: &Path) -> Result<(File, Header), Failure> {
 /// A log or a hot journal holds what the file alone does not.
 fn refuse_unfinished(path: &Path) -> Result<(), Failure> {
     for ending in ["-wal", "-journal"] {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(ending);
-        let beside = PathBuf::from(beside);
-        if fs::metadata(&beside).is_ok_and(|metadata| metadata.len() > 0) {
+        let mut temporary_file = path.as_os_str().to_owned();
+        temporary_file.push(ending);
+        let temporary_file = PathBuf::from(temporary_file);
+        if fs::metadata(&temporary_file).is_ok_and(|metadata| metadata.len() > 0) {
             return Err(Failure::Input(format!(
                 "{} is there: close every application that has the database open, then run \
                  `sqlite3 {} 'PRAGMA journal_mode=DELETE'`",
-                beside.display(),
+                temporary_file.display(),
                 path.display()
             )));
         }
@@ -147,7 +147,7 @@ pub(super) fn export(args: &Export) -> Result<(), Failure> {
     let interrupt = Interrupt::install()?;
     let total = u64::from(header.pages) * u64::from(header.page_size);
     let bar = progress::bar(Some(total), BAR);
-    let made = beside(&args.target)?;
+    let made = temporary_file(&args.target)?;
     let refused = |source| Failure::System { what: "write the database", source };
     let mut target = BufWriter::with_capacity(1 << 20, made.as_file());
     let mut page = vec![0; header.page_size as usize];
@@ -174,7 +174,7 @@ fn exists<T>(path: &Path) -> Result<T, Failure> {
 }
 
 /// A file of the same folder, which vanishes unless it is [`put`].
-fn beside(path: &Path) -> Result<NamedTempFile, Failure> {
+fn temporary_file(path: &Path) -> Result<NamedTempFile, Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     tempfile::Builder::new()
         .prefix(".esker-")

@@ -374,7 +374,7 @@ fn a_sync_ahead_that_fails_poisons_and_one_that_succeeds_promises_nothing() {
 
 /// Segments are retired, made ahead and taken into use at the same time, each file for one thing.
 #[test]
-fn work_ahead_goes_on_beside_everything_else() {
+fn work_ahead_runs_concurrently() {
     let device = memory();
     let rig = create_rig(&device).unwrap();
     rig.put(1, 10, false).unwrap();

@@ -134,7 +134,7 @@ fn an_older_copy_of_the_log_is_refused() {
 }
 
 #[test]
-fn bytes_of_the_log_inside_a_value_mislead_nobody() {
+fn bytes_of_the_log_inside_a_value_are_no_record() {
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = sim.clone();
     let rig = create_rig(&device).unwrap();

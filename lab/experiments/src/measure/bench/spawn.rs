@@ -9,8 +9,8 @@ use esker_peers::Name;
 
 use crate::error::{Error, Result};
 use crate::measure::Metrics;
+use crate::measure::background::{Stop, StopOnDrop};
 use crate::measure::bench::{Program, Watch};
-use crate::measure::beside::{Stop, StopOnDrop};
 use crate::measure::process::DeviceBytes;
 use crate::measure::task::{Message, Task};
 

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn space_is_told_as_a_multiple_of_the_data() {
+    fn space_is_a_multiple_of_the_data() {
         let metrics = summary(300, 108, 100);
         assert_eq!((metrics["before_over_live"], metrics["after_over_live"]), (3.0, 1.08));
     }

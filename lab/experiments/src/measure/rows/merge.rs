@@ -23,7 +23,7 @@ const LOOKUPS: u64 = 0x6c6f_6f6b;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     let half = run.sizes.entries / 2;
-    let held = match run.store.compacts_beside_scans() {
+    let held = match run.store.compacts_during_scans() {
         true => Some(run.store.hold_scan(half)?),
         false => None,
     };
@@ -97,8 +97,8 @@ impl Outcome {
             ("merge_seconds".to_owned(), self.merging.as_secs_f64()),
             ("merged_bytes".to_owned(), live_bytes as f64),
             ("control_max_us".to_owned(), self.control_max_us),
-            ("put_given_up".to_owned(), self.writes.given_up as f64),
-            ("get_given_up".to_owned(), self.lookups.given_up as f64),
+            ("put_abandoned".to_owned(), self.writes.abandoned as f64),
+            ("get_abandoned".to_owned(), self.lookups.abandoned as f64),
             ("added_over_data".to_owned(), added / before.max(1) as f64),
         ]);
         self.writes.latencies.summary().put_into(&mut metrics, "put");
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_summary_is_of_what_happened() {
-        let mut writes = Driven { given_up: 2, ..Driven::default() };
+        let mut writes = Driven { abandoned: 2, ..Driven::default() };
         writes.latencies.record(Duration::from_micros(7));
         let outcome = Outcome {
             merging: Duration::from_millis(500),
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(metrics["merge_seconds"], 0.5);
         assert_eq!(metrics["added_over_data"], 0.15);
         assert_eq!((metrics["put_max_us"], metrics["put_samples"]), (7.0, 1.0));
-        assert_eq!((metrics["put_given_up"], metrics["get_samples"]), (2.0, 0.0));
+        assert_eq!((metrics["put_abandoned"], metrics["get_samples"]), (2.0, 0.0));
     }
 
     #[test]

@@ -30,7 +30,7 @@ use esker_workload::{Kind, Request, entry};
 
 use crate::error::Result;
 use crate::measure::Metrics;
-use crate::measure::beside::Control;
+use crate::measure::background::Control;
 use crate::measure::scale::Sizes;
 use crate::measure::space::Peak;
 use crate::measure::task::Task;

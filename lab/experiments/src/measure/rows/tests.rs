@@ -59,7 +59,7 @@ fn every_row_measures_what_it_names() {
 
     let merge = measure(Row::Merge, folder);
     assert!(merge["merge_seconds"] > 0.0 && merge["scan_held"] == 1.0, "{merge:?}");
-    assert!(merge["put_samples"] > 0.0 && merge["put_given_up"] == 0.0, "{merge:?}");
+    assert!(merge["put_samples"] > 0.0 && merge["put_abandoned"] == 0.0, "{merge:?}");
     assert!(measure(Row::MergeSpace, folder)["added_over_data"] >= 0.0);
 
     let compact = measure(Row::Compact, folder);
