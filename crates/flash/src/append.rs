@@ -207,7 +207,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What has gathered since the last checkpoint: with every record a slot dies too.
+    /// The log and the dead slots since the last checkpoint. Every record also makes a slot dead.
     pub(crate) fn burden_in_order(&self, core: &Core, versions: &Versions) -> Burden {
         let page_size = u64::from(versions.newest().1.page_size);
         let dead = (core.dead.len() + versions.dead_count() + retired_count(core)) as u64;

@@ -14,7 +14,7 @@ use crate::space::Sector;
 use crate::stats::{Version, named};
 use crate::store::PageStore;
 
-/// What a check read. All of it was as it should be.
+/// The counts of what a check has read. No damage was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Versions that were read whole.
@@ -38,7 +38,7 @@ impl Report {
 
 impl PageStore {
     /// Reads every page of every kept version and every node of the map on the device, and proves
-    /// that the space in use is what they need. Commits go on meanwhile.
+    /// that the space in use is what they need. Commits continue meanwhile.
     ///
     /// # Errors
     /// The first damage that is met.
@@ -135,7 +135,7 @@ impl Engine {
         let what = match bytes.cmp(&core.space.used_bytes()) {
             std::cmp::Ordering::Less => "slots are marked in use and nothing refers to them",
             std::cmp::Ordering::Greater => "slots that are needed are free",
-            std::cmp::Ordering::Equal if !is_once => "slots are needed and given up",
+            std::cmp::Ordering::Equal if !is_once => "slots are both needed and released",
             std::cmp::Ordering::Equal => return Ok(true),
         };
         Err(corrupt(self.file.name(), 0, what))

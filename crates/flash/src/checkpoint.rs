@@ -42,18 +42,18 @@ pub(crate) const EPOCHS_TRIED_MAX: u64 = 32;
 /// The most that a record's frame adds to it in the log: header, part, and rest of a sector.
 const FRAME_BYTES: u64 = 1024;
 
-/// What a checkpoint holds.
+/// The contents of a checkpoint.
 pub(crate) struct Plan {
     pub(crate) kept: Vec<KeptRoot>,
     /// Records that its log begins with.
     pub(crate) carried: Vec<Vec<u8>>,
-    /// How many of the first dead slots are needed by none of `kept` and `carried`.
+    /// The number of dead slots, from the first on, that none of `kept` and `carried` needs.
     pub(crate) dead: usize,
-    /// How many of the first moves had been made when its maps were taken.
+    /// The number of moves, from the first on, that had been made when its maps were taken.
     pub(crate) retired: usize,
 }
 
-/// What one checkpoint writes.
+/// The nodes that one checkpoint writes, and the space that it has taken for them.
 #[derive(Default)]
 pub(crate) struct Saver {
     /// Slots taken, for when it fails.

@@ -3,7 +3,7 @@
 //! The choice is greedy: the row with the fewest live pages comes first. A page is live while any
 //! kept version has it. A row is emptied in three steps. Its live pages get places in a row for
 //! moved pages; they are copied while commits continue; then all maps that have a page at its old
-//! place get the new place, at once. A page that died in the meantime is left.
+//! place get the new place, in one step. A page that died in the meantime is left.
 //!
 //! A move has no record of its own. The old places are unchanged until a later checkpoint, which
 //! has the new places, is durable: until then recovery finds the older checkpoint, its log, and
@@ -65,10 +65,10 @@ impl Retired {
 /// In a row that counts as full, at most one part in this many is free.
 const DENSE: u64 = 16;
 
-/// How far to go.
+/// The end of a turn of collecting.
 #[derive(Clone, Copy, Debug)]
 struct Goal {
-    /// How many segments should be free, or be so after the next checkpoint.
+    /// The number of segments that should be free now or after the next checkpoint.
     free: u32,
     /// Rows with more live bytes than this are left alone.
     live_bytes_max: u64,
@@ -77,7 +77,7 @@ struct Goal {
 /// One turn of collecting.
 struct Pass {
     goal: Goal,
-    /// What may be emptied, the worst first.
+    /// The rows that may be emptied, the one with the fewest live pages first.
     candidates: std::vec::IntoIter<Candidate>,
     emptied: u32,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Load {
 }
 
 impl Engine {
-    /// How many bytes live: what is in use, but for what waits for a checkpoint to be free.
+    /// The number of live bytes: those in use, without those that a checkpoint will free.
     fn live_bytes(&self, core: &Core) -> u64 {
         let versions = self.versions.lock();
         let waiting = core.dead.len() + versions.dead_count() + retired_count(core);
@@ -99,7 +99,7 @@ impl Engine {
         core.space.used_bytes().saturating_sub(waiting as u64 * page_size)
     }
 
-    /// How many segments the file may grow by before garbage is collected.
+    /// The number of segments that the file may grow by before garbage is collected.
     pub(crate) fn growth_allowed(&self, core: &Core) -> u32 {
         let spare = u64::from(self.options.spare_percent);
         let bytes = self.live_bytes(core) / 100 * (100 + spare);
@@ -109,7 +109,7 @@ impl Engine {
         allowed.saturating_sub(core.space.row_segments())
     }
 
-    /// How many segments are filled between two checkpoints, about.
+    /// The approximate number of segments that are filled between two checkpoints.
     fn interval(&self, core: &Core) -> u32 {
         let due = self.live_bytes(core) / 100 * u64::from(self.options.spare_percent);
         4 + (due / u64::from(GARBAGE_SHARE) / core.space.segment_bytes()) as u32
@@ -331,7 +331,7 @@ impl Engine {
     }
 }
 
-/// How many places wait for a checkpoint that has the new ones.
+/// The number of old places that wait for a checkpoint with the new ones.
 pub(crate) fn retired_count(core: &Core) -> usize {
     core.retired.iter().map(|retired| retired.places.len()).sum()
 }

@@ -2,9 +2,9 @@
 //!
 //! A commit writes, in no particular order: the pages that changed much, with one write for slots
 //! that follow each other; and a record with the place and checksum of each of these pages, and
-//! with the changed bytes of the other pages. One sync makes all of it durable at once; a record
-//! whose pages are missing does not count. Only a transaction that spilled syncs its pages first,
-//! so that opening need not read gigabytes to verify its record.
+//! with the changed bytes of the other pages. One sync makes all of it durable; a record whose
+//! pages are missing does not count. Only a transaction that spilled syncs its pages first, so that
+//! opening need not read gigabytes to verify its record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::writer::{Dirty, Writer};
 
 /// Most bytes of deltas that one leaf of the map keeps: it is written whole by checkpoints.
 const LEAF_DELTA_BYTES: i64 = 56 * 1024;
-/// Bytes of a record besides its pages.
+/// Bytes of a record without its pages.
 const RECORD_BYTES: u64 = 64;
 
-/// What is to be done about a changed page.
+/// The way in which a commit stores a changed page.
 #[derive(Debug)]
 pub(crate) enum Plan<'a> {
     /// Written whole to a slot that is yet to be found.
@@ -37,7 +37,7 @@ pub(crate) enum Plan<'a> {
     Done(Change),
 }
 
-/// How many bytes deltas may still grow by.
+/// The number of bytes that deltas may still grow by.
 struct Room {
     leaf_bytes: i64,
     total: i64,
@@ -52,7 +52,8 @@ impl Room {
         Self { leaf_bytes, total: limit.saturating_sub(delta_bytes), leaves: HashMap::new() }
     }
 
-    /// What the leaf of a page may still take, where its present delta is `old` bytes long.
+    /// The number of bytes that a new delta of a page may have, where its present one has `old`
+    /// bytes.
     fn of(&mut self, writer: &Writer, page: u32, old: i64) -> usize {
         let leaf = self.leaves.entry(page / LEAF as u32).or_insert_with(|| {
             let root = writer.base.root();
@@ -75,7 +76,7 @@ struct Scratch {
 }
 
 impl Writer {
-    /// What is to be written for each changed page, those left out that are as they were.
+    /// The plan for each changed page. Pages with unchanged contents are left out.
     fn plan(&self) -> Result<Vec<(u32, Plan<'_>)>> {
         let mut room = Room::new(self, self.engine.core.lock().delta_bytes);
         let mut plan = Vec::with_capacity(self.dirty.len());
@@ -141,7 +142,7 @@ impl Writer {
     /// device breaks its word or the store is checkpointed in between.
     ///
     /// # Errors
-    /// [`Error::Full`]; the transaction goes on.
+    /// [`Error::Full`]; the transaction continues.
     pub fn reserve(&mut self) -> Result<()> {
         self.check_open()?;
         let engine = &self.engine;
@@ -327,7 +328,8 @@ impl Writer {
     }
 }
 
-/// What cuts the database that `prepared` makes to `pages`; `None` where it is no longer.
+/// The changes that cut the database to `pages` after `prepared`; `None` where it is no longer than
+/// that.
 fn cut_after(prepared: &Changes, pages: u32) -> Option<Changes> {
     (pages < prepared.pages).then(|| Changes {
         version: prepared.version + 1,

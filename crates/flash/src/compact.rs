@@ -93,10 +93,10 @@ struct Evicted {
 /// A pass in progress. Dropping it abandons it: moved pages stay moved.
 pub struct Squeeze {
     engine: Arc<Engine>,
-    /// How many segments the file is to have.
+    /// The number of segments that the file is to have.
     count: u32,
     closed: Closed,
-    /// What is yet to be moved, the last place last.
+    /// The pages that are yet to be moved, the last place last.
     evicted: Vec<Evicted>,
     moved: u64,
 }
@@ -122,7 +122,7 @@ impl Squeeze {
         Ok(Self { engine, count, closed, evicted, moved: 0 })
     }
 
-    /// How many pages are yet to be moved.
+    /// The number of pages that are yet to be moved.
     #[must_use]
     pub fn pages_left(&self) -> u64 {
         self.evicted.len() as u64

@@ -23,15 +23,15 @@ use crate::planted::{self, Bug};
 /// of these.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// What commits note for a checkpoint that is on its way.
+/// The notes of commits for a checkpoint in progress.
 #[derive(Debug)]
 pub(crate) struct Beside {
     /// The transaction that was prepared when it began, and the records appended since.
     records: Vec<Vec<u8>>,
     bytes: u64,
-    /// How many slots were dead when it began.
+    /// The number of slots that were dead when it began.
     dead: usize,
-    /// How many moves of pages were waiting for a checkpoint.
+    /// The number of moves of pages that waited for a checkpoint when it began.
     retired: usize,
 }
 

@@ -47,12 +47,12 @@ fn next_difference(base: &[u8], new: &[u8], at: usize) -> Option<usize> {
     differs.map(|(n, _)| at + equal + n)
 }
 
-/// Where the range of differences that begins at `start` ends.
+/// The end of the range of differences that begins at `start`.
 fn end_of_range(base: &[u8], new: &[u8], start: usize) -> usize {
     let mut end = start + 1;
     loop {
         end += run_of_differences(base, new, end);
-        // A range goes on behind a short gap.
+        // A range continues behind a short gap.
         let gap =
             base.get(end..).unwrap_or_default().iter().zip(new.get(end..).unwrap_or_default());
         match gap.take(GAP_MIN + 1).position(|(a, b)| a != b) {
@@ -62,7 +62,7 @@ fn end_of_range(base: &[u8], new: &[u8], start: usize) -> usize {
     }
 }
 
-/// How many bytes from `at` on differ without one that is equal.
+/// The number of bytes from `at` on that differ, up to the first equal one.
 fn run_of_differences(base: &[u8], new: &[u8], at: usize) -> usize {
     let (base, new) = (base.get(at..).unwrap_or_default(), new.get(at..).unwrap_or_default());
     let words = base.as_chunks::<8>().0.iter().zip(new.as_chunks::<8>().0);

@@ -43,7 +43,7 @@ pub(crate) struct Engine {
     pub(crate) file: Arc<dyn DeviceFile>,
     /// The same, as what is filled in order sees it; pages are read through it.
     pub(crate) media: Arc<dyn Media>,
-    /// What both go through where the store was opened to be read.
+    /// The gate that both are behind if the store was opened for reading.
     pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) options: Options,
     pub(crate) store: StoreId,
@@ -60,7 +60,7 @@ pub(crate) struct Engine {
     pub(crate) wake: Condvar,
 }
 
-/// What writers, checkpoints and syncs change.
+/// The state that writers, checkpoints and syncs change.
 ///
 /// Invariants:
 /// - a slot is taken in `space` while a version of the list, the last durable checkpoint, a
@@ -144,7 +144,8 @@ impl Engine {
         error
     }
 
-    /// Takes `count` slots; the file grows where there are not enough besides `keep` segments.
+    /// Takes `count` slots; the file grows where there are not enough in addition to `keep`
+    /// segments.
     pub(crate) fn take_slots(
         &self,
         core: &mut Core,
@@ -221,7 +222,7 @@ impl Engine {
         }
     }
 
-    /// How many segments commits leave free for a checkpoint of what there is now.
+    /// The number of segments that commits leave free for a checkpoint of the present contents.
     pub(crate) fn set_aside(&self, core: &Core) -> u32 {
         aside(core.live_slots, core.delta_bytes, self.segment_bytes)
     }
@@ -265,7 +266,7 @@ impl Engine {
         Ok(())
     }
 
-    /// How many free segments the thread sees to, so that commits need not wait for growth.
+    /// The number of segments that the thread keeps free, so that commits need not wait for growth.
     fn spare_segments(&self, core: &Core) -> u64 {
         growth_ahead(core.space.segment_count(), self.segment_bytes.into())
     }
@@ -491,8 +492,9 @@ impl Engine {
     }
 }
 
-/// How many segments are kept free for a checkpoint, from the number of live slots and the bytes of
-/// deltas: for its log, for all nodes of the map, and for the first node of each possible size.
+/// The number of segments that are kept free for a checkpoint, from the number of live slots and
+/// the bytes of deltas: for its log, for all nodes of the map, and for the first node of each
+/// possible size.
 fn aside(live_slots: i64, delta_bytes: i64, segment_bytes: u32) -> u32 {
     let bytes = 2 * (nodes(live_slots) * NODE_BYTES_MIN as i64 + delta_bytes.max(0));
     let sizes = segment_bytes.min(NODE_BYTES_MAX as u32) / NODE_BYTES_MIN as u32;
@@ -501,9 +503,9 @@ fn aside(live_slots: i64, delta_bytes: i64, segment_bytes: u32) -> u32 {
     3 + larger + (bytes / i64::from(segment_bytes)) as u32
 }
 
-/// How many segments pages leave free, so that there is room for a checkpoint on a full device
-/// however the deltas grow: the nodes that live then are larger by the number of bytes that is set
-/// aside for them, and their checkpoint needs the same number of bytes again.
+/// The number of segments that pages leave free, so that there is room for a checkpoint on a full
+/// device however the deltas grow: the nodes that live then are larger by the number of bytes that
+/// is set aside for them, and their checkpoint needs the same number of bytes again.
 fn aside_for_pages(core: &Core, options: &Options, segment_bytes: u32) -> u32 {
     let most = nodes(core.live_slots) * NODE_BYTES_MAX as i64;
     let deltas = i64::try_from(options.delta_bytes).unwrap_or(i64::MAX).min(most);
@@ -511,7 +513,7 @@ fn aside_for_pages(core: &Core, options: &Options, segment_bytes: u32) -> u32 {
     2 * of(deltas) - of(0)
 }
 
-/// How many segments what makes the database grow leaves to what does not.
+/// The number of free segments that are reserved for operations that do not make the database grow.
 pub(crate) fn slack(core: &Core) -> u32 {
     2 + core.space.segment_count() / 32
 }
@@ -521,14 +523,15 @@ fn nodes(live_slots: i64) -> i64 {
     live_slots.max(0) / LEAF as i64 + 1
 }
 
-/// How many segments a file of `count` grows by where it must: a thirty-second of it, up to 4 MiB,
-/// because the cost of one growth in the file system equals that of several commits.
+/// The number of segments that a file of `count` segments grows by where it must: a thirty-second
+/// of it, up to 4 MiB, because the cost of one growth in the file system equals that of several
+/// commits.
 fn growth_ahead(count: u32, segment_bytes: u64) -> u64 {
     let most = u64::from(SEGMENT_BYTES_MAX) / segment_bytes;
     u64::from(count / 32).min(most)
 }
 
-/// What has gathered since the last checkpoint.
+/// The log and the dead bytes since the last checkpoint, and the limits of both.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Burden {
     pub(crate) log_bytes: u64,
@@ -536,7 +539,7 @@ pub(crate) struct Burden {
     pub(crate) dead_bytes: u64,
     pub(crate) live_bytes: u64,
     pub(crate) floor_bytes: u64,
-    /// How much of the live pages may be dead, in percent.
+    /// The limit of the dead bytes, in percent of the live ones.
     pub(crate) dead_percent: u64,
 }
 

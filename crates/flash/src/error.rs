@@ -6,7 +6,7 @@ use esker_format::DecodeError;
 /// The result of an operation of the page store.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation failed. After any error nothing of the operation is visible.
+/// The reason of a failed operation. After any error nothing of the operation is visible.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,7 +18,7 @@ pub enum Error {
     Locked {
         /// The file.
         file: String,
-        /// How it is open, and what that forbids.
+        /// The way in which it is open, and what that forbids.
         how: &'static str,
     },
     /// A signal ended the wait for the process that has the file open.
@@ -60,7 +60,7 @@ pub enum Error {
     Foreign {
         /// The file.
         file: String,
-        /// What it is, and what to do.
+        /// A description of what it is instead, and of what to do.
         what: &'static str,
     },
     /// Bytes of the file are not what was written.
@@ -68,9 +68,9 @@ pub enum Error {
     Corrupt {
         /// The file.
         file: String,
-        /// Where, in bytes from the start of the file.
+        /// The place, in bytes from the start of the file.
         offset: u64,
-        /// What is wrong there.
+        /// A description of the damage.
         what: &'static str,
     },
     /// The file was written by a newer version.

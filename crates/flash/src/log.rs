@@ -41,10 +41,10 @@ const BESIDE_BYTES: usize = 4;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
 const BESIDE: u8 = 4;
-/// How many bits of a generation are the place within an epoch.
+/// The number of bits of a generation that are the place within an epoch.
 const ORDINAL_BITS: u32 = 24;
 
-/// Where the next frame goes.
+/// The place of the next frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     store: StoreId,
@@ -91,7 +91,7 @@ impl Log {
         self.segments.last().copied().unwrap_or_default()
     }
 
-    /// How many more segments a record of this length takes at most.
+    /// The largest number of additional segments that a record of this length takes.
     pub(crate) fn segments_for(&self, record_bytes: u64) -> u32 {
         let overhead = (FRAME_HEADER_BYTES + PART_BYTES) as u64;
         let frames = record_bytes / (self.segment_bytes - overhead) + 2;
@@ -110,8 +110,8 @@ impl Log {
         self.append_beside(record, 0, durable, take)
     }
 
-    /// Where the pages behind a record of this length would begin, in bytes from the start of the
-    /// file, if record and pages fit in the rest of the segment.
+    /// The place where the pages behind a record of this length would begin, in bytes from the
+    /// start of the file, if record and pages fit in the rest of the segment.
     pub(crate) fn beside(&self, record_bytes: u64, page_bytes: u64) -> Option<u64> {
         let body = record_bytes + (FRAME_HEADER_BYTES + PART_BYTES + BESIDE_BYTES) as u64;
         let frame = body.next_multiple_of(self.unit);
@@ -166,14 +166,14 @@ impl Log {
 /// Bytes from the start of the file, and how many.
 pub(crate) type Extent = (u64, u64);
 
-/// What a log holds.
+/// The contents of a log.
 #[derive(Debug)]
 pub(crate) struct Scan {
     /// The records, each with the number of its last frame.
     pub(crate) records: Vec<(u64, Record)>,
     /// Every segment that a frame names.
     pub(crate) segments: Vec<u32>,
-    /// Where its frames are, and how long each is, in bytes.
+    /// The places and lengths of its frames, in bytes.
     pub(crate) frames: Vec<Extent>,
     /// The number up to which frames are known to have been durable.
     pub(crate) durable: u64,

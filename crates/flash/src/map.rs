@@ -26,7 +26,7 @@ pub(crate) const INNER: usize = 256;
 const LEAF_BITS: u32 = LEAF.trailing_zeros();
 const INNER_BITS: u32 = INNER.trailing_zeros();
 
-/// Where a page's contents are. The default is a hole: a page of zeros that is nowhere.
+/// The place of a page's contents. The default is a hole: a page of zeros that is nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) slot: Sector,
@@ -34,7 +34,7 @@ pub(crate) struct Entry {
     pub(crate) crc: u32,
 }
 
-/// What changed in a page since its slot was written.
+/// The changes of a page since its slot was written.
 #[derive(Clone, Debug)]
 pub(crate) struct Delta {
     bytes: Arc<[u8]>,
@@ -73,7 +73,7 @@ impl PartialEq for Delta {
 
 impl Eq for Delta {}
 
-/// What a version knows of a page.
+/// The place and the delta of a page in one version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) entry: Entry,
@@ -86,20 +86,20 @@ impl Mapping {
     }
 }
 
-/// Where a node is on the device.
+/// The place of a node on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeRef {
     pub(crate) sector: Sector,
     pub(crate) bytes: u32,
     pub(crate) crc: u32,
-    /// How many mappings or children it has, those past the last that is there left out.
+    /// The number of its mappings or children up to the last that is not empty.
     pub(crate) count: u32,
 }
 
 /// Places of nodes that no root leads to any more.
 pub(crate) type Releases = Arc<Mutex<Vec<Sector>>>;
 
-/// Where a node was written, if it was; gives the place back when dropped.
+/// The place that a node was written to, if it was; gives the place back when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Home {
     at: OnceLock<(NodeRef, Releases)>,
@@ -176,7 +176,7 @@ impl Chunk {
     }
 }
 
-/// The mappings of [`LEAF`] neighbouring pages: what a checkpoint writes at once.
+/// The mappings of [`LEAF`] neighbouring pages: the unit that a checkpoint writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     chunks: Vec<Option<Arc<Chunk>>>,
@@ -213,7 +213,7 @@ impl Leaf {
         self.chunks.iter().all(Option::is_none)
     }
 
-    /// Where the contents of its pages are, from the first to the last that is somewhere.
+    /// The places of its pages' contents, up to the last page that has a slot.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let none = [Entry::default(); CHUNK];
         let chunks = self.chunks.iter().map(Option::as_ref);
@@ -284,12 +284,12 @@ pub(crate) struct Map {
     pub(crate) height: u32,
 }
 
-/// How many pages a tree of this height can map.
+/// The number of pages that a tree of this height can map.
 fn capacity(height: u32) -> u64 {
     1 << (LEAF_BITS + INNER_BITS * height).min(63)
 }
 
-/// How many pages one child of a node at this height maps.
+/// The number of pages that one child of a node at this height maps.
 pub(crate) fn child_pages(height: u32) -> u64 {
     capacity(height.saturating_sub(1))
 }

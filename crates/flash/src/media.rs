@@ -13,11 +13,11 @@ use esker_device::{DeviceFile, Purpose, Result};
 /// The units of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes that are programmed at once, or a multiple of them.
+    /// Bytes of the unit of programming, or a multiple of them.
     pub program_bytes: u32,
-    /// Bytes that are erased at once.
+    /// Bytes of the unit of erasing.
     pub block_bytes: u32,
-    /// How many blocks there are now; a file grows.
+    /// The present number of blocks; a file grows.
     pub blocks: u32,
 }
 

@@ -22,7 +22,7 @@ use crate::superblock::NUMBER_MAX;
 
 /// The longest name of a version, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
-/// How many versions can have names at once.
+/// The largest number of versions that can have names at the same time.
 pub(crate) const NAMES_MAX: usize = 32;
 /// Trees are never higher: four levels map more pages than there are numbers.
 const HEIGHT_MAX: u8 = 4;
@@ -119,7 +119,7 @@ fn read_ref(reader: &mut Reader<'_>) -> Result<NodeRef, DecodeError> {
 /// One version that a checkpoint keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RootRef {
-    /// What it is called; the newest, the last of a list, need not be called anything.
+    /// Its names; the newest version, the last of a list, need not have one.
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) version: u64,
     pub(crate) page_size: u32,
@@ -129,7 +129,7 @@ pub(crate) struct RootRef {
 }
 
 impl RootRef {
-    /// What a new store holds: a database of no pages.
+    /// The version in a new store: a database of no pages.
     pub(crate) fn first(page_size: u32) -> Self {
         Self { names: Vec::new(), version: 0, page_size, pages: 0, height: 0, top: None }
     }

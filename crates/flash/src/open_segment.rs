@@ -11,7 +11,7 @@ use crate::space::Class;
 /// The owner of a slot that holds a commit record.
 pub(crate) const RECORD: u32 = u32::MAX;
 
-/// What a row is filled with: pages that are likely to die at the same time share rows.
+/// The kind of pages in a row: pages that are likely to die at the same time share rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Heat {
     /// Pages of large transactions, which do not fit behind their record.
@@ -25,7 +25,7 @@ pub(crate) enum Heat {
 pub(crate) struct Row {
     pub(crate) class: Class,
     pub(crate) is_open: bool,
-    /// How many slots have been given out.
+    /// The number of slots that have been given out.
     filled: u32,
     live: Vec<u64>,
     live_count: u32,
@@ -58,12 +58,12 @@ impl Row {
         self.live_count
     }
 
-    /// How many pages live in it.
+    /// The number of live pages in it.
     pub(crate) fn page_count(&self) -> u32 {
         self.live().filter(|(_, owner)| *owner != RECORD).count() as u32
     }
 
-    /// How many more slots it has to give.
+    /// The number of slots that it can still give out.
     pub(crate) fn room(&self) -> u32 {
         if self.is_open { self.slots() - self.filled } else { 0 }
     }
@@ -94,7 +94,7 @@ impl Row {
         true
     }
 
-    /// What a slot was last given to.
+    /// The page, or [`RECORD`], that a slot was last given to.
     pub(crate) fn owner(&self, slot: u32) -> u32 {
         self.owners.get(slot as usize).copied().unwrap_or(RECORD)
     }

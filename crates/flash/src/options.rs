@@ -13,7 +13,7 @@ pub const SEGMENT_BYTES_MIN: u32 = 16 * 1024;
 /// The largest segment, in bytes.
 pub const SEGMENT_BYTES_MAX: u32 = 4 * 1024 * 1024;
 
-/// When a commit may return.
+/// The point at which a commit may return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// After one sync: what was committed survives a power cut.
@@ -24,7 +24,7 @@ pub enum Durability {
     Relaxed,
 }
 
-/// Where changed pages are written.
+/// The place to which changed pages are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
     /// To free single slots at any place: every page is written once. For devices with a
@@ -54,8 +54,8 @@ impl Allocation {
     }
 }
 
-/// How a store is opened. The page size, the allocation and the segment size matter for a new store
-/// only.
+/// The options for opening a store. The page size, the allocation and the segment size matter for a
+/// new store only.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of a page in a new store: a power of two from 512 to 65,536.
@@ -63,14 +63,15 @@ pub struct Options {
     /// The durability that callers without a choice of their own should ask for.
     pub durability: Durability,
     /// Bytes of a segment in a new store: a power of two from 16 KiB to 4 MiB, at least a page. A
-    /// small file grows by segments, a large one by up to 4 MiB at once.
+    /// small file grows by segments, a large one by up to 4 MiB each time.
     pub segment_bytes: u32,
-    /// How many bytes of pages a transaction keeps in memory before it writes them out early.
+    /// The number of bytes of pages that a transaction keeps in memory before it writes them out
+    /// early.
     pub spill_bytes: u64,
     /// After how many bytes of commit records a checkpoint is taken.
     pub checkpoint_bytes: u64,
-    /// How many bytes of page deltas (differences between pages and their contents in the file) are
-    /// kept in memory; 0 writes every changed page whole.
+    /// The number of bytes of page deltas (differences between pages and their contents in the
+    /// file) that are kept in memory; 0 writes every changed page whole.
     pub delta_bytes: u64,
     /// After how long a relaxed commit is made durable by a thread of the store, which also takes
     /// checkpoints. With `None` there is no thread: the next sync makes it durable, and a commit
@@ -78,7 +79,7 @@ pub struct Options {
     pub relaxed_interval: Option<Duration>,
     /// After how many bytes relaxed commits are made durable.
     pub relaxed_bytes: u64,
-    /// Where a new store's changed pages are written.
+    /// The place to which changed pages of a new store are written.
     pub allocation: Allocation,
     /// With [`Allocation::Segment`]: how much longer than its live contents the file may be before
     /// garbage is collected, in percent, at least 5. More space means fewer moves.

@@ -26,7 +26,7 @@ pub enum Bug {
     PreparedNotCarried,
     /// A version is purged as if no reader had an older one.
     OlderReadersIgnored,
-    /// What was cut off is forgotten, and keeps its slots.
+    /// Pages that were cut off are forgotten, and keep their slots.
     CutNotFreed,
     /// A concurrent checkpoint loses what was committed in the meantime.
     SinceNotCarried,
@@ -44,7 +44,7 @@ pub enum Bug {
     CutBeforeCheckpoint,
     /// A file that begins with zeros is a new store, whatever follows.
     HeadIsEnough,
-    /// What a prepared transaction is cut by is not written with its decision.
+    /// The cut of a prepared transaction's database is not written with the decision.
     CutNotWritten,
     /// The removal of a super-journal decides before the removal is durable.
     RemovalNotSynced,

@@ -30,7 +30,7 @@ use crate::superblock::Found;
 #[derive(Debug)]
 pub(crate) struct Gate {
     file: Arc<dyn DeviceFile>,
-    /// What the first bytes were when it was opened.
+    /// The contents of the first bytes when it was opened.
     found: Found,
     state: RwLock<State>,
 }
@@ -122,7 +122,7 @@ impl Engine {
         self.gate.as_ref().is_some_and(|gate| !gate.is_open())
     }
 
-    /// Goes on with recovery where it was opened to be read.
+    /// Continues recovery where the store was opened for reading.
     fn make_writable(&self, file: Arc<dyn DeviceFile>) -> Result<()> {
         // Others look whether the gate is open while they hold this.
         let mut core = self.core.lock();

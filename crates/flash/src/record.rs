@@ -36,7 +36,7 @@ pub(crate) const PREPARE_BYTES_MAX: usize = 64 * 1024;
 const NEW_MAP: u8 = 1;
 const PAGES_DURABLE: u8 = 2;
 
-/// What became of a page.
+/// The change of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// It was written whole to this slot, or is zeros where there is none.
@@ -45,7 +45,7 @@ pub(crate) enum Change {
     Delta(Arc<[u8]>),
 }
 
-/// What a transaction did.
+/// The changes of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// The version that it makes.
@@ -73,7 +73,7 @@ pub(crate) enum Record {
     Unpin(Arc<str>),
 }
 
-/// What came of applying changes.
+/// The result of applying changes.
 pub(crate) struct Applied {
     pub(crate) root: Root,
     pub(crate) replaced: Replaced,

@@ -93,8 +93,8 @@ pub(crate) fn open_to_read(file: Arc<dyn DeviceFile>, options: Options) -> Resul
     }
 }
 
-/// What a file is: a store, or, by its first bytes, one that is yet to be made; [`check_new`] looks
-/// at the others.
+/// The kind of a file: a store, or, by its first bytes, one that is yet to be made; [`check_new`]
+/// looks at the others.
 pub(crate) fn find_in(file: &dyn DeviceFile) -> Result<Found> {
     let len = file.len()?;
     let mut head = vec![0; (len as usize).min(SUPERBLOCKS_BYTES)];
@@ -151,7 +151,7 @@ fn new_bytes(segment_bytes: u32) -> u64 {
     u64::from(NEW_SEGMENTS) * u64::from(segment_bytes)
 }
 
-/// Where a store is.
+/// The file of a store.
 struct Disk {
     file: Arc<dyn DeviceFile>,
     media: Arc<dyn Media>,
@@ -547,7 +547,7 @@ impl Replay<'_> {
                 self.core.prepared = prepared;
                 match self.core.named.remove(&name) {
                     Some(version) => self.versions.unpin(version),
-                    None => return bad("a record gives up a name that is not there"),
+                    None => return bad("a record releases a name that is not there"),
                 }
             }
             _ => return bad("a record does not follow from those before it"),

@@ -42,7 +42,7 @@ pub(crate) struct Relocation<'a> {
     /// Nodes at these places become copies, which are written to new places.
     evicted: Option<Evicted<'a>>,
     pub(crate) is_needed: Vec<bool>,
-    /// What became of a node, by its address; `None` where it stays. The nodes outlive this.
+    /// The copy of a node, by the node's address; `None` where it stays. The nodes outlive this.
     known: HashMap<*const (), Option<Node>>,
 }
 

@@ -44,7 +44,7 @@ impl Snapshot {
         Self { engine: Arc::clone(engine), version, view, pages, page_size }
     }
 
-    /// Where its pages are, for as long as the answer lives.
+    /// The root that leads to its pages, valid for as long as the answer lives.
     pub(crate) fn root(&self) -> Held<'_> {
         self.view.root()
     }

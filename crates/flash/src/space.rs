@@ -30,7 +30,7 @@ pub(crate) use rows::Candidate;
 
 /// Bytes of the unit in which places in the file are counted.
 pub(crate) const SECTOR_BYTES: u64 = 512;
-/// How many sizes of slots there are: 512 bytes to 64 KiB.
+/// The number of sizes of slots: 512 bytes to 64 KiB.
 const CLASSES: usize = 8;
 
 /// A place in the file, in units of 512 bytes. The superblocks are at 0, so 0 also means "nowhere".
@@ -72,7 +72,7 @@ impl Class {
     }
 }
 
-/// What a segment is used for.
+/// The use of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Use {
     Free,
@@ -136,12 +136,12 @@ impl Space {
         u64::from(self.segment_sectors) * SECTOR_BYTES
     }
 
-    /// How many segments the file has.
+    /// The number of segments of the file.
     pub(crate) fn segment_count(&self) -> u32 {
         self.segments.len() as u32
     }
 
-    /// How many more segments the addresses allow.
+    /// The number of additional segments that the addresses allow.
     pub(crate) fn growable(&self) -> u32 {
         (u32::MAX / self.segment_sectors).saturating_sub(self.segment_count())
     }
@@ -163,7 +163,7 @@ impl Space {
         }
     }
 
-    /// Where a segment starts, in bytes.
+    /// The start of a segment, in bytes.
     pub(crate) fn segment_offset(&self, segment: u32) -> u64 {
         u64::from(segment) * self.segment_bytes()
     }
@@ -176,14 +176,15 @@ impl Space {
         self.segment_sectors >> class.0
     }
 
-    /// How many slots of a class can be taken without growing, and leaving `keep` segments free.
+    /// The number of slots of a class that can be taken without growing, with `keep` segments left
+    /// free.
     pub(crate) fn available(&self, class: Class, keep: u32) -> u64 {
         let partly = self.free_slots[usize::from(class.0)];
         let whole = self.free_segments().saturating_sub(keep);
         partly + u64::from(whole) * u64::from(self.slots_of(class))
     }
 
-    /// How long a slot in use is, in bytes; 0 for what is none.
+    /// The length of a slot in use, in bytes; 0 for what is none.
     pub(crate) fn slot_bytes(&self, sector: Sector) -> u64 {
         let (segment, within) = self.place(sector);
         let (class, free) = match self.segments.get(segment as usize) {

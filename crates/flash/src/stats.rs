@@ -125,7 +125,7 @@ impl Version {
 /// Counts since the store was opened, and its present contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Where changed pages are written: the choice that was made when the store was created.
+    /// The place to which changed pages are written, as chosen when the store was created.
     pub allocation: Allocation,
     /// Bytes of the file.
     pub file_bytes: u64,

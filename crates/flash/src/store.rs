@@ -97,7 +97,7 @@ impl PageStore {
         self.engine().options.durability
     }
 
-    /// Why the store accepts no more commits, if so.
+    /// The reason why the store accepts no more commits, if so.
     #[must_use]
     pub fn poisoned(&self) -> Option<&str> {
         self.engine().poison.get().map(String::as_str)

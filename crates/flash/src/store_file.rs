@@ -26,10 +26,10 @@ use crate::options::Options;
 use crate::planted::{self, Bug};
 use crate::store::PageStore;
 
-/// How often a file may be replaced while it is being opened.
+/// The largest number of times that a file may be replaced while it is being opened.
 const REPLACED_MAX: u32 = 100;
 
-/// What to do where there is no file.
+/// The action where there is no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// Make one.
@@ -124,7 +124,7 @@ impl LockedFile {
         Err(failed(path, why).into())
     }
 
-    /// Which file it is.
+    /// The identity of the file.
     #[must_use]
     pub const fn id(&self) -> FileId {
         self.id
@@ -271,7 +271,7 @@ fn wait_for(lock: &LockFile, path: &Path, access: Access, patience: Duration) ->
     }
 }
 
-/// Why there is no lock.
+/// The error for a lock that was not granted.
 fn refused(path: &Path, access: Access) -> Error {
     let how = match access {
         Access::Read => "open for writing in another process: a writer has the store to itself",
@@ -476,7 +476,7 @@ mod tests {
         assert!(std::fs::read(&path).unwrap() == before, "something was written");
     }
 
-    /// What a child by `fork` does with a store of its parent.
+    /// A child by `fork` does nothing to the file of a store of its parent.
     #[test]
     fn a_child_writes_nothing_and_closes_nothing() {
         let folder = tempfile::tempdir().unwrap();

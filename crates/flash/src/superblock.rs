@@ -38,9 +38,9 @@ pub(crate) const FORMAT: u32 = 2;
 const FORMAT_SLOT: u32 = 1;
 /// Bytes that the four copies take, what is between them included.
 pub(crate) const SUPERBLOCKS_BYTES: usize = 16 * 1024;
-/// How a page store begins.
+/// The first bytes of a page store.
 pub(crate) const MAGIC: &[u8; 16] = b"Esker page store";
-/// How an SQLite database begins.
+/// The first bytes of an SQLite database.
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
 
 /// No store lives long enough to count as far: there is always a next number.
@@ -60,11 +60,11 @@ pub(crate) struct Superblock {
     pub(crate) log: [u32; 2],
     pub(crate) roots: NodeRef,
     pub(crate) allocation: Allocation,
-    /// What the log's frames are multiples of, in bytes.
+    /// The unit of the log's frames, in bytes: their lengths are multiples of it.
     pub(crate) log_unit: u32,
 }
 
-/// What the first bytes of a file are.
+/// The meaning of the first bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Superblock(Superblock),
@@ -150,7 +150,7 @@ impl Superblock {
         }
     }
 
-    /// Where the two copies of this epoch are, in bytes.
+    /// The places of the two copies of this epoch, in bytes.
     pub(crate) fn places(&self) -> [u64; 2] {
         let first = (self.epoch % 2) * APART as u64;
         [first, first + 2 * APART as u64]
@@ -174,9 +174,10 @@ fn newer(copy: &[u8]) -> Option<u32> {
     (is_ours && is_whole && version > FORMAT).then_some(version)
 }
 
-/// What a file is whose newest whole copy this is. A copy that was written is never zeros again. So
-/// if both copies of the other pair are lost, and one of them is zeros, the first bytes of the file
-/// were lost, and the lost copies may have been newer; unless nothing was written there yet.
+/// The kind of a file of which this is the newest whole copy. A copy that was written is never
+/// zeros again. So if both copies of the other pair are lost, and one of them is zeros, the first
+/// bytes of the file were lost, and the lost copies may have been newer; unless nothing was written
+/// there yet.
 fn newest_of(newest: &Superblock, bytes: &[u8]) -> Found {
     let copy = |at: u64| {
         bytes.get(at as usize..).map_or(&[][..], |rest| rest.get(..BYTES).unwrap_or(rest))

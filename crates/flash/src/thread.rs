@@ -43,7 +43,7 @@ impl Thread {
     }
 }
 
-/// What the thread is to do next.
+/// The next work of the thread.
 enum Job {
     Flush,
     Checkpoint,
@@ -144,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// Makes everything committed durable. Commits go on meanwhile.
+    /// Makes everything committed durable. Commits continue meanwhile.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_poison()?;
         let (target, durable, bytes) = {

@@ -39,7 +39,7 @@ pub(crate) type Replaced = HashMap<u32, Sector>;
 #[derive(Debug)]
 struct Version {
     root: Arc<Root>,
-    /// What readers ask for the root, where pages move; made when there is the first.
+    /// The place from which readers take the root, where pages move; made for the first reader.
     current: Option<Current>,
     readers: u64,
     replaced: Replaced,
@@ -70,7 +70,7 @@ pub(crate) struct Versions {
     pages_move: bool,
 }
 
-/// What came of moving pages.
+/// The result of moving pages.
 pub(crate) struct Relocated {
     /// Whether a version had the page at its old place.
     pub(crate) is_needed: Vec<bool>,
@@ -227,7 +227,7 @@ impl Versions {
         &self.dead
     }
 
-    /// How many slots no version needs that have not been taken.
+    /// The number of slots that no version needs and that have not been taken.
     pub(crate) fn dead_count(&self) -> usize {
         self.dead.len()
     }

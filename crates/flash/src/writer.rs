@@ -142,7 +142,7 @@ impl Writer {
         }
     }
 
-    /// Where a page that this transaction has not written is; `root` is its base's.
+    /// The mapping of a page that this transaction has not written; `root` is its base's.
     pub(crate) fn mapping_in(&self, root: &Root, page: u32) -> Mapping {
         if page < self.kept_pages { root.map.get(page) } else { Mapping::default() }
     }

@@ -15,7 +15,7 @@ use crate::{Allocation, Durability, Options, Snapshot};
 
 const SEGMENT: u32 = 16 * 1024;
 
-/// How far each block is programmed.
+/// A device that checks how far each block is programmed.
 #[derive(Debug)]
 struct Strict {
     file: FileMedia,

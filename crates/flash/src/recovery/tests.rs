@@ -42,7 +42,7 @@ fn bytes() -> Vec<u8> {
     bytes
 }
 
-/// Which structure is changed, and all above it mended.
+/// The structure that is changed. All structures above it are mended.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Superblock,

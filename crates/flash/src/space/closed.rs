@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{CLASSES, Class, Space, Use};
 use crate::open_segment::Heat;
 
-/// What would have to find room in front of a place in the file.
+/// The slots that would have to find room in front of a place in the file.
 #[derive(Default)]
 struct Evicted {
     /// Slots, by class.
@@ -44,7 +44,7 @@ impl Space {
         count
     }
 
-    /// How many free segments it takes, in addition to these free slots.
+    /// The number of free segments that it takes, in addition to these free slots.
     fn segments_for(&self, evicted: &Evicted, free_slots: &[u64; CLASSES]) -> u64 {
         let classes = evicted.slots.iter().zip(free_slots).zip(&evicted.row_slots).enumerate();
         let needed = classes.map(|(class, ((slots, free), row_slots))| {
@@ -54,9 +54,9 @@ impl Space {
         needed.sum()
     }
 
-    /// What is to be emptied so that the file may have `count` segments, as [`Space::fitting`]
-    /// says: those behind, and of each size of slots those in front that are more than it needs.
-    /// Other sizes use these then, and so does the log.
+    /// The segments that are to be emptied so that the file may have `count` segments, as
+    /// [`Space::fitting`] says: those behind, and of each size of slots those in front that are
+    /// more than it needs. Other sizes use these then, and so does the log.
     pub(crate) fn surplus(&self, count: u32) -> BTreeSet<u32> {
         let mut needed = [0; CLASSES];
         for is in &self.segments {
@@ -141,7 +141,7 @@ impl Space {
         }
     }
 
-    /// How many segments are left when those at the end that are free are cut off.
+    /// The number of segments that are left when the free ones at the end are cut off.
     pub(crate) fn count_without_end(&self) -> u32 {
         let last = self.segments.iter().rposition(|is| *is != Use::Free);
         last.map_or(0, |last| last as u32 + 1)

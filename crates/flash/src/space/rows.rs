@@ -21,13 +21,14 @@ impl Space {
         self.is_in_order
     }
 
-    /// How many segments are rows, or records, or nothing: all but those that single slots take.
+    /// The number of segments that are rows, or records, or nothing: all but those that single
+    /// slots take.
     pub(crate) fn row_segments(&self) -> u32 {
         let others = self.segments.iter().filter(|is| matches!(is, Use::Slots { .. } | Use::Fixed));
         self.segment_count() - others.count() as u32
     }
 
-    /// How many more slots the open row of this kind has.
+    /// The number of slots that the open row of this kind can still give out.
     pub(crate) fn row_room(&self, heat: Heat, class: Class) -> u32 {
         let open = self.rows.get(&(heat, class)).and_then(|at| self.segments.get(*at as usize));
         match open {
@@ -36,7 +37,7 @@ impl Space {
         }
     }
 
-    /// How many slots a row of this class has.
+    /// The number of slots of a row of this class.
     pub(crate) fn row_slots(&self, class: Class) -> u32 {
         self.slots_of(class)
     }
@@ -222,7 +223,8 @@ mod tests {
         }
     }
 
-    /// How many pages are written for one that is overwritten, with this many spare percent.
+    /// The number of pages that are written for one that is overwritten, with this many spare
+    /// percent.
     fn amplification(spare: u32) -> f64 {
         let class = Class::holding(512).unwrap();
         let segments = 256;

@@ -56,7 +56,7 @@ impl Paper {
         }
     }
 
-    /// What is invalid, and what the main table maps that the oldest diff maps anew: no reader has
+    /// The invalid pages, and those of the main table that the oldest diff maps anew: no reader has
     /// an older version, but the paper invalidates it only when that diff is purged.
     fn unreadable(&self) -> BTreeSet<u32> {
         let oldest = self.list[0].2.iter();
