@@ -214,7 +214,7 @@ pub fn allocates(device: &dyn Device) -> Result<()> {
     Ok(())
 }
 
-/// What was cut off does not come back when the file grows again.
+/// Bytes that were cut off do not come back when the file grows again.
 pub fn truncates(device: &dyn Device) -> Result<()> {
     for caching in [Caching::Buffered, Caching::Direct, Caching::Selective] {
         let file = device.open("a", Open::CreateNew, caching)?;
@@ -342,7 +342,7 @@ pub fn open_files_outlive_names(device: &dyn Device) -> Result<()> {
     device.remove("a")
 }
 
-/// Two handles of one file, cached differently, see each other's writes at once.
+/// Two handles of one file, cached differently, see each other's writes immediately.
 pub fn handles_agree(device: &dyn Device) -> Result<()> {
     let buffered = device.open("a", Open::CreateNew, Caching::Buffered)?;
     let direct = device.open("a", Open::Existing, Caching::Direct)?;

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use crate::Device;
 use crate::wrap::{Hook, Step, StepKind, Wrapped};
 
-/// How many reads of one parallel read wait together.
+/// The number of reads of one parallel read that wait together.
 const READS_AT_ONCE: u64 = 16;
 
 /// Times for which sleeping is too coarse.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// How much longer each operation takes.
+/// The time that is added to each operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// Each read; of a parallel read, 16 requests wait together.

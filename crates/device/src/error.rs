@@ -27,7 +27,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// What is done to the file, as in "cannot … it".
+    /// The verb of the operation, for messages: "cannot … the file".
     #[must_use]
     pub const fn verb(self) -> &'static str {
         match self {

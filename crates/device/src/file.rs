@@ -30,7 +30,7 @@ use crate::{
     Result, name,
 };
 
-/// What a file is opened for.
+/// The kind of access that a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To be read, and nothing else.
@@ -45,7 +45,7 @@ pub enum Access {
 ///
 /// A read or write is one system call, and one device I/O where it is aligned and the file was
 /// opened with [`Caching::Direct`]; a large one through a bounce buffer is one a 256 KiB. Several
-/// reads at once ([`DeviceFile::read_many`]) are made 16 at a time, by threads that start with the
+/// reads together ([`DeviceFile::read_many`]) are made 16 at a time, by threads that start with the
 /// first such read and end after ten idle seconds.
 #[derive(Clone, Debug)]
 pub struct FileDevice {
@@ -57,7 +57,7 @@ struct Shared {
     path: PathBuf,
     folder: OwnedFd,
     readers: Arc<Readers>,
-    /// What files are opened for.
+    /// The kind of access that files are opened for.
     access: Access,
 }
 

@@ -11,7 +11,7 @@ pub struct Child {
     number: Option<i32>,
 }
 
-/// How a child ended.
+/// The way in which a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// With this answer.

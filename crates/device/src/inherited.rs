@@ -33,7 +33,7 @@ unsafe impl Send for Place {}
 unsafe impl Sync for Place {}
 
 static FIRST: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
-/// How often this process has begun to fork.
+/// The number of times that this process has begun to fork.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Has every child call `in_child`, and close what is in the list. More than once is no harm.

@@ -53,7 +53,7 @@ use std::sync::Arc;
 pub use buffer::AlignedBuf;
 pub use error::{DeviceError, Operation, Result};
 
-/// Why a device operation is made. Every operation is counted under one of these.
+/// The purpose of a device operation. Every operation is counted under one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Purpose {
@@ -95,7 +95,7 @@ impl Purpose {
     ];
 }
 
-/// How a file is opened.
+/// The precondition for opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
     /// The file must exist.
@@ -105,7 +105,7 @@ pub enum Open {
     CreateNew,
 }
 
-/// How a file is read and written.
+/// The way in which a file is read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
     /// Through the page cache, any offset and length.
@@ -151,7 +151,7 @@ pub trait Device: Send + Sync + Debug {
         self.try_lock()
     }
 
-    /// Where the device is, for error messages: a path, or a name such as `memory`.
+    /// The location of the device, for error messages: a path, or a name such as `memory`.
     fn location(&self) -> String;
 
     /// The folder, without links on the way, if it is one of the file system.
@@ -172,7 +172,7 @@ pub struct ReadRequest<'a> {
     pub buf: &'a mut [u8],
 }
 
-/// One open file. All methods may be called from any thread, also at once.
+/// One open file. All methods may be called from any thread, also at the same time.
 pub trait DeviceFile: Send + Sync + Debug {
     /// The file's name within its device.
     fn name(&self) -> &str;

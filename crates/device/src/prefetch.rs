@@ -1,7 +1,7 @@
 //! A hint to the processor: a line of memory will be written.
 //!
 //! Writes at scattered addresses wait for each line to come from a farther level of memory.
-//! Prefetched some steps ahead, many lines come at once.
+//! Prefetched some steps ahead, many lines come at the same time.
 
 #![expect(unsafe_code, reason = "the instruction has no safe name")]
 

@@ -25,7 +25,7 @@ const PAGE: usize = 4096;
 static KEPT: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 /// The same, where there is no such page.
 static WITHOUT_PAGE: AtomicU32 = AtomicU32::new(0);
-/// How many numbers this process and its ancestors have taken.
+/// The number of process numbers that this process and its ancestors have taken.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 /// A process. Its forked children must not use what it has opened.
@@ -65,8 +65,8 @@ fn take_number(kept: &AtomicU32) -> Process {
     }
 }
 
-/// Finds a place for the number. Several threads may do so at once: nothing here waits, because a
-/// child would wait for ever for a thread that it does not have.
+/// Finds a place for the number. Several threads may do so at the same time: nothing here waits,
+/// because a child would wait for ever for a thread that it does not have.
 #[cold]
 fn begin() -> &'static AtomicU32 {
     inherited::watch_forks(forget_number);

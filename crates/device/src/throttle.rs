@@ -16,7 +16,8 @@ pub struct Limits {
     pub read_bytes_per_second: Option<u64>,
     /// Bytes written per second; `None` for no limit.
     pub write_bytes_per_second: Option<u64>,
-    /// The burst of an idle device, as time: 100 ms allow a tenth of a second's bytes at once.
+    /// The burst of an idle device, as time: 100 ms allow a tenth of a second's bytes without a
+    /// wait.
     pub burst: Duration,
 }
 

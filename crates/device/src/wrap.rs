@@ -54,7 +54,7 @@ pub enum Change {
     Write {
         /// The first byte.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         len: u64,
     },
     /// A file is synced.
@@ -68,7 +68,7 @@ pub enum Change {
     Allocate {
         /// The first byte.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         len: u64,
     },
     /// A file is truncated.
@@ -80,7 +80,7 @@ pub enum Change {
     Discard {
         /// The first byte.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         len: u64,
     },
 }
@@ -104,7 +104,7 @@ impl Change {
 }
 
 /// A callback around operations. It is called on the thread of the operation, also by several
-/// threads at once.
+/// threads at the same time.
 pub trait Hook: Send + Sync + Debug {
     /// Called first, before a file or the folder is changed; `name` is that of the file, for
     /// [`Change::SyncDir`] the device's location. A refused change does not reach the inner device.

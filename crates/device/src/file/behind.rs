@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// How much of what was written last stays in memory, in bytes: more than a device has in flight.
+/// The number of bytes of the last writes that stay in memory: more than a device has in flight.
 const KEPT_BYTES: u64 = 32 << 20;
 
 /// The last writes of a file, oldest first.

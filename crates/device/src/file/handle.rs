@@ -4,9 +4,10 @@
 //! [`Caching::Selective`] go to the buffered one. Other requests whose offset and length are
 //! aligned go to the direct one, through a bounce buffer if the caller's memory is not aligned, or
 //! if a read needs part of a block. Writes of part of a block go through the page cache: direct I/O
-//! would have to read the block first, and two such writes at once would undo each other. Value
-//! writes to a file with [`Caching::Selective`] go through the page cache too, and the device
-//! begins to write them at once: a caller does not wait for one request before it makes the next.
+//! would have to read the block first, and two such writes at the same time would undo each other.
+//! Value writes to a file with [`Caching::Selective`] go through the page cache too, and the device
+//! begins to write them immediately: a caller does not wait for one request before it makes the
+//! next.
 //!
 //! The two descriptors agree because Linux keeps them coherent: a direct read first writes back the
 //! dirty pages in its range, and a direct write writes back and drops the pages in its range,
@@ -27,10 +28,10 @@ use crate::buffer::{ALIGNMENT_BYTES, AlignedBuf};
 use crate::transfer::{Alignment, read_full, write_full};
 use crate::{Caching, DeviceError, Open, Operation, Purpose, Result, name};
 
-/// How much a bounce buffer holds at most: enough to keep a device busy.
+/// The largest size of a bounce buffer, in bytes: enough to keep a device busy.
 const BOUNCE_BYTES: usize = 256 << 10;
 
-/// How many zeros are written at once where a file system cannot reserve space.
+/// The number of zeros in one write where a file system cannot reserve space.
 const ZEROS_BYTES: usize = 256 << 10;
 
 /// One open file.
@@ -40,7 +41,7 @@ pub(super) struct Handle {
     buffered: OwnedFd,
     direct: Option<Direct>,
     caching: Caching,
-    /// What was written for values.
+    /// The last writes of values.
     behind: Mutex<Behind>,
 }
 

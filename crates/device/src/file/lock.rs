@@ -2,7 +2,7 @@
 //!
 //! The lock belongs to an open file description and not to a process: closing another descriptor of
 //! the file does not release it, and a process leaves no lock behind, however it dies. A child
-//! created by `fork` has the same open file description; it closes its copy at once
+//! created by `fork` has the same open file description; it closes its copy immediately
 //! (`crate::inherited`). The process that took the lock releases it explicitly, which ends it for
 //! all copies.
 //!
@@ -31,11 +31,12 @@ use crate::inherited::{self, Place};
 use crate::planted::{self, Bug};
 use crate::process::Process;
 
-/// Where tickets begin: behind every byte that a file can have, and that another program locks.
+/// The offset of the first ticket: behind every byte that a file can have, and that another program
+/// locks.
 const TICKETS: i64 = 1 << 62;
-/// How long the first in the queue waits between two attempts.
+/// The time that the first in the queue waits between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// How long the others wait before they look again.
+/// The time that the others wait before they look again.
 const PAUSE: Duration = Duration::from_millis(4);
 
 /// The kind of a lock.
@@ -111,8 +112,8 @@ impl LockFile {
         }
     }
 
-    /// Locks it within `patience`, in the order in which processes came. Returns at once where no
-    /// other opening has it or waits. Blocks no other thread.
+    /// Locks it within `patience`, in the order in which processes came. Returns immediately where
+    /// no other opening has it or waits. Blocks no other thread.
     ///
     /// # Errors
     /// Those of the system; [`Errno::BADF`] in a child by `fork`.

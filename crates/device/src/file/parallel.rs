@@ -19,14 +19,15 @@ use parking_lot::{Condvar, Mutex};
 use super::handle::Handle;
 use crate::{AlignedBuf, Purpose, ReadRequest, Result};
 
-/// How many reads of one batch are made at once, the caller's included. Enough to keep an SSD's
-/// channels busy; more helps little (the curve of reads a second against depth is flat there).
+/// The number of reads of one batch that are made at the same time, the caller's included. Enough
+/// to keep an SSD's channels busy; more helps little (the curve of reads a second against depth is
+/// flat there).
 const DEPTH: usize = 16;
 
-/// How long a helper waits for work before it ends.
+/// The time that a helper waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// What one helper hands back.
+/// The result that one helper hands back.
 type Answer = (usize, Result<AlignedBuf>);
 
 /// Reads to be made of one file, taken one by one.

@@ -199,7 +199,7 @@ fn direct_files_have_two_descriptors_that_agree() -> TestResult {
     Ok(())
 }
 
-/// What users read through the page cache is what was written past it before they began, though
+/// Users read through the page cache the bytes that were written past it before they began, though
 /// they read the same block before and its neighbours meanwhile.
 #[test]
 fn users_see_what_was_written_past_the_page_cache() -> TestResult {
@@ -241,8 +241,8 @@ fn users_see_what_was_written_past_the_page_cache() -> TestResult {
     Ok(())
 }
 
-/// What is written for values, through the page cache, and for merges, past it, in turn in the same
-/// places, is what both kinds of reads see, and what is on the device after a sync.
+/// Writes for values, through the page cache, and for merges, past it, alternate in the same
+/// places. Both kinds of reads see them, and they are on the device after a sync.
 #[test]
 fn values_and_blocks_take_each_others_places() -> TestResult {
     const PLACES: u64 = 8;

@@ -79,11 +79,11 @@ impl Add for CrashCounts {
 pub struct CrashState<'a> {
     /// The trace that the crash interrupted.
     pub trace: &'a Trace,
-    /// How many events happened before the crash.
+    /// The number of events before the crash.
     pub position: usize,
     /// The pending units that survived.
     pub survivors: &'a Survivors,
-    /// How many units were pending.
+    /// The number of units that were pending.
     pub pending_units: usize,
     /// The marks before the crash, in order.
     pub marks: &'a [u64],
@@ -117,11 +117,11 @@ impl fmt::Display for CrashState<'_> {
     }
 }
 
-/// How many choices may be tried, on average, for one image of a sample.
+/// The average number of choices that may be tried for one image of a sample.
 const TRIES_EACH: u64 = 32;
 
-/// When an image falls due: at one choice, at a random place, of each of `limit` equal parts of
-/// all choices. Even steps would fall in step with the order in which choices are made.
+/// The choices at which an image is made: one, at a random place, of each of `limit` equal parts of
+/// all choices. Even steps would coincide with the order in which choices are made.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     limit: u64,
@@ -270,7 +270,7 @@ impl Trace {
         Ok(walk.counts)
     }
 
-    /// How many choices of survivors there are. Makes no image.
+    /// The number of choices of survivors. Makes no image.
     fn count_choices(&self, options: &CrashOptions) -> u64 {
         let none = Sample { limit: 0, choices: u64::MAX, seed: 0 };
         self.walk_unseen(options, Some(none)).choices

@@ -50,7 +50,7 @@ struct State {
     next_inode: InodeId,
     /// Alive while the file is open.
     handles: BTreeMap<InodeId, Weak<()>>,
-    /// Where the disk is compacted next.
+    /// The number of sectors above which the disk is compacted next.
     compact_at_sectors: usize,
     capacity_bytes: u64,
     holes: Holes,
@@ -146,7 +146,7 @@ impl State {
         self.compact_at_sectors = LEAST_SECTORS.max(2 * self.disk.compact(&open));
     }
 
-    /// What keeps a file that is open.
+    /// The token that keeps an open file alive.
     fn handle(&mut self, inode: InodeId) -> Arc<()> {
         let open = self.handles.get(&inode).and_then(Weak::upgrade).unwrap_or_default();
         self.handles.insert(inode, Arc::downgrade(&open));
@@ -339,7 +339,7 @@ impl SimDevice {
         self.shared.lock().powered_off = true;
     }
 
-    /// How many changes a crash could keep or lose now.
+    /// The number of changes that a crash could keep or lose now.
     #[must_use]
     pub fn pending_units(&self) -> usize {
         self.shared.lock().disk.pending.iter().map(|change| change.units.len()).sum()

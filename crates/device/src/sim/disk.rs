@@ -134,7 +134,7 @@ impl Disk {
         }
     }
 
-    /// What a failed sync leaves.
+    /// Applies the effect of a failed sync.
     pub(super) fn fail_sync(&mut self, subject: Subject, loss: SyncLoss) {
         match loss {
             SyncLoss::Landed => self.sync(subject),

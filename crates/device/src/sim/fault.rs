@@ -87,15 +87,15 @@ impl Failure {
     }
 }
 
-/// What happens to unsynced changes when a sync fails. They are never pending afterwards: a later
-/// sync that succeeds says nothing about them.
+/// The effect of a failed sync on unsynced changes. They are never pending afterwards: a later sync
+/// that succeeds says nothing about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncLoss {
     /// They are durable in spite of the error.
     Landed,
     /// Reads still show them, a crash loses them: pages marked clean and kept (ext4, XFS).
     Cached,
-    /// They are lost at once: pages dropped from the cache.
+    /// They are lost immediately: pages dropped from the cache.
     Dropped,
 }
 
@@ -111,7 +111,7 @@ pub enum Effect {
     Fail(Failure),
     /// The first `bytes` of a write land, then it fails.
     ShortWrite {
-        /// How many bytes are written; at most the length of the write.
+        /// The number of bytes that are written; at most the length of the write.
         bytes: u64,
         /// The error.
         failure: Failure,
@@ -120,9 +120,9 @@ pub enum Effect {
     FailSync(SyncLoss),
     /// A read succeeds with wrong bits; the medium is right.
     FlipRead {
-        /// Which byte of the read, modulo its length.
+        /// The index of the changed byte of the read, modulo its length.
         byte: u64,
-        /// Which bits.
+        /// The bits that are flipped.
         mask: u8,
     },
     /// A read succeeds with the contents before the last sync.

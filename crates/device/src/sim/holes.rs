@@ -10,7 +10,7 @@ use super::image::{InodeId, Names};
 pub(super) struct Holes(BTreeMap<InodeId, BTreeSet<usize>>);
 
 impl Holes {
-    /// How many holes a range of a file has.
+    /// The number of holes of a range of a file.
     pub(super) fn count(&self, inode: InodeId, sectors: Range<usize>) -> usize {
         let holes = self.0.get(&inode).filter(|_| !sectors.is_empty());
         holes.map_or(0, |holes| holes.range(sectors).count())

@@ -81,7 +81,7 @@ pub(super) enum Undo {
     Name { name: Arc<str>, old: Option<InodeId> },
 }
 
-/// What one sector adds to a file's digest. Zeros add nothing, so that growth costs nothing.
+/// The summand of one sector in a file's digest. Zeros add nothing, so that growth costs nothing.
 fn digest_of(sector: usize, id: SectorId, store: &SectorStore) -> u64 {
     if id == ZEROS {
         return 0;
@@ -92,7 +92,7 @@ fn digest_of(sector: usize, id: SectorId, store: &SectorStore) -> u64 {
     content.wrapping_mul(seed | 1).rotate_left(29).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// How many sectors `len` bytes take.
+/// The number of sectors that `len` bytes take.
 pub(super) fn sector_count(len: u64, store: &SectorStore) -> usize {
     usize::try_from(len.div_ceil(store.sector_bytes() as u64)).unwrap_or(usize::MAX)
 }

@@ -17,7 +17,7 @@ pub(super) const ZEROS: SectorId = SectorId(0);
 /// A sector of bytes that were never written.
 pub(super) const GARBAGE: SectorId = SectorId(1);
 
-/// How much one chunk holds: large enough to make chunks few, small enough to start one lightly.
+/// The bytes of one chunk: large enough to make chunks few, small enough to start one lightly.
 const CHUNK_BYTES: usize = 32 << 10;
 
 /// Sectors with their hashes, filled from the front and never changed.
@@ -63,7 +63,7 @@ impl SectorStore {
         sector(from / sector_bytes)..sector(until.div_ceil(sector_bytes))
     }
 
-    /// How many numbers are given, some of them to nothing.
+    /// The number of sector numbers that are assigned, some of them to nothing.
     pub(super) fn len(&self) -> usize {
         (self.frozen.len() + self.fresh.len()) * self.chunk_sectors
     }

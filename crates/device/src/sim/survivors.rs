@@ -144,7 +144,7 @@ fn fill_of(disk: &Disk, unwritten: Unwritten) -> Fill {
     }
 }
 
-/// How thoroughly the choices at one position are tried.
+/// The limits of the choices that are tried at one position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     pub(super) exhaustive_units: usize,

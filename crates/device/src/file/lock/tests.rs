@@ -156,7 +156,7 @@ fn order_of_turns() -> Vec<usize> {
             // Until it waits.
             thread::sleep(Duration::from_millis(20));
         }
-        // It goes, and comes back at once, at the end of the queue.
+        // It leaves, and comes back immediately, at the end of the queue.
         drop(held.take());
         let again = open(path);
         assert_eq!(again.lock_within(Lock::Exclusive, LONG), Ok(Waited::Locked));

@@ -12,7 +12,7 @@ fn read(file: &Arc<dyn DeviceFile>, offset: usize, len: usize) -> Result<Vec<u8>
     Ok(buf)
 }
 
-/// What a crash that loses all it may leaves of `a`.
+/// The contents of `a` after a crash that loses all that it may.
 fn durable(device: &SimDevice) -> Vec<u8> {
     let left = device.crash(&Survivors::nothing(), &CrashModel::default());
     left.files().remove("a").unwrap_or_default()
