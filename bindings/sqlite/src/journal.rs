@@ -20,7 +20,8 @@ const SHORT: u64 = 1 << 20;
 /// Bytes of a short journal's memory that the next transaction finds there.
 const KEPT: usize = 64 << 10;
 
-/// What a journal begins with until it is finished, and ends with where it names a super-journal.
+/// The bytes that a journal begins with until it is finished, and ends with where it names a
+/// super-journal.
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// The end of a journal that names a super-journal: the name's length and sum, and [`MAGIC`].
 const TAIL: usize = 16;
@@ -36,7 +37,7 @@ pub struct Journal {
     pieces: BTreeMap<u64, Piece>,
 }
 
-/// Bytes that were written at once.
+/// Bytes that were written in one call.
 #[derive(Debug)]
 enum Piece {
     /// As they were.
@@ -56,7 +57,7 @@ impl Piece {
 
 /// The version that the transaction began from.
 pub trait Original {
-    /// Fills `buf` with what stood at `offset` of the database file.
+    /// Fills `buf` with the former bytes from `offset` of the database file on.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result;
 }
 

@@ -35,10 +35,10 @@ use crate::queue::Queue;
 #[cfg(feature = "testing")]
 use crate::test_mount;
 
-/// How often a file may be replaced while it is being opened.
+/// The largest number of times that a file may be replaced while it is being opened.
 const REPLACED_MAX: u32 = 100;
-/// How long a connection that wants to write waits before it checks again whether the last reader
-/// has left.
+/// The time that a connection that wants to write waits before it checks again whether the last
+/// reader has left.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The purpose of an opening.

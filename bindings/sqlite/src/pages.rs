@@ -4,7 +4,7 @@ use esker_flash::{Snapshot, Writer};
 
 use crate::code::{Code, Result};
 
-/// What pages are read from.
+/// A source of pages.
 pub trait Pages {
     fn pages(&self) -> u32;
     fn page_size(&self) -> u32;
@@ -49,9 +49,9 @@ pub fn read_pages(pages: &impl Pages, offset: u64, buf: &mut [u8]) -> Result {
 /// The part of a range that is within one page.
 pub struct Part {
     pub number: u64,
-    /// Where in the page.
+    /// The offset in the page.
     pub offset: u32,
-    /// Where in the range.
+    /// The offset in the range.
     pub from: usize,
     pub len: usize,
 }

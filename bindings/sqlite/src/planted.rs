@@ -28,7 +28,7 @@ pub enum Bug {
     RefusedCounts,
     /// A journal mode is answered and does not read back.
     ModeNotKept,
-    /// What is written to a file that was renamed or deleted is acknowledged.
+    /// A write to a file that was renamed or deleted is acknowledged.
     MovedUnnoticed,
     /// A database that was copied from one with a WAL asks for a WAL.
     WalKept,
@@ -36,7 +36,7 @@ pub enum Bug {
     CounterKept,
     /// A transaction that has met an error stays until a lock is lowered, which may be never.
     FailedKept,
-    /// What is prepared is not rolled back before a lock is lowered.
+    /// A prepared transaction is not rolled back before a lock is lowered.
     PreparedKept,
     /// The journal of a file that is yet to be rolled back does not count as one that names a
     /// super-journal.

@@ -2,10 +2,10 @@
 //!
 //! SQLite asks again for a lock that it was refused, after a sleep that grows to 100 ms. By then
 //! its snapshot may be older than another connection's commit, so that it is refused once more.
-//! With many writers the order is random, and a writer may wait for seconds in vain. So a refused
-//! connection waits in a queue instead of sleeping ([`crate::waiting`]), **before** its next
-//! snapshot is taken. When its turn comes no writer is active and the snapshot is new. The order is
-//! that of the first refusals.
+//! With many writers the order is random, and a writer may wait for seconds without success. So a
+//! refused connection waits in a queue instead of sleeping ([`crate::waiting`]), **before** its
+//! next snapshot is taken. When its turn comes no writer is active and the snapshot is new. The
+//! order is that of the first refusals.
 //!
 //! A connection that writes repeatedly has the pages in its cache that the next one would read
 //! again. So a writer keeps precedence for 10 ms, unless it does something else.
@@ -22,15 +22,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// How long a refused connection waits for its turn, if SQLite would not sleep for longer.
+/// The time that a refused connection waits for its turn, if SQLite would not sleep for longer.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// How long a connection writes one transaction after the other before it yields.
+/// The time that a connection writes one transaction after the other before it yields.
 const REIGN: Duration = Duration::from_millis(10);
-/// How long after its last transaction a writing connection keeps precedence.
+/// The time after its last transaction during which a writing connection keeps precedence.
 const PAUSE: Duration = Duration::from_micros(200);
-/// How long a turn is kept for a connection that does not begin to write.
+/// The time that a turn is kept for a connection that does not begin to write.
 const TURN: Duration = Duration::from_millis(5);
-/// How long a connection counts as refused: somewhat more than SQLite's longest sleep.
+/// The time that a connection counts as refused: somewhat more than SQLite's longest sleep.
 const LATELY: Duration = Duration::from_millis(250);
 
 /// The identity of a connection, unique in the process.
@@ -88,7 +88,7 @@ struct State {
 struct Reign {
     id: Id,
     begun: Instant,
-    /// When its last transaction ended.
+    /// The end of its last transaction.
     ended: Instant,
 }
 

@@ -46,7 +46,7 @@ impl fmt::Debug for Mounted {
     }
 }
 
-/// What opens the database at `path`, and its name, if it is not in the file system.
+/// The opener of the database at `path`, and its name, if it is not in the file system.
 pub(crate) fn opener(path: &Path) -> Option<(Arc<Opener>, &str)> {
     let opener = Arc::clone(folders().get(path.parent()?)?);
     Some((opener, path.file_name()?.to_str()?))

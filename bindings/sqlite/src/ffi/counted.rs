@@ -21,7 +21,7 @@ type Sync = unsafe extern "C" fn(*mut sqlite3_file, c_int) -> c_int;
 static SYNCS: AtomicU64 = AtomicU64::new(0);
 /// The system's VFS, as a number.
 static SYSTEM: OnceLock<usize> = OnceLock::new();
-/// What its files do for a sync.
+/// The sync method of its files.
 static SYNC: OnceLock<Sync> = OnceLock::new();
 /// Copies of tables of methods, by where the originals are.
 static COPIES: Mutex<BTreeMap<usize, &'static sqlite3_io_methods>> = Mutex::new(BTreeMap::new());
@@ -35,7 +35,7 @@ pub fn count_syncs() -> Result<(), String> {
     REGISTERED.get_or_init(register).clone()
 }
 
-/// How many syncs files of that VFS were asked for in this process.
+/// The number of syncs that files of that VFS were asked for in this process.
 #[must_use]
 pub fn syncs() -> u64 {
     SYNCS.load(Ordering::Relaxed)

@@ -103,7 +103,7 @@ mod tests {
         OK
     }
 
-    /// What SQLite passes to extensions.
+    /// The routines that SQLite passes to extensions.
     fn routines() -> Routines {
         // SAFETY: the entry point does nothing but keep a pointer.
         unsafe { register_auto_extension(keep) }.unwrap();

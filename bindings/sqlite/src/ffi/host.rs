@@ -33,7 +33,7 @@ unsafe impl Sync for Host {}
 
 static HOST: OnceLock<Host> = OnceLock::new();
 
-/// What [`set`] found.
+/// The host that [`set`] has kept.
 pub fn host() -> Result<&'static Host> {
     HOST.get().ok_or(Code::ERROR)
 }

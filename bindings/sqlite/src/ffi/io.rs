@@ -15,7 +15,7 @@ use crate::pragma::{Answer, pragma};
 /// Bytes of a sector, as SQLite's journal counts them.
 const SECTOR: c_int = 512;
 
-/// What SQLite's memory for a file of ours holds.
+/// The contents of SQLite's memory for a file of ours.
 #[repr(C)]
 #[derive(Debug)]
 pub struct OpenFile {
@@ -56,7 +56,7 @@ static JOURNAL: IoMethods = IoMethods {
     device_characteristics,
 };
 
-/// What both kinds of file can do.
+/// The operations that both kinds of file have.
 trait Bytes {
     /// Whether the parent of this process opened it.
     fn is_inherited(&self) -> bool;
@@ -153,7 +153,7 @@ pub unsafe fn connection<'a>(file: *mut File) -> Option<&'a mut Connection> {
     unsafe { inner(file) }.ok()
 }
 
-/// What a file of ours holds.
+/// The object that a file of ours holds.
 ///
 /// # Safety
 /// The file was made with the methods for `T`, and no other code uses it during the result's life.
@@ -162,7 +162,7 @@ unsafe fn inner<'a, T>(file: *mut File) -> Result<&'a mut T> {
     unsafe { (*file.cast::<OpenFile>()).inner.cast::<T>().as_mut() }.ok_or(Code::ERROR)
 }
 
-/// What a file of ours holds, unless the parent of this process opened it.
+/// The object that a file of ours holds, unless the parent of this process opened it.
 ///
 /// # Safety
 /// As [`inner`].

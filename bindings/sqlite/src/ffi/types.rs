@@ -62,7 +62,7 @@ pub struct IoMethods {
     pub device_characteristics: unsafe extern "C" fn(*mut File) -> c_int,
 }
 
-/// How many functions of `sqlite3_api_routines` are reached at most.
+/// The largest number of functions of `sqlite3_api_routines` that are reached.
 const ROUTINES: usize = 252;
 
 /// `sqlite3_api_routines`: what SQLite hands to an extension, as pointers in their order.

@@ -168,7 +168,7 @@ unsafe fn open_database(
     Ok(is_read_only)
 }
 
-/// What a new store is made with.
+/// The options that a new store is made with.
 fn options(allocation: Option<&CStr>) -> std::result::Result<Options, String> {
     let mut options = Options::default();
     if let Some(asked) = allocation.map(CStr::to_string_lossy) {
@@ -178,7 +178,7 @@ fn options(allocation: Option<&CStr>) -> std::result::Result<Options, String> {
     Ok(options)
 }
 
-/// How long opening waits for other processes.
+/// The time that opening waits for other processes.
 fn patience(asked: Option<&CStr>) -> std::result::Result<Duration, String> {
     let Some(asked) = asked.map(CStr::to_string_lossy) else { return Ok(BUSY_TIMEOUT_DEFAULT) };
     let millis = asked.parse().map_err(|_| format!("busy_timeout={asked}: use milliseconds"))?;
