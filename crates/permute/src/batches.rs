@@ -15,7 +15,7 @@ use crate::space::{Allowed, Choice, Digit, Settings};
 /// Records that fill a cache line, of eight bytes.
 const LINE: u64 = 8;
 
-/// What is the same for all batches of a pass.
+/// The properties that all batches of a pass share.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) pass: &'a Pass,
@@ -46,11 +46,11 @@ fn along_output(pass: &Pass, positions: &[Vec<usize>], segments: u64) -> Option<
 /// A stretch of a load in the order of the output: memory holds it packed, as the file will.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// What it holds.
+    /// The records that it holds.
     pub(crate) choice: Choice,
-    /// How many records of the load come before it.
+    /// The number of records of the load that come before it.
     pub(crate) base: u64,
-    /// How many it has, perhaps none.
+    /// The number of its records, perhaps 0.
     pub(crate) records: u64,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Part {
 pub(crate) struct Batch {
     /// The number of its load, from 0.
     pub(crate) load: u64,
-    /// What is kept of it.
+    /// The records of it that are kept.
     kept: Choice,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// How many parts a load has, empty ones included.
+    /// The number of parts of a load, empty ones included.
     pub(crate) fn parts(&self) -> u64 {
         self.top.map_or(1, |(digit, width)| self.pass.space.leaf(digit).radix.div_ceil(width))
     }
@@ -153,7 +153,7 @@ impl<'a> Plan<'a> {
         Placement { space: &self.pass.space, order: &self.pass.output, flips: &self.no_flips }
     }
 
-    /// What of the input a batch reads.
+    /// The records of the input that a batch reads.
     pub(crate) fn read_choice(&self, batch: &Batch) -> Choice {
         let mut choice = batch.kept.clone();
         for digit in &self.pass.input[..self.pass.beta] {
@@ -174,7 +174,7 @@ impl<'a> Plan<'a> {
         Runs::new(self.target(), choice)
     }
 
-    /// What a load fills.
+    /// The records of the output that a load fills.
     fn write_choice(&self, batch: &Batch) -> Choice {
         let mut choice = self.pass.open_choice();
         for (tree, leaves) in self.passive.iter().enumerate() {
@@ -185,8 +185,8 @@ impl<'a> Plan<'a> {
         choice
     }
 
-    /// How what a batch has of a part goes to its places, which are counted from the beginning of
-    /// the load.
+    /// The copies that move the records which a batch has of a part to their places, which are
+    /// counted from the beginning of the load.
     pub(crate) fn copies(&self, batch: &Batch, number: u64) -> Vec<Piece> {
         let Batch { kept, .. } = batch;
         let mut choice = kept.clone();
@@ -235,12 +235,13 @@ impl<'a> Plan<'a> {
 pub(crate) struct Batches<'a> {
     plan: &'a Plan<'a>,
     loads: Settings<'a>,
-    /// How many loads were begun.
+    /// The number of loads that were begun.
     load: u64,
     load_choice: Choice,
     inner: Option<Settings<'a>>,
     current: Choice,
-    /// How many values of the turning digit are done; 0 also when the next setting is due.
+    /// The number of values of the turning digit that are done; 0 also when the next setting is
+    /// due.
     turned: u64,
 }
 
@@ -293,7 +294,7 @@ impl Batches<'_> {
         Some(false)
     }
 
-    /// How many values of the turning digit exist here.
+    /// The number of values of the turning digit that exist here.
     fn values(&self, digit: Digit) -> u64 {
         let tree = &self.plan.pass.space.trees[digit.tree];
         let mut kappa = tree.radix();

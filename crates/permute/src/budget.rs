@@ -21,7 +21,7 @@ const UNIT_MAX: u64 = 512 << 10;
 /// A buffer of a reader holds this many segments where there is memory: as many rows are copied
 /// at a time as fill a cache line with records of 8 bytes.
 const SEGMENTS: u64 = 8;
-/// What a buffer of a reader should hold, where segments are short.
+/// Bytes that a buffer of a reader should hold, where segments are short.
 const BATCH: u64 = 128 << 10;
 /// The least bytes of a load that are worth a part of their own, and the most parts.
 const PART_MIN: u64 = 256 << 10;
@@ -51,7 +51,7 @@ pub struct Budget {
 pub struct Division {
     /// Threads that read.
     pub readers: usize,
-    /// What a reader's buffer holds of records.
+    /// Bytes of records that a reader's buffer holds.
     pub batch: usize,
     /// The whole buffer: the last run of a batch is read behind the others, with parts of blocks
     /// before and after it.
@@ -60,7 +60,7 @@ pub struct Division {
     pub writers: usize,
     /// The bytes that a writer copies before it writes, if memory is not aligned as the file is.
     pub stage: usize,
-    /// How many loads are in memory at once.
+    /// The number of loads that are in memory at the same time.
     pub loads: usize,
 }
 
@@ -96,12 +96,12 @@ impl Budget {
         buffer.saturating_mul(5).saturating_add(beside.saturating_mul(2))
     }
 
-    /// What a thread holds that reads or writes a whole chunk.
+    /// Bytes of memory of a thread that reads or writes a whole chunk.
     const fn chunk_thread(&self, chunk: u64) -> u64 {
         chunk.saturating_add(4 * BLOCK_BYTES).saturating_add(self.beside)
     }
 
-    /// How many threads read, and how many write, whole chunks.
+    /// The number of threads that read whole chunks, and of those that write them.
     fn chunk_threads(&self, chunk: u64) -> u64 {
         (self.memory / 8 / self.chunk_thread(chunk)).clamp(1, CODED_MAX)
     }
@@ -186,7 +186,7 @@ impl Budget {
         }
     }
 
-    /// How many readers, and how many bytes of records the buffer of each holds.
+    /// The number of readers, and the bytes of records that the buffer of each holds.
     fn reading(&self, pass: &Pass, pad: u64) -> (u64, u64) {
         let most = self.request();
         if let Some(chunk) = self.chunk {
@@ -207,7 +207,7 @@ impl Budget {
         ((half / each(batch)).clamp(1, wanted).min(whole), batch)
     }
 
-    /// How many writers, and how many bytes each may copy before it writes.
+    /// The number of writers, and the bytes that each may copy before it writes.
     fn writing(&self, pass: &Pass) -> (u64, u64) {
         if let Some(chunk) = self.chunk {
             return (self.chunk_threads(chunk), 2 * BLOCK_BYTES);
@@ -226,7 +226,7 @@ impl Budget {
         ((half / each(stage)).clamp(1, wanted).min(whole), stage)
     }
 
-    /// Bytes that the threads of a division hold besides their buffers.
+    /// Bytes that the threads of a division hold in addition to their buffers.
     #[must_use]
     pub const fn beside(&self, division: &Division) -> u64 {
         self.beside * (division.readers + division.writers) as u64

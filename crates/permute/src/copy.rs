@@ -20,7 +20,7 @@ struct Loop {
 pub struct Program {
     from: isize,
     to: isize,
-    /// Bytes copied at once.
+    /// Bytes of one copy.
     unit: usize,
     /// The heart: `rows` contiguous in the target, `columns` contiguous in the source.
     transpose: Option<(Loop, Loop)>,
@@ -33,7 +33,7 @@ pub struct Program {
 const BLOCK: usize = 64;
 /// Rows and columns that are held in registers.
 const TILE: usize = 8;
-/// How many columns before its turn a line of the target is asked for: without that, placing in
+/// The number of columns by which a line of the target is requested ahead: without that, placing in
 /// memory beyond the second cache takes three to five times as long.
 const AHEAD: isize = 32;
 /// Bytes of a line of the cache.
@@ -163,7 +163,7 @@ impl Program {
     }
 }
 
-/// Where a tile or block is read: its first record, and bytes from one row to the next.
+/// The source of a tile or block: its first record, and bytes from one row to the next.
 #[derive(Clone, Copy)]
 struct From<'a> {
     bytes: &'a [u8],
@@ -171,7 +171,7 @@ struct From<'a> {
     pitch: isize,
 }
 
-/// Where it is written: its first record, and bytes from one column to the next.
+/// The target of a tile or block: its first record, and bytes from one column to the next.
 struct To<'a> {
     bytes: &'a mut [u8],
     at: isize,

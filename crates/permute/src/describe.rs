@@ -3,7 +3,7 @@
 use crate::job::Job;
 
 impl Job {
-    /// What would be done, a line each: passes, what each reads and writes, in what requests.
+    /// The plan as text, one line each: passes, what each reads and writes, in what requests.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
         let (figures, record) = self.figures();

@@ -16,7 +16,8 @@ use crate::file::{BLOCK, Sink};
 
 /// Blocks are distributed over this many maps, so that writers seldom wait for each other.
 const SHARDS: usize = 32;
-/// What a piece of a block costs besides its bytes: its place in a map, its length, its allocation.
+/// Bytes that a piece of a block costs in addition to its contents: its place in a map, its length,
+/// its allocation.
 const BESIDE: usize = 128;
 
 /// The shared blocks of one output.
@@ -61,7 +62,7 @@ impl Edges {
         }
     }
 
-    /// Bytes held at once, at most.
+    /// The largest number of bytes that were held at the same time.
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.peak.load(Ordering::Relaxed) as u64
     }
@@ -117,12 +118,12 @@ impl Edges {
 }
 
 impl Edge {
-    /// How many bytes have come.
+    /// The number of bytes that have come.
     fn len(&self) -> usize {
         self.0.iter().map(|piece| piece.bytes.len()).sum()
     }
 
-    /// What it takes of the room.
+    /// The bytes that it takes of the capacity.
     fn cost(&self) -> usize {
         self.len() + self.0.len() * BESIDE
     }
@@ -163,9 +164,9 @@ struct Stage<'a> {
     sink: &'a dyn Sink,
     /// At least two blocks long, in whole blocks.
     memory: &'a mut [u8],
-    /// How much of it is filled.
+    /// The number of bytes of it that are filled.
     len: usize,
-    /// Where that belongs in the file.
+    /// The place of these bytes in the file.
     offset: u64,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Input {
     pub(crate) holder: Holder,
 }
 
-/// What holds it.
+/// The file or folder that holds an array.
 #[derive(Debug)]
 pub(crate) enum Holder {
     /// A file, and where its items begin.
@@ -45,7 +45,7 @@ pub(crate) enum Holder {
 /// The array that is wanted.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// What comes before the items of a file.
+    /// A file; the header comes before its items.
     Flat { header: Vec<u8> },
     /// A folder of chunks.
     Zarr(Box<Array>),

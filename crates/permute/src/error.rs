@@ -19,9 +19,9 @@ pub enum Error {
     /// The system refused.
     #[error("cannot {what} {path}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that was tried, as a verb.
         what: &'static str,
-        /// On which file.
+        /// The file.
         path: String,
         /// Its answer.
         source: io::Error,

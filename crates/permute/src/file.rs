@@ -14,26 +14,28 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::{Error, Result};
 
-/// What offsets, lengths and addresses of direct I/O are multiples of, in bytes.
+/// The unit of offsets, lengths and addresses of direct I/O, in bytes.
 pub const BLOCK: usize = 4096;
 
 /// Those that the process's mask leaves of reading and writing.
 const PERMISSIONS: Mode = Mode::from_raw_mode(0o666);
 
-/// Where bytes come from. All methods may be called from several threads at once.
+/// A source of bytes. All methods may be called from several threads at the same time.
 pub trait Source: Sync {
     /// Fills `buf` from `offset`, as far as there are bytes; answers how many.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// What offsets, lengths and addresses of reads must be multiples of: a power of two, at most
-    /// [`BLOCK`].
+    /// The unit of offsets, lengths and addresses of reads, which must be multiples of it: a power
+    /// of two, at most [`BLOCK`].
     fn alignment(&self) -> usize;
 }
 
-/// Where bytes go. All methods may be called from several threads at once, for other ranges.
+/// A target of bytes. All methods may be called from several threads at the same time, for
+/// different ranges.
 pub trait Sink: Sync {
     /// Writes whole blocks.
     fn write_blocks(&self, offset: u64, buf: &[u8]) -> Result<()>;
-    /// What addresses of whole blocks must be multiples of: a power of two, at most [`BLOCK`].
+    /// The unit of addresses of whole blocks, which must be multiples of it: a power of two, at
+    /// most [`BLOCK`].
     fn alignment(&self) -> usize {
         BLOCK
     }
@@ -44,7 +46,7 @@ pub trait Sink: Sync {
     fn is_blocked(&self) -> bool {
         true
     }
-    /// How many bytes from `offset` on one request has, at most. They end where a block does, so
+    /// The largest number of bytes of a request from `offset` on. They end where a block does, so
     /// that only the ends of a run share blocks, and are about `most`, which is many blocks.
     fn stretch(&self, offset: u64, most: usize) -> usize {
         most - usize::try_from(offset % BLOCK as u64).unwrap_or(0)
@@ -123,7 +125,7 @@ impl File {
         self.buffered.try_clone().map_err(|error| failed("keep open", &self.path, error))
     }
 
-    /// How long the file was when it was opened, in bytes.
+    /// The length of the file when it was opened, in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.len
@@ -135,7 +137,7 @@ impl File {
         self.len == 0
     }
 
-    /// Which file it is: device and inode.
+    /// The identity of the file: device and inode.
     pub fn identity(&self) -> Result<(u64, u64)> {
         let stat = fs::fstat(&self.buffered).map_err(|e| failed("look at", &self.path, e))?;
         Ok((stat.st_dev, stat.st_ino))

@@ -39,8 +39,8 @@ pub struct Request {
     pub shape: Option<Vec<u64>>,
     /// The type of the items of raw input.
     pub dtype: Option<String>,
-    /// Where the items of raw input begin, in bytes; then they need not reach to the end of the
-    /// file.
+    /// The offset of the first item of raw input, in bytes; then the items need not reach to the
+    /// end of the file.
     pub offset: Option<u64>,
     /// Whether the first dimension of raw input varies fastest.
     pub is_fortran: bool,
@@ -52,7 +52,7 @@ pub struct Request {
     pub compressor: Option<String>,
     /// Whether an existing output is replaced.
     pub force: bool,
-    /// What the planner minimises.
+    /// The quantity that the planner minimises.
     pub mode: Mode,
 }
 
@@ -103,7 +103,7 @@ pub struct Job {
 pub struct Report {
     /// The counters of each pass.
     pub passes: Vec<Counters>,
-    /// Bytes of the largest set of buffers that was held at once.
+    /// Bytes of the largest set of buffers that was held at the same time.
     pub peak_buffer_bytes: u64,
     /// Secondary steps that failed; the result is complete.
     pub warnings: Vec<Message>,
@@ -377,9 +377,9 @@ impl Job {
     }
 }
 
-/// Where each step reads and writes. The last one writes the result; the others write alternating
-/// scratch files, of which the result is one if it can be read (`is_readable`). A step that may
-/// write to the file that it reads does, if that is no input.
+/// The files that each step reads and writes. The last one writes the result; the others write
+/// alternating scratch files, of which the result is one if it can be read (`is_readable`). A step
+/// that may write to the file that it reads does, if that is no input.
 fn places(in_place: &[bool], is_readable: bool) -> Vec<(Place, Place)> {
     let mut places = Vec::with_capacity(in_place.len());
     let mut to = Place::Target;

@@ -11,7 +11,7 @@ use crate::resolve::Resolved;
 use crate::space::{Digit, Space};
 use crate::tree::Tree;
 
-/// How a file holds an array.
+/// The arrangement of an array in a file.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrangement<'a> {
     /// The last dimension fastest, or the first.
@@ -169,7 +169,8 @@ impl Layout {
         }
     }
 
-    /// What one step of each digit of a dimension adds to its index; at last, its size.
+    /// The number that one step of each digit of a dimension adds to its index; at last, the size
+    /// of the dimension.
     fn weights(&self, side: usize, dim: usize) -> Vec<u64> {
         let mut unit = 1_u64;
         let mut weights = Vec::new();

@@ -90,7 +90,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Blanks of a line, and of those that it goes on in; whether they leave the column at 0.
+    /// Skips the blanks of a line and of its continuation lines. Returns whether they leave the
+    /// column at 0.
     fn skip_indent(&mut self) -> Option<bool> {
         let mut column = 0;
         let mut first = 0;
@@ -139,7 +140,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What may be between tokens within brackets.
+    /// Skips everything that may be between tokens within brackets.
     fn skip_space(&mut self) {
         loop {
             self.skip_while(|c| is_blank(c) || is_newline(c));
@@ -301,7 +302,7 @@ impl<'a> Reader<'a> {
         if is_whole { (!has_zeros).then_some(number) } else { Some(Literal::Other) }
     }
 
-    /// How many characters come before the quote of a text, if one begins here.
+    /// The prefix before the quote of a text, if one begins here.
     fn prefix(&self) -> Option<&'a str> {
         let end = self.rest.find(['\'', '"'])?;
         let prefix = self.rest.get(..end)?;
@@ -355,7 +356,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows a backslash.
+    /// Reads the escape that follows a backslash.
     fn escape(&mut self, text: &mut String, is_bytes: bool) -> Option<()> {
         let next = self.take()?;
         let escaped = match next {

@@ -16,7 +16,7 @@ enum Part {
     Option(&'static str, Value),
 }
 
-/// What an option is set to where a text proposes it.
+/// The value of an option that a text proposes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Nothing: the option is only named.

@@ -13,14 +13,14 @@ use crate::literal::{self, Literal};
 use crate::message::{Message, Value, tuple};
 use crate::planted::{self, Bug};
 
-/// How the file begins.
+/// The first bytes of the file.
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// The longest header that is read, in bytes.
 pub const HEADER_MAX: usize = 64 << 10;
-/// What the length of a header is a multiple of.
+/// The unit of the length of a header.
 const ALIGNMENT: usize = 64;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The type of an item, as text within its quotes.

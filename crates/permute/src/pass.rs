@@ -65,7 +65,7 @@ impl Pass {
         self.space.max_size(|digit| self.is_action(digit))
     }
 
-    /// How many partitions are written side by side, at most.
+    /// The largest number of partitions that are written side by side.
     #[must_use]
     pub fn partitions_at_once(&self) -> u64 {
         let positions = self.positions(&self.output);
@@ -88,7 +88,7 @@ impl Pass {
         self.space.max_size(|d| positions[d.tree][d.leaf] < flush)
     }
 
-    /// How often each record is read: above 1, reads are filtered.
+    /// The number of times that each record is read: above 1, reads are filtered.
     #[must_use]
     pub fn waste(&self) -> u64 {
         let positions = self.positions(&self.input);

@@ -12,7 +12,7 @@ pub enum Bug {
     FirstKeyCounts,
     /// A file has a name before it is complete.
     NamedWhileWritten,
-    /// What killed processes left is never removed.
+    /// Files that killed processes left are never removed.
     LeftOversStay,
     /// A symbolic link is replaced by the result.
     LinkReplaced,

@@ -16,7 +16,7 @@ use crate::tree::Tree;
 /// The most axes of an array or pattern.
 pub const AXES_MAX: usize = 64;
 
-/// What is to be done, in records of one item.
+/// The task that a pattern describes, in records of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The digits and their orders; empty arrays have no task.

@@ -45,7 +45,7 @@ impl Placement<'_> {
 pub struct Run {
     /// The address of the first.
     pub address: u64,
-    /// How many; at least one.
+    /// The number of records, at least 1.
     pub records: u64,
 }
 

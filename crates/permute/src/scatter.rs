@@ -10,7 +10,7 @@ use crate::space::{Allowed, Choice, Digit, Space, product_without};
 /// One loop of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dim {
-    /// How often.
+    /// The number of iterations.
     pub count: u64,
     /// Records from one step to the next in the buffer that is read.
     pub from: i64,
@@ -21,9 +21,9 @@ pub struct Dim {
 /// Records that nested loops reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where the first record is, in records from the beginning of the buffer that is read.
+    /// The place of the first record, in records from the beginning of the buffer that is read.
     pub from: i64,
-    /// Where it goes.
+    /// Its place in the buffer that is written.
     pub to: i64,
     /// The loops, in no particular order, none with a count below 2.
     pub dims: Vec<Dim>,
@@ -36,7 +36,7 @@ pub struct Packing<'a> {
     pub placement: Placement<'a>,
     /// For each digit, whether all records of the buffer share it: `shared_digits[tree][leaf]`.
     pub shared_digits: &'a [Vec<bool>],
-    /// What the buffer holds of its highest digit, if not everything.
+    /// The values of its highest digit that the buffer holds, if not all.
     pub window: Option<Window>,
 }
 

@@ -9,9 +9,9 @@ use crate::tree::{Leaf, Tree};
 /// Digit `leaf` (0 the lowest) of axis `tree`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digit {
-    /// Which axis.
+    /// The axis.
     pub tree: usize,
-    /// Which of its digits.
+    /// The index of the digit in the axis.
     pub leaf: usize,
 }
 
@@ -22,7 +22,7 @@ pub struct Space {
     pub trees: Vec<Tree>,
 }
 
-/// What a set of records allows one digit to be.
+/// The values that a set of records allows for one digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// This value alone.
@@ -49,7 +49,7 @@ impl Space {
         self.trees.get(digit.tree).map_or(Leaf { radix: 1, z: 1 }, |tree| tree.leaf(digit.leaf))
     }
 
-    /// How many records there are, at most `u64::MAX`.
+    /// The number of records, at most `u64::MAX`.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.trees.iter().fold(1, |product, tree| product.saturating_mul(tree.radix()))

@@ -23,7 +23,7 @@ use crate::space::Digit;
 /// One end of the work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End<'a> {
-    /// How the file holds the array.
+    /// The arrangement of the array in the file.
     pub(crate) arrangement: Arrangement<'a>,
     /// Bytes of a chunk if it is encoded, and what is held while one is decoded or encoded.
     pub(crate) coded: Option<Coding>,
@@ -31,34 +31,34 @@ pub(crate) struct End<'a> {
     pub(crate) window: u64,
 }
 
-/// What encoded chunks cost.
+/// The memory that encoded chunks cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Coding {
     /// Bytes of a chunk.
     pub(crate) chunk: u64,
-    /// Bytes of memory of a thread besides.
+    /// Bytes of memory that a thread needs in addition.
     pub(crate) working: u64,
 }
 
 /// A pass with its memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// What is done.
+    /// The pass.
     pub(crate) pass: Pass,
-    /// How memory is divided.
+    /// The division of memory.
     pub(crate) budget: Budget,
-    /// What it costs, in the unit of the mode.
+    /// The price, in the unit of the mode.
     pub(crate) price: f64,
 }
 
-/// What every step needs to know.
+/// The settings of every step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     /// Bytes of an item.
     pub(crate) item: u64,
     /// Bytes of memory.
     pub(crate) memory: u64,
-    /// What is minimised.
+    /// The quantity that is minimised.
     pub(crate) mode: Mode,
 }
 

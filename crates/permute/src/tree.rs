@@ -12,13 +12,13 @@
 /// is also how many values share the digits down to this one when all of them are zero: z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    /// How many values the digit has at most.
+    /// The largest number of values of the digit.
     pub radix: u64,
     /// Its weight.
     pub z: u64,
 }
 
-/// How a node is cut.
+/// A node: a digit, or a cut in two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Node {
     Leaf { radix: u64 },
@@ -40,7 +40,7 @@ impl Tree {
         Self { root: Node::Leaf { radix }, leaves: vec![Leaf { radix, z: 1 }] }
     }
 
-    /// How many values the axis has.
+    /// The number of values of the axis.
     #[must_use]
     pub fn radix(&self) -> u64 {
         self.root.radix()
@@ -84,8 +84,8 @@ impl Tree {
         self.root.is_exact()
     }
 
-    /// How many values of digit `leaf` exist where `kappa` values of the axis share the digits
-    /// above it.
+    /// The number of values of digit `leaf` that exist where `kappa` values of the axis share the
+    /// digits above it.
     #[must_use]
     pub fn values(&self, leaf: usize, kappa: u64) -> u64 {
         kappa.div_ceil(self.leaf(leaf).z)
@@ -150,8 +150,8 @@ impl Node {
         }
     }
 
-    /// How many of the `size` values of this node have only zeros outside the set. `leaf` is the
-    /// number of its lowest leaf, and afterwards of the first leaf above it.
+    /// The number of the `size` values of this node that have only zeros outside the set. `leaf` is
+    /// the number of its lowest leaf, and afterwards of the first leaf above it.
     fn count(&self, size: u64, leaf: &mut usize, inside: &impl Fn(usize) -> bool) -> u64 {
         match self {
             Self::Leaf { .. } => {

@@ -10,7 +10,7 @@ use super::{Turn, Walk};
 use crate::error::Result;
 use crate::file::{BLOCK, File, Sink, Source};
 
-/// What the result gathers before it is written.
+/// Bytes of the result that are collected before they are written.
 const OUT_BYTES: usize = 1 << 20;
 
 /// Blocks in memory, in the order of their use.

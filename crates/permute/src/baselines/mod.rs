@@ -16,7 +16,7 @@ use crate::error::{Result, input};
 pub struct Turn {
     /// The file that holds the array, the last axis the fastest.
     pub source: PathBuf,
-    /// Where the first record begins, in bytes.
+    /// The offset of the first record, in bytes.
     pub start: u64,
     /// Sizes of the axes, the slowest first.
     pub sizes: Vec<u64>,
@@ -31,7 +31,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// How many records there are, where the order is one of the axes and nothing overflows.
+    /// The number of records, where the order is one of the axes and nothing overflows.
     pub fn records(&self) -> Result<u64> {
         let mut axes = self.order.clone();
         axes.sort_unstable();
@@ -92,7 +92,7 @@ impl Walk {
 impl Iterator for Walk {
     type Item = u64;
 
-    /// Goes on without end: the caller counts.
+    /// Continues without end: the caller counts.
     fn next(&mut self) -> Option<u64> {
         let address = self.address;
         for (size, step, at) in &mut self.axes {

@@ -20,7 +20,7 @@ use crate::error::{Error, Result, input};
 
 /// Threads that sort and merge.
 const THREADS: u64 = 2;
-/// What a run is read by while it is merged, and what is written at a time.
+/// Bytes of a read of a run while it is merged, and of a write.
 const BUFFER: u64 = 256 << 10;
 
 /// A stretch of a file of records with addresses, ascending; in records.
@@ -216,7 +216,7 @@ impl Sort<'_> {
         writer.flush()
     }
 
-    /// How many records of a run have addresses below a bound.
+    /// The number of records of a run with addresses below a bound.
     fn below(&self, source: &File, run: Run, bound: u64) -> io::Result<u64> {
         let (mut low, mut high) = (0, run.count);
         while low < high {

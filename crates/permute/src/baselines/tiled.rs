@@ -106,8 +106,8 @@ struct Tile {
 }
 
 impl Tile {
-    /// Where its runs begin in a file, in records, in the order of the axes there; and how long
-    /// they are.
+    /// The first records of its runs in a file, in the order of the axes there; and the length of a
+    /// run in records.
     fn runs(&self, turn: &Turn, order: &[usize], steps: &[u64]) -> (Vec<u64>, usize) {
         let len = run_records(turn, &self.sizes, order);
         let mut inside = 1;

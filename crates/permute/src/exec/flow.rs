@@ -21,7 +21,7 @@ use crate::batches::{Batch, Batches, Part, Plan};
 use crate::error::{Error, Result};
 use crate::file::{BLOCK, Sink};
 
-/// How often the caller is asked whether to go on.
+/// The interval at which the caller is asked whether to continue.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Hands out batches, parts to fill and parts to write.
@@ -30,7 +30,7 @@ pub(super) struct Flow<'p, 'm> {
     /// Bytes of a record.
     record: u64,
     sink: Payload<&'p dyn Sink>,
-    /// How many parts a load has.
+    /// The number of parts of a load.
     parts: usize,
     /// Whether the file that is read is written: a load is written when all of it was read.
     is_in_place: bool,
@@ -52,11 +52,11 @@ pub(super) struct Flow<'p, 'm> {
     over: Condvar,
 }
 
-/// What was handed out to readers.
+/// The batches and parts that were handed out to readers.
 struct Handed<'p, 'm> {
     batches: Batches<'p>,
     newest: Option<Arc<Load<'p, 'm>>>,
-    /// For each place, how many parts that have records were given to it.
+    /// For each place, the number of parts with records that were given to it.
     turns: Vec<u64>,
 }
 
@@ -64,7 +64,7 @@ struct Handed<'p, 'm> {
 pub(super) struct Load<'p, 'm> {
     number: u64,
     pub(super) parts: Vec<Stretch>,
-    /// How many parts have records.
+    /// The number of parts that have records.
     count: usize,
     /// Parts that are full and wait for the others, where a load is written when all of it is read.
     waiting: Mutex<Vec<Writing<'p, 'm>>>,
@@ -77,7 +77,7 @@ pub(super) struct Stretch {
     /// that it can be written from there.
     pub(super) start: usize,
     place: usize,
-    /// How many parts the place serves before.
+    /// The number of parts that the place serves before.
     turn: u64,
 }
 
@@ -89,9 +89,9 @@ struct Place<'m> {
 }
 
 struct Held<'m> {
-    /// How many parts it has served.
+    /// The number of parts that it has served.
     turn: u64,
-    /// How many records of this one have come.
+    /// The number of records of the present part that have come.
     placed: u64,
     /// `None` while it is written.
     memory: Option<&'m mut [u8]>,
@@ -258,7 +258,7 @@ impl<'p, 'm> Flow<'p, 'm> {
         Ok(())
     }
 
-    /// Hands a part that is full to the writers, at once or with the last of its load.
+    /// Hands a part that is full to the writers, immediately or with the last of its load.
     fn hand_on(&self, load: &Load<'p, 'm>, writing: Writing<'p, 'm>) {
         let mut waiting = lock(&load.waiting);
         waiting.push(writing);
@@ -367,7 +367,7 @@ impl<'p, 'm> Flow<'p, 'm> {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Waits for the end, asking at the beginning and now and then whether to go on.
+    /// Waits for the end. Asks the caller, at the beginning and at intervals, whether to continue.
     pub(super) fn watch(&self, go_on: &mut dyn FnMut() -> bool) {
         while !self.is_over() {
             if !go_on() {

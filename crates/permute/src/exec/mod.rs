@@ -30,16 +30,16 @@ use crate::pass::Pass;
 pub struct Payload<T> {
     /// The file.
     pub file: T,
-    /// Where the first record begins, in bytes.
+    /// The offset of the first record, in bytes.
     pub start: u64,
 }
 
 /// The files between which a pass moves records.
 #[derive(Clone, Copy)]
 pub struct Files<'a> {
-    /// What is read.
+    /// The file and offset that are read.
     pub source: Payload<&'a dyn Source>,
-    /// What is written.
+    /// The file and offset that are written.
     pub sink: Payload<&'a dyn Sink>,
     /// Whether they are the same range of the same file ([`Pass::is_in_place`]).
     pub is_in_place: bool,
@@ -62,7 +62,7 @@ pub struct Counters {
     pub peak_buffer_bytes: u64,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared<'a> {
     plan: &'a Plan<'a>,
     record: usize,
@@ -85,8 +85,8 @@ struct Memory<'m> {
     parts: Vec<&'m mut [u8]>,
 }
 
-/// Rearranges the records of a source into a sink. `go_on` is asked now and then, with how many
-/// bytes were read and written so far, whether to go on.
+/// Rearranges the records of a source into a sink. `go_on` is called at intervals with the number
+/// of bytes read and written so far, and answers whether to continue.
 pub fn run(
     pass: &Pass,
     budget: Budget,

@@ -9,7 +9,7 @@ use crate::copy::Program;
 use crate::error::{Error, Result};
 use crate::runs::Run;
 
-/// What one batch has for one part.
+/// The records that one batch has for one part.
 struct Copies {
     part: usize,
     records: u64,

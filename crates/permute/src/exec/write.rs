@@ -11,16 +11,16 @@ use crate::runs::Runs;
 
 /// Long flushes are cut to requests of this many bytes.
 const REQUEST_BYTES: usize = 512 << 10;
-/// What a writer takes at a time, at most: this many bytes begun, or this many spans.
+/// The most that a writer takes at a time: this many bytes begun, or this many spans.
 const JOB_BYTES: usize = 128 << 10;
 const JOB_SPANS: usize = 16;
 
 /// Bytes that are contiguous in memory and in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Where in the file.
+    /// The offset in the file.
     pub(super) offset: u64,
-    /// Where in the memory of the part.
+    /// The offset in the memory of the part.
     pub(super) from: usize,
     pub(super) len: usize,
 }
@@ -29,13 +29,13 @@ pub(super) struct Span {
 #[derive(Debug)]
 pub(super) struct Cutter<'p> {
     runs: Runs<'p>,
-    /// Where the first record of the output begins, in bytes.
+    /// The offset of the first record of the output, in bytes.
     start: u64,
     /// Bytes of a record.
     record: u64,
-    /// Where the next span begins in memory.
+    /// The beginning of the next span in memory.
     from: usize,
-    /// What is left of a run: where in the file, and how long.
+    /// The rest of a run: its offset in the file, and its length.
     rest: Option<(u64, usize)>,
 }
 
@@ -58,7 +58,7 @@ impl<'p> Cutter<'p> {
         self.rest.is_none()
     }
 
-    /// What a writer takes next.
+    /// The spans that a writer takes next.
     pub(super) fn spans(&mut self, sink: &dyn Sink) -> Vec<Span> {
         let (mut spans, mut bytes) = (Vec::new(), 0);
         while let Some((offset, left)) = self.rest

@@ -6,7 +6,7 @@
 use crate::pass::Pass;
 use crate::space::{Digit, Space};
 
-/// How much of one axis acts.
+/// The part of one axis that acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Extent {
     /// Digits below this one act.
@@ -20,7 +20,7 @@ impl Extent {
     pub const NONE: Self = Self { leaf: 0, low: 1 };
 }
 
-/// What is to be done in one or more passes: the same records in another order.
+/// The work of one or more passes: the same records in another order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// The axes, cut where the orders need it.

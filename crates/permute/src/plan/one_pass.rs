@@ -10,7 +10,7 @@ use super::price::{Figures, Mode, Terms};
 use crate::pass::Pass;
 use crate::space::Digit;
 
-/// How many prefixes are tried.
+/// The number of prefixes that are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Every number of parts of every digit near the best; filtered reads too.
@@ -23,7 +23,7 @@ pub enum Effort {
 
 /// Tasks with at most this many plans are searched exhaustively.
 const WHOLE_MAX: usize = 10_000;
-/// How many neighbours of the best segment are tried on each side.
+/// The number of neighbours of the best segment that are tried on each side.
 const NEIGHBOURS: usize = 12;
 /// For up to this many axes in a segment, keeping and leaving out each axis are both tried.
 const FILTERED_AXES_MAX: usize = 5;
@@ -157,7 +157,7 @@ fn thin(all: &[Vec<Extent>]) -> Vec<Vec<Extent>> {
     all.iter().step_by(every.max(1)).cloned().collect()
 }
 
-/// How many plans a whole search looks at, about.
+/// The approximate number of plans that a whole search looks at.
 fn plans(task: &Task) -> usize {
     let extents =
         task.space.trees.iter().enumerate().map(|(tree, _)| all_extents(task, tree).len());

@@ -20,7 +20,7 @@ pub const PASSES_MAX: usize = 6;
 /// Seconds that it takes to give back a byte of a file.
 const FREE_BYTE: f64 = 0.3e-9;
 
-/// How the digits outside the tile are ordered.
+/// The orders of the digits outside the tile.
 const ARRANGEMENTS: [Arrangement; 3] =
     [Arrangement::Output, Arrangement::Input, Arrangement::LeavingFirst];
 
@@ -30,8 +30,8 @@ enum Arrangement {
     Output,
     /// As in the file before.
     Input,
-    /// What is left of the digits that leave, then the others, each as in the file that is wanted:
-    /// the pass before writes longer runs.
+    /// The rest of the digits that leave, then the others, each as in the file that is wanted: the
+    /// pass before writes longer runs.
     LeavingFirst,
 }
 
@@ -100,7 +100,7 @@ fn strict(task: &Task, terms: &Terms) -> (Vec<Pass>, f64) {
 struct Search<'a> {
     task: &'a Task,
     terms: &'a Terms,
-    /// What may leave and enter, with the records of each.
+    /// The extents that may leave and enter, with the records of each.
     leaving: Vec<(Vec<Extent>, u64)>,
     entering: Vec<(Vec<Extent>, u64)>,
 }
@@ -227,8 +227,8 @@ impl<'a> Search<'a> {
         Some((passes, price))
     }
 
-    /// What it costs to give back the file that a pass after others reads, if it does not write to
-    /// it: discarding blocks takes a disk some time.
+    /// The cost of freeing the file that a pass after others reads, if it does not write to it:
+    /// discarding blocks takes a disk some time.
     fn scratch(&self, before: &[Pass], pass: &Pass) -> f64 {
         match self.terms.mode {
             Mode::Seconds(_) if !before.is_empty() && !pass.is_in_place() => {

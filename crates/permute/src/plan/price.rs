@@ -4,7 +4,7 @@ use crate::pass::Pass;
 use crate::planted::{self, Bug};
 use crate::space::Digit;
 
-/// How long a device takes, with many requests in flight.
+/// The times that a device takes, with many requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
     /// Seconds that a read costs whatever its size.
@@ -33,7 +33,7 @@ const LINE: u64 = 64;
 /// Seconds to place what belongs to another line than what came before.
 const TOUCH: f64 = 2e-9;
 
-/// What does not depend on the pass.
+/// The terms of the price that do not depend on the pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     /// B: records in a block, at least 1.
@@ -48,7 +48,7 @@ pub struct Terms {
     pub filtered: u64,
     /// Whether the files begin their records where a block begins, and blocks hold whole records.
     pub is_aligned: bool,
-    /// What is minimised.
+    /// The quantity that is minimised.
     pub mode: Mode,
 }
 
@@ -69,7 +69,7 @@ impl Terms {
     }
 }
 
-/// What a plan minimises.
+/// The quantity that a plan minimises.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
     /// Blocks written + α · blocks read.
@@ -92,23 +92,23 @@ pub struct Figures {
     pub partitions_at_once: u64,
     /// Records of a segment.
     pub segment: u64,
-    /// How many segments there are.
+    /// The number of segments.
     pub segments: u64,
-    /// How often each is read.
+    /// The number of times that each is read.
     pub waste: u64,
     /// The least number of records of a segment that are contiguous in the output.
     pub together: u64,
-    /// How far neighbours in a segment are from each other in the output, in records.
+    /// The distance in the output of neighbours in a segment, in records.
     pub stride: u64,
-    /// How many records of a segment follow each other at that distance.
+    /// The number of records of a segment that follow each other at that distance.
     pub run: u64,
     /// Records of a flush.
     pub flush: u64,
-    /// How many flushes there are.
+    /// The number of flushes.
     pub flushes: u64,
     /// Records of a partition.
     pub partition: u64,
-    /// How many partitions there are.
+    /// The number of partitions.
     pub partitions: u64,
     /// Whether no digit is short, so that boundaries may coincide with those of blocks.
     pub exact: bool,
@@ -193,7 +193,7 @@ impl Figures {
         let least = bytes / terms.request as f64;
         let waste = self.waste as f64;
         let reads = (self.segments as f64).max(least) * waste;
-        // Parts of sectors are read in vain.
+        // Parts of sectors are read without use.
         let read_bytes = bytes * waste + reads * 512.0;
         // Flushes below a block gather in the output blocks of their partitions.
         let writes = (self.flushes as f64).min(bytes / block).max(least) + self.partitions as f64;

@@ -23,7 +23,7 @@ const STREAMS_MAX: usize = 16;
 /// Streams have at least this many bytes.
 const STREAM_MIN: usize = 128;
 
-/// How bytes are reordered before they are compressed.
+/// The reordering of bytes before they are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
     /// Not at all.
@@ -34,7 +34,7 @@ pub enum Shuffle {
     Bit,
 }
 
-/// What compresses the streams.
+/// The compressor of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compressor {
     /// Blosc's own; read alone.
@@ -194,8 +194,8 @@ pub fn encode(
     Some(buffer)
 }
 
-/// How many items of a block are shuffled; what is left over stays behind them as it is. Bits are
-/// shuffled where there are eights of items and nothing over.
+/// The number of items of a block that are shuffled; what is left over stays behind them as it is.
+/// Bits are shuffled where there are eights of items and nothing over.
 const fn shuffled_items(shuffle: Shuffle, item: usize, bytes: usize) -> usize {
     let items = bytes / item;
     match shuffle {

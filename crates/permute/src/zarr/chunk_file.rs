@@ -14,11 +14,11 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::error::{Error, Result};
 use crate::file::{BLOCK, failed};
 
-/// What offsets, lengths and addresses of direct reads are multiples of on most devices; where a
-/// device wants more, the page cache is asked.
+/// The unit of offsets, lengths and addresses of direct reads on most devices; where a device wants
+/// more, the page cache is asked.
 pub(super) const SECTOR: usize = 512;
 
-/// How a file of a chunk is opened.
+/// The purpose for which a file of a chunk is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// To be read.
@@ -133,7 +133,7 @@ impl ChunkFile {
         reserved.map_err(|errno| failed("make room in", &self.path.to_string_lossy(), errno))
     }
 
-    /// How long the file is, in bytes.
+    /// The length of the file, in bytes.
     pub(super) fn len(&self) -> Result<u64> {
         let stat = fs::fstat(self.buffered()?);
         let stat = stat.map_err(|e| failed("look at", &self.path.to_string_lossy(), e))?;

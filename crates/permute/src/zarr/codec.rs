@@ -47,7 +47,7 @@ pub const fn encoded_max(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8).saturating_add(1024)
 }
 
-/// What was encoded, if that is exactly `expected` bytes; or what is wrong.
+/// The decoded bytes, if they are exactly `expected` bytes; otherwise a description of the error.
 pub fn decode(
     codecs: &[Codec],
     encoded: Vec<u8>,
@@ -137,7 +137,7 @@ fn whole(settings: &Map<String, Value>, key: &str, default: i64) -> i32 {
     i32::try_from(value).unwrap_or(0)
 }
 
-/// What needs Zstandard, in a build that has it.
+/// Returns `what`, which needs Zstandard, in a build that has it; fails in another.
 fn with_zstd<T>(what: T) -> Result<T> {
     if cfg!(feature = "zstd") {
         return Ok(what);
@@ -195,7 +195,7 @@ pub(super) fn parse(name: &str, settings: &Map<String, Value>, item: u64) -> Res
 }
 
 impl Codec {
-    /// What comes nearest to it and can be written in a version.
+    /// The nearest codec that can be written in a version.
     #[must_use]
     pub const fn in_format(self, format: u8) -> Option<Self> {
         match self {

@@ -21,8 +21,8 @@ pub(super) struct Coded {
     keys: Keys,
 }
 
-/// Bytes that the codecs hold for one chunk besides the caller's buffer: the file, the padded
-/// chunk, what is between several codecs, and the blocks of Blosc.
+/// Bytes that the codecs hold for one chunk in addition to the caller's buffer: the file, the
+/// padded chunk, what is between several codecs, and the blocks of Blosc.
 pub(super) fn working_bytes(array: &Array) -> u64 {
     let is_blosc = |codec: &Codec| matches!(codec, Codec::Blosc { .. });
     let between = u64::from(array.codecs.len() > 1);

@@ -33,7 +33,7 @@ fn shape(descr: &str) -> Option<Shape<'_>> {
     Some(Shape { is_big, kind, size, unit: unit.trim_end_matches(']') })
 }
 
-/// How many bytes are turned round together where the order of bytes is the other.
+/// The number of bytes that are reversed together where the order of bytes is the other.
 fn component(shape: &Shape<'_>) -> usize {
     match shape.kind {
         'i' | 'u' | 'f' | 'M' | 'm' => shape.size,
@@ -95,7 +95,7 @@ pub(super) fn of_v3(data_type: &Value, is_big: bool) -> Result<String> {
     Ok(descr)
 }
 
-/// What version 3 calls a type, if it has it.
+/// The name of a type in version 3, if it has the type.
 pub(super) fn to_v3(descr: &str) -> Result<Value> {
     let Some(found) = shape(descr) else {
         return unusable(format!("version 3 of Zarr has no type for '{descr}'"));

@@ -10,7 +10,8 @@ use super::grid::Chunk;
 use super::keys::Keys;
 use crate::error::{Error, Result};
 
-/// Files open at once; each has one or two descriptors, and processes may have 1,024 as a rule.
+/// The number of files that are open at the same time; each has one or two descriptors, and
+/// processes may have 1,024 as a rule.
 const OPEN_MAX: usize = 128;
 
 /// The files of one array.
@@ -38,7 +39,7 @@ impl Files {
         Self { folder: folder.to_owned(), keys, is_new, is_direct, open: Mutex::default() }
     }
 
-    /// Where the file of a chunk is.
+    /// The path of the file of a chunk.
     pub(super) fn path(&self, chunk: &Chunk) -> PathBuf {
         self.folder.join(self.keys.name(&chunk.place))
     }

@@ -110,7 +110,7 @@ impl FolderTarget {
         Ok(Self { temporary, _lock: lock })
     }
 
-    /// Where chunks are written.
+    /// The folder that chunks are written to.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.temporary

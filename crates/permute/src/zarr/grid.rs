@@ -23,9 +23,9 @@ pub struct Grid {
 pub struct Chunk {
     /// Its place in the grid.
     pub place: Vec<u64>,
-    /// Where its bytes begin, packed.
+    /// The offset of its bytes, packed.
     pub begin: u64,
-    /// How many they are, packed.
+    /// The number of its bytes, packed.
     pub bytes: u64,
     /// The number of its indices that are within the array, for each dimension.
     pub extent: Vec<u64>,
@@ -44,7 +44,7 @@ impl Grid {
         self.shape.iter().product::<u64>() * self.item
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     #[must_use]
     pub fn chunks(&self) -> u64 {
         self.shape.iter().zip(&self.chunk).map(|(size, chunk)| size.div_ceil(*chunk)).product()

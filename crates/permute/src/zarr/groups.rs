@@ -25,7 +25,7 @@ use crate::target::{Target, behind_links, folder_of};
 
 /// The copy of version 2.
 const V2_COPY: &str = ".zmetadata";
-/// What says in version 2 that a folder is a group.
+/// The file that makes a folder a group in version 2.
 const V2_GROUP: &str = ".zgroup";
 /// The member of a group's `zarr.json` that is the copy of version 3.
 const V3_COPY: &str = "consolidated_metadata";
@@ -71,7 +71,7 @@ fn in_group(group: &Path, key: &str, array: &Array) -> Result<bool> {
     if !is_old && !has_new {
         return Ok(group.join(V2_GROUP).exists());
     }
-    // Several results may come into one group at once.
+    // Several results may come into one group at the same time.
     let _lock = locked(group);
     let mut is_group = is_old || group.join(V2_GROUP).exists();
     if is_old {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// How a place in the grid becomes a name.
+/// The scheme by which a place in the grid becomes a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// Whether names begin with `c` (version 3).

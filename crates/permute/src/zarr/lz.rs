@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
-/// What a reader gives, if it ends at or before `limit` bytes.
+/// The bytes of a reader, if it ends at or before `limit` bytes.
 fn all(mut reader: impl Read, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(limit);
     let wanted = u64::try_from(limit).ok()?;
@@ -26,7 +26,7 @@ pub(super) fn zlib(stream: &[u8], limit: usize) -> Option<Vec<u8>> {
     all(ZlibDecoder::new(stream), limit)
 }
 
-/// At most `limit` bytes of Zstandard frames. Decoded at once, so that no header can ask for a
+/// At most `limit` bytes of Zstandard frames. Decoded in one call, so that no header can ask for a
 /// window.
 #[cfg(feature = "zstd")]
 pub(super) fn zstd(stream: &[u8], limit: usize) -> Option<Vec<u8>> {

@@ -30,13 +30,13 @@ pub struct Array {
     pub grid: Grid,
     /// The type of an item, as `.npy` calls it.
     pub descr: String,
-    /// How chunks are named.
+    /// The names of chunks.
     pub keys: Keys,
     /// From the bytes of a chunk to those of its file.
     pub codecs: Vec<Codec>,
     /// The bytes of an item in a chunk that is missing.
     pub fill: Vec<u8>,
-    /// What version 3 calls the type, if that is known.
+    /// The type as version 3 names it, if that is known.
     pub data_type: Option<Value>,
     /// The fill value as its version writes it, if that is known.
     pub fill_value: Option<Value>,

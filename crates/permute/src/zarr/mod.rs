@@ -29,7 +29,7 @@ use crate::layout::Arrangement;
 use crate::steps::{Coding, End};
 use metadata::Array;
 
-/// What the planner needs to know of an array.
+/// The properties of an array that the planner needs.
 pub(crate) fn end(array: &Array) -> End<'_> {
     let grid = &array.grid;
     let coding = Coding { chunk: grid.chunk_bytes(), working: coded::working_bytes(array) };

@@ -58,8 +58,8 @@ impl PlainSource {
         unusable(format!("{} is shorter than a chunk, which has {bytes} bytes", path.display()))
     }
 
-    /// Rows are not contiguous in the file. Many short ones are read at once, with the padding
-    /// between them.
+    /// Rows are not contiguous in the file. Many short ones are read in one request, with the
+    /// padding between them.
     fn read_rows(
         &self,
         file: &ChunkFile,
@@ -161,7 +161,7 @@ impl PlainSink {
             let from = offset - chunk.begin;
             let here = usize::try_from(chunk.bytes - from).unwrap_or(usize::MAX).min(buf.len());
             let (part, rest) = buf.split_at(here);
-            // What is written at once needs no room made for it.
+            // A chunk that is written in one request needs no room made for it.
             let is_whole = part.len() as u64 == self.grid.chunk_bytes();
             let room = if is_whole { 0 } else { self.grid.chunk_bytes() };
             if let Some(file) = self
@@ -175,8 +175,8 @@ impl PlainSink {
         Ok(())
     }
 
-    /// Rows are not contiguous in the file. Many short ones are written at once, with zeros as the
-    /// padding between them.
+    /// Rows are not contiguous in the file. Many short ones are written in one request, with zeros
+    /// as the padding between them.
     fn write_rows(
         &self,
         file: &ChunkFile,
