@@ -54,13 +54,13 @@ typedef enum esker_code {
   ESKER_FORKED = 17,
 } esker_code;
 
-// When a write returns.
+// The point at which a write returns.
 typedef enum esker_durability {
   // As the store was opened; for `esker_open` the same as `ESKER_BUFFERED`.
   ESKER_DEFAULT = 0,
-  // When it survives a killed process, and not a power cut.
+  // Once it survives a killed process, but not a power cut.
   ESKER_BUFFERED = 1,
-  // When it is on the device. One sync serves all who wait.
+  // Once it is on the device. One sync serves all that wait.
   ESKER_SYNCED = 2,
 } esker_durability;
 
@@ -107,7 +107,7 @@ typedef struct esker_batch esker_batch;
 // An open store. Any number of threads may use it. Closed with `esker_close`.
 typedef struct esker_db esker_db;
 
-// Why a call failed. Freed with `esker_error_free`.
+// The reason of a failed call. Freed with `esker_error_free`.
 typedef struct esker_error esker_error;
 
 // A keyspace of a store: an ordered map from bytes to bytes. Any number of threads may use it.
@@ -136,11 +136,11 @@ typedef struct esker_transaction esker_transaction;
 // or `esker_writer_free`.
 typedef struct esker_writer esker_writer;
 
-// What a backup did.
+// The result of a backup.
 typedef struct esker_backup_report {
   // The number up to which operations are in the backup.
   uint64_t seq;
-  // Which backup into this folder it is, from 1. The same as before if nothing had changed.
+  // The number of the backup in this folder, from 1. The same as before if nothing had changed.
   uint64_t run;
   // Bytes read from the store: blocks that are new, and the log.
   uint64_t bytes_read;
@@ -156,11 +156,11 @@ typedef struct esker_backup_report {
 typedef struct esker_bytes {
   // The first one; null for none.
   uint8_t *data;
-  // How many.
+  // The number of bytes.
   size_t len;
 } esker_bytes;
 
-// How a store is opened. All zeros are the defaults.
+// The options for opening a store. All zeros are the defaults.
 typedef struct esker_options {
   // Memory for memtables, fences, filters and cached blocks, in bytes: 256 KiB to 16 TiB;
   // 0 for 64 MiB.
@@ -206,7 +206,7 @@ typedef struct esker_stats {
   uint64_t reserved[6];
 } esker_stats;
 
-// How a keyspace is opened. All zeros are the defaults.
+// The options for opening a keyspace. All zeros are the defaults.
 typedef struct esker_keyspace_options {
   // Memory after which the memtable is flushed to the data file, in bytes: 1 KiB to 1 TiB; 0 for
   // half of the store's.
@@ -385,7 +385,7 @@ enum esker_code esker_persist(const struct esker_db *db, struct esker_error **er
 enum esker_code esker_flush(const struct esker_db *db, struct esker_error **error);
 
 // Merges every keyspace whole and gives free space back. Takes as long as reading and writing all
-// data does; reads and writes go on meanwhile.
+// data does; reads and writes continue meanwhile.
 //
 // # Safety
 // `db` is a store; `error` is null or can be written to.

@@ -9,13 +9,13 @@ use crate::db::esker_db;
 use crate::error::{Result, esker_code, esker_error, guard};
 use crate::handle::get;
 
-/// What a backup did.
+/// The result of a backup.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct esker_backup_report {
     /// The number up to which operations are in the backup.
     pub seq: u64,
-    /// Which backup into this folder it is, from 1. The same as before if nothing had changed.
+    /// The number of the backup in this folder, from 1. The same as before if nothing had changed.
     pub run: u64,
     /// Bytes read from the store: blocks that are new, and the log.
     pub bytes_read: u64,

@@ -13,7 +13,7 @@ use crate::error::{Failure, Result};
 pub struct esker_bytes {
     /// The first one; null for none.
     pub data: *mut u8,
-    /// How many.
+    /// The number of bytes.
     pub len: usize,
 }
 

@@ -16,15 +16,15 @@ pub struct esker_db {
 
 handle!(esker_db(Db) = b"ESK-db__");
 
-/// When a write returns.
+/// The point at which a write returns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum esker_durability {
     /// As the store was opened; for `esker_open` the same as `ESKER_BUFFERED`.
     ESKER_DEFAULT = 0,
-    /// When it survives a killed process, and not a power cut.
+    /// Once it survives a killed process, but not a power cut.
     ESKER_BUFFERED = 1,
-    /// When it is on the device. One sync serves all who wait.
+    /// Once it is on the device. One sync serves all that wait.
     ESKER_SYNCED = 2,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn durability(number: i32) -> Result<Option<Durability>> {
     }
 }
 
-/// How a store is opened. All zeros are the defaults.
+/// The options for opening a store. All zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct esker_options {
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn esker_flush(
 }
 
 /// Merges every keyspace whole and gives free space back. Takes as long as reading and writing all
-/// data does; reads and writes go on meanwhile.
+/// data does; reads and writes continue meanwhile.
 ///
 /// # Safety
 /// `db` is a store; `error` is null or can be written to.

@@ -57,7 +57,7 @@ use esker_code::{
     ESKER_OTHER, ESKER_PANIC, ESKER_POISONED, ESKER_READ_ONLY, ESKER_TOO_NEW,
 };
 
-/// Why a call failed. Freed with `esker_error_free`.
+/// The reason of a failed call. Freed with `esker_error_free`.
 pub struct esker_error {
     _opaque: [u8; 0],
 }

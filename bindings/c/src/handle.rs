@@ -21,11 +21,11 @@ use crate::error::{Failure, Result};
 
 /// A kind of handle: the type that C sees, which is only ever pointed to.
 pub trait Handle {
-    /// What there is behind it.
+    /// The value behind a handle.
     type Value;
     /// The number of the kind.
     const KIND: u64;
-    /// What it is called in messages.
+    /// The name of the kind in messages.
     const NAME: &'static str;
 }
 

@@ -61,7 +61,7 @@ pub enum esker_index {
     ESKER_LSM = 2,
 }
 
-/// How a keyspace is opened. All zeros are the defaults.
+/// The options for opening a keyspace. All zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct esker_keyspace_options {

@@ -187,7 +187,7 @@ pub unsafe extern "C" fn esker_range_prev(
     unsafe { guard(error, || step(range, entry, found, Range::next_back)) }
 }
 
-/// Goes on to the entry that `advance` finds.
+/// Moves to the entry that `advance` finds.
 ///
 /// # Safety
 /// `range` is a range; the others are null or can be written to.

@@ -28,7 +28,7 @@ pub struct esker_writer {
 
 handle!(esker_writer(ValueWriter) = b"ESK-writ");
 
-/// What a stream fails with is an error of the store.
+/// The failure of a stream: the error of the store in it, or an invalid argument.
 fn failure(error: io::Error) -> Failure {
     match error.downcast::<Error>() {
         Ok(error) => error.into(),

@@ -11,7 +11,7 @@ handle!(Text(String) = b"test-txt");
 handle!(Number(u64) = b"test-num");
 handle!(OtherNumber(u64) = b"test-oth");
 
-/// What `get` says, copied.
+/// A copy of the text that `get` returns.
 fn text(handle: *const Text) -> Option<String> {
     // SAFETY: each test uses its handles in one thread.
     unsafe { get(handle) }.ok().cloned()
