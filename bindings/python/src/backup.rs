@@ -21,7 +21,7 @@ pub(crate) fn checked(report: CheckReport) -> Checked {
 /// Number, run, bytes read, written, reused and held.
 type Report = (u64, u64, u64, u64, u64, u64);
 
-/// Runs something that copies, and ends it when a signal has a handler that raises.
+/// Runs an operation that copies, and ends it when a signal has a handler that raises.
 fn copying<T: Send>(
     py: Python<'_>,
     copy: impl FnOnce(&mut dyn FnMut(&BackupProgress) -> ControlFlow<()>) -> Result<T> + Send,
@@ -42,7 +42,7 @@ fn copying<T: Send>(
     }
 }
 
-/// Copies a store, as it is now, into a folder.
+/// Copy a store, as it is now, into a folder.
 #[pyfunction]
 pub(crate) fn back_up(py: Python<'_>, store: &Store, path: PathBuf) -> PyResult<Report> {
     let db = store.open().db(py)?;
@@ -51,13 +51,13 @@ pub(crate) fn back_up(py: Python<'_>, store: &Store, path: PathBuf) -> PyResult<
     Ok((of.seq, of.run, bytes.0, bytes.1, bytes.2, bytes.3))
 }
 
-/// Makes a store of a backup.
+/// Make a store of a backup.
 #[pyfunction]
 pub(crate) fn restore(py: Python<'_>, backup: PathBuf, path: PathBuf) -> PyResult<()> {
     copying(py, |progress| Backup::open(&backup)?.restore_with(&path, progress))
 }
 
-/// Reads a backup and compares it with what it should be.
+/// Read all of a backup and verify it.
 #[pyfunction]
 pub(crate) fn check_backup(py: Python<'_>, path: PathBuf) -> PyResult<Checked> {
     apart(py, || Backup::open(&path)?.check()).map(checked)

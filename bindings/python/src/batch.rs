@@ -108,7 +108,7 @@ impl Batch {
         Self::empty(py, store.open(), durability)
     }
 
-    /// Sets the value of `key` in `keyspace`. Of several writes to one key the last counts. With
+    /// Set the value of `key` in `keyspace`. Of several writes to one key the last counts. With
     /// `ttl` the value expires after this many seconds, counted from this call.
     #[pyo3(signature = (keyspace, key, value, *, ttl=None))]
     fn insert(
@@ -123,7 +123,7 @@ impl Batch {
         self.add(keyspace, key.as_ref(), KeyWrite::Put(value.as_ref(), ttl))
     }
 
-    /// Merges `operand` onto the value of `key` in `keyspace`. All operands merged onto one key
+    /// Merge `operand` onto the value of `key` in `keyspace`. All operands merged onto one key
     /// count, and so do earlier writes to it.
     fn merge(
         &self,
@@ -135,12 +135,12 @@ impl Batch {
         self.add(keyspace, key.as_ref(), KeyWrite::Merge(operand.as_ref()))
     }
 
-    /// Removes `key` from `keyspace`; it need not exist.
+    /// Remove `key` from `keyspace`; it need not exist.
     fn remove(&self, keyspace: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         self.add(keyspace, Buffer::key(key)?.as_ref(), KeyWrite::Delete)
     }
 
-    /// Removes all keys of `keyspace` with `start <= key < end`, including those that the batch has
+    /// Remove all keys of `keyspace` with `start <= key < end`, including those that the batch has
     /// written before. Without `start` from the first key, without `end` to the last.
     #[pyo3(signature = (keyspace, start=None, end=None))]
     fn remove_range(
@@ -164,14 +164,14 @@ impl Batch {
         })
     }
 
-    /// Applies the writes now. At most 1 GiB, and no more than the memory of the store (4 MiB are
+    /// Apply the writes now. At most 1 GiB, and no more than the memory of the store (4 MiB are
     /// always fine).
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         let writes = self.take(py)?.ok_or_else(|| over(py))?;
         self.apply(py, writes)
     }
 
-    /// Drops the writes. May be called repeatedly, also after they were applied.
+    /// Drop the writes. May be called repeatedly, also after they were applied.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         self.take(py).map(drop)
     }
@@ -182,12 +182,12 @@ impl Batch {
         self.with(py, |writes| Ok(writes.bytes))
     }
 
-    /// How many writes there are so far, repeats included.
+    /// The number of writes so far, repeats included.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.with(py, |writes| Ok(writes.batch.len()))
     }
 
-    /// Always: an empty batch is one, too.
+    /// True: an empty batch is a batch, too.
     const fn __bool__(&self) -> bool {
         true
     }

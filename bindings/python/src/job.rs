@@ -15,16 +15,16 @@ use pyo3::types::PyDict;
 
 use crate::raised;
 
-/// How often Python is asked whether a signal came.
+/// The interval at which Python is asked whether a signal came.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Bytes of a size such as `"256MiB"`.
+/// Return the bytes of a size such as `"256MiB"`.
 #[pyfunction]
 pub(crate) fn parse_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
     esker_permute::units::parse_bytes(text).map_err(|error| raised::of_job(py, &error))
 }
 
-/// What is asked for besides files and pattern: a dictionary.
+/// The options of a job in addition to files and pattern: a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Options {
@@ -49,7 +49,7 @@ pub(crate) struct Job(job::Job);
 
 #[pymethods]
 impl Job {
-    /// Looks at the files and plans.
+    /// Look at the files and plan.
     #[new]
     fn new(
         py: Python<'_>,
@@ -109,18 +109,18 @@ impl Job {
         self.0.payload_bytes()
     }
 
-    /// What the planner expects.
+    /// The seconds that the planner expects.
     #[getter]
     fn seconds(&self) -> f64 {
         self.0.price()
     }
 
-    /// The plan as text, a line each.
+    /// Return the plan as lines of text.
     fn describe(&self) -> Vec<String> {
         self.0.describe()
     }
 
-    /// The figures of each pass.
+    /// Return the figures of each pass.
     fn passes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let (figures, record) = self.0.figures();
         let passes = figures.iter().map(|f| {
@@ -137,8 +137,8 @@ impl Job {
         passes.collect()
     }
 
-    /// Writes the result, complete or not at all; answers the most bytes of buffers that were
-    /// held at once. Other threads of Python run meanwhile.
+    /// Write the result, complete or not at all, and return the largest number of bytes of buffers
+    /// that were held at the same time. Other threads of Python run meanwhile.
     fn run(&self, py: Python<'_>) -> PyResult<u64> {
         let report = interruptible(py, |go_on| self.0.run(go_on))?;
         for warning in &report.warnings {
@@ -147,14 +147,15 @@ impl Job {
         Ok(report.peak_buffer_bytes)
     }
 
-    /// Writes the result to a file without a name; answers a descriptor of it.
+    /// Write the result to a file without a name and return a descriptor of it.
     fn run_unnamed(&self, py: Python<'_>) -> PyResult<RawFd> {
         let (_, file) = interruptible(py, |go_on| self.0.run_unnamed(go_on))?;
         Ok(file.into_raw_fd())
     }
 }
 
-/// Runs something that asks whether to go on, and ends it when a signal has a handler that raises.
+/// Runs an operation that asks whether to continue, and ends it when a signal has a handler that
+/// raises.
 fn interruptible<T: Send>(
     py: Python<'_>,
     run: impl FnOnce(&mut dyn FnMut(u64) -> bool) -> Result<T> + Send,

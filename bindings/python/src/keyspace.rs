@@ -73,12 +73,12 @@ impl Keyspace {
         }
     }
 
-    /// Sets the value of `key`, as `keyspace[key] = value` does; with a durability of its own if
-    /// one is given. A key has at most 65,536 bytes, a value at most 1 GiB. No read, one write to
-    /// the log; a value of more than 262,144 bytes is written to the data file, and its place to
-    /// the log. With `ttl` the value expires after this many seconds, which may be a fraction; then
-    /// the key is absent, as if it had been removed. A later write replaces the value and its
-    /// expiry. An iterator and a snapshot keep to the moment at which they were made.
+    /// Set the value of `key`, as `keyspace[key] = value` does, with a durability of its own if one
+    /// is given. A key has at most 65,536 bytes, a value at most 1 GiB. No read, one write to the
+    /// log; a value of more than 262,144 bytes is written to the data file, and its place to the
+    /// log. With `ttl` the value expires after this many seconds, which may be a fraction; then the
+    /// key is absent, as if it had been removed. A later write replaces the value and its expiry.
+    /// An iterator and a snapshot keep to the moment at which they were made.
     #[pyo3(signature = (key, value, *, ttl=None, durability=None))]
     fn insert(
         this: PyRef<'_, Self>,
@@ -107,7 +107,7 @@ impl Keyspace {
         })
     }
 
-    /// As `insert` with `ttl`.
+    /// Set the value of `key` for a number of seconds, as `insert` with `ttl`.
     fn insert_with_ttl(
         this: PyRef<'_, Self>,
         key: &Bound<'_, PyAny>,
@@ -117,7 +117,7 @@ impl Keyspace {
         Self::insert(this, key, value, Some(seconds), None)
     }
 
-    /// Merges `operand` onto the value of `key`: the keyspace's merge operator computes the result;
+    /// Merge `operand` onto the value of `key`: the keyspace's merge operator computes the result;
     /// where there is no value, the operand becomes the value. An operand has at most 262,144
     /// bytes. No read, and one write to the log.
     #[pyo3(signature = (key, operand, *, durability=None))]
@@ -138,7 +138,7 @@ impl Keyspace {
         })
     }
 
-    /// Removes `key`, which need not exist: no read, unlike `del keyspace[key]`, and one write to
+    /// Remove `key`, which need not exist: no read, unlike `del keyspace[key]`, and one write to
     /// the log.
     #[pyo3(signature = (key, *, durability=None))]
     fn remove(
@@ -156,9 +156,9 @@ impl Keyspace {
         })
     }
 
-    /// Removes all keys with `start <= key < end`, however many there are: no read, and one write
-    /// to the log. Without `start` from the first key, without `end` to the last. Open iterators
-    /// and snapshots still see them.
+    /// Remove all keys with `start <= key < end`, however many there are: no read, and one write to
+    /// the log. Without `start` from the first key, without `end` to the last. Open iterators and
+    /// snapshots still see them.
     #[pyo3(signature = (start=None, end=None, *, durability=None))]
     fn remove_range(
         this: PyRef<'_, Self>,
@@ -177,7 +177,7 @@ impl Keyspace {
         })
     }
 
-    /// Removes all keys that begin with `prefix`, as `remove_range` does.
+    /// Remove all keys that begin with `prefix`, as `remove_range` does.
     fn remove_prefix(this: PyRef<'_, Self>, prefix: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, reads) = (this.py(), this.as_super());
         let prefix = Buffer::key(prefix)?;
@@ -189,8 +189,8 @@ impl Keyspace {
         })
     }
 
-    /// Removes `key` and returns its value; `default`, if given, where there is none. If several
-    /// threads call this at once, one gets the value.
+    /// Remove `key` and return its value, or `default`, if given, where there is none. If several
+    /// threads call this at the same time, one gets the value.
     #[pyo3(signature = (key, *default), text_signature = "($self, key, default=..., /)")]
     fn pop<'py>(
         this: PyRef<'py, Self>,
@@ -209,8 +209,8 @@ impl Keyspace {
         }
     }
 
-    /// Removes the entry with the smallest key and returns it; `KeyError` where there is none. If
-    /// several threads call this at once, one gets it.
+    /// Remove the entry with the smallest key and return it; `KeyError` where there is none. If
+    /// several threads call this at the same time, one gets it.
     fn popitem<'py>(
         this: PyRef<'py, Self>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
@@ -231,7 +231,7 @@ impl Keyspace {
         Ok((PyBytes::new(py, &key), PyBytes::new(py, &value)))
     }
 
-    /// The value of `key`; if there is none, `default` is set and returned.
+    /// Return the value of `key`; if there is none, set it to `default` and return that.
     fn setdefault<'py>(
         this: PyRef<'py, Self>,
         key: &Bound<'py, PyAny>,
@@ -260,13 +260,13 @@ impl Keyspace {
         values::writer(this.py(), this.as_super(), key)
     }
 
-    /// An empty batch, for `update`.
+    /// Return an empty batch, for `update`.
     fn _batch(this: PyRef<'_, Self>) -> PyResult<Batch> {
         let (py, open) = (this.py(), this.as_super().open());
         Batch::empty(py, open, durability(open, None)?)
     }
 
-    /// Removes every entry, however many there are: one step, and one write to the log.
+    /// Remove every entry, however many there are: one step, and one write to the log.
     fn clear(this: PyRef<'_, Self>) -> PyResult<()> {
         let (py, reads) = (this.py(), this.as_super());
         let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
@@ -276,13 +276,13 @@ impl Keyspace {
         })
     }
 
-    /// Flushes the part of the keyspace that is only in memory (and in the log) to the data file.
+    /// Flush the part of the keyspace that is only in memory (and in the log) to the data file.
     fn flush(this: PyRef<'_, Self>) -> PyResult<()> {
         let keyspace = this.as_super().keyspace(this.py())?;
         apart(this.py(), || keyspace.flush())
     }
 
-    /// Compacts the keyspace into one level without garbage: reads and writes all of it.
+    /// Compact the keyspace into one level without garbage. This reads and writes all of it.
     fn compact(this: PyRef<'_, Self>) -> PyResult<()> {
         let keyspace = this.as_super().keyspace(this.py())?;
         apart(this.py(), || keyspace.compact())

@@ -7,12 +7,12 @@
 //! | file | one idea |
 //! |---|---|
 //! | `buffer` | keys and values as Python gives them |
-//! | `fork` | what a child by `fork` has to leave alone |
-//! | `store` | an open store, what its objects share, turns of keys, the end of the interpreter |
+//! | `fork` | state that a child by `fork` must not use |
+//! | `store` | an open store and its shared state, turns of keys, the end of the interpreter |
 //! | `reads`, `keyspace` | mappings |
 //! | `operator` | merge operators |
 //! | `backup` | backups |
-//! | `batch`, `snapshot`, `transaction` | what is made from a store |
+//! | `batch`, `snapshot`, `transaction` | objects that are made from a store |
 //! | `range` | iterators, in runs |
 //! | `values` | values as streams |
 //! | `ttl` | times to live |

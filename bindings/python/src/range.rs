@@ -144,7 +144,7 @@ impl Range {
         format!("<esker.Range of '{}' of '{}'>", self.name, self.open.path().display())
     }
 
-    /// Releases the held state; no entry comes after it. May be called repeatedly.
+    /// Release the held state; no entry comes after it. May be called repeatedly.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let walk = self.walk.get(py)?;
         let mut walk = walk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);

@@ -219,8 +219,8 @@ impl Reads {
         }
     }
 
-    /// The value of `key`, or `default` where there is none. At most one block read for each level;
-    /// none for a value that is in memory.
+    /// Return the value of `key`, or `default` where there is none. At most one block read for each
+    /// level; none for a value that is in memory.
     #[pyo3(signature = (key, default=None))]
     fn get<'py>(
         &self,
@@ -232,8 +232,8 @@ impl Reads {
         Ok(value.map(|value| PyBytes::new(py, &value).into_any()).or(default))
     }
 
-    /// The values of `keys`, in their order and as of one moment, None where there is none; blocks
-    /// are read in parallel.
+    /// Return the values of `keys`, in their order and as of one moment, None where there is none;
+    /// blocks are read in parallel.
     fn get_many<'py>(
         &self,
         py: Python<'py>,
@@ -254,7 +254,7 @@ impl Reads {
         self.view(py)?.contains(py, Buffer::key(key)?.as_ref())
     }
 
-    /// Counts by reading all entries.
+    /// Count the entries by reading all of them.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let mut range = self.view(py)?.range(py, (End::Unbounded, End::Unbounded))?;
         let (mut all, mut most) = (0, COUNTED_MAX);
@@ -281,7 +281,7 @@ impl Reads {
         self.all(py, "keys", true)
     }
 
-    /// All of the keys, values or items (`part`), from either end.
+    /// Return all of the keys, values or items (`part`), from either end.
     #[pyo3(name = "_all")]
     fn all(&self, py: Python<'_>, part: &str, reverse: bool) -> PyResult<Range> {
         let part = match part {
@@ -293,7 +293,7 @@ impl Reads {
         Ok(self.walk(range, part, reverse))
     }
 
-    /// The entries with `start <= key < end` as of now, in ascending order of keys or, with
+    /// Return the entries with `start <= key < end` as of now, in ascending order of keys or, with
     /// `reverse`, in descending order: an iterator of `(key, value)`. None is no bound. Later
     /// writes are not seen.
     #[pyo3(signature = (start=None, end=None, *, reverse=false))]
@@ -309,7 +309,7 @@ impl Reads {
         Ok(self.walk(range, Part::Both, reverse))
     }
 
-    /// The entries whose keys begin with `prefix`, as `range` returns them.
+    /// Return the entries whose keys begin with `prefix`, as `range` does.
     #[pyo3(signature = (prefix, *, reverse=false))]
     fn prefix(&self, py: Python<'_>, prefix: &Bound<'_, PyAny>, reverse: bool) -> PyResult<Range> {
         let prefix = Buffer::key(prefix)?;
@@ -317,7 +317,7 @@ impl Reads {
         Ok(self.walk(range, Part::Both, reverse))
     }
 
-    /// The entry with the smallest key; None if there is none.
+    /// Return the entry with the smallest key, or None if there is none.
     fn first<'py>(
         &self,
         py: Python<'py>,
@@ -325,7 +325,7 @@ impl Reads {
         self.end(py, false)
     }
 
-    /// The entry with the largest key; None if there is none.
+    /// Return the entry with the largest key, or None if there is none.
     fn last<'py>(
         &self,
         py: Python<'py>,

@@ -61,13 +61,13 @@ impl Snapshot {
         self.open.path()
     }
 
-    /// Fails when it cannot be used.
+    /// Raise an exception if it cannot be used.
     fn _check(&self, py: Python<'_>) -> PyResult<()> {
         self.open.check(py)?;
         self.moment.snapshot(py).map(drop)
     }
 
-    /// Releases the snapshot, except for data that iterators still read; its views can no longer be
+    /// Release the snapshot, except for data that iterators still read; its views can no longer be
     /// used. May be called repeatedly.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.moment.close(py)
@@ -98,7 +98,7 @@ impl KeyspaceView {
     }
 }
 
-/// How a keyspace is named.
+/// A keyspace as Python passes it: an object or a name.
 #[derive(FromPyObject)]
 pub(crate) enum Named<'py> {
     Itself(PyRef<'py, Keyspace>),

@@ -138,7 +138,7 @@ pub(crate) fn apart<T: Send>(
     py.detach(run).map_err(|error| raised::of_store(py, &error))
 }
 
-/// Closes all stores that this process has open.
+/// Close all stores that this process has open.
 #[pyfunction]
 pub(crate) fn close_all(py: Python<'_>) -> PyResult<()> {
     let stores = std::mem::take(&mut *STORES.lock().unwrap_or_else(PoisonError::into_inner));
@@ -224,7 +224,7 @@ impl Store {
         apart(py, || db.check()).map(checked)
     }
 
-    /// The contents of `esker.Stats`, as dictionaries.
+    /// Return the contents of `esker.Stats`, as dictionaries.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let db = self.0.db(py)?;
         stats::as_dict(py, &apart(py, || db.stats())?)

@@ -18,7 +18,7 @@ use crate::ttl;
 /// A transaction that may have ended; its views share it.
 pub(crate) struct Ongoing(Kept<Mutex<Option<Work>>>);
 
-/// What a transaction has done so far.
+/// The state of a transaction so far.
 pub(crate) struct Work {
     pub(crate) transaction: esker::Transaction,
     turns: TurnSet,
@@ -100,13 +100,13 @@ impl Transaction {
         apart(py, || Ok(work.lock().unwrap_or_else(PoisonError::into_inner).is_none()))
     }
 
-    /// Fails when it cannot be used.
+    /// Raise an exception if it cannot be used.
     fn _check(&self, py: Python<'_>) -> PyResult<()> {
         self.open.check(py)?;
         self.ongoing.with(py, |_| Ok(()))
     }
 
-    /// Applies the writes, if no other writer has since changed what was read. Otherwise nothing is
+    /// Apply the writes, if no other writer has since changed what was read. Otherwise nothing is
     /// applied, and `ConflictError` asks to run the whole transaction again.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         let work = self.ongoing.take(py)?.ok_or_else(|| over(py))?;
@@ -117,7 +117,7 @@ impl Transaction {
         })
     }
 
-    /// Drops the writes. May be called repeatedly, also after a commit.
+    /// Drop the writes. May be called repeatedly, also after a commit.
     fn rollback(&self, py: Python<'_>) -> PyResult<()> {
         let work = self.ongoing.take(py)?;
         apart(py, || {
@@ -126,12 +126,12 @@ impl Transaction {
         })
     }
 
-    /// How many keys it will write.
+    /// The number of keys that it will write.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.ongoing.with(py, |work| Ok(work.transaction.len()))
     }
 
-    /// Always: one that writes nothing is one, too.
+    /// True: a transaction that writes nothing is one, too.
     const fn __bool__(&self) -> bool {
         true
     }
@@ -174,7 +174,7 @@ impl TransactionKeyspace {
         }
     }
 
-    /// Sets the value of `key` when the transaction is committed. Reads nothing. With `ttl` the
+    /// Set the value of `key` when the transaction is committed. Reads nothing. With `ttl` the
     /// value expires after this many seconds, counted from this call.
     #[pyo3(signature = (key, value, *, ttl=None))]
     fn insert(
@@ -188,7 +188,7 @@ impl TransactionKeyspace {
         write(&this, key.as_ref(), KeyWrite::Put(value.as_ref(), ttl))
     }
 
-    /// Merges `operand` onto the value of `key` when the transaction is committed. Reads nothing.
+    /// Merge `operand` onto the value of `key` when the transaction is committed. Reads nothing.
     fn merge(
         this: PyRef<'_, Self>,
         key: &Bound<'_, PyAny>,
@@ -198,14 +198,14 @@ impl TransactionKeyspace {
         write(&this, key.as_ref(), KeyWrite::Merge(operand.as_ref()))
     }
 
-    /// Removes `key` when the transaction is committed; it need not exist. Reads nothing, unlike
+    /// Remove `key` when the transaction is committed; it need not exist. Reads nothing, unlike
     /// `del keyspace[key]`.
     fn remove(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         write(&this, Buffer::key(key)?.as_ref(), KeyWrite::Delete)
     }
 
-    /// Removes all keys with `start <= key < end` when the transaction is committed, including
-    /// those that others have written by then. Reads none of them.
+    /// Remove all keys with `start <= key < end` when the transaction is committed, including those
+    /// that others have written by then. Reads none of them.
     #[pyo3(signature = (start=None, end=None))]
     fn remove_range(
         this: PyRef<'_, Self>,

@@ -86,7 +86,7 @@ impl ValueReader {
         self.nbytes
     }
 
-    /// The bytes from `position` on, at most `size` and no more than 8 MiB.
+    /// Return the bytes from `position` on, at most `size` and no more than 8 MiB.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -133,7 +133,7 @@ pub(crate) fn writer(
 
 #[pymethods]
 impl ValueWriter {
-    /// Appends all of `data`; returns its length.
+    /// Append all of `data` and return its length.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let data = Buffer::value(data)?;
         let data = data.as_ref();
@@ -141,7 +141,7 @@ impl ValueWriter {
         Ok(data.len())
     }
 
-    /// Sets the value of the key to what was written.
+    /// Set the value of the key to the written bytes.
     fn finish(&self, py: Python<'_>, durability: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let durability = self::durability(&self.open, durability)?;
         let stream = self.stream.take(py)?.ok_or_else(|| closed(py))?;
@@ -151,7 +151,7 @@ impl ValueWriter {
         })
     }
 
-    /// Discards what was written, unless it was finished.
+    /// Discard the written bytes, unless the writer was finished.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let stream = self.stream.take(py)?;
         py.detach(|| drop(stream));
