@@ -1,8 +1,8 @@
 """Storage in files: an ordered key-value store, and arrays larger than memory.
 
 `open` opens a store, whose keyspaces are mappings of bytes to bytes. `rearrange` transposes,
-reorders and tiles arrays of any size in bounded memory, with the patterns of einops; `plan` says
-what it would do.
+reorders and tiles arrays of any size in bounded memory, with the patterns of einops; `plan` returns
+its plan.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -131,7 +131,7 @@ _OF_ARRAYS = {"Pass", "Plan", "plan", "rearrange"}
 
 
 def __getattr__(name: str) -> Any:
-    """What is about arrays is imported when it is asked for: it needs numpy, and a store does not."""
+    """Import the functions for arrays at their first use: they need numpy, and a store does not."""
     if name not in _OF_ARRAYS:
         raise AttributeError(f"module 'esker' has no attribute {name!r}")
     from . import _rearrange

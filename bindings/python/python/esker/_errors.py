@@ -1,12 +1,13 @@
-"""What can go wrong.
+"""The exceptions of esker.
 
-Everything that esker raises is an `Error`, and also what Python would raise. (A call with too few
-or too many arguments is Python's own `TypeError`, and an interrupt its `KeyboardInterrupt`.)
+Everything that esker raises is an `Error`, and also the exception that Python would raise. (A call
+with too few or too many arguments is Python's own `TypeError`, and an interrupt its
+`KeyboardInterrupt`.)
 """
 
 
 class Error(Exception):
-    """Anything that esker refuses or fails at; its text says what to change."""
+    """The base class of all exceptions of esker; the text says what to change."""
 
 
 class PatternError(Error, ValueError):
@@ -14,7 +15,7 @@ class PatternError(Error, ValueError):
 
 
 class ArgumentError(Error, ValueError):
-    """Another argument cannot be used: it is out of bounds, or no choice that there is."""
+    """An argument other than the pattern is out of bounds, or not among the choices."""
 
 
 class ArgumentTypeError(Error, TypeError):
@@ -26,8 +27,10 @@ class KeyNotFoundError(Error, KeyError):
 
 
 class FileError(Error, OSError):
-    """A file cannot be read, written or used as what it is; `errno` and `filename` are set where
-    the system refused."""
+    """A file cannot be read, written or used as what it is.
+
+    `errno` and `filename` are set where the system refused.
+    """
 
 
 class NoStoreError(FileError, FileNotFoundError):
@@ -39,12 +42,17 @@ class LockedError(FileError, BlockingIOError):
 
 
 class FullError(FileError):
-    """The device has no room left. Reads and removals go on; make room, or remove and compact."""
+    """The device has no room left.
+
+    Reads and removals continue; make room, or remove and compact.
+    """
 
 
 class FormatError(FileError):
-    """The folder holds something else than a store, or one of a newer version. It was not
-    touched."""
+    """The folder holds something else than a store, or a store of a newer version.
+
+    The folder was not changed.
+    """
 
 
 class DamagedError(FileError):
@@ -64,18 +72,25 @@ class ReadOnlyError(Error, RuntimeError):
 
 
 class ConflictError(Error, RuntimeError):
-    """Somebody else has written what the transaction has read. Nothing was applied: run it again
-    from its beginning, as `Db.transact` does."""
+    """Another writer has changed data that the transaction has read.
+
+    Nothing was applied: run the transaction again from its beginning, as `Db.transact` does.
+    """
 
 
 class OperatorError(Error, RuntimeError):
-    """A merge operator could not say what the operands of a key come to: it raised, or was not given
-    when the keyspace was opened. Nothing is lost; other keys are read as ever."""
+    """A merge operator could not combine the operands of a key.
+
+    It raised an exception, or was not given when the keyspace was opened. Nothing is lost; other
+    keys can be read.
+    """
 
 
 class ClosedError(Error, ValueError):
-    """The store, snapshot, batch, transaction, reader or writer has been closed (a file says the
-    same with `ValueError`)."""
+    """The store, snapshot, batch, transaction, reader or writer has been closed.
+
+    A closed file of Python raises `ValueError`, too.
+    """
 
 
 class ForkError(Error, RuntimeError):
@@ -87,8 +102,10 @@ class NoKeyspaceError(Error, LookupError):
 
 
 class MetadataWarning(UserWarning):
-    """A Zarr array is complete, but consolidated metadata of a group above it could not be brought up
-    to date: readers of the group do not see the array, or see what it was before."""
+    """A Zarr array is complete, but consolidated metadata of a group above it is not up to date.
+
+    Readers of the group do not see the array, or see its former state.
+    """
 
 
 for _class in [value for value in globals().values() if isinstance(value, type)]:

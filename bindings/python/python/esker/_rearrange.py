@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass over the data does."""
+    """The figures of one pass over the data."""
 
-    #: Records that are in memory at once, in bytes.
+    #: Records that are in memory at the same time, in bytes.
     load_bytes: int
-    #: The size of a read, how many there are, and how often each is done.
+    #: The size of a read, the number of reads, and the number of times that each is made.
     segment_bytes: int
     segments: int
     waste: int
-    #: The size of a write, how many there are, and of how many runs of the result they are parts.
+    #: The size of a write, the number of writes, and the number of runs of the result that they
+    #: are parts of.
     flush_bytes: int
     flushes: int
     partitions: int
@@ -36,7 +37,7 @@ class Pass:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """What would be done. Prints itself."""
+    """The plan of a call of `rearrange`. Its text is the plan in words."""
 
     #: Sizes of the dimensions of the result; None where short tiles make it no array.
     shape: tuple[int, ...] | None
@@ -44,7 +45,7 @@ class Plan:
     #: Bytes of the items, which every pass reads and writes.
     nbytes: int
     passes: tuple[Pass, ...]
-    #: How long the device is expected to take.
+    #: The seconds that the device is expected to take.
     seconds: float
     text: str
 
@@ -70,8 +71,10 @@ class _Request:
     force: bool
 
     def job(self, target: str | None) -> Job:
-        """Looks at the files and plans. Without a target the result is a file without a name beside
-        the source."""
+        """Look at the files and plan.
+
+        Without a target the result is a file without a name in the folder of the source.
+        """
         for name, size in self.sizes.items():
             if not isinstance(size, (int, np.integer)) or not 0 <= size < 2**63:
                 raise ArgumentError(f"{name}={size!r}: the size of an axis is a whole number")
@@ -137,7 +140,7 @@ def rearrange(
     force: bool = False,
     **sizes: int,
 ) -> np.ndarray[Any, Any] | str:
-    """Rearranges an array of any size from file to file, in bounded memory.
+    """Rearrange an array of any size from file to file, in bounded memory.
 
     `src` is a path (of a file, or of the folder of a Zarr array), a `numpy.memmap`, whose file is
     read, not its pages, or a `zarr.Array` in a local folder. `pattern` is that of einops'
@@ -146,11 +149,12 @@ def rearrange(
     hold: any other result is refused with `PatternError`.
 
     `out` is a path that ends in .npy, .raw, .bin or .zarr, and appears complete or not at all; of a
-    symbolic link it is what the link leads to. Without it the result is a file without a name, on
+    symbolic link it is the target of the link. Without it the result is a file without a name, on
     the file system of `src`, that lasts as long as the array which is returned.
 
-    `chunks`, `compressor` (none, gzip, zlib, zstd or blosc) and `zarr_format` (2 or 3) say how a
-    Zarr array is made; what they leave open is as in `src`. `force` replaces `out` if it exists.
+    `chunks`, `compressor` (none, gzip, zlib, zstd or blosc) and `zarr_format` (2 or 3) describe the
+    Zarr array that is made; the default of each is as in `src`. `force` replaces `out` if it
+    exists.
 
     `memory` bounds all buffers, in bytes or as "256MiB". `shape` and `dtype` describe a file of
     bare items.
@@ -192,7 +196,7 @@ def plan(
     force: bool = False,
     **sizes: int,
 ) -> Plan:
-    """What `rearrange` would do with the same arguments; nothing is written."""
+    """Return the plan of `rearrange` with the same arguments; nothing is written."""
     request = _Request(
         src, pattern, memory, sizes, shape, dtype, chunks, compressor, zarr_format, force
     )
@@ -208,7 +212,7 @@ def plan(
 
 
 def _temporary(request: _Request) -> np.ndarray[Any, Any]:
-    """The result in a file without a name, which goes when its last page does."""
+    """Return the result in a file without a name, which is freed with its last mapped page."""
     job = request.job(None)
     file = os.fdopen(job.run_unnamed(), "rb")
     try:

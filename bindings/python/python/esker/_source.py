@@ -1,4 +1,4 @@
-"""What is rearranged: a path, the file below a memory map, or the folder of a Zarr array."""
+"""The source of a job: a path, the file of a memory map, or the folder of a Zarr array."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from ._errors import ArgumentError, ArgumentTypeError, FileError
 
-#: Shape, type, where the items begin in the file, whether the first dimension varies fastest.
+#: Shape, type, offset of the first item in the file, whether the first dimension varies fastest.
 Bare = Tuple[Sequence[int], str, Optional[int], bool]
 
 #: The files of results without a name, as long as their pages are mapped.
@@ -24,7 +24,7 @@ UNNAMED: weakref.WeakKeyDictionary[Any, BinaryIO] = weakref.WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Source:
-    """A file, and what is known of items without a header."""
+    """A file, and the description of items without a header."""
 
     path: str
     #: The folder that it lies in, for results without a name.
@@ -34,7 +34,7 @@ class Source:
 
 @contextmanager
 def source_of(src: Any, shape: Sequence[int] | None, dtype: Any) -> Iterator[Source]:
-    """The file or folder of what is given; the path holds as long as the block."""
+    """Yield the file or folder of a source; its path is valid within the block."""
     if isinstance(src, np.memmap):
         if shape is not None or dtype is not None:
             raise ArgumentError("a memory map has its own shape and dtype: leave them out")
@@ -74,7 +74,7 @@ def _path_of(src: Any) -> str:
     raise ArgumentError(f"src is a path, a numpy.memmap or a zarr.Array, not {kind}")
 
 
-#: Stores of zarr-python that are a folder of files, each under its key, and what they call it.
+#: Stores of zarr-python that are a folder of files, each under its key, and the attribute for it.
 _FOLDERS = {
     ("zarr", "LocalStore"): "root",
     ("zarr", "DirectoryStore"): "path",
@@ -84,7 +84,7 @@ _FOLDERS = {
 
 
 def _of_zarr(array: Any) -> str:
-    """The folder of an array of zarr-python: files that are what the array is, and nothing else."""
+    """Return the folder of an array of zarr-python, if its files alone are the array."""
     store, kind = array.store, type(array.store)
     attribute = _FOLDERS.get((kind.__module__.partition(".")[0], kind.__qualname__))
     # A store around another may change what it holds, and one that is not local has paths, too.
@@ -112,17 +112,17 @@ def _of_zarr(array: Any) -> str:
 
 
 def _is_nested(folder: str) -> bool:
-    """Whether the metadata of an array of version 2 says that chunks are in folders of folders."""
+    """Return whether chunks of an array of version 2 are in folders of folders, by its metadata."""
     try:
         with open(os.path.join(folder, ".zarray"), "rb") as file:
             return bool(json.load(file).get("dimension_separator") == "/")
     except (OSError, ValueError, AttributeError):
-        # What is wrong with it is said further on.
+        # The error is reported later.
         return True
 
 
 def sizes_of(name: str, given: Any) -> list[int]:
-    """Sizes of dimensions."""
+    """Return the sizes of dimensions as a list."""
     try:
         sizes = [given] if isinstance(given, int) else list(given)
     except TypeError:
@@ -133,7 +133,7 @@ def sizes_of(name: str, given: Any) -> list[int]:
 
 
 def descr_of(dtype: np.dtype[Any]) -> str:
-    """The type as .npy files write it."""
+    """Return the type as .npy files write it."""
     if dtype.hasobject:
         raise ArgumentError("Python objects have no fixed size: convert the array first")
     if dtype.fields is not None or dtype.subdtype is not None:
@@ -145,7 +145,7 @@ def descr_of(dtype: np.dtype[Any]) -> str:
 
 @contextmanager
 def _of_memmap(array: np.memmap[Any, Any]) -> Iterator[Source]:
-    """Where the items of a memory map lie in its file. Its pages are not touched."""
+    """Yield the file of a memory map, with the place of its items. Its pages are not touched."""
     pages = getattr(array, "_mmap", None)
     kept = None if pages is None else UNNAMED.get(pages)
     if pages is None or (kept is None and array.filename is None):
@@ -172,7 +172,7 @@ def _of_memmap(array: np.memmap[Any, Any]) -> Iterator[Source]:
         return
     name = os.path.abspath(os.fsdecode(array.filename or ""))
     try:
-        # A pipe would wait for whoever writes to it.
+        # Opening a pipe would wait for a writer.
         number = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         file = os.fdopen(number, "rb")
     except OSError as error:
@@ -196,7 +196,7 @@ def _by_number(file: BinaryIO) -> str:
 
 
 def _folder_of(file: BinaryIO) -> str:
-    """The folder in which a file without a name was made."""
+    """Return the folder in which a file without a name was made."""
     return os.path.dirname(os.readlink(_by_number(file)))
 
 
@@ -205,9 +205,11 @@ def _address(pages: Any) -> int:
 
 
 def _is_mapped(file: BinaryIO, address: int) -> bool:
-    """Whether the pages at an address are those of a file: whether the system says the same of them
-    as of a page of it that is mapped for the purpose. (What it says of the file itself may differ:
-    a layered file system has numbers of its own.)"""
+    """Return whether the pages at an address are those of a file.
+
+    A page of the file is mapped, and the system's device and file numbers of both mappings are
+    compared. (Those of the file itself may differ: a layered file system has numbers of its own.)
+    """
     try:
         page = mmap.mmap(file.fileno(), 1, access=mmap.ACCESS_READ)
     except (OSError, ValueError):
@@ -218,7 +220,7 @@ def _is_mapped(file: BinaryIO, address: int) -> bool:
 
 
 def _mapping(address: int) -> tuple[str, str]:
-    """The device and the number of the file that is mapped at an address."""
+    """Return the device and the number of the file that is mapped at an address."""
     with open("/proc/self/maps") as maps:
         for line in maps:
             span, _, _, device, inode, *_ = line.split(None, 5)

@@ -9,7 +9,7 @@ from typing import Any, Mapping
 
 @dataclass(frozen=True)
 class IoStats:
-    """What was asked of the device for one purpose."""
+    """The requests to the device for one purpose."""
 
     reads: int
     bytes_read: int
@@ -59,7 +59,7 @@ class LevelStats:
 
 @dataclass(frozen=True)
 class LsmWrites:
-    """What was written for a level of an LSM index, or for its runs, since the store was opened."""
+    """The writes for a level of an LSM index, or for its runs, since the store was opened."""
 
     blocks_written: int
     #: Those of them that were written because too much of the level was empty.
@@ -72,7 +72,7 @@ class LsmWrites:
 
 @dataclass(frozen=True)
 class LsmLearnt:
-    """What the policy Mixed goes by."""
+    """The parameters of the policy Mixed, as it has learnt them."""
 
     #: Of levels 2, 3, …: one is merged whole into a level that is less full than this.
     thresholds: tuple[float, ...]
@@ -90,7 +90,7 @@ class LsmRunStats:
 
     #: As it was written.
     bytes: int
-    #: What has not been merged yet, and takes space still.
+    #: Bytes that have not been merged yet, and still take space.
     left_bytes: int
 
 
@@ -100,11 +100,11 @@ class LsmLevelStats:
 
     blocks: int
     bytes: int
-    #: What its blocks take: each has units of 4 KiB of its own.
+    #: The space of its blocks: each has units of 4 KiB of its own.
     space_bytes: int
-    #: What the fences to them take.
+    #: The space of the fences to them.
     fence_bytes: int
-    #: Where the next merge into the level below begins; the last has none.
+    #: The key at which the next merge into the level below begins; the last has none.
     next_key: builtins.bytes
     #: The most space that it may take before it is merged; `None` without a bound.
     capacity_bytes: int | None
@@ -112,7 +112,7 @@ class LsmLevelStats:
 
     @property
     def waste_bytes(self) -> int:
-        """What its blocks leave empty of their space."""
+        """The part of their space that its blocks leave empty."""
         return max(self.space_bytes - self.bytes, 0)
 
     @property
@@ -123,15 +123,15 @@ class LsmLevelStats:
 
 @dataclass(frozen=True)
 class LsmStats:
-    """What an LSM index consists of."""
+    """The runs and levels of an LSM index."""
 
     #: Newest first.
     runs: tuple[LsmRunStats, ...]
     #: From the first down.
     levels: tuple[LsmLevelStats, ...]
-    #: Where the next merge of the runs begins.
+    #: The key at which the next merge of the runs begins.
     next_key: bytes
-    #: By which policy it is merged.
+    #: The policy by which it is merged.
     policy: str
     #: The most that runs may hold before they are merged.
     runs_capacity_bytes: int
@@ -148,7 +148,7 @@ class ShapeStats:
 
     growth: float
     upper_levels: int
-    #: Sorted runs that may stand.
+    #: The largest number of sorted runs.
     sorted_runs: int
     #: A full memtable.
     memtable_bytes: int
@@ -170,12 +170,12 @@ class CompactionStats:
 
 @dataclass(frozen=True)
 class NextStats:
-    """What a keyspace's next flush or merge will be, as it looks now."""
+    """A keyspace's next flush or merge, as it is planned now."""
 
     #: Memory of the memtable that is to be filled before; 0 where it is due.
     after_bytes: int
-    #: What of the memtable is written out as a sorted run first, and what is then merged; 0 for
-    #: nothing.
+    #: Bytes of the memtable that are written out as a sorted run first, and bytes that are then
+    #: merged; 0 for nothing.
     flush_bytes: int
     merge_bytes: int
     #: Levels that the merge replaces, and whether these are all.
@@ -185,15 +185,15 @@ class NextStats:
 
 @dataclass(frozen=True)
 class PinStats:
-    """What keeps space from being used again, and since when."""
+    """The causes that keep space from being used again."""
 
-    #: How long the oldest snapshot has been held, those of iterators and transactions included.
+    #: The time that the oldest snapshot has been held; iterators and transactions hold some, too.
     oldest_snapshot_seconds: float | None
     #: Operations since it was taken.
     writes_since_oldest: int
     #: Versions that merges have kept for snapshots alone.
     kept_versions: int
-    #: Blocks that merges have replaced and that somebody still reads, or a backup keeps.
+    #: Blocks that merges have replaced and that readers or a backup still keep.
     replaced_bytes: int
     #: Whether a backup is being made.
     backup: bool
@@ -205,7 +205,7 @@ class PinStats:
 class WaitStats:
     """Writers that waited for one reason."""
 
-    #: Who waits now, and waits in all.
+    #: The writers that wait now, and the number of all waits.
     waiting: int
     waits: int
     seconds: float
@@ -236,22 +236,23 @@ class KeyspaceStats:
     compression: str
     #: Entries on the device, as they are encoded, before compression.
     data_bytes: int
-    #: What they take on the device, with fences.
+    #: The space that they take on the device, with fences.
     stored_bytes: int
-    #: What values stored apart take on the device.
+    #: The space of blobs on the device.
     value_bytes: int
     #: Top down.
     levels: tuple[LevelStats, ...]
     #: More about an LSM index; `None` for other kinds.
     lsm: LsmStats | None
-    #: Sorted runs that stand.
+    #: The number of sorted runs.
     sorted_runs: int
     memtable_bytes: int
     memtable_entries: int
     shape: ShapeStats
     #: Merges that were finished since the keyspace was created.
     merges: int
-    #: Why the last merge stopped, if it did, and how many have since the store was opened.
+    #: The reason why the last merge stopped, if it did, and the number of merges that have stopped
+    #: since the store was opened.
     stalled: str | None
     merges_stopped: int
     #: The merge under way.
@@ -260,17 +261,17 @@ class KeyspaceStats:
     flushing: bool
     #: Removals of ranges that are remembered until full merges have passed over what they hide.
     removed_ranges: int
-    #: What comes next; `None` while that has to wait for what is under way.
+    #: The next flush or merge; `None` while it has to wait for the present one.
     next: NextStats | None
     #: Versions that merges have kept for snapshots alone.
     kept_versions: int
-    #: Blocks that merges have replaced and that somebody still reads, or a backup keeps.
+    #: Blocks that merges have replaced and that readers or a backup still keep.
     replaced_bytes: int
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What a store holds and what it has done."""
+    """The contents and counters of a store."""
 
     #: By name.
     keyspaces: dict[str, KeyspaceStats]
@@ -295,31 +296,31 @@ class Stats:
     #: Blocks that were found in the cache, and that were read.
     cache_hits: int
     cache_misses: int
-    #: Why writes are refused, if they are.
+    #: The reason why writes are refused, if they are.
     poisoned: str | None
 
 
 @dataclass(frozen=True)
 class BackupReport:
-    """What `Db.backup` has done."""
+    """The result of `Db.backup`."""
 
     #: Writes up to this number are in the backup.
     seq: int
-    #: Which backup into its folder it is, from 1; the same as before if nothing had changed.
+    #: The number of the backup in its folder, from 1; the same as before if nothing had changed.
     run: int
     #: Read from the store: blocks that are new, and the log.
     bytes_read: int
     #: Written to the folder.
     bytes_written: int
-    #: What the backup before had already.
+    #: Bytes that the backup before had already.
     bytes_reused: int
-    #: What the backup holds.
+    #: Bytes of the store that the backup holds.
     bytes_total: int
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong."""
+    """A damage that a check has found."""
 
     file: str
     #: In the file, in bytes.
@@ -329,13 +330,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `Db.check` or `check_backup` has read and found."""
+    """The result of `Db.check` or `check_backup`."""
 
     #: Blocks that were read, their bytes, and the entries in them, all versions.
     blocks: int
     bytes: int
     entries: int
-    #: Everything that is wrong.
+    #: All damages that were found.
     problems: tuple[Problem, ...]
 
     @property
@@ -345,13 +346,13 @@ class CheckReport:
 
 
 def report_of(found: tuple[int, int, int, list[tuple[str, int, str]]]) -> CheckReport:
-    """The class of what the native half has found."""
+    """Return the report of a check of the native half."""
     blocks, size, entries, problems = found
     return CheckReport(blocks, size, entries, tuple(Problem(*of) for of in problems))
 
 
 def stats_of(found: Mapping[str, Any]) -> Stats:
-    """The classes of what the native half answers."""
+    """Return the figures of the native half as classes."""
     return Stats(
         **{
             **found,

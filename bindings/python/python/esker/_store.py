@@ -35,10 +35,10 @@ atexit.register(_esker.close_all)
 _T = TypeVar("_T")
 _Text = TypeVar("_Text", bound=str)
 
-#: `transact` takes the writers' turn after so many conflicts, and gives up after so many.
+#: The numbers of conflicts after which `transact` takes the writers' turn, and raises the conflict.
 _CONFLICTS_BEFORE_TURN = 3
 _CONFLICTS_MAX = 100
-#: `update` writes so many bytes, or entries, at once.
+#: The bytes, or entries, that `update` writes in one step.
 _UPDATE_BYTES = 256 << 10
 _UPDATE_ENTRIES = 1024
 
@@ -51,20 +51,22 @@ def open(
     create: bool = True,
     read_only: bool = False,
 ) -> Db:
-    """Opens the store in the folder `path`, or makes one there. Use it in a `with` block, or call
-    `close`.
+    """Open the store in the folder `path`, or create one there.
 
-    `memory` bounds what memtables, fences, filters and cached blocks take together: bytes, or text
-    such as "256MiB"; 256 KiB to 16 TiB.
+    Use the store in a `with` block, or call `close`.
 
-    `durability` says when a write returns. "buffered": when the operating system has it, so that it
-    survives a killed process, but not a power cut. "synced": when the device has it; one sync
-    serves all threads that wait.
+    `memory` bounds the memory of memtables, fences, filters and cached blocks together: bytes, or
+    text such as "256MiB"; 256 KiB to 16 TiB.
+
+    `durability` is the point at which a write returns. "buffered": once the operating system has
+    it, so that it survives a killed process, but not a power cut. "synced": once the device has it;
+    one sync serves all threads that wait.
 
     Without `create` a store has to be there already (`NoStoreError`).
 
     With `read_only` nothing is written: the store has to be there, also on a medium that cannot be
-    written to, every write raises `ReadOnlyError`, and what the log holds must fit in `memory`.
+    written to, every write raises `ReadOnlyError`, and the contents of the log must fit in
+    `memory`.
 
     One object of one process has a store open at a time (`LockedError`), or several that only read;
     its threads share it.
@@ -73,23 +75,27 @@ def open(
 
 
 def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Makes a store of the backup in the folder `backup`, in the folder `path`, which is new or
-    empty. All of it is checked on the way; damage raises `DamagedError`, and there is no store then.
+    """Make a store of the backup in the folder `backup`.
+
+    The store is in the folder `path`, which is new or empty. All of the backup is checked on the
+    way; damage raises `DamagedError`, and there is no store then.
     """
     _esker.restore(_path(backup), _path(path))
 
 
 def check_backup(path: str | os.PathLike[str]) -> CheckReport:
-    """Reads all of the backup in the folder `path` and compares it with what it should be. Damage is
-    no exception here: it is in the report."""
+    """Read all of the backup in the folder `path` and verify it.
+
+    Damage raises no exception here: it is in the report.
+    """
     return report_of(_esker.check_backup(_path(path)))
 
 
 class Db:
     """An open store, made by `esker.open`. Any thread may use it.
 
-    Writes have one order. A crash leaves what the first of them did, up to some write or batch;
-    "synced" ones, and what `persist` was called after, are among them.
+    Writes have one order. After a crash the store has the first of them, up to some write or batch;
+    "synced" writes, and those before a call of `persist`, are among them.
     """
 
     __slots__ = ("__weakref__", "_store")
@@ -120,30 +126,32 @@ class Db:
         merge: _Operator | None = None,
         index: _IndexKind | None = None,
     ) -> Keyspace:
-        """The keyspace `name`, which is made where there is none, or without `create` refused
-        (`NoKeyspaceError`). A name has 1 to 255 bytes of UTF-8, without control characters.
+        """Open the keyspace `name`, or create it where there is none.
 
-        `memtable` is the memory after which what was written goes to the data file, 1 KiB to 1 TiB;
-        half of the store's unless given. It is kept if the keyspace is made, and holds until the
-        store is closed otherwise.
+        Without `create` a missing keyspace raises `NoKeyspaceError`. A name has 1 to 255 bytes of
+        UTF-8, without control characters.
 
-        `compression` is what blocks are compressed with that are written from now on, and is kept:
-        "lz4" costs little, "zstd" makes less of the same; nothing, unless given.
+        `memtable` is the memory after which the memtable is flushed to the data file, 1 KiB to
+        1 TiB; by default half of the store's memory. It is kept if the keyspace is created;
+        otherwise it applies until the store is closed.
 
-        `inline_max` is the longest value that is stored with its key, up to 256 KiB, which it is
-        unless given; longer ones are stored apart, where merges do not write them again. It holds for
-        what is written until the store is closed.
+        `compression` is the compression of blocks that are written from now on, and is kept: "lz4"
+        takes little time, "zstd" takes less space. By default blocks are not compressed.
 
-        `merge` says what `Keyspace.merge` does with operands. "add" adds integers of 8 bytes,
-        little-endian, "append" appends, "max" and "min" keep the greater or smaller of two byte
-        strings: whoever opens the store has these. Else it is a pair of a name, which the store
-        keeps, and a function of key, older and newer bytes that answers bytes; it has to be
-        associative, and is given whenever the keyspace is opened. Threads of the store call it too.
-        It must not use the store.
+        `inline_max` is the longest value that is stored with its key, up to 256 KiB, which is the
+        default. Longer values are stored as blobs, which merges do not write again. It applies to
+        writes until the store is closed.
 
-        `index` is how entries are arranged, for good: "fdtree", which it is unless given, or "lsm",
-        which writes least. Given for a keyspace that is there, it has to be what that has
-        (`ArgumentError`).
+        `merge` is the operator of `Keyspace.merge`. "add" adds integers of 8 bytes, little-endian,
+        "append" appends, "max" and "min" keep the greater or smaller of two byte strings. These are
+        built in. Any other operator is a pair of a name, which the store keeps, and a function of
+        key, older and newer bytes that returns bytes. The function has to be associative, and is
+        given whenever the keyspace is opened. Threads of the store call it too. It must not use the
+        store.
+
+        `index` is the arrangement of entries, which never changes: "fdtree", the default, or "lsm",
+        which writes least. For an existing keyspace another kind than it has raises
+        `ArgumentError`.
         """
         memtable_bytes = None if memtable is None else _bytes_of(memtable)
         inline_bytes = None if inline_max is None else _bytes_of(inline_max)
@@ -152,55 +160,59 @@ class Db:
         return Keyspace(self._store, _name(name), create, sizes, names, merge)
 
     def keyspaces(self) -> list[str]:
-        """The names of all keyspaces, sorted."""
+        """Return the names of all keyspaces, sorted."""
         return self._store.keyspaces()
 
     def drop_keyspace(self, name: str) -> bool:
-        """Drops the keyspace `name` with all that is in it, durably; whether there was one."""
+        """Drop the keyspace `name` with its contents, durably. Return whether there was one."""
         return self._store.drop_keyspace(_name(name))
 
     def batch(self, *, durability: _Durability | None = None) -> Batch:
-        """Writes to any keyspaces of this store, applied all or not at all::
+        """Begin a batch: writes to any keyspaces of this store, applied all or not at all::
 
             with db.batch() as batch:
                 batch.insert(accounts, b"ada", b"90")
                 batch.insert(accounts, b"alan", b"110")
 
-        They are applied at the end of the block, and dropped if it raises. Nothing is seen before,
-        in the block neither.
+        They are applied at the end of the block, and dropped if it raises an exception. They are
+        not visible before that, not even within the block.
         """
         return Batch(self._store, durability)
 
     def snapshot(self) -> Snapshot:
-        """All keyspaces as they are now, for a `with` block. It holds old versions, and keeps
-        nobody from writing."""
+        """Return a snapshot: all keyspaces as they are now, for a `with` block.
+
+        A snapshot holds old versions, and blocks no writer.
+        """
         return Snapshot(self._store)
 
     def transaction(
         self, *, write: bool = False, durability: _Durability | None = None
     ) -> Transaction:
-        """Reads and writes that happen at one moment, or not at all::
+        """Begin a transaction: reads and writes that happen at one moment, or not at all::
 
             with db.transaction() as transaction:
                 accounts = transaction.keyspace("accounts")
                 accounts[b"ada"] = b"%d" % (int(accounts[b"ada"]) - 10)
                 accounts[b"alan"] = b"%d" % (int(accounts[b"alan"]) + 10)
 
-        It is committed at the end of the block, and rolled back if that raises. The commit raises
-        `ConflictError`, and applies nothing, when anybody has written since what was read here:
-        `transact` runs it again then.
+        It is committed at the end of the block, and rolled back if the block raises an exception.
+        The commit raises `ConflictError`, and applies nothing, if another writer has since changed
+        data that was read here. `transact` runs the transaction again in this case.
 
-        With `write` it waits for its turn: one transaction at a time has it. Where all that is
-        written is written in turns, none ever conflicts.
+        With `write` it waits for the writers' turn, which one transaction at a time holds. If all
+        writes are made in such transactions, none ever conflicts.
         """
         return Transaction(self._store, write, durability)
 
     def transact(
         self, body: Callable[[Transaction], _T], *, durability: _Durability | None = None
     ) -> _T:
-        """Calls `body` with a transaction, commits that and answers what `body` did; all of it again
-        when the commit conflicts, from the fourth time on with the writers' turn, and at most a
-        hundred times. What `body` does beside the transaction should bear that."""
+        """Call `body` with a transaction, commit it and return the result of `body`.
+
+        If the commit conflicts, all of this is repeated: from the fourth time on with the writers'
+        turn, and at most a hundred times. Other effects of `body` must allow the repetition.
+        """
         conflicts = 0
         while True:
             turn = conflicts >= _CONFLICTS_BEFORE_TURN
@@ -217,37 +229,46 @@ class Db:
                 transaction.rollback()
 
     def persist(self) -> None:
-        """Makes durable what has been written: one sync, or none if there is nothing to do."""
+        """Make all writes so far durable: one sync, or none if there is nothing to do."""
         self._store.persist()
 
     def flush(self) -> None:
-        """Writes what is in memory alone (and in the log) to the data file."""
+        """Flush the part of the store that is only in memory (and in the log) to the data file."""
         self._store.flush()
 
     def compact(self) -> None:
-        """Merges every keyspace into one level without garbage, and gives free space back: reads
-        and writes everything."""
+        """Merge every keyspace into one level without garbage, and give free space back.
+
+        This reads and writes all data.
+        """
         self._store.compact()
 
     def backup(self, path: str | os.PathLike[str]) -> BackupReport:
-        """Copies the store, as it is at this moment, into the folder `path`, while others read and
-        write. The folder is new or empty, or has a backup of this store: then only what has changed
-        since is read and written, and the older one is there until the new one is complete and
-        durable. `restore` makes a store of it."""
+        """Copy the store, as it is at this moment, into the folder `path`.
+
+        Others may read and write meanwhile. The folder is new or empty, or has a backup of this
+        store: then only the changes since are read and written, and the older backup is there until
+        the new one is complete and durable. `restore` makes a store of a backup.
+        """
         return BackupReport(*_esker.back_up(self._store, _path(path)))
 
     def check(self) -> CheckReport:
-        """Reads everything and compares it with what it should be. Damage is no exception here: it
-        is in the report. Writes wait meanwhile."""
+        """Read all of the store and verify it.
+
+        Damage raises no exception here: it is in the report. Writes wait meanwhile.
+        """
         return report_of(self._store.check())
 
     def stats(self) -> Stats:
-        """What the store holds and what it has done."""
+        """Return the figures of the store."""
         return stats_of(self._store.stats())
 
     def close(self) -> None:
-        """Waits for what other threads are doing, makes everything durable and closes the store;
-        whatever was made from it raises `ClosedError` then. Once more is fine."""
+        """Wait for operations of other threads, make everything durable and close the store.
+
+        Objects that were made from the store raise `ClosedError` afterwards. May be called
+        repeatedly.
+        """
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -268,15 +289,15 @@ class _Views:
     """Views that are iterated in runs, from either end."""
 
     def keys(self: Any) -> KeysView[bytes]:
-        """The keys, in their order: a view that can be iterated again, and reversed."""
+        """Return a view of the keys, in their order. It can be iterated again, and reversed."""
         return _Keys(self)
 
     def values(self: Any) -> ValuesView[bytes]:
-        """The values, in the order of their keys."""
+        """Return a view of the values, in the order of their keys."""
         return _Values(self)
 
     def items(self: Any) -> ItemsView[bytes, bytes]:
-        """The entries, in the order of their keys."""
+        """Return a view of the entries, in the order of their keys."""
         return _Items(self)
 
     def __reduce__(self) -> NoReturn:
@@ -320,29 +341,34 @@ class _Streams:
     """Values that are read as files."""
 
     def reader(self: Any, key: Buffer) -> ValueReader:
-        """The value of `key`, as it is now, as a file that can be read from any place; `KeyError`
-        where there is none."""
+        """Return the value of `key`, as it is now, as a file that can be read from any place.
+
+        Raises `KeyError` where there is none.
+        """
         return ValueReader(self._reader(key))
 
 
 class Keyspace(_Views, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
     """An ordered map from keys (up to 64 KiB) to values (up to 1 GiB), made by `Db.keyspace`.
 
-    What a `dict` does, on the device: keys and values are `bytes`, or whatever has the buffer
-    protocol; what comes back is `bytes`. Keys are in the order of their bytes. Each operation is
-    one step for all threads, but for `update`, which is a step for some hundred entries each; a
-    `batch` of any size is one.
+    It has the methods of a `dict`, with the data on the device. Keys and values are `bytes`, or
+    other objects with the buffer protocol; results are `bytes`. Keys are in the order of their
+    bytes. Each operation is one step for all threads, except for `update`, which makes one step for
+    some hundred entries each; a `batch` of any size is one step.
 
-    An iterator sees the keyspace as it was when it was made, whatever is written meanwhile, by the
-    body of its loop too. `len` counts by reading everything, and so do `list(keyspace)` and
-    `list(keyspace.items())`, before they read once more; `list(keyspace.range())` does not.
+    An iterator sees the keyspace as it was when the iterator was made, whatever is written
+    meanwhile, by the body of its loop too. `len` counts by reading everything, and so do
+    `list(keyspace)` and `list(keyspace.items())`, before they read once more;
+    `list(keyspace.range())` does not.
     """
 
     def update(  # type: ignore[override]
         self, other: Mapping[Buffer, Buffer] | Iterable[tuple[Buffer, Buffer]] = (), /, **named: Any
     ) -> None:
-        """Sets what a mapping, or an iterable of pairs, holds: some hundred entries a step. If it
-        raises, what came before stays."""
+        """Set the entries of a mapping, or of an iterable of pairs, some hundred in a step.
+
+        If the iterable raises an exception, the entries before it stay.
+        """
         if named:
             raise ArgumentTypeError("a key is bytes, not str: give a dict, not keyword arguments")
         batch = self._batch()
@@ -356,8 +382,11 @@ class Keyspace(_Views, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
             batch.commit()
 
     def writer(self, key: Buffer, *, durability: _Durability | None = None) -> ValueWriter:
-        """A file to which the value of `key` is written as it comes, for a `with` block: it is there
-        at the end of the block, in one step, and not at all if that raises."""
+        """Return a file to which the value of `key` is written in pieces, for a `with` block.
+
+        The value is set at the end of the block, in one step, and not at all if the block raises an
+        exception.
+        """
         return ValueWriter(self._writer(key), durability)
 
     def __repr__(self) -> str:
@@ -368,8 +397,10 @@ class Snapshot(_esker.Snapshot):
     """All keyspaces as they were at one moment, made by `Db.snapshot`."""
 
     def keyspace(self, keyspace: str | Keyspace) -> KeyspaceView:
-        """A keyspace, itself or by its name, as it was at that moment; one that was made later is
-        empty."""
+        """Return a keyspace, given itself or by its name, as it was at that moment.
+
+        A keyspace that was made later is empty.
+        """
         return KeyspaceView(self, _named(keyspace))
 
     def __enter__(self) -> Self:
@@ -387,12 +418,14 @@ class Snapshot(_esker.Snapshot):
 
 
 class Transaction(_esker.Transaction):
-    """Reads and writes of any keyspaces of one store that happen at one moment, or not at all, made
-    by `Db.transaction`. It sees the store as it was when it began, and its own writes, which nobody
-    else sees before the commit."""
+    """Reads and writes of any keyspaces of one store that happen at one moment, or not at all.
+
+    Made by `Db.transaction`. A transaction sees the store as it was when it began, and its own
+    writes, which are not visible to others before the commit.
+    """
 
     def keyspace(self, keyspace: str | Keyspace) -> TransactionKeyspace:
-        """A keyspace, itself or by its name, in this transaction; there has to be one."""
+        """Return an existing keyspace, given itself or by its name, in this transaction."""
         return TransactionKeyspace(self, _named(keyspace))
 
     def __enter__(self) -> Self:
@@ -413,23 +446,25 @@ class Transaction(_esker.Transaction):
 
 
 class TransactionKeyspace(_Views, _esker.TransactionKeyspace, MutableMapping[bytes, bytes]):
-    """A keyspace in a transaction: what is read counts when it is committed, and what is written
-    waits until then. `insert`, `merge` and `remove` read nothing; what iterators have not come to
-    has not been read (nor more entries beyond than they have come past)."""
+    """A keyspace in a transaction.
+
+    The commit checks the entries that were read, and applies the writes. `insert`, `merge` and
+    `remove` read nothing. An iterator reads ahead at most as many entries as it has returned.
+    """
 
     def __repr__(self) -> str:
         return f"<esker.TransactionKeyspace {self.name!r} of {os.fsdecode(self.path)!r}>"
 
 
 class KeyspaceView(_Views, _Streams, _esker.KeyspaceView, Mapping[bytes, bytes]):
-    """A keyspace as a snapshot sees it: a `Keyspace` without what changes it."""
+    """A keyspace as a snapshot sees it: a `Keyspace` without methods that change it."""
 
     def __repr__(self) -> str:
         return f"<esker.KeyspaceView {self.name!r} of {os.fsdecode(self.path)!r}>"
 
 
 def _pairs(of: Any) -> Iterable[tuple[Buffer, Buffer]]:
-    """The pairs of what `dict.update` takes."""
+    """Return the pairs of an argument that `dict.update` would take."""
     if isinstance(of, Mapping):
         return of.items()
     if hasattr(of, "keys"):
@@ -438,7 +473,7 @@ def _pairs(of: Any) -> Iterable[tuple[Buffer, Buffer]]:
 
 
 def _bytes_of(size: int | str) -> int:
-    """Bytes of a size in words or figures; what is out of bounds is refused further on."""
+    """Return the bytes of a size in words or figures; bounds are checked later."""
     if isinstance(size, str):
         return _esker.parse_bytes(size)
     try:

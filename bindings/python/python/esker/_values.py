@@ -17,15 +17,18 @@ if TYPE_CHECKING:
     from . import _esker
     from ._types import _Durability
 
-#: The bytes that `readall` reads at once.
+#: The bytes that `readall` reads in one call.
 _READ_BYTES = 1 << 20
 
 
 class ValueReader(io.RawIOBase):
-    """A value as a file to be read, made by `reader` of a keyspace: as it was when the reader was
-    made, whatever is written meanwhile. A value that is stored apart is read in pieces of 64 KiB, each
-    checked before anything of it is handed out. It holds old versions as a snapshot does: use it in a
-    `with` block, or call `close`. `io.BufferedReader` makes many small reads cheap."""
+    """A value as a file to be read, made by `reader` of a keyspace.
+
+    It is the value at the time when the reader was made, whatever is written meanwhile. A blob is
+    read in pieces of 64 KiB; each is checked before any of its bytes are returned. A reader holds
+    old versions as a snapshot does: use it in a `with` block, or call `close`. `io.BufferedReader`
+    makes many small reads cheap.
+    """
 
     def __init__(self, source: _esker.ValueReader) -> None:
         self._source = source
@@ -89,10 +92,12 @@ class ValueReader(io.RawIOBase):
 
 
 class ValueWriter(io.RawIOBase):
-    """A value as a file to be written, made by `Keyspace.writer`: in bounded memory, up to 1 GiB,
-    however long it becomes. Nobody sees any of it before the end of its `with` block, or `finish`,
-    which sets the key's value in one step. Closed before that, or left with an exception, it leaves
-    nothing behind, and the key as it was."""
+    """A value as a file to be written, made by `Keyspace.writer`.
+
+    The value may have up to 1 GiB; memory is bounded whatever its length. It is not visible before
+    the end of the `with` block, or `finish`, which sets the key's value in one step. If the writer
+    is closed before that, or the block raises an exception, the key is unchanged.
+    """
 
     def __init__(self, target: _esker.ValueWriter, durability: _Durability | None) -> None:
         self._target = target
@@ -114,7 +119,7 @@ class ValueWriter(io.RawIOBase):
         return self._bytes
 
     def finish(self) -> None:
-        """Sets the value of the key to what was written, and closes the writer."""
+        """Set the value of the key to the written bytes, and close the writer."""
         self._check()
         try:
             self._target.finish(self._durability)
@@ -122,7 +127,7 @@ class ValueWriter(io.RawIOBase):
             self.close()
 
     def close(self) -> None:
-        """Forgets what was written, unless it was finished."""
+        """Discard the written bytes, unless the writer was finished."""
         if not self.closed:
             super().close()
             self._target.close()
