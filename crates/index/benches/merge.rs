@@ -1,4 +1,4 @@
-//! How fast a full merge moves entries, in memory: one core, no device.
+//! The rate at which a full merge moves entries, in memory: one core, no device.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should stop")]
 
 use std::sync::Arc;

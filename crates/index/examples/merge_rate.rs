@@ -1,4 +1,4 @@
-//! How many entries a full merge moves in a second of one core's time, in memory:
+//! The number of entries that a full merge moves in a second of one core's time, in memory:
 //!
 //! ```text
 //! cargo run --release -p esker-index --example merge_rate [fdtree|lsm]

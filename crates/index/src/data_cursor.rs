@@ -40,7 +40,7 @@ pub struct Unreadable {
     pub from: Vec<u8>,
     /// First key within reach again.
     pub to: Option<Vec<u8>>,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
@@ -98,7 +98,7 @@ impl<'a> DataCursor<'a> {
         level.map_or(0, |level| level.counts.data_entries())
     }
 
-    /// How blocks are read.
+    /// The reader of the level's blocks.
     pub(super) const fn reader(&self) -> &'a BlockReader {
         self.reader
     }

@@ -44,7 +44,7 @@ impl Index {
         self.kind.due(self, &durable)
     }
 
-    /// How the memtable is best written out now; `None` when it has to wait.
+    /// The work that writes the memtable out best now; `None` when it has to wait.
     pub fn flush_work(&self) -> Option<Work> {
         if self.is_flushing() {
             return None;

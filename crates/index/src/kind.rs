@@ -51,7 +51,8 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// The work that should begin when the memtable is not full, and nothing is under way.
     fn due(&self, index: &Index, durable: &Arc<IndexMeta>) -> Option<Work>;
 
-    /// How the memtable is best written out when no flush is under way; `None` when it has to wait.
+    /// The work that writes the memtable out best when no flush is under way; `None` when it has to
+    /// wait.
     fn flush_work(&self, index: &Index, durable: &IndexMeta) -> Option<Work>;
 
     /// Whether the memtable is flushed before the next merge, rather than taking part in it.

@@ -13,13 +13,13 @@ use super::scheme::Scheme;
 pub struct Options {
     /// Memory of the memtable and of frozen memtables, in bytes.
     pub memtable_bytes_max: u64,
-    /// How merges run.
+    /// The scheme by which merges run.
     pub scheme: Scheme,
     /// The source of level sizes.
     pub sizes: Sizes,
     /// The codec of data blocks.
     pub codec: Codec,
-    /// How it is merged if it is an LSM index.
+    /// The parameters of the merges of an LSM index.
     pub compaction: Compaction,
 }
 

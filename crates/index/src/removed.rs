@@ -82,7 +82,7 @@ impl Removed {
         self.numbers
     }
 
-    /// How the ranges are out of order, if they are.
+    /// A description of the first disorder among the ranges, if there is one.
     pub(super) fn disorder(&self) -> Option<&'static str> {
         let follows = |pair: &[RemovedRange]| match pair {
             [left, right] => left.end.as_deref().is_some_and(|end| end <= &*right.begin),
@@ -100,7 +100,7 @@ impl Removed {
         }
     }
 
-    /// How full the set is: 1 when it takes no more.
+    /// The share of the set's capacity that is taken: 1 when it takes no more.
     fn fullness(&self) -> f64 {
         let numbers = self.numbers as f64 / REMOVALS_MAX as f64;
         numbers.max(self.bytes as f64 / BYTES_MAX as f64)
@@ -190,7 +190,7 @@ impl Removed {
         self.filtered(|removal| removal <= seq)
     }
 
-    /// How many have numbers up to `seq`.
+    /// The number of removals with numbers up to `seq`.
     fn count_up_to(&self, seq: Seq) -> usize {
         let numbers = self.ranges.iter().flat_map(|range| &range.seqs);
         numbers.filter(|removal| **removal <= seq).count()
@@ -319,8 +319,8 @@ impl Index {
         *self.kept.lock() = KeptTombstones { count, removals, oldest_snapshot };
     }
 
-    /// What the last full merge had to keep, if it must still be kept: the space can be freed when
-    /// the snapshot has been dropped.
+    /// The tombstones that the last full merge had to keep, if they must still be kept: the space
+    /// can be freed when the snapshot has been dropped.
     pub(super) fn still_kept(&self) -> KeptTombstones {
         let kept = *self.kept.lock();
         let is_live = kept.oldest_snapshot == self.env.snapshots.oldest();

@@ -51,7 +51,7 @@ pub struct DamagedRange {
     pub from: Vec<u8>,
     /// First key within reach again; `None`: to the end.
     pub to: Option<Vec<u8>>,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
@@ -216,8 +216,8 @@ struct Clipped<'a> {
 }
 
 impl<'a> ScanRequest<'a> {
-    /// Where every run is entered. Numbers of data begin at 1: (key, 0) is behind all versions of a
-    /// key.
+    /// The position at which the scan enters every run. Numbers of data begin at 1: (key, 0) is
+    /// behind all versions of a key.
     const fn target(&self) -> Target<'a> {
         match (self.reverse, self.lower, self.upper) {
             (false, Bound::Unbounded, _) => Target::At(&[], Seq::MAX),

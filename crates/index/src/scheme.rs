@@ -18,7 +18,7 @@
 
 use super::writer::WRITE_UNIT_BYTES;
 
-/// How merges run concurrently with reads and writes.
+/// The scheme by which merges run concurrently with reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheme {
     /// FD+FC: full concurrency.

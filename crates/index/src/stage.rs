@@ -96,7 +96,7 @@ struct LevelSource {
     block: Option<(BlockPtr, BlockLayout)>,
     index: usize,
     needed: Needed,
-    /// Where a resumed merge continues: entries at or before this key are merged already.
+    /// The key after which a resumed merge continues: entries at or before it are merged already.
     after: Option<Vec<u8>>,
     /// Data entries that the level holds, and how many have been merged.
     data_expected: u64,

@@ -30,7 +30,7 @@ use super::cursor::{BLOCKS_AHEAD, FenceCursor};
 use super::fence_index::{Account, FenceIndex, KeyedFence};
 use super::level_writer::keyed;
 
-/// How a keyspace's blocks are read.
+/// The means of reading a keyspace's blocks.
 #[derive(Clone, Debug)]
 pub struct BlockReader {
     /// The data file.

@@ -30,7 +30,7 @@ use super::{Index, Paused};
 /// it may hold itself: until then the space of blobs overwritten in it is not freed.
 const REFERRED_SHARE: u64 = 16;
 
-/// How a record changes what a keyspace's levels refer to.
+/// The change of a record to the extents that a keyspace's levels refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValuesEdit {
     /// Referred to from now on.

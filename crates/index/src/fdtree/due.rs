@@ -39,7 +39,8 @@ impl FdTreeIndex<'_> {
         underflows(balance).then_some(Work::Merge { full: true, with_memtable })
     }
 
-    /// How the memtable is best written out when no flush is under way.
+    /// The work that writes the memtable out best when no flush is under way; `None` when it has to
+    /// wait.
     pub(super) fn work_of_flush(&self, durable: &IndexMeta) -> Option<Work> {
         if self.is_merging() {
             return (self.flush_room(durable) > 0).then_some(Work::Flush);

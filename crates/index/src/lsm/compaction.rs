@@ -17,7 +17,7 @@ use super::repack::Packing;
 use super::{Job, LsmIndex, by_policy, choose, learnt};
 use crate::Index;
 
-/// How an LSM index is merged. Nothing of it is kept with the index.
+/// The parameters of an LSM index's merges. Nothing of it is kept with the index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compaction {
     /// The policy that chooses which part of a level is merged.
@@ -50,7 +50,7 @@ pub(crate) struct Lsm {
     pub(super) replaced: Mutex<Replaced>,
     pub(super) asked: Mutex<Asked>,
     pub(super) packing: Mutex<Packing>,
-    /// How often slices have been halved for lack of space.
+    /// The number of times that the size of a slice is halved at present, for lack of space.
     pub(super) halvings: AtomicU32,
     /// The slices under way.
     pub(super) slices: Mutex<Option<Job>>,
@@ -59,7 +59,7 @@ pub(crate) struct Lsm {
 /// An LSM index's merges, for users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MergeReport {
-    /// How it is merged.
+    /// The parameters of its merges.
     pub compaction: Compaction,
     /// The most bytes that runs may hold before they are merged.
     pub runs_capacity_bytes: u64,
@@ -67,7 +67,7 @@ pub struct MergeReport {
     pub capacity_bytes: Vec<u64>,
     /// Counters of what has been written since the index was opened.
     pub counters: Counters,
-    /// What Mixed has learnt about the index; `None` if Mixed has not merged it.
+    /// The results of the learning of Mixed about the index; `None` if Mixed has not merged it.
     pub learning: Option<Learning>,
 }
 
@@ -93,7 +93,7 @@ impl Lsm {
 }
 
 impl Index {
-    /// How this index is merged and what that has cost; `None` when it is not an LSM index.
+    /// The report on the merges of this index and their costs; `None` when it is not an LSM index.
     pub fn merge_report(&self) -> Option<MergeReport> {
         let kind: &dyn Any = &*self.kind;
         LsmIndex { index: self, lsm: kind.downcast_ref()? }.report()

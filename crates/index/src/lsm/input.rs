@@ -151,7 +151,7 @@ pub(super) struct Input<'a> {
     last_key: Option<Vec<u8>>,
     /// The blocks that stay as they are.
     pub stayed: Vec<bool>,
-    /// What was merged of the source.
+    /// The entries of the source that were merged one by one.
     pub read: Read,
     /// The numbers of all that the level or run holds.
     pub seqs: (Seq, Seq),

@@ -63,7 +63,7 @@ fn learning(kept: &LearntMeta) -> Learning {
     }
 }
 
-/// What has been learnt about an index; `None` before anything was measured.
+/// The results of the learning about an index; `None` before anything was measured.
 pub(super) fn of(lsm: &LsmMeta) -> Option<Learning> {
     lsm.learnt.as_ref().map(learning)
 }

@@ -27,7 +27,7 @@ impl LsmIndex<'_> {
     }
 }
 
-/// Why a refused slice stops a job.
+/// The error with which a refused slice stops a job.
 pub(super) fn refusal() -> Error {
     Error::Full { what: "more values (the rest is kept for deletes)".into() }
 }

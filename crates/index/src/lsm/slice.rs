@@ -83,7 +83,7 @@ pub(super) struct Outcome {
     dropped: u64,
 }
 
-/// What has become of a slice.
+/// The result of recording a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merged {
     /// It is durable.

@@ -36,7 +36,7 @@ pub(super) struct Repeat {
 pub(super) struct Repeated {
     pub source: usize,
     pub block: Opened,
-    /// What its source had read before the block.
+    /// The entries that its source had read before the block.
     pub read_before: Read,
 }
 

@@ -42,7 +42,7 @@ impl Rules {
     }
 }
 
-/// What other sources have within a block's keys.
+/// Whether other sources have anything within a block's keys.
 enum Others {
     Nothing,
     Something,
@@ -245,7 +245,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(())
     }
 
-    /// What other sources have within the keys of the untouched block of the source at `index`.
+    /// Whether other sources have anything within the keys of the untouched block of the source at
+    /// `index`.
     fn others_in_block(&self, index: usize) -> Others {
         let Some((.., last)) = self.inputs.get(index).and_then(Input::untouched) else {
             return Others::Something;

@@ -27,7 +27,7 @@ pub(super) fn merge(
     }
 }
 
-/// How an error describes itself is its own code too.
+/// Returns the text of an error. Its description is user code too, which may panic.
 fn said(tell: impl FnOnce() -> String) -> String {
     catch_unwind(AssertUnwindSafe(tell)).unwrap_or_else(|_| "an error without words".into())
 }

@@ -1,4 +1,4 @@
-//! What threads did to single keys, to be explained by one order.
+//! The operations of threads on single keys, to be explained by one order.
 //!
 //! Versions are unique, and [`ABSENT`] where there is none: so what was found names what was
 //! written. The search for the order is [`register::check`].

@@ -31,7 +31,8 @@ fn lookups_during_slices_of_runs() {
     subject.assert_sound();
 }
 
-/// What a merge gives up, the next one writes to: whoever scans by a view from before has it still.
+/// A merge writes to the space that the previous one freed: a scan by an older view still finds
+/// everything.
 fn scans_during_two_merges() {
     let subject = Subject::with(40);
     let visible = subject.snapshots().visible();

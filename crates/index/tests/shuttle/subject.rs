@@ -271,7 +271,7 @@ impl Subject {
         }
     }
 
-    /// What everybody must see as of `seq`.
+    /// The entries that every reader must see as of `seq`.
     pub fn expected(&self, seq: Seq) -> BTreeMap<u8, u64> {
         let mut all = BTreeMap::new();
         for ((key, put), number) in self.order.lock().iter().zip(1..=seq.0) {

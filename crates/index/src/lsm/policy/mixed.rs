@@ -32,7 +32,7 @@ impl Thresholds {
     }
 }
 
-/// How full a level is.
+/// The bytes in a level and its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
     /// The bytes in the level.
@@ -41,8 +41,8 @@ pub struct Fill {
     pub capacity_bytes: u64,
 }
 
-/// How level `level` is merged into the one below, which is so full; `last` is the number of the
-/// last level.
+/// The part of level `level` that is merged into the level below, which is filled as `below` says;
+/// `last` is the number of the last level.
 #[must_use]
 pub fn decide(level: usize, last: usize, below: Fill, thresholds: &Thresholds) -> Merge {
     let is_full = if level == 0 {

@@ -103,7 +103,7 @@ pub struct Overflow<'a, U, L> {
     pub capacity_bytes: u64,
     /// The blocks of the level below.
     pub lower: &'a L,
-    /// How full that one is.
+    /// The bytes and the capacity of the level below.
     pub below: Fill,
     /// The end of the level's last merge ([`Choice::to`]).
     pub cursor: Option<&'a [u8]>,

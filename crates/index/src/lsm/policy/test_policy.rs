@@ -5,7 +5,7 @@
 
 use super::mixed::Merge;
 
-/// How level `level` is merged into the one below.
+/// The part of level `level` that is merged into the one below.
 #[must_use]
 pub fn decide(level: usize) -> Merge {
     if level == 0 { Merge::Partial } else { Merge::Full }
