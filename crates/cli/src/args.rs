@@ -172,7 +172,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// What a keyspace is opened with.
+    /// The options with which a keyspace is opened.
     pub(crate) fn options(&self) -> KeyspaceOptions {
         match self.index {
             None => KeyspaceOptions::default(),
@@ -502,7 +502,7 @@ fn is_subcommand(name: &str) -> bool {
     CommandLine::command().find_subcommand(name).is_some()
 }
 
-/// What comes before the first empty line, as one line.
+/// The text before the first empty line, as one line.
 fn first_paragraph(message: &str) -> String {
     let lines = message.lines().map(str::trim).take_while(|line| !line.is_empty());
     let text = lines.collect::<Vec<_>>().join(" ");

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 
 use esker::Error;
 
-/// Why the command ends with another code than 0.
+/// The reason for which the command ends with another code than 0.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The key that was asked for is not there; the code says it, and no text.

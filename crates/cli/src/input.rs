@@ -16,10 +16,10 @@ use crate::signals::Interrupt;
 
 const CHUNK_BYTES: usize = 256 * 1024;
 const CHUNKS_AHEAD: usize = 4;
-/// How long an interruption may go unnoticed.
+/// The time for which an interruption may go unnoticed.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// What comes next.
+/// The next event of the input.
 pub(crate) enum Event {
     /// Some bytes; never empty.
     Chunk(Vec<u8>),
@@ -67,7 +67,7 @@ impl Input {
         Ok(Self { name, length_bytes, chunks })
     }
 
-    /// How errors call it.
+    /// The name of the input in errors.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

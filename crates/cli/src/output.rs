@@ -8,7 +8,7 @@ use crate::exit::Failure;
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// What the command answers. Nothing is promised to be written before [`Output::flush`].
+/// The answer of the command. Nothing is promised to be written before [`Output::flush`].
 pub(crate) struct Output(BufWriter<StdoutLock<'static>>);
 
 impl Output {

@@ -23,7 +23,7 @@ pub(crate) struct Interrupt {
     requested: Arc<AtomicBool>,
     /// Whether the next signal ends the process at once.
     impatient: Arc<AtomicBool>,
-    /// What lets a signal set that; empty while a [`Patience`] lives.
+    /// The handlers by which a signal sets `impatient`; empty while a [`Patience`] lives.
     arming: Arc<Mutex<Vec<SigId>>>,
     /// The signals that are noted.
     signals: Arc<Vec<i32>>,

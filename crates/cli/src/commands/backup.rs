@@ -81,7 +81,7 @@ impl Watch {
         ControlFlow::Continue(())
     }
 
-    /// What was answered, unless it was ended by a signal; and the seconds that it took.
+    /// The answer, unless it was ended by a signal; and the seconds that it took.
     fn end<T>(&self, answer: esker::Result<T>) -> Result<(T, f64), Failure> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

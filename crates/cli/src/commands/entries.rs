@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::text::Format;
 
-/// What is printed of a range, and how.
+/// The entries of a range that are printed, and their form.
 pub(super) struct Selection {
     pub(super) format: Format,
     pub(super) reverse: bool,

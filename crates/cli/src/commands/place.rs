@@ -31,7 +31,7 @@ fn log_bytes(path: &Path) -> u64 {
     logs.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Why it is no store of keys and values, and what it is where that is known.
+/// The reason for which it is no store of keys and values, and its kind where that is known.
 pub(super) fn refused(path: &Path, error: Error) -> Failure {
     if !matches!(error, Error::NotAStore { .. } | Error::NoStore { .. }) {
         return error.into();
@@ -50,7 +50,7 @@ pub(super) fn refused(path: &Path, error: Error) -> Failure {
     error.into()
 }
 
-/// Why it is no store of pages, and what it is where that is known.
+/// The reason for which it is no store of pages, and its kind where that is known.
 pub(super) fn refused_by_pages(path: &Path, error: esker_flash::Error) -> Failure {
     let is_store = path.join("superblock").is_file();
     if is_store || Backup::exists(path).unwrap_or(false) {

@@ -13,7 +13,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::text::Format;
 
-/// How much of a value is read at once.
+/// The number of bytes of a value that are read in one call.
 const PIECE_BYTES: usize = 256 << 10;
 
 pub(super) fn put(args: &Put) -> Result<(), Failure> {
@@ -32,7 +32,7 @@ pub(super) fn put(args: &Put) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-/// What a value is read from.
+/// The file or the stream from which a value is read.
 struct Source {
     name: String,
     stream: Box<dyn Read>,

@@ -85,7 +85,7 @@ fn keyspaces_table(stats: &Stats) -> Table {
     table
 }
 
-/// What is under way, and what comes next.
+/// The work that is under way, and the work that comes next.
 fn next_table(stats: &Stats) -> Table {
     let mut table = Table::new(&["keyspace", "under way", "next", "when"]);
     for keyspace in &stats.keyspaces {
@@ -146,7 +146,7 @@ fn waits_table(stats: &Stats) -> Table {
     table
 }
 
-/// What keeps space from being used again, a line each.
+/// The reasons for which space cannot be used again yet, a line each.
 fn held(stats: &Stats) -> Vec<String> {
     let pins = &stats.pins;
     let mut lines = Vec::new();

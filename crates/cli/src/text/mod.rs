@@ -25,7 +25,7 @@ pub const VALUE_BYTES_MAX: usize = 4 << 20;
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// How entries are written as text.
+/// The text format in which entries are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// `key<TAB>value` with backslash escapes.
@@ -100,7 +100,7 @@ pub fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// Why a line was refused. Columns count bytes from 1.
+/// The reason for the refusal of a line. Columns count bytes from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
     /// Nothing separates the key from the value.
@@ -112,7 +112,7 @@ pub enum LineError {
          any byte"
     )]
     UnknownEscape {
-        /// Where the backslash is.
+        /// The column of the backslash.
         column: usize,
     },
     /// Not JSON.

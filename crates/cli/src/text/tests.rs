@@ -93,7 +93,7 @@ proptest! {
     }
 }
 
-/// How a key that is given on the command line becomes bytes.
+/// A function that turns a key which is given on the command line into bytes.
 type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// A key comes back from what `scan` prints of it, and from its hexadecimal digits.

@@ -1,5 +1,5 @@
-//! What only reads changes nothing: it works where nothing can be written, and beside others that
-//! read.
+//! Commands that only read change nothing: they work where nothing can be written, and at the same
+//! time as others that read.
 
 use std::collections::BTreeMap;
 use std::fs;

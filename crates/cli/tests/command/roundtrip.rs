@@ -1,4 +1,4 @@
-//! What `dump` writes, `load` reads: any bytes, in both forms.
+//! Round trips: `load` reads all that `dump` writes, any bytes, in both forms.
 
 use std::collections::BTreeMap;
 

@@ -34,7 +34,8 @@ fn length(path: &str) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
-/// How many pages a check read that found nothing wrong, as it says in both ways.
+/// The number of pages that a check read which found nothing wrong. Both forms of output are
+/// compared.
 fn check_says(store: &str) -> u64 {
     let report = esker(["sqlite", "check", store, "--json"]).json();
     assert_eq!((&report["ok"], &report["accounted"]), (&json!(true), &json!(true)));
@@ -116,7 +117,7 @@ fn versions_are_pinned_exported_and_released() {
     assert_eq!(esker(["sqlite", "unpin", &store, "monday"]).code(), 2);
 }
 
-/// What SQLite writes to a store when a database becomes what is in the file `source`.
+/// Writes to a store as SQLite does when a database becomes the one in the file `source`.
 fn replace(store: &str, source: &str) {
     let file = StoreFile::open(store.as_ref(), Missing::Fail, Options::default()).unwrap();
     let mut writer = file.store.begin(&file.store.pin()).unwrap();
@@ -212,7 +213,7 @@ fn inspection_writes_nothing_and_is_shared() {
     assert_eq!(length(&store), 0);
 }
 
-/// What took place in the other files of a transaction has taken place here.
+/// A transaction that took place in its other files has taken place in this one.
 #[test]
 fn a_transaction_over_several_stores_that_was_cut_off_is_decided() {
     let place = Place::new();

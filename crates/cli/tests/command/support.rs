@@ -36,7 +36,7 @@ pub fn esker_reading<A: AsRef<OsStr>>(
     answer
 }
 
-/// What came back.
+/// The output and the exit code of a command.
 pub struct Answer(pub Output);
 
 impl Answer {

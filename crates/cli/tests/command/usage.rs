@@ -1,4 +1,4 @@
-//! What is typed wrongly, and what help there is.
+//! Mistakes in the command line, and the help that there is.
 
 use crate::support::{Place, esker};
 

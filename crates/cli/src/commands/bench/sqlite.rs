@@ -213,7 +213,7 @@ fn table(found: &Found) -> Table {
 /// Columns of the longest bar.
 const WIDTH: f64 = 50.0;
 
-/// How much each mode does, as bars side by side.
+/// The rate of each mode, as a bar.
 fn rates(found: &Found) -> Vec<String> {
     let (metric, unit) = match found.plan.workload {
         Workload::Tpcc => ("notpm", "New-Orders a minute"),

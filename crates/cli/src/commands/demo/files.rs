@@ -25,7 +25,7 @@ pub(super) struct File {
     modified_seconds: i64,
 }
 
-/// What was done with a file's record last.
+/// The last operation on a file's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     Stored,
@@ -113,7 +113,7 @@ impl Files {
         }
     }
 
-    /// What a scan of `prefix` must answer.
+    /// The entries that a scan of `prefix` must answer.
     pub(super) fn with_prefix(&self, prefix: &[u8]) -> impl Iterator<Item = (&[u8], Vec<u8>)> {
         let start = self.list.partition_point(|file| file.path.as_slice() < prefix);
         self.list

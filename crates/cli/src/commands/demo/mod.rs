@@ -74,7 +74,7 @@ pub(super) fn run(args: &Demo) -> Result<(), Failure> {
     output.flush()
 }
 
-/// Where the store is made.
+/// The folder in which the store is made.
 enum Place {
     Temporary(TempDir),
     Chosen(PathBuf),

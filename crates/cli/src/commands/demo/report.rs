@@ -25,7 +25,7 @@ const SPINNER: &str = "{msg:16} {human_pos} files";
 /// Reports progress; prints nothing if the output is for a program.
 pub(super) struct Narrator {
     silent: bool,
-    /// Where lines go while a live view has the terminal.
+    /// The board to which lines go while a live view has the terminal.
     board: Option<Arc<Board>>,
 }
 

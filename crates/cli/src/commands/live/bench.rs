@@ -24,7 +24,7 @@ const RUN: Duration = Duration::from_secs(30);
 /// At least this much after loading.
 const OVERWRITING_MIN: Duration = Duration::from_secs(10);
 
-/// What was asked for.
+/// The parameters of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) entries: u64,
@@ -32,14 +32,14 @@ pub(crate) struct Plan {
     pub(crate) index: IndexKind,
 }
 
-/// How long the run and what comes after loading take.
+/// The lengths of the run and of the phase after loading.
 #[derive(Clone, Copy, Debug)]
 struct Length {
     run: Duration,
     overwriting_min: Duration,
 }
 
-/// What came of it.
+/// The operations that were done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     puts: u64,

@@ -28,7 +28,7 @@ struct Text {
 pub(super) struct Shown {
     pub(super) title: String,
     pub(super) lines: Vec<String>,
-    /// What writes and reads are called.
+    /// The names of writes and of reads.
     pub(super) names: [&'static str; 2],
 }
 

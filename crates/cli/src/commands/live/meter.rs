@@ -75,7 +75,7 @@ impl Gauge {
         }
     }
 
-    /// What ended since the last time that this was asked.
+    /// The operations that ended since the last call.
     pub(super) fn take(&self, length: Duration) -> Window {
         let counts = self.buckets.each_ref().map(|bucket| bucket.swap(0, Ordering::Relaxed));
         let max_nanos = self.max_nanos.swap(0, Ordering::Relaxed);

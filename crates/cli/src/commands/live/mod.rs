@@ -45,16 +45,16 @@ use crate::signals::Interrupt;
 
 /// A window of the series, and a frame.
 const FRAME: Duration = Duration::from_millis(100);
-/// How long a signal or the end may go unseen.
+/// The time for which a signal or the end may go unseen.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// What is watched.
+/// The store that is watched, and its instruments.
 pub(crate) struct Watched<'a> {
     pub(crate) db: &'a Db,
     pub(crate) meter: &'a Meter,
     pub(crate) board: &'a Board,
     pub(crate) interrupt: &'a Interrupt,
-    /// What writes and reads are called.
+    /// The names of writes and of reads.
     pub(crate) names: [&'static str; 2],
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Bar {
     pub(super) runs: Option<RangeInclusive<u64>>,
 }
 
-/// What a merge under way does with a component.
+/// The role of a component in a merge under way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Part {
     /// Nothing.
@@ -83,7 +83,7 @@ pub(super) struct Compaction {
     pub(super) done: f64,
 }
 
-/// How a merge looked when it was first seen: sorted runs that came later are not part of it.
+/// The state of a merge when it was first seen: sorted runs that came later are not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Begun {
     merges: u64,
@@ -106,7 +106,7 @@ pub(super) struct Figures {
     pub(super) space_over_live: Option<f64>,
     pub(super) memory_bytes: u64,
     pub(super) budget_bytes: u64,
-    /// Why no merge or no write goes on, if so.
+    /// The reason for which no merge or no write continues, if so.
     pub(super) trouble: Option<String>,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Screen {
     _patience: Patience,
 }
 
-/// What was typed.
+/// The command of a key that was pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     Quit,

@@ -180,7 +180,8 @@ fn series_rows(name: &str, series: &Series, area: Rect, buffer: &mut Buffer) {
     row("max", value, (series, &longest, max, Color::Red), 2, inner, buffer);
 }
 
-/// What a line is drawn from: windows, a height for each, the greatest height, the colour.
+/// The data from which a line is drawn: windows, a height for each, the greatest height, the
+/// colour.
 type Drawn<'a> = (&'a Series, &'a dyn Fn(&Window) -> Option<u64>, Option<u64>, Color);
 
 fn row(

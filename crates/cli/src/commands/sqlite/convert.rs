@@ -16,17 +16,17 @@ use crate::progress;
 use crate::signals::Interrupt;
 
 const BAR: &str = "{bytes} of {total_bytes} [{wide_bar}] {bytes_per_sec}, {eta} left";
-/// What an SQLite database begins with.
+/// The bytes with which an SQLite database begins.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Bytes of its header.
 const HEADER: usize = 100;
-/// Where the header says by which kind of journal the file is written and read: 2 is the log of
-/// SQLite's own.
+/// The offsets in the header of the kinds of journal by which the file is written and read: 2 is
+/// the log of SQLite's own.
 const FORMATS: [usize; 2] = [18, 19];
 /// After how many pages a transaction of an import looks whether to go on.
 const LOOK_EVERY: u32 = 256;
 
-/// What the header of a database says.
+/// The fields of a database's header.
 struct Header {
     page_size: u32,
     pages: u32,

@@ -70,7 +70,7 @@ pub(super) struct Import {
     allocation: Where,
 }
 
-/// Where changed pages are written.
+/// The place to which changed pages are written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Where {
     /// To single free pages anywhere in the file: for SSDs and other disks
