@@ -2,7 +2,7 @@
 
 use esker::{Compression, Scheme};
 
-/// What the next blocks of a store are compressed with.
+/// The compression of the next blocks of a store, other than that of the last ones.
 pub(crate) const fn compression(of: Compression) -> Compression {
     match of {
         Compression::Lz4 => Compression::Zstd,
@@ -11,7 +11,7 @@ pub(crate) const fn compression(of: Compression) -> Compression {
     }
 }
 
-/// What a store of another scheme than the first is opened with next: another of these.
+/// The scheme with which a store of another scheme than the first is opened next: another of these.
 pub(crate) fn scheme(of: Scheme) -> Scheme {
     if !of.tightens() {
         // The others' checks ask for more than it keeps.

@@ -36,17 +36,17 @@ const ROUNDS: u64 = 5;
 /// A store with a history.
 #[derive(Debug)]
 pub struct Source {
-    /// How it is opened.
+    /// The options with which it is opened.
     pub config: Config,
     session: Session,
 }
 
-/// What a backup must hold.
+/// The contents that a backup must have.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
-    /// What was written, at least up to then.
+    /// The data that was written, at least up to then.
     pub model: Model,
-    /// What was known when it was made.
+    /// The state that was known when it was made.
     pub point: Point,
 }
 
@@ -139,7 +139,7 @@ impl Source {
         Ok((held, report))
     }
 
-    /// What is known of it now.
+    /// The contents that a backup made now must have.
     #[must_use]
     pub fn held(&self) -> Held {
         Held { model: self.session.model().clone(), point: self.session.point() }

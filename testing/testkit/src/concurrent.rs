@@ -23,8 +23,8 @@ const WRITERS: u32 = 3;
 const COMMITS_OF_WRITER: u32 = 70;
 const KEYSPACES: usize = 2;
 
-/// What all writers share. A point is pushed and marked under the lock, after the commit returned
-/// and never before.
+/// The state that all writers share. A point is pushed and marked under the lock, after the commit
+/// returned and never before.
 struct Progress {
     commits: Vec<(u64, Vec<Change>)>,
     points: Vec<Point>,

@@ -86,8 +86,8 @@ fn folder() -> PathBuf {
     target.join("esker-counts")
 }
 
-/// How much the suites should do: the value of `ESKER_TEST_BUDGET`, 1 by default. Sizes are
-/// multiplied by it.
+/// The amount of work that the suites should do: the value of `ESKER_TEST_BUDGET`, 1 by default.
+/// Sizes are multiplied by it.
 #[must_use]
 pub fn budget() -> u64 {
     let value = std::env::var("ESKER_TEST_BUDGET").ok().and_then(|value| value.parse().ok());

@@ -36,13 +36,13 @@ const NESTED_OPS: usize = 24;
 /// A run and everything needed to judge its crashes.
 #[derive(Debug)]
 pub struct Recording {
-    /// How the store was opened.
+    /// The options with which the store was opened.
     pub config: Config,
-    /// What happened on the disk. Mark `n` is where `points[n]` was reached.
+    /// The operations on the disk. Mark `n` is where `points[n]` was reached.
     pub trace: Trace,
-    /// What was written.
+    /// The data that was written.
     pub model: Model,
-    /// What was known, whenever more was promised than before.
+    /// The points that were reached, one whenever more was promised than before.
     pub points: Vec<Point>,
     /// The last commit of the run.
     pub visible: u64,
@@ -53,7 +53,7 @@ pub struct Recording {
     pub is_concurrent: bool,
 }
 
-/// What a run made of its indexes.
+/// The shape of the indexes after a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shape {
     /// Merges finished since the keyspaces were created.
@@ -66,12 +66,12 @@ pub struct Shape {
     pub blocks_packed: u64,
 }
 
-/// Where a run starts.
+/// The state from which a run starts.
 #[derive(Clone, Debug, Default)]
 pub struct Base {
-    /// What the store holds.
+    /// The contents of the store.
     pub model: Model,
-    /// What is known of it.
+    /// The state that it is known to have.
     pub point: Point,
 }
 
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How many crashes to judge.
+/// The number of crashes to judge, and their depth.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Images, over all kinds of disks.
@@ -207,7 +207,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// What the budget asks for.
+    /// The effort that the budget asks for.
     #[must_use]
     pub fn from_budget() -> Self {
         Self { images: 2_500 * budget(), nested: true }

@@ -44,7 +44,7 @@ struct Case {
     sticky: bool,
 }
 
-/// What happened in a run.
+/// The effects of a fault in a run.
 #[derive(Debug, Default)]
 struct Report {
     struck: bool,
@@ -88,7 +88,7 @@ pub fn run_some(scenario: &Scenario, case: &str, runs_of_a_kind: u64) -> Verdict
     Ok(counts)
 }
 
-/// What may happen to an operation of a kind, and whether it goes on happening.
+/// The faults that may strike an operation of a kind, each with whether it continues to strike.
 fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
     let mut effects = vec![(Effect::Fail(Failure::Io), false), (Effect::Fail(Failure::Io), true)];
     let grows = matches!(kind, OpKind::Write | OpKind::Preallocate | OpKind::Create);
@@ -273,7 +273,7 @@ trait PowerCut {
 }
 
 impl PowerCut for SimDevice {
-    /// What is on the medium when nothing survives that was not synced.
+    /// The contents of the medium when nothing survives that was not synced.
     fn image_after_power_cut(&self) -> SimImage {
         let image = self.crash(&Survivors::nothing(), &CrashModel::default());
         self.set_faults(FaultPlan::new());

@@ -225,7 +225,7 @@ fn cuts(len: usize) -> Vec<usize> {
     cuts.into_iter().step_by(usize::try_from(stride).unwrap_or(1)).collect()
 }
 
-/// What the damaged copies of one store answered.
+/// The answers of the damaged copies of one store.
 #[derive(Debug)]
 struct Tally {
     classes: BTreeMap<&'static str, u64>,
@@ -273,7 +273,8 @@ impl Tally {
         Ok(())
     }
 
-    /// How many blocks are found through these, themselves and those further down included.
+    /// The number of blocks that are found through these, themselves and those further down
+    /// included.
     fn reach<'a>(&'a self, mut next: Vec<&'a DataBlock>) -> usize {
         let mut found: BTreeSet<_> = next.iter().map(|block| block.place.start).collect();
         while let Some(block) = next.pop() {
@@ -302,9 +303,9 @@ impl Tally {
 /// A block that holds data entries.
 #[derive(Debug)]
 struct DataBlock {
-    /// Where it is in the data file.
+    /// Its place in the data file.
     place: Range<usize>,
-    /// Where the blocks of the level below are that it leads to.
+    /// The places of the blocks of the level below to which it leads.
     below: Vec<usize>,
 }
 

@@ -23,7 +23,7 @@ fn broken(what: &str) -> impl Fn(Error) -> Violation + '_ {
     move |error| Violation::new(Oracle::WorksOn, format!("{what}: {error}"))
 }
 
-/// What is tried with a full store.
+/// The operations that are tried with a full store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// It is closed, opened and read.

@@ -156,7 +156,7 @@ pub fn frame(input: &[u8]) {
     }
 }
 
-/// What the manifest says of an index.
+/// The manifest's record of an index.
 pub fn index_meta(input: &[u8]) {
     let mut reader = Reader::new(input);
     if let Ok(meta) = IndexMeta::decode(&mut reader) {

@@ -22,7 +22,7 @@ pub enum Op {
     Commit {
         /// The changes, in order; a later one of the same key wins.
         changes: Vec<Change>,
-        /// What the commit waits for; `None` leaves it to the store's default.
+        /// The durability that the commit waits for; `None` leaves it to the store's default.
         durability: Option<Durability>,
         /// The way they take.
         by: By,
@@ -99,7 +99,7 @@ pub enum By {
     Transaction,
 }
 
-/// How often each kind of operation occurs, relative to the others.
+/// The frequency of each kind of operation, relative to the others.
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
     /// Single puts.
@@ -139,7 +139,7 @@ pub enum KeyOrder {
     Skewed,
 }
 
-/// What a history looks like.
+/// The properties of a history.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// Number of operations.
@@ -160,7 +160,7 @@ pub struct Profile {
     pub appending_percent: u32,
     /// Commits that wait for the device, in percent.
     pub synced_percent: u32,
-    /// How often each kind occurs.
+    /// The frequency of each kind.
     pub weights: Weights,
 }
 

@@ -97,7 +97,7 @@ impl Image {
     /// Reads every file of a device.
     ///
     /// # Errors
-    /// What the device answers.
+    /// The device's error.
     pub fn of(device: &dyn Device) -> Result<Self> {
         let mut files = BTreeMap::new();
         for name in device.list()? {

@@ -42,7 +42,7 @@ fn value(batch: u64, slot: u64) -> Vec<u8> {
     format!("{batch:016}-{slot}-{}", "x".repeat((batch % 90) as usize)).into_bytes()
 }
 
-/// What both keyspaces hold after batch `last`.
+/// The contents of both keyspaces after batch `last`.
 fn expected(last: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut state = BTreeMap::new();
     for batch in 1..=last {
@@ -62,7 +62,7 @@ fn expected(last: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
 /// on standard output is the number of an acknowledged batch.
 ///
 /// # Errors
-/// What the store answers, or a closed pipe.
+/// The store's error, or that of a closed pipe.
 pub fn child(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let db = open(path)?;
     let options = |kind| KeyspaceOptions::default().memtable_bytes(Some(4 << 10)).index(kind);

@@ -20,11 +20,11 @@ pub struct Change {
     pub keyspace: String,
     /// The key.
     pub key: Vec<u8>,
-    /// What is written to it.
+    /// The write to it.
     pub write: Write,
 }
 
-/// What is written to a key.
+/// A write to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// A value.
@@ -39,7 +39,7 @@ pub enum Write {
     DeleteUpTo(Option<Vec<u8>>),
 }
 
-/// What a read sees.
+/// The moment at which a read sees a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
     /// The last commit.
@@ -54,7 +54,7 @@ struct Version {
     value: Option<Value>,
     /// When the value expires.
     until: Option<u64>,
-    /// What was appended to one that expires: it is the value then.
+    /// The bytes that were appended to a value that expires: they are the value then.
     rest: Option<Value>,
 }
 
@@ -99,7 +99,7 @@ impl Life {
         }
     }
 
-    /// How many keys were ever written.
+    /// The number of keys that were ever written.
     #[must_use]
     pub fn len(&self) -> usize {
         self.versions.len()
@@ -118,7 +118,7 @@ fn push(versions: &mut Vec<Version>, version: Version) {
     versions.push(version);
 }
 
-/// What appending makes of the newest version.
+/// The version that appending makes of the newest one.
 fn appended(newest: Option<&Version>, operand: &Value, commit: u64) -> Version {
     let onto = |older: Option<&Value>| -> Option<Value> {
         Some(older.map_or_else(|| Arc::clone(operand), |older| [older, &**operand].concat().into()))
@@ -154,13 +154,13 @@ impl Model {
         self.now = self.now.saturating_add(millis);
     }
 
-    /// What a read of commit `seq` sees now.
+    /// The moment that a read of commit `seq` sees now.
     #[must_use]
     pub const fn at(&self, seq: u64) -> At {
         At { seq, now: self.now }
     }
 
-    /// What a read sees now.
+    /// The moment that a read sees now.
     #[must_use]
     pub fn last(&self) -> At {
         self.at(self.last_commit())
@@ -207,8 +207,8 @@ impl Model {
         }
     }
 
-    /// What many operands come to is written behind the commit of the last of them, up to `seq`,
-    /// and changes nothing.
+    /// Notes that the merged value of many operands is written behind the commit of the last of
+    /// them, up to `seq`, and changes nothing.
     pub fn fold_operands(&mut self, seq: u64, changes: &[Change]) {
         if changes.iter().any(|change| matches!(change.write, Write::Append(_))) {
             self.commits.extend(self.last_commit() + 1..=seq);
@@ -263,7 +263,8 @@ impl Model {
         places.filter_map(|(name, life)| Some((name.clone(), life?.0))).collect()
     }
 
-    /// What a crash left: the keyspaces of `alive` at commit `seq`, and no history after it.
+    /// The state that a crash left: the keyspaces of `alive` at commit `seq`, and no history after
+    /// it.
     #[must_use]
     pub fn recovered(&self, seq: u64, alive: &BTreeMap<String, usize>) -> Self {
         let mut lives = BTreeMap::new();

@@ -39,18 +39,18 @@ pub enum Attempt {
     Full,
 }
 
-/// How a bug was found.
+/// The discovery of a bug.
 #[derive(Debug)]
 pub struct Finding {
     /// The promise that it breaks.
     pub oracle: Oracle,
-    /// What was seen.
+    /// The violation that was seen.
     pub violation: Violation,
     /// Crash images, runs or flips of the attempt that found it, and of those before.
     pub judged: u64,
 }
 
-/// Where to look for a bug.
+/// The attempts at finding a bug.
 #[must_use]
 pub fn attempts(bug: Bug) -> Vec<Attempt> {
     use Attempt::{Backups, Crash, Faults, Flips, Full};

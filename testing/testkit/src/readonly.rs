@@ -30,7 +30,7 @@ impl Untouchable {
         Arc::new(Wrapped::around(Arc::clone(inner), Self::default()))
     }
 
-    /// How many changes were tried.
+    /// The number of changes that were tried.
     #[must_use]
     pub fn touched(&self) -> u64 {
         self.touched.load(Ordering::Relaxed)
@@ -96,7 +96,7 @@ fn look(db: &Db, expectation: &Expectation<'_>, depth: Depth) -> Verdict<u64> {
 /// Every call that writes gets an error that says so.
 ///
 /// # Errors
-/// What is not.
+/// The first call that does not.
 pub fn refuses_writes(db: &Db) -> Verdict {
     let mut answers = vec![
         ("create", db.keyspace("a new one", KeyspaceOptions::default()).map(drop)),

@@ -1,7 +1,7 @@
 //! Judges a store that was opened after a crash: may it look like that?
 //!
-//! What may be there is bounded by two [`Point`]s of the run that crashed: the last one it
-//! passed, and the next one that it was on its way to.
+//! The contents that may be there are bounded by two [`Point`]s of the run that crashed: the last
+//! one it passed, and the next one that it was on its way to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::session::{Config, Doubt};
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
-/// What was known of a store at a moment between two operations.
+/// The state of a store that is known at a moment between two operations.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
     /// Everything up to this number was promised to survive a power cut.
@@ -29,7 +29,7 @@ pub struct Point {
     pub exists: bool,
 }
 
-/// What may be there.
+/// The contents that may be there.
 #[derive(Clone, Copy, Debug)]
 pub struct Expectation<'a> {
     /// Every version ever written.
@@ -38,24 +38,24 @@ pub struct Expectation<'a> {
     pub now: &'a Point,
     /// The next one, where an operation was under way.
     pub next: Option<&'a Point>,
-    /// What a failed operation may have done beyond the model.
+    /// The change that a failed operation may have made beyond the model.
     pub doubt: Option<&'a Doubt>,
 }
 
-/// What is there.
+/// The contents that are there.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     /// The last commit that is there.
     pub seq: u64,
     /// The keyspaces that are there.
     pub alive: BTreeMap<String, usize>,
-    /// What is there, with no history behind it.
+    /// The contents, with no history behind them.
     pub model: Model,
     /// Whether the store was there before it was opened.
     pub existed: bool,
 }
 
-/// How much to look at.
+/// The extent of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// Everything once, forwards.

@@ -19,7 +19,7 @@ pub use values::{apart, apart_full, apart_synced, operands};
 pub struct Scenario {
     /// Its name in reports.
     pub name: &'static str,
-    /// How the store is opened.
+    /// The options with which the store is opened.
     pub config: Config,
     /// Room on the device, in bytes; `None` for no limit.
     pub capacity_bytes: Option<u64>,

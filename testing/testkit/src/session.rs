@@ -26,7 +26,8 @@ use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 use crate::writing::{batch, bounds, single};
 
-/// How the store under test is opened: small, so that merges of all depths happen soon.
+/// The options with which the store under test is opened: small, so that merges of all depths
+/// happen soon.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The store's memory budget.
@@ -40,19 +41,19 @@ pub struct Config {
     /// Steps of flushes and merges after each write; with 0, all of them. Nothing else runs them,
     /// so that every history repeats.
     pub merge_steps: u32,
-    /// How merges run concurrently with reads and writes. What is on the device is the same kind of
-    /// store.
+    /// The scheme by which merges run concurrently with reads and writes. What is on the device is
+    /// the same kind of store.
     pub scheme: Scheme,
-    /// What the data blocks of every keyspace are compressed with: it changes with every opening,
-    /// unless it is nothing.
+    /// The compression of the data blocks of every keyspace: it changes with every opening, unless
+    /// it is none.
     pub compression: Compression,
     /// Longer values are stored apart, where given.
     pub inline_bytes_max: Option<u64>,
-    /// What is merged in every keyspace, if anything.
+    /// The merge operator of every keyspace, if there is one.
     pub merge: Option<Merge>,
-    /// How every keyspace's entries are arranged.
+    /// The kind of index of every keyspace.
     pub index: IndexKind,
-    /// How LSM indexes are merged.
+    /// The parameters of the merges of LSM indexes.
     pub compaction: Compaction,
 }
 
@@ -104,7 +105,7 @@ impl Config {
     /// Opens the store on `device`, creating it where there is none.
     ///
     /// # Errors
-    /// What the store answers.
+    /// The store's error.
     pub fn open(&self, device: &Arc<dyn Device>) -> esker::Result<Db> {
         self.builder(device).open()
     }
@@ -137,7 +138,7 @@ impl Config {
     }
 }
 
-/// What became of an operation.
+/// The result of an operation.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// It succeeded, and the model has it.
@@ -148,7 +149,7 @@ pub enum Outcome {
     Failed(Error),
 }
 
-/// What a poisoned store may or may not hold beyond the model.
+/// The change that a poisoned store may or may not hold beyond the model.
 #[derive(Clone, Debug)]
 pub enum Doubt {
     /// These changes, all or none.
@@ -178,7 +179,7 @@ impl Session {
     /// Opens the store on `device`, which holds what `model` says.
     ///
     /// # Errors
-    /// What the store answers.
+    /// The store's error.
     pub fn open(config: &Config, device: Arc<dyn Device>, model: Model) -> esker::Result<Self> {
         let runtime = config.runtime(model.now());
         let db = config.builder_with(&device, &runtime).open()?;
@@ -209,13 +210,13 @@ impl Session {
         self.durable
     }
 
-    /// What may or may not have happened beyond the model.
+    /// The change that may or may not have happened beyond the model.
     #[must_use]
     pub const fn doubt(&self) -> Option<&Doubt> {
         self.doubt.as_ref()
     }
 
-    /// What is known now.
+    /// The state that is known now.
     #[must_use]
     pub fn point(&self) -> Point {
         let visible = self.model.last_commit();
@@ -238,7 +239,7 @@ impl Session {
     /// Closes the store.
     ///
     /// # Errors
-    /// What the store answers; it is closed all the same.
+    /// The store's error; it is closed all the same.
     pub fn close(mut self) -> esker::Result<Model> {
         self.close_store()?;
         Ok(std::mem::take(&mut self.model))
@@ -322,7 +323,7 @@ impl Session {
     /// Fails when merges have stopped somewhere, which no call says while there is room.
     ///
     /// # Errors
-    /// Why they stopped.
+    /// The reason for which they stopped.
     pub fn runs_on(&self) -> Verdict {
         let stats = self.db.as_ref().and_then(|db| db.stats().ok()).unwrap_or_default();
         for keyspace in &stats.keyspaces {

@@ -8,9 +8,9 @@
 //! (`maintenance`, `filling`). Most rounds end with the process killed. The parent then opens
 //! the store and compares it with what was acknowledged.
 //!
-//! What a worker does follows from the seed; how threads meet, when the device is full and where
-//! the kill falls do not. A worker writes only keys that begin with its own letter, so that what
-//! must be there follows from its own history. Time passes between rounds, and only there.
+//! The operations of a worker follow from the seed; how threads meet, when the device is full and
+//! where the kill falls do not. A worker writes only keys that begin with its own letter, so that
+//! what must be there follows from its own history. Time passes between rounds, and only there.
 
 mod filling;
 mod maintenance;
@@ -40,7 +40,8 @@ const ROUNDS: u64 = 4;
 /// A round that ends by itself takes no longer.
 const ROUND_SECONDS_MAX: u64 = 300;
 
-/// What a child says when it has opened the store, when all is done, and when a promise is broken.
+/// The line of a child that has opened the store; below, those when all is done, when a promise is
+/// broken, and of a count.
 const OPENED: &str = "SOAK OPENED";
 const CLOSED: &str = "SOAK CLOSED";
 const BROKEN: &str = "SOAK BROKEN ";
@@ -116,7 +117,7 @@ fn watch(child: &mut Child, kill_after: Option<Duration>, counts: &mut Counts) -
     Ok(())
 }
 
-/// What a line of the child means.
+/// Adds the count that a line of the child reports; a broken promise is an error.
 fn note(line: &str, counts: &mut Counts) -> Verdict {
     if let Some(detail) = line.strip_prefix(BROKEN) {
         return Err(Violation::new(Oracle::ContentMatches, detail).at("the child"));

@@ -8,7 +8,7 @@ use esker::{CheckReport, Db, Entry, Keyspace, Snapshot};
 use crate::model::{At, Life, Value};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
-/// What the store answered, where the answer was right.
+/// The answer of the store, where it was right.
 pub type Answered = Verdict<esker::Result<()>>;
 
 /// Compares a keyspace whole with its model, forwards; an error is a broken promise.

@@ -9,7 +9,7 @@ pub enum Oracle {
     NoPanic,
     /// A store opens after any crash.
     Opens,
-    /// What was acknowledged as durable is there.
+    /// Data that was acknowledged as durable is there.
     AcknowledgedIsThere,
     /// A store recovers to the end of a commit, never into one.
     CommitsAreWhole,
@@ -45,9 +45,9 @@ pub enum Oracle {
     DamageIsNamed,
     /// Damage in one block leaves the keys of other blocks readable.
     DamageStaysLocal,
-    /// What is opened for reading is not changed.
+    /// A store that is opened for reading is not changed.
     ReadingWritesNothing,
-    /// What an input costs grows with its length, and not with its square.
+    /// The cost of an input grows with its length, and not with its square.
     WorkIsBounded,
     /// The suite itself could not do what it meant to.
     Harness,
@@ -88,9 +88,9 @@ impl fmt::Display for Oracle {
 pub struct Violation {
     /// The promise.
     pub oracle: Oracle,
-    /// What was expected and what was seen.
+    /// The behaviour that was expected and the one that was seen.
     pub detail: String,
-    /// Where: scenario, seed, crash state, fault or flip; enough to see it again.
+    /// The place: scenario, seed, crash state, fault or flip; enough to see it again.
     pub place: String,
 }
 

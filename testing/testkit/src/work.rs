@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::counts::Counts;
 use crate::violation::{Oracle, Verdict, Violation};
 
-/// How many times as large the large input is.
+/// The factor by which the large input is larger than the small one.
 pub const FACTOR: u32 = 8;
 /// The large input may take this many times as long as the small one.
 pub const RATIO_MAX: u32 = 28;
@@ -27,13 +27,13 @@ const MEASURABLE: Duration = Duration::from_millis(2);
 /// The best of this number of runs counts.
 const RUNS: u32 = 3;
 
-/// What is measured, made before the measurement begins.
+/// The work that is measured, made before the measurement begins.
 pub type Task = Box<dyn FnOnce()>;
 
 /// Inputs of one kind, of any size.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// What grows.
+    /// The property that grows.
     pub name: &'static str,
     /// The small size.
     pub size: u32,

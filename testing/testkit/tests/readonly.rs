@@ -1,4 +1,4 @@
-//! What opens for reading writes nothing, and the suite sees it if it does.
+//! Opening for reading writes nothing, and the suite sees it if it does.
 
 use std::sync::Arc;
 

@@ -71,7 +71,8 @@ pub fn of_backups(counts: &mut Counts) -> Verdict {
     each(&trace, counts, |state, device| judge_crash(&mut source, &held, state, device))
 }
 
-/// What is there is the backup that was acknowledged last, or the one that was under way.
+/// Checks that the backup that is there is the last acknowledged one, or the one that was under
+/// way.
 fn judge_crash(
     source: &mut Source,
     held: &[Held],

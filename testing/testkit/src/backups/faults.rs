@@ -22,7 +22,7 @@ use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
 /// Runs of one kind of operation and effect at budget 1.
 const RUNS_OF_A_KIND: u64 = 30;
 
-/// What may happen to an operation, and whether it goes on happening.
+/// The faults that may strike an operation, each with whether it continues to strike.
 fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
     let mut effects = vec![(Effect::Fail(Failure::Io), false), (Effect::Fail(Failure::Io), true)];
     if matches!(kind, OpKind::Write | OpKind::Preallocate | OpKind::Create) {

@@ -25,7 +25,7 @@ use crate::violation::{Oracle, Verdict, Violation};
 
 /// Histories at budget 1.
 const HISTORIES: u64 = 40;
-/// How often the store of a history is opened.
+/// The number of times that the store of a history is opened.
 const LIVES: u64 = 4;
 /// Operations before a backup, during it and after it.
 const OPS: usize = 10;
@@ -117,7 +117,7 @@ fn one_life(
     Ok((left, model, last))
 }
 
-/// What a store has that is opened on a copy of `image`.
+/// The contents of a store that is opened on a copy of `image`.
 fn recover(config: &Config, image: &SimImage, held: &Held, is_killed: bool) -> Verdict<Model> {
     let device: Arc<dyn Device> = Arc::new(SimDevice::from_image(image));
     generations::are_used_once(&device)?;

@@ -15,7 +15,7 @@ use crate::recovery::Depth;
 use crate::scenario::mixed_profile;
 use crate::violation::{Oracle, Verdict, ensure};
 
-/// What becomes of a file.
+/// The loss that a file suffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     None,
@@ -119,7 +119,7 @@ fn after(source: &mut Source, image: &SimImage, held: &Held, lost: &[(&str, Loss
     }
 }
 
-/// What is left of a backup is damage, and not nothing.
+/// Checks a refusal: the remains of a backup are damage, and not nothing.
 fn refusal(error: &Error, left: &BTreeMap<String, Vec<u8>>) -> Verdict {
     let is_right = match error {
         Error::Damaged { .. } => true,

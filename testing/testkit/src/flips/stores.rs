@@ -18,7 +18,7 @@ use crate::violation::{Oracle, Verdict, Violation};
 pub struct Specimen {
     /// Its name in reports.
     pub name: &'static str,
-    /// How it is opened.
+    /// The options with which it is opened.
     pub config: Config,
     /// Its files.
     pub image: Image,
@@ -26,12 +26,12 @@ pub struct Specimen {
     pub older: Image,
     /// Every version ever written.
     pub model: Model,
-    /// What it holds; `durable` is the least that damage may leave.
+    /// The state that it is known to have; `durable` is the least that damage may leave.
     pub point: Point,
 }
 
 impl Specimen {
-    /// What it holds.
+    /// The contents before any damage.
     #[must_use]
     pub const fn held(&self) -> Held<'_> {
         Held { config: &self.config, model: &self.model, point: &self.point }

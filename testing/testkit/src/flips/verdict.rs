@@ -12,7 +12,7 @@ use crate::session::Config;
 use crate::verify::{point, text};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
-/// What the damage did. Wrong answers and panics are not classes but broken promises.
+/// The effect of the damage. Wrong answers and panics are not classes but broken promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Nothing that can be seen; `check` may name it.
@@ -30,7 +30,7 @@ pub enum Class {
 pub struct Look {
     /// The class.
     pub class: Class,
-    /// How many blocks the unreadable keys and values may fill.
+    /// The number of blocks that the unreadable keys and values may fill.
     pub blocks_lost: usize,
 }
 
@@ -38,7 +38,7 @@ pub struct Look {
 const BLOCK_PAYLOAD_BYTES: usize = 6 << 10;
 /// The same of a block that is compressed: it is filled to twice the length before.
 const COMPRESSED_PAYLOAD_BYTES: usize = 12 << 10;
-/// What a value that is stored apart takes of a block, about.
+/// The bytes of a block that a value takes which is stored apart, about.
 const REFERENCE_BYTES: usize = 24;
 
 impl Class {
@@ -58,14 +58,14 @@ impl Class {
     }
 }
 
-/// What a store held before it was damaged.
+/// The contents of a store before it was damaged.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
-    /// How it is opened.
+    /// The options with which it is opened.
     pub config: &'a Config,
     /// Every version ever written.
     pub model: &'a Model,
-    /// What it held; `durable` is the least that damage may leave.
+    /// The state that it was known to have; `durable` is the least that damage may leave.
     pub point: &'a Point,
 }
 
@@ -146,7 +146,7 @@ fn named(error: &Error) -> Verdict {
     ensure(is_named, Oracle::DamageIsNamed, || format!("the answer is: {error}"))
 }
 
-/// What could not be read.
+/// The entries that could not be read.
 #[derive(Debug, Default)]
 struct Unreadable {
     any: bool,

@@ -30,7 +30,7 @@ const EARLY_RANGE_BYTES: u64 = 12_000;
 /// Values written at most; far more than fits.
 const VALUES_MAX: u64 = 100_000;
 
-/// What happens to the full store before it is emptied.
+/// The event that strikes the full store before it is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Nothing.
@@ -51,19 +51,19 @@ impl Cut {
 /// A store that is filled and emptied.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// How it is opened.
+    /// The options with which it is opened.
     pub config: Config,
-    /// What fits the device.
+    /// The capacity of the device, in bytes.
     pub capacity_bytes: u64,
-    /// How many keyspaces it has.
+    /// The number of its keyspaces.
     pub keyspaces: u64,
     /// Values are at most so long.
     pub value_bytes_max: usize,
-    /// What happens when it is full.
+    /// The event when it is full.
     pub cut: Cut,
     /// A snapshot of the full store is held while deletes begin.
     pub snapshot: bool,
-    /// What is free on the device when the store is full, others take.
+    /// Whether others take the space that is free on the device when the store is full.
     pub others: bool,
     /// Its keyspaces are dropped and filled once more before it is emptied.
     pub drops: bool,
@@ -77,7 +77,7 @@ pub struct Trial {
     pub seed: u64,
 }
 
-/// What a store holds: keyspace by keyspace.
+/// The contents of a store: keyspace by keyspace.
 type Contents = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
 
 impl Trial {
@@ -246,7 +246,7 @@ impl Trial {
         device
     }
 
-    /// What a store takes that has been used and is empty.
+    /// The bytes that a store takes which has been used and is empty.
     fn empty_bytes(&self) -> Verdict<u64> {
         let device = Arc::new(SimDevice::new());
         let (db, keyspaces) = self.open(&device, "creating")?;

@@ -24,7 +24,7 @@ pub fn small(builder: DbBuilder) -> DbBuilder {
     builder.memory_budget(256 << 10).log_segment_bytes(16 << 10)
 }
 
-/// How threads use a store.
+/// The way in which threads use a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Threads.
@@ -35,18 +35,18 @@ pub struct Plan {
     pub operations: u64,
     /// Commits that wait for the device, in percent.
     pub synced_percent: u32,
-    /// Where random numbers come from.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
-/// What all runs of one test share.
+/// The state that all runs of one test share.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// When things happen.
     pub clock: Clock,
     /// Set to end a run early.
     pub stop: AtomicBool,
-    /// What was merged onto what, as far as it was read.
+    /// The bases onto which versions were merged, as far as they were read.
     pub stacks: Stacks,
     versions: AtomicU64,
 }
@@ -77,7 +77,7 @@ pub(crate) fn failed(error: esker::Error) -> Violation {
 /// index.
 ///
 /// # Errors
-/// What the store answers.
+/// The store's error.
 pub fn keyspaces(db: &Db) -> Verdict<[Keyspace; 2]> {
     let options = || KeyspaceOptions::default().memtable_bytes(Some(4 << 10)).merge(Merge::Append);
     let open = |name, kind| db.keyspace(name, options().index(kind)).map_err(failed);

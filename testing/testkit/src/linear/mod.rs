@@ -38,7 +38,7 @@ pub type Key = u32;
 /// A value, by a number of its own.
 pub type Version = u64;
 
-/// What is found where there is no value.
+/// The version that is found where there is no value.
 pub const ABSENT: Version = 0;
 
 /// Keys of a range that are looked at one by one by the check of single keys.
@@ -85,7 +85,7 @@ pub struct Commit {
     pub number: Option<u64>,
     /// Whether it waited for the device.
     pub synced: bool,
-    /// What it wrote; [`ABSENT`] deletes.
+    /// The versions that it wrote; [`ABSENT`] deletes.
     pub writes: Vec<(Key, Version)>,
     /// The keys are those of one range that was removed: that takes one number.
     pub is_range: bool,
@@ -110,13 +110,13 @@ pub struct Read {
     pub span: Span,
     /// The number of the moment, where the store tells.
     pub number: Option<u64>,
-    /// What was asked for.
+    /// The keys that were asked for.
     pub asked: Asked,
-    /// What was found, in the order of keys, without what is absent.
+    /// The versions that were found, in the order of keys, without those that are absent.
     pub seen: Vec<(Key, Version)>,
 }
 
-/// What happened to a store between two moments when nothing was under way.
+/// The operations on a store between two moments when nothing was under way.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// Everything written.
@@ -125,7 +125,7 @@ pub struct History {
     pub reads: Vec<Read>,
 }
 
-/// What a store held before.
+/// The contents of a store before a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Base {
     /// The number of its last write.
@@ -135,7 +135,7 @@ pub struct Base {
 }
 
 impl Commit {
-    /// How many sequence numbers it takes.
+    /// The number of sequence numbers that it takes.
     #[must_use]
     pub const fn numbers(&self) -> u64 {
         if self.is_range { 1 } else { self.writes.len() as u64 }
@@ -164,7 +164,7 @@ impl Read {
         keys.map(|key| (key, self.version(key)))
     }
 
-    /// How many keys were asked for.
+    /// The number of keys that were asked for.
     #[must_use]
     pub fn width(&self) -> usize {
         match &self.asked {
@@ -182,7 +182,7 @@ impl History {
         self.reads.extend(other.reads);
     }
 
-    /// How many operations there are, each write of a batch counted.
+    /// The number of operations, each write of a batch counted.
     #[must_use]
     pub fn len(&self) -> usize {
         self.reads.len() + self.commits.iter().map(|commit| commit.writes.len()).sum::<usize>()
@@ -194,7 +194,7 @@ impl History {
         self.commits.is_empty() && self.reads.is_empty()
     }
 
-    /// What happened to each key, as if keys had nothing to do with each other. Wide ranges are
+    /// The operations on each key, as if keys had nothing to do with each other. Wide ranges are
     /// left out: they would make a read of every key.
     #[must_use]
     pub fn by_key(&self) -> BTreeMap<Key, Vec<Operation>> {

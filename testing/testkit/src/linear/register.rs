@@ -18,7 +18,7 @@ use crate::violation::{Oracle, Verdict, Violation, ensure};
 /// Most operations on one key under way at once.
 const SLOTS: usize = 64;
 
-/// What is done to a key.
+/// The effect of an operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It was read, and this was found.
@@ -32,11 +32,11 @@ pub enum Action {
 pub struct Operation {
     /// When. What never returned may have happened, or may yet.
     pub span: Span,
-    /// What.
+    /// Its effect.
     pub action: Action,
 }
 
-/// What may be true at a moment.
+/// A state that is possible at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Config {
     value: Version,

@@ -45,9 +45,9 @@ pub struct Serial<'a> {
     base: &'a Base,
     /// The commits by their numbers.
     commits: Vec<(u64, &'a Commit)>,
-    /// What each key held: from which position on, which version.
+    /// The versions of each key, each with the position from which on the key held it.
     timelines: HashMap<Key, Vec<(usize, Version)>>,
-    /// Where each version came to be.
+    /// The key and the position at which each version was written.
     origins: HashMap<Version, (Key, usize)>,
 }
 
@@ -242,7 +242,7 @@ impl<'a> Serial<'a> {
         self.number_at(self.commits.len())
     }
 
-    /// What a store holds that was opened from an image and recovered to `number`.
+    /// The contents of a store that was opened from an image and recovered to `number`.
     ///
     /// # Errors
     /// When that is not what the commits before and after the image allow.

@@ -68,7 +68,7 @@ pub struct Stood {
     pub version: Version,
 }
 
-/// What the threads of a run have found.
+/// The versions and their bases that the threads of a run have found.
 #[derive(Debug, Default)]
 pub struct Stacks(Mutex<HashSet<Stood>>);
 

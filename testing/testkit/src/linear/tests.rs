@@ -9,7 +9,7 @@ use crate::violation::{Oracle, Verdict, Violation};
 const KEYS: Key = 10;
 const THREADS: usize = 6;
 
-/// What the imaginary store does wrong, in the middle of a history.
+/// The mistake that the imaginary store makes, in the middle of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     /// A read finds what had been overwritten before it was called.

@@ -17,7 +17,7 @@ use crate::linear::{ABSENT, Key, Span, Version};
 use crate::random::Random;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
-/// How threads use a store.
+/// The way in which threads use a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Threads.
@@ -26,13 +26,13 @@ pub struct Plan {
     pub keys: Key,
     /// Transactions of each thread.
     pub transactions: u64,
-    /// Where random numbers come from.
+    /// The seed of the random numbers.
     pub seed: u64,
     /// A mistake that the store makes.
     pub mistake: Option<Race>,
 }
 
-/// What threads did.
+/// The transactions of threads, and their counts.
 #[derive(Debug, Default)]
 pub struct Done {
     /// Everything, in no order.
@@ -83,7 +83,7 @@ struct Thread<'a> {
     done: Done,
 }
 
-/// What a transaction has done so far.
+/// The operations of a transaction so far.
 struct Attempt<'a> {
     tx: esker::Transaction,
     invoked: u64,
@@ -228,7 +228,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// What was found under `key`: a read of others, or what the transaction wrote itself.
+    /// Notes a version that was found under `key` as a read of others, or checks that it is what
+    /// the transaction wrote itself.
     fn found(&mut self, key: Key, version: Version) -> Verdict {
         let Some(own) = self.own.get(&key) else {
             self.reads.push((key, version));

@@ -52,7 +52,7 @@ impl Graph {
         }
     }
 
-    /// How many edges there are between things and moments.
+    /// The number of edges between things and moments.
     #[must_use]
     pub fn constraints(&self) -> u64 {
         self.edges.iter().map(|edges| edges.len() as u64).sum()

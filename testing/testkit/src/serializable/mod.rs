@@ -43,11 +43,11 @@ pub struct Transaction {
     pub span: Span,
     /// The number that it says it reads at: places absent keys.
     pub reads_at: u64,
-    /// What it read of others: a key that was in a range and not found is [`ABSENT`].
+    /// The versions of others that it read: a key that was in a range and not found is [`ABSENT`].
     pub reads: Vec<(Key, Version)>,
     /// The number of its last write, when it has committed any.
     pub number: Option<u64>,
-    /// What it wrote.
+    /// Its writes.
     pub writes: Vec<Write>,
 }
 
@@ -62,7 +62,7 @@ pub struct Write {
     pub is_delete: bool,
 }
 
-/// Why one transaction comes before another.
+/// The reason for which one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
     /// It wrote what the other read.
@@ -124,7 +124,7 @@ impl Versions {
         self.chains.get(&key).map_or(&[], Vec::as_slice)
     }
 
-    /// How many versions of `key` there were when `version` was read.
+    /// The number of versions of `key` that there were when `version` was read.
     fn seen(&self, key: Key, version: Version, reads_at: u64) -> Verdict<usize> {
         let chain = self.chain(key);
         if version == ABSENT {

@@ -24,7 +24,7 @@ const PAUSE_MILLIS: u64 = 40;
 /// Longest time for which the device is full, in milliseconds.
 const FULL_MILLIS: u64 = 120;
 
-/// What the workers of a round share.
+/// The state that the workers of a round share.
 pub(super) struct Stage<'a> {
     pub db: &'a Db,
     /// A worker holds it for an operation and the note of it.

@@ -190,7 +190,7 @@ pub(super) fn shared_names() -> impl Iterator<Item = String> {
     (0..SHARED).map(keyspace_name)
 }
 
-/// What all keys of a worker begin with, and the first key behind them.
+/// The first byte of all keys of a worker. That of the next worker is the first key behind them.
 pub(super) const fn prefix(worker: usize) -> [u8; 1] {
     [b'A' + worker as u8]
 }

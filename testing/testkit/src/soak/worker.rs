@@ -19,7 +19,8 @@ use crate::writing::{batch, bounds, single};
 const TRIES_MAX: u32 = 6_000;
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// What a worker's part of the store should hold. Its commits are numbered by its operations.
+/// The contents that a worker's part of the store should have. Its commits are numbered by its
+/// operations.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     worker: usize,
