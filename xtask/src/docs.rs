@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::{Finding, Result, Tree};
 
-/// Where the reasons are.
+/// The page with the reasons.
 const REASONS: &str = "docs/decisions/dependencies.md";
 /// Whose documentation holds the tested copy of the README's example.
 const LIBRARY: &str = "crates/store/src/lib.rs";

@@ -128,7 +128,7 @@ const LIBRARY_DEPENDENCIES_MAX: usize = 15;
 /// The index kinds; none may name another, and what they stand on names none.
 const INDEX_KINDS: [&str; 5] = ["fdtree", "lsm", "latree", "multiversion", "btree"];
 
-/// Where kinds may be named beside each other: where they are made, and the tests of all of them.
+/// The places where kinds may be named together: where they are made, and the tests of all of them.
 const NAMES_INDEX_KINDS: [&str; 2] = ["/src/kinds.rs", "/src/tests/"];
 
 /// Checks the dependencies declared in the crates' manifests.
@@ -139,7 +139,7 @@ pub fn check_manifests(tree: &Tree) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// What `cargo metadata` says of the packages of the workspace.
+/// The answer of `cargo metadata` about the packages of the workspace.
 pub(crate) fn metadata(tree: &Tree) -> Result<Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -248,7 +248,8 @@ fn judge_source(arrow: &Arrow, file: &File) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Where a file of the index crate names a kind that it may not name: line and what is wrong.
+/// The lines at which a file of the index crate names a kind that it may not name, each with the
+/// fault.
 ///
 /// Every segment of a path counts, not only those behind `crate`: `super::super::lsm` and
 /// `crate::{lsm, tree}` lead there too. So do fields: whoever asks a record for its `lsm` knows the

@@ -35,7 +35,7 @@ pub struct Finding {
     pub file: String,
     /// Line, from 1; 0 stands for the whole file.
     pub line: usize,
-    /// What is wrong, and what to do instead.
+    /// The fault, and the way to correct it.
     pub what: String,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Finding {
 /// A named check.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// What holds when the check finds nothing.
+    /// The statement that holds when the check finds nothing.
     pub name: &'static str,
     /// Finds what breaks it.
     pub run: fn(&Tree) -> Result<Vec<Finding>>,

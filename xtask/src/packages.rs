@@ -1,4 +1,4 @@
-//! What a package must have to be published, and what it must keep to itself.
+//! The parts that a package must have to be published, and those that it must keep to itself.
 //!
 //! `cargo publish` accepts a package without licence texts, without a page on docs.rs that builds,
 //! or with features that are meant for tests alone; users find out afterwards.
@@ -14,7 +14,7 @@ use crate::{Finding, Result, Tree};
 const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 /// Features for tests and comparisons: no promise holds for them, and their names begin with `_`.
 const PRIVATE: [&str; 3] = ["baselines", "planted", "shuttle"];
-/// What crates.io accepts of each.
+/// The most keywords and the most categories that crates.io accepts.
 const KEYWORDS_MAX: usize = 5;
 
 /// Checks the manifest and the licence texts of every package that is published.
@@ -48,7 +48,7 @@ fn is_published(package: &Value) -> bool {
     package.get("publish").is_none_or(Value::is_null)
 }
 
-/// What the published packages lack, or show and should not.
+/// The parts that the published packages lack, or show and should not.
 fn judge(metadata: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (folder, package) in published(metadata) {

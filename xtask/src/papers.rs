@@ -7,19 +7,19 @@ use crate::{Finding, Result, Tree};
 
 /// The page.
 pub const PAGE: &str = "docs/papers.md";
-/// Where experiments are, each a constant with a name.
+/// The folder of the experiments, each a constant with a name.
 const EXPERIMENTS: &str = "lab/experiments/src/";
 const EXPERIMENT: &str = "pub const EXPERIMENT: Experiment = Experiment {";
-/// What comes before an experiment's name on the page.
+/// The text before an experiment's name on the page.
 const COMMAND: &str = "esker lab run ";
 /// Folders in which a path of the page begins.
 const FOLDERS: [&str; 7] =
     ["crates/", "bindings/", "lab/", "testing/", "docs/", "xtask/", "scripts/"];
-/// What a row's second cell may say, and whether the row then names a place.
+/// The texts that a row's second cell may have, and whether the row then names a place.
 const STATUSES: [(&str, bool); 5] =
     [("here", true), ("changed", true), ("part", true), ("not built", false), ("drawing", false)];
 
-/// What a section of the page must have a row for: its heading, and labels with their numbers.
+/// A section of the page that must have rows: its heading, and labels with their numbers.
 type Section = (&'static str, &'static [(&'static str, u32, u32)]);
 
 const SECTIONS: [Section; 7] = [
@@ -89,7 +89,7 @@ fn experiment_name(source: &str) -> Option<&str> {
     Some(after.split_once('"')?.0)
 }
 
-/// What is between backquotes, with its line.
+/// The texts between backquotes, each with its line.
 fn spans(page: &str) -> Vec<(usize, &str)> {
     let of_line = |(line, text)| {
         let text: &str = text;
@@ -98,7 +98,7 @@ fn spans(page: &str) -> Vec<(usize, &str)> {
     (1..).zip(page.lines()).flat_map(of_line).collect()
 }
 
-/// What is missing of a path, or of `path::test`; nothing of other spans.
+/// The part that is missing of a path, or of `path::test`; nothing of other spans.
 fn missing(tree: &Tree, span: &str) -> Option<String> {
     if !FOLDERS.iter().any(|folder| span.starts_with(folder)) {
         return None;

@@ -45,11 +45,11 @@ pub struct Silencer {
     pub line: usize,
     /// `allow` or `expect`.
     pub kind: &'static str,
-    /// What is between the parentheses.
+    /// The text between the parentheses.
     pub arguments: String,
 }
 
-/// What the checks need to know of a file.
+/// The facts about a file that the checks need.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     /// Every path of at least two segments, by its first two.

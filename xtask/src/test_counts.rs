@@ -1,4 +1,4 @@
-//! What the test suites counted in their last run, as tables.
+//! The counts of the test suites in their last run, as tables.
 //!
 //! A suite writes its counts in `<suite>.jsonl`, one object a line:
 //! `{"suite":"crash","case":"full merge","counts":{"states":6112,"nested":120}}`.
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(tables(&counts), expected);
     }
 
-    /// What is written by hand on the page, and not in its head, is gone with the next run.
+    /// The error of a line that is no count has the number of the line.
     #[test]
     fn a_bad_line_is_named() {
         for bad in [

@@ -13,7 +13,7 @@ pub const FUNCTION_LINES_MAX: usize = 70;
 
 /// Files that columns are counted in; prose wraps where it likes.
 const CODE: [&str; 4] = [".rs", ".sh", "Makefile", ".ci/run"];
-/// Where the keyword `unsafe` may stand.
+/// The folders in which the keyword `unsafe` is allowed.
 const UNSAFE_FOLDERS: [&str; 2] = ["crates/device/src/", "bindings/"];
 /// Words that must not be committed, with what to do instead. They are split so that this table
 /// does not find itself.

@@ -11,7 +11,7 @@ use crate::{Finding, Result, Tree};
 struct Word {
     /// Lower case, split so that this table does not find itself.
     parts: (&'static str, &'static str),
-    /// What to write.
+    /// The text to write instead.
     instead: &'static str,
     /// Beginnings of paths where it has another meaning.
     but: &'static [&'static str],
@@ -26,7 +26,7 @@ const fn word(
     Word { parts: (head, tail), instead, but }
 }
 
-/// Where SQLite's cache spill has its own name.
+/// The folders in which SQLite's cache spill has its own name.
 const CACHE_SPILL: &[&str] =
     &["crates/flash/", "bindings/sqlite/", "docs/", "crates/cli/", "lab/", "testing/"];
 
