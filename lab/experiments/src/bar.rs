@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 /// A figure, and what it must be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// What is measured.
+    /// The name of the figure that is measured.
     pub what: &'static str,
     /// The figure; `None` where something was not measured.
     pub value: Option<f64>,
-    /// What it must be.
+    /// The bound that it must keep.
     pub must: Must,
 }
 
-/// What a figure must be.
+/// The bound that a figure must keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Must {
     /// So much or more.

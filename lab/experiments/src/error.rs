@@ -14,7 +14,7 @@ pub enum Error {
     /// The system refused something.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried, and on what.
+        /// The operation that was tried, and its object.
         what: String,
         /// Its answer.
         source: io::Error,
@@ -24,16 +24,16 @@ pub enum Error {
     Child {
         /// Which run.
         run: String,
-        /// What it said last, or how it ended.
+        /// The last message of the process, or the way in which it ended.
         why: String,
     },
     /// The process that made one run said why it failed.
     #[error("{0}")]
     Run(String),
-    /// What was measured shows that the measurement was not what it claims to be.
+    /// The measured data show that the measurement was not what it claims to be.
     #[error("this is no measurement: {0}")]
     Invalid(String),
-    /// What was asked for cannot be done.
+    /// The request cannot be fulfilled.
     #[error("{0}")]
     Input(String),
     /// A stop was requested.

@@ -39,7 +39,8 @@ const fn durability(of: Durability) -> esker::Durability {
 }
 
 impl Esker {
-    /// What changes while anything runs in the background: bytes written, the log's excepted.
+    /// The counter that changes while anything runs in the background: bytes written, the log's
+    /// excepted.
     fn bytes_moved(&self) -> Result<u64> {
         let stats = self.db.stats().map_err(failed)?;
         let moved = stats.io.iter().filter(|row| row.purpose != "log");

@@ -20,7 +20,7 @@ pub enum Durability {
 /// A store's own counters, by name, since it was opened. Stores differ in what they count.
 pub type Figures = BTreeMap<String, f64>;
 
-/// Why a store did not do what it was asked.
+/// The reason for which a store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The store failed, with its own message.
@@ -28,7 +28,7 @@ pub enum Error {
     Failed {
         /// Which store.
         system: Name,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// The store cannot do this at all, or not in its present state.
@@ -36,7 +36,7 @@ pub enum Error {
     Unable {
         /// Which store.
         system: Name,
-        /// What was asked.
+        /// The request.
         what: &'static str,
     },
     /// The peer was left out when this program was built.
@@ -181,7 +181,7 @@ pub trait System: Send + Sync {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// How often, and how many times in a row, a store must be found at rest.
+/// The interval of looks at a store, and the number of those in a row that must find it at rest.
 const REST_INTERVAL: Duration = Duration::from_millis(40);
 const REST_ROUNDS: u32 = 5;
 
@@ -201,7 +201,7 @@ pub(crate) fn rest(mut is_busy: impl FnMut() -> Result<bool>) -> Result<Duration
     Ok(since.elapsed())
 }
 
-/// How Esker's keyspaces are arranged and merged.
+/// The kind of index of Esker's keyspaces, and the policy of their merges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrangement {
     /// The kind of index.

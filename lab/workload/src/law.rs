@@ -5,7 +5,7 @@ use crate::random::Random;
 /// Numbers that there are.
 pub const DOMAIN: u64 = 1 << 32;
 
-/// How the numbers of new entries are drawn.
+/// The law by which the numbers of new entries are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Law {
     /// Evenly over the domain.

@@ -17,8 +17,8 @@
 //! | [`tpcc`] | TPC-C itself, over SQLite |
 //! | [`rl`] | the thirteen steps of SQLite's speed test |
 //!
-//! What is not here: clocks, threads, stores. The last two speak SQL to a connection that they are
-//! given.
+//! Clocks, threads and stores are not here. The last two modules speak SQL to a connection that
+//! they are given.
 
 pub mod entry;
 pub mod law;

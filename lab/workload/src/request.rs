@@ -1,6 +1,6 @@
 //! The requests of a stream.
 
-/// What is asked of a store.
+/// The kind of a request to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Read the value of a key that is there.
@@ -15,7 +15,7 @@ pub enum Kind {
 /// which of them it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// What to do.
+    /// The operation to do.
     pub kind: Kind,
     /// The key's number; see [`crate::entry`] for its bytes.
     pub number: u64,

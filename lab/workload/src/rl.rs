@@ -9,7 +9,7 @@ use rusqlite::{Connection, Result, params};
 
 use crate::random::Random;
 
-/// What each step does.
+/// The work of each step.
 pub const STEPS: [&str; 13] = [
     "1000 INSERTs, each a transaction",
     "25000 INSERTs in a transaction",
@@ -26,7 +26,7 @@ pub const STEPS: [&str; 13] = [
     "DROP TABLE, three times",
 ];
 
-/// How much of everything.
+/// The numbers of rows and of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Rows that are inserted one a transaction, and updates of ranges.

@@ -73,7 +73,7 @@ impl Block {
 pub struct Level(pub Vec<Block>);
 
 impl Level {
-    /// How many records there are.
+    /// The number of records.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.0.iter().map(|block| block.records.len() as u64).sum()

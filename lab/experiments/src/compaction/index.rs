@@ -165,7 +165,7 @@ impl Subject {
     }
 }
 
-/// What was written between two moments, in `requests` requests.
+/// The metrics of the writes between two moments, in `requests` requests.
 fn metrics(before: &LsmStats, after: &LsmStats, requests: u64) -> Metrics {
     let megabytes = (requests * USER_BYTES) as f64 / 1e6;
     let sum = |stats: &LsmStats, of: fn(&esker::LsmWrites) -> u64| -> u64 {

@@ -9,7 +9,7 @@
 
 use super::block::{Block, Record};
 
-/// How two runs are merged.
+/// The rules by which two runs are merged.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Records of a block.
@@ -26,14 +26,14 @@ pub struct Rules {
     pub rest: (usize, usize),
 }
 
-/// What a merge made.
+/// The result of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
     /// The blocks, in order.
     pub blocks: Vec<Block>,
-    /// How many of them were written.
+    /// The number of blocks that were written.
     pub written: u64,
-    /// How many stayed.
+    /// The number of blocks that stayed.
     pub kept: u64,
 }
 
@@ -74,7 +74,7 @@ impl Source {
     }
 }
 
-/// What comes out.
+/// The output of a merge.
 struct Output {
     rules: Rules,
     joined: Joined,

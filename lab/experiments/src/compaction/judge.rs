@@ -7,7 +7,7 @@ use crate::experiment::Series;
 /// Whether a shape shows; if not, what is off.
 pub type Judged = Result<(), String>;
 
-/// What a policy that writes less than another writes of it, at most: closer ones are a tie.
+/// The bounds of the ratio of a policy that writes less than another: closer ones are a tie.
 pub const LESS: [f64; 2] = [0.0, 0.99];
 
 /// A metric that must have counted something: where nothing was written, every share of nothing is
@@ -20,7 +20,7 @@ pub fn counted(series: &Series, system: &str, at: f64, metric: &str) -> Result<f
     if value > 0.0 { Ok(value) } else { Err(format!("{metric} of {system} at {at} is {value}")) }
 }
 
-/// What a policy writes at a place, over what another one does.
+/// The writes of a policy at a place, over those of another one.
 ///
 /// # Errors
 /// When one of them was not measured, or wrote nothing.
@@ -38,7 +38,7 @@ pub fn ratio(
 /// Whether that is within bounds.
 ///
 /// # Errors
-/// What is off, in a line.
+/// The difference, in a line.
 pub fn is_within(
     series: &Series,
     keys: Keys,

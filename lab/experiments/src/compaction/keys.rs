@@ -89,7 +89,7 @@ fn mean(shares: &[f64]) -> f64 {
     shares.iter().sum::<f64>() / shares.len().max(1) as f64
 }
 
-/// How much neighbours differ, on average, over the mean.
+/// The difference of neighbours, on average, over the mean.
 fn roughness(shares: &[f64]) -> f64 {
     let steps: Vec<_> =
         shares.iter().zip(shares.iter().skip(1)).map(|(one, next)| (next - one).abs()).collect();

@@ -51,7 +51,7 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     Ok((series, settings(&plan)))
 }
 
-/// What a policy writes at the smaller γ, over what it does at the larger one.
+/// The writes of a policy at the smaller γ, over those at the larger one.
 fn loosened(series: &Series, contender: Contender) -> std::result::Result<f64, String> {
     let system = name(Keys::Uniform, contender);
     for (gamma, levels) in [(TIGHT, 3.0), (LOOSE, 4.0)] {

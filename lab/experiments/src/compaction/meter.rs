@@ -3,7 +3,7 @@
 use esker_index::lsm::policy::Thresholds;
 use esker_index::lsm::policy::learn::{Learning, Measured, Phase, Window};
 
-/// What Mixed has learnt, and the window that it learns from next.
+/// The results of the learning of Mixed, and the window that it learns from next.
 #[derive(Clone, Debug)]
 pub struct Meter {
     learning: Learning,
@@ -17,7 +17,7 @@ enum State {
     Waiting,
     /// Records that do not count.
     Skipping(u64),
-    /// What is written into levels up to this one counts.
+    /// Writes into levels up to this one count.
     Counting(usize),
 }
 

@@ -38,7 +38,7 @@ impl Sizes {
     }
 }
 
-/// What a tree has done, and what it holds.
+/// The operations of a tree so far, and its contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Blocks written into each level; 0 for level 0.
@@ -118,14 +118,14 @@ impl Model {
         )
     }
 
-    /// Where the next merge out of a level begins under round robin.
+    /// The key at which the next merge out of a level begins under round robin.
     #[must_use]
     pub fn cursor(&self, level: usize) -> u32 {
         let cursor = self.cursors.get(level).and_then(|cursor| cursor.as_deref());
         cursor.and_then(|key| key.try_into().ok()).map_or(0, u32::from_be_bytes)
     }
 
-    /// What was done so far.
+    /// The operations so far, and the contents.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let held = (0..=self.last()).map(|level| self.held(level)).collect();
@@ -166,7 +166,7 @@ impl Model {
         1.0 - records as f64 / (blocks * self.sizes.slots).max(1) as f64
     }
 
-    /// How many records of a level lie in each of `bins` equal parts of the domain.
+    /// The number of records of a level in each of `bins` equal parts of the domain.
     #[must_use]
     pub fn distribution(&self, level: usize, bins: usize) -> Vec<u64> {
         let mut counts = vec![0; bins];

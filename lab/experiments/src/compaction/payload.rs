@@ -150,7 +150,7 @@ mod tests {
     use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
 
-    /// What each policy writes with the smallest and the largest values, and into level 2 there.
+    /// The writes of each policy with the smallest and the largest values, and into level 2 there.
     fn rows(change: impl Fn(Contender) -> Option<[f64; 3]>) -> Series {
         let mut series = Series::default();
         for keys in Keys::ALL {

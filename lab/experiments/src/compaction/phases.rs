@@ -21,11 +21,11 @@ pub const WRITES: &str = "writes_per_mb";
 pub const INTO: [&str; 4] = ["into_1_per_mb", "into_2_per_mb", "into_3_per_mb", "into_4_per_mb"];
 /// Blocks that merges kept, for each MB of requests.
 pub const KEPT: &str = "kept_per_mb";
-/// What the last level holds of what it may.
+/// The share of its capacity that the last level holds.
 pub const OCCUPANCY: &str = "occupancy";
 /// Levels, that of memory included.
 pub const LEVELS: &str = "levels";
-/// What level 1 holds of what it may, on average.
+/// The share of its capacity that level 1 holds, on average.
 pub const FILL: &str = "level_1_fill";
 /// Blocks of level 1 that each block out of memory overlapped.
 pub const OVERLAP: &str = "level_1_overlap";
@@ -48,7 +48,7 @@ const LOOK: u64 = 1 << 12;
 /// Records that Mixed may take to learn, over those that the level above the last holds.
 const LEARNING_MOST: u64 = 80;
 
-/// What is measured.
+/// The tree and the requests that are measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The tree.
@@ -106,7 +106,7 @@ pub struct Run {
     pub model: Model,
     requests: Steady,
     plan: Plan,
-    /// What level 1 held at each request, summed up.
+    /// The share of its capacity that level 1 held at each request, summed up.
     fills: f64,
 }
 
@@ -196,7 +196,7 @@ impl Run {
         Ok(self.metrics(&before, requests))
     }
 
-    /// What happened since `before`, in `requests` requests.
+    /// The metrics since `before`, in `requests` requests.
     #[must_use]
     pub fn metrics(&self, before: &Counts, requests: u64) -> Metrics {
         let (model, now) = (&self.model, self.model.counts());
@@ -226,7 +226,7 @@ impl Run {
     }
 }
 
-/// What a plan's policy writes in its steady state.
+/// The writes of a plan's policy in its steady state.
 ///
 /// # Errors
 /// [`crate::Error::Interrupted`].

@@ -43,11 +43,11 @@ pub const PARTIAL: Contender = preserving(Policy::ChooseBest);
 pub const MIXED: Contender = preserving(Policy::Mixed);
 /// Test.
 pub const TEST: Contender = preserving(Policy::Test);
-/// What bLSM does.
+/// The policy of bLSM.
 pub const BLSM: Contender = plain(Policy::Full);
-/// What LevelDB does.
+/// The policy of LevelDB.
 pub const LDB: Contender = plain(Policy::RoundRobin);
-/// What HyperLevelDB does.
+/// The policy of HyperLevelDB.
 pub const HLDB: Contender = plain(Policy::ChooseBest);
 
 /// The seven of the thesis's section 5.5.

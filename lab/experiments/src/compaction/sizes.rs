@@ -234,7 +234,7 @@ mod tests {
     use crate::compaction::judge::tests::wrote;
     use crate::compaction::policy::Contender;
 
-    /// What a policy writes at 10, 40, 80 and 110; at the last there are four levels.
+    /// The writes of a policy at 10, 40, 80 and 110; at the last there are four levels.
     type Writes = [f64; 4];
 
     fn usual(keys: Keys, contender: Contender) -> Writes {

@@ -43,7 +43,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// How much of the domain lies within one σ of the mean, in percent.
+/// The shares of the domain that lie within one σ of the mean, in percent.
 fn spreads(scale: Scale) -> &'static [f64] {
     match scale {
         Scale::Tiny => &[0.05, 20.0],
@@ -124,7 +124,7 @@ mod tests {
     use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
 
-    /// What each policy writes at the smallest and the largest spread.
+    /// The writes of each policy at the smallest and the largest spread.
     fn rows(change: impl Fn(Contender) -> Option<[f64; 2]>) -> Series {
         let mut series = Series::default();
         for contender in SEVEN {

@@ -28,7 +28,7 @@ pub use series::{Point, Series};
 pub struct Prediction {
     /// Its name.
     pub name: &'static str,
-    /// What it says, in a sentence.
+    /// The claim, in a sentence.
     pub claim: &'static str,
     /// Whether it shows; if not, what is off.
     pub judge: fn(&Series) -> std::result::Result<(), String>,
@@ -43,20 +43,20 @@ pub trait Watch {
     fn is_interrupted(&self) -> bool;
 }
 
-/// What is measured.
+/// The measurement of a figure, and the predictions for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
     /// Its name on the command line.
     pub name: &'static str,
     /// The figure or section of the paper that it redraws.
     pub figure: &'static str,
-    /// What it measures, in a line.
+    /// The subject of the measurement, in a line.
     pub about: &'static str,
-    /// What the axis is.
+    /// The quantity on the axis.
     pub axis: &'static str,
     /// Metrics worth a column of the table; the JSON has all.
     pub columns: &'static [&'static str],
-    /// What must show.
+    /// The predictions that must show.
     pub predictions: &'static [Prediction],
     /// Measures it; the second answer is the settings.
     pub run: fn(Scale, &mut dyn Watch) -> Result<(Series, Value)>,
@@ -81,14 +81,14 @@ pub const EXPERIMENTS: [Experiment; 15] = [
     index::EXPERIMENT,
 ];
 
-/// What a prediction came to.
+/// The outcome of a prediction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The prediction's name.
     pub name: &'static str,
-    /// What it says.
+    /// The prediction's claim.
     pub claim: &'static str,
-    /// What is off, if it does not show.
+    /// The difference, if the prediction does not show.
     pub off: Option<String>,
 }
 
@@ -105,18 +105,18 @@ impl Outcome {
     }
 }
 
-/// What an experiment found.
+/// The results of an experiment.
 #[derive(Clone, Debug)]
 pub struct Findings {
     /// The experiment.
     pub experiment: Experiment,
     /// At which scale.
     pub scale: Scale,
-    /// What was measured.
+    /// The points that were measured.
     pub series: Series,
     /// Settings of the run.
     pub settings: Value,
-    /// What the predictions came to.
+    /// The outcomes of the predictions.
     pub outcomes: Vec<Outcome>,
 }
 
@@ -137,7 +137,7 @@ impl Experiment {
         Ok(Findings { experiment: self, scale, series, settings, outcomes })
     }
 
-    /// What each prediction comes to.
+    /// The outcome of each prediction.
     #[must_use]
     pub fn judge(&self, series: &Series) -> Vec<Outcome> {
         let judge = |prediction: &Prediction| Outcome {

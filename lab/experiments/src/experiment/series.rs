@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::measure::Metrics;
 use crate::measure::summary::medians;
 
-/// How much more than the longest gap of an idle thread a worst case must be before it says
-/// anything about a system: shorter ones may be pauses of the machine.
+/// The least factor over the longest gap of an idle thread from which a worst case says anything
+/// about a system: shorter ones may be pauses of the machine.
 pub const CONTROL_FACTOR: f64 = 1.5;
 /// The metric of that gap.
 pub const CONTROL: &str = "control_max_us";
@@ -18,7 +18,7 @@ pub const MERGES: &str = "merges";
 pub struct Point {
     /// Which system.
     pub system: &'static str,
-    /// Where on the axis.
+    /// The place on the axis.
     pub at: f64,
     /// Every run's metrics.
     pub runs: Vec<Metrics>,
@@ -143,7 +143,7 @@ impl Point {
 /// nothing to see.
 ///
 /// # Errors
-/// What is off, in a line.
+/// The difference, in a line.
 pub fn worst_is_at_most(share: f64, of: &Point, than: &Point, metric: &str) -> Result<(), String> {
     of.saw_a_merge()?;
     let (ours, theirs) = (of.value(metric)?, than.waits_for_merges(metric)?);

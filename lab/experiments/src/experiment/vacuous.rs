@@ -69,8 +69,8 @@ const METRICS: [&str; 30] = [
     "unused",
 ];
 
-/// Where an experiment measures, and how many levels there are: places are the frame in which an
-/// effect may show, and none themselves.
+/// The places where an experiment measures, each with the number of levels: places are the frame in
+/// which an effect may show, and none themselves.
 fn frame(experiment: &str) -> &'static [(f64, f64)] {
     match experiment {
         "lookup-ratio" => &[(0.0, 3.0), (0.4, 3.0), (0.8, 3.0), (1.0, 3.0)],
@@ -148,7 +148,7 @@ proptest! {
     }
 }
 
-/// What a full run multiplies.
+/// The factor by which a full run multiplies its cases.
 fn budget() -> u32 {
     std::env::var("ESKER_TEST_BUDGET").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }

@@ -86,7 +86,7 @@ impl Window {
     }
 }
 
-/// What came of the requests of a window.
+/// The results of the requests of a window.
 #[derive(Debug, Default)]
 pub struct Driven {
     /// Latencies of those that count.
@@ -96,7 +96,7 @@ pub struct Driven {
     pub abandoned: u64,
 }
 
-/// How long after the window's end requests that were due within it are still made.
+/// The time after the window's end for which requests that were due within it are still made.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Makes requests by the schedule until those due within the window are done.

@@ -52,7 +52,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// How often buffered writes are made durable, by every system alike.
+/// The interval at which buffered writes are made durable, by every system alike.
 const PERSIST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Persists once a second.

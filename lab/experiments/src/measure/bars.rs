@@ -23,7 +23,7 @@ pub enum Sense {
     AtMost,
 }
 
-/// Where the limit is.
+/// The limit of a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// A number.
@@ -42,7 +42,7 @@ pub struct Bar {
     pub row: Row,
     /// The metric of that row.
     pub metric: &'static str,
-    /// What it is about.
+    /// The subject of the bar.
     pub what: &'static str,
     /// On which side.
     pub sense: Sense,
@@ -52,7 +52,7 @@ pub struct Bar {
 
 /// Values closer than this to a peer's, where being its equal is the bar, are a tie.
 const TIE: f64 = 0.05;
-/// How much more than the control thread's gap a maximum may be.
+/// The most that a maximum may be, as a multiple of the control thread's gap.
 const CONTROL_FACTOR: f64 = 1.5;
 /// The metric of the control thread's gap.
 const CONTROL: &str = "control_max_us";

@@ -26,33 +26,33 @@ mod spawn;
 /// The share of the sustained rate at which writes come during a full merge.
 const RATE_SHARE: f64 = 0.7;
 
-/// How a run is started: this program with these arguments and then the task.
+/// The command that starts a run: this program with these arguments and then the task.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The program.
     pub path: PathBuf,
-    /// What comes before the task.
+    /// The arguments before the task.
     pub arguments: Vec<String>,
 }
 
-/// What is to be compared.
+/// The rows and the systems to be compared.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How much of everything.
+    /// The scale, from which the sizes follow.
     pub scale: Scale,
     /// Which rows.
     pub rows: Vec<Row>,
     /// Which systems; they alternate.
     pub systems: Vec<Name>,
-    /// How Esker's keyspaces are arranged.
+    /// The kind of index and the policy of Esker's keyspaces.
     pub arrangement: Arrangement,
-    /// Where the stores are made; what is made there is removed.
+    /// The folder in which the stores are made; what is made there is removed.
     pub folder: PathBuf,
     /// Writes a second during a full merge; by default a share of RocksDB's rate of loading.
     pub rate: Option<f64>,
     /// Runs of each row and system; by default those of the scale.
     pub repeats: Option<u32>,
-    /// How a run is started.
+    /// The command that starts a run.
     pub program: Program,
 }
 
@@ -65,7 +65,7 @@ pub struct RunName {
     pub system: Name,
     /// Which of how many, from 1; 0 for a load that only serves other rows.
     pub number: u32,
-    /// How many there will be.
+    /// The number of runs that there will be.
     pub of: u32,
 }
 

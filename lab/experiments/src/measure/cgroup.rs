@@ -43,7 +43,7 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// Where it is.
+    /// The folder of the group.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -22,7 +22,8 @@ const RESIDENT_ALLOWANCE_BYTES: f64 = (24u64 << 20) as f64;
 /// Makes one run and says what it measured, as [`Message`]s on standard output.
 ///
 /// # Errors
-/// What went wrong, which was said too; or [`Error::System`] if no process listens.
+/// The error of the run, which was sent to the parent too; or [`Error::System`] if no process
+/// listens.
 pub fn main(task: &str) -> Result<()> {
     let lines = Lines::default();
     let outcome = Task::from_json(task).and_then(|task| perform(&task, &lines));

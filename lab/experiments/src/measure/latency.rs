@@ -19,10 +19,10 @@ pub struct Latencies {
     max_nanos: u64,
 }
 
-/// What is said of them; microseconds. All 0 where there were none.
+/// A summary of latencies; microseconds. All 0 where there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// How many there were.
+    /// The number of latencies.
     pub count: u64,
     /// Arithmetic mean.
     pub mean_micros: f64,
@@ -63,7 +63,7 @@ impl Latencies {
         }
     }
 
-    /// What is said of them.
+    /// The summary of the latencies.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let Some(nanos) = self.nanos.as_ref().filter(|nanos| !nanos.is_empty()) else {

@@ -36,7 +36,7 @@ pub mod task;
 
 use std::collections::BTreeMap;
 
-/// What one run measured, by name.
+/// The measurements of one run, by name.
 pub type Metrics = BTreeMap<String, f64>;
 
 /// The least unit of space in `st_blocks`, in bytes.

@@ -31,7 +31,7 @@ impl DeviceBytes {
         Some(Self { read, written: field(text, "write_bytes:")? })
     }
 
-    /// What was added since `before`.
+    /// The bytes that were added since `before`.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
         Self {

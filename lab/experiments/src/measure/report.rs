@@ -17,18 +17,18 @@ pub struct Runs {
     pub runs: Vec<Metrics>,
     /// Their medians.
     pub median: Metrics,
-    /// Why runs that failed did.
+    /// The reasons for which runs failed.
     pub failures: Vec<String>,
 }
 
 /// Everything found.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What identifies the comparison: scale, machine, settings.
+    /// The identity of the comparison: scale, machine, settings.
     pub about: BTreeMap<&'static str, Value>,
-    /// What a reader must know besides.
+    /// Remarks that a reader must know besides.
     pub notes: Vec<String>,
-    /// How Esker's keyspaces are arranged.
+    /// The kind of index and the policy of Esker's keyspaces.
     pub arrangement: Arrangement,
     rows: BTreeMap<(Row, Name), Runs>,
 }

@@ -17,7 +17,7 @@ pub enum Scale {
     Full,
 }
 
-/// How much of everything.
+/// The sizes of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizes {
     /// N: entries of a loaded store.
@@ -67,7 +67,7 @@ impl Scale {
         Self::ALL.into_iter().find(|scale| scale.as_str() == name)
     }
 
-    /// How much of everything.
+    /// The sizes of a comparison at this scale.
     #[must_use]
     pub const fn sizes(self) -> Sizes {
         match self {
@@ -108,7 +108,7 @@ impl Scale {
 }
 
 impl Sizes {
-    /// What follows from four numbers.
+    /// The sizes that follow from four numbers.
     const fn of(entries: u64, budget_bytes: u64, lookups: u64, scans: u64) -> Self {
         Self {
             entries,

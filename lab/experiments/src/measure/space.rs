@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::measure::SECTOR_BYTES;
 use crate::measure::background::Stop;
 
-/// How often the sampler looks.
+/// The interval at which the sampler looks.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// Folders within folders deeper than this are not looked into; no store nests so deep.
 const DEPTH_MAX: u32 = 8;

@@ -14,13 +14,13 @@ use crate::measure::scale::Scale;
 /// One run of one row with one system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// What is measured.
+    /// The row that is measured.
     pub row: Row,
     /// Which store.
     pub system: Name,
-    /// How Esker's keyspace is arranged.
+    /// The kind of index and the policy of Esker's keyspace.
     pub arrangement: Arrangement,
-    /// How much of everything.
+    /// The scale, from which the sizes follow.
     pub scale: Scale,
     /// The store's folder: loaded before, except for the rows that load it.
     pub folder: PathBuf,
@@ -53,7 +53,7 @@ impl Task {
         .to_string()
     }
 
-    /// What [`to_json`](Self::to_json) made.
+    /// Reads the text that [`to_json`](Self::to_json) made.
     ///
     /// # Errors
     /// [`Error::Input`] for anything else.
@@ -81,7 +81,7 @@ impl Task {
     }
 }
 
-/// What a child says, a line each.
+/// The messages of a child, a line each.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// So much of so much is done.
@@ -93,9 +93,9 @@ pub enum Message {
     },
     /// It may be killed now.
     Ready,
-    /// What was measured; nothing comes after.
+    /// The measurements; nothing comes after.
     Metrics(Metrics),
-    /// Why nothing was measured; nothing comes after.
+    /// The reason for which nothing was measured; nothing comes after.
     Failed(String),
 }
 
@@ -112,7 +112,7 @@ impl Message {
         .to_string()
     }
 
-    /// What [`to_json`](Self::to_json) made; `None` for anything else.
+    /// Reads the text that [`to_json`](Self::to_json) made; `None` for anything else.
     #[must_use]
     pub fn from_json(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;

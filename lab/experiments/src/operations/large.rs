@@ -16,7 +16,7 @@ use crate::measure::Metrics;
 use crate::{Error, Result};
 
 const MIB: usize = 1 << 20;
-/// What direct requests are multiples of.
+/// The number of bytes that direct requests are multiples of.
 const ALIGNMENT: usize = 4096;
 /// Full merges, each of which writes all references again.
 const MERGES: u64 = 5;

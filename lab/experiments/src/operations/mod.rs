@@ -23,7 +23,7 @@ use crate::measure::process::machine;
 use crate::measure::summary::median;
 use crate::{Error, Result};
 
-/// What is compared.
+/// A case of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// See [`transaction`].
@@ -106,7 +106,7 @@ impl Case {
     }
 }
 
-/// What is measured.
+/// The cases that are measured, and their sizes.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The cases.
@@ -123,7 +123,7 @@ pub struct Plan {
     pub folder: PathBuf,
 }
 
-/// What one case gave.
+/// The results of one case.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The case.
@@ -152,7 +152,7 @@ impl Found {
         median(pairs.filter(|(_, other)| *other > 0.0).map(|(way, other)| way / other).collect())
     }
 
-    /// What must hold.
+    /// The bars that must hold.
     #[must_use]
     pub fn bars(&self) -> Vec<Bar> {
         self.case.bars(self)
@@ -193,7 +193,7 @@ fn measure(plan: &Plan, case: Case, tell: &mut dyn FnMut(&str) -> bool) -> Resul
     Ok(found)
 }
 
-/// How a round gets its stores.
+/// The maker of a round's stores.
 #[derive(Clone, Copy, Debug)]
 pub struct Bench<'a> {
     plan: &'a Plan,

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 const DEPTH: u64 = 5_000;
 /// Entries that one removed range takes away.
 const RUN: u64 = 1_000;
-/// How long an entry is there that ends by itself: longer than it takes to come to the front.
+/// The lifetime of an entry that ends by itself: longer than it takes to come to the front.
 const TTL: Duration = Duration::from_secs(2);
 /// Entries that go through, at most: to find the first one takes longer with each that is gone.
 const ENTRIES_MAX: u64 = 20_000;
@@ -47,7 +47,7 @@ impl Way {
     }
 }
 
-/// Where the consumer is.
+/// The position of the consumer.
 struct Queue<'a> {
     way: Way,
     keyspace: &'a Keyspace,

@@ -9,7 +9,7 @@ pub struct Case {
     pub sizes: &'static [u64],
     /// The same with a few thousand records, to show that everything runs.
     pub tiny: &'static [u64],
-    /// What is asked for, and sizes of its tiles.
+    /// The pattern of the request, and sizes of its tiles.
     pub pattern: &'static str,
     /// Sizes that the pattern names.
     pub names: &'static [(&'static str, u64)],
@@ -19,11 +19,11 @@ pub struct Case {
     pub memory: Memory,
     /// Seconds over those of the copy, at most.
     pub must: f64,
-    /// What was hoped for.
+    /// The ratio that was hoped for.
     pub aim: f64,
 }
 
-/// How much memory there is.
+/// The amount of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Memory {
     /// A number of MiB.

@@ -37,7 +37,7 @@ pub enum System {
     Dd,
     /// The executor, with a pattern that changes nothing.
     Copy,
-    /// What is measured.
+    /// The system that is measured.
     Esker,
     /// A loop over the best tiles, sixteen requests in flight.
     Tiled,
@@ -72,7 +72,7 @@ impl System {
     }
 }
 
-/// What is measured.
+/// The cases, systems and rounds that are measured.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The cases.
@@ -85,7 +85,7 @@ pub struct Plan {
     pub folder: PathBuf,
 }
 
-/// What one case gave.
+/// The results of one case.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The case.
@@ -117,7 +117,7 @@ impl Found {
         dd.into_iter().chain(copy).min_by(f64::total_cmp)
     }
 
-    /// How many times as long as the faster copy it took.
+    /// The time that Esker took, over that of the faster copy.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         Some(self.median(System::Esker)? / self.floor()?)

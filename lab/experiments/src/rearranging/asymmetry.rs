@@ -109,7 +109,7 @@ fn metrics(passes: &[Pass], terms: &Terms) -> Metrics {
 
 type Judged = std::result::Result<(), String>;
 
-/// Where one pass was planned, from the least memory.
+/// The places where one pass was planned, from the least memory.
 fn places(series: &Series) -> std::result::Result<Vec<f64>, String> {
     let mut places = series.places(ONE);
     places.sort_by(f64::total_cmp);

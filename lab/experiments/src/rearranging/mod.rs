@@ -14,7 +14,7 @@ use esker_permute::space::{Digit, Space};
 const RECORD: u64 = 8;
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
-/// What a block read costs, where one written costs 1.
+/// The cost of a block read, where one written costs 1.
 const ALPHA: f64 = 1.0 / 16.0;
 
 /// The data set that is derived from TPC-H: weeks of orders, keys of parts, states of suppliers,

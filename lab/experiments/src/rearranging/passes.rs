@@ -20,9 +20,9 @@ const PLANNED: &str = "planned";
 const SORT: &str = "sort";
 const MEAN: &str = "mean_passes";
 const MOST: &str = "most_passes";
-/// How many passes each permutation has, in percent of them.
+/// The shares of permutations with each number of passes, in percent.
 const SHARES: [&str; 4] = ["one_percent", "two_percent", "three_percent", "more_percent"];
-/// How much the mean may grow while the array grows tenfold.
+/// The most growth of the mean while the array grows tenfold.
 const FLAT: f64 = 1.25;
 
 /// The experiment.

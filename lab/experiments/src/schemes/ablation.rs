@@ -17,7 +17,7 @@ use crate::schemes::alternate::{Place, Sizes, alternate};
 const SCHEMES: [Scheme; 4] = [Scheme::Fc, Scheme::FcUnshared, Scheme::Ds, Scheme::Xm];
 /// FC's worst over that without sharing; the paper has 1 to 33.
 const SHARE: f64 = 0.25;
-/// How near the worst without sharing comes to that of DS.
+/// The least ratio of the worst update without sharing to that of DS.
 const NEAR: f64 = 0.5;
 
 /// The experiment.

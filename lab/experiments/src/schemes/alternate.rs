@@ -18,7 +18,7 @@ use crate::measure::Metrics;
 use crate::schemes::run::{ANSWERED, Asked, WRITTEN, run};
 use crate::schemes::subject::{Setting, Subject, copy, load, name};
 
-/// How much of everything.
+/// The sizes of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Entries of the loaded index.
@@ -45,7 +45,7 @@ pub struct Place {
     pub at: f64,
     /// W_l in percent.
     pub lookup_percent: u32,
-    /// How much there.
+    /// The sizes of a run there.
     pub sizes: Sizes,
 }
 

@@ -14,10 +14,10 @@ use crate::schemes::alternate::{Place, Sizes, alternate};
 
 const SCHEMES: [Scheme; 2] = [Scheme::Ds, Scheme::Fc];
 const WORST: &str = "update_max_us";
-/// How much DS's worst update must grow, as a share of the growth of the index. In the paper it
+/// The least growth of DS's worst update, as a share of the growth of the index. In the paper it
 /// grew by 20 while the index grew by 9.
 const GROWS: f64 = 0.5;
-/// How much FC's may grow while the index grows by four and more.
+/// The most growth of FC's while the index grows by four and more.
 const FLAT: f64 = 2.0;
 const LOOKUP_PERCENT: u32 = 80;
 

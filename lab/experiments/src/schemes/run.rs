@@ -50,10 +50,11 @@ const UPDATE_WORKERS: u32 = 1;
 const SLOTS: u64 = 5000;
 /// Requests between two checks for a requested stop.
 const WATCH_EVERY: u64 = 1024;
-/// How much before its time a request may be brought: sleeping costs the workers their processor.
+/// The time by which a request may be brought too early: sleeping costs the workers their
+/// processor.
 const EARLY_MAX: Duration = Duration::from_micros(500);
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
-/// How many times the requests there may be until a merge has finished.
+/// The most requests until a merge has finished, as a multiple of those of the run.
 const GOES_ON_MAX: u64 = 4;
 /// Time between two looks at whether the work has ended: a thousandth of what a run takes.
 const WORK_INTERVAL: Duration = Duration::from_millis(1);
@@ -62,7 +63,7 @@ pub const WRITTEN: &str = "merge_bytes_written";
 /// Seconds until the last request was answered.
 pub const ANSWERED: &str = "answered_seconds";
 
-/// What is asked of the index.
+/// The requests that the index is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// Seed of the requests.
@@ -87,8 +88,8 @@ struct Kept {
     absent: u64,
 }
 
-/// What a sampler has seen of the store: the most space in use, and how many merges it has done
-/// since it was created.
+/// The observations of a sampler: the most space in use, and the number of merges that the store
+/// has done since it was created.
 #[derive(Debug, Default)]
 struct Seen {
     peak_bytes: AtomicU64,
@@ -198,7 +199,7 @@ fn merges(stats: &Stats) -> u64 {
     stats.keyspaces.iter().map(|of| of.merges).sum()
 }
 
-/// What the store counted meanwhile.
+/// The differences between two states of the store's counters.
 fn count(metrics: &mut Metrics, before: &Stats, after: &Stats) {
     let syncs = |stats: &Stats| stats.io.iter().map(|of| of.syncs).sum::<u64>();
     let merged = |stats: &Stats| {
@@ -335,7 +336,7 @@ fn cpu_seconds() -> f64 {
 }
 
 fn parse_cpu_seconds(stat: &str) -> Option<f64> {
-    /// What Linux counts in, on every platform that there is.
+    /// The unit in which Linux counts, on every platform that there is.
     const TICKS_PER_SECOND: f64 = 100.0;
     // The name in parentheses may hold spaces; what follows it begins with the third field.
     let (_, fields) = stat.rsplit_once(')')?;

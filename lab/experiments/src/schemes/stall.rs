@@ -25,7 +25,7 @@ const LONGEST: &str = "longest_us";
 const MAX: &str = "insert_max_us";
 /// FD+FC's worst over FD+XM's. The paper has 1 to 33.
 const SHARE: f64 = 0.25;
-/// How much longer FD+XM's worst in the last half is than in the first quarter, while the index
+/// The least ratio of FD+XM's worst in the last half to that in the first quarter, while the index
 /// grows by two to four times.
 const GROWTH: f64 = 1.5;
 

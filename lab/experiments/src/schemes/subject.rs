@@ -20,10 +20,10 @@ const LOADING_BYTES: u64 = 64 << 20;
 /// Entries in a batch of the load.
 const BATCH_ENTRIES: u64 = 1000;
 
-/// How a store is opened.
+/// The options with which a store is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// How merges run.
+    /// The scheme by which merges run.
     pub scheme: Scheme,
     /// γ.
     pub growth: u16,

@@ -29,7 +29,7 @@ use crate::measure::Metrics;
 use crate::measure::process::machine;
 use crate::{Error, Result};
 
-/// What is done.
+/// The work that a run does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// TPC-C, without think time.
@@ -38,12 +38,12 @@ pub enum Workload {
     Rl,
 }
 
-/// What is measured.
+/// The modes and the work that are measured.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The modes, in their turns.
     pub modes: Vec<Mode>,
-    /// What is done.
+    /// The work that each run does.
     pub workload: Workload,
     /// Whether it is a fraction that only shows that everything runs.
     pub is_small: bool,
@@ -55,15 +55,15 @@ pub struct Plan {
     pub readers: u32,
     /// Whether one more connection holds the snapshot of the beginning, in TPC-C.
     pub held_reader: bool,
-    /// How long TPC-C runs before anything counts.
+    /// The time for which TPC-C runs before anything counts.
     pub warmup: Duration,
-    /// How long it counts.
+    /// The time for which it counts.
     pub duration: Duration,
     /// Rounds of turns.
     pub rounds: u32,
     /// MiB that each connection caches.
     pub cache_mib: u32,
-    /// What everything random follows from.
+    /// The seed of everything random.
     pub seed: u64,
     /// An empty folder; two databases fit there.
     pub folder: PathBuf,
@@ -88,7 +88,7 @@ impl Plan {
     }
 }
 
-/// What one run gave.
+/// The results of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// In which mode.
@@ -99,10 +99,10 @@ pub struct Run {
     pub metrics: Metrics,
 }
 
-/// What all runs gave.
+/// The results of all runs.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What was asked for.
+    /// The plan of the runs.
     pub plan: Plan,
     /// The disk.
     pub probe: Probe,
@@ -167,7 +167,7 @@ impl Found {
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
-    /// What is going on, and which part of it is done, from 0 to 1.
+    /// The work that is under way, and the part of it that is done, from 0 to 1.
     Progress(&'a str, f64),
     /// One line about what is done.
     Done(&'a str),

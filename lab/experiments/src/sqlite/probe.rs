@@ -27,7 +27,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// How many times as long it takes to grow.
+    /// The time where the file grows, over that for written blocks.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.growing_micros / self.rewriting_micros.max(1e-3)

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// The table that is looked at.
 pub const STATUS: &str = "CREATE TABLE status(value INTEGER); INSERT INTO status VALUES (1)";
 
-/// What the readers met.
+/// The latencies, refusals and waits of the readers.
 #[derive(Debug, Default)]
 pub struct Met {
     reads: Latencies,

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-/// How long a connection waits for a lock before it is refused.
+/// The time for which a connection waits for a lock before it is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is going on.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Nothing counts yet.
@@ -74,14 +74,14 @@ impl Shared {
 pub struct Waits(Arc<AtomicU64>);
 
 impl Waits {
-    /// How many there were.
+    /// The number of sleeps.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How long `sqlite3_busy_timeout` sleeps before each try.
+/// The time for which `sqlite3_busy_timeout` sleeps before each try.
 const fn pause(tries: i32) -> Duration {
     let millis = match tries {
         i32::MIN..=0 => 1,

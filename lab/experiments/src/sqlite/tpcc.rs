@@ -17,7 +17,7 @@ use crate::measure::child::joined;
 use crate::measure::latency::Latencies;
 use crate::{Error, Result};
 
-/// What a worker did while it counted.
+/// The transactions of a worker while it counted.
 #[derive(Debug, Default)]
 struct Tally {
     /// Of transactions that wrote: only `COMMIT`.
@@ -72,7 +72,7 @@ impl Tally {
     }
 }
 
-/// What the held reader looks at: every New-Order changes it.
+/// The query of the held reader: every New-Order changes its answer.
 const ORDERS: &str = "SELECT sum(d_next_o_id) FROM district";
 
 /// Makes the run; the database is there.

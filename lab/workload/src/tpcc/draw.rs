@@ -2,7 +2,8 @@
 
 use crate::random::Random;
 
-/// How numbers are drawn that are not uniform: NURand's A, and its C for requests [2.1.6].
+/// The parameters by which numbers are drawn that are not uniform: NURand's A, and its C for
+/// requests [2.1.6].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
     a: i64,

@@ -18,7 +18,7 @@ pub enum Kind {
     StockLevel,
 }
 
-/// What one of them needs to know.
+/// The input of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// See [`Kind::NewOrder`].
@@ -38,7 +38,7 @@ pub enum Input {
 pub struct NewOrder {
     /// The warehouse of the terminal.
     pub warehouse: i64,
-    /// Where the customer lives.
+    /// The district of the customer.
     pub district: i64,
     /// Whose order it is.
     pub customer: i64,
@@ -55,11 +55,11 @@ pub struct Line {
     pub item: i64,
     /// The warehouse that has it.
     pub supplier: i64,
-    /// How many.
+    /// The number of items.
     pub quantity: i64,
 }
 
-/// How a customer is found.
+/// The means by which a customer is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// By number: 40 of 100.
@@ -73,7 +73,7 @@ pub enum Who {
 pub struct Payment {
     /// The warehouse of the terminal.
     pub warehouse: i64,
-    /// Where the payment is taken.
+    /// The district in which the payment is taken.
     pub district: i64,
     /// The customer's warehouse, another one in 15 of 100 payments.
     pub customer_warehouse: i64,
@@ -81,7 +81,7 @@ pub struct Payment {
     pub customer_district: i64,
     /// The customer that pays.
     pub customer: Who,
-    /// How much, in cents.
+    /// The amount, in cents.
     pub amount: i64,
     /// When.
     pub date: i64,
@@ -92,7 +92,7 @@ pub struct Payment {
 pub struct OrderStatus {
     /// The warehouse of the terminal.
     pub warehouse: i64,
-    /// Where the customer lives.
+    /// The district of the customer.
     pub district: i64,
     /// The customer that asks.
     pub customer: Who,
@@ -116,7 +116,7 @@ pub struct StockLevel {
     pub warehouse: i64,
     /// Of whose late orders.
     pub district: i64,
-    /// What is scarce.
+    /// The stock below which an item is scarce.
     pub threshold: i64,
 }
 

@@ -21,7 +21,7 @@ pub use input::{Input, Kind, Terminal};
 /// Districts of a warehouse [1.2.1].
 pub const DISTRICTS: i64 = 10;
 
-/// How many rows there are.
+/// The numbers of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Warehouses, from 1 on.

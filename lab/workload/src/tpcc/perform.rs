@@ -8,10 +8,10 @@ use super::input::{Delivery, Input, Line, NewOrder, OrderStatus, Payment, StockL
 /// Statements that a connection should keep prepared (`set_prepared_statement_cache_capacity`).
 pub const STATEMENTS: usize = 64;
 
-/// How a transaction is to end.
+/// The way in which a transaction is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// What was changed is right.
+    /// The changes are right.
     Commit,
     /// An item of the order does not exist.
     Rollback,

@@ -79,7 +79,7 @@ fn look_up(run: &Run<'_>, window: &Window) -> Result<Driven> {
     })
 }
 
-/// What happened.
+/// The results of a run.
 struct Outcome {
     merging: Duration,
     /// Bytes just before, and at most during it.

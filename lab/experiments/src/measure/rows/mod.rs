@@ -169,9 +169,9 @@ pub trait Tell: Sync {
 /// An open store with the instruments around it.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
-    /// What was asked for.
+    /// The task of the run.
     pub task: &'a Task,
-    /// How much of everything.
+    /// The sizes of the run.
     pub sizes: Sizes,
     /// The store.
     pub store: &'a dyn System,
@@ -251,7 +251,7 @@ pub fn run(run: &Run<'_>) -> Result<Metrics> {
     }
 }
 
-/// How much a counter of the store grew; `None` where the store has no such counter.
+/// The growth of a counter of the store; `None` where the store has no such counter.
 pub(crate) fn grown(before: &Figures, after: &Figures, name: &str) -> Option<f64> {
     Some(after.get(name)? - before.get(name)?)
 }

@@ -18,7 +18,7 @@ use crate::measure::rows::{PROGRESS_EVERY, Run, steady};
 /// Keys around a mean that moves: σ is half a percent of all keys; 10,000 are drawn around each.
 const MOVING: Law = Law::Normal { sigma: 0.005, group: 10_000 };
 
-/// How entries look, and in which order they come.
+/// The size of values, and the order in which entries come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     value_bytes: usize,

@@ -24,7 +24,7 @@ const WRITE_RATE: f64 = 20_000.0;
 /// Puts between two looks at the memtable.
 const LOOK_EVERY: u64 = 256;
 
-/// What is done before the kill; returns only if it is not killed.
+/// Does the work before the kill; returns only if the process is not killed.
 pub(super) fn crash(run: &Run<'_>) -> Result<Metrics> {
     let entries = run.sizes.crash_entries;
     run.write_all(uniform::load(entries), entries)?;
