@@ -6,12 +6,12 @@ use std::fmt;
 
 use esker::{Db, Keyspace, KeyspaceOptions, Transaction};
 
-/// Why money was not moved.
+/// The reason why money was not moved.
 #[derive(Debug)]
 enum Refused {
-    /// There is not enough.
+    /// The account does not have enough money.
     Poor { has: u64 },
-    /// The store says why.
+    /// An error of the store.
     Store(esker::Error),
 }
 

@@ -110,12 +110,12 @@ impl Background {
         self.work.notify_all();
     }
 
-    /// How often something has been done.
+    /// The number of calls of [`tick`](Self::tick).
     pub fn ticks(&self) -> u64 {
         self.state.lock().ticks
     }
 
-    /// Something has been done.
+    /// Notes that something has been done, and wakes the threads that wait for it.
     pub fn tick(&self) {
         self.state.lock().ticks += 1;
         if !planted::is(Race::MissedNotify) {

@@ -61,16 +61,16 @@ impl Batch {
         Self { shared, writes: Vec::new(), bytes: 0, refused }
     }
 
-    /// Sets the value of `key` in `keyspace`. A key or value out of bounds, or a keyspace of
-    /// another store, makes [`commit`](Self::commit) answer
+    /// Sets the value of `key` in `keyspace`. If a key or value is out of bounds, or the keyspace
+    /// belongs to another store, [`commit`](Self::commit) returns
     /// [`Invalid`](crate::Error::Invalid).
     pub fn insert(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.add(keyspace, WriteOp::Point(key.as_ref(), Data::Put(value.as_ref())));
     }
 
-    /// Sets the value of `key` in `keyspace` for as long as `ttl`, counted from now on and not from
-    /// the commit: see [`Keyspace::insert_with_ttl`]. A `ttl` out of bounds makes
-    /// [`commit`](Self::commit) answer [`Invalid`](crate::Error::Invalid).
+    /// Sets the value of `key` in `keyspace` with a time to live of `ttl`, counted from this call
+    /// and not from the commit: see [`Keyspace::insert_with_ttl`]. If `ttl` is out of bounds,
+    /// [`commit`](Self::commit) returns [`Invalid`](crate::Error::Invalid).
     pub fn insert_with_ttl(
         &mut self,
         keyspace: &Keyspace,
@@ -111,7 +111,7 @@ impl Batch {
         }
     }
 
-    /// How many writes have been collected, repeats included.
+    /// The number of writes that have been collected, repeats included.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.writes.len()
@@ -123,15 +123,16 @@ impl Batch {
         self.writes.is_empty()
     }
 
-    /// Why [`commit`](Self::commit) will refuse the batch, if it is known already.
+    /// The error that [`commit`](Self::commit) will return, if the batch is already known to be
+    /// refused.
     #[must_use]
     pub const fn refused(&self) -> Option<&Error> {
         self.refused.as_ref()
     }
 
-    /// Applies the batch with the store's default durability and answers the sequence number of
-    /// its last write: the state at that number is the state right after this batch. An empty
-    /// batch answers the newest visible number.
+    /// Applies the batch with the store's default durability and returns the sequence number of its
+    /// last write: the state at that number is the state right after this batch. For an empty
+    /// batch, it returns the newest visible number.
     ///
     /// # Errors
     /// [`Invalid`](crate::Error::Invalid) for an argument out of bounds, or a batch whose keys

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::open;
 use crate::options::{Durability, Settings};
 
-/// Opens a store with options. Made by [`Db::builder`] and [`Db::builder_on`].
+/// A builder that opens a store with options; made by [`Db::builder`] and [`Db::builder_on`].
 #[must_use = "a builder does nothing until `open` is called"]
 pub struct DbBuilder {
     place: Place,
@@ -23,7 +23,7 @@ pub struct DbBuilder {
     runtime: Option<Arc<dyn Runtime>>,
 }
 
-/// Where the store is.
+/// The folder or the device of the store.
 enum Place {
     Folder(PathBuf),
     Device(Arc<dyn Device>),
@@ -55,22 +55,22 @@ impl DbBuilder {
         Self { place, settings: Settings::default(), runtime: None }
     }
 
-    /// Whether to create the store where there is none; the default is yes. If not,
-    /// [`open`](Self::open) answers [`Error::NoStore`](crate::Error::NoStore).
+    /// Whether the store is created if it does not exist; `true` by default. If it is `false`,
+    /// [`open`](Self::open) returns [`Error::NoStore`](crate::Error::NoStore) for a missing store.
     pub const fn create(mut self, yes: bool) -> Self {
         self.settings.create = yes;
         self
     }
 
-    /// Whether the store is opened read-only; the default is no. Then nothing is written: the log
-    /// is replayed into memory, no merge runs, and every write answers
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly). It works on read-only media and in a folder
+    /// Whether the store is opened read-only; `false` by default. A read-only store writes nothing:
+    /// the log is replayed into memory, no merge runs, and every write returns
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). It can be on read-only media or in a folder
     /// without write permission. Any number of handles and processes may have a store open
-    /// read-only at once, while none has it open for writing. The store must exist, regardless of
-    /// [`create`](Self::create).
+    /// read-only at the same time, as long as none has it open for writing. The store must exist,
+    /// regardless of [`create`](Self::create).
     ///
-    /// The contents of the log must fit in the [`memory_budget`](Self::memory_budget): opening
-    /// answers [`Error::Invalid`](crate::Error::Invalid) if it does not.
+    /// The contents of the log must fit in the [`memory_budget`](Self::memory_budget): otherwise
+    /// opening the store returns [`Error::Invalid`](crate::Error::Invalid).
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -90,15 +90,15 @@ impl DbBuilder {
         self
     }
 
-    /// Memory for memtables, fences, filters and cached blocks together: 256 KiB to 16 TiB, 64 MiB
-    /// by default. Half is for memtables. It is a hard limit.
+    /// The memory for memtables, fences, filters and cached blocks together: 256 KiB to 16 TiB, 64
+    /// MiB by default. Half of it is for memtables. It is a hard limit.
     pub const fn memory_budget(mut self, bytes: u64) -> Self {
         self.settings.memory_budget_bytes = bytes;
         self
     }
 
-    /// Length of new log segments: 16 KiB to 1 GiB, 4 MiB by default. Larger ones are switched
-    /// less often and take longer to recover from.
+    /// The length of new log segments: 16 KiB to 1 GiB, 4 MiB by default. Longer segments are
+    /// switched less often, but recovery from them takes longer.
     pub const fn log_segment_bytes(mut self, bytes: u64) -> Self {
         self.settings.log_segment_bytes = bytes;
         self
@@ -110,30 +110,32 @@ impl DbBuilder {
         self
     }
 
-    /// How the store's LSM indexes are merged; by
-    /// [`CompactionPolicy::Pull`](crate::CompactionPolicy) by default. Holds while the store is
-    /// open.
+    /// The compaction policy of the store's LSM indexes and its parameters;
+    /// [`CompactionPolicy::Pull`](crate::CompactionPolicy) by default. The setting applies while
+    /// the store is open.
     pub const fn compaction(mut self, compaction: Compaction) -> Self {
         self.settings.compaction = compaction;
         self
     }
 
-    /// The source of time and randomness; the system's by default. Simulations give their own, and
-    /// so do tests that want to see values expire: [`SimRuntime`](crate::SimRuntime).
+    /// The source of time and randomness; the system's by default. Simulations, and tests in which
+    /// values expire, use another one, for example [`SimRuntime`](crate::SimRuntime).
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// For simulations: no threads. After itself each write does the given number of steps of the
-    /// merges under way, or all of them if the number is 0. A history then repeats from its seed.
+    /// The mode for simulations: no background threads. Each write then runs the given number of
+    /// steps of the merges under way, or all of them if the number is 0. A history repeats from its
+    /// seed.
     #[doc(hidden)]
     pub const fn inline_merges(mut self, steps: u32) -> Self {
         self.settings.mode = Mode::Inline(steps);
         self
     }
 
-    /// How merges run concurrently with reads and writes, to compare the schemes of the paper.
+    /// The scheme by which merges run concurrently with reads and writes; for comparisons of the
+    /// schemes of the paper.
     #[cfg(feature = "_baselines")]
     #[doc(hidden)]
     pub const fn scheme(mut self, scheme: crate::Scheme) -> Self {
@@ -149,7 +151,8 @@ impl DbBuilder {
         self
     }
 
-    /// Opens the store, recovering what a crash left: reads the manifest and replays the log.
+    /// Opens the store: reads the manifest and replays the log. This also recovers the store after
+    /// a crash.
     ///
     /// # Errors
     /// [`Invalid`](crate::Error::Invalid) for an option out of range,

@@ -13,20 +13,20 @@ use esker_substrate::space::Space;
 use crate::error::Result;
 use crate::shared::Core;
 
-/// What [`Db::check`](crate::Db::check) read and found.
+/// The result of [`Db::check`](crate::Db::check): the amount that was read, and the problems found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Blocks read.
+    /// The number of blocks that were read.
     pub blocks: u64,
     /// Bytes of those blocks.
     pub bytes: u64,
-    /// Puts and tombstones in them, all versions.
+    /// The number of puts and tombstones in those blocks, all versions.
     pub entries: u64,
-    /// Blobs that were read.
+    /// The number of blobs that were read.
     pub values: u64,
-    /// Operations read in the log: those that are not in blocks yet, and older ones until their
-    /// part of the log is freed.
+    /// The number of operations that were read in the log: those that are not in blocks yet, and
+    /// older ones whose part of the log is not freed yet.
     pub log_operations: u64,
     /// Bytes of the log that were read.
     pub log_bytes: u64,
@@ -42,7 +42,7 @@ pub struct Problem {
     pub file: String,
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// What was expected and what was found.
+    /// A description of what was expected and what was found.
     pub what: String,
 }
 

@@ -7,10 +7,11 @@ pub use esker_index::lsm::policy::{Params as CompactionParams, Policy as Compact
 
 use crate::error::{Error, Result};
 
-/// How the LSM indexes of a store are compacted while it is open: for
-/// [`DbBuilder::compaction`](crate::DbBuilder::compaction). It is not kept in the store, and each
-/// choice reads what the others have written. Policies and parameters are settings of an algorithm
-/// and are not covered by the version promise: a minor version may change them.
+/// The compaction policy of a store's LSM indexes, and its parameters, for
+/// [`DbBuilder::compaction`](crate::DbBuilder::compaction). It applies while the store is open and
+/// is not stored; each policy reads what the others have written. Policies and parameters are
+/// settings of an algorithm and are not covered by the version promise: a minor version may change
+/// them.
 ///
 /// The default, [`CompactionPolicy::Pull`], chooses the sizes of levels itself. The other policies
 /// are those of R. Thonangi's thesis (chapter 5), with its parameters:
@@ -21,11 +22,11 @@ use crate::error::{Error, Result};
 /// - A level that holds more than it may is merged into the next one alone: all of it, or runs of
 ///   its blocks of the size δ κ, as the policy says. A merge of the runs takes all of them when
 ///   there are many, regardless of the policy, because a lookup reads each run.
-/// - At most the share ω of a level may be left empty by blocks that stay as they are, under every
-///   policy, and from half of ω on only where that saves enough. Where merges leave more, the level
+/// - Under every policy, blocks that stay as they are may leave at most the share ω of a level
+///   empty, and more than half of ω only where that saves enough. If merges leave more, the level
 ///   is packed, unless its entries are so long that it does not help: a small ω saves space and
 ///   costs writes.
-/// - Where the size of the data is known, [`CompactionParams::loosened`] chooses a γ for it.
+/// - If the size of the data is known, [`CompactionParams::loosened`] chooses a γ for it.
 /// - [`CompactionPolicy::Mixed`] learns in a steady state, by thresholds in steps of µ, when all of
 ///   a level is cheaper to merge than the best part of it; until then it takes parts. What it has
 ///   learnt is kept with the index, and is learnt anew when the cost is more than a fifth off.
@@ -56,7 +57,7 @@ impl Default for Compaction {
 }
 
 impl Compaction {
-    /// By this policy, with the thesis's parameters.
+    /// Compaction by `policy`, with the thesis's parameters.
     pub const fn by(policy: CompactionPolicy) -> Self {
         Self { policy, params: CompactionParams::DEFAULT, preserves: true }
     }
@@ -67,8 +68,8 @@ impl Compaction {
         self.policy
     }
 
-    /// With other parameters: ω in [0, 0.5], δ and µ in (0, 1], γ at least 2. Opening the store
-    /// answers [`Error::Invalid`] for others. Pull goes by ω alone.
+    /// Sets the parameters: ω in [0, 0.5], δ and µ in (0, 1], γ at least 2. For others, opening the
+    /// store returns [`Error::Invalid`]. Pull uses ω alone.
     pub const fn params(mut self, params: CompactionParams) -> Self {
         self.params = params;
         self
@@ -92,7 +93,7 @@ impl Compaction {
     }
 }
 
-/// The policy of that name, as [`CompactionPolicy::name`] returns it.
+/// The policy with the given name, as [`CompactionPolicy::name`] returns it.
 ///
 /// # Errors
 /// [`Error::Invalid`] for another name.
@@ -107,7 +108,7 @@ pub(crate) fn policy_by_name(name: &str) -> Result<CompactionPolicy> {
 impl FromStr for Compaction {
     type Err = Error;
 
-    /// By the policy of that name.
+    /// Returns compaction by the policy with the given name.
     fn from_str(name: &str) -> Result<Self> {
         policy_by_name(name).map(Self::by)
     }

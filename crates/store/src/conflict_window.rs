@@ -33,7 +33,8 @@ use crate::shared::{Core, Shared};
 
 /// Entries that may be looked at under the write mutex: more are sealed before, if there is time.
 const REST_MAX: usize = 64;
-/// How often a transaction looks through what was written while it looked.
+/// The number of times that a transaction checks, without the write mutex, the writes made since
+/// its last check.
 const ROUNDS_MAX: u32 = 4;
 const SEGMENT_BYTES: (u64, u64) = (4 << 10, 64 << 10);
 
@@ -72,13 +73,14 @@ struct Segment {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     keyspace: KeyspaceId,
-    /// Where the key ends in `keys`; it begins where the one before ends.
+    /// The offset in `keys` at which the key ends; it begins at the end of the one before.
     end: u32,
-    /// Of a removed range: where its begin ends. What follows is its end; nothing if it has none.
+    /// For a removed range, the offset at which its first key ends. Its end key follows; it is
+    /// empty if the range has no end.
     range: Option<u32>,
 }
 
-/// Why a transaction cannot be committed.
+/// The reason why a transaction cannot be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stale {
     /// Something that it read from this keyspace has been written since.
@@ -87,14 +89,14 @@ pub(crate) enum Stale {
     Forgotten,
 }
 
-/// What was written.
+/// The key that was written, or the range that was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written<'a> {
     Key(&'a [u8]),
     Range(KeyRange<'a>),
 }
 
-/// What a transaction has read.
+/// The keys and ranges that a transaction has read.
 pub(crate) trait Footprint {
     /// Whether a write of `keys` changes what was read.
     fn has(&self, keyspace: KeyspaceId, keys: Written<'_>) -> bool;
@@ -194,7 +196,7 @@ impl Window {
         self.open = Segment { after: floor, ..Segment::default() };
     }
 
-    /// What comes next has the number `first`.
+    /// Prepares for a next entry with the number `first`: a gap before it begins a new segment.
     fn go_on_at(&mut self, first: Seq, recent: &Recent, snapshots: &Snapshots) {
         if self.open.last().next() != first {
             self.seal(&recent.budget);
@@ -297,8 +299,8 @@ impl Recent {
         }
     }
 
-    /// Looks through writes above `checked`, without the write mutex, until few are left. Answers
-    /// up to where it came.
+    /// Checks the writes above `checked`, without the write mutex, until few are left. Returns the
+    /// number of the last write that was checked.
     pub fn check_ahead(&self, mut checked: Seq, reads: &impl Footprint) -> Result<Seq, Stale> {
         for _ in 0..ROUNDS_MAX {
             let sealed = {

@@ -38,8 +38,8 @@ const CONFLICTS_MAX: u32 = 100;
 /// any kind (clone, keyspace, batch, snapshot or range) is dropped, or at [`close`](Self::close).
 ///
 /// Writes are ordered: each operation takes the next *sequence number*, a batch takes one for
-/// each of its operations. What a crash leaves is always a prefix of that order that ends
-/// between batches.
+/// each of its operations. After a crash, the store has a prefix of that order that ends between
+/// batches.
 #[derive(Clone)]
 pub struct Db {
     shared: Arc<Shared>,
@@ -50,7 +50,7 @@ impl Db {
         Self { shared }
     }
 
-    /// Opens the store in the folder `path`, creating folder and store where there are none.
+    /// Opens the store in the folder `path`; creates the folder and the store if they do not exist.
     ///
     /// # Errors
     /// Those of [`DbBuilder::open`].
@@ -58,19 +58,20 @@ impl Db {
         Self::builder(path).open()
     }
 
-    /// Choices for opening the store in the folder `path`.
+    /// A builder that opens the store in the folder `path`.
     pub fn builder(path: impl AsRef<Path>) -> DbBuilder {
         DbBuilder::in_folder(path.as_ref())
     }
 
-    /// Choices for opening a store on `device`, for instance in memory.
+    /// A builder that opens the store on `device`, for instance in memory.
     pub fn builder_on(device: Arc<dyn Device>) -> DbBuilder {
         DbBuilder::on_device(device)
     }
 
-    /// Opens the keyspace `name`, creating it where it does not exist, changing its compression
-    /// where another one is asked for, or giving it a merge operator: one durable manifest record
-    /// each. `name` is 1 to 255 bytes without control characters.
+    /// Opens the keyspace `name`, and creates it if it does not exist. Changes the compression of
+    /// an existing keyspace if `options` has another one, and gives it a merge operator if it has
+    /// none. Each of these changes writes one durable manifest record. `name` is 1 to 255 bytes
+    /// without control characters.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name or option out of bounds, and for another merge operator or
@@ -122,9 +123,9 @@ impl Db {
         Ok(self.shared.keyspaces.read().keys().cloned().collect())
     }
 
-    /// Drops the keyspace `name` with everything in it: one durable manifest record. Its space
-    /// can be reused at once; handles left over answer [`Error::NoKeyspace`]. Says whether there
-    /// was one.
+    /// Drops the keyspace `name` with everything in it: one durable manifest record. Its space can
+    /// be reused immediately; remaining handles return [`Error::NoKeyspace`]. Returns whether the
+    /// keyspace existed.
     ///
     /// # Errors
     /// Those of a write.
@@ -142,8 +143,8 @@ impl Db {
         Batch::new(Arc::clone(&self.shared))
     }
 
-    /// A view of all keyspaces as they are now. While it lives its versions are kept; it blocks no
-    /// other operation.
+    /// A view of all keyspaces as they are now. As long as the snapshot exists, the versions that
+    /// it sees are kept; it blocks no other operation.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -168,7 +169,7 @@ impl Db {
     ///
     /// The lock excludes only other holders of the lock. Single writes, batches and transactions
     /// without the lock run concurrently; if one of them writes what this transaction has read, its
-    /// commit answers [`Conflict`](Error::Conflict) as for any other transaction.
+    /// commit returns [`Conflict`](Error::Conflict) as for any other transaction.
     ///
     /// # Errors
     /// [`Error::Closed`], also when the store is closed while it waits; [`Error::Poisoned`];
@@ -187,11 +188,11 @@ impl Db {
         self.in_turn(false)
     }
 
-    /// Runs `body` in a transaction and commits that with the store's default durability; it is
-    /// repeated while the commit answers [`Conflict`](Error::Conflict). After three conflicts it
-    /// takes the writer lock, so that transactions that conflict repeatedly run one after the
-    /// other; after a hundred it returns the conflict. An error of `body` rolls back and is
-    /// returned.
+    /// Runs `body` in a transaction and commits it with the store's default durability; repeats
+    /// both while the commit returns [`Conflict`](Error::Conflict). After three conflicts it takes
+    /// the writer lock, so that transactions that conflict repeatedly run one after the other;
+    /// after a hundred it returns the conflict. If `body` returns an error, the transaction is
+    /// rolled back and the error is returned.
     ///
     /// `body` may run several times: its other side effects must allow for that.
     ///
@@ -248,8 +249,8 @@ impl Db {
         reclaim::return_free_space(&self.shared)
     }
 
-    /// Reads everything (superblocks, manifest, log, every block) and compares it with what it
-    /// should be. Writes wait while it runs; reads do not.
+    /// Verifies the whole store: reads the superblocks, the manifest, the log and every block, and
+    /// checks them. Writes wait while it runs; reads do not.
     ///
     /// # Errors
     /// [`Error::Closed`]. Damage is not an error here: it is in the report.
@@ -263,26 +264,26 @@ impl Db {
     /// the older backup is kept until the new one is complete and durable. Writes, reads and merges
     /// continue meanwhile; space that merges free is not reused before the backup ends.
     ///
-    /// What is copied is checked against its checksums. What the older backup has already is not
-    /// read again: [`Backup::check`](crate::Backup::check) does that.
+    /// All copied data is verified against its checksums. Data that the older backup already has is
+    /// not read again: [`Backup::check`](crate::Backup::check) does that.
     ///
-    /// Cost: reads and writes each block that is new once, the log up to now, and one block for
-    /// each merge of which older blocks stay.
+    /// Cost: reads and writes each new block once; reads the log up to now and writes the new parts
+    /// of it; reads one block of the older backup for each merge whose blocks are kept.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a folder within the store's, of another store, or of something else;
     /// [`Error::Damaged`] when a block of the store or the older backup's catalog is damaged;
     /// [`Error::Full`], [`Error::Io`], [`Error::Locked`], [`Error::Poisoned`], [`Error::Closed`].
-    /// The store and the older backup are as before then.
+    /// After an error the store and the older backup are unchanged.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
         self.backup_with(path, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// [`backup`](Self::backup) with a progress callback that is called repeatedly; `Break` ends
-    /// it.
+    /// [`backup`](Self::backup) with a callback that receives the progress repeatedly; `Break` ends
+    /// the backup.
     ///
     /// # Errors
-    /// Those of [`backup`](Self::backup), and [`Error::Invalid`] when it was ended.
+    /// Those of [`backup`](Self::backup), and [`Error::Invalid`] if the callback has ended it.
     pub fn backup_with(
         &self,
         path: impl AsRef<Path>,
@@ -312,14 +313,14 @@ impl Db {
         stats::collect(&self.shared)
     }
 
-    /// Whether the store was opened for reading alone.
+    /// Whether the store was opened read-only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.shared.poison.is_read_only()
     }
 
-    /// The sequence number up to which everything is on the device: what a power cut would leave
-    /// holds at least the operations up to here. 0 in a child by `fork`.
+    /// The sequence number up to which all operations are on the device and would survive a power
+    /// cut. 0 in a child process made by `fork`.
     #[must_use]
     pub fn durable_seq(&self) -> u64 {
         // A thread of its parent may have held the log's lock when this process was forked.
@@ -336,7 +337,8 @@ impl Db {
     }
 
     /// Waits for running operations, makes everything durable and closes the store cleanly.
-    /// Handles left over answer [`Error::Closed`]; the folder can be opened again, also by others.
+    /// Remaining handles return [`Error::Closed`]; this process or another one can open the store
+    /// again.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Poisoned`], [`Error::Closed`] when it was closed before. The store

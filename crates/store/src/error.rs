@@ -15,77 +15,79 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Bytes on the device are not what was written there. Other data stays readable; `check`
-    /// lists all damage.
+    /// Bytes on the device differ from those that were written. Other data stays readable;
+    /// [`Db::check`](crate::Db::check) lists all damage.
     Damaged {
         /// File name or path.
         file: String,
         /// Offset in the file, in bytes.
         offset: u64,
-        /// What was expected and what was found.
+        /// A description of what was expected and what was found.
         what: String,
     },
     /// Another process or handle has the store open.
     Locked {
-        /// Where the store is.
+        /// The folder or the device of the store.
         location: String,
     },
     /// The device refused an operation.
     Io(Arc<DeviceError>),
-    /// No room left. Reads and deletes go on; free space on the device, or delete and compact.
+    /// No space is left. Reads and deletes continue to work: free space on the device, or delete
+    /// data and compact the store.
     Full {
-        /// What needed the room.
+        /// The file or operation that needed the space.
         what: String,
     },
-    /// An earlier write or sync failed. Reads go on, writes are refused until the store is
-    /// reopened.
+    /// An earlier write or sync failed. Reads continue to work; writes are refused until the store
+    /// is reopened.
     Poisoned {
         /// The first failure.
         reason: String,
     },
-    /// The store was opened for reading ([`DbBuilder::read_only`](crate::DbBuilder::read_only)).
+    /// The store was opened read-only ([`DbBuilder::read_only`](crate::DbBuilder::read_only)).
     ReadOnly,
     /// An argument is outside its documented bounds.
     Invalid {
-        /// What is out of bounds, and the bound.
+        /// The argument that is out of bounds, and the bound.
         what: String,
     },
     /// A merge operator could not merge the operands of a key: it failed, it panicked, or it was
     /// not given when the keyspace was opened. The written data is kept; other keys can be read.
     Operator {
-        /// Which operator, of which keyspace and key, and why.
+        /// The operator, its keyspace and key, and the reason for the failure.
         what: String,
     },
-    /// Something that a transaction had read was changed before the commit. None of its writes were
-    /// applied; run the transaction again from its beginning.
+    /// Something that a transaction had read was changed before the commit, or the transaction was
+    /// too old for this to be checked. None of its writes were applied; run the transaction again
+    /// from its beginning.
     Conflict {
-        /// What was changed.
+        /// The keyspace in which it was changed, or the reason why it could not be checked.
         what: String,
     },
     /// The folder exists and is not a store; nothing in it was touched.
     NotAStore {
         /// The folder.
         location: String,
-        /// What is missing or foreign.
+        /// A description of what is missing or foreign.
         what: String,
     },
-    /// Written by a newer version of Esker.
+    /// The file was written by a newer version of Esker.
     TooNew {
         /// File name or path.
         file: String,
-        /// Format version found.
+        /// The format version of the file.
         found: u32,
-        /// Newest format version that this build reads.
+        /// The newest format version that this build reads.
         supported: u32,
     },
     /// There is no store, and the options do not allow creating one.
     NoStore {
-        /// Where a store was looked for.
+        /// The folder or device that has no store.
         location: String,
     },
     /// The keyspace does not exist, or was dropped while this handle was held.
     NoKeyspace {
-        /// Its name.
+        /// The name of the keyspace.
         name: String,
     },
     /// The store was closed while this handle was held.
@@ -93,7 +95,7 @@ pub enum Error {
     /// The store was opened by the parent of this process, before `fork`. A child process cannot
     /// use it.
     Forked {
-        /// Where the store is.
+        /// The folder or the device of the store.
         location: String,
     },
 }

@@ -52,8 +52,8 @@ impl Keyspace {
     }
 
     /// Sets the value of `key`, with the store's default durability. No read; one log write, or a
-    /// share of one. It waits (a write stall) when flushes and merges have fallen behind until no
-    /// memory is left.
+    /// share of one. If flushes and merges have fallen behind and no memory is left, it waits for
+    /// them (a write stall).
     ///
     /// # Errors
     /// [`Invalid`](crate::Error::Invalid) for a key or value too long;
@@ -109,7 +109,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// Those of [`insert`](Self::insert); [`Invalid`](crate::Error::Invalid) when `ttl` is zero, or
-    /// ends later than the clock can show.
+    /// the moment of expiry is later than the clock can represent.
     pub fn insert_with_ttl(
         &self,
         key: impl AsRef<[u8]>,
@@ -176,8 +176,8 @@ impl Keyspace {
     /// Removes `key`. Removing an absent key is no error and costs the same.
     ///
     /// # Errors
-    /// Those of [`insert`](Self::insert); deletes are accepted longer than puts when the device
-    /// is full.
+    /// Those of [`insert`](Self::insert). While a device fills up, deletes are accepted for longer
+    /// than puts.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.remove_with(key, self.shared.durability)
     }
@@ -210,7 +210,7 @@ impl Keyspace {
     /// # }
     /// ```
     ///
-    /// Merges that reach the keys free their space; [`compact`](Self::compact) does so at once.
+    /// Merges that reach the keys free their space; [`compact`](Self::compact) does so immediately.
     /// Until a full merge has done so, the keyspace keeps the range tombstone in memory, where
     /// ranges that touch are joined if no snapshot distinguishes them. Thousands of ranges that
     /// cannot be joined make a full merge due, and the next removal waits for it.
@@ -279,8 +279,8 @@ impl Keyspace {
         large::reader(&self.shared, &self.slot, key.as_ref(), snapshot)
     }
 
-    /// Begins a value of `key` that is written as a stream and becomes visible when the writer is
-    /// [finished](ValueWriter::finish). Its length need not be known.
+    /// A writer for a value of `key` as a stream. The value becomes visible when the writer is
+    /// [finished](ValueWriter::finish); its length need not be known in advance.
     ///
     /// # Errors
     /// [`Invalid`](crate::Error::Invalid) for a key too long;

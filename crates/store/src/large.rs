@@ -40,9 +40,9 @@ use crate::room;
 use crate::shared::{Core, Slot};
 use crate::write::Write;
 
-/// How many bytes of values may be written that are not known to be durable before a buffered write
-/// waits for them: a recovery reads at most this number of bytes, and those of that write, to check
-/// whether the values are whole.
+/// The number of bytes of values that may be written and not be known to be durable before a
+/// buffered write waits for them: a recovery reads at most this number of bytes, and those of that
+/// write, to check whether the values are whole.
 const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
 /// The blobs of some writes.

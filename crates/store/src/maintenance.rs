@@ -28,18 +28,18 @@ use crate::shared::{Core, Slot, Stall};
 use crate::stall_stats::Why;
 use crate::write::Write;
 
-/// What a write to a stalled keyspace may do.
+/// The decision about a write to a stalled keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     /// There is room for it.
     Accept,
-    /// There is none: only if maintenance succeeds now.
+    /// There is no room for it: it is accepted only if maintenance succeeds now.
     Retry,
-    /// There is none, and trying again would meet the same damage.
+    /// There is no room for it, and trying again would meet the same damage.
     Refuse,
 }
 
-/// How full a stalled keyspace is.
+/// The sizes of a stalled keyspace's memtable and of the log, and the limits of both.
 #[derive(Clone, Copy, Debug)]
 struct Fullness {
     memtable_bytes: u64,
@@ -72,7 +72,8 @@ const WORKS_MAX: usize = 16;
 /// Waits until there is memory for the writes, and refuses them where there is no hope of any.
 ///
 /// # Errors
-/// What stopped a keyspace's merge, when its memtable or the log is too full for more.
+/// The error that stopped a keyspace's flush or merge, if its memtable or the log is too full for
+/// the writes.
 pub(crate) fn admit(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
     let deletes_only = writes.iter().all(|write| write.action.only_deletes());
     for group in writes.chunk_by(|a, b| a.slot.id == b.slot.id) {
@@ -189,7 +190,7 @@ fn is_worth_a_try(slot: &Slot) -> bool {
     slot.stall().is_none_or(|stall| worth_another_try(stall.memtable_bytes, bytes, bytes_max))
 }
 
-/// Begins what is due in one keyspace, or has a thread begin it; what has stopped goes on.
+/// Begins what is due in one keyspace, or has a thread begin it; what has stopped continues.
 pub(crate) fn begin_due(shared: &Core, slot: &Arc<Slot>) {
     let Ok(tree) = slot.tree() else { return };
     if slot.stall().is_some() {
@@ -270,7 +271,7 @@ pub(crate) fn step(shared: &Core, slot: &Slot, which: BackgroundJob) -> Result<S
     result
 }
 
-/// Keeps why a flush or merge stopped, or that it goes on again.
+/// Records the reason why a flush or merge stopped, or that it continues.
 fn note<T>(slot: &Slot, which: BackgroundJob, result: Result<T>) -> Result<T> {
     match &result {
         Ok(_) if !slot.has_stopped(which) => {}
@@ -296,7 +297,7 @@ pub(crate) fn is_stuck(slot: &Slot) -> bool {
         || (!tree.is_flushing() && tree.flush_work() != Some(Work::Flush))
 }
 
-/// What a thread does that was given a keyspace: runs its flush or merge to the end, and those
+/// The work of a background thread on a keyspace: runs its flush or merge to the end, and those
 /// that are due then.
 pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: BackgroundJob) {
     let _span = tracing::debug_span!("maintenance", keyspace = slot.name, ?which).entered();
@@ -366,7 +367,7 @@ pub(crate) fn resume(shared: &Core) {
     }
 }
 
-/// Does the flushes that are due during recovery, at once.
+/// Does the flushes that are due during recovery, immediately.
 pub(crate) fn run_due(shared: &Core, slot: &Arc<Slot>) {
     if is_worth_a_try(slot) && slot.tree().is_ok_and(Index::is_full) {
         let _has_begun = begin_and_complete(shared, slot, Index::flush_work);

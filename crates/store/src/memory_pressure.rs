@@ -27,12 +27,12 @@ struct Candidate {
     stalled: bool,
 }
 
-/// How the chosen keyspaces are flushed.
+/// The extent to which the chosen keyspaces are flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     /// Their flushes are begun.
     Begun,
-    /// They are flushed to the end.
+    /// Their flushes are completed.
     Done,
 }
 

@@ -131,7 +131,7 @@ fn lock(device: &Arc<dyn Device>) -> Result<DeviceLock> {
     device.try_lock()?.ok_or_else(|| Error::Locked { location: device.location() })
 }
 
-/// What the parts of a store are made with.
+/// The device and the shared state from which the parts of a store are made.
 struct Base {
     device: Arc<dyn Device>,
     poison: Arc<Poison>,

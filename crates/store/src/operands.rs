@@ -28,8 +28,8 @@ pub(crate) const CHAIN_MAX: u16 = 64;
 /// an operand is written that often once more at most, and reading the operands costs no more than
 /// reading the value.
 const VALUE_SHARE: u64 = 4;
-/// How often a writer tries while others write the same key. After the first time only what came
-/// in between is merged.
+/// The number of times that a writer tries to replace a key's operands while others write the key.
+/// After the first time only the operands written in between are merged.
 const ATTEMPTS: u32 = 8;
 
 /// Fails for an invalid operand, and if the keyspace has no operator here that could read it.
@@ -59,7 +59,7 @@ pub(crate) fn validate(slot: &Slot, operand: &[u8]) -> Result<()> {
 pub(crate) struct Deep<'a> {
     pub slot: &'a Arc<Slot>,
     pub key: &'a [u8],
-    /// What they take, estimated by the last one.
+    /// The bytes that these operands take, estimated from the last one.
     pub chain_bytes: u64,
 }
 
@@ -159,7 +159,7 @@ fn write_value(
     write::wait_durable(shared, &ordered, Durability::Buffered).map(drop)
 }
 
-/// What `newer` makes of `older`, or is where there is nothing older.
+/// The result of merging `newer` onto `older`, or `newer` itself if there is nothing older.
 pub(crate) fn merged(
     slot: &Slot,
     key: &[u8],

@@ -18,15 +18,16 @@ use crate::compaction::Compaction;
 use crate::error::{Error, Result};
 use crate::operators::{self, Merge};
 
-/// When a write returns.
+/// The point at which a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When its log record has been handed to the operating system: the write survives a killed
-    /// process, and not a power cut. A later [`Db::persist`](crate::Db::persist) or synced write
-    /// makes it durable.
+    /// The write returns when its log record has been passed to the operating system. It then
+    /// survives the end of the process, but not a power cut; a later
+    /// [`Db::persist`](crate::Db::persist) or synced write makes it durable.
     #[default]
     Buffered,
-    /// When its log record is on the device. One sync serves all writers that wait.
+    /// The write returns when its log record is on the device. One sync serves all writers that
+    /// wait.
     Synced,
 }
 
@@ -37,28 +38,28 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Nothing.
+    /// No compression.
     #[default]
     None,
-    /// LZ4: takes little time to write and hardly any to read.
+    /// LZ4: fast to compress, and faster to decompress.
     Lz4,
-    /// Zstandard: shorter than LZ4, at several times its cost.
+    /// Zstandard: compresses better than LZ4, at several times its cost.
     Zstd,
 }
 
 impl Compression {
-    /// All of them.
+    /// All kinds of compression.
     pub const ALL: [Self; 3] = [Self::None, Self::Lz4, Self::Zstd];
 
-    /// `none`, `lz4` or `zstd`.
+    /// The name: `none`, `lz4` or `zstd`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.codec().name()
     }
 
-    /// Whether this build has this codec: LZ4 and Zstandard are the features `lz4` and `zstd`, both
-    /// on by default. Without its codec a keyspace cannot be created, and a store that has such a
-    /// keyspace cannot be opened.
+    /// Whether this build has the codec: LZ4 and Zstandard are the features `lz4` and `zstd`, both
+    /// on by default. Without the codec, a keyspace with this compression cannot be created, and a
+    /// store that has one cannot be opened.
     #[must_use]
     pub const fn is_available(self) -> bool {
         self.codec().is_available()
@@ -98,7 +99,7 @@ impl FromStr for Compression {
     }
 }
 
-/// How a keyspace's entries are arranged below its memtable.
+/// The data structure that holds a keyspace's entries below its memtable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexKind {
@@ -114,7 +115,7 @@ impl IndexKind {
     /// All kinds.
     pub const ALL: [Self; 2] = [Self::FdTree, Self::Lsm];
 
-    /// As it is written: `fdtree` or `lsm`.
+    /// The name: `fdtree` or `lsm`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -149,7 +150,7 @@ impl FromStr for IndexKind {
     }
 }
 
-/// Choices for one keyspace.
+/// Options of one keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceOptions {
     pub(crate) memtable_bytes: Option<u64>,
@@ -164,7 +165,7 @@ pub struct KeyspaceOptions {
 pub(crate) struct Chosen {
     pub name: Arc<str>,
     pub function: Arc<dyn MergeOperator>,
-    /// It is one of the built-in operators.
+    /// Whether it is one of the built-in operators.
     is_own: bool,
 }
 
@@ -204,30 +205,32 @@ impl PartialEq for Chosen {
 impl Eq for Chosen {}
 
 impl KeyspaceOptions {
-    /// Size at which the keyspace's memtable is flushed, 1 KiB to 1 TiB. `None`, the default: half
-    /// of the store's memory budget. If the keyspace is created with it, it is kept; for an
-    /// existing keyspace it applies until the store is closed.
+    /// The size at which the keyspace's memtable is flushed, 1 KiB to 1 TiB; with `None`, the
+    /// default, half of the store's memory budget. The size with which a keyspace is created is
+    /// stored; a size given for an existing keyspace applies until the store is closed.
     #[must_use]
     pub const fn memtable_bytes(mut self, bytes: Option<u64>) -> Self {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// The compression of data blocks; none by default. It is kept. For an existing keyspace it
-    /// applies to blocks that are written from then on; older blocks stay as they are, and
-    /// readable, until a merge rewrites them. If it is not given, nothing changes.
+    /// The compression of data blocks; none by default. The choice is stored. If it is changed for
+    /// an existing keyspace, it applies to blocks that are written from then on; older blocks stay
+    /// as they are, and readable, until a merge rewrites them. If the option is not given, an
+    /// existing keyspace keeps its compression.
     ///
-    /// A store that has had a compressed keyspace is refused by versions that know no compression.
+    /// A store that has had a compressed keyspace is refused by versions without compression.
     #[must_use]
     pub const fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
         self
     }
 
-    /// The kind of index of the keyspace, fixed when it is created; an FD+tree by default. If it is
-    /// not given, an existing keyspace keeps its kind; a different kind is refused.
+    /// The kind of index of the keyspace, fixed when the keyspace is created; an FD+tree by
+    /// default. For an existing keyspace, a different kind is refused; the option need not be given
+    /// again.
     ///
-    /// A store that has had an LSM index is refused by versions that know none.
+    /// A store that has had an LSM index is refused by versions without LSM indexes.
     #[must_use]
     pub const fn index(mut self, index: IndexKind) -> Self {
         self.index = Some(index);
@@ -240,23 +243,23 @@ impl KeyspaceOptions {
     /// whole units of 4 KiB, a synced write waits for the data file too, and each lookup needs one
     /// more read. The option applies to later writes, until the store is closed.
     ///
-    /// A store that has had a blob is refused by versions that know none.
+    /// A store that has had a blob is refused by versions without blobs.
     #[must_use]
     pub const fn inline_bytes_max(mut self, bytes: u64) -> Self {
         self.inline_bytes_max = Some(bytes);
         self
     }
 
-    /// What [`Keyspace::merge`](crate::Keyspace::merge) does with an operand: `operator`, which the
-    /// store knows by `name` from then on. It must be given whenever the keyspace is opened; a
-    /// different name is refused, because operands mean nothing to another operator, and names that
-    /// begin with `esker.` are those of [`Merge`]. If two operators are given under one name, the
-    /// last one is used.
+    /// The merge operator that [`Keyspace::merge`](crate::Keyspace::merge) applies to operands. The
+    /// store records its `name`, and the operator must be given each time that the keyspace is
+    /// opened. A different name is refused, because stored operands mean nothing to another
+    /// operator. Names that begin with `esker.` are refused too: they are reserved for [`Merge`].
+    /// If two operators are given under one name, the last one is used.
     ///
     /// If the operator is not given, reads of keys that need it fail
     /// ([`Error::Operator`](crate::Error::Operator)); the keys keep their operands.
     ///
-    /// A store that has a keyspace with an operator is refused by versions that know none.
+    /// A store that has a keyspace with an operator is refused by versions without merge operators.
     #[must_use]
     pub fn merge_operator(
         mut self,
@@ -268,8 +271,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// The same with one of the built-in operators, which need not be given again when the store is
-    /// opened.
+    /// The same as [`merge_operator`](Self::merge_operator) with one of the built-in operators,
+    /// which need not be given again when the store is opened.
     #[must_use]
     pub fn merge(mut self, operator: Merge) -> Self {
         let name = operator.stored_name().into();
@@ -288,9 +291,9 @@ impl KeyspaceOptions {
     }
 }
 
-/// Memory that memtables, fences, filters and the block cache share by default, in bytes.
+/// The default of [`DbBuilder::memory_budget`](crate::DbBuilder::memory_budget), in bytes.
 pub const MEMORY_BUDGET_DEFAULT: u64 = 64 << 20;
-/// Length of a log segment by default, in bytes.
+/// The default of [`DbBuilder::log_segment_bytes`](crate::DbBuilder::log_segment_bytes), in bytes.
 pub const LOG_SEGMENT_BYTES_DEFAULT: u64 = 4 << 20;
 
 const MEMORY_BUDGET: (u64, u64) = (256 << 10, 1 << 44);

@@ -60,7 +60,7 @@ type Found = (Vec<u8>, Value);
 pub struct DamagedRange {
     /// The first key that may be missing.
     pub from: Vec<u8>,
-    /// The first key after `from` that is not affected; `None`: none is.
+    /// The first key after `from` that is not affected; `None` if all later keys may be.
     pub to: Option<Vec<u8>>,
     /// The damage found there.
     pub error: Error,

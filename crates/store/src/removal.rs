@@ -149,7 +149,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What ranges are made of: the empty key, some short ones, and nothing for no end.
+    /// The keys that bound the ranges: the empty key and some short ones. A number beyond them
+    /// means no end.
     const KEYS: [&[u8]; 8] = [b"", b"a", b"ab", b"b", b"c", b"cc", b"d", b"z"];
 
     proptest! {

@@ -19,7 +19,7 @@ use crate::write::Write;
 
 /// Bytes between two records of a merge, and between two of its publish points.
 const PUBLISH_BYTES: (u64, u64) = (4 << 10, 256 << 10);
-/// What a merge needs in addition: the ends of its levels' extents.
+/// The space that a merge needs in addition, for the ends of its levels' extents.
 const EXTENTS_BYTES: u64 = 32 << 10;
 /// The room kept for deletes, as a share of the memory budget and within bounds: it holds the
 /// deletes that are written during one merge.
@@ -33,7 +33,7 @@ const CRUMB_SHARE: u64 = 4;
 /// The number of range tombstones from which on they are many.
 const MANY_REMOVALS: usize = 64;
 
-/// What is kept free in the data file of a store with such a memory budget.
+/// The space that is kept free in the data file of a store with this memory budget.
 pub(crate) fn reserve(memory_budget_bytes: u64) -> Reserve {
     let memtables_bytes = memory_budget_bytes / 2;
     let publish_bytes = (memtables_bytes / 16).clamp(PUBLISH_BYTES.0, PUBLISH_BYTES.1);

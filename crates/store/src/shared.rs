@@ -101,8 +101,9 @@ pub(crate) enum Phase {
     Closed,
 }
 
-/// How much room is made for the manifest's next file, in times of the present one. At most twice
-/// what is needed is made: a file that is longer than what is kept for it does not find room.
+/// The amounts of room that are tried in turn for the manifest's next file on a full device, as
+/// multiples of the present file. At most twice the necessary amount is made: a file that is longer
+/// than the room that is kept for it does not find any.
 const LENT_TIMES: [u64; 4] = [1, 2, 4, 8];
 
 /// Bounds on what a store holds, all in bytes.
@@ -135,7 +136,7 @@ pub(crate) struct Slot {
     stopped: Mutex<Stopped>,
     /// The newest number when all of it was last merged to make room.
     pub merged_for_room: AtomicU64,
-    /// How often maintenance has stopped.
+    /// The number of times that a flush or merge has stopped.
     pub stalls: AtomicU64,
 }
 
@@ -161,7 +162,7 @@ impl Stopped {
     }
 }
 
-/// Why a flush or merge of a keyspace stopped.
+/// The stop of a flush or merge of a keyspace, and the error that caused it.
 #[derive(Clone, Debug)]
 pub(crate) struct Stall {
     pub which: BackgroundJob,
@@ -440,7 +441,8 @@ impl Slot {
         Error::NoKeyspace { name: self.name.clone() }
     }
 
-    /// Why maintenance stopped, if it did. One relaxed load when it did not.
+    /// The flush or merge that has stopped, if any; the flush if both have. One relaxed load if
+    /// there is none.
     pub fn stall(&self) -> Option<Stall> {
         if !self.stalled.load(Ordering::Relaxed) {
             return None;
@@ -453,7 +455,7 @@ impl Slot {
         self.stalled.load(Ordering::Relaxed) && self.stopped.lock().of(which).is_some()
     }
 
-    /// The flush or the merge has stopped, or goes on.
+    /// Records that the flush or the merge has stopped, or that it continues.
     pub fn set_stall(&self, which: BackgroundJob, stall: Option<Stall>) {
         let mut stopped = self.stopped.lock();
         self.stalls.fetch_add(stall.is_some().into(), Ordering::Relaxed);

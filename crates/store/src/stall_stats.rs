@@ -9,7 +9,7 @@ use std::time::Duration;
 use esker_substrate::runtime::Runtime;
 use esker_substrate::sync::atomic::{AtomicU64, Ordering};
 
-/// What a writer waits for.
+/// The reason why a writer waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// Its keyspace's memtables are full: until part of them has been flushed.

@@ -24,13 +24,13 @@ use crate::stall_stats::Why;
 
 pub use lsm::{LsmLearnt, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites};
 
-/// A moment's figures of the whole store. Counters start at zero when the store is opened.
+/// Statistics of the whole store at one moment. Counters start at zero when the store is opened.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Every keyspace, by name.
     pub keyspaces: Vec<KeyspaceStats>,
-    /// Device operations, one row a purpose, in a fixed order.
+    /// Device operations, one row for each purpose, in a fixed order.
     pub io: Vec<IoStats>,
     /// Key and value bytes of accepted writes since the store was opened.
     pub user_bytes_written: u64,
@@ -42,7 +42,7 @@ pub struct Stats {
     pub snapshots: u64,
     /// The sequence number of the oldest live snapshot: the version that it pins.
     pub oldest_snapshot: Option<u64>,
-    /// What keeps space from being used again.
+    /// The snapshots, readers, backups and memtables that keep space from being reused.
     pub pins: PinStats,
     /// Writers that had to wait, one row for each reason, in a fixed order.
     pub waits: Vec<WaitStats>,
@@ -52,35 +52,36 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Blocks read from the device.
     pub cache_misses: u64,
-    /// Why writes are refused, if they are.
+    /// The reason why writes are refused, if they are.
     pub poisoned: Option<String>,
 }
 
-/// One keyspace.
+/// Statistics of one keyspace.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
-    /// How its entries are arranged.
+    /// The kind of its index.
     pub index: IndexKind,
-    /// Entries, estimated: puts less tombstones, versions and overwritten entries included.
+    /// The estimated number of entries: puts minus tombstones on the device, plus all entries of
+    /// the memtable. Old versions and overwritten entries are counted.
     pub entries_estimate: u64,
-    /// What its data blocks are compressed with.
+    /// The compression of data blocks that are written now.
     pub compression: Compression,
     /// Bytes of encoded entries on the device, before compression.
     pub data_bytes: u64,
-    /// Bytes of the blocks that hold them and of the fences to these: what they take on the device.
+    /// Bytes that these entries take on the device: their blocks, and the fences to the blocks.
     pub stored_bytes: u64,
-    /// Bytes that blobs take on the device, including those of the memtable.
+    /// Bytes that blobs take on the device, including the blobs of entries in the memtable.
     pub value_bytes: u64,
     /// Levels of the main tree, top down, or of the LSM index.
     pub levels: Vec<LevelStats>,
     /// More about an LSM index; `None` for other kinds.
     pub lsm: Option<LsmStats>,
-    /// Sorted runs that exist now.
+    /// The number of sorted runs.
     pub sorted_runs: u64,
-    /// Payload bytes in the memtable.
+    /// Estimated memory of the memtable, in bytes, including frozen memtables.
     pub memtable_bytes: u64,
     /// Entries in the memtable.
     pub memtable_entries: u64,
@@ -88,16 +89,16 @@ pub struct KeyspaceStats {
     pub shape: ShapeStats,
     /// Merges finished since the keyspace was created.
     pub merges: u64,
-    /// The reason why the last merge of this keyspace stopped, if it did.
+    /// The error that stopped a flush or merge of this keyspace, if one has stopped.
     pub stalled: Option<String>,
-    /// Merges that stopped since the store was opened, including those that succeeded when tried
-    /// again.
+    /// The number of times that a flush or merge has stopped since the store was opened, including
+    /// those that succeeded when tried again.
     pub merges_stopped: u64,
     /// The merge under way.
     pub merge: Option<CompactionStats>,
     /// Whether the memtable is being flushed.
     pub flushing: bool,
-    /// Range tombstones that are kept until full merges have passed over what they hide.
+    /// Range tombstones. Each is kept until a full merge has dropped the entries that it hides.
     pub removed_ranges: u64,
     /// The next flush or merge; `None` while it has to wait for the one under way.
     pub next: Option<NextStats>,
@@ -111,32 +112,33 @@ pub struct KeyspaceStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NextStats {
-    /// Memory of the memtable that is to be filled before it begins, in bytes; 0 where it is due.
+    /// Bytes of memory that the memtable grows by before the flush or merge begins; 0 if it is due.
     pub after_bytes: u64,
     /// Bytes of the memtable that are flushed as a sorted run first; 0 for none.
     pub flush_bytes: u64,
-    /// Bytes of data that are then merged; 0 where no merge follows.
+    /// Bytes of data that are then merged; 0 if no merge follows.
     pub merge_bytes: u64,
-    /// Levels of the main tree that the merge replaces.
+    /// The number of levels of the index that the merge replaces or merges into.
     pub merge_levels: usize,
-    /// Whether these are all.
+    /// Whether these are all levels.
     pub merge_is_full: bool,
 }
 
-/// What keeps space from being reused, and since when. The guide's page on operating says what to
-/// do.
+/// The snapshots, readers, backups and memtables that keep space from being reused. The guide's
+/// page on operating describes the remedies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PinStats {
-    /// How long the oldest live snapshot has been held, those of ranges and transactions included.
+    /// The age of the oldest live snapshot; snapshots of ranges and transactions are included.
     pub oldest_snapshot_age: Option<Duration>,
-    /// Operations since it was taken: versions that they replaced are kept for it.
+    /// Operations since that snapshot was taken: the versions that they replaced are kept for it.
     pub writes_since_oldest: u64,
     /// Versions that merges have kept only for snapshots.
     pub kept_versions: u64,
     /// Bytes of blocks that merges have replaced and that a reader or a backup still holds.
     pub replaced_bytes: u64,
-    /// Whether a backup is being made: it keeps the log and the blocks that are replaced meanwhile.
+    /// Whether a backup is being made: it keeps the log, and the blocks that are replaced
+    /// meanwhile.
     pub backup: bool,
     /// The keyspace whose memtable needs the oldest log segment that is in use.
     pub log_keyspace: Option<String>,
@@ -152,11 +154,11 @@ pub struct WaitStats {
     pub reason: &'static str,
     /// The number of writers that wait now.
     pub waiting: u64,
-    /// Waits, those that go on included.
+    /// The number of waits, including those that have not ended.
     pub waits: u64,
-    /// The time of all that have ended.
+    /// The total time of the waits that have ended.
     pub total: Duration,
-    /// The longest of those.
+    /// The longest wait that has ended.
     pub longest: Duration,
 }
 
@@ -164,14 +166,14 @@ pub struct WaitStats {
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompactionStats {
-    /// Everything is merged.
+    /// Whether the merge is full: it merges all levels.
     pub full: bool,
     /// Levels of the main tree, from the top, that are replaced.
     pub levels: usize,
-    /// Bytes of data blocks that the new levels have so far, those of the old bottom that are kept
-    /// as they are included.
+    /// Bytes of data blocks that the new levels have so far, including blocks of the old bottom
+    /// level that are kept as they are.
     pub written_bytes: u64,
-    /// Bytes of data that are merged, all versions.
+    /// Bytes of data that are merged in total, all versions included.
     pub input_bytes: u64,
     /// The last key that has been merged: keys up to it are read from the new levels.
     pub wavefront: Option<Vec<u8>>,
@@ -195,13 +197,13 @@ impl fmt::Debug for CompactionStats {
 pub struct LevelStats {
     /// The level's number.
     pub rank: u8,
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
     /// Bytes of those blocks.
     pub bytes: u64,
-    /// Puts.
+    /// The number of puts.
     pub puts: u64,
-    /// Tombstones.
+    /// The number of tombstones.
     pub tombstones: u64,
 }
 
@@ -209,13 +211,13 @@ pub struct LevelStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ShapeStats {
-    /// Growth per level.
+    /// The ratio of the sizes of two adjacent levels.
     pub growth: f64,
-    /// Upper levels with data.
+    /// The number of upper levels with data.
     pub upper_levels: u8,
     /// The number of sorted runs allowed.
     pub sorted_runs: u8,
-    /// Payload bytes of a full memtable.
+    /// The payload bytes of a full memtable.
     pub memtable_bytes: u64,
 }
 
@@ -259,7 +261,7 @@ pub struct SpaceStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// The budget.
+    /// The memory budget.
     pub budget_bytes: u64,
     /// Memtables.
     pub memtable_bytes: u64,
@@ -267,13 +269,13 @@ pub struct MemoryStats {
     pub fence_bytes: u64,
     /// Cached blocks, and the buffers of flushes and merges.
     pub cache_bytes: u64,
-    /// The buffers alone.
+    /// The buffers of flushes and merges alone.
     pub buffer_bytes: u64,
 }
 
 impl Stats {
     /// Bytes written to the device for each byte that the user wrote, since the store was opened;
-    /// `None` before the first one.
+    /// `None` if the user has written nothing.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         let written: u64 = self.io.iter().map(|io| io.bytes_written).sum();
@@ -299,11 +301,12 @@ fn ratio(bytes: u64, of: u64) -> Option<f64> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionStats {
-    /// Begun and not ended.
+    /// Transactions that have begun and not ended.
     pub live: u64,
     /// Commits refused since the store was opened, because something that was read had changed.
     pub conflicts: u64,
-    /// Bytes of keys written lately, remembered for those that are live.
+    /// Bytes of recently written keys that are remembered for the conflict checks of live
+    /// transactions.
     pub remembered_bytes: u64,
 }
 

@@ -32,7 +32,7 @@ use crate::writer_lock::Turn;
 /// Reads and writes in any keyspaces of one store that take effect at one moment, or not at all.
 ///
 /// It reads the store as it was when it began, and its own writes, which no other reader sees
-/// before [`commit`](Self::commit). The commit answers [`Conflict`](crate::Error::Conflict), and
+/// before [`commit`](Self::commit). The commit returns [`Conflict`](crate::Error::Conflict), and
 /// applies nothing, if anything that was read has been written since by another transaction, a
 /// batch or a single write. A key that was absent, a new key within a scanned range, and a value
 /// that was overwritten with itself count too. All transactions and all other reads and writes
@@ -101,7 +101,7 @@ impl Transaction {
         self.writes.len()
     }
 
-    /// Whether it will write nothing.
+    /// Whether it has neither a key to write nor a range to remove.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
@@ -112,8 +112,8 @@ impl Transaction {
     ///
     /// # Errors
     /// Those of [`Keyspace::get`]; [`Invalid`](crate::Error::Invalid) for a keyspace of another
-    /// store, and when the transaction has become too large: what it reads and writes is together
-    /// at most as large as a [`Batch`](crate::Batch) may be.
+    /// store, and when the transaction has become too large: its reads and writes together may be
+    /// at most as large as a [`Batch`](crate::Batch).
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.read(keyspace, key.as_ref())
     }
@@ -220,9 +220,9 @@ impl Transaction {
         self.write(keyspace, key.as_ref(), Data::Put(value.as_ref()))
     }
 
-    /// Sets the value of `key` in `keyspace` for as long as `ttl`, counted from now on, when the
-    /// transaction is committed: see [`Keyspace::insert_with_ttl`]. The transaction itself sees the
-    /// value as long as it lasts.
+    /// Sets the value of `key` in `keyspace` with a time to live of `ttl`, counted from this call,
+    /// when the transaction is committed: see [`Keyspace::insert_with_ttl`]. For the transaction
+    /// itself the value does not expire.
     ///
     /// # Errors
     /// Those of [`insert`](Self::insert) and of [`Keyspace::insert_with_ttl`].
@@ -269,8 +269,8 @@ impl Transaction {
         self.write(keyspace, key.as_ref(), Data::Delete)
     }
 
-    /// Removes all keys of `keyspace` within `bounds`, when the transaction is committed, those
-    /// that others have written by then included: see [`Keyspace::remove_range`]. It reads none of
+    /// Removes all keys of `keyspace` within `bounds` when the transaction is committed, including
+    /// keys that others have written by then: see [`Keyspace::remove_range`]. It reads none of
     /// them. The transaction itself no longer sees them.
     ///
     /// # Errors

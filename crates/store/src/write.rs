@@ -124,24 +124,25 @@ pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability
     wait_durable(shared, &ordered, durability)
 }
 
-/// What must hold for writes to be applied.
+/// A condition under which writes are applied.
 pub(crate) trait Condition {
-    /// Whether they are those of a live transaction.
+    /// Whether the writes are those of a live transaction.
     const IS_TRANSACTION: bool;
 
-    /// Whether they change the result of any read: otherwise transactions are not checked against
-    /// them.
+    /// Whether the writes change the result of any read: otherwise transactions are not checked
+    /// against them.
     const AFFECTS_READS: bool = true;
 
-    /// Fails when it does not hold already. Answers up to which write that was looked at.
+    /// Fails if the condition no longer holds. Returns the number of the last write that was
+    /// checked.
     fn check_ahead(&self) -> Result<Seq>;
 
-    /// Fails when it does not hold for what came after `checked`. Called under the write mutex:
-    /// nothing comes between this and the writes.
+    /// Fails if the condition does not hold for the writes after `checked`. Called under the write
+    /// mutex: nothing comes between this and the writes.
     fn check(&self, checked: Seq) -> Result<()>;
 }
 
-/// Nothing.
+/// The condition that always holds.
 pub(crate) struct Always;
 
 impl Condition for Always {

@@ -241,8 +241,8 @@ fn damage_in_the_store_is_not_copied() {
     );
 }
 
-/// What is put in place was read again: a catalog that a device has made something else of never
-/// takes the place of a good one, and neither do blocks.
+/// A catalog and blocks are read back before they are put in place: if the device has changed
+/// either of them, the last good backup stays.
 #[test]
 fn what_does_not_read_back_is_not_put_in_place() {
     let device = MemoryDevice::new();

@@ -72,8 +72,9 @@ impl Watch {
 
 const KEYS: u64 = 8000;
 
-/// What a store took, in bytes, against what its versions need: those that the scan sees, the
-/// newest ones when the last finished full merge began, and all written since then.
+/// The space that a store used, in bytes, compared with the space that its versions need: those
+/// that the scan sees, the newest ones when the last finished full merge began, and all written
+/// since then.
 #[derive(Debug, Default)]
 struct Space {
     /// Writes before that merge, and how many keys had been overwritten by then.
@@ -84,7 +85,7 @@ struct Space {
     /// Most that was needed, and the length of the file in the end.
     needed: u64,
     file: u64,
-    /// Most sorted runs that stood at once.
+    /// The highest number of sorted runs.
     runs: u64,
 }
 

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// What an example prints.
+/// The output of an example.
 fn printed(name: &str) -> String {
     let here = std::env::current_exe().unwrap();
     let built = here.parent().and_then(Path::parent).unwrap().join("examples").join(name);

@@ -84,7 +84,7 @@ impl Handles {
     }
 }
 
-/// What was tried, and what was not refused.
+/// The operations that were tried, and the answers that were wrong.
 #[derive(Default)]
 struct Tried {
     names: BTreeSet<&'static str>,
@@ -256,7 +256,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// What a child says that tries everything; nothing where all is as it should be.
+/// The wrong answers that a child got that tries everything, one a line; empty if there are none.
 fn tried_in_a_child(handles: &mut Option<Handles>, folder: &Path, bug: Option<Bug>) -> String {
     let (mut told, mut tells) = pipe().unwrap();
     let child = Child::run(LONG, || {

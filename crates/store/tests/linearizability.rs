@@ -110,10 +110,10 @@ fn operations_happen_at_one_moment_under_every_scheme() {
     assert_passes(runs("every scheme", &Scheme::ALL[1..], 60, 700));
 }
 
-/// How often one looks for a merge before a crash comes anyway.
+/// The number of times that a merge under way is looked for before the crash comes anyway.
 const PATIENCE: u32 = 5_000;
 
-/// How a run ends.
+/// The kind of crash that ends a run.
 #[derive(Clone, Copy, Debug)]
 enum Crash {
     /// Everything survives that was handed to the system.
@@ -227,8 +227,8 @@ fn histories_go_on_across_crashes() {
     assert_passes(verdict.map(|()| counts));
 }
 
-/// What a killed process said: the commits that were acknowledged, by their numbers, and for each
-/// thread the one that was under way.
+/// The output of a killed process: the commits that were acknowledged, by their numbers, and for
+/// each thread the one that was under way.
 #[derive(Default)]
 struct Reported {
     acknowledged: BTreeMap<u64, Writes>,
@@ -238,8 +238,8 @@ struct Reported {
 type Writes = Vec<(u32, u64)>;
 
 impl Reported {
-    /// Takes a line in: `I thread key:version…` before a commit, `A thread number` after it.
-    /// What is no such line is none of ours.
+    /// Adds a line: `I thread key:version…` before a commit, `A thread number` after it. Returns
+    /// `None` for any other line.
     fn add_line(&mut self, line: &str) -> Option<()> {
         let (kind, rest) = line.split_once(' ')?;
         let (thread, rest) = rest.split_once(' ')?;

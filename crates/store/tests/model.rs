@@ -151,15 +151,15 @@ fn compression() -> impl Strategy<Value = Compression> {
     prop::sample::select(Compression::ALL.as_slice())
 }
 
-/// How merges run: the scheme of each opening in turn, and how many steps follow each write, all
-/// of them with 0.
+/// The settings of a run: the merge scheme of each opening in turn, and the number of steps that
+/// follow each write (0: all of them).
 #[derive(Clone, Debug)]
 struct Manner {
     schemes: Vec<Scheme>,
     steps: u32,
-    /// What the keyspaces begin with.
+    /// The initial compression of the keyspaces.
     compression: Compression,
-    /// What each keyspace has; the next time that it is made, the other kind.
+    /// The kind of index of each keyspace; whenever it is created again, it gets the other kind.
     kinds: [IndexKind; 2],
 }
 

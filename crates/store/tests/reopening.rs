@@ -43,7 +43,7 @@ fn io(db: &Db, purpose: &str) -> IoStats {
     db.stats().unwrap().io.into_iter().find(|row| row.purpose == purpose).unwrap()
 }
 
-/// What crashes within one full merge left, and what they have to answer.
+/// Images that crashes within one full merge leave, with the entries that each must have.
 fn crashes(scheme: Scheme) -> Vec<(SimImage, Model)> {
     let device = Arc::new(SimDevice::new());
     let db = open(&(Arc::clone(&device) as _), scheme, true);
@@ -78,7 +78,8 @@ fn crashes(scheme: Scheme) -> Vec<(SimImage, Model)> {
     left
 }
 
-/// What crashes of an LSM index left, some of whose runs are merged in part.
+/// Images that crashes of an LSM index leave while some runs are merged in part, with the entries
+/// that each must have.
 fn crashes_during_slices() -> Vec<(SimImage, Model)> {
     let device = Arc::new(SimDevice::new());
     let db = open(&(Arc::clone(&device) as _), Scheme::Fc, true);

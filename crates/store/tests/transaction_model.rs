@@ -95,7 +95,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Open {
     tx: Transaction,
     has_turn: bool,
-    /// How many commits it sees.
+    /// The number of commits that it sees.
     start: usize,
     snapshot: [Model; 2],
     own: BTreeMap<At, Option<u8>>,
@@ -119,7 +119,7 @@ fn apply(model: &mut [Model; 2], (keyspace, number): At, value: Option<u8>) {
 }
 
 impl Open {
-    /// What it sees.
+    /// The entries that it sees.
     fn view(&self) -> [Model; 2] {
         let mut view = self.snapshot.clone();
         self.own.iter().for_each(|(at, value)| apply(&mut view, *at, *value));

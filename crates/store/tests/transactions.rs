@@ -177,7 +177,7 @@ fn ranges_conflict_with_what_they_came_past() {
     assert_eq!(met(&|tx, a| std::mem::forget(tx.range(a, "c"..="d").unwrap())), "cd");
 }
 
-/// What a transaction has written itself it does not read.
+/// Reads of a transaction's own writes are not reads of the snapshot.
 #[test]
 fn own_writes_are_no_reads() {
     let reads_own = |tx: &mut Transaction, a: &Keyspace| {

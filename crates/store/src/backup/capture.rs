@@ -22,14 +22,14 @@ use esker_substrate::manifest::ManifestState;
 use crate::error::Result;
 use crate::shared::{Core, Slot};
 
-/// What is copied.
+/// The state of a store that is copied.
 pub(super) struct Captured<'a> {
     shared: &'a Core,
     /// Every operation up to here is in it, and none after.
     pub seq: Seq,
-    /// What the restored store's manifest says.
+    /// The state that the restored store's manifest describes.
     pub state: ManifestState,
-    /// What its readers must know.
+    /// The features that a reader of it must know.
     features: u32,
     /// The log, oldest segment first.
     pub log: Vec<SegmentPart>,

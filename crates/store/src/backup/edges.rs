@@ -20,7 +20,7 @@ use crate::error::Result;
 
 /// No block is longer, in sectors.
 const BLOCK_SECTORS_MAX: u64 = BLOCK_BYTES_MAX as u64 / SECTOR_BYTES;
-/// Sectors that are looked through at once.
+/// The number of sectors that are read together in a search.
 const WINDOW_SECTORS: u64 = 128;
 
 /// The copy of a run of blocks.
@@ -62,7 +62,8 @@ impl Copied<'_> {
         Ok(self.around(first)?.start == first && self.around(end - 1)?.end == end)
     }
 
-    /// What the sector `at`, which is within the run, is part of.
+    /// The sectors of the block, or of the piece of a value, that contains the sector `at` of the
+    /// run.
     fn around(&self, at: u64) -> Result<Range<u64>> {
         let head = self.read(self.piece.sector..self.piece.sector + 1)?;
         let found = if value_piece::is_piece(&head) {

@@ -91,7 +91,7 @@ struct MappedFile {
     state: Mutex<Written>,
 }
 
-/// What was written: whole units, and the length.
+/// The content that was written, in whole units, and the length of the file.
 #[derive(Debug)]
 struct Written {
     units: BTreeMap<u64, Vec<u8>>,

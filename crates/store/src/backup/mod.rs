@@ -49,7 +49,7 @@ use pieces::Pieces;
 pub struct BackupProgress {
     /// Bytes copied so far.
     pub bytes_copied: u64,
-    /// There is no more than this to copy. A backup over an older one copies less.
+    /// The most bytes that may have to be copied. A backup over an older one copies less.
     pub bytes_at_most: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct BackupReport {
     pub bytes_total: u64,
 }
 
-/// A callback that receives the progress now and then and may end the operation.
+/// A callback that receives the progress repeatedly and may end the operation.
 pub(crate) type Progress<'p> = dyn FnMut(&BackupProgress) -> ControlFlow<()> + 'p;
 
 /// A backup made by [`Db::backup`](crate::Db::backup), open to be checked and restored. No process
@@ -93,7 +93,7 @@ impl Backup {
     }
 
     /// Opens the backup in the folder `path`, without changing anything in it: it may be on
-    /// read-only media, and open several times at once.
+    /// read-only media, and be open several times.
     ///
     /// # Errors
     /// [`Error::Invalid`] where there is none, [`Error::Damaged`] when its catalog is unreadable or

@@ -36,7 +36,7 @@ impl Pieces {
         self.0.insert(piece.sector, piece);
     }
 
-    /// Where a block is in the backup's file, in bytes.
+    /// The offset of a block in the backup's file, in bytes; `None` if no piece contains it.
     pub fn find(&self, ptr: &BlockPtr) -> Option<u64> {
         let (_, piece) = self.0.range(..=ptr.sector).next_back()?;
         let end = ptr.sector.saturating_add(u64::from(ptr.sectors));
@@ -54,8 +54,8 @@ impl Pieces {
         self.0.values().map(|piece| piece.sectors.saturating_mul(SECTOR_BYTES)).sum()
     }
 
-    /// What a backup holds when `new` has been copied: those, and what is left of these within
-    /// `extents`, the store's.
+    /// The pieces of the backup after `new` has been copied: those of `new`, and the parts of the
+    /// present ones that are within `extents`, those of the store, and that `new` does not replace.
     ///
     /// # Errors
     /// Those of `whole`.

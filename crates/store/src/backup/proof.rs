@@ -37,9 +37,9 @@ pub(super) struct Proof<'a> {
     /// Sectors of the store that were read back.
     seen: RunSet,
     has_large_values: bool,
-    /// Asked now and then whether to go on.
+    /// Called repeatedly; an error ends the walk.
     go_on: &'a mut dyn FnMut() -> Result<()>,
-    /// Why the walk was stopped, where the walk has no name for it.
+    /// The error that stopped the walk, if it is one that the walk cannot return.
     failure: Option<Error>,
 }
 
@@ -85,7 +85,8 @@ pub(super) fn prove(
     Ok(())
 }
 
-/// What the walk says is of the store's file, and was read in the backup's.
+/// The error for damage that the walk found: the walk names the store's file, but has read the
+/// backup's.
 fn otherwise(error: &Inner) -> Error {
     damaged(BLOCKS, 0, &format!("what was copied does not read back as it was: {error}"))
 }

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 
 /// Says that a restoring is under way.
 const RESTORING: &str = "restoring";
-/// Read and written at once, but for a block that is longer.
+/// The bytes that are read and written together; more only for a longer block.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// The receiver of data that was read and verified: its offset in the file, and its bytes.

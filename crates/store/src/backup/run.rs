@@ -75,14 +75,14 @@ struct Run<'r, 'p> {
     old: Pieces,
     old_chunks: BTreeMap<(SegmentId, u64), LogChunk>,
     new: Pieces,
-    /// Generations of which a block has been compared.
+    /// Generations with a block that has been compared.
     compared: BTreeSet<Generation>,
     /// Blocks that are not written yet.
     pending: Pending,
     progress: &'r mut Progress<'p>,
     so_far: BackupProgress,
     report: BackupReport,
-    /// Why the walk was stopped, where the walk has no name for it.
+    /// The error that stopped the walk, if it is one that the walk cannot return.
     failure: Option<Error>,
 }
 
@@ -92,7 +92,7 @@ struct Pending {
     buffer: AlignedBuf,
     /// Sector and generation of the first one.
     first: (u64, Generation),
-    /// Where they begin and end in the buffer.
+    /// The offset in the buffer at which the blocks begin; they end at `to`.
     from: usize,
     to: usize,
 }
@@ -140,7 +140,7 @@ impl Pending {
         self.to = end;
     }
 
-    /// What was added, in whole units; zeros around it.
+    /// Takes the pending blocks out, in whole units with zeros around them.
     fn take(&mut self) -> AlignedBuf {
         let units = self.to.next_multiple_of(UNIT_BYTES as usize);
         let mut whole = AlignedBuf::zeroed(units);
@@ -221,7 +221,7 @@ impl<'r, 'p> Run<'r, 'p> {
         Ok(self.report)
     }
 
-    /// What was copied, and what is left of the last backup.
+    /// The pieces that were copied, and the parts of the last backup that remain.
     fn pieces(&self) -> Result<Vec<Piece>> {
         let (blocks, store) = (self.folder.blocks.as_ref(), self.shared.env.blocks.store());
         self.old.updated(&self.new, self.captured.extents(), &|piece, range| {

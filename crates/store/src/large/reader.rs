@@ -84,7 +84,8 @@ impl ValueReader {
         self.len == 0
     }
 
-    /// What there is of the value from the position on, at least a byte unless that is the end.
+    /// The bytes in memory from the position on, read first if necessary: at least one, except at
+    /// the end of the value.
     fn rest(&mut self) -> Result<&[u8]> {
         let position = self.position;
         // Also for what is in memory: a closed store answers nothing.

@@ -22,7 +22,7 @@ use crate::write::{self, Write};
 ///
 /// A value that is short enough to be inline is kept in memory until then. Errors of
 /// [`write`](io::Write::write) are of kind [`Other`](io::ErrorKind::Other) and carry an
-/// [`esker::Error`](Error); `finish` answers the first of them again.
+/// [`esker::Error`](Error); `finish` returns the first of them again.
 #[must_use = "a value that is not finished is not written"]
 pub struct ValueWriter {
     shared: Arc<Shared>,

@@ -17,7 +17,7 @@ pub struct LsmStats {
     pub runs: Vec<LsmRunStats>,
     /// Levels, from the first down.
     pub levels: Vec<LsmLevelStats>,
-    /// The key at which the next merge of the runs begins; empty for the first.
+    /// The key at which the next merge of the runs begins; empty for the first key.
     pub next_key: Vec<u8>,
     /// The compaction policy while the store is open.
     pub policy: CompactionPolicy,
@@ -59,7 +59,7 @@ pub struct LsmLearnt {
     /// `settling` while a steady state is waited for, `trying` while thresholds are measured,
     /// `learnt` when they have been.
     pub phase: &'static str,
-    /// Blocks written per entry that came in, as it was measured for what was learnt last.
+    /// Blocks written per entry that came in, as measured when the thresholds were learnt last.
     pub cost: Option<f64>,
 }
 
@@ -100,8 +100,8 @@ pub struct LsmLevelStats {
     pub space_bytes: u64,
     /// Bytes that the fences to them take, in separate blocks.
     pub fence_bytes: u64,
-    /// The key at which the next merge into the level below begins; empty for the first. The last
-    /// level has none below it.
+    /// The key at which the next merge into the level below begins; empty for the first key. Not
+    /// used for the last level.
     pub next_key: Vec<u8>,
     /// The most bytes of space that the level may take before it is merged into the next one;
     /// `None` if there is no bound.

@@ -32,7 +32,7 @@ impl Merged {
     }
 }
 
-/// What `own` and one more operand come to.
+/// The transaction's write of `key` after `own` and one more operand.
 ///
 /// # Errors
 /// Those of the operator; an operand that gets too long.

@@ -24,15 +24,16 @@ use crate::read::Entry;
 pub struct TransactionRange<'tx> {
     base: Ends<Range>,
     own: Option<Ends<btree_map::Range<'tx, Vec<u8>, Own>>>,
-    /// What the transaction has written; what the snapshot has of ranges that it has removed is
-    /// passed over.
+    /// The transaction's writes to the keyspace: the snapshot's entries within ranges that it has
+    /// removed are skipped.
     writes: Option<&'tx WritesOf>,
     /// There was an error.
     is_over: bool,
     scanned: Scanned<'tx>,
 }
 
-/// How far a range has been read.
+/// The part of a range that has been read. It replaces the span of the whole range when it is
+/// dropped.
 pub(super) struct Scanned<'tx> {
     process: Process,
     reads: &'tx Mutex<Reads>,

@@ -28,12 +28,12 @@ const ENTRY_BYTES: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     of: BTreeMap<KeyspaceId, WritesOf>,
-    /// How many there were, repeats included.
+    /// The number of writes, repeats included.
     count: u64,
     bytes: u64,
 }
 
-/// Those to one keyspace.
+/// The writes to one keyspace.
 #[derive(Debug)]
 pub(super) struct WritesOf {
     pub slot: Arc<Slot>,
@@ -48,10 +48,10 @@ pub(super) struct WritesOf {
 pub(super) struct Own {
     /// An operand applies to the snapshot's value.
     data: DataBuf,
-    /// What is merged onto a value that will expire.
+    /// The operand that is merged onto a value that will expire.
     operand: Option<Vec<u8>>,
-    /// How many writes there were before the first one to this key, or before the first one that
-    /// was no operand.
+    /// The number of the transaction's writes before the first one to this key that is no operand.
+    /// Not used as long as all of them are operands.
     since: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Own {
 pub(super) struct OwnEffect<'a> {
     /// Its value, or an operand, which applies to the snapshot's value.
     pub data: Data<'a>,
-    /// What is merged onto the value.
+    /// The operand that is merged onto the value.
     pub operand: Option<&'a [u8]>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct OwnEffect<'a> {
 #[derive(Debug)]
 struct OwnRange {
     keys: KeyRangeBuf,
-    /// How many writes there were before.
+    /// The number of writes before this removal.
     since: u64,
 }
 
@@ -92,7 +92,8 @@ pub(super) struct Span {
     lower: Vec<u8>,
     /// `None`: there is no end.
     upper: Option<Vec<u8>>,
-    /// How many writes there were when it was read: it says nothing of their keys.
+    /// The number of the transaction's writes before it was read. Keys that these have written were
+    /// not read from the snapshot.
     at: u64,
 }
 
@@ -132,7 +133,7 @@ impl Span {
         Self { lower, upper, at }
     }
 
-    /// Nothing at all.
+    /// The span without keys.
     const fn nothing(at: u64) -> Self {
         Self { lower: Vec::new(), upper: Some(Vec::new()), at }
     }
@@ -158,7 +159,7 @@ impl Own {
         OwnEffect { data: self.data.as_data(), operand: self.operand.as_deref() }
     }
 
-    /// What it takes.
+    /// The bytes that the write is counted with.
     fn cost(&self, key: &[u8]) -> u64 {
         Writes::cost(key, &self.data.as_data(), self.operand.as_deref())
     }
@@ -187,8 +188,8 @@ impl WritesOf {
         self.ranges.iter().any(|own| own.keys.as_range().has(key))
     }
 
-    /// How many writes there were before the first one of which `key` is part. An operand is none:
-    /// what the transaction reads of its key depends on the snapshot still.
+    /// The number of writes before the first one that wrote `key` or removed a range with it. An
+    /// operand does not count: a read of its key still depends on the snapshot.
     fn since(&self, key: &[u8]) -> Option<u64> {
         let own = self.keys.get(key).filter(|own| !own.data.is_operand()).map(|own| own.since);
         let ranges = self.ranges.iter().filter(|own| own.keys.as_range().has(key));
@@ -234,7 +235,7 @@ impl Writes {
         own.or_else(|| of.has_removed(key).then_some(removed))
     }
 
-    /// What a write takes.
+    /// The bytes that a write is counted with: those of its content, and an overhead.
     pub fn cost(key: &[u8], data: &Data<'_>, operand: Option<&[u8]>) -> u64 {
         let data = data.value().map_or(0, <[u8]>::len);
         (key.len() + data + operand.map_or(0, <[u8]>::len) + ENTRY_BYTES) as u64
@@ -255,7 +256,7 @@ impl Writes {
         self.count += 1;
     }
 
-    /// What the removal of a range takes.
+    /// The bytes that the removal of a range is counted with.
     pub fn cost_of_range(keys: KeyRange<'_>) -> u64 {
         WriteOp::DeleteRange(keys).user_bytes() + ENTRY_BYTES as u64
     }
@@ -304,7 +305,7 @@ impl Reads {
         self.of.get(&id).is_some_and(|of| of.points.contains(key))
     }
 
-    /// What a point takes.
+    /// The bytes that a point is counted with.
     pub const fn point_cost(key: &[u8]) -> u64 {
         (key.len() + ENTRY_BYTES) as u64
     }

@@ -12,11 +12,11 @@ use esker::{
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Open, Purpose};
 
-/// What a keyspace should hold.
+/// The entries that a keyspace should have.
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 thread_local! {
-    /// What [`options`] asks for.
+    /// The kind of index that [`options`] requests.
     static KIND: Cell<IndexKind> = const { Cell::new(IndexKind::FdTree) };
 }
 
@@ -119,8 +119,8 @@ pub fn restored(folder: &MemoryDevice) -> MemoryDevice {
     device
 }
 
-/// What a version has to know of to open the store: the lowest eight bits in the superblock. That
-/// of the index that the test is about is not among them.
+/// The features that a version must support to open the store: the lowest eight bits in the
+/// superblock, without that of the kind of index that the test is about.
 pub fn required_features(device: &MemoryDevice) -> u8 {
     let file = device.open("superblock", Open::Existing, Caching::Buffered).unwrap();
     let slot = |at: u64| {

@@ -152,7 +152,7 @@ fn a_larger_full_store_of_an_lsm_index_is_emptied() {
     are_emptied("lsm, larger", LARGER_TRIALS, |seed| Trial::larger(IndexKind::Lsm, seed));
 }
 
-/// Range deletes beside a snapshot renew the manifest's file; free units are not adjacent.
+/// Range deletes while a snapshot exists renew the manifest's file; free units are not adjacent.
 #[test]
 fn full_stores_that_were_not_emptied_once_are_emptied() {
     for (index, seed) in [(IndexKind::FdTree, 246), (IndexKind::Lsm, 252)] {

@@ -67,7 +67,7 @@ fn every_unit_and_length_within_a_merge_of_every_scheme() {
     }
 }
 
-/// What is left of a store is never taken for the beginning of a new one.
+/// The remains of a store are never taken for the beginning of a new one.
 #[test]
 fn heads_that_are_zeros_and_files_that_are_missing() {
     for specimen in [stores::clean(), stores::dirty_log(), stores::apart(), stores::young()] {

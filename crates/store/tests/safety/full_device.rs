@@ -129,7 +129,7 @@ impl Cell {
     }
 }
 
-/// Where a store is.
+/// The place of a store: a folder, mounted from an image if there is one, or a simulated device.
 enum Place {
     Folder { folder: PathBuf, image: Option<PathBuf> },
     Simulated(Arc<SimDevice>),
