@@ -1,4 +1,4 @@
-//! Filling a memtable beside filling one skip list, then looking up and walking.
+//! Filling a memtable compared with filling one skip list, then looking up and walking.
 
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use esker_substrate::memtable::Memtable;
 const ENTRIES: u64 = 180_000;
 const VALUE: [u8; 100] = [7; 100];
 
-/// What a memtable was before it had leaves: one set, the first key bytes in the node.
+/// The former form of a memtable, without leaves: one set, the first key bytes in the node.
 type Single = SkipSet<Node>;
 
 struct Node {

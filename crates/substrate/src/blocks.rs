@@ -72,8 +72,8 @@ pub struct BlockStore {
     /// Bytes of blobs that have been written, and how many of them are known to be durable.
     value_bytes_written: AtomicU64,
     value_bytes_durable: AtomicU64,
-    /// Why syncing failed once. One at a time: the system reports a lost write to one sync only,
-    /// and no other may take its silence for success.
+    /// The error of the first failed sync. Held during a sync, so that only one runs at a time: the
+    /// system reports a lost write to one sync only, and no other may take its silence for success.
     sync_failed: Mutex<Option<Error>>,
 }
 

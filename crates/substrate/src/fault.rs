@@ -46,7 +46,7 @@ pub const POINTS: [&str; 10] = [
     SUPERBLOCK_SYNC,
 ];
 
-/// How an armed point fails.
+/// The kind of failure of an armed point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// As if the device had answered with an I/O error.

@@ -54,7 +54,7 @@ impl Poison {
         result.map_err(|error| self.set(error))
     }
 
-    /// Why the store is poisoned.
+    /// The reason why the store is poisoned, if it is.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.reason.get().map(AsRef::as_ref)

@@ -34,10 +34,10 @@ use crate::sync::{self, MutexGuard};
 
 /// The bytes that may be pending before an append writes them itself. One batch may be longer.
 pub(super) const PENDING_BYTES_MAX: usize = 1 << 20;
-/// How often a leader gives way to those that the last sync woke: some ten microseconds in all,
-/// much less than a sync takes.
+/// The number of times that a leader yields to the threads that the last sync woke: some ten
+/// microseconds in all, much less than a sync takes.
 const GIVE_WAY_MAX: u32 = 32;
-/// The bytes that are copied at once when a tail is rewritten.
+/// The bytes that are copied in one step when a tail is rewritten.
 const SETTLE_CHUNK_BYTES: u64 = 64 * 1024;
 
 /// The part of the log that changes with every append.
@@ -65,7 +65,7 @@ pub(super) struct Queue {
     pub tail_repair: Option<TailRepair>,
     /// The offset in the current segment at which work ahead is due next.
     pub ahead_at: u64,
-    /// How often the current segment was synced for waiting threads.
+    /// The number of times that the current segment was synced for waiting threads.
     pub syncs: u64,
     /// A buffer to swap with `pending`.
     pub spare: Vec<u8>,

@@ -58,7 +58,7 @@ pub use retire::{Retired, Verified};
 pub use segment::segment_name;
 pub(crate) use segment::segment_number;
 
-/// How the log is laid out.
+/// Options of the layout of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
     /// Length of a segment in bytes, rounded up to 4 KiB and kept between 16 KiB and 1 GiB.

@@ -25,7 +25,7 @@ use crate::fault;
 use crate::manifest::{full_or, write_zeros};
 use crate::planted::{self, Bug};
 
-/// How long the file of a segment must be in which a frame of `frame_bytes` fits.
+/// The length of the file of a segment that has room for a frame of `frame_bytes`.
 pub(super) fn file_bytes(segment_bytes: u64, frame_bytes: u64) -> Result<u64> {
     let needed = RECORDS_OFFSET.saturating_add(frame_bytes).checked_next_multiple_of(UNIT_BYTES);
     needed

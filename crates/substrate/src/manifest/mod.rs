@@ -76,7 +76,7 @@ impl Problem {
     }
 }
 
-/// How a manifest is laid out.
+/// Options of the layout of a manifest.
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestOptions {
     /// The shortest region of a new epoch, in bytes; rounded up to a power of two between

@@ -51,7 +51,7 @@ struct Record {
     frame: Vec<u8>,
 }
 
-/// Why one copy of a record cannot be used.
+/// The reason why one copy of a record cannot be used.
 enum Bad {
     Decode(DecodeError),
     Device(DeviceError),

@@ -74,7 +74,7 @@ impl Default for ManifestState {
     }
 }
 
-/// Why an edit does not fit the state.
+/// The reason why an edit does not fit the state.
 pub(super) type Misfit = &'static str;
 
 impl ManifestState {
@@ -96,7 +96,7 @@ impl ManifestState {
     /// The state that one record makes of an empty one.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason why the record does not fit the empty state.
     pub fn of_record(record: &RecordBody, durable_seq: Seq) -> Result<Self, &'static str> {
         let mut state = Self::default();
         state.apply_record(record, durable_seq).map(|()| state)
@@ -117,8 +117,8 @@ impl ManifestState {
         Ok(())
     }
 
-    /// How many bytes edits add to the first record of an epoch, at most, and how many they take
-    /// from it. What the segments of the log take is not counted: there are few.
+    /// The most bytes that edits add to the first record of an epoch, and the bytes that they
+    /// remove from it. The segments of the log are not counted: there are few.
     pub(super) fn change_of_size(&self, edits: &[Edit]) -> (u64, u64) {
         let changes = edits.iter().map(|edit| self.change_by(edit));
         changes.fold((0, 0), |sum, (more, less)| (sum.0 + more, sum.1 + less))

@@ -1,4 +1,4 @@
-//! Where adjacent units can be had on a full device: free units that the device has space for and
+//! The places for adjacent units on a full device: free units that the device has space for and
 //! holes can be neighbours, and space of the device can be moved to the holes from elsewhere.
 
 use esker_format::ptr::Extent;
@@ -6,8 +6,8 @@ use esker_format::ptr::Extent;
 use super::Space;
 
 impl Space {
-    /// The lowest `units` adjacent units that are free, holes included. Where there are none, units
-    /// at the end of the file, some of which are behind it.
+    /// The lowest `units` adjacent units that are free, holes included. If there are none, units at
+    /// the end of the file, some of them behind it.
     #[must_use]
     pub fn place(&self, units: u64) -> Extent {
         let mut runs: Vec<Extent> = self.free_runs().collect();
