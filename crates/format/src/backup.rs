@@ -101,7 +101,7 @@ impl LogChunk {
     }
 }
 
-/// Why a half does not hold a catalog.
+/// The reason why a half does not hold a usable catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HalfError {
     /// It is damaged, or something foreign.

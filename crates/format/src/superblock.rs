@@ -76,7 +76,7 @@ pub struct Superblock {
     pub features: u32,
 }
 
-/// Why a slot does not hold a usable superblock.
+/// The reason why a slot does not hold a usable superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotError {
     /// Nothing was ever written here, or something foreign.

@@ -366,7 +366,7 @@ fn removal_of_a_range() {
     assert_eq!(ops, [LogOp { keyspace: KeyspaceId(3), action }]);
 }
 
-/// What `with_removed` adds to the end of an index.
+/// The bytes that removed ranges add to the end of an index.
 #[test]
 fn removed_ranges() {
     let range = |begin: &[u8], end: Option<&[u8]>, seqs: &[u64]| RemovedRange {

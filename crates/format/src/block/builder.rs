@@ -28,13 +28,13 @@ pub struct BlockBuilder {
     limit: Limit,
 }
 
-/// How long a block may become that grows.
+/// The length up to which a block may grow beyond its target length, in bytes.
 pub const GROWN_BYTES_MAX: usize = 4 * UNIT_BYTES as usize;
 
-/// When a block is full.
+/// The limit on the length of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// When the next entry would take it past this length.
+    /// The length that no further entry may exceed, except as `grows_above` allows.
     pub target_bytes: usize,
     /// A block may grow beyond that while more than one part in this many of its units would be
     /// empty.

@@ -16,7 +16,7 @@ use super::{BODY_BYTES_MAX, COMPRESSED_AT, TRAILER_BYTES};
 use crate::error::{DecodeError, Result};
 use crate::ptr::{BLOCK_BYTES_MAX, SECTOR_BYTES, UNIT_BYTES};
 
-/// How the body of a block is stored. Blocks name their own.
+/// The compression of the body of a block. Each block names its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Codec {

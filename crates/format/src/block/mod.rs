@@ -21,7 +21,7 @@
 //! the entry, so that a binary search touches a cache line or two before it compares full keys.
 //! Offsets are 16 bits, in units of 1 byte in blocks up to 64 KiB and of 16 bytes above.
 //!
-//! Where a codec saves a sector or more, all between header and padding is compressed:
+//! If a codec saves a sector or more, everything between header and padding is compressed:
 //!
 //! ```text
 //! ┌──────────┬─────────┬───────────────────────────────────┬─────────┬─────┐

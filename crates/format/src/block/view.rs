@@ -22,7 +22,7 @@ pub struct BlockLayout {
     pub kind: BlockKind,
     /// The identity in the block's header.
     pub identity: BlockIdentity,
-    /// How its entries are stored. A view needs them unpacked.
+    /// The codec that its entries are stored with. A view needs them unpacked.
     pub codec: Codec,
     /// Bytes that they are compressed to.
     compressed_len: usize,

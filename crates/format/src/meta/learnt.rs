@@ -40,8 +40,8 @@ impl Real {
     }
 }
 
-/// What Mixed has learnt, and its progress: `esker_index::lsm::policy::learn` defines the meaning
-/// of each number.
+/// The learnt state of Mixed, and its progress: `esker_index::lsm::policy::learn` defines the
+/// meaning of each number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LearntMeta {
     /// The number of the last level.
