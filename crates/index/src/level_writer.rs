@@ -90,16 +90,20 @@ pub enum OwnUnits {
     Run,
     /// A level's, which may stay as they are when it is merged into.
     Level,
+    /// A level's on a device that is full.
+    FullDevice,
 }
 
 impl OwnUnits {
     /// Blocks grow as long as more than one part in this many of their units would be empty. Blocks
     /// of runs are filled better; blocks of levels are reused unchanged more often the fewer
-    /// entries they have.
+    /// entries they have. On a full device the level must not take more space than the runs that are
+    /// merged into it.
     const fn grows_above(self) -> usize {
         match self {
             Self::Run => 14,
             Self::Level => 7,
+            Self::FullDevice => 28,
         }
     }
 }

@@ -129,6 +129,8 @@ pub enum Bug {
     ShortMergeNotRecorded,
     /// Slices take the reserve permanently while nothing makes room.
     ReserveMerged,
+    /// Levels are filled no better than elsewhere while a caller makes room on a full device.
+    FullLevelsNotPacked,
     /// Merges take the space that is kept for the manifest's next file.
     ManifestRoomTaken,
     /// Nothing is kept for what range tombstones without a record add to that file.

@@ -115,10 +115,11 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::ValueOwnedTwice | Bug::FloorIgnored => Vec::new(),
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
         Bug::NamesSearchedOneByOne | Bug::MemoryLookedAtEachTime => Vec::new(),
-        Bug::ShortMergeNotRecorded | Bug::ManifestRoomTaken | Bug::ReserveMerged => Vec::new(),
+        Bug::ShortMergeNotRecorded | Bug::ManifestRoomTaken => Vec::new(),
+        Bug::ReserveMerged | Bug::FullLevelsNotPacked => Vec::new(),
         Bug::TombstonesNotKept | Bug::ReserveDiscarded | Bug::UnknownNotDiscarded => Vec::new(),
-        Bug::WrittenReadOnly | Bug::RemainsAreNew | Bug::StallOverwritten => Vec::new(),
-        Bug::LastSegmentTaken | Bug::RegionNotMadeSmaller => Vec::new(),
+        Bug::WrittenReadOnly | Bug::RemainsAreNew | Bug::RegionNotMadeSmaller => Vec::new(),
+        Bug::LastSegmentTaken | Bug::StallOverwritten => Vec::new(),
         Bug::HandlesPrintEntries | Bug::RecordsCounted => Vec::new(),
     }
 }

@@ -55,7 +55,7 @@ impl Output {
     pub fn new(
         reader: &BlockReader,
         generation: &OneGeneration,
-        codec: Codec,
+        (codec, own_units): (Codec, OwnUnits),
         (fill, room): (Fill, Room),
     ) -> Self {
         let purpose = BackgroundJob::Merge.purpose();
@@ -66,7 +66,7 @@ impl Output {
             fences_only: false,
             account: None,
             codec,
-            own_units: Some(OwnUnits::Level),
+            own_units: Some(own_units),
         };
         let level = LevelWriter::new(start, out);
         Self { level, fences: Vec::new(), written: 0, fill, room, saved_sectors: 0 }

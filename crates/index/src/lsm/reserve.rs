@@ -14,8 +14,18 @@ use super::LsmIndex;
 use super::choose::Slice;
 use super::slice::Outcome;
 use super::state::State;
+use crate::level_writer::OwnUnits;
 
 impl LsmIndex<'_> {
+    /// How well a slice fills its blocks. While a caller makes room on a full device, a level must
+    /// not take more space than the runs that are merged into it.
+    pub(super) fn own_units(&self) -> OwnUnits {
+        if !self.may_use_reserve() || planted::is(Bug::FullLevelsNotPacked) {
+            return OwnUnits::Level;
+        }
+        if self.env.blocks.keeps_reserve(0) { OwnUnits::Level } else { OwnUnits::FullDevice }
+    }
+
     /// Whether a slice that has been merged is refused, because it would take the reserve
     /// permanently.
     pub(super) fn is_refused(&self, state: &State, slice: &Slice, outcome: &Outcome) -> bool {

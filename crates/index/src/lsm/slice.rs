@@ -193,7 +193,8 @@ impl LsmIndex<'_> {
         inputs.push(Input::new(reader, span, None));
         let generation = OneGeneration::default();
         let room = self.room_of(state, slice);
-        let output = |fill| Output::new(reader, &generation, self.codec(), (fill, room));
+        let blocks = (self.codec(), self.own_units());
+        let output = |fill| Output::new(reader, &generation, blocks, (fill, room));
         let mut made = Made {
             outputs: vec![output(fill)],
             nodes: nodes::writer(reader, &generation),

@@ -128,6 +128,39 @@ fn slices_leave_the_reserve_to_those_who_make_room() {
     assert!(lost(hunt()) > 0);
 }
 
+/// Merges the runs of an LSM index to a level for a caller that makes room, on a device that is full.
+fn merged_to_make_room() -> Result<()> {
+    const VALUE: [u8; 1200] = [7; 1200];
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = Arc::clone(&sim) as _;
+    let meta = IndexMeta { lsm: Some(Box::default()), ..IndexMeta::default() };
+    let mut subject = Subject::on(device, meta, options(4 << 20), 32 << 20);
+    for part in 0..8 {
+        let numbers = (part..ENTRIES).step_by(8);
+        numbers.for_each(|number| subject.write(&ascending(number), Some(&VALUE)));
+        subject.run(Ask::Flush);
+    }
+    let blocks = Arc::clone(&subject.env.blocks);
+    blocks.keep(Reserve { merge_bytes: 256 << 10, delete_bytes: 256 << 10 });
+    drop(blocks.claim_room(1, Claim::Values));
+    blocks.discard_free().unwrap();
+    sim.set_capacity_bytes(sim.used_bytes());
+    // More than there is.
+    blocks.keep(Reserve { merge_bytes: 512 << 10, delete_bytes: 512 << 10 });
+    let _allowed = subject.tree.allow_reserve();
+    subject.tree.run(Ask::Full.work(), &gate, &mut |_, _| Ok(()))?;
+    subject.check();
+    subject.verify_all();
+    Ok(())
+}
+
+#[test]
+fn a_level_takes_no_more_than_its_runs_where_room_is_made() {
+    merged_to_make_room().unwrap();
+    let hunt = || planted::with(Bug::FullLevelsNotPacked, merged_to_make_room);
+    assert!(matches!(hunt(), Err(esker_substrate::Error::Full { .. })));
+}
+
 /// The units that merges leave free while range tombstones have no record, and those that they
 /// leave free after the same ones have been recorded.
 fn left_with_range_tombstones(count: u64) -> (u64, u64) {
