@@ -97,7 +97,7 @@ pub enum OwnUnits {
 impl OwnUnits {
     /// Blocks grow as long as more than one part in this many of their units would be empty. Blocks
     /// of runs are filled better; blocks of levels are reused unchanged more often the fewer
-    /// entries they have. On a full device the level must not take more space than the runs that are
+    /// entries they have. On a full device a level must not take more space than the runs that are
     /// merged into it.
     const fn grows_above(self) -> usize {
         match self {

@@ -115,11 +115,10 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::ValueOwnedTwice | Bug::FloorIgnored => Vec::new(),
         Bug::QuarantineIgnored | Bug::NumberBeforeView => Vec::new(),
         Bug::NamesSearchedOneByOne | Bug::MemoryLookedAtEachTime => Vec::new(),
-        Bug::ShortMergeNotRecorded | Bug::ManifestRoomTaken => Vec::new(),
-        Bug::ReserveMerged | Bug::FullLevelsNotPacked => Vec::new(),
+        Bug::ManifestRoomTaken | Bug::ReserveMerged | Bug::FullLevelsNotPacked => Vec::new(),
         Bug::TombstonesNotKept | Bug::ReserveDiscarded | Bug::UnknownNotDiscarded => Vec::new(),
         Bug::WrittenReadOnly | Bug::RemainsAreNew | Bug::RegionNotMadeSmaller => Vec::new(),
-        Bug::LastSegmentTaken | Bug::StallOverwritten => Vec::new(),
+        Bug::LastSegmentTaken | Bug::StallOverwritten | Bug::ShortMergeNotRecorded => Vec::new(),
         Bug::HandlesPrintEntries | Bug::RecordsCounted => Vec::new(),
     }
 }

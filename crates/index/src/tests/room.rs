@@ -128,7 +128,7 @@ fn slices_leave_the_reserve_to_those_who_make_room() {
     assert!(lost(hunt()) > 0);
 }
 
-/// Merges the runs of an LSM index to a level for a caller that makes room, on a device that is full.
+/// Merges the runs of an LSM index to a level for a caller that makes room, on a full device.
 fn merged_to_make_room() -> Result<()> {
     const VALUE: [u8; 1200] = [7; 1200];
     let sim = Arc::new(SimDevice::new());
