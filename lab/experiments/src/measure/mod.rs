@@ -7,11 +7,11 @@
 //!     │
 //!   rows         load · overwrite · mix · merge · lookups · …, one file each
 //!     │
-//!   arrivals · latency · beside · process · space · cgroup        the instruments
+//!   arrivals · latency · background · process · space · cgroup        the instruments
 //! ```
 //!
 //! Reading order: the instruments [`arrivals`] (requests that come when they come),
-//! [`latency`], [`beside`] (what runs during a measurement: the clock that persists, the idle
+//! [`latency`], [`background`] (what runs during a measurement: the clock that persists, the idle
 //! control thread), [`process`], [`space`], [`cgroup`]; then [`scale`] (how much of everything),
 //! [`task`] (one run), [`rows`], [`child`], [`mod@bench`]; then what is made of the numbers:
 //! [`summary`] (medians), [`bars`] (what must hold), [`report`] (JSON).
