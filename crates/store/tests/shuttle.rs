@@ -387,7 +387,7 @@ fn phantoms_are_met() {
 }
 
 #[test]
-fn no_writer_waits_for_ever() {
+fn no_writer_waits_for_its_turn_for_ever() {
     schedules("turns during a close", 4_000, turns_during_a_close);
 }
 
