@@ -220,8 +220,8 @@ impl<'a> DataCursor<'a> {
             }
             let here = fence.owned()?;
             let moved = if forward { fence.next() } else { fence.previous() };
-            let beside = |error| self.unreadable_fences(&here, self.level, error, forward);
-            match moved.map_err(beside)? {
+            let unreadable = |error| self.unreadable_fences(&here, self.level, error, forward);
+            match moved.map_err(unreadable)? {
                 None => return Ok(()),
                 Some(moved) => fence = moved,
             }
@@ -292,7 +292,7 @@ impl<'a> DataCursor<'a> {
         let to = match fence.clone().next() {
             Ok(next) => next.and_then(|next| next.owned().ok()).map(OwnedFence::first_whole_key),
             // Damage further up is between here and there: the unreadable range ends behind that.
-            Err(beside) => self.unreadable_fences(&here, fence.level, beside, true).to,
+            Err(error) => self.unreadable_fences(&here, fence.level, error, true).to,
         };
         Unreadable { from: here.key, to, error }
     }

@@ -191,7 +191,7 @@ impl Removed {
     }
 
     /// The number of removals with numbers up to `seq`.
-    fn count_up_to(&self, seq: Seq) -> usize {
+    pub(super) fn count_up_to(&self, seq: Seq) -> usize {
         let numbers = self.ranges.iter().flat_map(|range| &range.seqs);
         numbers.filter(|removal| **removal <= seq).count()
     }

@@ -422,7 +422,9 @@ fn flush_to(shared: &Core, slot: &Arc<Slot>, target: Seq) -> Result<()> {
                     return Err(error);
                 }
             }
-            begun => drop(begun?),
+            begun => {
+                begun?;
+            }
         }
     }
     complete(shared, slot)

@@ -80,7 +80,7 @@ pub(super) struct Room {
     /// ω.
     pub omega_millionths: u64,
     /// A little more than what no packing helps.
-    pub wasted_millionths: u64,
+    pub unpackable_millionths: u64,
 }
 
 impl Room {
@@ -147,7 +147,7 @@ mod tests {
     /// By hand, with a fifth: four sectors saved pay for one.
     #[test]
     fn what_is_left_empty_is_paid_for() {
-        let room = Room { omega_millionths: 200_000, wasted_millionths: 0 };
+        let room = Room { omega_millionths: 200_000, unpackable_millionths: 0 };
         assert_eq!([room.cost(0), room.cost(1), room.cost(7)], [0, 4, 28]);
         let third = Room { omega_millionths: 300_000, ..room };
         assert_eq!(third.cost(1), 3, "seven thirds");

@@ -78,10 +78,10 @@ impl Output {
     pub fn lets_stay(&self, fence: &OwnedFence) -> bool {
         let open_sectors = self.level.open_sectors();
         let takes = |most_millionths| self.fill.takes(&fence.ptr, open_sectors, most_millionths);
-        let Room { omega_millionths, wasted_millionths } = self.room;
+        let Room { omega_millionths, unpackable_millionths } = self.room;
         match self.left_empty(fence) {
             0 => true,
-            _ if takes(wasted_millionths.max(omega_millionths / 2)) => true,
+            _ if takes(unpackable_millionths.max(omega_millionths / 2)) => true,
             sectors => self.room.cost(sectors) <= self.saved_sectors && takes(omega_millionths),
         }
     }

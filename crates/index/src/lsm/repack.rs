@@ -124,7 +124,7 @@ impl Packing {
 
     /// A little more than the empty part of a level, in millionths, if the packing of the level has
     /// stopped; else 0.
-    pub fn wasted_empty(&self, number: usize, lsm: &LsmMeta) -> u64 {
+    pub fn unpackable_millionths(&self, number: usize, lsm: &LsmMeta) -> u64 {
         let full_enough = self.levels.get(number).and_then(|known| known.full_enough);
         let known = full_enough.zip(lsm.levels.get(number));
         known.map_or(0, |(full_enough, level)| full_enough.most_millionths(level, STAYS_PARTS))
@@ -361,17 +361,17 @@ mod tests {
 
     /// By hand: a quarter, and a twentieth of it more.
     #[test]
-    fn what_is_empty_in_vain_is_known() {
+    fn the_part_that_packing_does_not_help_is_known() {
         let mut packing = packing(1);
         let large = index_of(9_000, &[(900, 5_400)]);
-        assert_eq!(packing.wasted_empty(0, &large), 0);
+        assert_eq!(packing.unpackable_millionths(0, &large), 0);
         for _ in 0..WINDOWS_WASTED {
             pack(&mut packing, 64, &large, &large);
         }
-        assert_eq!(packing.wasted_empty(0, &large), 262_500);
-        assert_eq!(packing.wasted_empty(1, &large), 0, "there is none");
+        assert_eq!(packing.unpackable_millionths(0, &large), 262_500);
+        assert_eq!(packing.unpackable_millionths(1, &large), 0, "there is none");
         let short = index_of(100, &[(900, 5_400)]);
-        assert_eq!(packing.wasted_empty(0, &short), 0);
+        assert_eq!(packing.unpackable_millionths(0, &short), 0);
     }
 
     /// The units that a window frees count sixteenfold; a surplus is not credited to later windows.

@@ -174,10 +174,11 @@ impl LsmIndex<'_> {
     /// The part of the level that a slice is merged into that may be empty for a block to stay.
     fn room_of(&self, state: &State, slice: &Slice) -> Room {
         let into = slice.layout.standing(slice.depth);
-        let wasted_empty = |number| self.lsm.packing.lock().wasted_empty(number, state.lsm());
+        let unpackable =
+            |number| self.lsm.packing.lock().unpackable_millionths(number, state.lsm());
         Room {
             omega_millionths: self.lsm.compaction.params.omega_millionths(),
-            wasted_millionths: into.map_or(0, wasted_empty),
+            unpackable_millionths: into.map_or(0, unpackable),
         }
     }
 

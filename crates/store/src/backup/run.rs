@@ -423,8 +423,8 @@ impl Visitor for Run<'_, '_> {
     }
 
     fn read(&mut self, offset: u64, buf: &mut [u8]) -> Walked<()> {
-        let report = self.tell();
-        self.stop(report)?;
+        let reported = self.tell();
+        self.stop(reported)?;
         let blocks = &self.shared.env.blocks;
         let read =
             self.captured.within_store(|| Ok(blocks.read_raw(offset, buf, Purpose::Backup)?));
