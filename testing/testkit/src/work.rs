@@ -13,7 +13,9 @@ mod shapes;
 
 pub use shapes::SHAPES;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::ClockId;
 
 use crate::counts::Counts;
 use crate::violation::{Oracle, Verdict, Violation};
@@ -41,13 +43,12 @@ pub struct Shape {
     pub prepare: fn(u32) -> esker::Result<Task>,
 }
 
-/// The processor time that this thread has used; the time of day where the system does not say.
+/// The processor time that this thread has used. What `/proc` says of it is older by a tick of the
+/// scheduler, up to four milliseconds: longer than a small input takes.
 #[must_use]
 pub fn thread_time() -> Duration {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanos = stat.and_then(|stat| stat.split(' ').next()?.parse().ok());
-    nanos.map_or_else(|| START.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Runs a shape at both sizes.
