@@ -17,7 +17,7 @@ class Refused:
 @pytest.mark.parametrize(
     "wrong", ["text", 3, 1.5, None, (b"a",), Refused(), np.array([None]), [b"a"]]
 )
-def test_wrong_types_are_told_apart(db, ks, wrong):
+def test_wrong_types_are_distinguished(db, ks, wrong):
     """At every entry point that takes a key or a value."""
     ks[b"a"] = b"1"
     batch = db.batch()

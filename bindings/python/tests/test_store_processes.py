@@ -375,7 +375,7 @@ def test_a_device_without_room_loses_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("durability", ["buffered", "synced"])
-def test_a_killed_writer_loses_nothing_that_it_was_told(tmp_path, budget, durability):
+def test_a_killed_writer_loses_nothing_acknowledged(tmp_path, budget, durability):
     """Killed at any moment, several times: each write that returned is there, and batches whole."""
     script = """
         import sys, esker

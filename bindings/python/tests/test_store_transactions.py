@@ -134,7 +134,7 @@ def test_writes_alone_never_conflict(db, ks):
     assert ks[b"a"] == b"1"
 
 
-def test_transact_runs_until_nobody_was_in_between(db, ks):
+def test_transact_runs_until_no_other_commit_intervenes(db, ks):
     ks[b"n"] = b"0"
 
     def count(transaction):

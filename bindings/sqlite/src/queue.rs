@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_their_own_thread() {
+    fn a_thread_does_not_wait_for_itself() {
         let queue = Queue::default();
         let (writer, reader) = (Id::unique(), Id::unique());
         assert!(queue.begin(writer, || Ok::<_, ()>(())).is_some());

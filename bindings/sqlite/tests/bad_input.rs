@@ -123,7 +123,7 @@ fn a_file_that_begins_with_zeros_is_refused() {
 }
 
 #[test]
-fn a_database_of_sqlite_is_refused_and_told_what_to_do() {
+fn a_database_of_sqlite_is_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     for mode in ["delete", "wal"] {
         let path = folder.path().join(format!("{mode}.db"));
@@ -157,7 +157,7 @@ fn sqlite_refuses_a_store_and_leaves_it_alone() {
     assert!(fs::read(&path).unwrap() == before, "the store was changed");
     assert_eq!(rows(&open).unwrap(), expected);
     open.execute_batch("DELETE FROM t").unwrap();
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something lies beside it");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "another file is in the folder");
 }
 
 #[test]

@@ -206,9 +206,9 @@ fn ask_within_a_transaction(is_kept: bool, is_shared: bool) {
         )
         .unwrap();
     open(folder, "b").execute_batch("CREATE TABLE t(x)").unwrap();
-    let beside = main_that_is_no_store(folder, "beside.db");
-    beside.busy_timeout(std::time::Duration::ZERO).unwrap();
-    beside.execute_batch(&attach).unwrap();
+    let other = main_that_is_no_store(folder, "other.db");
+    other.busy_timeout(std::time::Duration::ZERO).unwrap();
+    other.execute_batch(&attach).unwrap();
     if is_kept {
         connection.execute_batch("PRAGMA locking_mode = exclusive").unwrap();
     }
@@ -237,7 +237,7 @@ fn ask_within_a_transaction(is_kept: bool, is_shared: bool) {
             "CREATE TABLE a.more(x); DROP TABLE a.more",
         ] {
             let _ = connection.execute_batch(sql);
-            let _ = beside.query_row(all, [round], |row| row.get::<_, i64>(0));
+            let _ = other.query_row(all, [round], |row| row.get::<_, i64>(0));
             assert!(!connection.is_autocommit(), "{sql}");
             let count: i64 = connection.query_row(all, [round], |row| row.get(0)).unwrap();
             assert_eq!(count, 500, "{sql}");
@@ -252,7 +252,7 @@ fn ask_within_a_transaction(is_kept: bool, is_shared: bool) {
         connection.execute_batch("COMMIT; DETACH b").unwrap();
         assert_eq!(number(&connection, &all.replace("?1", &round.to_string())), 500);
     }
-    drop((connection, beside));
+    drop((connection, other));
     let connection = open(folder, "a");
     assert_eq!(number(&connection, "SELECT count(*) FROM t WHERE n = 3"), 500);
     assert!(is_sound(&connection));

@@ -30,7 +30,7 @@ fn is_default(folder: &Path, name: &str) -> bool {
 }
 
 #[test]
-fn loading_again_changes_nothing_and_disturbs_nobody() {
+fn loading_again_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.db");
     let first = Connection::open_in_memory().unwrap();

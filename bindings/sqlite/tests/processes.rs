@@ -84,7 +84,7 @@ fn nothing_that_was_committed_is_lost_by_a_kill() {
 }
 
 #[test]
-fn a_second_process_is_told_that_the_first_has_it() {
+fn a_second_process_learns_that_the_first_has_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.db");
     let (mut child, mut said) = start(&path);

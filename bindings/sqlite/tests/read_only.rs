@@ -58,10 +58,10 @@ fn specimen(path: &Path, rows: i64) -> Connection {
 fn looks(path: &Path) -> (Vec<u8>, [i64; 4], Vec<PathBuf>) {
     let metadata = fs::metadata(path).unwrap();
     let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
-    let beside = fs::read_dir(path.parent().unwrap()).unwrap();
-    let mut beside: Vec<_> = beside.map(|entry| entry.unwrap().path()).collect();
-    beside.sort();
-    (fs::read(path).unwrap(), times, beside)
+    let siblings = fs::read_dir(path.parent().unwrap()).unwrap();
+    let mut siblings: Vec<_> = siblings.map(|entry| entry.unwrap().path()).collect();
+    siblings.sort();
+    (fs::read(path).unwrap(), times, siblings)
 }
 
 fn assert_cannot_write(connection: &Connection) {

@@ -93,7 +93,7 @@ fn what_is_rolled_back_never_was() {
 }
 
 #[test]
-fn a_reader_keeps_its_version_and_nobody_waits() {
+fn a_reader_keeps_its_version_and_nothing_waits() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.db");
     let mut writer = open(&path).unwrap();

@@ -1,5 +1,5 @@
 //! The guide's pages on the store do what they say: the first one is followed to the letter, in a
-//! new project beside the sources, and the Rust of each other page is a program of that project.
+//! new project next to the sources, and the Rust of each other page is a program of that project.
 //!
 //! Python's blocks are run by the tests of the package.
 

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_offset_is_told_where_there_is_one() {
+    fn an_offset_is_printed_where_there_is_one() {
         let said = |operation| {
             let error = DeviceError::new(operation, "data", 7, io::ErrorKind::NotFound);
             error.to_string()

@@ -174,9 +174,9 @@ impl Engine {
         Err(corrupt(self.file.name(), at, "the log has come to a place that is in use"))
     }
 
-    /// Appends a record and the pages behind it in one write, after [`crate::log::Log::beside`] has
-    /// found room for both. An error poisons the store.
-    pub(crate) fn append_beside(
+    /// Appends a record and the pages behind it in one write, after
+    /// [`crate::log::Log::place_for_pages`] has found room for both. An error poisons the store.
+    pub(crate) fn append_with_pages(
         &self,
         core: &mut Core,
         record: &[u8],
@@ -187,7 +187,7 @@ impl Engine {
         let page_bytes = pages.len() as u64 * class.bytes();
         let space = &mut core.space;
         let durable = core.durable;
-        let writes = log.append_beside(record, page_bytes as u32, durable, || space.take_log());
+        let writes = log.append_with_pages(record, page_bytes as u32, durable, || space.take_log());
         let writes = writes.map_err(|error| self.poisoned(damaged(self.file.name(), 0, &error)))?;
         for (at, mut bytes) in writes {
             let frame = bytes.len() as u64;

@@ -129,7 +129,7 @@ impl Engine {
             // only the one before leads to is free for this opening, and must not be yet.
             self.sync_file()?;
         }
-        core.beside = None;
+        core.checkpoint_notes = None;
         core.dead.append(&mut self.versions.lock().take_dead());
         if planted::is(Bug::NodesFreedEarly) {
             let released = std::mem::take(&mut *self.releases.lock());

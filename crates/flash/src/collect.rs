@@ -274,7 +274,7 @@ impl Engine {
     }
 
     /// Empties rows while commits continue; they wait only for its first and its last step.
-    pub(crate) fn collect_beside(&self) -> Result<()> {
+    pub(crate) fn collect_in_background(&self) -> Result<()> {
         let pass = {
             let mut core = self.core.lock();
             if !core.space.is_in_order() || core.mover.is_any() {

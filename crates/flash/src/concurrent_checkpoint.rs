@@ -25,7 +25,7 @@ const BATCH_BYTES: usize = 256 * 1024;
 
 /// The notes of commits for a checkpoint in progress.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct CheckpointNotes {
     /// The transaction that was prepared when it began, and the records appended since.
     records: Vec<Vec<u8>>,
     bytes: u64,
@@ -39,17 +39,17 @@ impl Core {
     /// A record has been appended. Where they become too many for a log to begin with, the
     /// checkpoint is abandoned.
     pub(crate) fn note_record(&mut self, record: &[u8], bytes_max: u64) {
-        let Some(beside) = &mut self.beside else { return };
-        beside.bytes += (record.len() as u64).next_multiple_of(self.log.unit);
-        if beside.bytes > bytes_max {
-            self.beside = None;
+        let Some(notes) = &mut self.checkpoint_notes else { return };
+        notes.bytes += (record.len() as u64).next_multiple_of(self.log.unit);
+        if notes.bytes > bytes_max {
+            self.checkpoint_notes = None;
         } else {
-            beside.records.push(record.to_vec());
+            notes.records.push(record.to_vec());
         }
     }
 }
 
-/// A checkpoint that has begun. Dropping it gives it up.
+/// A checkpoint that has begun. Dropping it abandons it.
 pub struct Unfinished {
     engine: Arc<Engine>,
     kept: Vec<KeptRoot>,
@@ -65,7 +65,7 @@ impl Unfinished {
         core.dead.append(&mut engine.versions.lock().take_dead());
         let (records, dead) = (prepared_record(&core), core.dead.len());
         let retired = core.retired.len();
-        core.beside = Some(Beside { records, bytes: 0, dead, retired });
+        core.checkpoint_notes = Some(CheckpointNotes { records, bytes: 0, dead, retired });
         core.is_saving = true;
         let kept = engine.roots_to_keep(&core);
         drop(core);
@@ -106,7 +106,8 @@ impl Unfinished {
     pub fn finish(mut self) -> Result<bool> {
         let engine = Arc::clone(&self.engine);
         let mut core = engine.core.lock();
-        let Some(Beside { records, mut dead, retired, .. }) = core.beside.take() else {
+        let Some(CheckpointNotes { records, mut dead, retired, .. }) = core.checkpoint_notes.take()
+        else {
             return Ok(false);
         };
         if planted::is(Bug::FreedWithNewerDead) {
@@ -130,7 +131,7 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         let mut core = self.engine.core.lock();
         core.is_saving = false;
-        core.beside = None;
+        core.checkpoint_notes = None;
         for sector in &self.saver.taken {
             core.space.free(*sector);
         }

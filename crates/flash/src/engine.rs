@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::{NODE_BYTES_MAX, NODE_BYTES_MIN};
 use crate::collect::{Mover, Retired};
-use crate::concurrent_checkpoint::Beside;
+use crate::concurrent_checkpoint::CheckpointNotes;
 use crate::error::{Error, Result, corrupt, damaged};
 use crate::log::Log;
 use crate::map::{LEAF, Mapping, NodeRef, Releases, Root};
@@ -106,7 +106,7 @@ pub(crate) struct Core {
     /// Whether there is a thread to ask.
     pub(crate) has_thread: bool,
     /// The notes of a concurrent checkpoint in progress.
-    pub(crate) beside: Option<Beside>,
+    pub(crate) checkpoint_notes: Option<CheckpointNotes>,
     /// Whether such a checkpoint has slots that only it refers to.
     pub(crate) is_saving: bool,
     pub(crate) is_closed: bool,
@@ -290,7 +290,7 @@ impl Engine {
     }
 
     /// Grows the file while commits continue, by one segment at a time.
-    pub(crate) fn grow_beside(&self) -> Result<()> {
+    pub(crate) fn grow_in_background(&self) -> Result<()> {
         loop {
             {
                 let mut core = self.core.lock();

@@ -37,10 +37,10 @@ use crate::superblock::Superblock;
 
 const PART_BYTES: usize = 5;
 /// Bytes of a frame's body that hold the length of the pages behind it.
-const BESIDE_BYTES: usize = 4;
+const PAGES_BYTES: usize = 4;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
-const BESIDE: u8 = 4;
+const WITH_PAGES: u8 = 4;
 /// The number of bits of a generation that are the place within an epoch.
 const ORDINAL_BITS: u32 = 24;
 
@@ -107,22 +107,22 @@ impl Log {
         durable: u64,
         take: impl FnMut() -> Option<u32>,
     ) -> std::result::Result<Vec<Write>, DecodeError> {
-        self.append_beside(record, 0, durable, take)
+        self.append_with_pages(record, 0, durable, take)
     }
 
     /// The place where the pages behind a record of this length would begin, in bytes from the
     /// start of the file, if record and pages fit in the rest of the segment.
-    pub(crate) fn beside(&self, record_bytes: u64, page_bytes: u64) -> Option<u64> {
-        let body = record_bytes + (FRAME_HEADER_BYTES + PART_BYTES + BESIDE_BYTES) as u64;
+    pub(crate) fn place_for_pages(&self, record_bytes: u64, page_bytes: u64) -> Option<u64> {
+        let body = record_bytes + (FRAME_HEADER_BYTES + PART_BYTES + PAGES_BYTES) as u64;
         let frame = body.next_multiple_of(self.unit);
         let fits = self.offset + frame + page_bytes <= self.segment_bytes;
         let start = u64::from(self.current()) * self.segment_bytes + self.offset;
         (fits && page_bytes.is_multiple_of(self.unit)).then_some(start + frame)
     }
 
-    /// As [`Log::append`], but leaves room behind the frame for pages, for which [`Log::beside`]
-    /// has found a place.
-    pub(crate) fn append_beside(
+    /// As [`Log::append`], but leaves room behind the frame for pages, for which
+    /// [`Log::place_for_pages`] has found a place.
+    pub(crate) fn append_with_pages(
         &mut self,
         record: &[u8],
         page_bytes: u32,
@@ -132,7 +132,7 @@ impl Log {
         let none_left = DecodeError::new(0, "the log has no segment left");
         let mut writes = Vec::new();
         let mut rest = record;
-        let mut flags = FIRST | if page_bytes > 0 { BESIDE } else { 0 };
+        let mut flags = FIRST | if page_bytes > 0 { WITH_PAGES } else { 0 };
         loop {
             let room = (self.segment_bytes - self.offset) as usize;
             let part = rest.len().min(room - FRAME_HEADER_BYTES - PART_BYTES);
@@ -140,7 +140,7 @@ impl Log {
             flags |= if later.is_empty() { LAST } else { 0 };
             let mut body = vec![flags];
             body.extend_from_slice(&self.following().to_le_bytes());
-            if flags & BESIDE != 0 {
+            if flags & WITH_PAGES != 0 {
                 body.extend_from_slice(&page_bytes.to_le_bytes());
             }
             body.extend_from_slice(now);
@@ -250,10 +250,11 @@ impl Scanner<'_> {
             let (len, mark, body) = frame;
             self.durable = self.durable.max(mark);
             let at = start + offset as u64;
-            let beside = self.part(body).map_err(|error| damaged(self.file.name(), at, &error))?;
+            let page_bytes =
+                self.part(body).map_err(|error| damaged(self.file.name(), at, &error))?;
             self.frames.push((at, len as u64));
             self.number += 1;
-            offset += len + beside;
+            offset += len + page_bytes;
         }
         self.ordinal += 1;
         Ok(self.ordinal >> ORDINAL_BITS == 0)
@@ -277,8 +278,8 @@ impl Scanner<'_> {
     fn part(&mut self, body: &[u8]) -> std::result::Result<usize, DecodeError> {
         let mut reader = Reader::new(body);
         let (flags, following) = (reader.u8()?, reader.u32()?);
-        let beside = if flags & BESIDE == 0 { 0 } else { reader.u32()? };
-        if !beside.is_multiple_of(self.block.log_unit) {
+        let page_bytes = if flags & WITH_PAGES == 0 { 0 } else { reader.u32()? };
+        if !page_bytes.is_multiple_of(self.block.log_unit) {
             return Err(
                 reader.error("the data after a frame header is not a whole number of pages")
             );
@@ -302,7 +303,7 @@ impl Scanner<'_> {
         } else {
             self.records.push((self.number, Record::decode(&record)?));
         }
-        Ok(beside as usize)
+        Ok(page_bytes as usize)
     }
 
     /// Fails when a later frame says that the one which is not at `offset` was durable.

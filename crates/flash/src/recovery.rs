@@ -211,7 +211,7 @@ fn core_of(space: Space, log: Log, next_epoch: u64) -> Core {
         is_growth_wanted: false,
         is_growth_in_vain: false,
         has_thread: false,
-        beside: None,
+        checkpoint_notes: None,
         is_saving: false,
         is_closed: false,
     }

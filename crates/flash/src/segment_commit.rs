@@ -35,15 +35,15 @@ impl Writer {
         let more = if planted::is(Bug::DecisionFindsNoRoom) { 0 } else { prepare.is_some().into() };
         engine.reserve_in_order(core, class, pages.len() as u64, self.grows(), more)?;
         engine.ensure_log_in_order(core, record_bytes + u64::from(more * engine.segment_bytes))?;
-        let is_apart = pages.is_empty() || changes.are_pages_durable;
-        let beside = core.log.beside(record_bytes, page_bytes);
-        let beside = beside.filter(|_| !is_apart && core.log.unit == class.bytes());
-        if let Some(start) = beside {
+        let is_separate = pages.is_empty() || changes.are_pages_durable;
+        let start = core.log.place_for_pages(record_bytes, page_bytes);
+        let start = start.filter(|_| !is_separate && core.log.unit == class.bytes());
+        if let Some(start) = start {
             let places = (0..pages.len() as u64).map(|n| Sector::at(start + n * class.bytes()));
             put(&mut changes, &pages, places);
-            engine.append_beside(core, &changes.record(prepare), &pages, class)?;
+            engine.append_with_pages(core, &changes.record(prepare), &pages, class)?;
         } else {
-            self.write_apart(core, class, &pages, &mut changes)?;
+            self.write_to_row(core, class, &pages, &mut changes)?;
             engine.append(core, &changes.record(prepare))?;
         }
         self.count_pages(core, class, pages.len(), changes.items.len());
@@ -52,7 +52,7 @@ impl Writer {
 
     /// Writes pages to a row of their own. The pages of a transaction that spilled are durable
     /// before its record is written.
-    fn write_apart(
+    fn write_to_row(
         &self,
         core: &mut Core,
         class: Class,

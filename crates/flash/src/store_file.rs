@@ -380,8 +380,8 @@ mod tests {
     /// Everything that can be seen of a file from outside.
     fn looks(path: &Path) -> (Vec<u8>, i64, i64, usize) {
         let metadata = std::fs::metadata(path).unwrap();
-        let beside = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
-        (std::fs::read(path).unwrap(), metadata.mtime_nsec(), metadata.ctime_nsec(), beside)
+        let siblings = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
+        (std::fs::read(path).unwrap(), metadata.mtime_nsec(), metadata.ctime_nsec(), siblings)
     }
 
     fn commit(store: &PageStore, byte: u8) {

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_beside_an_older_pair_is_newer() {
+    fn a_newer_format_next_to_an_older_pair_is_newer() {
         let mut file = file(&[block(3), block(4)]);
         let at = block(4).places()[0] as usize;
         file[at + 16] = 3;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_told_apart() {
+    fn other_files_are_recognised() {
         assert_eq!(find(&[]), Found::Nothing);
         assert_eq!(find(&[0; 5000]), Found::Nothing);
         assert!(

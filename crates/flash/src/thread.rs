@@ -87,12 +87,12 @@ fn checkpoint(engine: &Arc<Engine>) -> Result<()> {
     if outcome.is_err() {
         engine.counters.checkpoints_failed.add(1);
     }
-    outcome.and_then(|()| engine.collect_beside())
+    outcome.and_then(|()| engine.collect_in_background())
 }
 
 /// Sees to room. Where the device has none, commits say so when they need it.
 fn grow(engine: &Engine) -> Result<()> {
-    let outcome = engine.grow_beside();
+    let outcome = engine.grow_in_background();
     let mut core = engine.core.lock();
     core.is_growth_wanted = false;
     core.is_growth_in_vain = outcome.is_err();

@@ -196,11 +196,11 @@ impl<'a> ByThePage<'a> {
             if body[0] & 1 != 0 {
                 records.push(Vec::new());
             }
-            let (beside, part) = if body[0] & 4 == 0 { (0, 5) } else { (word(&body[5..]), 9) };
+            let (page_bytes, part) = if body[0] & 4 == 0 { (0, 5) } else { (word(&body[5..]), 9) };
             records.last_mut().unwrap().extend_from_slice(&body[part..]);
             following = if offset == 0 { word(&body[1..]) } else { following };
             assert_eq!(word(&body[1..]), following);
-            offset += len + beside as usize;
+            offset += len + page_bytes as usize;
             if offset == segment_bytes as usize {
                 (segment, place, offset) = (following, place + 1, 0);
             }

@@ -32,6 +32,6 @@ fn histories_read_as_the_model() {
         session.reopen().unwrap();
         judged += 1;
     }
-    count("random histories beside the model", 60 * budget(), judged);
+    count("random histories against the model", 60 * budget(), judged);
     assert!(moved > 500 && emptied > 100, "{moved} pages of {emptied} segments");
 }

@@ -41,7 +41,7 @@ pub struct Budget {
     /// The size of one record in bytes.
     pub record: usize,
     /// Bytes that each thread holds to reach its file: windows, what codecs need.
-    beside: u64,
+    per_thread: u64,
     /// Bytes of the chunks that are read and written whole.
     chunk: Option<u64>,
 }
@@ -66,24 +66,24 @@ pub struct Division {
 
 impl Budget {
     /// Checks that `memory` bytes are enough for records of `record` bytes, where each thread needs
-    /// `beside` additional bytes.
-    pub fn new(memory: u64, record: usize, beside: u64) -> Result<Self> {
+    /// `per_thread` additional bytes.
+    pub fn new(memory: u64, record: usize, per_thread: u64) -> Result<Self> {
         let large = (record as u64).next_multiple_of(BLOCK_BYTES).saturating_mul(8);
-        let needed = (BLOCKS_MIN * BLOCK_BYTES).max(large.saturating_add(beside * 4));
+        let needed = (BLOCKS_MIN * BLOCK_BYTES).max(large.saturating_add(per_thread * 4));
         if memory < needed {
             let text =
                 format!("{memory} bytes of memory are too few: at least {needed} are needed (");
             let least = Value::Text(format!("{}KiB", needed.div_ceil(1024)));
             return input(Message::from(text).option("memory", least).then(")"));
         }
-        Ok(Self { memory, record, beside, chunk: None })
+        Ok(Self { memory, record, per_thread, chunk: None })
     }
 
     /// For chunks of `chunk` bytes that are read and written whole; `None` where memory is too
     /// small for that.
     #[must_use]
-    pub fn of_chunks(memory: u64, record: usize, chunk: u64, beside: u64) -> Option<Self> {
-        let budget = Self { memory, record, beside, chunk: Some(chunk) };
+    pub fn of_chunks(memory: u64, record: usize, chunk: u64, per_thread: u64) -> Option<Self> {
+        let budget = Self { memory, record, per_thread, chunk: Some(chunk) };
         let fits = memory >= BLOCKS_MIN * BLOCK_BYTES && budget.in_flight() <= memory;
         fits.then_some(budget)
     }
@@ -91,14 +91,14 @@ impl Budget {
     /// The least memory for chunks of `chunk` bytes: a thread that reads, one that writes, and
     /// some loads of a chunk.
     #[must_use]
-    pub const fn chunks_min(chunk: u64, beside: u64) -> u64 {
+    pub const fn chunks_min(chunk: u64, per_thread: u64) -> u64 {
         let buffer = chunk.saturating_add(4 * BLOCK_BYTES);
-        buffer.saturating_mul(5).saturating_add(beside.saturating_mul(2))
+        buffer.saturating_mul(5).saturating_add(per_thread.saturating_mul(2))
     }
 
     /// Bytes of memory of a thread that reads or writes a whole chunk.
     const fn chunk_thread(&self, chunk: u64) -> u64 {
-        chunk.saturating_add(4 * BLOCK_BYTES).saturating_add(self.beside)
+        chunk.saturating_add(4 * BLOCK_BYTES).saturating_add(self.per_thread)
     }
 
     /// The number of threads that read whole chunks, and of those that write them.
@@ -117,7 +117,7 @@ impl Budget {
         }
         let eighth = self.memory / 8;
         let share = eighth + eighth.min(512 << 10);
-        let least = 2 * (self.request_min() + pad(BLOCK) + self.beside);
+        let least = 2 * (self.request_min() + pad(BLOCK) + self.per_thread);
         share.min(2 * (DEPTH_LARGE + 1) * UNIT_MAX).max(least)
     }
 
@@ -133,14 +133,14 @@ impl Budget {
             return chunk.next_multiple_of(BLOCK_BYTES);
         }
         let share = self.in_flight() / 2 / DEPTH_LARGE;
-        let blocks = share.saturating_sub(pad(BLOCK) + self.beside) / BLOCK_BYTES * BLOCK_BYTES;
+        let blocks = share.saturating_sub(pad(BLOCK) + self.per_thread) / BLOCK_BYTES * BLOCK_BYTES;
         blocks.min(UNIT_MAX).max(self.request_min())
     }
 
     /// Bytes of the largest segment that may be read for a part of it: there may be one reader.
     #[must_use]
     pub fn filtered(&self) -> u64 {
-        let half = (self.in_flight() / 2).saturating_sub(pad(BLOCK) + self.beside);
+        let half = (self.in_flight() / 2).saturating_sub(pad(BLOCK) + self.per_thread);
         if self.chunk.is_some() { self.request() } else { half.min(UNIT_MAX).max(self.request()) }
     }
 
@@ -198,7 +198,7 @@ impl Budget {
         let wanted = depth(segment.min(most));
         let mut batch = segment.saturating_mul(SEGMENTS).max(BATCH).min(most);
         let least = if pass.waste() > 1 { segment } else { segment.min(most) };
-        let each = |batch: u64| batch + pad + self.beside;
+        let each = |batch: u64| batch + pad + self.per_thread;
         while half / each(batch) < wanted && batch / 2 >= least.max(self.request_min()) {
             batch /= 2;
         }
@@ -218,7 +218,7 @@ impl Budget {
         let wanted = depth(flush);
         // With the shared blocks before and after.
         let mut stage = (flush + 2 * BLOCK_BYTES).min(STAGE_MAX).next_multiple_of(BLOCK_BYTES);
-        let each = |stage: u64| stage + self.beside;
+        let each = |stage: u64| stage + self.per_thread;
         while half / each(stage) < wanted && stage / 2 >= 2 * BLOCK_BYTES {
             stage = (stage / 2).next_multiple_of(BLOCK_BYTES);
         }
@@ -228,8 +228,8 @@ impl Budget {
 
     /// Bytes that the threads of a division hold in addition to their buffers.
     #[must_use]
-    pub const fn beside(&self, division: &Division) -> u64 {
-        self.beside * (division.readers + division.writers) as u64
+    pub const fn thread_bytes(&self, division: &Division) -> u64 {
+        self.per_thread * (division.readers + division.writers) as u64
     }
 }
 

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn flips_are_kept_apart() {
+    fn flips_are_distinct() {
         let (small, record) = coalesce(&task(&[3, 5, 2], &[0, 1, 2], &[true, true, false]), 4);
         assert_eq!((small.space, record), (Space::whole(&[15, 2]), 4));
         assert_eq!(small.flips, [true, false]);

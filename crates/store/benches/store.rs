@@ -78,7 +78,7 @@ fn ten_puts(criterion: &mut Criterion) {
         }
     }
     let _live = db.transaction().unwrap();
-    group.bench_function("batch beside a transaction, Buffered", |bencher| {
+    group.bench_function("batch with a transaction open, Buffered", |bencher| {
         bencher.iter(|| {
             let mut batch = db.batch();
             ten().for_each(|number| batch.insert(&keyspace, key(number), [number as u8; 100]));

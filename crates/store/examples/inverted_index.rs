@@ -1,4 +1,4 @@
-//! Documents that are found by their words: postings beside texts, changed together.
+//! Documents that are found by their words: postings next to texts, changed together.
 //!
 //! `cargo run --example inverted_index`
 

@@ -392,7 +392,7 @@ impl Drop for Shared {
         if *self.gate.read() == Phase::Open {
             // No caller is left that could receive an error: what was acknowledged is in the log,
             // and a store without the mark is recovered when it is opened.
-            let _nobody_listens = self.close();
+            let _unreported = self.close();
         }
     }
 }

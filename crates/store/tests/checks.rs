@@ -20,7 +20,7 @@ fn histories(index: IndexKind, seeds: std::ops::Range<u64>) -> Verdict<Counts> {
     for seed in seeds {
         checks::at_every_step(index, seed, &mut counts)?;
     }
-    assert!(counts.get("checks beside merges") > 0 || index == IndexKind::Lsm);
+    assert!(counts.get("checks during merges") > 0 || index == IndexKind::Lsm);
     Ok(counts)
 }
 

@@ -1,4 +1,4 @@
-//! Values that are stored apart from their keys.
+//! Values that are stored as blobs.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -16,7 +16,7 @@ use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashModel, CrashOptions, SimDevice, SimImage, Survivors};
 use esker_device::{Caching, Open, Purpose};
 
-/// Values above this are apart.
+/// Values above this are blobs.
 const INLINE: u64 = 100;
 
 fn options() -> KeyspaceOptions {
@@ -207,7 +207,7 @@ fn a_reader_streams_what_was_there_whatever_happens_meanwhile() {
 fn a_writer_streams_and_one_that_is_dropped_leaves_nothing() {
     let device = device();
     let (db, keyspace) = open(&device);
-    for (key, len) in [("none", 0), ("short", 100), ("apart", 101), ("long", 5_000_000)] {
+    for (key, len) in [("none", 0), ("short", 100), ("blob", 101), ("long", 5_000_000)] {
         let expected = value(len as u64, len);
         let mut writer = keyspace.writer(key).unwrap();
         for part in expected.chunks(7_777) {

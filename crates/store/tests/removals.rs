@@ -99,7 +99,7 @@ fn a_batch_removes_what_came_before_and_keeps_what_comes_after() {
     batch.remove_range(&left, key(1)..key(3));
     batch.remove_range(&left, key(3)..);
     batch.insert(&left, key(2), "after");
-    batch.insert(&right, key(2), "beside");
+    batch.insert(&right, key(2), "after");
     assert_eq!(batch.commit().unwrap(), before + 3);
     assert_eq!(numbers(&left), [0, 2]);
     assert_eq!(numbers(&right), [0, 1, 2, 3, 4]);

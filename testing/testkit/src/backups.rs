@@ -104,10 +104,10 @@ impl Source {
         let Some(db) = self.session.db().cloned() else {
             return Err(Violation::new(Oracle::Harness, "the store is closed"));
         };
-        let mut beside = ops.iter();
+        let mut during = ops.iter();
         let mut broken = Ok(());
         let made = db.backup_on(Arc::clone(device), &mut |_| {
-            for op in beside.by_ref().take(3) {
+            for op in during.by_ref().take(3) {
                 let applied = self.apply(std::slice::from_ref(op));
                 if applied.is_err() {
                     broken = applied;
@@ -116,7 +116,7 @@ impl Source {
             }
             ControlFlow::Continue(())
         });
-        broken.map_err(|violation| violation.at("beside a backup"))?;
+        broken.map_err(|violation| violation.at("during a backup"))?;
         Ok((Held { model: self.session.model().clone(), point }, made))
     }
 
@@ -206,7 +206,7 @@ pub fn histories(counts: &mut Counts) -> Verdict {
 }
 
 /// Operations that may run during a backup: closing ends it.
-fn beside(ops: Vec<Op>) -> Vec<Op> {
+fn during_backup(ops: Vec<Op>) -> Vec<Op> {
     ops.into_iter().filter(|op| !matches!(op, Op::Reopen | Op::Abandon)).collect()
 }
 
@@ -230,7 +230,7 @@ pub fn rounds(seed: u64, counts: &mut Counts) -> Verdict {
         let place = format!("seed {seed}, backup {round}");
         let (before, during) = ops.split_at(ops.len() / 2);
         source.apply(before).map_err(|v| v.at(&place))?;
-        let during = beside(during.to_vec());
+        let during = during_backup(during.to_vec());
         let (held, report) = source.must_backup(&device, &during).map_err(|v| v.at(&place))?;
         counts.add("backups", 1);
         counts.add("bytes written", report.bytes_written);
@@ -244,7 +244,7 @@ pub fn rounds(seed: u64, counts: &mut Counts) -> Verdict {
 /// A store of some hundred entries, and its first backup, on `device`.
 fn with_one_backup(device: &Arc<dyn Device>) -> Verdict<(Source, Held)> {
     let mut source = Source::new(&Config::default())?;
-    source.apply(&beside(generate(&mixed_profile(160), 41)))?;
+    source.apply(&during_backup(generate(&mixed_profile(160), 41)))?;
     let (held, _) = source.must_backup(device, &[])?;
     Ok((source, held))
 }

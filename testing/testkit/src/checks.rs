@@ -1,7 +1,7 @@
 //! `check` at every step of merges: it says nothing of sound stores, nor of backups made then, and
 //! names space that two entries have.
 //!
-//! Keys are as long as blocks, or longer, where the seed says so; values are stored apart; some
+//! Keys are as long as blocks, or longer, where the seed says so; values are blobs; some
 //! batches say one value of two keys.
 
 use std::collections::BTreeSet;
@@ -74,7 +74,7 @@ fn check(session: &Session, counts: &mut Counts) -> Verdict {
     let stats = db.stats().unwrap_or_default();
     let is_merging = stats.keyspaces.iter().any(|keyspace| keyspace.merge.is_some());
     counts.add("checks", 1);
-    counts.add("checks beside merges", u64::from(is_merging));
+    counts.add("checks during merges", u64::from(is_merging));
     verify::check(db).map(drop)
 }
 

@@ -100,13 +100,13 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::PiecesCutAtUnits => vec![Backups(backups::compaction::at_every_step)],
         Bug::BlockWithoutChecksum => vec![Flips(stores::compressed, |file| file == "data", 53)],
         Bug::ValueForgotten | Bug::ValueFreedEarly | Bug::ValueNotClaimed => {
-            vec![Crash(scenario::apart)]
+            vec![Crash(scenario::blobs)]
         }
         Bug::GenerationsNotReserved => {
-            vec![Crash(scenario::apart), Crash(scenario::apart_synced)]
+            vec![Crash(scenario::blobs), Crash(scenario::blobs_synced)]
         }
-        Bug::ValueNotSynced | Bug::ValueNotVerified => vec![Crash(scenario::apart_synced)],
-        Bug::ValueWithoutChecksum => vec![Flips(stores::apart, |file| file == "data", 53)],
+        Bug::ValueNotSynced | Bug::ValueNotVerified => vec![Crash(scenario::blobs_synced)],
+        Bug::ValueWithoutChecksum => vec![Flips(stores::blobs, |file| file == "data", 53)],
         Bug::GoneNotRecorded => vec![Crash(scenario::slices)],
         Bug::StaysAmongOthers | Bug::RepeatsAmongOthers => vec![Crash(scenario::overwrite)],
         Bug::ReserveTaken | Bug::OwedNotKept => vec![Full],

@@ -12,7 +12,7 @@ use crate::model::{Change, Write};
 use crate::random::Random;
 use crate::session::Config;
 
-pub use values::{apart, apart_full, apart_synced, operands};
+pub use values::{blobs, blobs_full, blobs_synced, operands};
 
 /// A named workload.
 #[derive(Clone, Debug)]
@@ -63,9 +63,9 @@ pub const CRASH_TRACES: [Make; 25] = [
     ranges_over_ranges,
     compressed,
     compressed_appends,
-    apart,
-    apart_full,
-    apart_synced,
+    blobs,
+    blobs_full,
+    blobs_synced,
     operands,
     slices,
     mixed,
@@ -92,7 +92,7 @@ pub fn fault_workloads() -> Vec<Scenario> {
         part(expiry, "expiry", 240),
         part(ranges, "removed ranges", 240),
         part(compressed, "compressed blocks", 240),
-        part(apart, "values apart", 160),
+        part(blobs, "blobs", 160),
         part(operands, "operands", 200),
     ]
 }

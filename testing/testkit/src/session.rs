@@ -47,7 +47,7 @@ pub struct Config {
     /// The compression of the data blocks of every keyspace: it changes with every opening, unless
     /// it is none.
     pub compression: Compression,
-    /// Longer values are stored apart, where given.
+    /// Longer values are blobs, where given.
     pub inline_bytes_max: Option<u64>,
     /// The merge operator of every keyspace, if there is one.
     pub merge: Option<Merge>,

@@ -149,10 +149,10 @@ fn examine(plan: &Plan, counts: &mut Counts) -> Verdict<Vec<usize>> {
 /// was under way when the process ended there is all or nothing.
 fn examine_part(plan: &Plan, db: &Db, worker: usize, count: usize) -> Verdict<usize> {
     let mut part = Part::replayed(plan, worker, count);
-    let as_told = part.compare(db);
+    let outcome = part.compare(db);
     let ops = plan.ops(worker);
-    let Some(next) = ops.get(count) else { return as_told.map(|()| count) };
-    let Err(violation) = as_told else { return Ok(count) };
+    let Some(next) = ops.get(count) else { return outcome.map(|()| count) };
+    let Err(violation) = outcome else { return Ok(count) };
     part.note(next);
     let is_whole = part.compare(db).map(|()| count + 1);
     is_whole.map_err(|other| {

@@ -136,7 +136,7 @@ mod tests {
     unsafe extern "C" fn another() {}
 
     #[test]
-    fn an_old_sqlite_and_a_second_one_are_told_why() {
+    fn an_old_sqlite_and_a_second_one_get_a_reason() {
         let mut old = routines();
         // SAFETY: only a pointer is made, and called as what it is.
         let version = unsafe { mem::transmute::<Version, unsafe extern "C" fn()>(older) };

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vfs_is_there_and_nobody_else_is_bothered() {
+    fn the_vfs_is_registered_and_others_are_unchanged() {
         link().unwrap();
         link().unwrap();
         let folder = tempfile::tempdir().unwrap();

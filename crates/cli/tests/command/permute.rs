@@ -233,7 +233,7 @@ fn a_terminal_that_is_closed_ends_it_cleanly_unless_that_is_ignored() {
                 .stdout(Stdio::null())
                 .spawn()
                 .unwrap();
-            // It is at work when there is something beside the input.
+            // It is at work when there is a file other than the input.
             while fs::read_dir(folder.path()).unwrap().count() < 2 {
                 thread::sleep(Duration::from_millis(1));
             }

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clones_append_apart() {
+    fn clones_append_independently() {
         let mut first = SectorStore::new(512);
         let shared = first.push(&[1; 512]);
         let mut second = first.clone();

@@ -77,7 +77,7 @@ fn images_round_trip() -> Result<()> {
 }
 
 #[test]
-fn digests_tell_contents_apart() -> Result<()> {
+fn digests_distinguish_contents() -> Result<()> {
     let (device, file) = with_synced_file(4)?;
     let mut seen = BTreeSet::from([device.image().digest()]);
     let mut is_new = |device: &SimDevice| seen.insert(device.image().digest());

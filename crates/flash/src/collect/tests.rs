@@ -179,7 +179,7 @@ fn a_damaged_page_is_not_moved() {
 /// Commits that are faster than the concurrent collection collect for themselves, and neither
 /// disturbs the other.
 #[test]
-fn the_file_is_bounded_while_the_collection_beside_is_slow() {
+fn the_file_is_bounded_while_the_collection_is_slow() {
     let store = store();
     let engine = store.engine();
     commit(&store, 0..300, 1);

@@ -109,8 +109,8 @@ pub fn run(
     };
     let parts: Vec<usize> = plan.largest_parts().iter().map(part_bytes).collect();
     let buffers = arena_bytes(&division, &parts);
-    let beside = budget.beside(&division);
-    let room = budget.memory.saturating_sub(buffers as u64 + beside);
+    let fixed = budget.thread_bytes(&division);
+    let room = budget.memory.saturating_sub(buffers as u64 + fixed);
     let shared = Shared {
         plan: &plan,
         record: budget.record,
@@ -135,7 +135,7 @@ pub fn run(
         reads: of(&shared.reads),
         written_bytes: of(&shared.written_bytes),
         writes: of(&shared.writes),
-        peak_buffer_bytes: buffers as u64 + beside + shared.edges.peak_bytes(),
+        peak_buffer_bytes: buffers as u64 + fixed + shared.edges.peak_bytes(),
     })
 }
 

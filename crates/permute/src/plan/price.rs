@@ -127,11 +127,11 @@ impl Figures {
         let lowest = pass.input.iter().find(|digit| space.leaf(**digit).radix > 1);
         let lowest = lowest.filter(|digit| below(**digit) && pass.is_action(**digit));
         let place = lowest.map_or(0, |digit| outputs[digit.tree][digit.leaf]);
-        let is_beside = |d: Digit| pass.is_action(d) && outputs[d.tree][d.leaf] >= partition;
+        let is_partition = |d: Digit| pass.is_action(d) && outputs[d.tree][d.leaf] >= partition;
         Self {
             records: space.records(),
             load: pass.load_records(),
-            partitions_at_once: space.max_size(is_beside),
+            partitions_at_once: space.max_size(is_partition),
             segment: space.max_size(below),
             segments: space.max_size(|d| !below(d)),
             waste: space.max_size(|d| !pass.is_action(d) && below(d)),

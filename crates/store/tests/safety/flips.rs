@@ -42,7 +42,7 @@ specimens! {
     levels, 8: bytes_of_many_levels, every_unit_and_length_of_many_levels;
     slices, 8: bytes_of_an_lsm_index, every_unit_and_length_of_an_lsm_index;
     compressed, 24: bytes_of_blocks_with_lz4, every_unit_and_length_of_blocks_with_lz4;
-    apart, 24: bytes_of_values_apart, every_unit_and_length_of_values_apart;
+    blobs, 24: bytes_of_blobs, every_unit_and_length_of_blobs;
     operands, 4: bytes_of_operands, every_unit_and_length_of_operands;
     packed, 24: bytes_of_blocks_with_zstd, every_unit_and_length_of_blocks_with_zstd;
 }
@@ -70,7 +70,7 @@ fn every_unit_and_length_within_a_merge_of_every_scheme() {
 /// The remains of a store are never taken for the beginning of a new one.
 #[test]
 fn heads_that_are_zeros_and_files_that_are_missing() {
-    for specimen in [stores::clean(), stores::dirty_log(), stores::apart(), stores::young()] {
+    for specimen in [stores::clean(), stores::dirty_log(), stores::blobs(), stores::young()] {
         examine(specimen, flips::heads_and_files);
     }
 }

@@ -142,9 +142,9 @@ pub fn join(upper: Vec<Block>, lower: Vec<Block>, rules: Rules) -> Joined {
             (above, _) => above.is_some(),
         };
         let (first, other) = if is_above { (&mut upper, below) } else { (&mut lower, above) };
-        let is_apart = |block: &&Block| other.is_none_or(|other| block.last() < other.key());
+        let is_separate = |block: &&Block| other.is_none_or(|other| block.last() < other.key());
         let is_written = is_above && rules.is_from_memory;
-        let whole = first.whole().filter(is_apart).filter(|block| output.may_keep(block));
+        let whole = first.whole().filter(is_separate).filter(|block| output.may_keep(block));
         if whole.is_some() && !is_written {
             first.blocks.next().into_iter().for_each(|block| output.keep(block));
             continue;

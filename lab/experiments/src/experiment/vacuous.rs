@@ -46,7 +46,7 @@ const METRICS: [&str; 30] = [
     "update_max_us",
     "lookup_mean_us",
     "lookup_max_us",
-    "peak_over_settled",
+    "peak_over_final",
     "reads_per_lookup",
     "one_percent",
     "two_percent",

@@ -74,7 +74,7 @@ const RESIDENT_WHAT: &str = "resident over budget + 10 % + 24 MiB";
 
 /// The bars of an FD+tree. They are made for the full scale, as all are.
 pub const FDTREE: [Bar; 30] = [
-    least(Row::Load, "rate", "entries/s, settled", Times(1.0, Rocksdb)),
+    least(Row::Load, "rate", "entries/s, compactions included", Times(1.0, Rocksdb)),
     most(Row::Load, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
     most(Row::Load, RESIDENT, RESIDENT_WHAT, Number(1.0)),
     least(Row::Lookups, "rate", "lookups/s", Times(1.0, Rocksdb)),

@@ -192,7 +192,7 @@ impl Bench<'_> {
         let rate = RATE_SHARE * measured.or_else(|| self.load_rate(of)).unwrap_or(1000.0);
         self.report.about.insert("merge_put_rate", json!(rate));
         if of != Name::Rocksdb {
-            let note = "writes beside the full merge come at 70 % of Esker's own rate of loading: \
+            let note = "writes during the full merge come at 70 % of Esker's own rate of loading: \
                         RocksDB's was not measured";
             self.report.notes.push(note.to_owned());
         }

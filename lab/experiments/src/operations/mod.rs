@@ -78,7 +78,7 @@ impl Case {
             Self::Compression => "random load, then lookups",
             Self::Backup => "backups into one folder, each after a change",
             Self::Queue => "entries that come at the end and go from the front",
-            Self::Large => "values of 1 MiB, beside the disk",
+            Self::Large => "values of 1 MiB, compared with the disk",
             Self::Counter => "counters that are counted up",
         }
     }

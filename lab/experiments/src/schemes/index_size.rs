@@ -33,7 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         "update_max_us",
         "lookup_mean_us",
         "lookup_max_us",
-        "peak_over_settled",
+        "peak_over_final",
         "merges",
         "control_max_us",
     ],
@@ -137,7 +137,7 @@ mod tests {
     }
 
     /// FC, next to a DS whose worst update grows to `ds_large`.
-    fn beside(fc: Series, ds_large: f64) -> Series {
+    fn combined(fc: Series, ds_large: f64) -> Series {
         let ds = measured("DS", 10.0, ds_large, 10.0);
         let points = fc.points.into_iter().chain(ds.points).collect();
         Series { points, ..Series::default() }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn fc_may_double() {
         let flat = |large, control, ds_large| {
-            fc_stays_flat(&beside(measured("FC", 10.0, large, control), ds_large))
+            fc_stays_flat(&combined(measured("FC", 10.0, large, control), ds_large))
         };
         assert_eq!(flat(20.0, 1.0, 80.0), Ok(()));
         assert!(flat(21.0, 1.0, 80.0).unwrap_err().contains("2.1-fold"));

@@ -136,7 +136,7 @@ impl Asked {
 /// # Errors
 /// Those of the store; [`Error::Interrupted`].
 pub fn run(subject: &Subject, asked: &Asked, watch: &dyn Watch) -> Result<Metrics> {
-    let settled_bytes = subject.stats()?.space.allocated_bytes;
+    let final_bytes = subject.stats()?.space.allocated_bytes;
     let requests = warm_up(subject, asked)?;
     let (before, cpu_before) = (subject.stats()?, cpu_seconds());
     let (stop, control, seen) = (Stop::default(), Control::default(), Seen::default());
@@ -167,7 +167,7 @@ pub fn run(subject: &Subject, asked: &Asked, watch: &dyn Watch) -> Result<Metric
     let made = lookups.processed.summary().count + updates.processed.summary().count;
     metric(&mut metrics, "requests_per_second", made as f64 / seconds);
     metric(&mut metrics, "cpu_seconds", cpu_seconds() - cpu_before);
-    metric(&mut metrics, "peak_over_settled", peak_bytes / settled_bytes.max(1) as f64);
+    metric(&mut metrics, "peak_over_final", peak_bytes / final_bytes.max(1) as f64);
     count(&mut metrics, &before, &subject.stats()?);
     metric(&mut metrics, CONTROL, control.longest_micros());
     Ok(metrics)
@@ -368,7 +368,7 @@ mod tests {
             assert_eq!(of("lookup_samples") + of("update_samples"), 6_000.0);
             assert!((2_200.0..=2_600.0).contains(&of("lookup_samples")), "{metrics:?}");
             assert!(of("update_queued_max_us") >= of("update_max_us"));
-            assert!(of("merges") >= 1.0 && of("peak_over_settled") > 1.0, "{metrics:?}");
+            assert!(of("merges") >= 1.0 && of("peak_over_final") > 1.0, "{metrics:?}");
             // 6,000 at 20,000 a second are due in 0.3 seconds.
             assert!(rate.is_none() || of("seconds") >= 0.29, "{metrics:?}");
         }

@@ -24,7 +24,7 @@ const WRITES: usize = 3;
 const BYTES_BEFORE: usize = 400_000;
 /// Bytes of values, at most.
 const VALUE_BYTES: [usize; 4] = [100, 1_000, 3_000, 9_000];
-/// Values of this many bytes and more are apart from their keys.
+/// Values of this many bytes and more are blobs.
 const INLINE_BYTES: [Option<u64>; 2] = [None, Some(2_500)];
 
 /// [`of_one_store`] of all kinds.

@@ -8,7 +8,7 @@ use esker_device::Device;
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashModel, CrashOptions, CrashState, SimDevice, Trace, Unwritten};
 
-use super::{Held, Source, beside, judge_backup, judge_restored, with_one_backup};
+use super::{Held, Source, during_backup, judge_backup, judge_restored, with_one_backup};
 use crate::counts::{Counts, budget};
 use crate::history::generate;
 use crate::recovery::Depth;
@@ -60,7 +60,7 @@ pub fn of_backups(counts: &mut Counts) -> Verdict {
     sim.record();
     let mut held = Vec::new();
     for round in 0..5 {
-        let ops = beside(generate(&mixed_profile(120), 50 + round));
+        let ops = during_backup(generate(&mixed_profile(120), 50 + round));
         let (before, during) = ops.split_at(70);
         source.apply(before)?;
         held.push(source.must_backup(&device, during)?.0);

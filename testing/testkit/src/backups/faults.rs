@@ -11,7 +11,7 @@ use esker_device::sim::{
     CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Survivors, SyncLoss,
 };
 
-use super::{Held, Source, beside, judge_backup, judge_restored, with_one_backup};
+use super::{Held, Source, during_backup, judge_backup, judge_restored, with_one_backup};
 use crate::counts::{Counts, budget};
 use crate::history::{Op, generate};
 use crate::recovery::Depth;
@@ -91,7 +91,7 @@ pub fn of_the_backup(counts: &mut Counts) -> Verdict {
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = Arc::clone(&sim) as _;
     let (mut source, older) = with_one_backup(&device)?;
-    source.apply(&beside(generate(&mixed_profile(60), 61)))?;
+    source.apply(&during_backup(generate(&mixed_profile(60), 61)))?;
     drop(device);
     each(&sim.image(), counts, |device, fault| {
         let shared: Arc<dyn Device> = Arc::clone(device) as _;
@@ -121,7 +121,7 @@ pub fn of_the_backup(counts: &mut Counts) -> Verdict {
 /// The first broken promise.
 pub fn of_a_first_backup(counts: &mut Counts) -> Verdict {
     let mut source = Source::new(&Config::default())?;
-    source.apply(&beside(generate(&mixed_profile(60), 63)))?;
+    source.apply(&during_backup(generate(&mixed_profile(60), 63)))?;
     each(&SimDevice::new().image(), counts, |device, fault| {
         let shared: Arc<dyn Device> = Arc::clone(device) as _;
         let (held, made) = source.backup(&shared, &[])?;
@@ -165,7 +165,7 @@ fn after(source: &mut Source, image: &SimImage, held: [&Held; 2], made: bool) ->
 /// The first broken promise.
 pub fn of_the_source(counts: &mut Counts) -> Verdict {
     let config = Config::default();
-    let history = beside(generate(&mixed_profile(160), 62));
+    let history = during_backup(generate(&mixed_profile(160), 62));
     each(&SimDevice::new().image(), counts, |device, fault| {
         let faults = fault.map(|(_, fault)| FaultPlan::new().with(fault));
         device.set_faults(FaultPlan::new());

@@ -8,7 +8,7 @@ use esker::{Backup, Error};
 use esker_device::sim::{SimDevice, SimImage};
 use esker_device::{Caching, Device, Open, Purpose};
 
-use super::{Held, Source, beside, harness, judge_backup, with_one_backup};
+use super::{Held, Source, during_backup, harness, judge_backup, with_one_backup};
 use crate::counts::Counts;
 use crate::history::generate;
 use crate::recovery::Depth;
@@ -35,7 +35,7 @@ pub fn of_files(counts: &mut Counts) -> Verdict {
     let device: Arc<dyn Device> = Arc::clone(&sim) as _;
     let (mut source, first) = with_one_backup(&device)?;
     each(&mut source, &sim.image(), &first, counts).map_err(|v| v.at("one backup"))?;
-    source.apply(&beside(generate(&mixed_profile(60), 71)))?;
+    source.apply(&during_backup(generate(&mixed_profile(60), 71)))?;
     // As a backup leaves it that is killed before the last step.
     let half_done = add_file(&sim.image(), "backup.new")?;
     each(&mut source, &half_done, &first, counts).map_err(|v| v.at("a second, unfinished"))?;

@@ -169,17 +169,17 @@ pub fn packed() -> Verdict<Specimen> {
     with_codec("packed", Compression::Zstd)
 }
 
-/// Values apart, some of them in the log alone.
+/// Blobs, some of them in the log alone.
 ///
 /// # Errors
 /// When it cannot be made.
-pub fn apart() -> Verdict<Specimen> {
+pub fn blobs() -> Verdict<Specimen> {
     let profile = Profile { value_bytes: 8..=3000, keys: 20, ..profile(30) };
     let mut ops = generate(&profile, 43);
     ops.extend([Op::Compact, Op::Persist]);
     ops.extend(generate(&Profile { ops: 10, ..profile }, 44));
-    let config = Config { inline_bytes_max: Some(60), ..config("apart") };
-    make_with("apart", config, &ops, &[], true)
+    let config = Config { inline_bytes_max: Some(60), ..config("blobs") };
+    make_with("blobs", config, &ops, &[], true)
 }
 
 /// Operands in the log, in sorted runs, and under snapshots in the level below.

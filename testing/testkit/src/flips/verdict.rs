@@ -38,7 +38,7 @@ pub struct Look {
 const BLOCK_PAYLOAD_BYTES: usize = 6 << 10;
 /// The same of a block that is compressed: it is filled to twice the length before.
 const COMPRESSED_PAYLOAD_BYTES: usize = 12 << 10;
-/// The bytes of a block that a value takes which is stored apart, about.
+/// The bytes of a block that a blob takes, about.
 const REFERENCE_BYTES: usize = 24;
 
 impl Class {

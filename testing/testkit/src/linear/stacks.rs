@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_says_what_stands_on_what() {
+    fn a_value_names_its_operands() {
         let stacks = Stacks::default();
         let value = |versions: &[Version]| -> Vec<u8> {
             versions.iter().flat_map(|version| value_bytes(*version)).collect()

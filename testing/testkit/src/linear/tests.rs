@@ -185,9 +185,9 @@ impl Store {
         let commits = &mut self.history.commits;
         for (a, b) in (0..commits.len()).flat_map(|a| (a + 1..commits.len()).map(move |b| (a, b))) {
             let (left, right) = (&commits[a], &commits[b]);
-            let apart = left.span.returned < right.span.invoked;
+            let ordered = left.span.returned < right.span.invoked;
             let alike = left.writes.len() == right.writes.len();
-            if apart && alike && left.number.is_some() && right.number.is_some() {
+            if ordered && alike && left.number.is_some() && right.number.is_some() {
                 let (left, right) = (left.number, right.number);
                 (commits[a].number, commits[b].number) = (right, left);
                 self.planted = true;
@@ -414,7 +414,7 @@ fn the_search_answers_what_trying_everything_answers() {
 }
 
 #[test]
-fn what_is_merged_stands_on_the_version_before() {
+fn an_operand_applies_to_the_version_before() {
     let commit = |number: u64, writes: &[(Key, Version)]| Commit {
         span: Span { invoked: 2 * number, returned: 2 * number + 1 },
         number: Some(number),

@@ -1,4 +1,4 @@
-//! Values that are more than bytes in a block: those that lie apart, and those that are merged.
+//! Values that are more than bytes in a block: blobs and merge operands.
 
 use esker::Merge;
 
@@ -9,7 +9,7 @@ use crate::model::{Change, Write};
 /// Separate values next to short ones, written over, removed and expiring, under snapshots, in
 /// merges of every depth.
 #[must_use]
-pub fn apart(seed: u64) -> Scenario {
+pub fn blobs(seed: u64) -> Scenario {
     let weights = Weights {
         insert: 30,
         remove: 6,
@@ -36,15 +36,15 @@ pub fn apart(seed: u64) -> Scenario {
         synced_percent: 10,
         weights,
     };
-    let mut scenario = Scenario::new("values apart", Vec::new(), generate(&profile, 60 + seed));
+    let mut scenario = Scenario::new("blobs", Vec::new(), generate(&profile, 60 + seed));
     scenario.config.memtable_bytes = 1 << 10;
     scenario.config.inline_bytes_max = Some(60);
     scenario
 }
 
-/// Values apart that the log alone refers to, half of them synced: no merge comes in between.
+/// Blobs that the log alone refers to, half of them synced: no merge comes in between.
 #[must_use]
-pub fn apart_synced(seed: u64) -> Scenario {
+pub fn blobs_synced(seed: u64) -> Scenario {
     let weights = Weights { insert: 30, remove: 2, batch: 6, reopen: 1, ..Weights::default() };
     let profile = Profile {
         ops: 60,
@@ -56,7 +56,7 @@ pub fn apart_synced(seed: u64) -> Scenario {
         ..Profile::default()
     };
     let ops = generate(&profile, 63 + seed);
-    let mut scenario = Scenario::new("values apart in the log alone", Vec::new(), ops);
+    let mut scenario = Scenario::new("blobs in the log alone", Vec::new(), ops);
     scenario.config.inline_bytes_max = Some(60);
     scenario
 }
@@ -116,9 +116,9 @@ pub fn operands(seed: u64) -> Scenario {
     scenario
 }
 
-/// Values apart fill the device; deletes and merges make room again.
+/// Blobs fill the device; deletes and merges make room again.
 #[must_use]
-pub fn apart_full(seed: u64) -> Scenario {
+pub fn blobs_full(seed: u64) -> Scenario {
     let weights = Weights { insert: 30, batch: 1, persist: 1, ..Weights::default() };
     let profile = Profile {
         ops: 120,
@@ -137,7 +137,7 @@ pub fn apart_full(seed: u64) -> Scenario {
     }));
     ops.push(Op::Compact);
     ops.extend(generate(&Profile { ops: 20, ..profile }, 62 + seed));
-    let mut scenario = Scenario::new("values apart on a full device", Vec::new(), ops);
+    let mut scenario = Scenario::new("blobs on a full device", Vec::new(), ops);
     scenario.capacity_bytes = Some(FULL_DEVICE_BYTES);
     scenario.config.inline_bytes_max = Some(60);
     scenario

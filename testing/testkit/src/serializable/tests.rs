@@ -121,7 +121,7 @@ fn versions_from_nowhere_and_false_absences_are_named() {
 }
 
 #[test]
-fn a_circle_is_told() {
+fn a_cycle_is_reported() {
     let history = [
         begun(),
         transaction((2, 9), 2, &[(1, 1)], 3, &[(1, 3)]),
@@ -132,7 +132,7 @@ fn a_circle_is_told() {
 }
 
 #[test]
-fn what_is_merged_stands_on_the_version_before() {
+fn an_operand_applies_to_the_version_before() {
     let history = [
         begun(),
         transaction((2, 3), 2, &[], 3, &[(1, 3)]),

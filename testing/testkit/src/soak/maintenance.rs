@@ -82,7 +82,7 @@ pub(super) fn run(plan: &Plan) -> Verdict<Vec<(&'static str, u64)>> {
         refused: AtomicU64::new(0),
         conflicts: AtomicU64::new(0),
     };
-    let mut beside = Beside { plan, stage: &stage, parts: &parts, filled: &filled, counts: [0; 3] };
+    let mut during = During { plan, stage: &stage, parts: &parts, filled: &filled, counts: [0; 3] };
     let verdict = std::thread::scope(|scope| {
         let start = |(number, part)| {
             let stage = &stage;
@@ -94,7 +94,7 @@ pub(super) fn run(plan: &Plan) -> Verdict<Vec<(&'static str, u64)>> {
             })
         };
         let workers: Vec<_> = parts.iter().enumerate().map(start).collect();
-        let watched = beside.go_on();
+        let watched = during.go_on();
         stage.is_broken.fetch_or(watched.is_err(), Ordering::Relaxed);
         filled.is_full.store(false, Ordering::Relaxed);
         let panicked = |_| Violation::new(Oracle::NoPanic, "a worker panicked");
@@ -104,12 +104,12 @@ pub(super) fn run(plan: &Plan) -> Verdict<Vec<(&'static str, u64)>> {
     verdict?;
     verify::check(&db)?;
     parts.iter().try_for_each(|part| part.lock().compare(&db))?;
-    let [checks, backups, fills] = beside.counts;
+    let [checks, backups, fills] = during.counts;
     let refused = stage.refused.load(Ordering::Relaxed);
     let conflicts = stage.conflicts.load(Ordering::Relaxed);
     db.close().map_err(broken)?;
     Ok(vec![
-        ("checks beside writers", checks),
+        ("checks during writes", checks),
         ("backups restored", backups),
         ("times full", fills),
         ("commits refused by a full device", refused),
@@ -118,7 +118,7 @@ pub(super) fn run(plan: &Plan) -> Verdict<Vec<(&'static str, u64)>> {
 }
 
 /// The work concurrent with the workers.
-struct Beside<'a> {
+struct During<'a> {
     plan: &'a Plan,
     stage: &'a Stage<'a>,
     parts: &'a [Mutex<Part>],
@@ -127,7 +127,7 @@ struct Beside<'a> {
     counts: [u64; 3],
 }
 
-impl Beside<'_> {
+impl During<'_> {
     /// Until the workers are done.
     fn go_on(&mut self) -> Verdict {
         let random = Random::new(self.plan.round_seed() ^ 0xbe51de);
@@ -160,7 +160,7 @@ impl Beside<'_> {
     /// Makes a backup of the moment at which no worker does anything, and compares what is restored
     /// with what was there then.
     fn back_up(&mut self) -> Verdict {
-        let path = self.plan.beside("backup");
+        let path = self.plan.sibling("backup");
         let mut still = Some(self.stage.pause.write());
         let held: Vec<Part> = self.parts.iter().map(|part| part.lock().clone()).collect();
         let made = self.stage.db.backup_with(&path, &mut |_| {
@@ -169,7 +169,7 @@ impl Beside<'_> {
         });
         drop(still);
         made.map_err(broken).map_err(|violation| violation.at("a backup"))?;
-        let restored = self.plan.beside("restored");
+        let restored = self.plan.sibling("restored");
         let judged = self.judge_backup(&path, &restored, &held);
         let _gone = std::fs::remove_dir_all(&restored);
         let [_, backups, _] = &mut self.counts;

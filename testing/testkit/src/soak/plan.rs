@@ -83,13 +83,13 @@ impl Plan {
     }
 
     /// A path next to the store.
-    pub(super) fn beside(&self, name: &str) -> PathBuf {
+    pub(super) fn sibling(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
     /// The store's folder, as a device.
     pub(super) fn file_device(&self) -> Verdict<Arc<dyn Device>> {
-        let path = self.beside("store");
+        let path = self.sibling("store");
         std::fs::create_dir_all(&path).map_err(super::harness)?;
         let device = FileDevice::open(&path).map_err(super::harness)?;
         Ok(Arc::new(device))
@@ -120,7 +120,7 @@ impl Plan {
     }
 
     fn acknowledged_path(&self) -> PathBuf {
-        self.beside("acknowledged")
+        self.sibling("acknowledged")
     }
 
     pub(super) fn clear_acknowledged(&self) -> io::Result<()> {

@@ -18,7 +18,7 @@ use crate::signals::Interrupt;
 use crate::table::Table;
 
 pub(super) const HELP: &str = "\
-Measure SQLite over the page store, beside SQLite's own journal modes
+Measure SQLite over the page store, compared with SQLite's own journal modes
 
 The same SQLite, linked in, on both sides. Modes take turns, each with a copy of one filled
 database; afterwards each database is checked, by TPC-C's consistency conditions and by SQLite.

@@ -11,10 +11,7 @@ use crate::table::Table;
 
 /// The metrics that are printed, by row; the JSON has all.
 const SHOWN: [(Row, &[&str]); 10] = [
-    (
-        Row::Load,
-        &["rate", "rate_unsettled", "written_per_byte", "peak_over_live", "resident_peak_bytes"],
-    ),
+    (Row::Load, &["rate", "put_rate", "written_per_byte", "peak_over_live", "resident_peak_bytes"]),
     (Row::Lookups, &["rate", "get_p50_us", "get_p999_us", "reads_per_lookup", "reads_per_miss"]),
     (Row::Scans, &["rate", "scan_p50_us", "scan_p999_us"]),
     (
@@ -160,7 +157,7 @@ mod tests {
         let line = |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(line("  rate")), ["rate", "150", "100", "-", "1.50"]);
-        assert!(line("load: entries/s, settled").ends_with("met"), "{text}");
+        assert!(line("load: entries/s, compactions included").ends_with("met"), "{text}");
         assert!(line("load: bytes per user byte").ends_with("unknown"), "{text}");
         assert_eq!(line("failed"), "failed: load of redb: no room");
     }

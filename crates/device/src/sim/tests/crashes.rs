@@ -61,7 +61,7 @@ fn an_older_version_may_survive() -> Result<()> {
 }
 
 #[test]
-fn lengths_and_contents_are_apart() -> Result<()> {
+fn lengths_and_contents_are_distinct() -> Result<()> {
     let work = |file: &Arc<dyn DeviceFile>| {
         write(file, SECTOR, &[2; SECTOR])?;
         write(file, 2 * SECTOR, &[3; 100])

@@ -2,7 +2,7 @@
 //!
 //! | row | what |
 //! |---|---|
-//! | [`load`] | random load by one writer, merges settled |
+//! | [`load`] | random load by one writer, compactions completed |
 //! | [`overwrite`], [`mix`] | bytes written and space in steady writing ([`steady`]) |
 //! | [`patterns`] | bytes written with longer values, and where keys have neighbours |
 //! | [`merge`] | writes and lookups while a full merge runs |
@@ -119,7 +119,7 @@ impl Row {
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
-            Self::Load => "random load, 1 writer, merges settled",
+            Self::Load => "random load, 1 writer, compactions completed",
             Self::Overwrite => "steady overwrite",
             Self::Mix => "steady mix: half overwrites, a quarter new, a quarter deletes",
             Self::Values1000 => "values of 1,000 bytes: load and steady overwrite",

@@ -1,7 +1,7 @@
 //! Bytes written where values are longer than those of the load, or keys have neighbours.
 //!
 //! Each row begins with an empty store, loads as many bytes as the load does, and goes on writing:
-//! as many requests to warm up and twice as many to count, settled before and after.
+//! as many requests to warm up and twice as many to count, compactions complete before and after.
 
 use esker_workload::entry::{self, ENTRY_BYTES, KEY_BYTES};
 use esker_workload::law::Law;
@@ -86,7 +86,7 @@ pub(super) fn run(run: &Run<'_>, pattern: &Pattern) -> Result<Metrics> {
     Ok(metrics)
 }
 
-/// Does a number of requests and settles: what was written for each user byte.
+/// Does a number of requests and completes compactions: what was written for each user byte.
 fn written(
     run: &Run<'_>,
     pattern: &Pattern,

@@ -2,7 +2,7 @@
 //!
 //! The bytes written for a user byte swing with the merges that happen to fall into a window, so
 //! that the window spans several periods of full merges, begins long after the load, and begins
-//! and ends settled.
+//! and ends with compactions complete.
 
 use std::time::Instant;
 
