@@ -7,7 +7,7 @@ use esker::{Backup, BackupProgress, BackupReport, CheckReport, Result};
 use pyo3::prelude::*;
 
 use crate::raised;
-use crate::store::{Store, apart};
+use crate::store::{Store, detached};
 
 /// Blocks, their bytes, entries; file, offset and text of each problem.
 pub(crate) type Checked = (u64, u64, u64, Vec<(String, u64, String)>);
@@ -60,5 +60,5 @@ pub(crate) fn restore(py: Python<'_>, backup: PathBuf, path: PathBuf) -> PyResul
 /// Read all of a backup and verify it.
 #[pyfunction]
 pub(crate) fn check_backup(py: Python<'_>, path: PathBuf) -> PyResult<Checked> {
-    apart(py, || Backup::open(&path)?.check()).map(checked)
+    detached(py, || Backup::open(&path)?.check()).map(checked)
 }

@@ -12,7 +12,7 @@ use crate::fork::Kept;
 use crate::keyspace::Keyspace;
 use crate::raised;
 use crate::reads::between;
-use crate::store::{Open, Store, TurnSet, Turns, apart, durability};
+use crate::store::{Open, Store, TurnSet, Turns, detached, durability};
 use crate::ttl;
 
 /// Writes to keyspaces of one store that are applied all or not at all. As a context manager it
@@ -77,7 +77,7 @@ impl Batch {
 
     fn apply(&self, py: Python<'_>, writes: Writes) -> PyResult<()> {
         let turns = self.open.turns();
-        apart(py, || {
+        detached(py, || {
             let _turns = turns.take_all(writes.turns);
             writes.batch.commit_with(self.durability).map(drop)
         })

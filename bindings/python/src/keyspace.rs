@@ -9,7 +9,7 @@ use crate::buffer::Buffer;
 use crate::operator;
 use crate::raised;
 use crate::reads::{At, Reads, between};
-use crate::store::{Store, Turns, apart, durability};
+use crate::store::{Store, Turns, detached, durability};
 use crate::ttl;
 use crate::values::{self, ValueReader, ValueWriter};
 
@@ -47,7 +47,7 @@ impl Keyspace {
         if let Some(merge) = merge {
             options = operator::chosen(options, merge)?;
         }
-        let found = apart(py, || {
+        let found = detached(py, || {
             let found = if create { None } else { db.open_keyspace(name)? };
             match found {
                 None if !create => Err(esker::Error::NoKeyspace { name: name.to_owned() }),
@@ -94,13 +94,13 @@ impl Keyspace {
         let (key, value) = (key.as_ref(), value.as_ref());
         let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
         let Some(ttl) = ttl else {
-            return apart(py, || {
+            return detached(py, || {
                 let _turn = turns.take(key);
                 keyspace.insert_with(key, value, durability)
             });
         };
         let mut batch = reads.open().db(py)?.batch();
-        apart(py, || {
+        detached(py, || {
             batch.insert_with_ttl(keyspace, key, value, ttl);
             let _turn = turns.take(key);
             batch.commit_with(durability).map(drop)
@@ -132,7 +132,7 @@ impl Keyspace {
         let (key, operand) = (Buffer::key(key)?, Buffer::value(operand)?);
         let (key, operand) = (key.as_ref(), operand.as_ref());
         let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
-        apart(py, || {
+        detached(py, || {
             let _turn = turns.take(key);
             keyspace.merge_with(key, operand, durability)
         })
@@ -150,7 +150,7 @@ impl Keyspace {
         let durability = self::durability(reads.open(), durability)?;
         let key = Buffer::key(key)?;
         let (key, keyspace, turns) = (key.as_ref(), reads.keyspace(py)?, reads.open().turns());
-        apart(py, || {
+        detached(py, || {
             let _turn = turns.take(key);
             keyspace.remove_with(key, durability)
         })
@@ -171,7 +171,7 @@ impl Keyspace {
         let (start, end) = (start.map(Buffer::key).transpose()?, end.map(Buffer::key).transpose()?);
         let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
         let bounds = between(&start, &end);
-        apart(py, || {
+        detached(py, || {
             let _turns = turns.take_all(Turns::all());
             keyspace.remove_range_with::<&[u8]>(bounds, durability)
         })
@@ -183,7 +183,7 @@ impl Keyspace {
         let prefix = Buffer::key(prefix)?;
         let (prefix, keyspace) = (prefix.as_ref(), reads.keyspace(py)?);
         let turns = reads.open().turns();
-        apart(py, || {
+        detached(py, || {
             let _turns = turns.take_all(Turns::all());
             keyspace.remove_prefix(prefix)
         })
@@ -216,7 +216,7 @@ impl Keyspace {
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let (py, reads) = (this.py(), this.as_super());
         let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
-        let popped = apart(py, || {
+        let popped = detached(py, || {
             while let Some((key, _)) = keyspace.first()? {
                 let _turn = turns.take(&key);
                 // Another thread may have removed it first.
@@ -241,7 +241,7 @@ impl Keyspace {
         let (key, value) = (Buffer::key(key)?, Buffer::value(default)?);
         let (key, value) = (key.as_ref(), value.as_ref());
         let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
-        let there = apart(py, || {
+        let there = detached(py, || {
             let _turn = turns.take(key);
             let there = keyspace.get(key)?;
             if there.is_none() {
@@ -270,7 +270,7 @@ impl Keyspace {
     fn clear(this: PyRef<'_, Self>) -> PyResult<()> {
         let (py, reads) = (this.py(), this.as_super());
         let (keyspace, turns) = (reads.keyspace(py)?, reads.open().turns());
-        apart(py, || {
+        detached(py, || {
             let _turns = turns.take_all(Turns::all());
             keyspace.remove_range::<&[u8]>(..)
         })
@@ -279,13 +279,13 @@ impl Keyspace {
     /// Flush the part of the keyspace that is only in memory (and in the log) to the data file.
     fn flush(this: PyRef<'_, Self>) -> PyResult<()> {
         let keyspace = this.as_super().keyspace(this.py())?;
-        apart(this.py(), || keyspace.flush())
+        detached(this.py(), || keyspace.flush())
     }
 
     /// Compact the keyspace into one level without garbage. This reads and writes all of it.
     fn compact(this: PyRef<'_, Self>) -> PyResult<()> {
         let keyspace = this.as_super().keyspace(this.py())?;
-        apart(this.py(), || keyspace.compact())
+        detached(this.py(), || keyspace.compact())
     }
 }
 
@@ -294,7 +294,7 @@ fn removed(this: &PyRef<'_, Keyspace>, key: &Bound<'_, PyAny>) -> PyResult<Optio
     let (py, reads) = (this.py(), this.as_super());
     let key = Buffer::key(key)?;
     let (key, keyspace, turns) = (key.as_ref(), reads.keyspace(py)?, reads.open().turns());
-    apart(py, || {
+    detached(py, || {
         let _turn = turns.take(key);
         let value = keyspace.get(key)?;
         if value.is_some() {

@@ -12,7 +12,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::PyBytes;
 
 use crate::fork::Kept;
-use crate::store::{Open, apart};
+use crate::store::{Open, detached};
 use crate::transaction::Rest;
 
 /// The first run is that of the store; later ones grow. What a transaction reads is compared with
@@ -59,7 +59,7 @@ impl Source {
             Self::Range(range) => range,
             Self::Rest(rest) => return rest.run(py, reverse, take),
         };
-        apart(py, || {
+        detached(py, || {
             loop {
                 let next = if reverse { range.next_back() } else { range.next() };
                 let Some(entry) = next.transpose()? else { return Ok(false) };

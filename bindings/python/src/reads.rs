@@ -12,7 +12,7 @@ use crate::fork::Kept;
 use crate::raised;
 use crate::range::{Part, Range, Source};
 use crate::snapshot::Moment;
-use crate::store::{Open, apart};
+use crate::store::{Open, detached};
 use crate::transaction::{Ongoing, Rest};
 
 /// Entries that are counted before Python is asked whether a signal came.
@@ -39,8 +39,8 @@ type Bounds<'a> = (End<&'a [u8]>, End<&'a [u8]>);
 impl View {
     fn get(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Vec<u8>>> {
         match self {
-            Self::Now(keyspace) => apart(py, || keyspace.get(key)),
-            Self::Then(snapshot, keyspace) => apart(py, || snapshot.get(keyspace, key)),
+            Self::Now(keyspace) => detached(py, || keyspace.get(key)),
+            Self::Then(snapshot, keyspace) => detached(py, || snapshot.get(keyspace, key)),
             Self::In(ongoing, keyspace) => {
                 ongoing.with(py, |work| work.transaction.get(keyspace, key))
             }
@@ -49,8 +49,8 @@ impl View {
 
     fn contains(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         match self {
-            Self::Now(keyspace) => apart(py, || keyspace.contains(key)),
-            Self::Then(snapshot, keyspace) => apart(py, || snapshot.contains(keyspace, key)),
+            Self::Now(keyspace) => detached(py, || keyspace.contains(key)),
+            Self::Then(snapshot, keyspace) => detached(py, || snapshot.contains(keyspace, key)),
             Self::In(ongoing, keyspace) => {
                 ongoing.with(py, |work| work.transaction.contains(keyspace, key))
             }
@@ -59,16 +59,16 @@ impl View {
 
     fn reader(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<ValueReader>> {
         match self {
-            Self::Now(keyspace) => apart(py, || keyspace.reader(key)),
-            Self::Then(snapshot, keyspace) => apart(py, || snapshot.reader(keyspace, key)),
+            Self::Now(keyspace) => detached(py, || keyspace.reader(key)),
+            Self::Then(snapshot, keyspace) => detached(py, || snapshot.reader(keyspace, key)),
             Self::In(..) => Err(raised::argument(py, "a transaction reads values whole: use get")),
         }
     }
 
     fn multi_get(&self, py: Python<'_>, keys: &[&[u8]]) -> PyResult<Vec<Option<Vec<u8>>>> {
         match self {
-            Self::Now(keyspace) => apart(py, || keyspace.multi_get(keys)),
-            Self::Then(snapshot, keyspace) => apart(py, || snapshot.multi_get(keyspace, keys)),
+            Self::Now(keyspace) => detached(py, || keyspace.multi_get(keys)),
+            Self::Then(snapshot, keyspace) => detached(py, || snapshot.multi_get(keyspace, keys)),
             Self::In(ongoing, keyspace) => {
                 ongoing.with(py, |work| work.transaction.multi_get(keyspace, keys))
             }
@@ -77,8 +77,8 @@ impl View {
 
     fn end(&self, py: Python<'_>, is_last: bool) -> PyResult<Option<Entry>> {
         match self {
-            Self::Now(of) => apart(py, || if is_last { of.last() } else { of.first() }),
-            Self::Then(at, of) => apart(py, || if is_last { at.last(of) } else { at.first(of) }),
+            Self::Now(of) => detached(py, || if is_last { of.last() } else { of.first() }),
+            Self::Then(at, of) => detached(py, || if is_last { at.last(of) } else { at.first(of) }),
             Self::In(ongoing, of) => ongoing.with(py, |work| {
                 let at = &work.transaction;
                 if is_last { at.last(of) } else { at.first(of) }
@@ -88,8 +88,8 @@ impl View {
 
     fn range(self, py: Python<'_>, (start, end): Bounds<'_>) -> PyResult<Source> {
         let range = match self {
-            Self::Now(keyspace) => apart(py, || keyspace.range::<&[u8]>((start, end))),
-            Self::Then(at, of) => apart(py, || at.range::<&[u8]>(&of, (start, end))),
+            Self::Now(keyspace) => detached(py, || keyspace.range::<&[u8]>((start, end))),
+            Self::Then(at, of) => detached(py, || at.range::<&[u8]>(&of, (start, end))),
             Self::In(ongoing, keyspace) => {
                 let (start, end) = (start.map(<[u8]>::to_vec), end.map(<[u8]>::to_vec));
                 return Ok(Source::Rest(Rest { ongoing, keyspace, start, end }));
@@ -100,8 +100,8 @@ impl View {
 
     fn prefix(self, py: Python<'_>, prefix: &[u8]) -> PyResult<Source> {
         let range = match &self {
-            Self::Now(keyspace) => apart(py, || keyspace.prefix(prefix)),
-            Self::Then(snapshot, keyspace) => apart(py, || snapshot.prefix(keyspace, prefix)),
+            Self::Now(keyspace) => detached(py, || keyspace.prefix(prefix)),
+            Self::Then(snapshot, keyspace) => detached(py, || snapshot.prefix(keyspace, prefix)),
             Self::In(..) => {
                 let end = after(prefix);
                 let end = end.as_deref().map_or(End::Unbounded, End::Excluded);
@@ -177,7 +177,7 @@ impl Reads {
             return self.view(py)?.get(py, key);
         }
         let keyspace = self.keyspace(py)?;
-        apart(py, || keyspace.get(key))
+        detached(py, || keyspace.get(key))
     }
 
     fn end<'py>(

@@ -9,7 +9,7 @@ use crate::fork::Kept;
 use crate::keyspace::Keyspace;
 use crate::raised;
 use crate::reads::{At, Reads};
-use crate::store::{Open, Store, apart};
+use crate::store::{Open, Store, detached};
 use crate::values::{self, ValueReader};
 
 /// A snapshot that may be closed; its views share it.
@@ -43,7 +43,7 @@ impl Snapshot {
     fn new(py: Python<'_>, store: &Store) -> PyResult<Self> {
         let open = Arc::clone(store.open());
         let db = open.db(py)?;
-        let snapshot = apart(py, || db.snapshot())?;
+        let snapshot = detached(py, || db.snapshot())?;
         let seq = snapshot.seq();
         let moment = Arc::new(Moment(Kept::new(Mutex::new(Some(snapshot)))));
         Ok(Self { moment, seq, open })
@@ -131,7 +131,7 @@ fn ours(
 
 fn by_name(py: Python<'_>, open: &Arc<Open>, name: &str) -> PyResult<esker::Keyspace> {
     let db = open.db(py)?;
-    let found = apart(py, || db.open_keyspace(name))?;
+    let found = detached(py, || db.open_keyspace(name))?;
     let gone = || esker::Error::NoKeyspace { name: name.to_owned() };
     found.ok_or_else(|| raised::of_store(py, &gone()))
 }

@@ -131,7 +131,7 @@ fn durability_of(given: &Bound<'_, PyAny>) -> PyResult<Durability> {
 }
 
 /// Runs an operation of a store while other Python threads run.
-pub(crate) fn apart<T: Send>(
+pub(crate) fn detached<T: Send>(
     py: Python<'_>,
     run: impl FnOnce() -> esker::Result<T> + Send,
 ) -> PyResult<T> {
@@ -169,7 +169,7 @@ impl Store {
     ) -> PyResult<Self> {
         let durability = durability_of(durability)?;
         let builder = Db::builder(&path).memory_budget(memory_bytes).durability(durability);
-        let db = apart(py, || builder.create(create).read_only(read_only).open())?;
+        let db = detached(py, || builder.create(create).read_only(read_only).open())?;
         let (is_closed, turns) = (false.into(), Turns::new());
         let open = Arc::new(Open { db: Kept::new(db), path, durability, is_closed, turns });
         let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,37 +196,37 @@ impl Store {
 
     fn keyspaces(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let db = self.0.db(py)?;
-        apart(py, || db.keyspaces())
+        detached(py, || db.keyspaces())
     }
 
     fn drop_keyspace(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
         let db = self.0.db(py)?;
-        apart(py, || db.drop_keyspace(name))
+        detached(py, || db.drop_keyspace(name))
     }
 
     fn persist(&self, py: Python<'_>) -> PyResult<()> {
         let db = self.0.db(py)?;
-        apart(py, || db.persist())
+        detached(py, || db.persist())
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let db = self.0.db(py)?;
-        apart(py, || db.flush())
+        detached(py, || db.flush())
     }
 
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         let db = self.0.db(py)?;
-        apart(py, || db.compact())
+        detached(py, || db.compact())
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<Checked> {
         let db = self.0.db(py)?;
-        apart(py, || db.check()).map(checked)
+        detached(py, || db.check()).map(checked)
     }
 
     /// Return the contents of `esker.Stats`, as dictionaries.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let db = self.0.db(py)?;
-        stats::as_dict(py, &apart(py, || db.stats())?)
+        stats::as_dict(py, &detached(py, || db.stats())?)
     }
 }

@@ -12,7 +12,7 @@ use crate::fork::Kept;
 use crate::raised;
 use crate::reads::{At, Reads, between};
 use crate::snapshot::Named;
-use crate::store::{Open, Store, TurnSet, Turns, apart, durability};
+use crate::store::{Open, Store, TurnSet, Turns, detached, durability};
 use crate::ttl;
 
 /// A transaction that may have ended; its views share it.
@@ -35,7 +35,7 @@ impl Ongoing {
         run: impl FnOnce(&mut Work) -> esker::Result<T> + Send,
     ) -> PyResult<T> {
         let work = self.0.get(py)?;
-        let done = apart(py, || {
+        let done = detached(py, || {
             let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
             work.as_mut().map(run).transpose()
         })?;
@@ -44,7 +44,7 @@ impl Ongoing {
 
     fn take(&self, py: Python<'_>) -> PyResult<Option<Work>> {
         let work = self.0.get(py)?;
-        apart(py, || Ok(work.lock().unwrap_or_else(PoisonError::into_inner).take()))
+        detached(py, || Ok(work.lock().unwrap_or_else(PoisonError::into_inner).take()))
     }
 }
 
@@ -74,7 +74,7 @@ impl Transaction {
         let open = Arc::clone(store.open());
         let (db, durability) = (open.db(py)?, self::durability(&open, durability)?);
         let transaction =
-            apart(py, || if write { db.write_transaction() } else { db.transaction() })?;
+            detached(py, || if write { db.write_transaction() } else { db.transaction() })?;
         let (seq, turns) = (transaction.seq(), TurnSet::default());
         let work = Mutex::new(Some(Work { transaction, turns }));
         let ongoing = Arc::new(Ongoing(Kept::new(work)));
@@ -97,7 +97,7 @@ impl Transaction {
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         let work = self.ongoing.0.get(py)?;
-        apart(py, || Ok(work.lock().unwrap_or_else(PoisonError::into_inner).is_none()))
+        detached(py, || Ok(work.lock().unwrap_or_else(PoisonError::into_inner).is_none()))
     }
 
     /// Raise an exception if it cannot be used.
@@ -111,7 +111,7 @@ impl Transaction {
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         let work = self.ongoing.take(py)?.ok_or_else(|| over(py))?;
         let turns = self.open.turns();
-        apart(py, || {
+        detached(py, || {
             let _turns = turns.take_all(work.turns);
             work.transaction.commit_with(self.durability).map(drop)
         })
@@ -120,7 +120,7 @@ impl Transaction {
     /// Drop the writes. May be called repeatedly, also after a commit.
     fn rollback(&self, py: Python<'_>) -> PyResult<()> {
         let work = self.ongoing.take(py)?;
-        apart(py, || {
+        detached(py, || {
             drop(work);
             Ok(())
         })

@@ -10,7 +10,7 @@ use crate::buffer::Buffer;
 use crate::fork::Kept;
 use crate::raised;
 use crate::reads::Reads;
-use crate::store::{Open, apart, durability};
+use crate::store::{Open, detached, durability};
 
 /// The maximum of one read, in bytes.
 const READ_BYTES_MAX: u64 = 8 << 20;
@@ -127,7 +127,7 @@ pub(crate) fn writer(
 ) -> PyResult<ValueWriter> {
     let key = Buffer::key(key)?.as_ref().to_vec();
     let keyspace = reads.keyspace(py)?;
-    let stream = apart(py, || keyspace.writer(&key))?;
+    let stream = detached(py, || keyspace.writer(&key))?;
     Ok(ValueWriter { stream: Stream::new(stream), key, open: Arc::clone(reads.open()) })
 }
 
@@ -145,7 +145,7 @@ impl ValueWriter {
     fn finish(&self, py: Python<'_>, durability: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let durability = self::durability(&self.open, durability)?;
         let stream = self.stream.take(py)?.ok_or_else(|| closed(py))?;
-        apart(py, || {
+        detached(py, || {
             let _turn = self.open.turns().take(&self.key);
             stream.finish_with(durability)
         })

@@ -1,6 +1,6 @@
 """Results and refusals of einops and of esker: the same, named sizes included.
 
-What only esker can do, files of short tiles, is apart: only a name that ends in .raw asks for it.
+What only esker can do, files of short tiles, has its own form: only a name that ends in .raw asks for it.
 """
 
 from __future__ import annotations

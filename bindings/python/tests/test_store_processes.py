@@ -212,7 +212,7 @@ LOCKS = """
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     # And while its parent dies.
-    told, tells = os.pipe()
+    receiver, sender = os.pipe()
     parent = os.fork()
     if parent == 0:
         db = esker.open(sys.argv[1])
@@ -221,10 +221,10 @@ LOCKS = """
         if child == 0:
             time.sleep(60)
             os._exit(0)
-        os.write(tells, b"%d" % child)
+        os.write(sender, b"%d" % child)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(parent, 0)
-    child = int(os.read(told, 20))
+    child = int(os.read(receiver, 20))
     with esker.open(sys.argv[1]) as db:
         assert db.keyspace("things") == {b"a": b"1", b"b": b"2"} and db.check().ok
     os.kill(child, signal.SIGKILL)
@@ -358,20 +358,20 @@ def test_a_device_without_room_loses_nothing(tmp_path):
         db = esker.open(sys.argv[1], memory="1MiB")
         ks = db.keyspace("things")
         resource.setrlimit(resource.RLIMIT_FSIZE, (6 << 20, resource.RLIM_INFINITY))
-        told = 0
+        acknowledged = 0
         try:
-            while told < 100_000:
-                ks[b"%08d" % told] = b"%d" % told * 200
-                told += 1
+            while acknowledged < 100_000:
+                ks[b"%08d" % acknowledged] = b"%d" % acknowledged * 200
+                acknowledged += 1
         except esker.FullError as error:
             assert error.errno == 28 and isinstance(error, OSError), error
-        assert 1000 < told < 100_000 and len(ks) == told
+        assert 1000 < acknowledged < 100_000 and len(ks) == acknowledged
         assert all(value == b"%d" % n * 200 for n, value in enumerate(ks.values()))
-        print(told)
+        print(acknowledged)
     """
-    told = int(finished(python(script, tmp_path / "db")))
+    acknowledged = int(finished(python(script, tmp_path / "db")))
     with esker.open(tmp_path / "db") as db:
-        assert list(db.keyspace("things")) == [b"%08d" % n for n in range(told)] and db.check().ok
+        assert list(db.keyspace("things")) == [b"%08d" % n for n in range(acknowledged)] and db.check().ok
 
 
 @pytest.mark.parametrize("durability", ["buffered", "synced"])
@@ -392,7 +392,7 @@ def test_a_killed_writer_loses_nothing_acknowledged(tmp_path, budget, durability
     source, first = random.Random(durability), 0
     for _ in range(3 * budget):
         child = python(script, tmp_path / "db", durability, first)
-        told = int(child.stdout.readline())
+        acknowledged = int(child.stdout.readline())
         # A reader that is slow must not be what stops the writer.
         lines = []
         reader = threading.Thread(target=lambda: lines.extend(child.stdout), daemon=True)
@@ -402,11 +402,11 @@ def test_a_killed_writer_loses_nothing_acknowledged(tmp_path, budget, durability
         child.wait(timeout=60)
         reader.join()
         child.stderr.close()
-        told = int([f"{told}\n", *(line for line in lines if line.endswith("\n"))][-1])
+        acknowledged = int([f"{acknowledged}\n", *(line for line in lines if line.endswith("\n"))][-1])
         with esker.open(tmp_path / "db") as db:
             left, right = db.keyspace("left"), db.keyspace("right")
             count = len(left)
-            assert count > told and list(left) == [b"%08d" % n for n in range(count)]
+            assert count > acknowledged and list(left) == [b"%08d" % n for n in range(count)]
             assert list(left) == list(right) and db.check().ok
-            assert left[b"%08d" % told] == b"%d" % told * 50
+            assert left[b"%08d" % acknowledged] == b"%d" % acknowledged * 50
         first = count

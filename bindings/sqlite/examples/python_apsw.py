@@ -36,7 +36,7 @@ def main(library: str = "target/release/libesker_sqlite.so", path: str = "exampl
         pass
     assert count(writer) == 2
 
-    # A reader stays at its version, and nobody waits: APSW has no timeout unless asked for one.
+    # A reader stays at its version, and nothing waits: APSW has no timeout unless asked for one.
     reader = apsw.Connection(path, vfs="esker")
     reader.execute("BEGIN")
     assert count(reader) == 2

@@ -64,7 +64,7 @@ def main(library: str = "target/release/libesker_sqlite.so", path: str = "exampl
     writer.execute("ROLLBACK")
     assert count(writer) == 2
 
-    # A reader stays at its version, and nobody waits: neither has a timeout to use up.
+    # A reader stays at its version, and nothing waits: neither has a timeout to use up.
     reader = connect(path)
     for connection in (reader, writer):
         connection.execute("PRAGMA busy_timeout = 0")

@@ -40,11 +40,11 @@ pub fn pragma(connection: &mut Connection, name: &str, value: Option<&str>) -> O
         // would go stale.
         ("locking_mode", Some("exclusive")) => Ok(Answer::Row("normal".to_owned())),
         ("esker_durability", value) => durability(connection, value),
-        ("esker_stats", None) => told(connection, |store| Ok(pretty(&stats(&store.stats())))),
-        ("esker_stats", Some(name)) => told(connection, |store| one(&store.stats(), name)),
-        ("esker_versions", _) => told(connection, |store| Ok(pretty(&versions(store)))),
-        ("esker_check", _) => told(connection, check),
-        ("esker_compact", _) => told(connection, compact),
+        ("esker_stats", None) => with_store(connection, |store| Ok(pretty(&stats(&store.stats())))),
+        ("esker_stats", Some(name)) => with_store(connection, |store| one(&store.stats(), name)),
+        ("esker_versions", _) => with_store(connection, |store| Ok(pretty(&versions(store)))),
+        ("esker_check", _) => with_store(connection, check),
+        ("esker_compact", _) => with_store(connection, compact),
         ("esker_pin", _) => match value {
             Some(name) => named(connection, |store| store.pin_named(name)),
             None => Err((Code::ERROR, "PRAGMA esker_pin=NAME: a name is missing".to_owned())),
@@ -168,7 +168,7 @@ fn open_store(connection: &Connection) -> Outcome<&PageStore> {
     connection.store().map_err(|code| (code, "the store is closed".to_owned()))
 }
 
-fn told(
+fn with_store(
     connection: &Connection,
     tell: impl FnOnce(&PageStore) -> Outcome<String>,
 ) -> Outcome<Answer> {

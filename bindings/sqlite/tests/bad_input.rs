@@ -2,7 +2,7 @@
 //! and a line in its log that names the file, and what was committed before is there afterwards.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(unsafe_code, reason = "a library is loaded, and rights are given up")]
+#![expect(unsafe_code, reason = "a library is loaded, and rights are dropped")]
 
 mod common;
 #[path = "common/log.rs"]
@@ -500,11 +500,11 @@ fn a_file_that_may_not_grow_loses_nothing() {
 #[test]
 fn a_full_device_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let apart = ["unshare", "--mount"];
+    let unshared = ["unshare", "--mount"];
     let mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "none"];
-    let can = Command::new(apart[0]).arg(apart[1]).args(mount).arg(folder.path()).output();
+    let can = Command::new(unshared[0]).arg(unshared[1]).args(mount).arg(folder.path()).output();
     if can.is_ok_and(|tried| tried.status.success()) {
-        fill_by(&apart, folder.path(), &format!("{} \"$0\"", mount.join(" ")));
+        fill_by(&unshared, folder.path(), &format!("{} \"$0\"", mount.join(" ")));
     } else {
         eprintln!("not run: nothing may be mounted here");
     }

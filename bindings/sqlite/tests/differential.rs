@@ -30,8 +30,8 @@ fn judge(setup: &Setup) -> Result<[u64; 2], String> {
     };
     let short = shorten(&steps, 400, |steps| run(setup, steps).is_err());
     let differs = run(setup, &short).err().unwrap_or(first);
-    let told: Vec<_> = short.iter().map(|step| format!("  {step:?}")).collect();
-    Err(format!("{differs}\n{setup:?}\n{}", told.join("\n")))
+    let steps: Vec<_> = short.iter().map(|step| format!("  {step:?}")).collect();
+    Err(format!("{differs}\n{setup:?}\n{}", steps.join("\n")))
 }
 
 fn check_all(name: &str, scripts: u64, files: usize, connections: usize) {

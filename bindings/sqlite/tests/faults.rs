@@ -331,7 +331,7 @@ fn what_a_super_journal_has_decided_is_seen_in_all_files() {
 }
 
 /// The super-journal is gone, and SQLite received an error and rolls back. Wherever the power
-/// fails then, the transaction is in both files or in none, because neither file is decided apart.
+/// fails then, the transaction is in both files or in none, because neither file is decided alone.
 fn lose_a_super_journal() {
     let folder = tempfile::tempdir().unwrap();
     let (case, disk, connection) = two_files(folder.path());
@@ -345,7 +345,11 @@ fn lose_a_super_journal() {
     }
     disk.device.mark(1);
     assert_eq!(disk.removes_after.load(Ordering::Relaxed), 0);
-    assert_eq!(twos(&connect(&disk, &case).unwrap()), [0, 0], "nobody was told that it is there");
+    assert_eq!(
+        twos(&connect(&disk, &case).unwrap()),
+        [0, 0],
+        "the error came although the rows are there"
+    );
     let refused = connection.execute_batch("INSERT INTO main.u VALUES (3)").unwrap_err();
     assert!(is_of_the_device(&refused), "{refused}");
     let trace = disk.device.take_trace().unwrap();

@@ -60,13 +60,13 @@ fn a_child_keeps_no_lock_when_its_parent_closes() {
     let path = folder.path().join("app.db");
     let connection = open(&path).unwrap();
     connection.execute_batch("CREATE TABLE t(n); INSERT INTO t VALUES (1)").unwrap();
-    let (mut told, mut tells) = pipe().unwrap();
+    let (mut receiver, mut sender) = pipe().unwrap();
     let child = Child::run(60, || {
-        tells.write_all(b"x").unwrap();
+        sender.write_all(b"x").unwrap();
         std::thread::sleep(std::time::Duration::from_secs(60));
         0
     });
-    told.read_exact(&mut [0]).unwrap();
+    receiver.read_exact(&mut [0]).unwrap();
     drop(connection);
     let again = open_now(&path).unwrap();
     assert_eq!(number(&again, "SELECT sum(n) FROM t"), 1);
@@ -83,12 +83,12 @@ fn a_child_keeps_no_lock_when_its_parent_dies() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.db");
     common::load();
-    let (mut told, mut tells) = pipe().unwrap();
+    let (mut receiver, mut sender) = pipe().unwrap();
     let parent = Child::run(60, || {
         let connection = open(&path).unwrap();
         connection.execute_batch("CREATE TABLE t(n); INSERT INTO t VALUES (1)").unwrap();
         let child = Child::run(60, || {
-            tells.write_all(b"x").unwrap();
+            sender.write_all(b"x").unwrap();
             std::thread::sleep(std::time::Duration::from_secs(60));
             0
         });
@@ -97,7 +97,7 @@ fn a_child_keeps_no_lock_when_its_parent_dies() {
         drop(connection);
         1
     });
-    told.read_exact(&mut [0]).unwrap();
+    receiver.read_exact(&mut [0]).unwrap();
     parent.kill();
     let connection = open_now(&path).unwrap();
     assert_eq!(number(&connection, "SELECT sum(n) FROM t"), 1);

@@ -297,8 +297,8 @@ fn a_medium_that_cannot_be_written() {
     drop(connection);
     let place = folder.path().display();
     let mount = format!("mount -o bind,ro '{place}' '{place}' && exec \"$@\"");
-    let apart = ["unshare", "--mount", "sh", "-c", mount.as_str(), "sh"];
-    let can = Command::new(apart[0]).args(&apart[1..]).arg("true").output();
+    let unshared = ["unshare", "--mount", "sh", "-c", mount.as_str(), "sh"];
+    let can = Command::new(unshared[0]).args(&unshared[1..]).arg("true").output();
     if !can.is_ok_and(|tried| tried.status.success()) {
         eprintln!("not run: nothing may be mounted here");
         return;
@@ -308,13 +308,13 @@ fn a_medium_that_cannot_be_written() {
         let before = looks(&path);
         // Without a word it is as with SQLite's own files: what cannot be written is read.
         for how in ["mode=ro", "immutable=1", "", "mode=rwc"] {
-            let (other, said) = start(&path, how, &apart);
+            let (other, said) = start(&path, how, &unshared);
             assert_eq!(said, "rows 10", "{how}");
             end(other);
         }
         assert!(looks(&path) == before, "something was written");
     }
-    let (other, said) = start(&folder.path().join("absent.db"), "", &apart);
+    let (other, said) = start(&folder.path().join("absent.db"), "", &unshared);
     assert!(said.contains("unable to open"), "{said}");
     end(other);
 }

@@ -96,8 +96,8 @@ fn run(seed: u64) -> u64 {
             // SQLite syncs in every mode that it takes for safe, and those above it.
             let expected = u64::from(level >= 2);
             let found = syncs(&connection, schema);
-            let told = || said.join("\n");
-            assert_eq!(found, expected, "seed {seed}, {schema}: {level}\n{}", told());
+            let trace = || said.join("\n");
+            assert_eq!(found, expected, "seed {seed}, {schema}: {level}\n{}", trace());
             commits += 1;
         }
     }

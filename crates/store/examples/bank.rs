@@ -1,4 +1,4 @@
-//! Money that moves between accounts, and never appears or disappears, whoever else moves some.
+//! Money that moves between accounts, and never appears or disappears, whatever others move.
 //!
 //! `cargo run --example bank`
 

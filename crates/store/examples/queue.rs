@@ -1,5 +1,5 @@
 //! A queue of jobs between threads that survives a crash: each job is done once, or again by
-//! somebody else when whoever had it did not come back.
+//! another worker if the first one does not finish it.
 //!
 //! `cargo run --example queue`
 

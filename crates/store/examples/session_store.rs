@@ -20,7 +20,7 @@ impl Sessions {
         Ok(Self { db, by_token, by_expiry })
     }
 
-    /// Begins a session. It is on the device when this returns: a user who has been told of it
+    /// Begins a session. It is on the device when this returns: a user who has got it
     /// is not logged out by a power cut.
     fn begin(&self, token: &str, user: &str, expires: Duration) -> Result<()> {
         let mut batch = self.db.batch();

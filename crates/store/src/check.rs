@@ -99,7 +99,7 @@ fn used_again(found: Generation, next: Generation) -> Option<Problem> {
 fn unaccounted(used: impl Iterator<Item = Extent>, space: &Space) -> Vec<Problem> {
     let mut runs: Vec<(Extent, &str)> = used.map(|extent| (extent, "used")).collect();
     runs.extend(space.uncommitted().map(|extent| (extent, "a value's")));
-    runs.extend(space.retired().map(|extent| (extent, "given up")));
+    runs.extend(space.retired().map(|extent| (extent, "retired")));
     runs.extend(space.free_runs().map(|extent| (extent, "free")));
     runs.sort_unstable();
     let problem = |start: u64, end: u64, what: &str| {

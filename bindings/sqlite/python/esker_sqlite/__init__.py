@@ -33,7 +33,7 @@ def load(connection: Optional[Any] = None) -> None:
     A connection of `sqlite3` or of APSW; to load it again does no harm. Whether extensions may be
     loaded is as it was afterwards: no. Python may have been built without loading of extensions
     (pyenv's is): then the SQLite below the module is asked directly. One process has one SQLite
-    with the extension; a second one is told so.
+    with the extension; a second one raises an error.
     """
     if connection is None:
         connection = sqlite3.connect(":memory:")

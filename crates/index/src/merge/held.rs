@@ -109,7 +109,7 @@ mod tests {
         match held.put_onto(&base, b"k", &keep(points), operator) {
             Under::Operand(held) => format!("operand {}", held.operand.escape_ascii()),
             Under::Value(seq, value) => format!("value {} at {seq}", value.escape_ascii()),
-            Under::Nothing(held) => format!("apart {}", held.operand.escape_ascii()),
+            Under::Nothing(held) => format!("operand {}", held.operand.escape_ascii()),
         }
     }
 
@@ -121,21 +121,21 @@ mod tests {
         assert_eq!(onto(&visible, &append, 4, Data::Operand(b"old")), "operand oldnew");
         assert_eq!(onto(&visible, &append, 4, Data::Delete), "value new at 9");
         let until = Data::PutUntil(esker_format::ids::Moment(7), b"old");
-        assert_eq!(onto(&visible, &append, 4, until), "apart new");
+        assert_eq!(onto(&visible, &append, 4, until), "operand new");
         for point in [4, 8] {
-            assert_eq!(onto(&[12, point], &append, 4, Data::Put(b"old")), "apart new");
+            assert_eq!(onto(&[12, point], &append, 4, Data::Put(b"old")), "operand new");
         }
         for point in [3, 9] {
             assert_eq!(onto(&[12, point], &append, 4, Data::Put(b"old")), "value oldnew at 9");
         }
-        assert_eq!(onto(&[8], &append, 4, Data::Put(b"old")), "apart new", "not visible yet");
+        assert_eq!(onto(&[8], &append, 4, Data::Put(b"old")), "operand new", "not visible yet");
     }
 
     #[test]
     fn without_an_operator_operands_stay_as_they_are() {
         let none = Operator::default();
-        assert_eq!(onto(&[12], &none, 4, Data::Put(b"old")), "apart new");
-        assert_eq!(onto(&[12], &none, 4, Data::Operand(b"old")), "apart new");
+        assert_eq!(onto(&[12], &none, 4, Data::Put(b"old")), "operand new");
+        assert_eq!(onto(&[12], &none, 4, Data::Operand(b"old")), "operand new");
         assert_eq!(onto(&[12], &none, 4, Data::Delete), "value new at 9");
     }
 }

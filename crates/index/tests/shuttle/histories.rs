@@ -24,8 +24,8 @@ pub fn writes_and_a_merge() {
     subject.assert_sound();
 }
 
-/// The merge is asked for by whoever writes, so that it drops what has just been overwritten, and
-/// keeps what is older for a snapshot: whoever reads with a number from between finds that.
+/// The merge is requested by a writer, so that it drops what has just been overwritten, and
+/// keeps what is older for a snapshot: a reader with a number from between finds that.
 pub fn overwrites_that_are_merged() {
     let subject = Subject::new();
     let snapshot = subject.snapshots().register();
@@ -44,7 +44,7 @@ pub fn overwrites_that_are_merged() {
     subject.history.assert_linearizable();
 }
 
-/// A flush keeps only the newest version of each key: whoever reads with a number from before must
+/// A flush keeps only the newest version of each key: a reader with a number from before must
 /// have a view from before. A full merge would hide the mistake, because it resets the numbers of
 /// what is left.
 pub fn overwrites_that_are_spilled() {

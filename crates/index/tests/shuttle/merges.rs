@@ -55,7 +55,7 @@ pub fn scans_of_what_is_passed() {
     merge.join().unwrap();
 }
 
-/// A frozen memtable of several leaves is given back leaf by leaf: whoever has an older view has
+/// A frozen memtable of several leaves is given back leaf by leaf: a reader with an older view has
 /// all of it still.
 pub fn lookups_of_what_was_frozen() {
     let subject = std::sync::Arc::new(Subject::empty(40 << 10));

@@ -10,7 +10,7 @@ use esker_index::Work;
 use esker_substrate::planted::Bug;
 
 /// More runs than may stand are merged into a level slice by slice, and a key is overwritten that
-/// is in all of them: whoever looks it up, or scans, meets runs that are gone in part.
+/// is in all of them: a reader that looks it up, or scans, meets runs that are gone in part.
 fn lookups_during_slices_of_runs() {
     let subject = Subject::new();
     for _ in 0..3 {

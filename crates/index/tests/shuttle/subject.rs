@@ -259,8 +259,7 @@ impl Subject {
             };
             let batch = self.tree.scan(&request).expect("a scan reads what its views lead to");
             for (key, value) in batch.entries {
-                let before =
-                    all.insert(key[0], number(&value.here().expect("no value lies apart")));
+                let before = all.insert(key[0], number(&value.here().expect("no value is a blob")));
                 assert_eq!(before, None, "key {} comes once", key[0]);
             }
             match batch.resume {

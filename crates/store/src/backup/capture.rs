@@ -141,7 +141,7 @@ impl Drop for Captured<'_> {
         let unheld = self.shared.log.unhold();
         let unpinned = self.pins.iter().try_for_each(|(slot, number)| slot.unpin(*number));
         if let Err(error) = unheld.and(unpinned) {
-            tracing::warn!(%error, "what a backup had held could not be given up");
+            tracing::warn!(%error, "what a backup held could not be released");
         }
     }
 }

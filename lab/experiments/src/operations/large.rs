@@ -1,4 +1,4 @@
-//! Values of a megabyte, stored apart from their keys, next to the disk itself.
+//! Values of a megabyte, stored as blobs, compared with the disk itself.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

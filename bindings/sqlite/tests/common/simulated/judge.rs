@@ -100,8 +100,8 @@ fn opened(
 /// The last things that happened before a crash.
 pub fn before(state: &CrashState<'_>) -> String {
     let from = state.position.saturating_sub(20);
-    let told = (from..state.position).map(|at| state.trace.describe(at));
-    told.collect::<Vec<_>>().join("\n")
+    let steps = (from..state.position).map(|at| state.trace.describe(at));
+    steps.collect::<Vec<_>>().join("\n")
 }
 
 fn judge_once(session: &Session, promise: &Promise<'_>, disk: &Disk) -> usize {
