@@ -129,7 +129,7 @@ const LIBRARY_DEPENDENCIES_MAX: usize = 15;
 const INDEX_KINDS: [&str; 5] = ["fdtree", "lsm", "latree", "multiversion", "btree"];
 
 /// The places where kinds may be named together: where they are made, and the tests of all of them.
-const NAMES_INDEX_KINDS: [&str; 2] = ["/src/kinds.rs", "/src/tests/"];
+const NAMES_INDEX_KINDS: [&str; 2] = ["/src/kind/registry.rs", "/src/tests/"];
 
 /// Checks the dependencies declared in the crates' manifests.
 pub fn check_manifests(tree: &Tree) -> Result<Vec<Finding>> {
@@ -387,15 +387,15 @@ mod tests {
         ];
         for text in ways {
             let found = |path: &str| source_findings(path, text);
-            let expected = "crates/index/src/view.rs:1: what all index kinds stand on may not name \
-                            lsm: ask the kind";
-            assert_eq!(found("crates/index/src/view.rs"), [expected], "{text}");
+            let expected = "crates/index/src/read/view.rs:1: what all index kinds stand on may not \
+                            name lsm: ask the kind";
+            assert_eq!(found("crates/index/src/read/view.rs"), [expected], "{text}");
             let expected = "crates/index/src/fdtree/level.rs:1: index kind fdtree may not use lsm: \
                             share what both stand on";
             assert_eq!(found("crates/index/src/fdtree/level.rs"), [expected], "{text}");
             assert_eq!(found("crates/index/src/lib.rs").len(), 1, "{text}");
             assert!(found("crates/index/src/lsm/level.rs").is_empty(), "{text}");
-            assert!(found("crates/index/src/kinds.rs").is_empty(), "{text}");
+            assert!(found("crates/index/src/kind/registry.rs").is_empty(), "{text}");
             assert!(found("crates/index/src/tests/lsm.rs").is_empty(), "{text}");
             assert!(found("crates/index/benches/merge.rs").is_empty(), "{text}");
         }

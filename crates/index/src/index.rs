@@ -21,19 +21,19 @@ use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
-use super::balance::{Balance, KeptTombstones, flushed_balance};
-use super::fault;
-use super::flush::Flush;
-use super::kind::Kind;
-use super::kinds::{Options, kind_of};
-use super::merge::Step;
-use super::operands::Operator;
-use super::paused::Paused;
-use super::removed::Removed;
-use super::scheme::Scheme;
-use super::tree::BlockReader;
-use super::values::{Values, ValuesEdit};
-use super::view::{BackgroundJob, View, Views};
+use crate::fault;
+use crate::kind::Kind;
+use crate::kind::registry::{Options, kind_of};
+use crate::merge::Step;
+use crate::merge::flush::Flush;
+use crate::merge::scheme::Scheme;
+use crate::read::operands::Operator;
+use crate::read::range_tombstones::RangeTombstones;
+use crate::read::view::{BackgroundJob, View, Views};
+use crate::run::tree::BlockReader;
+use crate::upkeep::balance::{Balance, KeptTombstones, flushed_balance};
+use crate::upkeep::pause::Paused;
+use crate::upkeep::values::{Values, ValuesEdit};
 
 /// The resources that all keyspaces of a store share.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl Index {
             pot: None,
         };
         let meta = Arc::new(meta);
-        let removed = Removed::new(Arc::clone(&meta.removed)).into();
+        let removed = RangeTombstones::new(Arc::clone(&meta.removed)).into();
         let kind = kind_of(&meta, &options);
         let parts = kind.open_parts(&reader, &meta);
         let frozen = meta.merge.as_ref().map_or(Seq(0), |merge| merge.frozen.1);

@@ -3,7 +3,7 @@
 //!
 //! Reading order: this module (separating the values of a write from their keys), `reader` and
 //! `writer` (streams). The index then keeps track of the references to a blob
-//! (`esker_index::values`).
+//! (`esker_index::upkeep::values`).
 //!
 //! Invariant: a value is written before a record that refers to it is appended to the log, and
 //! durable before that record counts as durable. A crash may leave the record and not the value:
@@ -234,7 +234,7 @@ pub(crate) fn claim_logged(shared: &Core) -> Result<()> {
         let Ok(value) = ValueRef::decode(content) else { return Ok(()) };
         shared.env.blocks.generation_found(value.generation);
         let Some(keyspace) = state.keyspaces.get(&id) else { return Ok(()) };
-        match esker_index::values::is_in_log_alone(&keyspace.index, key, seq) {
+        match esker_index::upkeep::values::is_in_log_alone(&keyspace.index, key, seq) {
             true => shared.env.blocks.claim(&value.runs),
             false => Ok(()),
         }

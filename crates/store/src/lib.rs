@@ -126,7 +126,7 @@ pub use esker_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX as INLINE_BYTES_MAX};
 #[cfg(feature = "_baselines")]
 #[doc(hidden)]
 pub use esker_index::Scheme;
-pub use esker_index::operands::{BoxError, MergeOperator};
+pub use esker_index::read::operands::{BoxError, MergeOperator};
 pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};

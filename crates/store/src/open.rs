@@ -26,7 +26,7 @@ use esker_device::{Device, DeviceError, DeviceLock};
 use esker_format::action::WriteOp;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
 use esker_format::meta::IndexMeta;
-use esker_index::operands::Operator;
+use esker_index::read::operands::Operator;
 use esker_index::{Env, Index, Options};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::{Budget, Part};

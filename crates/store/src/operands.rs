@@ -1,7 +1,7 @@
 //! Merge operands: which may be written, and how many operands of one key are replaced by its
 //! value.
 //!
-//! The index reads and merges operands (`esker_index::operands`).
+//! The index reads and merges operands (`esker_index::read::operands`).
 //!
 //! Invariant: operands are written only while the keyspace's operator is available: a caller that
 //! writes them can read them.

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use esker_index::operands::{BoxError, MergeOperator};
+use esker_index::read::operands::{BoxError, MergeOperator};
 
 use crate::error::Error;
 

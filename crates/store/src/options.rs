@@ -11,7 +11,7 @@ use esker_format::manifest_edit::keyspace_name_is_valid;
 use esker_format::meta::IndexMeta;
 use esker_index::Scheme;
 use esker_index::fdtree::Sizes;
-use esker_index::operands::{MergeOperator, Operator};
+use esker_index::read::operands::{MergeOperator, Operator};
 
 use crate::background::Mode;
 use crate::compaction::Compaction;

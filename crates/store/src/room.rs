@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use esker_format::action::WriteOp;
-use esker_index::{BackgroundJob, Step, Work, owed};
+use esker_index::upkeep::owed;
+use esker_index::{BackgroundJob, Step, Work};
 use esker_substrate::blocks::{Claim, Reserve};
 use esker_substrate::sync::atomic::Ordering;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::merge::LevelMerge;
 use super::prepare::Incoming;
 use super::{FdTreeIndex, two_level};
-use crate::insert::Insert;
+use crate::build::insert::Insert;
 use crate::merge::group::Group;
+use crate::merge::stage::Stage;
 use crate::merge::{Inputs, Phase};
-use crate::stage::Stage;
-use crate::tree::Tree;
+use crate::run::tree::Tree;
 
 impl LevelMerge {
     /// FD-tree: merges the new level with the next level down, if it is too large for its own

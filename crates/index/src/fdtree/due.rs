@@ -8,9 +8,9 @@ use super::FdTreeIndex;
 use super::prepare::{Incoming, prepare};
 use super::shape::{self, Sizes};
 use crate::Work;
-use crate::balance::{self, Balance};
-use crate::due::{data_bytes, sorted_run_bytes};
-use crate::forecast::ForecastMerge;
+use crate::upkeep::balance::{self, Balance};
+use crate::upkeep::due::{data_bytes, sorted_run_bytes};
+use crate::upkeep::forecast::ForecastMerge;
 
 /// Full memtables that may be written out while a merge runs, if t is less.
 const FLUSHES_WHILE_MERGING: u64 = 8;

@@ -1,8 +1,8 @@
 //! merge-finalize: the numbers of the levels that are left.
 //!
 //! Upper levels that turned out not to be needed are dropped when everything is written
-//! ([`insert`](crate::insert)). The level numbers of the rest follow from the shape chosen in
-//! merge-prepare.
+//! ([`insert`](crate::build::insert)). The level numbers of the rest follow from the shape chosen
+//! in merge-prepare.
 
 use esker_format::meta::LevelMeta;
 

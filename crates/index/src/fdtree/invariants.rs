@@ -4,7 +4,7 @@ use esker_format::meta::{IndexMeta, LevelMeta};
 use esker_format::ptr::Extent;
 
 use super::{prepare, shape};
-use crate::invariants::CheckSink;
+use crate::check::CheckSink;
 
 /// I3.
 pub(super) fn check_sizes(meta: &IndexMeta, sink: &mut CheckSink) {

@@ -14,9 +14,9 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::{FdTreeIndex, finalize, shape};
-use crate::delete;
+use crate::merge::delete;
 use crate::merge::{Inputs, Merge, Outcome, Phase, Step};
-use crate::tree::{LevelFences, Tree};
+use crate::run::tree::{LevelFences, Tree};
 use crate::{Commit, Index};
 
 /// A merge of levels under way.

@@ -8,8 +8,8 @@ use esker_format::block::Codec;
 use esker_format::meta::{LevelCounts, LevelMeta, Shape};
 
 use super::shape::{self, Sizes};
-use crate::insert::{Plan, top_bytes_max};
-use crate::stats::CompactionStats;
+use crate::build::insert::{Plan, top_bytes_max};
+use crate::upkeep::stats::CompactionStats;
 
 /// Bytes that an average fence takes in a block, filter included, where nothing is known.
 pub(super) const FENCE_BYTES: u64 = 40;

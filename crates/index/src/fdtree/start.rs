@@ -15,17 +15,17 @@ use super::prepare::{self, Incoming, Prepared};
 use super::shape::Sizes;
 use super::{FdTreeIndex, two_level};
 use crate::Gate;
-use crate::compression;
-use crate::fence_index::FenceIndex;
-use crate::flush::nothing;
-use crate::freeze::Frozen;
-use crate::insert::{Insert, Plan, top_bytes_max};
+use crate::build::compression;
+use crate::build::insert::{Insert, Plan, top_bytes_max};
+use crate::merge::flush::nothing;
+use crate::merge::freeze::Frozen;
+use crate::merge::scheme::{Pace, Scheme};
+use crate::merge::stage::Stage;
 use crate::merge::{Inputs, Merge, Start};
-use crate::scheme::{Pace, Scheme};
-use crate::stage::Stage;
-use crate::stats::CompactionStats;
-use crate::tree::{BlockReader, Tree};
-use crate::view::{BackgroundJob, Moving, Part, View};
+use crate::read::view::{BackgroundJob, Moving, Part, View};
+use crate::run::fence_index::FenceIndex;
+use crate::run::tree::{BlockReader, Tree};
+use crate::upkeep::stats::CompactionStats;
 
 /// Space for a level's last extent, in bytes; larger ones are taken in pieces where space is short.
 const EXTENT_BYTES_LEAST: u64 = 16 * 1024;

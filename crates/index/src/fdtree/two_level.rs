@@ -19,7 +19,7 @@ use esker_format::meta::{LevelMeta, Shape};
 
 use super::prepare::{Incoming, Prepared};
 use super::shape::{self, Sizes};
-use crate::insert::Plan;
+use crate::build::insert::Plan;
 
 /// γ of an FD-tree for which no sizes were chosen: small, so that small trees have several levels.
 const GROWTH_DEFAULT: u16 = 4;

@@ -15,8 +15,8 @@ use super::layout::Layout;
 use super::policy::Policy;
 use super::policy::sizes::{self, Sizes};
 use super::state::{Run, State};
-use crate::cursor::{FenceCursor, Target};
-use crate::tree::{BlockReader, Tree};
+use crate::run::cursor::{FenceCursor, Target};
+use crate::run::tree::{BlockReader, Tree};
 
 /// Blocks that a slice takes of one run or level: those of two full memtables, within these bounds.
 /// Each slice writes the nodes that lead to its blocks, and a record.

@@ -5,10 +5,10 @@ use esker_substrate::error::Result;
 
 use super::policy::Blocks;
 use super::state::Run;
-use crate::cursor::{FenceCursor, Target};
-use crate::gone::Gone;
-use crate::level_writer::extent_of;
-use crate::tree::{BlockReader, Tree};
+use crate::build::level_writer::extent_of;
+use crate::run::consumed::Consumed;
+use crate::run::cursor::{FenceCursor, Target};
+use crate::run::tree::{BlockReader, Tree};
 
 /// Most blocks that are distinguished.
 const FENCES_MAX: usize = 1 << 15;
@@ -58,14 +58,14 @@ impl Fences {
 
     pub fn of_level(reader: &BlockReader, tree: &Tree) -> Result<Self> {
         let mut all = Self::default();
-        all.add(reader, tree, &Gone::default())?;
+        all.add(reader, tree, &Consumed::default())?;
         Ok(all)
     }
 
     /// Blocks that begin within a key's versions count as the one before: a part cannot end there.
     ///
     /// Cost: reads all nodes of the tree.
-    fn add(&mut self, reader: &BlockReader, tree: &Tree, gone: &Gone) -> Result<()> {
+    fn add(&mut self, reader: &BlockReader, tree: &Tree, gone: &Consumed) -> Result<()> {
         let Some(level) = tree.height().checked_sub(1) else { return Ok(()) };
         // Blocks of two runs are not neighbours.
         self.in_last = self.together;

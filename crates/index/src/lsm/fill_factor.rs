@@ -4,8 +4,8 @@ use esker_format::block::Limit;
 use esker_format::meta::LsmLevel;
 use esker_format::ptr::{BlockPtr, SECTOR_BYTES};
 
-use crate::cursor::OwnedFence;
-use crate::level_writer::{UNIT_SECTORS, units_of};
+use crate::build::level_writer::{UNIT_SECTORS, units_of};
+use crate::run::cursor::OwnedFence;
 
 const MILLION: u64 = 1_000_000;
 

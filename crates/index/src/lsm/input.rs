@@ -12,14 +12,14 @@ use esker_substrate::budget::{Lease, Part};
 use esker_substrate::error::{Error, Result};
 
 use super::output::Output;
-use crate::cursor::{FenceCursor, OwnedFence, Target};
-use crate::gone::Gone;
-use crate::head::Head;
-use crate::insert::Sink;
-use crate::level_writer::extent_of;
-use crate::tree::{BlockReader, Tree};
-use crate::versions::Fate;
-use crate::window::Window;
+use crate::build::insert::Sink;
+use crate::build::level_writer::extent_of;
+use crate::merge::head::Head;
+use crate::merge::window::Window;
+use crate::read::versions::Fate;
+use crate::run::consumed::Consumed;
+use crate::run::cursor::{FenceCursor, OwnedFence, Target};
+use crate::run::tree::{BlockReader, Tree};
 
 /// Bytes read ahead of each source at once: a slice may have thirty sources, and half of what it
 /// needs of a run is adjacent.
@@ -96,7 +96,7 @@ impl Span {
 #[derive(Clone, Debug)]
 pub(super) struct Clip<'a> {
     pub keys: KeyRange<'a>,
-    pub gone: Gone,
+    pub gone: Consumed,
 }
 
 impl Clip<'_> {

@@ -3,7 +3,7 @@
 use esker_format::meta::IndexMeta;
 use esker_format::ptr::BlockPtr;
 
-use crate::invariants::{CheckSink, Units};
+use crate::check::{CheckSink, Units};
 
 /// The recorded units equal the actual ones; `found` ends with the counted units of each level,
 /// where all of it could be read.

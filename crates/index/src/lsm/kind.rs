@@ -11,12 +11,12 @@ use esker_substrate::sync::MutexGuard;
 use super::compaction::Lsm;
 use super::invariants;
 use super::{Job, is_empty, is_fully_compacted, open_parts};
-use crate::forecast::ForecastMerge;
-use crate::invariants::{CheckSink, Units};
+use crate::check::{CheckSink, Units};
 use crate::kind::{Kind, PauseGuard};
 use crate::merge::Step;
-use crate::tree::BlockReader;
-use crate::view::Part;
+use crate::read::view::Part;
+use crate::run::tree::BlockReader;
+use crate::upkeep::forecast::ForecastMerge;
 use crate::{Commit, Gate, Index, Work};
 
 /// An index that is an LSM index.

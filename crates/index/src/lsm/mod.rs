@@ -62,13 +62,13 @@ use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, SORTED_RUNS_MA
 use esker_substrate::error::{Error, Result};
 use esker_substrate::sync::atomic::Ordering;
 
-use crate::balance::underflows;
-use crate::due::sorted_run_bytes;
-use crate::forecast::ForecastMerge;
-use crate::gone::Gone;
 use crate::merge::Step;
-use crate::tree::{BlockReader, Tree};
-use crate::view::Part;
+use crate::read::view::Part;
+use crate::run::consumed::Consumed;
+use crate::run::tree::{BlockReader, Tree};
+use crate::upkeep::balance::underflows;
+use crate::upkeep::due::sorted_run_bytes;
+use crate::upkeep::forecast::ForecastMerge;
 use crate::{Commit, Index, Work};
 use by_policy::Part as PolicyPart;
 use choose::{Arrivals, Pass, RUNS_AHEAD, Slice};
@@ -106,7 +106,7 @@ pub struct Job {
 fn open_parts(reader: &BlockReader, meta: &IndexMeta, lsm: &LsmMeta) -> Vec<Part> {
     let run = |(tree, gone): (&TreeMeta, &Vec<KeyRangeBuf>)| {
         let tree = Arc::new(Tree::open(reader, tree.clone()));
-        Part::of(tree, Gone::new(gone))
+        Part::of(tree, Consumed::new(gone))
     };
     let level = |level: &LsmLevel| Part::Run(Arc::new(Tree::open_level(reader, &level.tree)));
     let runs = meta.sorted_runs.iter().zip(&lsm.gone).map(run);

@@ -21,11 +21,11 @@ use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 use esker_substrate::error::Result;
 use esker_substrate::generations::OneGeneration;
 
-use crate::cursor::{FenceCursor, OwnedFence, Target};
-use crate::fence_index::{Account, FenceIndex};
-use crate::level_writer::{extent_of, fence_of, keyed, owned};
-use crate::tree::{BlockReader, Tree};
-use crate::writer::ExtentWriter;
+use crate::build::level_writer::{extent_of, fence_of, keyed, owned};
+use crate::build::writer::ExtentWriter;
+use crate::run::cursor::{FenceCursor, OwnedFence, Target};
+use crate::run::fence_index::{Account, FenceIndex};
+use crate::run::tree::{BlockReader, Tree};
 
 /// A node's length, in bytes; longer only where few fences take more.
 const NODE_BYTES: usize = UNIT_BYTES as usize;
@@ -180,7 +180,7 @@ fn around(tree: &Tree, replaced: &Replaced) -> (Vec<TailFence>, Vec<TailFence>) 
 fn read(reader: &BlockReader, ptr: &BlockPtr) -> Result<Vec<TailFence>> {
     let block = reader.read(ptr)?;
     let mut index = FenceIndex::default();
-    crate::tree::push_fences(&mut index, block.view())
+    crate::run::tree::push_fences(&mut index, block.view())
         .map_err(|error| reader.damage(ptr, &error))?;
     Ok(index.iter().map(|fence| owned(&fence)).collect())
 }

@@ -13,13 +13,15 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::generations::OneGeneration;
 
 use super::fill_factor::{Fill, Room, is_full, waste_of};
-use crate::cursor::OwnedFence;
-use crate::insert::Sink;
-use crate::level_writer::{LevelStart, LevelWriter, OwnUnits, UNIT_SECTORS, fence_of, units_of};
-use crate::tree::BlockReader;
-use crate::versions::Fate;
-use crate::view::BackgroundJob;
-use crate::writer::ExtentWriter;
+use crate::build::insert::Sink;
+use crate::build::level_writer::{
+    LevelStart, LevelWriter, OwnUnits, UNIT_SECTORS, fence_of, units_of,
+};
+use crate::build::writer::ExtentWriter;
+use crate::read::versions::Fate;
+use crate::read::view::BackgroundJob;
+use crate::run::cursor::OwnedFence;
+use crate::run::tree::BlockReader;
 
 /// New blocks in the making.
 pub(super) struct Output {

@@ -27,7 +27,7 @@ use super::fill_factor::Fill;
 use super::kind::LsmIndex;
 use super::layout::Layout;
 use super::state::State;
-use crate::tree::{BlockReader, Tree};
+use crate::run::tree::{BlockReader, Tree};
 
 /// Blocks that are packed together: enough that the last one, which is not full, matters little,
 /// and few enough that packing is limited to where most is empty.

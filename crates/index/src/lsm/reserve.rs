@@ -14,7 +14,7 @@ use super::LsmIndex;
 use super::choose::Slice;
 use super::slice::Outcome;
 use super::state::State;
-use crate::level_writer::OwnUnits;
+use crate::build::level_writer::OwnUnits;
 
 impl LsmIndex<'_> {
     /// How well a slice fills its blocks. While a caller makes room on a full device, a level must

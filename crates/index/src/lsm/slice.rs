@@ -25,16 +25,17 @@ use super::nodes::{self, Edited, Replaced};
 use super::output::{Output, Written};
 use super::state::{Run, State};
 use super::walk::{Rules, Walk};
-use crate::balance::flushed_balance;
-use crate::cursor::{FenceCursor, OwnedFence, Target};
-use crate::fence_index::FenceIndex;
-use crate::gone::Gone;
-use crate::level_writer::{extent_of, units_of};
-use crate::tree::{BlockReader, Tree};
-use crate::values::Moved;
-use crate::view::{Part, View};
-use crate::writer::ExtentWriter;
-use crate::{Commit, delete};
+use crate::Commit;
+use crate::build::level_writer::{extent_of, units_of};
+use crate::build::writer::ExtentWriter;
+use crate::merge::delete;
+use crate::read::view::{Part, View};
+use crate::run::consumed::Consumed;
+use crate::run::cursor::{FenceCursor, OwnedFence, Target};
+use crate::run::fence_index::FenceIndex;
+use crate::run::tree::{BlockReader, Tree};
+use crate::upkeep::balance::flushed_balance;
+use crate::upkeep::values::Moved;
 
 /// A level that a slice takes keys from or merges them into.
 #[derive(Clone)]
@@ -335,8 +336,8 @@ fn upper_inputs<'a>(
     levels: &[Level],
 ) -> Result<Vec<Input<'a>>> {
     let runs = runs.iter().map(|run| (&run.tree, run.gone.clone()));
-    let levels = levels.iter().map(|level| (&level.tree, Gone::default()));
-    let input = |(tree, gone): (&Arc<Tree>, Gone)| {
+    let levels = levels.iter().map(|level| (&level.tree, Consumed::default()));
+    let input = |(tree, gone): (&Arc<Tree>, Consumed)| {
         let keys = slice.keys.as_range();
         let span = Span::of(tree, reader, keys)?;
         let mut input = Input::new(reader, span, Some(Clip { keys, gone }));
@@ -362,7 +363,7 @@ fn spent(runs: &[Run], slice: &Slice, inputs: &[Input<'_>]) -> Vec<Spent> {
         for (at, fence) in input.span.fences.iter().enumerate() {
             let extent = extent_of(&fence.ptr);
             let upper = input.span.upper(at).map(|upper| (upper.key.as_slice(), upper.seq));
-            let has_all = |gone: &Gone| gone.has_block(&fence.key, upper);
+            let has_all = |gone: &Consumed| gone.has_block(&fence.key, upper);
             if input.stayed.get(at).copied().unwrap_or(false) {
                 moved.push(extent);
             } else if has_all(&gone) && !has_all(&run.gone) {

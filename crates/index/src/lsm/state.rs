@@ -6,15 +6,15 @@ use esker_format::meta::{IndexMeta, LsmLevel, LsmMeta};
 use esker_substrate::error::{Error, Result};
 
 use super::LsmIndex;
-use crate::gone::Gone;
-use crate::tree::Tree;
-use crate::view::{Part, View};
+use crate::read::view::{Part, View};
+use crate::run::consumed::Consumed;
+use crate::run::tree::Tree;
 
 /// A run that is not merged whole.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub tree: Arc<Tree>,
-    pub gone: Gone,
+    pub gone: Consumed,
 }
 
 /// An LSM index between two slices.
@@ -43,7 +43,7 @@ impl State {
 impl Run {
     pub(super) fn of(part: &Part) -> Option<Self> {
         match part {
-            Part::Run(tree) => Some(Self { tree: Arc::clone(tree), gone: Gone::default() }),
+            Part::Run(tree) => Some(Self { tree: Arc::clone(tree), gone: Consumed::default() }),
             Part::Rest(tree, gone) => Some(Self { tree: Arc::clone(tree), gone: gone.clone() }),
             Part::Moving(_) => None,
         }

@@ -20,8 +20,8 @@ use esker_substrate::planted::{self, Bug};
 
 use super::input::{Input, Opened, Read};
 use super::output::Output;
-use crate::insert::Sink;
-use crate::versions::Fate;
+use crate::build::insert::Sink;
+use crate::read::versions::Fate;
 
 /// The block that the written entries repeat, if there is one.
 #[derive(Default)]

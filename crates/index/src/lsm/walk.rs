@@ -19,15 +19,15 @@ use super::output::Output;
 use super::unchanged_block::{Repeat, Repeated, Repeating};
 use super::yield_to_writers::YieldToWriters;
 use crate::Index;
-use crate::cursor::OwnedFence;
 use crate::merge::group::Group;
-use crate::removed::Removed;
-use crate::values::Moved;
-use crate::versions::Keep;
+use crate::read::range_tombstones::RangeTombstones;
+use crate::read::versions::Keep;
+use crate::run::cursor::OwnedFence;
+use crate::upkeep::values::Moved;
 
 /// The rules by which a slice is merged.
 pub(super) struct Rules {
-    pub removed: Removed,
+    pub removed: RangeTombstones,
     /// Nothing older is below.
     pub to_last: bool,
     /// Every block is opened, and none stays.

@@ -13,10 +13,10 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
 
 use super::held::{Base, Held, Ready, Under};
-use crate::insert::Sink;
-use crate::operands::Operator;
-use crate::removed::Removed;
-use crate::versions::{Fate, Keep};
+use crate::build::insert::Sink;
+use crate::read::operands::Operator;
+use crate::read::range_tombstones::RangeTombstones;
+use crate::read::versions::{Fate, Keep};
 
 /// The group being moved.
 pub(crate) struct Group {
@@ -73,7 +73,7 @@ impl Group {
         Ok(order.is_lt())
     }
 
-    pub fn begin(&mut self, key: &[u8], removed: &Removed) {
+    pub fn begin(&mut self, key: &[u8], removed: &RangeTombstones) {
         debug_assert!(self.held.is_none() && self.ready.is_none(), "the last group is closed");
         let group = self.key.get_or_insert_default();
         group.clear();

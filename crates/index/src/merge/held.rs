@@ -7,8 +7,8 @@
 use esker_format::data::Data;
 use esker_format::ids::Seq;
 
-use crate::operands::Operator;
-use crate::versions::{Fate, Keep};
+use crate::read::operands::Operator;
+use crate::read::versions::{Fate, Keep};
 
 /// Operands, joined to one, that have not been written.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::operands::{BoxError, MergeOperator};
+    use crate::read::operands::{BoxError, MergeOperator};
 
     fn keep(points: &[u64]) -> Keep {
         Keep::new(points.iter().map(|point| Seq(*point)).collect())

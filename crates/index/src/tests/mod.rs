@@ -31,10 +31,10 @@ use esker_substrate::budget::Budget;
 use esker_substrate::runs::RunSet;
 use esker_substrate::snapshots::{At, SnapshotGuard, Snapshots};
 
-use super::fdtree::Sizes;
-use super::lsm::Compaction;
-use super::operands::{BoxError, MergeOperator, Operator};
-use super::{BackgroundJob, CheckSink, Env, Index, Options, ScanRequest, Scheme, Step, Work};
+use crate::fdtree::Sizes;
+use crate::lsm::Compaction;
+use crate::read::operands::{BoxError, MergeOperator, Operator};
+use crate::{BackgroundJob, CheckSink, Env, Index, Options, ScanRequest, Scheme, Step, Work};
 
 /// Key and number, newest first.
 type Version = (Vec<u8>, Reverse<u64>);

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use esker_format::block::Codec;
 
-use super::super::lsm::Compaction;
-use super::super::lsm::policy::{Params, Policy};
 use super::{Ask, BackgroundJob, Options, Scheme, Sizes, Subject, options};
+use crate::lsm::Compaction;
+use crate::lsm::policy::{Params, Policy};
 
 #[derive(Clone, Debug)]
 enum Op {

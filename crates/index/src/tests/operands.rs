@@ -85,7 +85,7 @@ fn operands_become_values_at_the_bottom() {
     subject.verify_all();
     assert_eq!(entries(&subject), 3);
     let level = subject.tree.meta().main.levels.last().unwrap().clone();
-    assert!(crate::preserve::is_reset(&level), "all are values: {level:?}");
+    assert!(crate::build::preserve::is_reset(&level), "all are values: {level:?}");
 }
 
 #[test]

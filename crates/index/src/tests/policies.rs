@@ -6,12 +6,12 @@ use esker_format::meta::{IndexMeta, LsmLevel};
 use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::Error;
 
-use super::super::lsm::policy::learn::Phase;
-use super::super::lsm::policy::{Params, Policy};
-use super::super::lsm::{Compaction, MergeReport};
 use super::model::config;
 use super::{Ask, Options, Subject, Work, gate, options};
 use crate::ValuesEdit;
+use crate::lsm::policy::learn::Phase;
+use crate::lsm::policy::{Params, Policy};
+use crate::lsm::{Compaction, MergeReport};
 
 /// Keys over which nothing is written in order.
 fn key(number: u64) -> [u8; 8] {

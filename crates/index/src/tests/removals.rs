@@ -1,7 +1,7 @@
 //! Range tombstones: when they are retired, and what is kept until then.
 
 use super::{Ask, Subject, gate, options};
-use crate::removed::MERGE_REMOVALS;
+use crate::read::range_tombstones::MERGE_REMOVALS;
 
 fn key(number: u32) -> Vec<u8> {
     format!("key{number:06}").into_bytes()

@@ -15,7 +15,7 @@ use esker_format::manifest_edit::RecordBody;
 use esker_format::ptr::Extent;
 use esker_format::superblock::FEATURE_LARGE_VALUES;
 use esker_format::value_ref::ValueRef;
-use esker_index::values::is_in_log_alone;
+use esker_index::upkeep::values::is_in_log_alone;
 use esker_substrate::log::SegmentPart;
 use esker_substrate::manifest::ManifestState;
 

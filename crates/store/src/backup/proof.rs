@@ -12,7 +12,7 @@ use esker_format::ids::StoreId;
 use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES};
 use esker_format::value_piece::{self, PieceIdentity};
 use esker_format::value_ref::ValueRef;
-use esker_index::walk::{self, Visitor};
+use esker_index::run::walk::{self, Visitor};
 use esker_substrate::Error as Inner;
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::runs::RunSet;

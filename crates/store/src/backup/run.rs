@@ -16,7 +16,7 @@ use esker_format::ids::{Generation, SegmentId};
 use esker_format::ptr::{BlockPtr, SECTOR_BYTES, UNIT_BYTES};
 use esker_format::value_piece::{self, PieceIdentity};
 use esker_format::value_ref::ValueRef;
-use esker_index::walk::{self, Visitor};
+use esker_index::run::walk::{self, Visitor};
 use esker_substrate::Error as Inner;
 use esker_substrate::log::{PartCheck, SegmentPart};
 use esker_substrate::planted::{self, Bug};

@@ -1,0 +1,118 @@
+//! The read operations. None of them waits: each loads a view.
+
+pub mod operands;
+pub mod range_tombstones;
+pub mod scan;
+pub mod versions;
+pub mod view;
+
+use esker_device::Purpose;
+use esker_format::data::Value;
+use esker_format::ids::Seq;
+use esker_substrate::budget::Part as MemoryPart;
+use esker_substrate::error::Result;
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::snapshots::At;
+
+use crate::Index;
+use crate::read::scan::{ScanBatch, ScanRequest};
+use crate::run::lookup::Probe;
+
+impl Index {
+    /// The value of `key` as of the number that `visible` returns. `visible` is called after the
+    /// view has been loaded: a number that is older than the view may need a version that a merge
+    /// has dropped. The clock is read last, and only where the value has an expiry. With express
+    /// fences in memory, one read for a hit and none for a miss, fewer where blocks are cached;
+    /// else at most one read per level.
+    ///
+    /// # Errors
+    /// When a block that could hold the key cannot be read.
+    pub fn get(&self, key: &[u8], visible: impl FnOnce() -> Seq) -> Result<Option<Value>> {
+        let shared = self.share();
+        let early = planted::is(Bug::NumberBeforeView);
+        let (view, seq);
+        if early {
+            seq = visible();
+            view = self.views.load();
+        } else {
+            view = self.views.load();
+            seq = visible();
+        }
+        let found = view.get(&self.reader, &Probe::new(key, seq))?;
+        if found.data.is_operand() {
+            // The number is newer than the view: its memtable has operands that were written since,
+            // but the view does not contain the range tombstones written before them.
+            drop((view, shared));
+            let registered = self.env.snapshots.register();
+            return self.get_at(key, registered.at());
+        }
+        Ok(found.data.into_value(|| self.env.snapshots.now()))
+    }
+
+    /// The value of `key` at a registered number and moment.
+    ///
+    /// # Errors
+    /// Those of [`Index::get`].
+    pub fn get_at(&self, key: &[u8], at: At) -> Result<Option<Value>> {
+        let _shared = self.share();
+        let view = self.views.load();
+        view.value(&self.reader, &Probe::new(key, at.seq), &self.operator, || at.now)
+    }
+
+    /// Whether `key` has a value, as of what `visible` answers; as [`Index::get`], but operands
+    /// are not merged: a key that has any has a value.
+    ///
+    /// # Errors
+    /// Those of [`Index::get`].
+    pub fn contains(&self, key: &[u8], visible: impl FnOnce() -> Seq) -> Result<bool> {
+        let _shared = self.share();
+        let view = self.views.load();
+        let found = view.get(&self.reader, &Probe::new(key, visible()))?;
+        Ok(found.data.into_value(|| self.env.snapshots.now()).is_some())
+    }
+
+    /// The same at a registered number and moment.
+    ///
+    /// # Errors
+    /// Those of [`Index::get`].
+    pub fn contains_at(&self, key: &[u8], at: At) -> Result<bool> {
+        let _shared = self.share();
+        let found = self.views.load().get(&self.reader, &Probe::new(key, at.seq))?;
+        Ok(found.data.into_value(|| at.now).is_some())
+    }
+
+    /// The values of `keys` at a registered number and moment, in order, with several reads in
+    /// flight.
+    pub fn multi_get(&self, keys: &[&[u8]], at: At) -> Vec<Result<Option<Value>>> {
+        let _shared = self.share();
+        let view = self.views.load();
+        let probes: Vec<_> = keys.iter().map(|key| Probe::new(key, at.seq)).collect();
+        let mut wanted = Vec::new();
+        for probe in probes.iter().filter(|probe| view.memtable.get(probe.key, at.seq).is_none()) {
+            view.candidates(probe, &mut wanted);
+        }
+        wanted.sort_unstable_by_key(|ptr| ptr.sector);
+        wanted.dedup();
+        if wanted.len() > 1 {
+            // More than the cache can hold would evict the blocks that were just read.
+            let room = self.env.budget.limit_bytes(MemoryPart::Cache) / 2;
+            let mut bytes = 0;
+            wanted.retain(|ptr| {
+                bytes += ptr.bytes() as u64;
+                bytes <= room
+            });
+            self.reader.blocks.prefetch(self.reader.keyspace, &wanted, Purpose::User);
+        }
+        let value = |probe| view.value(&self.reader, probe, &self.operator, || at.now);
+        probes.iter().map(value).collect()
+    }
+
+    /// One batch of a scan, whose number is registered.
+    ///
+    /// # Errors
+    /// When a block within the bounds cannot be read, unless the request skips damage.
+    pub fn scan(&self, request: &ScanRequest<'_>) -> Result<ScanBatch> {
+        let _shared = self.share();
+        self.views.load().scan(&self.reader, request, &self.operator.load())
+    }
+}

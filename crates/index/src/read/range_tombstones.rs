@@ -1,0 +1,367 @@
+//! Range tombstones, which are kept outside blocks.
+//!
+//! A keyspace has one set of them, immutable and part of its view: a deletion of a range replaces
+//! the set. Reads compare the number of the version that they find with the newest range tombstone
+//! of its key that they see; merges drop what no reader sees any more because of one. The range
+//! tombstones that the memtable's log contains become durable with the memtable, in the index's
+//! record.
+//!
+//! A range deletion also writes a tombstone of its first key to the memtable. That adds no
+//! information, but code that asks how far the log is needed, and what there is to flush, is then
+//! correct without knowing of range tombstones.
+//!
+//! A range tombstone is *retired* when a full merge is done that began when no reader could see
+//! anything older any more, and everything older was on the device or part of the merge: then
+//! nothing is left that it hides.
+//!
+//! Invariant (ordered ranges): ranges ascend and share no key; adjacent ranges that touch differ in
+//! their numbers.
+//! Invariant (needed tombstones): of a range's tombstones those are kept that a reader may need:
+//! the newest one at or before each live snapshot and the visible number, and all newer ones.
+//! Invariant: every range tombstone up to the number at which a memtable was frozen is in the set
+//! of the view that freezes it. A merge uses that set to its end, regardless of later deletes:
+//! later range tombstones hide what it writes by their numbers.
+//! Invariant: a full merge gives the number [`Seq::RESET`] to no version of a key for which a
+//! range tombstone stays in the set.
+
+use std::sync::Arc;
+
+use esker_format::action::KeyRange;
+use esker_format::data::Data;
+use esker_format::ids::Seq;
+use esker_format::meta::{IndexMeta, RemovedRange};
+use esker_substrate::planted::{self, Bug};
+
+use crate::read::versions::{Fate, Keep};
+use crate::upkeep::balance::KeptTombstones;
+use crate::{Index, Work};
+
+/// The number of range tombstones from which on a full merge is due because of them.
+pub const MERGE_REMOVALS: usize = 1024;
+/// The most range tombstones, and the most bytes of their keys: beyond these no more are accepted.
+pub const REMOVALS_MAX: usize = 4096;
+const BYTES_MAX: usize = 512 << 10;
+/// Bytes of a range in a record in addition to its keys and numbers, and of a number.
+const RANGE_BYTES: usize = 16;
+const NUMBER_BYTES: usize = 10;
+
+/// The range tombstones of a keyspace.
+#[derive(Clone, Debug, Default)]
+pub struct RangeTombstones {
+    ranges: Arc<[RemovedRange]>,
+    /// Numbers of all ranges.
+    numbers: usize,
+    /// Bytes of their keys.
+    bytes: usize,
+}
+
+impl RangeTombstones {
+    /// A set of ranges in order, which share no key.
+    #[must_use]
+    pub fn new(ranges: Arc<[RemovedRange]>) -> Self {
+        let numbers = ranges.iter().map(|range| range.seqs.len()).sum();
+        let bytes = ranges.iter().map(|range| range.keys().key_bytes()).sum();
+        Self { ranges, numbers, bytes }
+    }
+
+    /// The ranges.
+    #[must_use]
+    pub const fn ranges(&self) -> &Arc<[RemovedRange]> {
+        &self.ranges
+    }
+
+    /// Whether there are no range tombstones.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The number of all range tombstones.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.numbers
+    }
+
+    /// A description of the first disorder among the ranges, if there is one.
+    pub(crate) fn disorder(&self) -> Option<&'static str> {
+        let follows = |pair: &[RemovedRange]| match pair {
+            [left, right] => left.end.as_deref().is_some_and(|end| end <= &*right.begin),
+            _ => true,
+        };
+        let falls = |range: &RemovedRange| {
+            !range.seqs.is_empty() && range.seqs.is_sorted_by(|newer, older| newer > older)
+        };
+        if !self.ranges.windows(2).all(follows) {
+            Some("removed ranges overlap or are out of order")
+        } else if !self.ranges.iter().all(falls) {
+            Some("numbers of a removed range do not fall")
+        } else {
+            None
+        }
+    }
+
+    /// The share of the set's capacity that is taken: 1 when it takes no more.
+    fn fullness(&self) -> f64 {
+        let numbers = self.numbers as f64 / REMOVALS_MAX as f64;
+        numbers.max(self.bytes as f64 / BYTES_MAX as f64)
+    }
+
+    /// The range that has `key`.
+    #[must_use]
+    pub fn at(&self, key: &[u8]) -> Option<&RemovedRange> {
+        let behind = self.ranges.partition_point(|range| *range.begin <= *key);
+        let range = self.ranges.get(behind.checked_sub(1)?)?;
+        range.keys().has(key).then_some(range)
+    }
+
+    /// The most bytes of the set in a record.
+    pub(crate) fn recorded_bytes(&self) -> u64 {
+        (self.bytes + self.ranges.len() * RANGE_BYTES + self.numbers * NUMBER_BYTES) as u64
+    }
+
+    /// The most bytes that the ranges take in a record which share a key with `keys`, when another
+    /// number is added to each and the gaps between them are filled.
+    pub(crate) fn met_bytes(&self, keys: KeyRange<'_>) -> u64 {
+        let is_before =
+            |range: &RemovedRange| range.end.as_deref().is_some_and(|end| end <= keys.begin);
+        let begins_before = |range: &RemovedRange| keys.end.is_none_or(|end| &*range.begin < end);
+        let from = self.ranges.partition_point(is_before);
+        let to = self.ranges.partition_point(begins_before);
+        let met = self.ranges.get(from..to).unwrap_or_default();
+        met.iter().map(|range| bytes_of(range.keys()) + NUMBER_BYTES as u64).sum()
+    }
+
+    /// The newest range tombstone of `key` that `seq` sees; 0 if there is none.
+    #[must_use]
+    pub fn newest(&self, key: &[u8], seq: Seq) -> Seq {
+        let seqs = self.at(key).map_or(&[][..], |range| &range.seqs);
+        seqs.iter().copied().find(|removal| *removal <= seq).unwrap_or_default()
+    }
+
+    /// The set with one more range tombstone, the newest of all, and without those of its keys that
+    /// no reader at one of `points` needs (see [`Keep`]).
+    #[must_use]
+    pub fn with(&self, keys: KeyRange<'_>, seq: Seq, points: &[Seq]) -> Self {
+        let mut all = Pieces::default();
+        // The ranges of the new tombstone that are not in the set yet.
+        let mut rest = Some(keys);
+        for range in self.ranges.iter() {
+            let old = range.keys();
+            if !old.meets(&keys) {
+                if old.begin > keys.begin {
+                    all.push_new(rest.take(), seq);
+                }
+                all.push(old, range.seqs.clone());
+                continue;
+            }
+            if old.begin < keys.begin {
+                all.push(KeyRange { end: Some(keys.begin), ..old }, range.seqs.clone());
+            }
+            let here = rest.map_or(old.begin, |rest| rest.begin);
+            all.push_new(between(here, old.begin), seq);
+            let both = KeyRange { begin: keys.begin.max(old.begin), end: least(keys.end, old.end) };
+            all.push(both, needed(seq, &range.seqs, points));
+            rest = both.end.and_then(|end| from(end, keys.end));
+            if let Some(end) = keys.end
+                && old.end.is_none_or(|old_end| end < old_end)
+            {
+                all.push(KeyRange { begin: end, end: old.end }, range.seqs.clone());
+            }
+        }
+        all.push_new(rest, seq);
+        Self::new(all.ranges.into())
+    }
+
+    /// The range tombstones for which `stays` returns true.
+    fn filtered(&self, stays: impl Fn(Seq) -> bool) -> Self {
+        let mut all = Pieces::default();
+        for range in self.ranges.iter() {
+            let seqs: Vec<_> = range.seqs.iter().copied().filter(|seq| stays(*seq)).collect();
+            if !seqs.is_empty() {
+                all.push(range.keys(), seqs);
+            }
+        }
+        Self::new(all.ranges.into())
+    }
+
+    /// Those with numbers up to `seq`.
+    #[must_use]
+    pub fn up_to(&self, seq: Seq) -> Self {
+        self.filtered(|removal| removal <= seq)
+    }
+
+    /// The number of removals with numbers up to `seq`.
+    pub(crate) fn count_up_to(&self, seq: Seq) -> usize {
+        let numbers = self.ranges.iter().flat_map(|range| &range.seqs);
+        numbers.filter(|removal| **removal <= seq).count()
+    }
+
+    /// Those with greater numbers than `seq`.
+    #[must_use]
+    pub fn above(&self, seq: Seq) -> Self {
+        self.filtered(|removal| removal > seq)
+    }
+}
+
+/// The most bytes of a range with one number in a record.
+pub(crate) fn bytes_of(keys: KeyRange<'_>) -> u64 {
+    (keys.key_bytes() + RANGE_BYTES + NUMBER_BYTES) as u64
+}
+
+/// The greater of no end and any end is no end.
+fn least<'a>(a: Option<&'a [u8]>, b: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Keys from `begin` up to `end`, if there are any.
+fn between<'a>(begin: &'a [u8], end: &'a [u8]) -> Option<KeyRange<'a>> {
+    from(begin, Some(end))
+}
+
+fn from<'a>(begin: &'a [u8], end: Option<&'a [u8]>) -> Option<KeyRange<'a>> {
+    end.is_none_or(|end| begin < end).then_some(KeyRange { begin, end })
+}
+
+/// `newest` and those of `older` that a reader may need.
+fn needed(newest: Seq, older: &[Seq], points: &[Seq]) -> Vec<Seq> {
+    let mut keep = Keep::new(points.to_vec());
+    let needed = |seq: &Seq| keep.fate(*seq) != Fate::Drop;
+    std::iter::once(newest).chain(older.iter().copied()).filter(needed).collect()
+}
+
+/// Ranges in the making, ascending.
+#[derive(Default)]
+struct Pieces {
+    ranges: Vec<RemovedRange>,
+}
+
+impl Pieces {
+    fn push_new(&mut self, keys: Option<KeyRange<'_>>, seq: Seq) {
+        if let Some(keys) = keys {
+            self.push(keys, vec![seq]);
+        }
+    }
+
+    fn push(&mut self, keys: KeyRange<'_>, seqs: Vec<Seq>) {
+        let end = keys.end.map(Arc::from);
+        match self.ranges.last_mut() {
+            Some(last) if last.end.as_deref() == Some(keys.begin) && last.seqs == seqs => {
+                last.end = end;
+            }
+            _ => self.ranges.push(RemovedRange { begin: keys.begin.into(), end, seqs }),
+        }
+    }
+}
+
+impl Index {
+    /// Removes ranges of keys, each with its number, which ascend and are greater than all before.
+    /// No I/O. One thread at a time, the one that inserts.
+    ///
+    /// Cost: a copy of the set, for each call.
+    pub fn remove_ranges(&self, removals: &[(KeyRange<'_>, Seq)]) {
+        let points = self.env.snapshots.live().numbers;
+        self.views.publish(|view| {
+            let removed = RangeTombstones::clone(&view.removed);
+            let with = |removed: RangeTombstones, (keys, seq): &(KeyRange<'_>, Seq)| {
+                removed.with(*keys, *seq, &points)
+            };
+            view.with_removed(removals.iter().fold(removed, with))
+        });
+        self.keep_for_removals();
+        for (keys, seq) in removals {
+            self.insert(keys.begin, *seq, Data::Delete);
+        }
+    }
+
+    /// Takes a range tombstone from the log, as [`Index::replay`] does.
+    pub fn replay_removal(&self, keys: KeyRange<'_>, seq: Seq) {
+        // Tombstones up to that number have been recorded, or retired.
+        if seq > self.meta().log_unneeded_seq() {
+            let points = self.env.snapshots.live().numbers;
+            self.views.publish(|view| view.with_removed(view.removed.with(keys, seq, &points)));
+            self.keep_for_removals();
+        }
+        self.replay(keys.begin, seq, Data::Delete);
+    }
+
+    /// The number of range tombstones.
+    pub fn removals(&self) -> usize {
+        self.views.load().removed.len()
+    }
+
+    /// Whether `more` range tombstones more would exceed the limit.
+    pub fn is_full_of_removals(&self, more: usize) -> bool {
+        let removed = &self.views.load().removed;
+        // Each may cut two ranges into three.
+        removed.fullness() >= 1.0 || removed.len().saturating_add(2 * more) > REMOVALS_MAX
+    }
+
+    /// Whether a full merge that begins now retires range tombstones: those that are older than
+    /// every snapshot.
+    pub fn can_retire_removals(&self) -> bool {
+        let oldest = self.env.snapshots.live().numbers.last().copied().unwrap_or_default();
+        self.views.load().removed.count_up_to(oldest) > 0
+    }
+
+    /// Whether the full merge under way retires range tombstones.
+    pub fn is_retiring(&self) -> bool {
+        self.retiring.load(esker_substrate::sync::atomic::Ordering::Acquire)
+    }
+
+    /// A full merge of what there was up to `merged` is done. It has kept `count` tombstones, and
+    /// the range tombstones that are still there, for snapshots. Those written since are not kept
+    /// for any.
+    pub(crate) fn note_kept(&self, count: u64, merged: Seq, oldest_snapshot: Option<Seq>) {
+        let removals = self.views.load().removed.count_up_to(merged);
+        *self.kept.lock() = KeptTombstones { count, removals, oldest_snapshot };
+    }
+
+    /// The tombstones that the last full merge had to keep, if they must still be kept: the space
+    /// can be freed when the snapshot has been dropped.
+    pub(crate) fn still_kept(&self) -> KeptTombstones {
+        let kept = *self.kept.lock();
+        let is_live = kept.oldest_snapshot == self.env.snapshots.oldest();
+        if is_live { kept } else { KeptTombstones::default() }
+    }
+
+    /// The work that is due because of the number of range tombstones: a full merge, which retires
+    /// those that it finds on the device. Before it those of the memtable are flushed, unless it
+    /// takes the memtable.
+    pub(crate) fn removal_work(&self, durable: &IndexMeta) -> Option<Work> {
+        let most = self.still_kept().removals + MERGE_REMOVALS;
+        if self.removals() < most {
+            return None;
+        }
+        let has_new = self.memtable_entries() > 0;
+        let flushes_first = has_new && self.flushes_first();
+        if flushes_first && self.views.load().removed.count_up_to(durable.flushed_seq) < most {
+            return self.flush_work();
+        }
+        Some(Work::Merge { full: true, with_memtable: has_new && !flushes_first })
+    }
+
+    /// The range tombstones for a merge that begins now, of a memtable frozen at `frozen` or of the
+    /// data on the device up to there; and, for a full one, the number up to which it retires.
+    pub(crate) fn removed_for_merge(&self, frozen: Seq, full: bool) -> (RangeTombstones, Seq) {
+        let removed = self.views.load().removed.up_to(frozen);
+        let oldest = self.env.snapshots.live().numbers.last().copied().unwrap_or_default();
+        let retired =
+            if planted::is(Bug::RetiredForSnapshots) { frozen } else { frozen.min(oldest) };
+        (removed, if full || planted::is(Bug::RetiredByHalf) { retired } else { Seq(0) })
+    }
+
+    /// The range tombstones that are to be durable with `meta`.
+    pub(crate) fn removed_for_record(&self, meta: &IndexMeta, retired: Seq) -> Arc<[RemovedRange]> {
+        if planted::is(Bug::RemovalsNotRecorded) {
+            return Arc::clone(&meta.removed);
+        }
+        let removed = RangeTombstones::clone(&self.views.load().removed);
+        Arc::clone(removed.up_to(meta.log_unneeded_seq()).above(retired).ranges())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,560 @@
+//! Scans in key order, in both directions, one batch at a time.
+//!
+//! A scan is a snapshot number and a key to continue from. A batch merges all runs from there and
+//! holds nothing when it returns: no lock, no view, no block.
+//!
+//! While a merge is under way a batch stays on one side of its wavefront, and the next one
+//! continues behind it, with a view of its own.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use esker_format::data::{Data, DataBuf, Value};
+use esker_format::ids::Seq;
+use esker_format::key;
+use esker_substrate::blocks::DATA_FILE;
+use esker_substrate::error::{Error, Result};
+use esker_substrate::memtable::{Leaves, Place};
+use esker_substrate::planted::{self, Race};
+use esker_substrate::snapshots::At;
+
+use crate::read::operands::{Operator, Stack};
+use crate::read::range_tombstones::RangeTombstones;
+use crate::read::view::{BackgroundJob, Part, View};
+use crate::run::cursor::Target;
+use crate::run::data_cursor::{CursorResult, DataCursor, Unreadable};
+use crate::run::tree::{BlockReader, Tree};
+
+/// The parameters of a scan.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanRequest<'a> {
+    /// The sequence number and moment of the scan; the number is registered.
+    pub at: At,
+    /// The lower bound of the keys.
+    pub lower: Bound<&'a [u8]>,
+    /// The upper bound of the keys.
+    pub upper: Bound<&'a [u8]>,
+    /// From the upper end down.
+    pub reverse: bool,
+    /// Most entries in the batch.
+    pub entries_max: usize,
+    /// The batch ends when its keys and values reach this many bytes.
+    pub bytes_max: usize,
+    /// Pass over keys whose blocks cannot be read, instead of failing.
+    pub skip_damaged: bool,
+}
+
+/// Keys that could not be read.
+#[derive(Clone, Debug)]
+pub struct DamagedRange {
+    /// First key out of reach.
+    pub from: Vec<u8>,
+    /// First key within reach again; `None`: to the end.
+    pub to: Option<Vec<u8>>,
+    /// The reason.
+    pub error: Error,
+}
+
+/// A piece of a scan.
+#[derive(Debug, Default)]
+pub struct ScanBatch {
+    /// Keys and values, or the blobs' references, in the direction of the scan.
+    pub entries: Vec<(Vec<u8>, Value)>,
+    /// The damaged ranges that were passed over.
+    pub damaged: Vec<DamagedRange>,
+    /// The bound to continue from: the lower one, or the upper one of a reverse scan. `None` when
+    /// the scan is complete.
+    pub resume: Option<Bound<Vec<u8>>>,
+}
+
+/// A batch looks at no more versions than this, so that a desert of tombstones does not hold the
+/// tree for long.
+const VERSIONS_MAX: usize = 1 << 16;
+
+/// One run of versions, newest run first in the list of sources.
+pub struct Source<'a> {
+    run: Run<'a>,
+    /// Whether the run has a current key.
+    has_key: bool,
+    /// The current key.
+    key: Vec<u8>,
+    /// The key's first bytes as a number: most comparisons need no more.
+    head: u64,
+}
+
+/// Sequence number and data.
+type Version<'v> = (Seq, Data<'v>);
+
+enum Run<'a> {
+    Memory {
+        leaves: &'a Leaves,
+        at: Option<Place<'a>>,
+        /// Keys up to this one are not looked for here: a flush has written them.
+        passed: Option<&'a [u8]>,
+    },
+    Level(DataCursor<'a>),
+}
+
+impl<'a> Source<'a> {
+    pub(crate) const fn memory(leaves: &'a Leaves) -> Self {
+        Self::memory_behind(leaves, None)
+    }
+
+    /// Without the keys up to `passed`.
+    pub(crate) const fn memory_behind(leaves: &'a Leaves, passed: Option<&'a [u8]>) -> Self {
+        Self::standing_nowhere(Run::Memory { leaves, at: None, passed })
+    }
+
+    pub(crate) const fn level(cursor: DataCursor<'a>) -> Self {
+        Self::standing_nowhere(Run::Level(cursor))
+    }
+
+    const fn standing_nowhere(run: Run<'a>) -> Self {
+        Self { run, has_key: false, key: Vec::new(), head: 0 }
+    }
+
+    /// The run's current key, if it has one.
+    fn key(&self) -> Option<&[u8]> {
+        self.has_key.then_some(self.key.as_slice())
+    }
+
+    fn is_on(&self, head: u64, key: &[u8]) -> bool {
+        self.has_key && self.head == head && self.key == key
+    }
+
+    /// Keys in scan order: runs without a current key are last.
+    fn compare(&self, other: &Self, reverse: bool) -> Ordering {
+        match (self.has_key, other.has_key) {
+            (true, true) => {
+                let order = self.head.cmp(&other.head).then_with(|| self.key.cmp(&other.key));
+                if reverse { order.reverse() } else { order }
+            }
+            (here, there) => there.cmp(&here),
+        }
+    }
+
+    const fn cursor(&self) -> Option<&DataCursor<'a>> {
+        match &self.run {
+            Run::Level(cursor) => Some(cursor),
+            Run::Memory { .. } => None,
+        }
+    }
+
+    fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
+        match &mut self.run {
+            Run::Memory { leaves, at, passed } => {
+                *at = match *passed {
+                    // No data has number 0.
+                    Some(passed) if key <= passed => leaves.lower_bound(passed, Seq(0)),
+                    _ => leaves.lower_bound(key, seq),
+                };
+            }
+            Run::Level(cursor) => cursor.seek(key, seq)?,
+        }
+        self.note_key()
+    }
+
+    fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
+        match &mut self.run {
+            Run::Memory { leaves, at, .. } => {
+                *at = match before {
+                    Some((key, seq)) => leaves.upper_bound(key, seq),
+                    None => leaves.last(),
+                };
+            }
+            Run::Level(cursor) => cursor.seek_back(before)?,
+        }
+        self.note_key()
+    }
+
+    fn step(&mut self, reverse: bool) -> CursorResult<()> {
+        match &mut self.run {
+            Run::Memory { at, .. } => {
+                *at = at.take().and_then(|at| if reverse { at.prev() } else { at.next() });
+            }
+            Run::Level(cursor) if reverse => cursor.previous()?,
+            Run::Level(cursor) => cursor.next()?,
+        }
+        self.note_key()
+    }
+
+    fn note_key(&mut self) -> CursorResult<()> {
+        self.has_key = false;
+        let parts: Option<[&[u8]; 2]> = match &self.run {
+            Run::Memory { at, passed, .. } => {
+                let is_left = |key: &[u8]| passed.is_none_or(|passed| passed < key);
+                at.as_ref().filter(|at| is_left(at.key())).map(|at| [at.key(), &[]])
+            }
+            Run::Level(cursor) => cursor.current()?.map(|(prefix, entry)| [prefix, entry.suffix]),
+        };
+        if let Some(parts) = parts {
+            self.key.clear();
+            parts.iter().for_each(|part| self.key.extend_from_slice(part));
+            (self.has_key, self.head) = (true, key::long_head(&self.key));
+        }
+        Ok(())
+    }
+
+    /// The current version.
+    fn version(&self) -> CursorResult<Option<Version<'_>>> {
+        Ok(match &self.run {
+            Run::Memory { at, .. } => at.as_ref().map(|at| (at.seq(), at.data())),
+            Run::Level(cursor) => cursor
+                .current()?
+                .map(|(_, entry)| (entry.seq, entry.payload.data().unwrap_or(Data::Delete))),
+        })
+    }
+}
+
+/// The part of a request that is on one side of a merge's wavefront.
+struct Clipped<'a> {
+    request: ScanRequest<'a>,
+    /// The new side; else the old one.
+    passed: bool,
+    /// The begin of the rest, if there is one.
+    rest: Option<Bound<&'a [u8]>>,
+}
+
+impl<'a> ScanRequest<'a> {
+    /// The position at which the scan enters every run. Numbers of data begin at 1: (key, 0) is
+    /// behind all versions of a key.
+    const fn target(&self) -> Target<'a> {
+        match (self.reverse, self.lower, self.upper) {
+            (false, Bound::Unbounded, _) => Target::At(&[], Seq::MAX),
+            (false, Bound::Included(key), _) => Target::At(key, Seq::MAX),
+            (false, Bound::Excluded(key), _) => Target::At(key, Seq(0)),
+            (true, _, Bound::Unbounded) => Target::Last,
+            (true, _, Bound::Included(key)) => Target::Before(key, Seq(0)),
+            (true, _, Bound::Excluded(key)) => Target::Before(key, Seq::MAX),
+        }
+    }
+
+    fn clipped(self, wavefront: Option<&'a [u8]>) -> Clipped<'a> {
+        let Some(wavefront) = wavefront else {
+            return Clipped { request: self, passed: false, rest: None };
+        };
+        let starts_passed = match self.lower {
+            Bound::Unbounded => true,
+            Bound::Included(key) => key <= wavefront,
+            Bound::Excluded(key) => key < wavefront,
+        };
+        let ends_behind = match self.upper {
+            Bound::Unbounded => true,
+            Bound::Included(key) | Bound::Excluded(key) => key > wavefront,
+        };
+        if starts_passed && planted::is(Race::ScanPastWavefront) {
+            return Clipped { request: self, passed: true, rest: None };
+        }
+        let (until, from) = (Bound::Included(wavefront), Bound::Excluded(wavefront));
+        match (starts_passed, ends_behind) {
+            // Reversed bounds have neither: nothing is there.
+            (true, false) | (false, false) => Clipped { request: self, passed: true, rest: None },
+            (false, true) => Clipped { request: self, passed: false, rest: None },
+            (true, true) if self.reverse => {
+                let request = Self { lower: from, ..self };
+                Clipped { request, passed: false, rest: Some(until) }
+            }
+            (true, true) => {
+                let request = Self { upper: until, ..self };
+                Clipped { request, passed: true, rest: Some(from) }
+            }
+        }
+    }
+}
+
+impl View {
+    /// One batch of a scan.
+    pub(crate) fn scan(
+        &self,
+        reader: &BlockReader,
+        request: &ScanRequest<'_>,
+        operator: &Operator,
+    ) -> Result<ScanBatch> {
+        let merge = self.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
+        let wavefront = merge.and_then(|merge| merge.wavefront.as_deref());
+        let Clipped { request, passed, rest } = request.clipped(wavefront);
+        let floor = wavefront.filter(|_| !passed);
+        let active = self.memtable.leaves_arc();
+        let mut sources = vec![Source::memory(&active)];
+        for part in &self.parts {
+            match part {
+                Part::Run(tree) => add_levels(&mut sources, tree, reader, None),
+                Part::Rest(tree, gone) => {
+                    let cursor =
+                        DataCursor::new(tree, reader, tree.height().saturating_sub(1), None);
+                    sources.push(Source::level(cursor.without(gone)));
+                }
+                Part::Moving(moving) if moving.which == BackgroundJob::Merge && passed => {
+                    add_levels(&mut sources, &moving.new, reader, None);
+                }
+                Part::Moving(moving) => {
+                    // The output of a flush is still in its frozen memtable, and must not be taken
+                    // twice.
+                    let mut written = None;
+                    if moving.which == BackgroundJob::Flush {
+                        add_levels(&mut sources, &moving.new, reader, None);
+                        written = moving.wavefront.as_deref();
+                    }
+                    let frozen = moving.frozen.as_deref();
+                    sources.extend(frozen.map(|frozen| Source::memory_behind(frozen, written)));
+                    for input in &moving.inputs {
+                        add_levels(&mut sources, input, reader, floor);
+                    }
+                }
+            }
+        }
+        let mut batch = scan(&request, sources, &self.removed, operator)?;
+        if batch.resume.is_none() {
+            batch.resume = rest.map(|bound| bound.map(<[u8]>::to_vec));
+        }
+        Ok(batch)
+    }
+}
+
+fn add_levels<'a>(
+    sources: &mut Vec<Source<'a>>,
+    tree: &'a Tree,
+    reader: &'a BlockReader,
+    floor: Option<&'a [u8]>,
+) {
+    for (level, meta) in tree.meta.levels.iter().enumerate() {
+        if meta.counts.data_entries() > 0 {
+            sources.push(Source::level(DataCursor::new(tree, reader, level, floor)));
+        }
+    }
+}
+
+/// A batch in the making.
+struct Scan<'r, 's> {
+    request: &'r ScanRequest<'r>,
+    sources: Vec<Source<'s>>,
+    /// The range tombstones.
+    removed: &'r RangeTombstones,
+    operator: &'r Operator,
+    batch: ScanBatch,
+    bytes: usize,
+    versions: usize,
+    /// Backwards, the versions of the current key in one source from the last visible one on,
+    /// oldest first.
+    turned: Vec<DataBuf>,
+}
+
+/// Reads one batch from `sources`, which are in order from the newest run to the oldest.
+///
+/// # Errors
+/// The first unreadable block, unless damage is to be skipped.
+pub fn scan(
+    request: &ScanRequest<'_>,
+    sources: Vec<Source<'_>>,
+    removed: &RangeTombstones,
+    operator: &Operator,
+) -> Result<ScanBatch> {
+    let batch = ScanBatch::default();
+    let turned = Vec::new();
+    let mut scan =
+        Scan { request, sources, removed, operator, batch, bytes: 0, versions: 0, turned };
+    scan.announce();
+    for index in 0..scan.sources.len() {
+        scan.attempt(index, |source| start(source, request))?;
+    }
+    let mut last: Option<Vec<u8>> = None;
+    while let Some(index) = scan.next_source() {
+        let Some(source) = scan.sources.get(index) else { break };
+        let (key, head) = (&source.key, source.head);
+        if beyond_end(key, request) {
+            break;
+        }
+        // Content in the wrong order must not send a scan round in circles.
+        let turned_back = last
+            .as_ref()
+            .is_some_and(|last| if request.reverse { key >= last } else { key <= last });
+        if turned_back || before_start(key, request) {
+            return Err(out_of_order());
+        }
+        let mut here = last.take().unwrap_or_default();
+        here.clone_from(key);
+        let value = match scan.take_group(index, head, &here) {
+            // The error is returned to the next call, after the entries before it have been taken.
+            Err(Error::Operator { .. }) if !scan.batch.entries.is_empty() => {
+                scan.batch.resume = Some(Bound::Included(here));
+                break;
+            }
+            taken => taken?,
+        };
+        if let Some(value) = value
+            && !scan.is_out_of_reach(&here)
+        {
+            scan.bytes += here.len() + value.stored_len();
+            scan.batch.entries.push((here.clone(), value));
+        }
+        let full = scan.batch.entries.len() >= request.entries_max
+            || scan.bytes >= request.bytes_max
+            || scan.versions >= VERSIONS_MAX;
+        if full {
+            scan.batch.resume = Some(Bound::Excluded(here));
+            break;
+        }
+        last = Some(here);
+    }
+    Ok(scan.batch)
+}
+
+fn start(source: &mut Source<'_>, request: &ScanRequest<'_>) -> CursorResult<()> {
+    match request.target() {
+        Target::At(key, seq) => source.seek(key, seq),
+        Target::Before(key, seq) => source.seek_back(Some((key, seq))),
+        Target::Last => source.seek_back(None),
+    }
+}
+
+fn below(key: &[u8], lower: Bound<&[u8]>) -> bool {
+    match lower {
+        Bound::Unbounded => false,
+        Bound::Included(lower) => key < lower,
+        Bound::Excluded(lower) => key <= lower,
+    }
+}
+
+fn above(key: &[u8], upper: Bound<&[u8]>) -> bool {
+    match upper {
+        Bound::Unbounded => false,
+        Bound::Included(upper) => key > upper,
+        Bound::Excluded(upper) => key >= upper,
+    }
+}
+
+fn beyond_end(key: &[u8], request: &ScanRequest<'_>) -> bool {
+    if request.reverse { below(key, request.lower) } else { above(key, request.upper) }
+}
+
+fn before_start(key: &[u8], request: &ScanRequest<'_>) -> bool {
+    if request.reverse { above(key, request.upper) } else { below(key, request.lower) }
+}
+
+fn out_of_order() -> Error {
+    Error::Corrupt {
+        file: DATA_FILE.into(),
+        offset: 0,
+        what: "keys are out of order: run check to find the block".into(),
+    }
+}
+
+impl Scan<'_, '_> {
+    /// Has the blocks that the batch begins with read at once, rather than one behind the other.
+    fn announce(&self) {
+        let cursors = || self.sources.iter().filter_map(Source::cursor);
+        let total_entries = cursors().map(DataCursor::data_entries).sum();
+        let (entries, forward) = (self.request.entries_max, !self.request.reverse);
+        let mut ptrs = Vec::new();
+        for cursor in cursors() {
+            cursor.expect(self.request.target(), forward, entries, total_entries, &mut ptrs);
+        }
+        if let Some(cursor) = cursors().next().filter(|_| ptrs.len() > 1) {
+            cursor.reader().announce(&ptrs);
+        }
+    }
+
+    /// The first of the sources whose current key is the next in the direction of the scan.
+    fn next_source(&self) -> Option<usize> {
+        let sources = self.sources.iter().enumerate();
+        let next = sources.min_by(|(_, a), (_, b)| a.compare(b, self.request.reverse));
+        next.filter(|(_, source)| source.has_key).map(|(index, _)| index)
+    }
+
+    /// Whether a key is in a range where damage was passed over.
+    fn is_out_of_reach(&self, key: &[u8]) -> bool {
+        let reaches = |range: &DamagedRange| {
+            range.from.as_slice() <= key && range.to.as_ref().is_none_or(|to| key < to.as_slice())
+        };
+        self.batch.damaged.iter().any(reaches)
+    }
+
+    /// The value of `key` as of the scan's number, if it has one; moves all sources past the key,
+    /// of which that with number `first` is the first.
+    fn take_group(&mut self, first: usize, head: u64, key: &[u8]) -> Result<Option<Value>> {
+        let mut answer: Option<Result<Option<Value>>> = None;
+        let mut stack = Stack::new(key, self.operator);
+        let mut turned = std::mem::take(&mut self.turned);
+        let (At { seq, now }, reverse) = (self.request.at, self.request.reverse);
+        let removed = if self.removed.is_empty() {
+            Seq(0)
+        } else {
+            self.removed.newest(key, self.request.at.seq)
+        };
+        for index in first..self.sources.len() {
+            while self.sources.get(index).is_some_and(|source| source.is_on(head, key)) {
+                self.versions += 1;
+                self.attempt(index, |source| {
+                    if let Some((found, data)) = source.version()?
+                        && found <= seq
+                        && answer.is_none()
+                    {
+                        let data = if found >= removed { data.as_of(now) } else { Data::Delete };
+                        if !reverse {
+                            answer = stack.push(data);
+                        } else {
+                            if !data.is_operand() {
+                                turned.clear();
+                            }
+                            turned.push(data.into());
+                        }
+                    }
+                    source.step(reverse)
+                })?;
+            }
+            for data in turned.drain(..).rev() {
+                answer = answer.or_else(|| stack.push_owned(data));
+            }
+        }
+        let value = answer.unwrap_or_else(|| Ok(stack.end()));
+        self.turned = turned;
+        value
+    }
+
+    /// Moves a source; if it meets damage and the request allows it, notes the damage and moves the
+    /// source past it.
+    fn attempt(
+        &mut self,
+        index: usize,
+        action: impl FnOnce(&mut Source<'_>) -> CursorResult<()>,
+    ) -> Result<()> {
+        let Some(source) = self.sources.get_mut(index) else { return Ok(()) };
+        let mut met: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+        let mut outcome = action(source);
+        while let Err(Unreadable { from, to, error }) = outcome {
+            let skippable = self.request.skip_damaged && matches!(error, Error::Corrupt { .. });
+            if !skippable {
+                return Err(error);
+            }
+            let was = source.key().map(<[u8]>::to_vec);
+            source.has_key = false;
+            // Each step past damage must make progress, regardless of the fences; if it does not,
+            // nothing more of this run can be reached.
+            let (from, to) = match met.contains(&(from.clone(), to.clone())) {
+                false => (from, to),
+                true if self.request.reverse => (Vec::new(), to),
+                true => (from, None),
+            };
+            met.push((from.clone(), to.clone()));
+            // A duplicate fence (I2) may have led over the damage already: entries returned beyond
+            // it are not returned again.
+            outcome = match (&to, self.request.reverse) {
+                (Some(to), false) => match &was {
+                    Some(was) if was >= to => source.seek(was, Seq(0)),
+                    _ => source.seek(to, Seq::MAX),
+                },
+                (None, false) => Ok(()),
+                (_, true) if from.is_empty() => Ok(()),
+                (_, true) => {
+                    let before = was.filter(|was| *was < from).unwrap_or_else(|| from.clone());
+                    source.seek_back(Some((&before, Seq::MAX)))
+                }
+            };
+            // Two runs may lose the same keys, as when one leads to the other.
+            if !self.batch.damaged.iter().any(|known| known.from == from && known.to == to) {
+                self.batch.damaged.push(DamagedRange { from, to, error });
+            }
+        }
+        Ok(())
+    }
+}

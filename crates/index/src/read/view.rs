@@ -1,0 +1,466 @@
+//! Views: the immutable state that readers see, replaced as merges proceed.
+//!
+//! Thread safety: any number of threads load views and read through them, without waiting; views
+//! are replaced under one mutex. A replaced view is kept until its last reader has dropped it:
+//! then, and not earlier, the space that only older views refer to may be reused. The last reader
+//! only decrements a counter; the thread that merges frees.
+//!
+//! Invariant: the parts of a view, newest first, hold disjoint, descending ranges of sequence
+//! numbers, and so do the inputs of a moving part; only therefore may a lookup stop at the
+//! first visible version.
+//! Invariant: of a moving part, keys at or before the wavefront are on the new side, all others in
+//! the inputs; never both, never neither.
+//! Invariant: a view with a greater number never refers to the contents of an extent tagged with a
+//! smaller or equal number.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use esker_device::Purpose;
+use esker_format::data::{Data, Value};
+use esker_format::ids::{Moment, Seq};
+use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
+use esker_substrate::blocks::BlockStore;
+use esker_substrate::error::Result;
+use esker_substrate::memtable::{Leaves, Memtable};
+use esker_substrate::planted::{self, Bug, Race};
+use esker_substrate::sync::{Loaded, Mutex, Swap};
+
+use crate::read::operands::{Operator, Stack};
+use crate::read::range_tombstones::RangeTombstones;
+use crate::run::consumed::Consumed;
+use crate::run::lookup::{Found, Probe};
+use crate::run::tree::{BlockReader, Tree};
+use crate::upkeep::stats::CompactionStats;
+
+/// A state of the index.
+#[derive(Debug)]
+pub struct View {
+    number: u64,
+    /// Takes new entries.
+    pub(crate) memtable: Arc<Memtable>,
+    /// Newest first. The last one is the main tree, perhaps empty, or the merge that replaces it.
+    pub(crate) parts: Vec<Part>,
+    /// The range tombstones.
+    pub(crate) removed: Arc<RangeTombstones>,
+}
+
+/// A part of a view.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// A sorted run, the main tree, or a level with scattered blocks.
+    Run(Arc<Tree>),
+    /// The rest of a run that merges have partially consumed.
+    Rest(Arc<Tree>, Consumed),
+    /// A part that a flush or a merge is moving.
+    Moving(Arc<Moving>),
+}
+
+/// The background job that moves a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackgroundJob {
+    /// A frozen memtable becomes a sorted run.
+    Flush,
+    /// Frozen memtable, sorted runs and levels become new levels.
+    Merge,
+}
+
+/// The state of a flush or merge at a publish point.
+#[derive(Clone, Debug)]
+pub struct Moving {
+    pub(crate) which: BackgroundJob,
+    /// The rest of the frozen memtable, and its memory in bytes.
+    pub(crate) frozen: Option<Arc<Leaves>>,
+    pub(crate) frozen_bytes: u64,
+    /// Sorted runs, newest first, then the main tree.
+    pub(crate) inputs: Vec<Arc<Tree>>,
+    /// The written part of the new side.
+    pub(crate) new: Arc<Tree>,
+    /// The last user key whose group has been written.
+    pub(crate) wavefront: Option<Arc<[u8]>>,
+    /// For statistics.
+    pub(crate) stats: CompactionStats,
+}
+
+impl Part {
+    /// A run without the keys in `gone`.
+    pub(crate) fn of(tree: Arc<Tree>, gone: Consumed) -> Self {
+        if gone.is_empty() { Self::Run(tree) } else { Self::Rest(tree, gone) }
+    }
+}
+
+impl BackgroundJob {
+    /// The purpose under which its operations are counted.
+    pub(crate) const fn purpose(self) -> Purpose {
+        match self {
+            Self::Flush => Purpose::Flush,
+            Self::Merge => Purpose::Merge,
+        }
+    }
+}
+
+impl Moving {
+    /// Whether the merge has passed `key`.
+    pub(crate) fn has_passed(&self, key: &[u8]) -> bool {
+        self.wavefront.as_deref().is_some_and(|wavefront| key <= wavefront)
+    }
+
+    fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
+        if self.has_passed(probe.key) {
+            return self.new.get(reader, probe);
+        }
+        let frozen = self.frozen.as_ref();
+        if planted::is(Race::RunsBeforeFrozen) {
+            for run in self.inputs.iter().rev().skip(1) {
+                if let Some(found) = run.get(reader, probe)? {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        if let Some(version) = frozen.and_then(|frozen| frozen.get(probe.key, probe.seq)) {
+            return Ok(Some(probe.found(version.seq(), version.data())));
+        }
+        for input in &self.inputs {
+            if let Some(found) = input.get(reader, probe)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The merge's progress.
+    pub(crate) fn shown_stats(&self) -> CompactionStats {
+        let wavefront = self.wavefront.as_deref().map(<[u8]>::to_vec);
+        CompactionStats { wavefront, ..self.stats.clone() }
+    }
+
+    /// The number of levels that take part, when those of the main tree are `levels`.
+    pub(crate) fn levels(&self, levels: usize) -> usize {
+        let sorted_runs = self.inputs.split_last().map_or(&[][..], |(_, sorted_runs)| sorted_runs);
+        sorted_runs.iter().map(|flush| flush.height()).sum::<usize>() + levels
+    }
+
+    /// The same with `frozen` as the rest of the memtable.
+    pub(crate) fn set_frozen(&mut self, frozen: Option<Arc<Leaves>>) {
+        self.frozen_bytes = frozen.as_ref().map_or(0, |frozen| frozen.memory_bytes());
+        self.frozen = frozen;
+    }
+}
+
+/// The value to which a key's operands fold.
+pub(crate) struct Folded {
+    pub value: Option<Value>,
+    /// Their base does not expire.
+    pub lasts: bool,
+}
+
+impl Folded {
+    fn of(mut stack: Stack<'_>, data: Data<'_>, now: impl FnOnce() -> Moment) -> Result<Self> {
+        let data = if data.until().is_some() { data.as_of(now()) } else { data };
+        let lasts = data.until().is_none();
+        let value = stack.push(data).transpose()?.flatten();
+        Ok(Self { value, lasts })
+    }
+
+    fn end(stack: Stack<'_>) -> Self {
+        Self { value: stack.end(), lasts: true }
+    }
+}
+
+impl View {
+    /// A state without a number: that is given when it is published.
+    pub(crate) const fn new(
+        memtable: Arc<Memtable>,
+        parts: Vec<Part>,
+        removed: Arc<RangeTombstones>,
+    ) -> Self {
+        Self { number: 0, memtable, parts, removed }
+    }
+
+    /// The same with other range tombstones.
+    pub(crate) fn with_removed(&self, removed: RangeTombstones) -> Self {
+        Self::new(Arc::clone(&self.memtable), self.parts.clone(), Arc::new(removed))
+    }
+
+    /// The newest range tombstone of `key` that `seq` sees: older versions are hidden. 0 if there
+    /// is none.
+    pub(crate) fn removal(&self, key: &[u8], seq: Seq) -> Seq {
+        if self.removed.is_empty() { Seq(0) } else { self.removed.newest(key, seq) }
+    }
+
+    /// The newest version that `probe` may see.
+    pub(crate) fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Found> {
+        let probe = &probe.behind(self.removal(probe.key, probe.seq));
+        if let Some(version) = self.memtable.get(probe.key, probe.seq) {
+            return Ok(probe.found(version.seq(), version.data()));
+        }
+        let found = self.get_in_parts(reader, probe)?;
+        Ok(found.unwrap_or(Found { seq: Seq(0), data: Data::Delete.into() }))
+    }
+
+    /// The newest version outside the memtable that `probe`, which knows the range tombstones, may
+    /// see.
+    fn get_in_parts(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
+        for part in &self.parts {
+            let found = match part {
+                Part::Run(tree) => tree.get(reader, probe)?,
+                Part::Rest(_, gone) if gone.at(probe.key).is_some() => None,
+                Part::Rest(tree, _) => tree.get(reader, probe)?,
+                Part::Moving(moving) => moving.get(reader, probe)?,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The value that `probe` sees, whose number is registered, as of the moment that `now`
+    /// returns; `now` is called last and only where it matters. One lookup, and one more for each
+    /// operand outside the memtable.
+    pub(crate) fn value(
+        &self,
+        reader: &BlockReader,
+        probe: &Probe<'_>,
+        operator: &Swap<Operator>,
+        now: impl FnOnce() -> Moment,
+    ) -> Result<Option<Value>> {
+        let found = self.get(reader, probe)?;
+        if !found.data.is_operand() {
+            return Ok(found.data.into_value(now));
+        }
+        Ok(self.fold(reader, probe, &operator.load(), now)?.value)
+    }
+
+    /// The value of a key whose newest version that `probe` sees is an operand.
+    pub(crate) fn fold(
+        &self,
+        reader: &BlockReader,
+        probe: &Probe<'_>,
+        operator: &Operator,
+        now: impl FnOnce() -> Moment,
+    ) -> Result<Folded> {
+        let mut probe = probe.behind(self.removal(probe.key, probe.seq));
+        let mut stack = Stack::new(probe.key, operator);
+        let leaves = self.memtable.leaves();
+        let mut place = leaves.lower_bound(probe.key, probe.seq);
+        while let Some(here) = place.take().filter(|here| here.key() == probe.key) {
+            let data = probe.as_seen(here.seq(), here.data());
+            if !data.is_operand() {
+                return Folded::of(stack, data, now);
+            }
+            if let Some(Err(error)) = stack.push(data) {
+                return Err(error);
+            }
+            let Some(older) = probe.before(here.seq()) else { return Ok(Folded::end(stack)) };
+            (probe, place) = (older, here.next());
+        }
+        while let Some(found) = self.get_in_parts(reader, &probe)? {
+            if !found.data.is_operand() {
+                return Folded::of(stack, found.data.as_data(), now);
+            }
+            if let Some(Err(error)) = stack.push(found.data.as_data()) {
+                return Err(error);
+            }
+            let Some(older) = probe.before(found.seq) else { break };
+            probe = older;
+        }
+        Ok(Folded::end(stack))
+    }
+
+    /// The blocks that a lookup of `probe` would read as far as fences in memory tell.
+    pub(crate) fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
+        for part in &self.parts {
+            match part {
+                Part::Run(tree) => tree.candidates(probe, out),
+                Part::Rest(tree, gone) if gone.at(probe.key).is_none() => {
+                    tree.candidates(probe, out);
+                }
+                Part::Rest(..) => {}
+                Part::Moving(moving) if moving.has_passed(probe.key) => {
+                    moving.new.candidates(probe, out);
+                }
+                Part::Moving(moving) => {
+                    moving.inputs.iter().for_each(|input| input.candidates(probe, out));
+                }
+            }
+        }
+    }
+
+    /// The moving part of `which`, and its place.
+    pub(crate) fn moving(&self, which: BackgroundJob) -> Option<(usize, &Arc<Moving>)> {
+        self.parts.iter().enumerate().find_map(|(index, part)| match part {
+            Part::Moving(moving) if moving.which == which => Some((index, moving)),
+            _ => None,
+        })
+    }
+
+    /// Memory of frozen memtables, in bytes.
+    pub(crate) fn frozen_bytes(&self) -> u64 {
+        let moving = self.parts.iter().filter_map(|part| match part {
+            Part::Moving(moving) => Some(moving),
+            Part::Run(_) | Part::Rest(..) => None,
+        });
+        moving.map(|moving| moving.frozen_bytes).sum()
+    }
+
+    /// The same with another state of the part that `moving` moves.
+    pub(crate) fn with_moving(&self, moving: Moving) -> Self {
+        let part = self.moving(moving.which).map(|(index, _)| index);
+        let mut parts = self.parts.clone();
+        let place = part.and_then(|index| parts.get_mut(index));
+        if let Some(place) = place {
+            *place = Part::Moving(Arc::new(moving));
+        }
+        Self::new(Arc::clone(&self.memtable), parts, Arc::clone(&self.removed))
+    }
+
+    /// The same with the part that `which` moved replaced by its result, which has no keys
+    /// `outside`, and without the range tombstones that are retired by it.
+    pub(crate) fn with_result(
+        &self,
+        which: BackgroundJob,
+        tree: Tree,
+        outside: Consumed,
+        retired: Seq,
+    ) -> Self {
+        let mut parts = self.parts.clone();
+        let part = self.moving(which).map(|(index, _)| index);
+        let place = part.and_then(|index| parts.get_mut(index));
+        if let Some(place) = place {
+            *place = Part::of(Arc::new(tree), outside);
+        }
+        let retires = retired > Seq(0) && !self.removed.is_empty();
+        let removed =
+            if retires { self.removed.above(retired).into() } else { Arc::clone(&self.removed) };
+        Self::new(Arc::clone(&self.memtable), parts, removed)
+    }
+}
+
+/// The current view, the replaced ones that are still read, and the space that waits for them.
+#[derive(Debug)]
+pub struct Views {
+    current: Swap<View>,
+    past: Mutex<Past>,
+}
+
+#[derive(Debug, Default)]
+struct Past {
+    /// The number of the current view.
+    number: u64,
+    /// Replaced views, oldest first.
+    views: VecDeque<Arc<View>>,
+    /// Space that may be reused when every view with a number below the tag has been dropped; tags
+    /// ascend.
+    quarantine: VecDeque<(u64, Vec<Extent>)>,
+    /// Views whose space is kept although they have no readers, with the number of pins on each.
+    pins: BTreeMap<u64, usize>,
+}
+
+impl Past {
+    /// The number of the oldest view whose space is kept.
+    fn oldest(&mut self) -> u64 {
+        let read = self.oldest_read();
+        self.pins.keys().next().map_or(read, |pinned| read.min(*pinned))
+    }
+
+    /// Drops views without readers; returns the number of the oldest that is left.
+    fn oldest_read(&mut self) -> u64 {
+        while self.views.front().is_some_and(|view| Arc::strong_count(view) == 1) {
+            self.views.pop_front();
+        }
+        self.views.front().map_or(self.number, |view| view.number)
+    }
+}
+
+impl Views {
+    /// Begins with `view`.
+    pub(crate) fn new(view: View) -> Self {
+        Self { current: Swap::new(Arc::new(view)), past: Mutex::default() }
+    }
+
+    /// The current view. Never waits.
+    pub(crate) fn load(&self) -> Loaded<View> {
+        self.current.load()
+    }
+
+    /// Replaces the current view by what `change` makes of it.
+    pub(crate) fn publish(&self, change: impl FnOnce(&View) -> View) {
+        let mut past = self.past.lock();
+        let mut view = change(&self.current.load());
+        past.number += 1;
+        view.number = past.number;
+        let old = self.current.swap(Arc::new(view));
+        past.views.push_back(old);
+        past.oldest();
+    }
+
+    /// Puts extents to which no view leads from the current one on into quarantine.
+    pub(crate) fn quarantine(&self, blocks: &BlockStore, extents: Vec<Extent>) -> Result<()> {
+        blocks.retire(&extents)?;
+        let mut past = self.past.lock();
+        let tag = past.number;
+        past.quarantine.push_back((tag, extents));
+        Ok(())
+    }
+
+    /// Frees what no view leads to any more.
+    ///
+    /// # Errors
+    /// When an extent was free already.
+    pub(crate) fn collect(&self, blocks: &BlockStore) -> Result<()> {
+        let mut past = self.past.lock();
+        let oldest = past.oldest();
+        let free = |tag: u64| oldest >= tag || planted::is(Bug::QuarantineIgnored);
+        while past.quarantine.front().is_some_and(|(tag, _)| free(*tag)) {
+            if let Some((_, extents)) = past.quarantine.pop_front() {
+                blocks.free(&extents)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the space that the current view refers to, without the view; returns its number. Space
+    /// that a record named when the view was published is kept with it: it is freed by a later
+    /// record, which a later view precedes.
+    pub(crate) fn pin(&self) -> u64 {
+        let mut past = self.past.lock();
+        let number = past.number;
+        if !planted::is(Bug::BackupNotPinned) {
+            *past.pins.entry(number).or_insert(0) += 1;
+        }
+        number
+    }
+
+    /// Releases what [`Views::pin`] kept.
+    pub(crate) fn unpin(&self, number: u64) {
+        let mut past = self.past.lock();
+        if let Some(count) = past.pins.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                past.pins.remove(&number);
+            }
+        }
+    }
+
+    /// Whether replaced views are pinned.
+    pub(crate) fn is_pinned(&self) -> bool {
+        !self.past.lock().pins.is_empty()
+    }
+
+    /// Bytes of space that wait for their last reader.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        let past = self.past.lock();
+        let extents = past.quarantine.iter().flat_map(|(_, extents)| extents);
+        let units: u64 = extents.map(|extent| extent.units).sum();
+        units.saturating_mul(UNIT_BYTES)
+    }
+
+    /// Whether no replaced view is read any more, and no space waits for one. Pinned space is left
+    /// out: it waits for its pin to be dropped.
+    pub(crate) fn is_quiescent(&self) -> bool {
+        let mut past = self.past.lock();
+        let is_free = past.quarantine.is_empty() || !past.pins.is_empty();
+        past.oldest_read() == past.number && is_free
+    }
+}

@@ -1,0 +1,357 @@
+//! A cursor over the data entries of a level, in both directions.
+//!
+//! A block that cannot be read is reported with the range of keys that it makes unreachable. Where
+//! a level has lost keys ([`Consumed`]), blocks that held only such keys are not read: their space
+//! may have been reused.
+
+use std::sync::Arc;
+
+use esker_format::action::KeyRange;
+use esker_format::block::BlockView;
+use esker_format::entry::{Entry, Payload};
+use esker_format::ids::Seq;
+use esker_format::ptr::BlockPtr;
+use esker_substrate::cache::CachedBlock;
+use esker_substrate::error::Error;
+
+use crate::run::consumed::Consumed;
+use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor, OwnedFence, Target};
+use crate::run::tree::{BlockReader, Tree};
+
+/// A position on a data entry of a level, or past its end.
+#[derive(Debug)]
+pub struct DataCursor<'a> {
+    tree: &'a Tree,
+    reader: &'a BlockReader,
+    level: usize,
+    /// Blocks with nothing behind this key may have been freed: a merge has passed them.
+    floor: Option<&'a [u8]>,
+    /// Keys that the level no longer has: blocks that held only such keys may have been freed.
+    gone: Option<&'a Consumed>,
+    /// The block that was looked into last, and whether it may hold any of these keys.
+    looked: Option<(Arc<CachedBlock>, bool)>,
+    at: Option<(FenceCursor<'a>, Arc<CachedBlock>, usize)>,
+}
+
+/// A level cannot be read further: the keys in [`from`, `to`) are out of reach.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// First key out of reach.
+    pub from: Vec<u8>,
+    /// First key within reach again.
+    pub to: Option<Vec<u8>>,
+    /// The reason.
+    pub error: Error,
+}
+
+impl From<Error> for Unreadable {
+    fn from(error: Error) -> Self {
+        Self { from: Vec::new(), to: None, error }
+    }
+}
+
+/// The result of moving a cursor.
+pub type CursorResult<T> = Result<T, Unreadable>;
+
+impl<'a> DataCursor<'a> {
+    /// A cursor without a position yet. It is used only for keys behind `floor`.
+    pub(crate) const fn new(
+        tree: &'a Tree,
+        reader: &'a BlockReader,
+        level: usize,
+        floor: Option<&'a [u8]>,
+    ) -> Self {
+        Self { tree, reader, level, floor, gone: None, looked: None, at: None }
+    }
+
+    /// The same in a level that has lost keys.
+    pub(crate) fn without(self, gone: &'a Consumed) -> Self {
+        Self { gone: Some(gone), ..self }
+    }
+
+    /// Adds the blocks that a walk over `entries` of `total_entries` will most likely read; the
+    /// walk begins at `target`. Without express fences the block that leads there is read.
+    /// Unreadable blocks are found again, and reported, by the walk itself.
+    pub(crate) fn expect(
+        &self,
+        target: Target<'_>,
+        forward: bool,
+        entries: usize,
+        total_entries: u64,
+        ptrs: &mut Vec<BlockPtr>,
+    ) {
+        if self.tree.fences(self.level).is_none() && self.level > 0 {
+            self.tree.note_detour(self.level, self.reader);
+        }
+        let blocks = self.tree.meta.levels.get(self.level).map_or(0, |level| level.counts.blocks);
+        let share = blocks as f64 / total_entries.max(1) as f64;
+        // The first block is entered somewhere; behind it come the blocks that hold the entries.
+        let wanted = 1 + (entries as f64 * share).round() as usize;
+        let first = self.find(self.level, target).ok().flatten();
+        let walk = std::iter::successors(first, |at| at.clone().step(forward).ok().flatten());
+        ptrs.extend(walk.take(wanted.min(BLOCKS_AHEAD)).filter_map(|at| at.ptr().ok()));
+    }
+
+    /// Data entries of the cursor's level.
+    pub(crate) fn data_entries(&self) -> u64 {
+        let level = self.tree.meta.levels.get(self.level);
+        level.map_or(0, |level| level.counts.data_entries())
+    }
+
+    /// The reader of the level's blocks.
+    pub(crate) const fn reader(&self) -> &'a BlockReader {
+        self.reader
+    }
+
+    /// Moves to the first data entry at or behind (`key`, `seq`).
+    pub(crate) fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
+        if let Some(gone) = self.gone
+            && let Some(range) = gone.at(key)
+        {
+            self.at = None;
+            return range.end.map_or(Ok(()), |end| self.enter_at(end, Seq::MAX));
+        }
+        self.enter_at(key, seq)
+    }
+
+    fn enter_at(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
+        let Some((fence, block)) = self.enter(Target::At(key, seq))? else { return Ok(()) };
+        let index = block.view().lower_bound(key, seq);
+        let index = index.map_err(|error| self.damaged(&fence, &error))?;
+        self.seek_entry(fence, block, Some(index), true)
+    }
+
+    /// Moves to the last data entry before (`key`, `seq`); without a key, to the very last.
+    pub(crate) fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
+        let range = self.gone.and_then(|gone| match before {
+            // Versions of the key itself are before it.
+            Some((key, seq)) if seq != Seq::MAX => gone.at(key),
+            _ => gone.before(before.map(|(key, _)| key)),
+        });
+        if let Some(range) = range {
+            if range.begin.is_empty() {
+                self.at = None;
+                return Ok(());
+            }
+            return self.enter_before(Some((range.begin, Seq::MAX)));
+        }
+        self.enter_before(before)
+    }
+
+    fn enter_before(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
+        if before.is_some_and(|(key, _)| self.floor.is_some_and(|floor| key <= floor)) {
+            self.at = None;
+            return Ok(());
+        }
+        let target = before.map_or(Target::Last, |(key, seq)| Target::Before(key, seq));
+        let Some((fence, block)) = self.enter(target)? else { return Ok(()) };
+        let bound = match before {
+            Some((key, seq)) => block.view().lower_bound(key, seq),
+            None => Ok(block.view().len()),
+        };
+        let bound = bound.map_err(|error| self.damaged(&fence, &error))?;
+        self.seek_entry(fence, block, bound.checked_sub(1), false)
+    }
+
+    fn enter(
+        &mut self,
+        target: Target<'_>,
+    ) -> CursorResult<Option<(FenceCursor<'a>, Arc<CachedBlock>)>> {
+        self.at = None;
+        let fence = self.find(self.level, target);
+        let fence = fence.map_err(|error| self.unreadable_above(target, error))?;
+        let Some(fence) = fence else { return Ok(None) };
+        let block = self.load(&fence)?;
+        Ok(Some((fence, block)))
+    }
+
+    /// The fence of a level of the tree that `target` names.
+    fn find(&self, level: usize, target: Target<'_>) -> Result<Option<FenceCursor<'a>>, Error> {
+        FenceCursor::find_behind(self.tree, self.reader, level, target, self.floor)
+    }
+
+    /// The entry and its block's common prefix.
+    pub(crate) fn current(&self) -> CursorResult<Option<(&[u8], Entry<'_>)>> {
+        let Some((fence, block, index)) = &self.at else { return Ok(None) };
+        let view = block.view();
+        let entry = view.entry(*index).map_err(|error| self.damaged(fence, &error))?;
+        Ok(Some((view.prefix(), entry)))
+    }
+
+    /// Moves one data entry on.
+    pub(crate) fn next(&mut self) -> CursorResult<()> {
+        match self.at.take() {
+            Some((fence, block, index)) => self.seek_entry(fence, block, Some(index + 1), true),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves one data entry back.
+    pub(crate) fn previous(&mut self) -> CursorResult<()> {
+        match self.at.take() {
+            Some((fence, block, index)) => {
+                self.seek_entry(fence, block, index.checked_sub(1), false)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the first data entry from `index` on, in the given direction, and positions the cursor
+    /// there.
+    fn seek_entry(
+        &mut self,
+        mut fence: FenceCursor<'a>,
+        mut block: Arc<CachedBlock>,
+        mut index: Option<usize>,
+        forward: bool,
+    ) -> CursorResult<()> {
+        loop {
+            while let Some(candidate) = index.filter(|index| *index < block.view().len()) {
+                let entry = block.view().entry(candidate);
+                let entry = entry.map_err(|error| self.damaged(&fence, &error))?;
+                if !matches!(entry.payload, Payload::Fence(_)) {
+                    if let Some(range) = self.gone_at(&block, entry.suffix) {
+                        return self.pass(range, forward);
+                    }
+                    self.at = Some((fence, block, candidate));
+                    return Ok(());
+                }
+                index = if forward { Some(candidate + 1) } else { candidate.checked_sub(1) };
+            }
+            let here = fence.owned()?;
+            let moved = if forward { fence.next() } else { fence.previous() };
+            let unreadable = |error| self.unreadable_fences(&here, self.level, error, forward);
+            match moved.map_err(unreadable)? {
+                None => return Ok(()),
+                Some(moved) => fence = moved,
+            }
+            if let Some(range) = self.gone_block(&fence, &here, forward)? {
+                return self.pass(range, forward);
+            }
+            block = self.load(&fence)?;
+            index = if forward { Some(0) } else { block.view().len().checked_sub(1) };
+        }
+    }
+
+    /// The consumed range that contains an entry's key, if there is one. Few blocks of a level have
+    /// such keys: the check is made once per block, and per entry only where it is needed.
+    fn gone_at(&mut self, block: &Arc<CachedBlock>, suffix: &[u8]) -> Option<KeyRange<'a>> {
+        let gone = self.gone?;
+        let known = self.looked.as_ref().filter(|(looked, _)| Arc::ptr_eq(looked, block));
+        let meets = known.map_or_else(|| meets(gone, block.view()), |(_, meets)| *meets);
+        if known.is_none() {
+            self.looked = Some((Arc::clone(block), meets));
+        }
+        meets.then(|| gone.at(&[block.view().prefix(), suffix].concat()))?
+    }
+
+    /// The consumed range that contains all keys of a block, or its first keys if the walk enters
+    /// the block from the front; `here` is the fence that the walk comes from.
+    fn gone_block(
+        &self,
+        fence: &FenceCursor<'a>,
+        here: &OwnedFence,
+        forward: bool,
+    ) -> CursorResult<Option<KeyRange<'a>>> {
+        let Some(gone) = self.gone else { return Ok(None) };
+        let moved = fence.owned()?;
+        let range = gone.at(&moved.key);
+        if forward {
+            return Ok(range);
+        }
+        let is_gone = gone.has_block(&moved.key, Some((&here.key, here.seq)));
+        Ok(range.filter(|_| is_gone))
+    }
+
+    /// Continues behind consumed keys.
+    fn pass(&mut self, range: KeyRange<'a>, forward: bool) -> CursorResult<()> {
+        self.at = None;
+        match (forward, range.end) {
+            (true, Some(end)) => self.enter_at(end, Seq::MAX),
+            (false, _) if !range.begin.is_empty() => {
+                self.enter_before(Some((range.begin, Seq::MAX)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn load(&self, fence: &FenceCursor<'a>) -> CursorResult<Arc<CachedBlock>> {
+        fence.load().map_err(|error| self.unreadable(fence, error))
+    }
+
+    fn damaged(&self, fence: &FenceCursor<'a>, error: &esker_format::DecodeError) -> Unreadable {
+        match fence.ptr() {
+            Ok(ptr) => self.unreadable(fence, self.reader.damage(&ptr, error)),
+            Err(other) => self.unreadable(fence, other),
+        }
+    }
+
+    /// The keys that only the block behind `fence` could answer.
+    fn unreadable(&self, fence: &FenceCursor<'a>, error: Error) -> Unreadable {
+        let Ok(here) = fence.owned() else { return Unreadable::from(error) };
+        let to = match fence.clone().next() {
+            Ok(next) => next.and_then(|next| next.owned().ok()).map(OwnedFence::first_whole_key),
+            // Damage further up is between here and there: the unreadable range ends behind that.
+            Err(error) => self.unreadable_fences(&here, fence.level, error, true).to,
+        };
+        Unreadable { from: here.key, to, error }
+    }
+
+    /// A block of fences cannot be read on the way to `target`: everything below it is out of
+    /// reach.
+    fn unreadable_above(&self, target: Target<'_>, error: Error) -> Unreadable {
+        for level in (0..self.level).rev() {
+            let fence = self.find(level, target);
+            if let Ok(Some(fence)) = fence {
+                return self.unreadable(&fence, error);
+            }
+        }
+        Unreadable::from(error)
+    }
+
+    /// A block of fences next to the current fence of `level` cannot be read. No key between the
+    /// last readable block and the damage has been returned yet, so all of them count as out of
+    /// reach.
+    fn unreadable_fences(
+        &self,
+        here: &OwnedFence,
+        level: usize,
+        error: Error,
+        forward: bool,
+    ) -> Unreadable {
+        for level in (0..level).rev() {
+            let target = Target::At(&here.key, here.seq);
+            let at = self.find(level, target);
+            let Ok(Some(at)) = at else { continue };
+            // A duplicate fence (I2) leads to a block that reaches over the border between two
+            // blocks above it: the damage may be where the current key itself belongs.
+            let damaged = match at.load() {
+                Err(_) => Some(at),
+                Ok(_) if forward => at.next().ok().flatten(),
+                Ok(_) => at.previous().ok().flatten(),
+            };
+            let Some(damaged) = damaged else { continue };
+            let mut range = self.unreadable(&damaged, error);
+            if forward {
+                range.from = range.from.max(here.key.clone());
+            } else {
+                range.to = Some(here.clone().first_whole_key());
+            }
+            return range;
+        }
+        Unreadable { from: Vec::new(), to: None, error }
+    }
+}
+
+/// Whether any key from a block's first to its last may have been consumed.
+fn meets(gone: &Consumed, view: BlockView<'_>) -> bool {
+    let key = |index: usize| {
+        let (_, suffix, _) = view.entry_key(index).ok()?;
+        Some([view.prefix(), suffix].concat())
+    };
+    let ends = key(0).zip(view.len().checked_sub(1).and_then(key));
+    // Entries that cannot be decoded are reported one by one.
+    ends.is_none_or(|(first, last)| {
+        gone.at(&last).is_some() || gone.meets(KeyRange { begin: &first, end: Some(&last) })
+    })
+}

@@ -1,0 +1,13 @@
+//! What is on the device, and how it is read: one tree of blocks and fences.
+//!
+//! Reading order: [`fence_index`] and [`tree`] (a tree and how it is entered), [`lookup`] (a key),
+//! [`cursor`] and [`data_cursor`] (entries in key order, both ways), [`consumed`] (key ranges that
+//! a run no longer has), [`walk`] (everything that a durable state refers to).
+
+pub mod consumed;
+pub mod cursor;
+pub mod data_cursor;
+pub mod fence_index;
+pub mod lookup;
+pub mod tree;
+pub mod walk;
