@@ -1,6 +1,6 @@
 //! Writes to a keyspace.
 
-use esker::KeyspaceOptions;
+use esker::{Error, IndexKind, KeyspaceOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -38,8 +38,8 @@ impl Keyspace {
             options = options.compression(chosen);
         }
         if let Some(name) = index {
-            let chosen = name.parse().map_err(|error| raised::of_store(py, &error))?;
-            options = options.index(chosen);
+            let chosen = name.parse::<IndexKind>().map_err(Error::from);
+            options = options.index(chosen.map_err(|error| raised::of_store(py, &error))?);
         }
         if let Some(bytes) = inline_bytes_max {
             options = options.inline_bytes_max(bytes);
@@ -50,7 +50,7 @@ impl Keyspace {
         let found = detached(py, || {
             let found = if create { None } else { db.open_keyspace(name)? };
             match found {
-                None if !create => Err(esker::Error::NoKeyspace { name: name.to_owned() }),
+                None if !create => Err(Error::NoKeyspace { name: name.to_owned() }),
                 _ => db.keyspace(name, options),
             }
         });

@@ -108,6 +108,8 @@ pub enum HalfError {
     Damaged(DecodeError),
     /// A catalog of a newer version, with that version.
     TooNew(u32),
+    /// A valid catalog of an older version, which is not read any more, with that version.
+    TooOld(u32),
     /// A catalog that needs features that this build does not know.
     UnknownFeatures(u32),
 }
@@ -177,6 +179,9 @@ impl Catalog {
         }
         if version > FORMAT_VERSION {
             return Err(HalfError::TooNew(version));
+        }
+        if version < FORMAT_VERSION {
+            return Err(HalfError::TooOld(version));
         }
         let unknown = features & !KNOWN_FEATURES;
         if unknown != 0 {
@@ -375,12 +380,14 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_catalog_is_named() {
-        let mut half = first_half(&sample());
-        half[4..8].copy_from_slice(&2u32.to_le_bytes());
-        let crc = crc32c::crc32c(&half[..36]);
-        half[36..40].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(Catalog::decode(&half), Err(HalfError::TooNew(2)));
+    fn a_catalog_of_another_version_is_named() {
+        for (version, error) in [(3u32, HalfError::TooNew(3)), (1, HalfError::TooOld(1))] {
+            let mut half = first_half(&sample());
+            half[4..8].copy_from_slice(&version.to_le_bytes());
+            let crc = crc32c::crc32c(&half[..36]);
+            half[36..40].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(Catalog::decode(&half), Err(error));
+        }
         let mut half = first_half(&sample());
         half[8] |= 4;
         let crc = crc32c::crc32c(&half[..36]);

@@ -112,6 +112,15 @@ impl<'a> Reader<'a> {
         self.take(len)
     }
 
+    /// A reader of the next length-prefixed part, which ends with it and counts offsets as this
+    /// one does.
+    pub fn part(&mut self) -> Result<Self> {
+        let len = self.length(usize::MAX)?;
+        let start = self.at;
+        self.take(len)?;
+        Ok(Self { input: self.input.get(..self.at).unwrap_or_default(), at: start })
+    }
+
     /// Succeeds only when everything has been read.
     pub fn finish(&self) -> Result<()> {
         if self.is_empty() { Ok(()) } else { Err(self.error("unexpected bytes follow")) }

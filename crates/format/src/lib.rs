@@ -36,7 +36,7 @@ pub mod value_ref;
 pub use error::{DecodeError, Result};
 
 /// Version of the on-disk format that this crate reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 /// The longest value that is stored inside a block, in bytes. Longer ones are stored as blobs

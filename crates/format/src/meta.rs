@@ -1,5 +1,6 @@
 //! A keyspace's record in the manifest: its trees, level by level, and the merge under way.
 
+mod kind;
 mod learnt;
 mod lsm;
 mod progress;
@@ -13,6 +14,7 @@ use crate::error::Result;
 use crate::ids::Seq;
 use crate::ptr::{BlockPtr, Extent, decode_extents, encode_extents};
 
+pub use kind::KindMeta;
 pub use learnt::{LearntMeta, Real};
 pub use lsm::{LsmLevel, LsmMeta};
 pub use progress::{InputProgress, MergeProgress, TailFence};
@@ -99,8 +101,8 @@ pub struct IndexMeta {
     /// The range tombstones with numbers up to [`IndexMeta::log_unneeded_seq`], except those that
     /// hide nothing any more: the log contains the rest.
     pub removed: Arc<[RemovedRange]>,
-    /// The LSM levels, which an LSM index has instead of `main`.
-    pub lsm: Option<Box<LsmMeta>>,
+    /// The kind, and what it records beyond the rest.
+    pub kind: KindMeta,
 }
 
 impl Default for Shape {
@@ -119,16 +121,10 @@ impl Default for IndexMeta {
             merges: 0,
             merge: None,
             removed: Arc::default(),
-            lsm: None,
+            kind: KindMeta::default(),
         }
     }
 }
-
-/// Flags for the optional parts of an index behind its sorted runs.
-const HAS_MERGE: u8 = 1;
-const HAS_REMOVED: u8 = 2;
-const HAS_LSM: u8 = 4;
-const HAS_LEARNT: u8 = 8;
 
 /// No tree has more levels than this.
 pub const LEVELS_MAX: usize = 32;
@@ -331,22 +327,39 @@ impl IndexMeta {
         }
     }
 
+    /// The record of an LSM index; `None` for another kind.
+    #[must_use]
+    pub fn lsm(&self) -> Option<&LsmMeta> {
+        match &self.kind {
+            KindMeta::Lsm(lsm) => Some(lsm),
+            KindMeta::FdTree => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn lsm_mut(&mut self) -> Option<&mut LsmMeta> {
+        match &mut self.kind {
+            KindMeta::Lsm(lsm) => Some(lsm),
+            KindMeta::FdTree => None,
+        }
+    }
+
     /// The levels with scattered blocks, from the first down; none where `main` contains them all.
     pub fn scattered_levels(&self) -> impl Iterator<Item = &LsmLevel> {
-        self.lsm.iter().flat_map(|lsm| &lsm.levels)
+        self.lsm().into_iter().flat_map(|lsm| &lsm.levels)
     }
 
     /// The consumed key ranges of run number `run`, where merges consume runs partially.
     #[must_use]
     pub fn gone(&self, run: usize) -> Option<&[KeyRangeBuf]> {
-        self.lsm.as_ref()?.gone.get(run).map(Vec::as_slice)
+        self.lsm()?.gone.get(run).map(Vec::as_slice)
     }
 
     /// Notes a new run, the newest, without the keys of `gone`, where merges consume runs
     /// partially.
     pub fn add_run(&mut self, run: TreeMeta, gone: Vec<KeyRangeBuf>) {
         self.sorted_runs.insert(0, run);
-        if let Some(lsm) = &mut self.lsm {
+        if let Some(lsm) = self.lsm_mut() {
             lsm.gone.insert(0, gone);
         }
     }
@@ -360,7 +373,7 @@ impl IndexMeta {
 
     /// The counts of the levels; estimates for runs that have lost keys.
     pub fn counts(&self) -> impl Iterator<Item = LevelCounts> {
-        let runs = if self.lsm.is_some() { self.sorted_runs.len() } else { 0 };
+        let runs = if self.lsm().is_some() { self.sorted_runs.len() } else { 0 };
         let (lost, whole) = self.sorted_runs.split_at_checked(runs).unwrap_or_default();
         let lsm = self.scattered_levels().map(|level| &level.tree);
         let trees = std::iter::once(&self.main).chain(whole).chain(lsm);
@@ -385,21 +398,9 @@ impl IndexMeta {
         for flush in &self.sorted_runs {
             flush.encode(out);
         }
-        let learnt = self.lsm.as_ref().and_then(|lsm| lsm.learnt.as_ref());
-        let parts = u8::from(self.merge.is_some()) * HAS_MERGE
-            + u8::from(!self.removed.is_empty()) * HAS_REMOVED
-            + u8::from(self.lsm.is_some()) * HAS_LSM
-            + u8::from(learnt.is_some()) * HAS_LEARNT;
-        out.push(parts);
-        if !self.removed.is_empty() {
-            removed::encode(&self.removed, out);
-        }
-        if let Some(lsm) = &self.lsm {
-            lsm.encode(out);
-        }
-        if let Some(learnt) = learnt {
-            learnt.encode(out);
-        }
+        self.kind.encode(out);
+        removed::encode(&self.removed, out);
+        encode_flag(out, self.merge.is_some());
         if let Some(merge) = &self.merge {
             merge.encode(out);
         }
@@ -416,26 +417,15 @@ impl IndexMeta {
             sorted_runs.push(TreeMeta::decode(reader)?);
         }
         let at = reader.clone();
-        let parts = reader.u8()?;
-        let has_learnt = parts & HAS_LEARNT != 0;
-        let is_known = parts & !(HAS_MERGE | HAS_REMOVED | HAS_LSM | HAS_LEARNT) == 0;
-        if !is_known || (has_learnt && parts & HAS_LSM == 0) {
-            return Err(at.error("an index has parts that are unknown to this version"));
-        }
-        let has_removed = parts & HAS_REMOVED != 0;
-        let removed = if has_removed { removed::decode(reader)? } else { Arc::default() };
-        let has_lsm = parts & HAS_LSM != 0;
-        let lsm = if has_lsm { Some(LsmMeta::decode(reader, sorted_runs.len())?) } else { None };
-        if lsm.is_some() && (parts & HAS_MERGE != 0 || !main.levels.is_empty()) {
+        let kind = KindMeta::decode(reader, sorted_runs.len())?;
+        let removed = removed::decode(reader)?;
+        let has_merge = flag(reader)?;
+        let mut index =
+            Self { flushed_seq, shape, main, sorted_runs, merges, merge: None, removed, kind };
+        if index.lsm().is_some() && (has_merge || !index.main.levels.is_empty()) {
             return Err(at.error("an LSM index has parts of an FD+tree"));
         }
-        let mut lsm = lsm.map(Box::new);
-        if let Some(lsm) = lsm.as_mut().filter(|_| has_learnt) {
-            lsm.learnt = Some(LearntMeta::decode(reader)?);
-        }
-        let mut index =
-            Self { flushed_seq, shape, main, sorted_runs, merges, merge: None, removed, lsm };
-        if parts & HAS_MERGE != 0 {
+        if has_merge {
             index.merge = Some(Box::new(MergeProgress::decode(reader, &index)?));
         }
         Ok(index)

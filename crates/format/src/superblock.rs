@@ -85,6 +85,8 @@ pub enum SlotError {
     Damaged(DecodeError),
     /// A valid superblock of a newer version, with that version.
     TooNew(u32),
+    /// A valid superblock of an older version, which is not read any more, with that version.
+    TooOld(u32),
     /// A valid superblock that needs features, or a cipher, that this build does not know.
     UnknownFeatures(u32),
 }
@@ -132,6 +134,9 @@ impl Superblock {
         }
         if head.version == 0 {
             return Err(SlotError::Damaged(DecodeError::new(4, "there is no format version 0")));
+        }
+        if head.version < FORMAT_VERSION {
+            return Err(SlotError::TooOld(head.version));
         }
         let unknown = head.required & !KNOWN_FEATURES;
         if unknown != 0 || head.cipher != 0 {
@@ -249,10 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn newer_versions_and_unknown_features_are_named() {
-        let mut slot = SAMPLE.encode();
-        slot[4..8].copy_from_slice(&2u32.to_le_bytes());
-        assert_eq!(Superblock::decode(&with_checksum(slot)), Err(SlotError::TooNew(2)));
+    fn other_versions_and_unknown_features_are_named() {
+        for (version, error) in [(3u32, SlotError::TooNew(3)), (1, SlotError::TooOld(1))] {
+            let mut slot = SAMPLE.encode();
+            slot[4..8].copy_from_slice(&version.to_le_bytes());
+            assert_eq!(Superblock::decode(&with_checksum(slot)), Err(error));
+        }
         let mut slot = SAMPLE.encode();
         slot[8] = 4;
         assert_eq!(Superblock::decode(&with_checksum(slot)), Err(SlotError::UnknownFeatures(4)));

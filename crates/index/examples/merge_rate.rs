@@ -17,10 +17,9 @@ use esker_device::memory::MemoryDevice;
 use esker_format::block::Codec;
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
-use esker_format::meta::IndexMeta;
 use esker_index::fdtree::Sizes;
 use esker_index::lsm::Compaction;
-use esker_index::{Env, Index, Options, Scheme, Work};
+use esker_index::{Env, Index, IndexKind, Options, Scheme, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 
@@ -47,13 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         budget: Arc::new(Budget::new(1 << 30)),
         poison: Arc::default(),
     };
-    let lsm = match std::env::args().nth(1).as_deref() {
-        None | Some("fdtree") => None,
-        Some("lsm") => Some(Box::default()),
-        Some(other) => return Err(format!("no kind of index: {other}").into()),
-    };
-    let meta = IndexMeta { lsm, ..IndexMeta::default() };
-    let tree = Index::open(Arc::new(env), KeyspaceId(1), meta, OPTIONS);
+    let kind = std::env::args().nth(1).map_or(Ok(IndexKind::FdTree), |name| name.parse())?;
+    let tree = Index::open(Arc::new(env), KeyspaceId(1), kind.empty(), OPTIONS);
     insert(&tree, 0..BELOW, 0);
     tree.run(Work::Flush, &|body| body(), &mut |_, _| Ok(()))?;
     tree.run(FULL, &|body| body(), &mut |_, _| Ok(()))?;

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use esker_device::Purpose;
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::meta::IndexMeta;
@@ -15,21 +14,22 @@ use esker_substrate::budget::{Budget, Part as MemoryPart};
 use esker_substrate::error::Result;
 use esker_substrate::fault::FaultPoints;
 use esker_substrate::memtable::Memtable;
-use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
-use crate::fault;
+use crate::job::BackgroundJob;
 use crate::kind::Kind;
+use crate::kind::context::KindContext;
 use crate::kind::registry::{Options, kind_of};
 use crate::merge::Step;
 use crate::merge::flush::Flush;
 use crate::merge::scheme::Scheme;
 use crate::read::operands::Operator;
 use crate::read::range_tombstones::RangeTombstones;
-use crate::read::view::{BackgroundJob, View, Views};
+use crate::read::view::{View, Views};
+use crate::record::Durable;
 use crate::run::tree::BlockReader;
 use crate::upkeep::balance::{Balance, KeptTombstones, flushed_balance};
 use crate::upkeep::pause::Paused;
@@ -79,7 +79,7 @@ pub enum Work {
 /// by one thread at a time.
 ///
 /// Locks, in the order in which they are taken: `starting`, the one that the kind has for its
-/// merges, `flush`, the owner's gate, `recording`, and inside [`Views`] its own.
+/// merges, `flush`, the owner's gate, that of `durable`, and inside [`Views`] its own.
 #[derive(Debug)]
 pub struct Index {
     pub(super) env: Arc<Env>,
@@ -93,10 +93,8 @@ pub struct Index {
     pub(super) newest_seq: AtomicU64,
     /// Everything up to here has been frozen or is on the device.
     pub(super) frozen_until: AtomicU64,
-    /// The keyspace's record in the manifest. Replaced only under `recording`; read without waiting
-    /// for the syncs that happen under it.
-    pub(super) durable: Swap<IndexMeta>,
-    pub(super) recording: Mutex<()>,
+    /// The keyspace's record in the manifest.
+    pub(super) durable: Durable,
     /// Only one flush or merge begins at a time.
     pub(super) starting: Mutex<()>,
     pub(super) flush: Mutex<Option<Flush>>,
@@ -166,8 +164,7 @@ impl Index {
             newest_seq: frozen_until.0.into(),
             frozen_until: frozen_until.0.into(),
             flushed: Mutex::new(flushed_balance(&meta)),
-            durable: Swap::new(meta),
-            recording: Mutex::default(),
+            durable: Durable::new(meta),
             starting: Mutex::default(),
             flush: Mutex::default(),
             merging: is_merging.into(),
@@ -270,7 +267,9 @@ impl Index {
         self.env.poison.check()?;
         match work {
             Work::Flush => Ok(self.begin_flush(gate)),
-            Work::Merge { full, with_memtable } => self.kind.begin(self, full, with_memtable, gate),
+            Work::Merge { full, with_memtable } => {
+                self.kind.begin(self.context(), full, with_memtable, gate)
+            }
         }
     }
 
@@ -280,7 +279,7 @@ impl Index {
     /// # Errors
     /// `Corrupt` when a block cannot be read that the merge begins with.
     pub fn resume(&self) -> Result<()> {
-        self.kind.resume(self)
+        self.kind.resume(self.context())
     }
 
     /// Does the next step of the flush or merge under way. After an error readers see what they saw
@@ -297,7 +296,7 @@ impl Index {
         self.env.poison.check()?;
         match which {
             BackgroundJob::Flush => self.step_flush(commit),
-            BackgroundJob::Merge => self.kind.step(self, commit),
+            BackgroundJob::Merge => self.kind.step(self.context(), commit),
         }
     }
 
@@ -328,57 +327,12 @@ impl Index {
         if self.is_merging() || self.is_flushing() || self.memtable_entries() > 0 {
             return false;
         }
-        self.kind.is_fully_compacted(self, &self.meta(), may_change)
+        self.kind.is_fully_compacted(self.context(), &self.meta(), may_change)
     }
 
-    /// Makes new blocks durable, then the record that names them.
-    pub(super) fn make_durable(
-        &self,
-        meta: &IndexMeta,
-        values: &ValuesEdit,
-        commit: &mut Commit<'_>,
-    ) -> Result<()> {
-        let synced = if planted::is(Bug::CommitBeforeBlocks) {
-            Ok(())
-        } else {
-            let ready = self.env.faults.hit(fault::MERGE_SYNC);
-            ready.and_then(|()| self.env.blocks.sync(Purpose::Merge))
-        };
-        // After a failed sync the state of the device is unknown: no more writes.
-        self.env.poison.on_error(synced)?;
-        self.env.faults.hit(fault::MERGE_COMMIT)?;
-        commit(meta, values)?;
-        if planted::is(Bug::CommitBeforeBlocks) {
-            self.env.blocks.sync(Purpose::Merge)?;
-        }
-        Ok(())
-    }
-
-    /// A read that failed, or a full device, leaves the store as it was; a write that failed leaves
-    /// the device in an unknown state.
-    pub(super) fn poison_if_write_failed(
-        &self,
-        error: esker_substrate::Error,
-    ) -> esker_substrate::Error {
-        use esker_device::Operation;
-        use esker_substrate::Error;
-        match &error {
-            // Discarded space may have been taken away by the time it is written again. Nothing
-            // names yet what is written here, so that nothing has changed.
-            Error::Device(device)
-                if device.operation == Operation::Write
-                    && device.is_full()
-                    && self.env.poison.reason().is_none() =>
-            {
-                Error::Full { what: device.to_string() }
-            }
-            Error::Device(device)
-                if matches!(device.operation, Operation::Write | Operation::Sync) =>
-            {
-                self.env.poison.set(error)
-            }
-            _ => error,
-        }
+    /// What the index lends to its kind.
+    pub(crate) const fn context(&self) -> KindContext<'_> {
+        KindContext::new(self)
     }
 
     /// The durable state.

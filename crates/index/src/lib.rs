@@ -18,7 +18,7 @@
 //! | `kind` | the interface of a kind, and the registry that constructs them |
 //! | [`fdtree`], [`lsm`] | the kinds |
 //!
-//! [`index`] combines them.
+//! [`index`] combines them; `record` makes their state durable.
 //!
 //! New entries collect in the memtable; when it is full it is flushed to a sorted run: immutable
 //! blocks in key order, with levels of fences that lead to them. The kind decides when and how runs
@@ -37,10 +37,12 @@ pub mod check;
 pub mod fault;
 pub mod fdtree;
 pub mod index;
+mod job;
 pub(crate) mod kind;
 pub mod lsm;
 pub mod merge;
 pub mod read;
+mod record;
 pub mod run;
 pub mod upkeep;
 
@@ -49,11 +51,11 @@ mod tests;
 
 pub use check::{CheckSink, Problem};
 pub use index::{Commit, Env, Gate, Index, Work};
-pub use kind::registry::Options;
+pub use job::BackgroundJob;
+pub use kind::registry::{IndexKind, Options, UnknownIndexKind};
 pub use merge::Step;
 pub use merge::scheme::Scheme;
 pub use read::scan::{DamagedRange, ScanBatch, ScanRequest};
-pub use read::view::BackgroundJob;
 pub use upkeep::forecast::{Forecast, ForecastMerge, Retained};
 pub use upkeep::pause::Paused;
 pub use upkeep::stats::{CompactionStats, LevelStats, TreeStats};

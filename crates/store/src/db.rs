@@ -10,7 +10,7 @@ use esker_format::KEYSPACE_NAME_BYTES_MAX;
 use esker_format::block::Codec;
 use esker_format::manifest_edit::{Edit, keyspace_name_is_valid};
 use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_LSM, FEATURE_OPERANDS};
-use esker_index::{Index, Options};
+use esker_index::{Index, IndexKind, Options};
 use esker_substrate::sync::atomic::Ordering;
 
 use crate::backup::{self, BackupProgress, BackupReport};
@@ -21,7 +21,7 @@ use crate::dropping;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::maintenance;
-use crate::options::{Chosen, Compression, IndexKind, KeyspaceOptions};
+use crate::options::{Chosen, Compression, KeyspaceOptions};
 use crate::reclaim;
 use crate::shared::{Core, IndexOptions, Shared, Slot};
 use crate::snapshot::Snapshot;
@@ -448,7 +448,7 @@ impl Db {
             edits.push(Edit::KeyspaceCodec { id, codec });
         }
         let index = options.index.unwrap_or_default().empty();
-        if index.lsm.is_some() {
+        if index.lsm().is_some() {
             require(shared, FEATURE_LSM)?;
             edits.push(Edit::Index { id, index: Arc::new(index.clone()) });
         }
@@ -498,7 +498,7 @@ fn unless_dropped(done: Result<()>) -> Result<()> {
 /// Whether the keyspace has the kind of index that is asked for.
 fn check_index(slot: &Slot, asked: Option<IndexKind>) -> Result<()> {
     let Some(asked) = asked else { return Ok(()) };
-    let has = IndexKind::of(slot.tree()?.is_lsm());
+    let has = slot.tree()?.index_kind();
     if has == asked {
         return Ok(());
     }

@@ -6,6 +6,7 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use esker_device::DeviceError;
+use esker_index::UnknownIndexKind;
 use esker_substrate::Error as Inner;
 
 /// The result of every fallible operation of this crate.
@@ -132,6 +133,12 @@ impl From<Inner> for Error {
             Inner::ReadOnly => Self::ReadOnly,
             Inner::Operator { what } => Self::Operator { what },
         }
+    }
+}
+
+impl From<UnknownIndexKind> for Error {
+    fn from(error: UnknownIndexKind) -> Self {
+        Self::invalid(error.to_string())
     }
 }
 

@@ -127,13 +127,13 @@ pub use esker_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX as INLINE_BYTES_MAX};
 #[doc(hidden)]
 pub use esker_index::Scheme;
 pub use esker_index::read::operands::{BoxError, MergeOperator};
+pub use esker_index::{IndexKind, UnknownIndexKind};
 pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
 pub use operators::Merge;
 pub use options::{
-    Compression, Durability, IndexKind, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT,
-    MEMORY_BUDGET_DEFAULT,
+    Compression, Durability, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT, MEMORY_BUDGET_DEFAULT,
 };
 pub use range::{DamagedRange, Range};
 pub use read::Entry;

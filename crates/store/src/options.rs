@@ -8,10 +8,9 @@ use std::sync::Arc;
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::block::Codec;
 use esker_format::manifest_edit::keyspace_name_is_valid;
-use esker_format::meta::IndexMeta;
-use esker_index::Scheme;
 use esker_index::fdtree::Sizes;
 use esker_index::read::operands::{MergeOperator, Operator};
+use esker_index::{IndexKind, Scheme};
 
 use crate::background::Mode;
 use crate::compaction::Compaction;
@@ -96,57 +95,6 @@ impl FromStr for Compression {
         found.ok_or_else(|| {
             Error::invalid(format!("compression is none, lz4 or zstd, and not {name:?}"))
         })
-    }
-}
-
-/// The data structure that holds a keyspace's entries below its memtable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum IndexKind {
-    /// An FD+tree: a few levels that are merged whole, concurrently with reads and writes.
-    #[default]
-    FdTree,
-    /// A log-structured merge tree: each merge takes a part of the key range, and blocks that no
-    /// merge changes stay in place. Writes least.
-    Lsm,
-}
-
-impl IndexKind {
-    /// All kinds.
-    pub const ALL: [Self; 2] = [Self::FdTree, Self::Lsm];
-
-    /// The name: `fdtree` or `lsm`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::FdTree => "fdtree",
-            Self::Lsm => "lsm",
-        }
-    }
-
-    pub(crate) const fn of(is_lsm: bool) -> Self {
-        if is_lsm { Self::Lsm } else { Self::FdTree }
-    }
-
-    /// An index of this kind that nothing has been written to.
-    pub(crate) fn empty(self) -> IndexMeta {
-        let lsm = (self == Self::Lsm).then(Box::default);
-        IndexMeta { lsm, ..IndexMeta::default() }
-    }
-}
-
-impl fmt::Display for IndexKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for IndexKind {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|one| one.name() == name);
-        found.ok_or_else(|| Error::invalid(format!("index is fdtree or lsm, and not {name:?}")))
     }
 }
 

@@ -18,9 +18,10 @@ use esker_substrate::snapshots::At;
 
 use crate::error::Result;
 use crate::memory_pressure;
-use crate::options::{Compression, IndexKind};
+use crate::options::Compression;
 use crate::shared::{Core, Slot};
 use crate::stall_stats::Why;
+use esker_index::IndexKind;
 
 pub use lsm::{LsmLearnt, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites};
 
@@ -343,7 +344,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
     let meta: &IndexMeta = &tree.meta();
     let (state, retained) = (tree.stats(), tree.retained());
     let counts = || meta.counts();
-    let lsm = meta.lsm.iter().flat_map(|lsm| &lsm.levels).zip(1..);
+    let lsm = meta.scattered_levels().zip(1..);
     let levels = meta.main.levels.iter().map(level);
     let levels = levels.chain(lsm.map(|(level, rank)| lsm_level(level, rank))).collect();
     let puts: u64 = counts().map(|counts| counts.puts).sum();
@@ -351,7 +352,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
     let memtable_entries = tree.memtable_entries();
     Some(KeyspaceStats {
         name: slot.name.clone(),
-        index: IndexKind::of(meta.lsm.is_some()),
+        index: IndexKind::of(meta),
         entries_estimate: puts.saturating_sub(tombstones).saturating_add(memtable_entries),
         compression: Compression::of(tree.codec()),
         data_bytes: counts().map(|counts| counts.data_bytes()).sum(),

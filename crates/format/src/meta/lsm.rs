@@ -8,7 +8,7 @@ use crate::action::{KeyRange, KeyRangeBuf};
 use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
 
-use super::{LEVELS_MAX, LearntMeta, SORTED_RUNS_MAX, TreeMeta, count};
+use super::{LEVELS_MAX, LearntMeta, SORTED_RUNS_MAX, TreeMeta, count, encode_flag, flag};
 
 /// One level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct LsmMeta {
     pub gone: Vec<Vec<KeyRangeBuf>>,
     /// The key at which the next merge of the runs begins.
     pub cursor: Vec<u8>,
-    /// The state of a policy that learns; written after all of these.
+    /// The state of a policy that learns.
     pub learnt: Option<LearntMeta>,
 }
 
@@ -51,6 +51,10 @@ impl LsmMeta {
             put_varint(out, level.units);
             put_varint(out, level.node_units);
             put_key(out, &level.cursor);
+        }
+        encode_flag(out, self.learnt.is_some());
+        if let Some(learnt) = &self.learnt {
+            learnt.encode(out);
         }
     }
 
@@ -74,7 +78,8 @@ impl LsmMeta {
             let (units, node_units) = (count(reader)?, count(reader)?);
             levels.push(LsmLevel { tree, units, node_units, cursor: key(reader)? });
         }
-        Ok(Self { levels, gone, cursor, learnt: None })
+        let learnt = if flag(reader)? { Some(LearntMeta::decode(reader)?) } else { None };
+        Ok(Self { levels, gone, cursor, learnt })
     }
 }
 
@@ -105,7 +110,7 @@ fn decode_gone(reader: &mut Reader<'_>) -> Result<Vec<KeyRangeBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::{IndexMeta, LevelCounts, LevelMeta};
+    use crate::meta::{IndexMeta, KindMeta, LevelCounts, LevelMeta};
     use crate::ptr::Extent;
 
     fn range(begin: &str, end: &str) -> KeyRangeBuf {
@@ -149,7 +154,7 @@ mod tests {
         let lsm = LsmLevel { tree: level(3, 30, Vec::new()), ..LsmLevel::default() };
         let index = IndexMeta {
             sorted_runs: vec![level(10, 100, vec![Extent { start: 7, units: 4 }])],
-            lsm: Some(Box::new(LsmMeta { levels: vec![lsm], ..LsmMeta::default() })),
+            kind: KindMeta::Lsm(Box::new(LsmMeta { levels: vec![lsm], ..LsmMeta::default() })),
             ..IndexMeta::default()
         };
         let counts: Vec<_> = index.counts().map(|counts| (counts.blocks, counts.puts)).collect();

@@ -1,8 +1,7 @@
 //! Range tombstones: deleted ranges whose keys may still be in blocks.
 //!
 //! Invariants of the list: its ranges ascend and share no key; the numbers of each are those of its
-//! deletions, newest first, at least one and none twice; an empty list is not written. The reader
-//! refuses anything else.
+//! deletions, newest first, at least one and none twice. The reader refuses anything else.
 
 use std::sync::Arc;
 
@@ -54,7 +53,7 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Arc<[RemovedRange]>> {
         let seqs = decode_seqs(reader)?;
         ranges.push(RemovedRange { begin: keys.begin.into(), end: keys.end.map(Arc::from), seqs });
     }
-    if ranges.is_empty() { Err(reader.error("no ranges are removed")) } else { Ok(ranges.into()) }
+    Ok(ranges.into())
 }
 
 fn decode_seqs(reader: &mut Reader<'_>) -> Result<Vec<Seq>> {
@@ -92,7 +91,7 @@ mod tests {
     fn ranges_round_trip() {
         let some = [range("", "a", &[9]), range("a", "c", &[12, 7, 1]), range("d", "", &[3])];
         assert_eq!(*decoded(&some).unwrap(), some);
-        assert!(decoded(&[]).is_err());
+        assert_eq!(*decoded(&[]).unwrap(), []);
     }
 
     #[test]

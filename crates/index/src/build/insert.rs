@@ -18,14 +18,12 @@ use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::Result;
 use esker_substrate::generations::OneGeneration;
 
-use crate::build::level_writer::{
-    LevelEnd, LevelStart, LevelWriter, OwnUnits, UNIT_SECTORS, fence_of, keyed, owned,
-};
+use crate::build::level_writer::{LevelEnd, LevelStart, LevelWriter, OwnUnits, UNIT_SECTORS};
 use crate::build::preserve::Kept;
 use crate::build::top_writer::TopWriter;
 use crate::build::writer::ExtentWriter;
 use crate::read::versions::Fate;
-use crate::run::fence_index::{Account, FenceIndex};
+use crate::run::fence_index::{Account, FenceIndex, fence_of, keyed, owned};
 use crate::run::tree::{BlockReader, LevelFences, Tree};
 
 /// The properties of the levels to write that are known before they are written.
@@ -407,7 +405,7 @@ impl Sink for Insert {
     fn add_data(&mut self, key: &[u8], seq: Seq, payload: &Payload<'_>, fate: Fate) -> Result<()> {
         let bottom = self.levels.len().saturating_sub(1);
         self.add(bottom, key, seq, payload)?;
-        if let Some(level) = self.levels.get_mut(bottom).filter(|_| fate == Fate::ForSnapshot) {
+        if let Some(level) = self.levels.get_mut(bottom).filter(|_| fate == Fate::Superseded) {
             level.note_kept();
         }
         Ok(())

@@ -24,7 +24,7 @@ use esker_substrate::error::Result;
 
 use crate::build::preserve::Kept;
 use crate::build::writer::ExtentWriter;
-use crate::run::fence_index::{Account, FenceIndex, KeyedFence};
+use crate::run::fence_index::{Account, FenceIndex, KeyedFence, fence_of, keyed, owned};
 
 /// One new level.
 pub struct LevelWriter {
@@ -105,33 +105,6 @@ impl OwnUnits {
             Self::Level => 7,
             Self::FullDevice => 28,
         }
-    }
-}
-
-/// A fence as it is in a block.
-pub(crate) const fn fence_of(tail: &TailFence) -> Fence<'_> {
-    Fence {
-        ptr: tail.ptr,
-        puts: tail.puts,
-        tombstones: tail.tombstones,
-        filter: tail.filter.as_slice(),
-    }
-}
-
-/// A fence with its key.
-pub(crate) const fn keyed(tail: &TailFence) -> KeyedFence<'_> {
-    KeyedFence { key: tail.key.as_slice(), seq: tail.seq, fence: fence_of(tail) }
-}
-
-/// A fence on its own.
-pub(crate) fn owned(fence: &KeyedFence<'_>) -> TailFence {
-    TailFence {
-        key: fence.key.to_vec(),
-        seq: fence.seq,
-        ptr: fence.fence.ptr,
-        puts: fence.fence.puts,
-        tombstones: fence.fence.tombstones,
-        filter: fence.fence.filter.to_vec(),
     }
 }
 

@@ -6,9 +6,8 @@ use esker_format::meta::TailFence;
 use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 use esker_substrate::error::Result;
 
-use crate::build::level_writer::{fence_of, owned};
 use crate::build::writer::ExtentWriter;
-use crate::run::fence_index::{FenceIndex, KeyedFence};
+use crate::run::fence_index::{FenceIndex, KeyedFence, fence_of, keyed, owned};
 
 /// Writes top fences.
 ///
@@ -30,7 +29,7 @@ impl TopWriter {
             let payload = Payload::Fence(fence_of(fence));
             // They were in one block before.
             top.builder.push(&fence.key, fence.seq, &payload);
-            let _not_counted = top.open.push(&crate::build::level_writer::keyed(fence));
+            let _not_counted = top.open.push(&keyed(fence));
         }
         top
     }

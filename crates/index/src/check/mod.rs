@@ -22,7 +22,6 @@
 mod sizes;
 
 use esker_device::Purpose;
-use esker_format::action::KeyRange;
 use esker_format::block::BlockView;
 use esker_format::data::Data;
 use esker_format::entry::Payload;
@@ -39,9 +38,9 @@ use esker_substrate::runs::RunSet;
 use esker_substrate::values;
 
 use crate::build::level_writer::extent_of;
-use crate::read::view::Part;
-use crate::run::consumed::Consumed;
-use crate::run::cursor::{FenceCursor, OwnedFence, Target};
+use crate::read::moving::Moving;
+use crate::read::source::Reach;
+use crate::run::cursor::{FenceCursor, OwnedFence};
 use crate::run::tree::Tree;
 use crate::{Index, Paused};
 pub(crate) use sizes::Units;
@@ -108,54 +107,6 @@ impl CheckSink {
     }
 }
 
-/// The part of a tree that exists.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Reach<'a> {
-    #[default]
-    Whole,
-    /// It is being written, up to this key: what the levels below it hold behind that is the old
-    /// side's.
-    UpTo(Option<&'a [u8]>),
-    /// A merge has passed keys up to and including this one.
-    Behind(&'a [u8]),
-    /// A run that has lost these keys.
-    Without(&'a Consumed),
-}
-
-impl<'a> Reach<'a> {
-    /// Whether a block's space may have been reused: all its keys have been consumed.
-    fn is_gone(self, fence: &OwnedFence, next: Option<&OwnedFence>) -> bool {
-        let Reach::Without(gone) = self else { return false };
-        gone.has_block(&fence.key, next.map(|next| (next.key.as_slice(), next.seq)))
-    }
-
-    /// Whether some keys of a block have been consumed.
-    fn has_lost(self, fence: &OwnedFence, next: Option<&OwnedFence>) -> bool {
-        let Reach::Without(gone) = self else { return false };
-        let end = next.map(|next| next.key.as_slice());
-        gone.meets(KeyRange { begin: &fence.key, end }) || next.is_some_and(|n| n.seq != Seq::MAX)
-    }
-
-    /// The first fence of a level that leads to existing blocks.
-    const fn first(self) -> Target<'a> {
-        match self {
-            Reach::Behind(wavefront) => Target::At(wavefront, Seq(0)),
-            Reach::Whole | Reach::UpTo(_) | Reach::Without(_) => Target::At(&[], Seq::MAX),
-        }
-    }
-
-    /// Whether the tree's entries at a key are its own. Of a merge under way each key is one
-    /// side's, although blocks at the border are both sides'.
-    fn has(self, key: &[u8]) -> bool {
-        match self {
-            Reach::Whole => true,
-            Reach::UpTo(wavefront) => wavefront.is_some_and(|wavefront| key <= wavefront),
-            Reach::Behind(wavefront) => key > wavefront,
-            Reach::Without(gone) => gone.at(key).is_none(),
-        }
-    }
-}
-
 /// The result of the walk of one level.
 #[derive(Default)]
 struct Walked<'a> {
@@ -214,7 +165,7 @@ impl Index {
             self.check_taken(&referred, sink);
         }
         let meta = self.meta();
-        self.kind.check_levels(self, &meta, sink);
+        self.kind.check_levels(self.context(), &meta, sink);
         check_order_of_runs(&meta, sink);
         self.check_removed(&meta, sink);
     }
@@ -234,23 +185,9 @@ impl Index {
 
     fn check_parts(&self, referred: &mut RunSet, sink: &mut CheckSink) {
         let mut levels = Vec::new();
-        for part in &self.views.load().parts {
-            match part {
-                Part::Run(tree) => {
-                    levels.push(self.check_tree(tree, Reach::Whole, referred, sink));
-                }
-                Part::Rest(tree, gone) => {
-                    self.check_tree(tree, Reach::Without(gone), referred, sink);
-                }
-                Part::Moving(moving) => {
-                    let wavefront = moving.wavefront.as_deref();
-                    self.check_tree(&moving.new, Reach::UpTo(wavefront), referred, sink);
-                    for input in &moving.inputs {
-                        let reach = wavefront.map_or(Reach::Whole, Reach::Behind);
-                        self.check_tree(input, reach, referred, sink);
-                    }
-                }
-            }
+        let view = self.views.load();
+        for (tree, reach) in view.parts.iter().flat_map(|part| part.trees()) {
+            levels.push(self.check_tree(tree, reach, referred, sink));
         }
         self.kind.check_units(&self.meta(), &levels, sink);
     }
@@ -289,11 +226,7 @@ impl Index {
         let view = self.views.load();
         let memtable = view.memtable.leaves();
         memtable.iter().for_each(|place| self.check_logged_value(&place, referred, sink));
-        let moving = view.parts.iter().filter_map(|part| match part {
-            Part::Moving(moving) => Some(moving),
-            Part::Run(_) | Part::Rest(..) => None,
-        });
-        for moving in moving {
+        for moving in view.parts.iter().filter_map(Moving::of) {
             let left = moving.frozen.iter().flat_map(|frozen| frozen.iter());
             left.filter(|place| !moving.has_passed(place.key()))
                 .for_each(|place| self.check_logged_value(&place, referred, sink));

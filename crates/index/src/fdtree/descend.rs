@@ -40,9 +40,9 @@ impl LevelMerge {
         upper.levels.extend_from_slice(below);
         fences.extend(merge.below_fences());
         let purpose = merge.which.purpose();
-        merge.stage = Stage::new(index.reader.clone(), purpose);
+        merge.stage = Stage::new(index.reader().clone(), purpose);
         merge.stage.add_levels(&Tree::written(Arc::new(upper), fences), levels, 0, None);
-        merge.insert = Insert::new(&pass.plan, &index.reader, purpose);
+        merge.insert = Insert::new(&pass.plan, index.reader(), purpose);
         merge.inputs.below = below.get(pass.levels..).unwrap_or_default().to_vec();
         merge.inputs.below_fences =
             merge.inputs.below_fences.split_off(pass.levels.min(merge.inputs.below_fences.len()));

@@ -27,7 +27,7 @@ impl FdTreeIndex<'_> {
         if let Some(work) = self.removal_work(durable) {
             return Some(work);
         }
-        if !self.scheme.tightens() {
+        if !self.scheme().tightens() {
             // I6 is not kept.
             return None;
         }
@@ -35,7 +35,7 @@ impl FdTreeIndex<'_> {
             |balance| balance::underflows(&balance, self.kappa0_bytes(), self.still_kept().count);
         // The memtable's tombstones count where it takes part; else they wait until it is flushed.
         let with_memtable = self.memtable_entries() > 0 && !self.flushes_first();
-        let balance = if with_memtable { self.balance() } else { *self.flushed.lock() };
+        let balance = if with_memtable { self.balance() } else { self.flushed_balance() };
         underflows(balance).then_some(Work::Merge { full: true, with_memtable })
     }
 
@@ -80,12 +80,12 @@ impl FdTreeIndex<'_> {
     /// Whether writers have used as large a share of the space next to the merge as it has done of
     /// its work.
     pub(super) fn is_lead_used_up(&self) -> bool {
-        self.tree.lead.is_used_up(self.views.load().memtable.counts().data_bytes())
+        self.tree.lead.is_used_up(self.memtable_counts().data_bytes())
     }
 
     /// Notes how many of its data entries the merge under way has merged.
     pub(super) fn advance_lead(&self, (done, total): (u64, u64)) {
-        if self.tree.sizes != Sizes::Cost || !self.scheme.reclaims() {
+        if self.tree.sizes != Sizes::Cost || !self.scheme().reclaims() {
             return;
         }
         let kappa0 = self.kappa0_bytes();
@@ -115,8 +115,8 @@ impl FdTreeIndex<'_> {
 
     /// N∆ and N∇ of the whole tree.
     fn balance(&self) -> Balance {
-        let counts = self.views.load().memtable.counts();
-        let flushed = *self.flushed.lock();
+        let counts = self.memtable_counts();
+        let flushed = self.flushed_balance();
         Balance {
             puts: flushed.puts + counts.puts,
             tombstones: flushed.tombstones + counts.tombstones,

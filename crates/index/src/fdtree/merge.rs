@@ -14,10 +14,13 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
 
 use super::{FdTreeIndex, finalize, shape};
+use crate::Commit;
+use crate::kind::context::KindContext;
 use crate::merge::delete;
 use crate::merge::{Inputs, Merge, Outcome, Phase, Step};
+use crate::record::Change;
 use crate::run::tree::{LevelFences, Tree};
-use crate::{Commit, Index};
+use crate::upkeep::values::Moved;
 
 /// A merge of levels under way.
 #[derive(Debug)]
@@ -47,9 +50,9 @@ impl LevelMerge {
     /// Moves groups up to the next publish point, or completes the merge.
     pub fn step(&mut self, index: &FdTreeIndex<'_>, commit: &mut Commit<'_>) -> Result<Step> {
         loop {
-            if self.merge.move_on(index)? == Step::More {
+            if self.merge.move_on(index.index())? == Step::More {
                 index.advance_lead(self.merge.stage.done());
-                self.merge.go_on(index)?;
+                self.merge.go_on(index.index())?;
                 self.record_if_due(index, commit)?;
                 return Ok(Step::More);
             }
@@ -61,7 +64,7 @@ impl LevelMerge {
         let full = self.merge.inputs.full;
         let frozen = self.merge.inputs.frozen.1;
         let levels = Levels { index, full, oldest_snapshot, retired, frozen };
-        self.merge.commit(index, commit, &levels)?;
+        self.merge.commit(index.index(), commit, &levels)?;
         Ok(Step::Done)
     }
 
@@ -74,7 +77,7 @@ impl LevelMerge {
         let enough = written >= self.merge.pace.record_bytes;
         let all_bytes = self.merge.insert.all_bytes();
         let untried_bytes = all_bytes.saturating_sub(self.tried_bytes);
-        if !enough && !self.merge.is_short_of_room(index, untried_bytes) {
+        if !enough && !self.merge.is_short_of_room(index.index(), untried_bytes) {
             return Ok(());
         }
         self.tried_bytes = all_bytes;
@@ -102,25 +105,41 @@ impl LevelMerge {
             ..MergeProgress::default()
         };
         self.merge.insert.progress(&mut progress);
-        let recording = index.recording.lock();
-        let mut meta = IndexMeta::clone(&index.meta());
-        meta.merge = Some(Box::new(progress));
-        meta.removed = index.removed_for_record(&meta, Seq(0));
-        let needed: Vec<_> = positions.iter().map(|position| position.needed_from).collect();
-        let mut passed =
-            free_passed(&mut meta, &self.merge.inputs, &needed, &self.merge.insert.kept());
-        if !planted::is(Bug::ReclaimBeforeRecord) {
-            index.make_durable(&meta, &self.merge.values.recorded(), commit)?;
-        }
-        index.durable.swap(Arc::new(meta));
-        index.keep_for_removals();
-        passed.extend(index.commit_moved_values(&mut self.merge.values)?);
-        self.merge.insert.own_kept();
-        drop(recording);
+        let needed = positions.iter().map(|position| position.needed_from).collect();
+        let mut passed = Passed { merge: &mut self.merge, progress, needed };
+        let skip: &mut Commit<'_> = &mut |_, _| Ok(());
+        let commit = if planted::is(Bug::ReclaimBeforeRecord) { skip } else { commit };
+        index.record(&mut passed, commit)?;
         index.tree.moves_unrecorded.store(false, Ordering::Release);
         self.recorded_bytes = self.merge.insert.data_bytes();
-        index.views.quarantine(&index.env.blocks, passed)?;
-        index.views.collect(&index.env.blocks)
+        Ok(())
+    }
+}
+
+/// The part of a merge's inputs that it has passed.
+struct Passed<'a> {
+    merge: &'a mut Merge,
+    progress: MergeProgress,
+    /// Of each input, where the part begins that is still needed.
+    needed: Vec<Option<u64>>,
+}
+
+impl Change for Passed<'_> {
+    fn apply(&mut self, durable: &IndexMeta) -> (IndexMeta, Vec<Extent>) {
+        let mut meta = durable.clone();
+        meta.merge = Some(Box::new(self.progress.clone()));
+        let kept = self.merge.insert.kept();
+        let passed = free_passed(&mut meta, &self.merge.inputs, &self.needed, &kept);
+        (meta, passed)
+    }
+
+    fn values(&mut self) -> &mut Moved {
+        &mut self.merge.values
+    }
+
+    fn finish(&mut self, _: KindContext<'_>, _: &IndexMeta) -> Vec<Extent> {
+        self.merge.insert.own_kept();
+        Vec::new()
     }
 }
 
@@ -171,11 +190,11 @@ impl Outcome for Levels<'_> {
         Tree::written(Arc::new(meta.main.clone()), fences)
     }
 
-    fn note(&self, index: &Index, meta: &IndexMeta) {
+    fn note(&self, context: KindContext<'_>, meta: &IndexMeta) {
         self.index.tree.lead.end();
         if self.full {
             let count = meta.main.levels.iter().map(|level| level.counts.tombstones).sum();
-            index.note_kept(count, self.frozen, self.oldest_snapshot);
+            context.note_kept(count, self.frozen, self.oldest_snapshot);
         }
     }
 }

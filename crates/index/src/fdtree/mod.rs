@@ -34,13 +34,14 @@ use esker_substrate::sync::{Mutex, MutexGuard};
 
 use crate::build::preserve;
 use crate::check::CheckSink;
+use crate::kind::context::KindContext;
 use crate::kind::{Kind, PauseGuard};
 use crate::merge::Step;
 use crate::merge::scheme::Scheme;
-use crate::read::view::Part;
+use crate::read::source::{Part, Run};
 use crate::run::tree::{BlockReader, Tree};
 use crate::upkeep::forecast::ForecastMerge;
-use crate::{Commit, Gate, Index, Work};
+use crate::{Commit, Gate, Work};
 use lead::Lead;
 use merge::LevelMerge;
 pub use shape::Sizes;
@@ -61,15 +62,15 @@ pub(crate) struct FdTree {
 /// An index that is an FD+tree.
 #[derive(Clone, Copy, Debug)]
 struct FdTreeIndex<'a> {
-    index: &'a Index,
+    context: KindContext<'a>,
     tree: &'a FdTree,
 }
 
-impl Deref for FdTreeIndex<'_> {
-    type Target = Index;
+impl<'a> Deref for FdTreeIndex<'a> {
+    type Target = KindContext<'a>;
 
-    fn deref(&self) -> &Index {
-        self.index
+    fn deref(&self) -> &KindContext<'a> {
+        &self.context
     }
 }
 
@@ -86,8 +87,8 @@ impl FdTree {
         }
     }
 
-    const fn of<'a>(&'a self, index: &'a Index) -> FdTreeIndex<'a> {
-        FdTreeIndex { index, tree: self }
+    const fn of<'a>(&'a self, context: KindContext<'a>) -> FdTreeIndex<'a> {
+        FdTreeIndex { context, tree: self }
     }
 }
 
@@ -95,10 +96,10 @@ impl Kind for FdTree {
     fn open_parts(&self, reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
         let consumed = meta.merge.as_ref().map_or(0, |merge| usize::from(merge.sorted_runs));
         let kept = meta.sorted_runs.len().saturating_sub(consumed);
-        let run = |tree| Part::Run(Arc::new(Tree::open(reader, tree)));
+        let run = |tree| Run::whole(Arc::new(Tree::open(reader, tree)));
         let mut parts: Vec<_> = meta.sorted_runs.iter().take(kept).cloned().map(run).collect();
         parts.push(match &meta.merge {
-            Some(merge) => Part::Moving(Arc::new(start::recorded_moving(reader, meta, merge))),
+            Some(merge) => Arc::new(start::recorded_moving(reader, meta, merge)),
             None => run(meta.main.clone()),
         });
         parts
@@ -116,42 +117,52 @@ impl Kind for FdTree {
         self.lead.froze(bytes);
     }
 
-    fn due(&self, index: &Index, durable: &Arc<IndexMeta>) -> Option<Work> {
-        self.of(index).work_due(durable)
+    fn due(&self, context: KindContext<'_>, durable: &Arc<IndexMeta>) -> Option<Work> {
+        self.of(context).work_due(durable)
     }
 
-    fn flush_work(&self, index: &Index, durable: &IndexMeta) -> Option<Work> {
-        self.of(index).work_of_flush(durable)
+    fn flush_work(&self, context: KindContext<'_>, durable: &IndexMeta) -> Option<Work> {
+        self.of(context).work_of_flush(durable)
     }
 
-    fn flushes_first(&self, index: &Index, durable: &IndexMeta) -> bool {
-        !self.of(index).merges_directly(durable)
+    fn flushes_first(&self, context: KindContext<'_>, durable: &IndexMeta) -> bool {
+        !self.of(context).merges_directly(durable)
     }
 
-    fn is_ahead(&self, index: &Index) -> bool {
-        self.of(index).is_lead_used_up()
+    fn is_ahead(&self, context: KindContext<'_>) -> bool {
+        self.of(context).is_lead_used_up()
     }
 
-    fn is_due_behind(&self, _: &Index, durable: &Arc<IndexMeta>, flush_bytes: u64) -> bool {
+    fn is_due_behind(
+        &self,
+        _: KindContext<'_>,
+        durable: &Arc<IndexMeta>,
+        flush_bytes: u64,
+    ) -> bool {
         due::is_due_behind(durable, flush_bytes)
     }
 
     fn forecast_merge(
         &self,
-        index: &Index,
+        context: KindContext<'_>,
         durable: &IndexMeta,
         full: bool,
         new_bytes: u64,
     ) -> ForecastMerge {
-        self.of(index).forecast_merge(durable, full, new_bytes)
+        self.of(context).forecast_merge(durable, full, new_bytes)
     }
 
-    fn is_fully_compacted(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool {
+    fn is_fully_compacted(
+        &self,
+        context: KindContext<'_>,
+        durable: &IndexMeta,
+        may_change: bool,
+    ) -> bool {
         let data = durable.main.levels.iter().filter(|level| level.counts.data_entries() > 0);
         let counts = || data.clone().map(|level| level.counts);
         let garbage = counts().map(|counts| counts.tombstones + counts.kept_for_snapshots);
         durable.sorted_runs.is_empty()
-            && index.removals() == 0
+            && context.removals() == 0
             && counts().count() <= 1
             && garbage.sum::<u64>() == 0
             && (!may_change || data.clone().all(preserve::is_reset))
@@ -159,34 +170,34 @@ impl Kind for FdTree {
 
     fn begin(
         &self,
-        index: &Index,
+        context: KindContext<'_>,
         full: bool,
         with_memtable: bool,
         gate: &Gate<'_>,
     ) -> Result<bool> {
-        self.of(index).begin_merge(full, with_memtable, gate)
+        self.of(context).begin_merge(full, with_memtable, gate)
     }
 
-    fn resume(&self, index: &Index) -> Result<()> {
-        self.of(index).resume_merge()
+    fn resume(&self, context: KindContext<'_>) -> Result<()> {
+        self.of(context).resume_merge()
     }
 
-    fn step(&self, index: &Index, commit: &mut Commit<'_>) -> Result<Step> {
-        if index.awaits_resume() {
-            self.resume(index)?;
+    fn step(&self, context: KindContext<'_>, commit: &mut Commit<'_>) -> Result<Step> {
+        if context.awaits_resume() {
+            self.resume(context)?;
         }
         let mut slot = self.merge.lock();
         let Some(merge) = slot.as_mut() else { return Ok(Step::Idle) };
-        self.of(index).find_room(merge);
-        let _exclusive = index.scheme.is_exclusive().then(|| index.exclusive.write());
-        let step = merge.step(&self.of(index), commit);
-        let step = step.map_err(|error| index.poison_if_write_failed(error))?;
+        self.of(context).find_room(merge);
+        let _exclusive = context.exclude();
+        let step = merge.step(&self.of(context), commit);
+        let step = step.map_err(|error| context.poison_if_write_failed(error))?;
         if step == Step::Done {
             *slot = None;
             self.consumed_runs.store(0, Ordering::Relaxed);
             self.moves_unrecorded.store(false, Ordering::Release);
-            index.retiring.store(false, Ordering::Release);
-            index.merging.store(false, Ordering::Release);
+            context.set_retiring(false);
+            context.set_merging(false);
         }
         Ok(step)
     }
@@ -195,10 +206,10 @@ impl Kind for FdTree {
         Box::new(Paused { merge: self.merge.lock() })
     }
 
-    fn check_levels(&self, index: &Index, meta: &IndexMeta, sink: &mut CheckSink) {
+    fn check_levels(&self, context: KindContext<'_>, meta: &IndexMeta, sink: &mut CheckSink) {
         if meta.merge.is_none() {
             invariants::check_sizes(meta, sink);
-            if index.scheme.tightens() {
+            if context.scheme().tightens() {
                 invariants::check_bottom(meta, sink);
                 invariants::check_skips(meta, sink);
             }

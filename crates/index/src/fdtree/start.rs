@@ -7,7 +7,6 @@ use esker_format::meta::{IndexMeta, MergeProgress, TreeMeta};
 use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::blocks::Reservation;
 use esker_substrate::error::{Error, Result};
-use esker_substrate::memtable::Memtable;
 use esker_substrate::sync::atomic::Ordering;
 
 use super::merge::LevelMerge;
@@ -17,12 +16,15 @@ use super::{FdTreeIndex, two_level};
 use crate::Gate;
 use crate::build::compression;
 use crate::build::insert::{Insert, Plan, top_bytes_max};
+use crate::job::BackgroundJob;
 use crate::merge::flush::nothing;
 use crate::merge::freeze::Frozen;
 use crate::merge::scheme::{Pace, Scheme};
 use crate::merge::stage::Stage;
 use crate::merge::{Inputs, Merge, Start};
-use crate::read::view::{BackgroundJob, Moving, Part, View};
+use crate::read::moving::Moving;
+use crate::read::source::{Part, Run};
+use crate::read::view::View;
 use crate::run::fence_index::FenceIndex;
 use crate::run::tree::{BlockReader, Tree};
 use crate::upkeep::stats::CompactionStats;
@@ -63,26 +65,26 @@ impl FdTreeIndex<'_> {
         with_memtable: bool,
         gate: &Gate<'_>,
     ) -> Result<bool> {
-        let _one_starts = self.starting.lock();
+        let _one_starts = self.start();
         let mut slot = self.tree.merge.lock();
-        if slot.is_some() || self.awaits_resume() || self.flush.lock().is_some() {
+        if slot.is_some() || self.awaits_resume() || self.has_flush() {
             return Ok(false);
         }
         self.note_payload_share();
         let durable = self.meta();
-        let with_memtable = with_memtable && !self.views.load().memtable.is_empty();
+        let with_memtable = with_memtable && !self.view().memtable.is_empty();
         let is_empty = durable.sorted_runs.is_empty() && durable.main.levels.is_empty();
         let retires = full && self.removals() > 0;
         if is_empty && !with_memtable && !retires {
             return Ok(false);
         }
         let runs = self.runs();
-        runs.iter().try_for_each(|tree| tree.enter(&self.reader))?;
+        runs.iter().try_for_each(|tree| tree.enter(self.reader()))?;
         let (planned, frozen) = self.plan_and_freeze(&durable, &runs, full, with_memtable, gate)?;
         let Planned { prepared, moving, mut stage, room, oldest_snapshot, .. } = planned;
         let (pace, reservation) = room;
         let mut range = (durable.flushed_seq, durable.flushed_seq);
-        let (mut pot, mut reader) = (None, self.reader.clone());
+        let (mut pot, mut reader) = (None, self.reader().clone());
         if let Some(frozen) = frozen {
             stage.add_memtable(&frozen.leaves);
             range = frozen.numbers;
@@ -103,10 +105,10 @@ impl FdTreeIndex<'_> {
         // A block that stays may contain keys that were deleted since the check that nothing was.
         let retires = prepared.full && !stage.may_keep_blocks();
         let (removed, retired) = self.removed_for_merge(range.1, retires);
-        self.retiring.store(retired > Seq(0) && !removed.is_empty(), Ordering::Release);
+        self.set_retiring(retired > Seq(0) && !removed.is_empty());
         let merge = Merge::new(Start {
             which: BackgroundJob::Merge,
-            scheme: self.scheme,
+            scheme: self.scheme(),
             pace,
             stage,
             insert,
@@ -118,10 +120,10 @@ impl FdTreeIndex<'_> {
             reservation: Some(reservation),
         });
         *slot = Some(LevelMerge::new(merge, full, oldest_snapshot, retired));
-        self.tree.lead.begin(self.views.load().memtable.counts().data_bytes());
+        self.tree.lead.begin(self.memtable_counts().data_bytes());
         self.tree.consumed_runs.store(durable.sorted_runs.len() as u64, Ordering::Relaxed);
         self.tree.moves_unrecorded.store(range.0 < range.1, Ordering::Release);
-        self.merging.store(true, Ordering::Release);
+        self.set_merging(true);
         Ok(true)
     }
 
@@ -141,8 +143,8 @@ impl FdTreeIndex<'_> {
             let incoming = with_memtable.then_some(margin_bytes);
             let mut planned = self.plan_merge(durable, runs, full, incoming)?;
             if !with_memtable {
-                let part = Part::Moving(Arc::new(planned.moving.clone()));
-                self.views.publish(|view| {
+                let part: Part = Arc::new(planned.moving.clone());
+                self.publish(|view| {
                     View::new(Arc::clone(&view.memtable), vec![part], Arc::clone(&view.removed))
                 });
                 return Ok((planned, None));
@@ -150,7 +152,7 @@ impl FdTreeIndex<'_> {
             let moving = &mut planned.moving;
             let frozen = self.freeze(gate, planned.memtable_bytes_max, &mut |frozen, parts| {
                 moving.set_frozen(Some(Arc::clone(frozen)));
-                *parts = vec![Part::Moving(Arc::new(moving.clone()))];
+                *parts = vec![Arc::new(moving.clone())];
             });
             if frozen.is_some() {
                 return Ok((planned, frozen));
@@ -171,14 +173,14 @@ impl FdTreeIndex<'_> {
     ) -> Result<Planned> {
         let mut incoming = Incoming::default();
         if let Some(margin_bytes) = margin_bytes {
-            let counts = self.views.load().memtable.counts();
+            let counts = self.memtable_counts();
             incoming.data_bytes = counts.data_bytes().saturating_add(margin_bytes);
             incoming.entries = counts.puts + counts.tombstones;
         }
         let memtable_bytes_max = incoming.data_bytes;
         let prepared = self.prepare(durable, full, incoming);
         let room = self.make_room(durable, &prepared)?;
-        let oldest_snapshot = self.env.snapshots.oldest();
+        let oldest_snapshot = self.snapshots().oldest();
         let moving = Moving {
             which: BackgroundJob::Merge,
             frozen: None,
@@ -200,7 +202,7 @@ impl FdTreeIndex<'_> {
         full: bool,
         resume: Option<&MergeProgress>,
     ) -> Result<Stage> {
-        let mut stage = Stage::new(self.reader.clone(), BackgroundJob::Merge.purpose());
+        let mut stage = Stage::new(self.reader().clone(), BackgroundJob::Merge.purpose());
         if let Some(frozen) = &moving.frozen {
             stage.add_memtable(frozen);
         }
@@ -215,8 +217,8 @@ impl FdTreeIndex<'_> {
         if levels > 0 {
             stage.add_tree(main, levels, input, done)?;
             // The papers' settings rewrite everything.
-            let may_keep = full && self.views.load().removed.is_empty();
-            if may_keep && self.scheme == Scheme::Fc && self.tree.sizes == Sizes::Cost {
+            let may_keep = full && self.view().removed.is_empty();
+            if may_keep && self.scheme() == Scheme::Fc && self.tree.sizes == Sizes::Cost {
                 main.meta.levels.last().into_iter().for_each(|bottom| stage.keep_blocks(bottom));
             }
         } else {
@@ -227,11 +229,8 @@ impl FdTreeIndex<'_> {
 
     /// Sorted runs, newest first, then the main tree. Without a flush or merge under way.
     fn runs(&self) -> Vec<Arc<Tree>> {
-        let run = |part: &Part| match part {
-            Part::Run(tree) => Some(Arc::clone(tree)),
-            Part::Rest(..) | Part::Moving(_) => None,
-        };
-        self.views.load().parts.iter().filter_map(run).collect()
+        let tree = |part: &Part| Run::of(part).map(|run| Arc::clone(&run.tree));
+        self.view().parts.iter().filter_map(tree).collect()
     }
 
     /// The plan of a merge of the incoming data, all sorted runs, and the levels that this takes.
@@ -241,7 +240,7 @@ impl FdTreeIndex<'_> {
             incoming.entries += level.counts.data_entries();
         }
         let (shape, levels) = (&durable.shape, &durable.main.levels);
-        if !self.scheme.tightens() {
+        if !self.scheme().tightens() {
             return two_level::first(shape, levels, incoming).with_codec(self.codec());
         }
         let (kappa0, codec) = (self.kappa0_bytes(), self.codec());
@@ -263,7 +262,7 @@ impl FdTreeIndex<'_> {
         self.reserve(pace, slack).or_else(|error| match error {
             Error::Full { .. } => {
                 let least_bytes = extents_bytes + 2 * pace.short_bytes();
-                let least = self.env.blocks.reserve(least_bytes.div_ceil(UNIT_BYTES))?;
+                let least = self.blocks().reserve(least_bytes.div_ceil(UNIT_BYTES))?;
                 Ok((pace.frugal(), least))
             }
             error => Err(error),
@@ -288,7 +287,7 @@ impl FdTreeIndex<'_> {
     fn reserve(&self, mut pace: Pace, slack_bytes: u64) -> Result<(Pace, Reservation)> {
         loop {
             let bytes = pace.record_bytes.saturating_add(slack_bytes);
-            match self.env.blocks.reserve(bytes.div_ceil(UNIT_BYTES)) {
+            match self.blocks().reserve(bytes.div_ceil(UNIT_BYTES)) {
                 Err(Error::Full { .. }) if pace != pace.frugal() => pace = pace.slower(),
                 reserved => return Ok((pace, reserved?)),
             }
@@ -309,11 +308,11 @@ impl FdTreeIndex<'_> {
         if !self.awaits_resume() {
             return Ok(());
         }
-        let recovered = self.recovered.lock().as_ref().map(Memtable::leaves_arc);
-        let mut moving = recorded_moving(&self.reader, &durable, progress);
+        let recovered = self.recovered();
+        let mut moving = recorded_moving(self.reader(), &durable, progress);
         moving.set_frozen(recovered.filter(|leaves| !leaves.is_empty()));
         let shown = moving.clone();
-        self.views.publish(|view| view.with_moving(shown));
+        self.publish(|view| view.with_moving(shown));
         let levels = usize::from(progress.levels);
         let stage = self.stage(&moving, levels, progress.full, Some(progress))?;
         let merged = durable.main.levels.get(..levels).unwrap_or_default();
@@ -330,7 +329,7 @@ impl FdTreeIndex<'_> {
             own_units: false,
         };
         let pot = self.recovered_pot();
-        let insert = Insert::resume(&plan, &self.reader.with_pot(&pot), progress)?;
+        let insert = Insert::resume(&plan, &self.reader().with_pot(&pot), progress)?;
         // What it kept for snapshots before the crash is not known: it retires no range tombstones.
         let (removed, _) = self.removed_for_merge(progress.frozen.1, false);
         let inputs = Inputs {
@@ -344,7 +343,7 @@ impl FdTreeIndex<'_> {
         };
         let merge = Merge::new(Start {
             which: BackgroundJob::Merge,
-            scheme: self.scheme,
+            scheme: self.scheme(),
             pace: Pace::of(kappa0_bytes, merged_bytes).frugal(),
             stage,
             insert,
@@ -355,14 +354,13 @@ impl FdTreeIndex<'_> {
             pot: Some(pot),
             reservation: None,
         });
-        let oldest_snapshot = self.env.snapshots.oldest();
+        let oldest_snapshot = self.snapshots().oldest();
         let mut merge = LevelMerge::new(merge, false, oldest_snapshot, Seq(0));
         merge.lacks_room = true;
         *slot = Some(merge);
-        self.tree.lead.begin(self.views.load().memtable.counts().data_bytes());
+        self.tree.lead.begin(self.memtable_counts().data_bytes());
         // The merge now holds the recovered entries.
-        *self.recovered.lock() = None;
-        self.awaits_resume.store(false, Ordering::Release);
+        self.note_resumed();
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 //! No kind names another, and no shared module names a kind, except the module that constructs
 //! them.
 
+pub(crate) mod context;
 pub(crate) mod registry;
 
 use std::any::Any;
@@ -22,14 +23,15 @@ use esker_substrate::error::Result;
 
 use crate::check::{CheckSink, Units};
 use crate::merge::Step;
-use crate::read::view::Part;
+use crate::read::source::Part;
 use crate::run::tree::BlockReader;
 use crate::upkeep::forecast::ForecastMerge;
-use crate::{Commit, Gate, Index, Work};
+use crate::{Commit, Gate, Work};
+use context::KindContext;
 
-/// A kind of index, with the state that one index of it has beyond its record. `index` is always
-/// the index whose kind it is; methods without it are called where there is no index yet, or where
-/// it is not needed.
+/// A kind of index, with the state that one index of it has beyond its record. `context` is always
+/// that of the index whose kind it is; methods without it are called where there is no index yet,
+/// or where it is not needed.
 pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// The parts of a view of an index whose record is `meta`, newest first, before its log has
     /// been replayed. An unreadable part is not an error: its keys are out of reach.
@@ -47,31 +49,37 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// A memtable with this much payload is about to be frozen for a flush.
     fn note_freeze(&self, _bytes: u64) {}
 
-    /// A flush has been recorded in `meta`, as its newest run. Called under the lock `recording`.
+    /// A flush has been recorded in `meta`, as its newest run. Called under the lock of the durable
+    /// state.
     fn note_run(&self, _meta: &IndexMeta) {}
 
     /// The work that should begin when the memtable is not full, and nothing is under way.
-    fn due(&self, index: &Index, durable: &Arc<IndexMeta>) -> Option<Work>;
+    fn due(&self, context: KindContext<'_>, durable: &Arc<IndexMeta>) -> Option<Work>;
 
     /// The work that writes the memtable out best when no flush is under way; `None` when it has to
     /// wait.
-    fn flush_work(&self, index: &Index, durable: &IndexMeta) -> Option<Work>;
+    fn flush_work(&self, context: KindContext<'_>, durable: &IndexMeta) -> Option<Work>;
 
     /// Whether the memtable is flushed before the next merge, rather than taking part in it.
-    fn flushes_first(&self, index: &Index, durable: &IndexMeta) -> bool;
+    fn flushes_first(&self, context: KindContext<'_>, durable: &IndexMeta) -> bool;
 
     /// Whether writers should wait for the merge under way, of which there is one.
-    fn is_ahead(&self, _index: &Index) -> bool {
+    fn is_ahead(&self, _context: KindContext<'_>) -> bool {
         false
     }
 
     /// Whether a merge would be due after a flush of this much payload, if no merge is under way.
-    fn is_due_behind(&self, index: &Index, durable: &Arc<IndexMeta>, flush_bytes: u64) -> bool;
+    fn is_due_behind(
+        &self,
+        context: KindContext<'_>,
+        durable: &Arc<IndexMeta>,
+        flush_bytes: u64,
+    ) -> bool;
 
     /// The merge that would begin now, of all runs and this much new data. No I/O.
     fn forecast_merge(
         &self,
-        index: &Index,
+        context: KindContext<'_>,
         durable: &IndexMeta,
         full: bool,
         new_bytes: u64,
@@ -79,7 +87,12 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
 
     /// Whether a full merge would find nothing to do, where the memtable is empty and nothing is
     /// under way. `may_change`: as [`Index::is_fully_compacted`].
-    fn is_fully_compacted(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool;
+    fn is_fully_compacted(
+        &self,
+        context: KindContext<'_>,
+        durable: &IndexMeta,
+        may_change: bool,
+    ) -> bool;
 
     /// Begins a merge: of everything, or of what is due; with the memtable as one of its inputs, if
     /// `with_memtable` is set and the kind supports such merges. Sets the index's `merging`.
@@ -90,7 +103,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// cannot be read. Nothing has changed in either case.
     fn begin(
         &self,
-        index: &Index,
+        context: KindContext<'_>,
         full: bool,
         with_memtable: bool,
         gate: &Gate<'_>,
@@ -101,7 +114,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     ///
     /// # Errors
     /// `Corrupt` when a block cannot be read that the merge begins with.
-    fn resume(&self, _index: &Index) -> Result<()> {
+    fn resume(&self, _context: KindContext<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -110,7 +123,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     ///
     /// # Errors
     /// Those of [`Index::step`].
-    fn step(&self, index: &Index, commit: &mut Commit<'_>) -> Result<Step>;
+    fn step(&self, context: KindContext<'_>, commit: &mut Commit<'_>) -> Result<Step>;
 
     /// Pauses merges, between two steps, until the returned guard is dropped.
     fn pause(&self) -> Box<dyn PauseGuard + '_>;
@@ -121,7 +134,7 @@ pub(crate) trait Kind: Any + Debug + Send + Sync {
     fn check_units(&self, _meta: &IndexMeta, _found: &[Option<Units>], _sink: &mut CheckSink) {}
 
     /// Checks the record of the levels.
-    fn check_levels(&self, _index: &Index, _meta: &IndexMeta, _sink: &mut CheckSink) {}
+    fn check_levels(&self, _context: KindContext<'_>, _meta: &IndexMeta, _sink: &mut CheckSink) {}
 }
 
 /// Paused merges.

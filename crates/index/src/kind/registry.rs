@@ -1,12 +1,90 @@
 //! The registry of index kinds. No other shared module names a kind.
 
-use esker_format::block::Codec;
-use esker_format::meta::IndexMeta;
+use std::any::Any;
+use std::fmt;
+use std::str::FromStr;
 
+use esker_format::block::Codec;
+use esker_format::meta::{IndexMeta, KindMeta};
+
+use crate::Index;
 use crate::fdtree::{FdTree, Sizes};
 use crate::kind::Kind;
-use crate::lsm::{Compaction, Lsm};
+use crate::lsm::{Compaction, Lsm, MergeReport};
 use crate::merge::scheme::Scheme;
+
+/// The data structure that holds a keyspace's entries below its memtable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IndexKind {
+    /// An FD+tree: a few levels that are merged whole, concurrently with reads and writes.
+    #[default]
+    FdTree,
+    /// A log-structured merge tree: each merge takes a part of the key range, and blocks that no
+    /// merge changes stay in place. Writes least.
+    Lsm,
+}
+
+impl IndexKind {
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::FdTree, Self::Lsm];
+
+    /// The name: `fdtree` or `lsm`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FdTree => "fdtree",
+            Self::Lsm => "lsm",
+        }
+    }
+
+    /// The kind of the index that a record describes.
+    #[must_use]
+    pub const fn of(meta: &IndexMeta) -> Self {
+        match meta.kind {
+            KindMeta::FdTree => Self::FdTree,
+            KindMeta::Lsm(_) => Self::Lsm,
+        }
+    }
+
+    /// The record of an index of this kind that nothing has been written to.
+    #[must_use]
+    pub fn empty(self) -> IndexMeta {
+        let kind = match self {
+            Self::FdTree => KindMeta::FdTree,
+            Self::Lsm => KindMeta::empty_lsm(),
+        };
+        IndexMeta { kind, ..IndexMeta::default() }
+    }
+}
+
+impl fmt::Display for IndexKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no index kind has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownIndexKind(String);
+
+impl fmt::Display for UnknownIndexKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = IndexKind::ALL.map(IndexKind::name).join(" or ");
+        write!(f, "index is {names}, and not {:?}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownIndexKind {}
+
+impl FromStr for IndexKind {
+    type Err = UnknownIndexKind;
+
+    fn from_str(name: &str) -> Result<Self, UnknownIndexKind> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| UnknownIndexKind(name.to_owned()))
+    }
+}
 
 /// The options of a keyspace's index.
 #[derive(Clone, Copy, Debug)]
@@ -23,11 +101,24 @@ pub struct Options {
     pub compaction: Compaction,
 }
 
+impl Index {
+    /// The index's kind.
+    pub fn index_kind(&self) -> IndexKind {
+        IndexKind::of(&self.durable.load())
+    }
+
+    /// The report on the merges of this index and their costs; `None` when it is not an LSM index.
+    pub fn merge_report(&self) -> Option<MergeReport> {
+        let kind: &dyn Any = &*self.kind;
+        let lsm: &Lsm = kind.downcast_ref()?;
+        lsm.merge_report(self.context())
+    }
+}
+
 /// The kind of an index, according to its record.
 pub(crate) fn kind_of(meta: &IndexMeta, options: &Options) -> Box<dyn Kind> {
-    if meta.lsm.is_some() {
-        Box::new(Lsm::new(options.compaction))
-    } else {
-        Box::new(FdTree::new(meta, options.scheme, options.sizes))
+    match meta.kind {
+        KindMeta::FdTree => Box::new(FdTree::new(meta, options.scheme, options.sizes)),
+        KindMeta::Lsm(_) => Box::new(Lsm::new(options.compaction)),
     }
 }

@@ -1,7 +1,5 @@
 //! The compaction settings of an LSM index, which its owner chooses when it is opened.
 
-use std::any::Any;
-
 use esker_format::meta::IndexMeta;
 use esker_format::ptr::SECTOR_BYTES;
 use esker_substrate::sync::Mutex;
@@ -13,9 +11,10 @@ use super::meter::Meter;
 use super::overwrite_ratio::Replaced;
 use super::policy::learn::Learning;
 use super::policy::{Params, Policy};
-use super::repack::Packing;
-use super::{Job, LsmIndex, by_policy, choose, learnt};
-use crate::Index;
+use super::{Job, LsmIndex, learnt};
+use crate::kind::context::KindContext;
+use crate::lsm::choose::{by_policy, pull};
+use crate::lsm::repack::packing::Packing;
 
 /// The parameters of an LSM index's merges. Nothing of it is kept with the index.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,21 +91,20 @@ impl Lsm {
     }
 }
 
-impl Index {
-    /// The report on the merges of this index and their costs; `None` when it is not an LSM index.
-    pub fn merge_report(&self) -> Option<MergeReport> {
-        let kind: &dyn Any = &*self.kind;
-        LsmIndex { index: self, lsm: kind.downcast_ref()? }.report()
+impl Lsm {
+    /// The report on the merges of an index and their costs.
+    pub(crate) fn merge_report(&self, context: KindContext<'_>) -> Option<MergeReport> {
+        self.of(context).report()
     }
 }
 
 impl LsmIndex<'_> {
     fn report(&self) -> Option<MergeReport> {
         let durable = self.meta();
-        let lsm = durable.lsm.as_deref()?;
+        let lsm = durable.lsm()?;
         let (compaction, kappa0_bytes) = (self.lsm.compaction, self.kappa0_bytes());
         let (runs_capacity_bytes, capacity_bytes) = if compaction.policy == Policy::Pull {
-            choose::capacities(&durable, lsm, &self.arrivals())
+            pull::capacities(&durable, lsm, &self.arrivals())
         } else {
             by_policy::capacities(lsm, &compaction.params, kappa0_bytes)
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use esker_format::meta::IndexMeta;
 
-use super::choose::Arrivals;
+use crate::lsm::choose::pull::Arrivals;
 
 /// The last answer, and the state for which it was computed.
 #[derive(Debug, Default)]

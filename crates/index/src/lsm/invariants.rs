@@ -8,7 +8,7 @@ use crate::check::{CheckSink, Units};
 /// The recorded units equal the actual ones; `found` ends with the counted units of each level,
 /// where all of it could be read.
 pub(super) fn check_units(meta: &IndexMeta, found: &[Option<Units>], sink: &mut CheckSink) {
-    let Some(lsm) = &meta.lsm else { return };
+    let Some(lsm) = meta.lsm() else { return };
     for (level, found) in lsm.levels.iter().rev().zip(found.iter().rev()) {
         let recorded = Units { data: level.units, nodes: level.node_units };
         let Some(found) = found.filter(|found| *found != recorded) else { continue };

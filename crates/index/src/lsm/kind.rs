@@ -12,37 +12,38 @@ use super::compaction::Lsm;
 use super::invariants;
 use super::{Job, is_empty, is_fully_compacted, open_parts};
 use crate::check::{CheckSink, Units};
+use crate::kind::context::KindContext;
 use crate::kind::{Kind, PauseGuard};
 use crate::merge::Step;
-use crate::read::view::Part;
+use crate::read::source::Part;
 use crate::run::tree::BlockReader;
 use crate::upkeep::forecast::ForecastMerge;
-use crate::{Commit, Gate, Index, Work};
+use crate::{Commit, Gate, Work};
 
 /// An index that is an LSM index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LsmIndex<'a> {
-    pub index: &'a Index,
+    context: KindContext<'a>,
     pub lsm: &'a Lsm,
 }
 
-impl Deref for LsmIndex<'_> {
-    type Target = Index;
+impl<'a> Deref for LsmIndex<'a> {
+    type Target = KindContext<'a>;
 
-    fn deref(&self) -> &Index {
-        self.index
+    fn deref(&self) -> &KindContext<'a> {
+        &self.context
     }
 }
 
 impl Lsm {
-    const fn of<'a>(&'a self, index: &'a Index) -> LsmIndex<'a> {
-        LsmIndex { index, lsm: self }
+    pub(super) const fn of<'a>(&'a self, context: KindContext<'a>) -> LsmIndex<'a> {
+        LsmIndex { context, lsm: self }
     }
 }
 
 impl Kind for Lsm {
     fn open_parts(&self, reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
-        meta.lsm.as_deref().map_or_else(Vec::new, |lsm| open_parts(reader, meta, lsm))
+        meta.lsm().map_or_else(Vec::new, |lsm| open_parts(reader, meta, lsm))
     }
 
     fn consumes_runs_partially(&self) -> bool {
@@ -53,45 +54,50 @@ impl Kind for Lsm {
         self.note_new_run(meta);
     }
 
-    fn due(&self, index: &Index, durable: &Arc<IndexMeta>) -> Option<Work> {
-        self.of(index).lsm_due(durable)
+    fn due(&self, context: KindContext<'_>, durable: &Arc<IndexMeta>) -> Option<Work> {
+        self.of(context).lsm_due(durable)
     }
 
-    fn flush_work(&self, index: &Index, durable: &IndexMeta) -> Option<Work> {
-        self.of(index).lsm_flush_work(durable)
+    fn flush_work(&self, context: KindContext<'_>, durable: &IndexMeta) -> Option<Work> {
+        self.of(context).lsm_flush_work(durable)
     }
 
-    fn flushes_first(&self, _: &Index, _: &IndexMeta) -> bool {
+    fn flushes_first(&self, _: KindContext<'_>, _: &IndexMeta) -> bool {
         true
     }
 
-    fn is_due_behind(&self, index: &Index, durable: &Arc<IndexMeta>, _: u64) -> bool {
-        self.of(index).lsm_due(durable).is_some()
+    fn is_due_behind(&self, context: KindContext<'_>, durable: &Arc<IndexMeta>, _: u64) -> bool {
+        self.of(context).lsm_due(durable).is_some()
     }
 
     fn forecast_merge(
         &self,
-        index: &Index,
+        context: KindContext<'_>,
         durable: &IndexMeta,
         full: bool,
         new_bytes: u64,
     ) -> ForecastMerge {
-        self.of(index).merge_to_come(durable, full, new_bytes)
+        self.of(context).merge_to_come(durable, full, new_bytes)
     }
 
-    fn is_fully_compacted(&self, index: &Index, durable: &IndexMeta, may_change: bool) -> bool {
+    fn is_fully_compacted(
+        &self,
+        context: KindContext<'_>,
+        durable: &IndexMeta,
+        may_change: bool,
+    ) -> bool {
         let is_done =
             |lsm| is_empty(durable, lsm) || (!may_change && is_fully_compacted(durable, lsm));
-        index.removals() == 0 && durable.lsm.as_deref().is_none_or(is_done)
+        context.removals() == 0 && durable.lsm().is_none_or(is_done)
     }
 
     /// Memtables are flushed first: slices take no memtable.
-    fn begin(&self, index: &Index, full: bool, _: bool, _: &Gate<'_>) -> Result<bool> {
-        Ok(self.of(index).begin_slices(full))
+    fn begin(&self, context: KindContext<'_>, full: bool, _: bool, _: &Gate<'_>) -> Result<bool> {
+        Ok(self.of(context).begin_slices(full))
     }
 
-    fn step(&self, index: &Index, commit: &mut Commit<'_>) -> Result<Step> {
-        self.of(index).step_slices(commit)
+    fn step(&self, context: KindContext<'_>, commit: &mut Commit<'_>) -> Result<Step> {
+        self.of(context).step_slices(commit)
     }
 
     fn pause(&self) -> Box<dyn PauseGuard + '_> {

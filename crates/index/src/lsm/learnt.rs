@@ -3,12 +3,12 @@
 use esker_format::meta::{IndexMeta, LearntMeta, LsmMeta, Real};
 
 use super::LsmIndex;
-use super::by_policy;
-use super::choose::Slice;
 use super::counters::Work;
 use super::meter::Event;
 use super::policy::learn::{Learning, Phase, Reference};
 use super::policy::{Policy, Thresholds};
+use crate::lsm::choose::by_policy;
+use crate::lsm::choose::slice::Slice;
 
 /// The form in which learning is stored.
 fn kept(learning: &Learning) -> LearntMeta {
@@ -125,7 +125,7 @@ impl LsmIndex<'_> {
         if self.lsm.compaction.policy != Policy::Mixed || slice.packs() {
             return;
         }
-        let Some(lsm) = meta.lsm.as_deref_mut() else { return };
+        let Some(lsm) = meta.lsm_mut() else { return };
         let mut meter = self.lsm.meter.lock();
         if slice.is_full() {
             *meter = Default::default();

@@ -10,10 +10,9 @@
 //! up to which a block stays), `repack` (packing levels of which too much is empty), `reserve`
 //! (slices that would take the reserve), `overwrite_ratio` (the share of incoming data that does
 //! not make the index larger), `due_cache` (whether work is due, which every write asks);
-//! `by_policy` chooses as the thesis does among the blocks in `fences`, [`compaction`] has the
-//! settings, [`counters`] count what merges cost, and from them `meter` and `learnt` derive
-//! thresholds; `kind` is the interface to the [`Index`], `invariants` checks what is recorded of
-//! levels.
+//! [`compaction`] has the settings, [`counters`] count what merges cost, and from them `meter` and
+//! `learnt` derive thresholds; `kind` is the interface to the index, `invariants` checks what is
+//! recorded of levels.
 //!
 //! Memtables are flushed to sorted runs, as an FD+tree's are. A slice takes the keys of one range
 //! out of all runs, and out of the levels that overflow, and merges them into the next level. The
@@ -28,12 +27,10 @@
 //! Invariant: in a run, only keys that have not been consumed are searched for; the space of blocks
 //! whose keys have all been consumed may have been reused.
 
-mod by_policy;
 mod choose;
 pub mod compaction;
 pub mod counters;
 mod due_cache;
-mod fences;
 mod fill_factor;
 mod input;
 mod invariants;
@@ -60,18 +57,18 @@ use esker_format::action::KeyRangeBuf;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, SORTED_RUNS_MAX, TreeMeta};
 use esker_substrate::error::{Error, Result};
-use esker_substrate::sync::atomic::Ordering;
 
 use crate::merge::Step;
-use crate::read::view::Part;
+use crate::read::source::{Part, Run};
 use crate::run::consumed::Consumed;
 use crate::run::tree::{BlockReader, Tree};
 use crate::upkeep::balance::underflows;
 use crate::upkeep::due::sorted_run_bytes;
 use crate::upkeep::forecast::ForecastMerge;
-use crate::{Commit, Index, Work};
-use by_policy::Part as PolicyPart;
-use choose::{Arrivals, Pass, RUNS_AHEAD, Slice};
+use crate::{Commit, Work};
+use choose::by_policy::{self, Part as PolicyPart};
+use choose::pull::{self, Arrivals, Pass, RUNS_AHEAD};
+use choose::slice::Slice;
 pub(super) use compaction::Lsm;
 pub use compaction::{Compaction, MergeReport};
 use kind::LsmIndex;
@@ -106,9 +103,9 @@ pub struct Job {
 fn open_parts(reader: &BlockReader, meta: &IndexMeta, lsm: &LsmMeta) -> Vec<Part> {
     let run = |(tree, gone): (&TreeMeta, &Vec<KeyRangeBuf>)| {
         let tree = Arc::new(Tree::open(reader, tree.clone()));
-        Part::of(tree, Consumed::new(gone))
+        Arc::new(Run { tree, consumed: Consumed::new(gone) }) as Part
     };
-    let level = |level: &LsmLevel| Part::Run(Arc::new(Tree::open_level(reader, &level.tree)));
+    let level = |level: &LsmLevel| Run::whole(Arc::new(Tree::open_level(reader, &level.tree)));
     let runs = meta.sorted_runs.iter().zip(&lsm.gone).map(run);
     runs.chain(lsm.levels.iter().map(level)).collect()
 }
@@ -126,21 +123,14 @@ fn is_fully_compacted(meta: &IndexMeta, lsm: &LsmMeta) -> bool {
     meta.sorted_runs.is_empty() && last.is_none_or(is_clean) && levels.all(|level| level.is_none())
 }
 
-impl Index {
-    /// Whether this is an LSM index.
-    pub fn is_lsm(&self) -> bool {
-        self.durable.load().lsm.is_some()
-    }
-}
-
 impl LsmIndex<'_> {
     /// Begins slices: of everything, or of what is due. False when there is nothing to merge, and
     /// no range tombstones that a full merge retires.
     pub(super) fn begin_slices(&self, full: bool) -> bool {
-        let _one_starts = self.starting.lock();
+        let _one_starts = self.start();
         let mut slot = self.lsm.slices.lock();
         let durable = self.meta();
-        let Some(lsm) = durable.lsm.as_deref() else { return false };
+        let Some(lsm) = durable.lsm() else { return false };
         let retires = full && self.removals() > 0;
         if slot.is_some() || (is_empty(&durable, lsm) && !retires) {
             return false;
@@ -148,8 +138,8 @@ impl LsmIndex<'_> {
         self.note_payload_share();
         let flushed = durable.flushed_seq;
         let (_, retired) = self.removed_for_merge(flushed, full);
-        self.retiring.store(retired > Seq(0) && self.removals() > 0, Ordering::Release);
-        let oldest_snapshot = self.env.snapshots.oldest();
+        self.set_retiring(retired > Seq(0) && self.removals() > 0);
+        let oldest_snapshot = self.snapshots().oldest();
         let pass = full.then(Pass::default);
         *slot = Some(Job {
             pass,
@@ -160,7 +150,7 @@ impl LsmIndex<'_> {
             has_packed: false,
             done: 0,
         });
-        self.merging.store(true, Ordering::Release);
+        self.set_merging(true);
         true
     }
 
@@ -213,8 +203,8 @@ impl LsmIndex<'_> {
 
     fn end_job(&self, slot: &mut Option<Job>) {
         *slot = None;
-        self.retiring.store(false, Ordering::Release);
-        self.merging.store(false, Ordering::Release);
+        self.set_retiring(false);
+        self.set_merging(false);
     }
 
     /// The next slice of a job; `None` when it is done.
@@ -251,7 +241,7 @@ impl LsmIndex<'_> {
         let wastes = || {
             let omega = self.lsm.compaction.params.omega_millionths();
             let packing = self.lsm.packing.lock();
-            durable.lsm.as_deref().is_some_and(|lsm| packing.due(lsm, omega).is_some())
+            durable.lsm().is_some_and(|lsm| packing.due(lsm, omega).is_some())
         };
         let work_out = || self.overflows(durable, &arrivals) || wastes();
         self.lsm.asked.lock().is_due(durable, &arrivals, work_out)
@@ -261,7 +251,7 @@ impl LsmIndex<'_> {
     fn overflows(&self, durable: &IndexMeta, arrivals: &Arrivals) -> bool {
         let merging = &self.lsm.compaction;
         match merging.policy {
-            Policy::Pull => choose::is_due(durable, arrivals),
+            Policy::Pull => pull::is_due(durable, arrivals),
             _ => by_policy::is_due(durable, &merging.params, arrivals.kappa0_bytes),
         }
     }
@@ -277,7 +267,7 @@ impl LsmIndex<'_> {
     /// Whether writers are that many full memtables ahead of merges.
     fn is_behind(&self, durable: &IndexMeta, memtables: u64) -> bool {
         match self.lsm.compaction.policy {
-            Policy::Pull => choose::is_behind(durable, &self.arrivals(), memtables),
+            Policy::Pull => pull::is_behind(durable, &self.arrivals(), memtables),
             _ => by_policy::is_behind(durable, self.kappa0_bytes(), memtables),
         }
     }
@@ -289,7 +279,7 @@ impl LsmIndex<'_> {
             return Ok(());
         }
         // A snapshot may keep all of them: then there is nothing to record.
-        if self.views.load().removed.count_up_to(job.retired) > 0 {
+        if self.view().removed.count_up_to(job.retired) > 0 {
             self.retire_removals(job.retired, commit)?;
         }
         let count = self.meta().levels().map(|level| level.counts.tombstones).sum();
@@ -302,7 +292,7 @@ impl LsmIndex<'_> {
         if let Some(work) = self.removal_work(durable) {
             return Some(work);
         }
-        let balance = *self.flushed.lock();
+        let balance = self.flushed_balance();
         let full = underflows(&balance, self.kappa0_bytes(), self.still_kept().count);
         let is_due = full || self.is_slice_due(durable);
         is_due.then_some(Work::Merge { full, with_memtable: false })

@@ -21,10 +21,10 @@ use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 use esker_substrate::error::Result;
 use esker_substrate::generations::OneGeneration;
 
-use crate::build::level_writer::{extent_of, fence_of, keyed, owned};
+use crate::build::level_writer::extent_of;
 use crate::build::writer::ExtentWriter;
 use crate::run::cursor::{FenceCursor, OwnedFence, Target};
-use crate::run::fence_index::{Account, FenceIndex};
+use crate::run::fence_index::{Account, FenceIndex, fence_of, keyed, owned};
 use crate::run::tree::{BlockReader, Tree};
 
 /// A node's length, in bytes; longer only where few fences take more.
@@ -67,7 +67,7 @@ pub(super) fn writer(reader: &BlockReader, generation: &OneGeneration) -> Extent
 }
 
 /// A record names what was written.
-pub(super) fn keep(mut out: ExtentWriter) {
+pub(super) fn keep(out: &mut ExtentWriter) {
     out.forget();
 }
 

@@ -14,13 +14,12 @@ use esker_substrate::generations::OneGeneration;
 
 use super::fill_factor::{Fill, Room, is_full, waste_of};
 use crate::build::insert::Sink;
-use crate::build::level_writer::{
-    LevelStart, LevelWriter, OwnUnits, UNIT_SECTORS, fence_of, units_of,
-};
+use crate::build::level_writer::{LevelStart, LevelWriter, OwnUnits, UNIT_SECTORS, units_of};
 use crate::build::writer::ExtentWriter;
+use crate::job::BackgroundJob;
 use crate::read::versions::Fate;
-use crate::read::view::BackgroundJob;
 use crate::run::cursor::OwnedFence;
+use crate::run::fence_index::fence_of;
 use crate::run::tree::BlockReader;
 
 /// New blocks in the making.
@@ -164,7 +163,7 @@ impl Output {
     }
 
     /// A record names what was written.
-    pub fn keep(mut self) {
+    pub fn keep(&mut self) {
         self.level.out().forget();
     }
 }

@@ -11,10 +11,10 @@ use esker_substrate::error::Error;
 use esker_substrate::planted::{self, Bug};
 
 use super::LsmIndex;
-use super::choose::Slice;
 use super::slice::Outcome;
 use super::state::State;
 use crate::build::level_writer::OwnUnits;
+use crate::lsm::choose::slice::Slice;
 
 impl LsmIndex<'_> {
     /// How well a slice fills its blocks. While a caller makes room on a full device, a level must
@@ -23,7 +23,7 @@ impl LsmIndex<'_> {
         if !self.may_use_reserve() || planted::is(Bug::FullLevelsNotPacked) {
             return OwnUnits::Level;
         }
-        if self.env.blocks.keeps_reserve(0) { OwnUnits::Level } else { OwnUnits::FullDevice }
+        if self.blocks().keeps_reserve(0) { OwnUnits::Level } else { OwnUnits::FullDevice }
     }
 
     /// Whether a slice that has been merged is refused, because it would take the reserve
@@ -33,7 +33,7 @@ impl LsmIndex<'_> {
             return false;
         }
         let freed = freed_units(state, outcome);
-        freed < units(outcome.taken()) && !self.env.blocks.keeps_reserve(freed)
+        freed < units(outcome.taken()) && !self.blocks().keeps_reserve(freed)
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) fn refusal() -> Error {
 fn freed_units(state: &State, outcome: &Outcome) -> u64 {
     let runs = state.durable.sorted_runs.iter().rev().zip(outcome.runs.iter().rev());
     let of_runs = runs.map(|(meta, spent)| {
-        if spent.run.gone.is_everything() {
+        if spent.run.consumed.is_everything() {
             let all = units(meta.extents().copied());
             all.saturating_sub(units(spent.moved.iter().copied()))
         } else {

@@ -6,16 +6,9 @@ use esker_format::meta::{IndexMeta, LsmLevel, LsmMeta};
 use esker_substrate::error::{Error, Result};
 
 use super::LsmIndex;
-use crate::read::view::{Part, View};
-use crate::run::consumed::Consumed;
+use crate::read::source::{Part, Run};
+use crate::read::view::View;
 use crate::run::tree::Tree;
-
-/// A run that is not merged whole.
-#[derive(Clone, Debug)]
-pub(super) struct Run {
-    pub tree: Arc<Tree>,
-    pub gone: Consumed,
-}
 
 /// An LSM index between two slices.
 pub(super) struct State {
@@ -31,7 +24,7 @@ impl State {
     pub fn lsm(&self) -> &LsmMeta {
         static NONE: LsmMeta =
             LsmMeta { levels: Vec::new(), gone: Vec::new(), cursor: Vec::new(), learnt: None };
-        self.durable.lsm.as_deref().unwrap_or(&NONE)
+        self.durable.lsm().unwrap_or(&NONE)
     }
 
     /// The durable record of a level.
@@ -40,35 +33,17 @@ impl State {
     }
 }
 
-impl Run {
-    pub(super) fn of(part: &Part) -> Option<Self> {
-        match part {
-            Part::Run(tree) => Some(Self { tree: Arc::clone(tree), gone: Consumed::default() }),
-            Part::Rest(tree, gone) => Some(Self { tree: Arc::clone(tree), gone: gone.clone() }),
-            Part::Moving(_) => None,
-        }
-    }
-
-    /// The run as a part of a view; `None` when all of it has been consumed.
-    pub(super) fn part(&self) -> Option<Part> {
-        if self.gone.is_everything() {
-            return None;
-        }
-        Some(Part::of(Arc::clone(&self.tree), self.gone.clone()))
-    }
-}
-
 impl LsmIndex<'_> {
     /// The state, and the trees that readers see.
     pub(super) fn lsm_state(&self) -> Result<State> {
         // The durable state and the view change together under this lock.
-        let _recording = self.recording.lock();
+        let _recording = self.hold_durable();
         let durable = self.meta();
-        let view = self.views.load();
-        let levels = durable.lsm.as_ref().map_or(0, |lsm| lsm.levels.len());
+        let view = self.view();
+        let levels = durable.lsm().map_or(0, |lsm| lsm.levels.len());
         let (runs, levels) = split(&view, durable.sorted_runs.len(), levels).ok_or_else(lost)?;
-        let runs = runs.iter().filter_map(Run::of).collect();
-        let tree = |part: &Part| Run::of(part).map(|run| run.tree);
+        let runs = runs.iter().filter_map(Run::of).cloned().collect();
+        let tree = |part: &Part| Run::of(part).map(|run| Arc::clone(&run.tree));
         let levels = levels.iter().filter_map(tree).collect();
         Ok(State { durable, runs, levels })
     }

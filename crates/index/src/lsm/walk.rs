@@ -18,10 +18,9 @@ use super::order::Order;
 use super::output::Output;
 use super::unchanged_block::{Repeat, Repeated, Repeating};
 use super::yield_to_writers::YieldToWriters;
-use crate::Index;
+use crate::kind::context::KindContext;
 use crate::merge::group::Group;
 use crate::read::range_tombstones::RangeTombstones;
-use crate::read::versions::Keep;
 use crate::run::cursor::OwnedFence;
 use crate::upkeep::values::Moved;
 
@@ -65,20 +64,14 @@ pub(super) struct Walk<'w, 'a> {
 
 impl<'w, 'a> Walk<'w, 'a> {
     pub fn new(
-        index: &'w Index,
+        context: KindContext<'w>,
         inputs: &'w mut [Input<'a>],
         output: &'w mut Output,
         rules: &'w Rules,
     ) -> Self {
-        let mut points = index.env.snapshots.live();
-        if planted::is(Bug::SnapshotBlocksReused) {
-            points.numbers.truncate(1);
-        }
         let mut group = Group::none();
-        group.keep = Keep::new(points.numbers);
-        group.horizon = points.horizon;
-        group.operator = index.operator();
-        let snapshots = &index.env.snapshots;
+        group.serve(context);
+        let snapshots = context.snapshots();
         let (repeat, yielding) = (Repeat::default(), YieldToWriters::default());
         let before = |a: usize, b: usize| is_before(inputs, a, b);
         let order = Order::new(inputs.len(), before);

@@ -11,10 +11,12 @@ use esker_substrate::memtable::Leaves;
 use esker_substrate::sync::atomic::Ordering;
 
 use crate::build::insert::{Insert, Plan, top_bytes_max};
+use crate::job::BackgroundJob;
+use crate::kind::context::KindContext;
 use crate::merge::scheme::Pace;
 use crate::merge::stage::Stage;
 use crate::merge::{Inputs, Merge, Outcome, Start, Step};
-use crate::read::view::{BackgroundJob, Moving, Part};
+use crate::read::moving::Moving;
 use crate::run::consumed::Consumed;
 use crate::run::tree::{LevelFences, Tree};
 use crate::upkeep::stats::CompactionStats;
@@ -71,8 +73,8 @@ impl Outcome for Run<'_> {
         self.outside.clone()
     }
 
-    fn note(&self, index: &Index, meta: &IndexMeta) {
-        index.kind.note_run(meta);
+    fn note(&self, context: KindContext<'_>, meta: &IndexMeta) {
+        context.index().kind.note_run(meta);
     }
 }
 
@@ -133,7 +135,7 @@ impl Index {
         // A run may hold any number of bytes.
         let Some(frozen) = self.freeze(gate, u64::MAX, &mut |frozen, parts| {
             moving.set_frozen(Some(Arc::clone(frozen)));
-            parts.insert(0, Part::Moving(Arc::new(moving.clone())));
+            parts.insert(0, Arc::new(moving.clone()));
         }) else {
             return false;
         };

@@ -12,7 +12,8 @@ use esker_substrate::memtable::Leaves;
 use esker_substrate::planted::{self, Race};
 use esker_substrate::sync::atomic::Ordering;
 
-use crate::read::view::{Part, View};
+use crate::read::source::Part;
+use crate::read::view::View;
 use crate::{Gate, Index};
 
 /// A memtable that no longer takes writes.

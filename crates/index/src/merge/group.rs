@@ -14,6 +14,7 @@ use esker_substrate::planted::{self, Bug};
 
 use super::held::{Base, Held, Ready, Under};
 use crate::build::insert::Sink;
+use crate::kind::context::KindContext;
 use crate::read::operands::Operator;
 use crate::read::range_tombstones::RangeTombstones;
 use crate::read::versions::{Fate, Keep};
@@ -47,7 +48,7 @@ impl Group {
     /// Before the first one.
     pub fn none() -> Self {
         Self {
-            keep: Keep::new(Vec::new()),
+            keep: Keep::new(Vec::new(), None),
             horizon: Moment(0),
             operator: Arc::default(),
             key: None,
@@ -59,6 +60,17 @@ impl Group {
             held: None,
             ready: None,
         }
+    }
+
+    /// Determines what the readers of now need, for the groups to come.
+    pub fn serve(&mut self, context: KindContext<'_>) {
+        let mut points = context.snapshots().live();
+        if planted::is(Bug::SnapshotBlocksReused) {
+            points.numbers.truncate(1);
+        }
+        self.keep = Keep::new(points.numbers, None);
+        self.horizon = points.horizon;
+        self.operator = context.operator();
     }
 
     /// Whether the item belongs to another group. Returns an error for items out of order: merged

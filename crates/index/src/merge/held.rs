@@ -93,7 +93,7 @@ mod tests {
     use crate::read::operands::{BoxError, MergeOperator};
 
     fn keep(points: &[u64]) -> Keep {
-        Keep::new(points.iter().map(|point| Seq(*point)).collect())
+        Keep::new(points.iter().map(|point| Seq(*point)).collect(), None)
     }
 
     fn append() -> Operator {

@@ -32,15 +32,16 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug, Race};
 
 use crate::build::insert::{Insert, Plan};
+use crate::job::BackgroundJob;
+use crate::kind::context::KindContext;
 use crate::merge::scheme::{Pace, Scheme};
 use crate::merge::stage::{Next, Stage};
+use crate::read::moving::Moving;
 use crate::read::range_tombstones::RangeTombstones;
-use crate::read::versions::Keep;
-use crate::read::view::{BackgroundJob, Moving};
+use crate::record::Change;
 use crate::run::consumed::Consumed;
 use crate::run::fence_index::FenceIndex;
 use crate::run::tree::{LevelFences, Tree};
-use crate::upkeep::balance::flushed_balance;
 use crate::upkeep::values::Moved;
 use crate::{Commit, Index, fault};
 use group::{Group, out_of_order};
@@ -137,8 +138,8 @@ pub(crate) trait Outcome {
         Consumed::default()
     }
 
-    /// It is durable, and visible to readers. Called under the lock `recording`.
-    fn note(&self, index: &Index, meta: &IndexMeta);
+    /// It is durable, and visible to readers. Called under the lock of the durable state.
+    fn note(&self, context: KindContext<'_>, meta: &IndexMeta);
 }
 
 /// The state that a merge begins with.
@@ -199,13 +200,7 @@ impl Merge {
     pub(crate) fn move_on(&mut self, index: &Index) -> Result<Step> {
         if self.phase == Phase::Moving {
             if std::mem::take(&mut self.between_groups) {
-                let mut points = index.env.snapshots.live();
-                if planted::is(Bug::SnapshotBlocksReused) {
-                    points.numbers.truncate(1);
-                }
-                self.group.keep = Keep::new(points.numbers);
-                self.group.horizon = points.horizon;
-                self.group.operator = index.operator();
+                self.group.serve(index.context());
             }
             if self.move_groups(index)? {
                 self.publish(index)?;
@@ -364,43 +359,43 @@ impl Merge {
         outcome: &dyn Outcome,
     ) -> Result<()> {
         self.phase = Phase::Committing;
-        let recording = index.recording.lock();
-        let durable = index.meta();
-        let mut meta = outcome.meta(self, &durable);
-        let retired = outcome.retired();
-        meta.removed = index.removed_for_record(&meta, retired);
-        let mut replaced = replaced(&durable, &meta);
-        if planted::is(Bug::ReclaimBeforeCommit) {
-            index.views.quarantine(&index.env.blocks, std::mem::take(&mut replaced))?;
-            index.views.collect(&index.env.blocks)?;
-        }
-        index.make_durable(&meta, &self.values.recorded(), commit)?;
-        replaced.extend(index.commit_moved_values(&mut self.values)?);
-        if planted::is(Bug::FreedTwice) {
-            replaced.extend(meta.extents().next());
-        }
-        let meta = Arc::new(meta);
-        index.durable.swap(Arc::clone(&meta));
-        if planted::is(Race::TaggedTooEarly) {
-            index.views.quarantine(&index.env.blocks, std::mem::take(&mut replaced))?;
-        }
-        let (written, fences) = self.insert.take_written();
-        self.pot.iter().for_each(|pot| pot.release());
-        let run = outcome.tree(self, written, fences, &meta);
-        let (which, outside) = (self.which, outcome.outside());
-        index.views.publish(|view| view.with_result(which, run, outside, retired));
-        index.keep_for_removals();
-        *index.flushed.lock() = flushed_balance(&meta);
-        outcome.note(index, &meta);
-        drop(recording);
-        let leftover = std::mem::take(&mut self.leftover);
-        let quarantined = index.views.quarantine(&index.env.blocks, [replaced, leftover].concat());
-        index.count_memory();
-        if let Err(error) = quarantined.and_then(|()| index.views.collect(&index.env.blocks)) {
-            // The merge is done and durable all the same.
-            tracing::error!(%error, "space could not be given back");
-        }
-        Ok(())
+        index.record(&mut Finished { merge: self, outcome }, commit)
+    }
+}
+
+/// A merge of which everything is written, in the place of what it has merged.
+struct Finished<'a> {
+    merge: &'a mut Merge,
+    outcome: &'a dyn Outcome,
+}
+
+impl Change for Finished<'_> {
+    fn apply(&mut self, durable: &IndexMeta) -> (IndexMeta, Vec<Extent>) {
+        let meta = self.outcome.meta(self.merge, durable);
+        let replaced = replaced(durable, &meta);
+        (meta, replaced)
+    }
+
+    fn values(&mut self) -> &mut Moved {
+        &mut self.merge.values
+    }
+
+    fn retired(&self) -> Seq {
+        self.outcome.retired()
+    }
+
+    fn publish(&mut self, context: KindContext<'_>, meta: &IndexMeta) {
+        let (written, fences) = self.merge.insert.take_written();
+        self.merge.pot.iter().for_each(|pot| pot.release());
+        let tree = self.outcome.tree(self.merge, written, fences, meta);
+        let (which, outside) = (self.merge.which, self.outcome.outside());
+        let retired = self.outcome.retired();
+        context.publish(|view| view.with_result(which, tree, outside, retired));
+    }
+
+    fn finish(&mut self, context: KindContext<'_>, meta: &IndexMeta) -> Vec<Extent> {
+        self.outcome.note(context, meta);
+        std::mem::take(&mut self.merge.leftover)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The read operations. None of them waits: each loads a view.
 
+pub(crate) mod moving;
 pub mod operands;
 pub mod range_tombstones;
 pub mod scan;
+pub(crate) mod source;
 pub mod versions;
 pub mod view;
 

@@ -227,7 +227,7 @@ fn from<'a>(begin: &'a [u8], end: Option<&'a [u8]>) -> Option<KeyRange<'a>> {
 
 /// `newest` and those of `older` that a reader may need.
 fn needed(newest: Seq, older: &[Seq], points: &[Seq]) -> Vec<Seq> {
-    let mut keep = Keep::new(points.to_vec());
+    let mut keep = Keep::new(points.to_vec(), None);
     let needed = |seq: &Seq| keep.fate(*seq) != Fate::Drop;
     std::iter::once(newest).chain(older.iter().copied()).filter(needed).collect()
 }

@@ -20,7 +20,7 @@ use esker_substrate::snapshots::At;
 
 use crate::read::operands::{Operator, Stack};
 use crate::read::range_tombstones::RangeTombstones;
-use crate::read::view::{BackgroundJob, Part, View};
+use crate::run::consumed::Consumed;
 use crate::run::cursor::Target;
 use crate::run::data_cursor::{CursorResult, DataCursor, Unreadable};
 use crate::run::tree::{BlockReader, Tree};
@@ -207,12 +207,12 @@ impl<'a> Source<'a> {
 }
 
 /// The part of a request that is on one side of a merge's wavefront.
-struct Clipped<'a> {
-    request: ScanRequest<'a>,
+pub(crate) struct Clipped<'a> {
+    pub request: ScanRequest<'a>,
     /// The new side; else the old one.
-    passed: bool,
+    pub passed: bool,
     /// The begin of the rest, if there is one.
-    rest: Option<Bound<&'a [u8]>>,
+    pub rest: Option<Bound<&'a [u8]>>,
 }
 
 impl<'a> ScanRequest<'a> {
@@ -229,7 +229,7 @@ impl<'a> ScanRequest<'a> {
         }
     }
 
-    fn clipped(self, wavefront: Option<&'a [u8]>) -> Clipped<'a> {
+    pub(crate) fn clipped(self, wavefront: Option<&'a [u8]>) -> Clipped<'a> {
         let Some(wavefront) = wavefront else {
             return Clipped { request: self, passed: false, rest: None };
         };
@@ -262,65 +262,59 @@ impl<'a> ScanRequest<'a> {
     }
 }
 
-impl View {
-    /// One batch of a scan.
-    pub(crate) fn scan(
-        &self,
-        reader: &BlockReader,
-        request: &ScanRequest<'_>,
-        operator: &Operator,
-    ) -> Result<ScanBatch> {
-        let merge = self.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
-        let wavefront = merge.and_then(|merge| merge.wavefront.as_deref());
-        let Clipped { request, passed, rest } = request.clipped(wavefront);
-        let floor = wavefront.filter(|_| !passed);
-        let active = self.memtable.leaves_arc();
-        let mut sources = vec![Source::memory(&active)];
-        for part in &self.parts {
-            match part {
-                Part::Run(tree) => add_levels(&mut sources, tree, reader, None),
-                Part::Rest(tree, gone) => {
-                    let cursor =
-                        DataCursor::new(tree, reader, tree.height().saturating_sub(1), None);
-                    sources.push(Source::level(cursor.without(gone)));
-                }
-                Part::Moving(moving) if moving.which == BackgroundJob::Merge && passed => {
-                    add_levels(&mut sources, &moving.new, reader, None);
-                }
-                Part::Moving(moving) => {
-                    // The output of a flush is still in its frozen memtable, and must not be taken
-                    // twice.
-                    let mut written = None;
-                    if moving.which == BackgroundJob::Flush {
-                        add_levels(&mut sources, &moving.new, reader, None);
-                        written = moving.wavefront.as_deref();
-                    }
-                    let frozen = moving.frozen.as_deref();
-                    sources.extend(frozen.map(|frozen| Source::memory_behind(frozen, written)));
-                    for input in &moving.inputs {
-                        add_levels(&mut sources, input, reader, floor);
-                    }
-                }
-            }
-        }
-        let mut batch = scan(&request, sources, &self.removed, operator)?;
-        if batch.resume.is_none() {
-            batch.resume = rest.map(|bound| bound.map(<[u8]>::to_vec));
-        }
-        Ok(batch)
-    }
+/// What a scan merges: the sorted sequences of versions of all parts, newest first.
+pub(crate) struct Sources<'a> {
+    reader: &'a BlockReader,
+    /// The scan is on the new side of the merge under way, at or before its wavefront.
+    pub passed: bool,
+    /// Of the old side, the wavefront: what is at or before it may not exist any more.
+    pub floor: Option<&'a [u8]>,
+    all: Vec<Source<'a>>,
 }
 
-fn add_levels<'a>(
-    sources: &mut Vec<Source<'a>>,
-    tree: &'a Tree,
-    reader: &'a BlockReader,
-    floor: Option<&'a [u8]>,
-) {
-    for (level, meta) in tree.meta.levels.iter().enumerate() {
-        if meta.counts.data_entries() > 0 {
-            sources.push(Source::level(DataCursor::new(tree, reader, level, floor)));
+impl<'a> Sources<'a> {
+    /// Those of the memtable that takes writes.
+    pub fn new(
+        reader: &'a BlockReader,
+        memtable: &'a Leaves,
+        passed: bool,
+        floor: Option<&'a [u8]>,
+    ) -> Self {
+        Self { reader, passed, floor, all: vec![Source::memory(memtable)] }
+    }
+
+    /// One batch.
+    ///
+    /// # Errors
+    /// Those of [`scan`].
+    pub fn scan(
+        self,
+        request: &ScanRequest<'_>,
+        removed: &RangeTombstones,
+        operator: &Operator,
+    ) -> Result<ScanBatch> {
+        scan(request, self.all, removed, operator)
+    }
+
+    /// Adds the levels of a tree, of which nothing at or before `floor` may be read.
+    pub fn add_levels(&mut self, tree: &'a Tree, floor: Option<&'a [u8]>) {
+        for (level, meta) in tree.meta.levels.iter().enumerate() {
+            if meta.counts.data_entries() > 0 {
+                self.all.push(Source::level(DataCursor::new(tree, self.reader, level, floor)));
+            }
         }
+    }
+
+    /// Adds a run without the keys that merges have consumed.
+    pub fn add_rest(&mut self, tree: &'a Tree, consumed: &'a Consumed) {
+        let level = tree.height().saturating_sub(1);
+        let cursor = DataCursor::new(tree, self.reader, level, None);
+        self.all.push(Source::level(cursor.without(consumed)));
+    }
+
+    /// Adds a frozen memtable, without the keys up to `passed`.
+    pub fn add_memory(&mut self, leaves: &'a Leaves, passed: Option<&'a [u8]>) {
+        self.all.push(Source::memory_behind(leaves, passed));
     }
 }
 

@@ -1,8 +1,9 @@
 //! The versions of a key that a merge keeps.
 //!
 //! A version is kept exactly when it is the newest with a number of at most s, for some s among the
-//! live snapshots and the visible number. In a full merge a tombstone is dropped when no older
-//! version of its key is kept.
+//! live snapshots and the visible number, or when its number is above the floor of what is
+//! retained, where there is one. In a full merge a tombstone is dropped when no older version of
+//! its key is kept.
 //!
 //! An operand alone does not answer a read: a reader that sees it also needs older versions.
 
@@ -17,6 +18,8 @@ pub struct Keep {
     /// The visible number and the live snapshots, newest first.
     points: Vec<Seq>,
     answered: usize,
+    /// Every version above it is kept; `None`: only what readers see.
+    floor: Option<Seq>,
 }
 
 /// The fate of a version in a merge.
@@ -26,15 +29,21 @@ pub enum Fate {
     Drop,
     /// It is the newest version of its key that any reader can see.
     Newest,
-    /// It is kept for a snapshot; newer versions exist.
-    ForSnapshot,
+    /// It is kept for a snapshot, or because it is retained; newer versions exist.
+    Superseded,
 }
 
 impl Keep {
-    /// Rules for the numbers that must stay readable, newest first.
+    /// Rules for the numbers that must stay readable, newest first, and for the number above which
+    /// every version is kept.
     #[must_use]
-    pub const fn new(points: Vec<Seq>) -> Self {
-        Self { points, answered: 0 }
+    pub const fn new(points: Vec<Seq>, floor: Option<Seq>) -> Self {
+        Self { points, answered: 0, floor }
+    }
+
+    /// Whether a version is kept whoever reads.
+    fn is_retained(&self, seq: Seq) -> bool {
+        self.floor.is_some_and(|floor| seq > floor)
     }
 
     /// Begins another key.
@@ -43,10 +52,10 @@ impl Keep {
     }
 
     /// Whether all readers see the version whose fate was returned last, and nothing older: then no
-    /// reader needs its number any more.
+    /// reader needs its number any more, unless numbers are retained.
     #[must_use]
     pub const fn all_see_the_same(&self) -> bool {
-        self.answered > 0 && self.answered == self.points.len()
+        self.answered > 0 && self.answered == self.points.len() && self.floor.is_none()
     }
 
     /// The fate of the next older version of the key.
@@ -57,9 +66,9 @@ impl Keep {
             return Fate::Newest;
         }
         if newest_unanswered.is_none_or(|point| *point < seq) {
-            return Fate::Drop;
+            return if self.is_retained(seq) { Fate::Superseded } else { Fate::Drop };
         }
-        let fate = if self.answered == 0 { Fate::Newest } else { Fate::ForSnapshot };
+        let fate = if self.answered == 0 { Fate::Newest } else { Fate::Superseded };
         while self.points.get(self.answered).is_some_and(|point| *point >= seq) {
             self.answered += 1;
         }
@@ -86,7 +95,9 @@ impl Keep {
             return false;
         }
         let visible = self.points.first().copied().unwrap_or_default();
-        visible < newer || self.points.iter().any(|point| older <= *point && *point < newer)
+        self.is_retained(newer)
+            || visible < newer
+            || self.points.iter().any(|point| older <= *point && *point < newer)
     }
 }
 
@@ -102,7 +113,7 @@ mod tests {
             versions in proptest::collection::btree_set(1u64..40, 1..30),
         ) {
             let points: Vec<Seq> = points.into_iter().rev().map(Seq).collect();
-            let mut keep = Keep::new(points.clone());
+            let mut keep = Keep::new(points.clone(), None);
             keep.next_key();
             let mut kept = Vec::new();
             for seq in versions.iter().rev().map(|seq| Seq(*seq)) {
@@ -120,5 +131,17 @@ mod tests {
                 prop_assert!(needed || seq > points[0]);
             }
         }
+    }
+
+    /// By hand: 7 is visible, a snapshot sees 3, and everything above 4 is retained.
+    #[test]
+    fn retained_versions_stay_and_keep_their_numbers() {
+        let mut keep = Keep::new(vec![Seq(7), Seq(3)], Some(Seq(4)));
+        let fates: Vec<_> = [9, 7, 6, 5, 4, 3, 2].map(|seq| keep.fate(Seq(seq))).into();
+        use Fate::{Drop, Newest, Superseded};
+        let expected = [Newest, Newest, Superseded, Superseded, Drop, Superseded, Drop];
+        assert_eq!(fates, expected);
+        assert!(keep.separates(Seq(6), Seq(5)) && !keep.separates(Seq(3), Seq(2)));
+        assert!(!keep.all_see_the_same());
     }
 }

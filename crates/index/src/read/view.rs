@@ -8,30 +8,30 @@
 //! Invariant: the parts of a view, newest first, hold disjoint, descending ranges of sequence
 //! numbers, and so do the inputs of a moving part; only therefore may a lookup stop at the
 //! first visible version.
-//! Invariant: of a moving part, keys at or before the wavefront are on the new side, all others in
-//! the inputs; never both, never neither.
 //! Invariant: a view with a greater number never refers to the contents of an extent tagged with a
 //! smaller or equal number.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use esker_device::Purpose;
 use esker_format::data::{Data, Value};
 use esker_format::ids::{Moment, Seq};
 use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::error::Result;
-use esker_substrate::memtable::{Leaves, Memtable};
-use esker_substrate::planted::{self, Bug, Race};
+use esker_substrate::memtable::Memtable;
+use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::{Loaded, Mutex, Swap};
 
+use crate::job::BackgroundJob;
+use crate::read::moving::Moving;
 use crate::read::operands::{Operator, Stack};
 use crate::read::range_tombstones::RangeTombstones;
+use crate::read::scan::{Clipped, ScanBatch, ScanRequest, Sources};
+use crate::read::source::{Part, Run};
 use crate::run::consumed::Consumed;
 use crate::run::lookup::{Found, Probe};
 use crate::run::tree::{BlockReader, Tree};
-use crate::upkeep::stats::CompactionStats;
 
 /// A state of the index.
 #[derive(Debug)]
@@ -43,108 +43,6 @@ pub struct View {
     pub(crate) parts: Vec<Part>,
     /// The range tombstones.
     pub(crate) removed: Arc<RangeTombstones>,
-}
-
-/// A part of a view.
-#[derive(Clone, Debug)]
-pub enum Part {
-    /// A sorted run, the main tree, or a level with scattered blocks.
-    Run(Arc<Tree>),
-    /// The rest of a run that merges have partially consumed.
-    Rest(Arc<Tree>, Consumed),
-    /// A part that a flush or a merge is moving.
-    Moving(Arc<Moving>),
-}
-
-/// The background job that moves a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BackgroundJob {
-    /// A frozen memtable becomes a sorted run.
-    Flush,
-    /// Frozen memtable, sorted runs and levels become new levels.
-    Merge,
-}
-
-/// The state of a flush or merge at a publish point.
-#[derive(Clone, Debug)]
-pub struct Moving {
-    pub(crate) which: BackgroundJob,
-    /// The rest of the frozen memtable, and its memory in bytes.
-    pub(crate) frozen: Option<Arc<Leaves>>,
-    pub(crate) frozen_bytes: u64,
-    /// Sorted runs, newest first, then the main tree.
-    pub(crate) inputs: Vec<Arc<Tree>>,
-    /// The written part of the new side.
-    pub(crate) new: Arc<Tree>,
-    /// The last user key whose group has been written.
-    pub(crate) wavefront: Option<Arc<[u8]>>,
-    /// For statistics.
-    pub(crate) stats: CompactionStats,
-}
-
-impl Part {
-    /// A run without the keys in `gone`.
-    pub(crate) fn of(tree: Arc<Tree>, gone: Consumed) -> Self {
-        if gone.is_empty() { Self::Run(tree) } else { Self::Rest(tree, gone) }
-    }
-}
-
-impl BackgroundJob {
-    /// The purpose under which its operations are counted.
-    pub(crate) const fn purpose(self) -> Purpose {
-        match self {
-            Self::Flush => Purpose::Flush,
-            Self::Merge => Purpose::Merge,
-        }
-    }
-}
-
-impl Moving {
-    /// Whether the merge has passed `key`.
-    pub(crate) fn has_passed(&self, key: &[u8]) -> bool {
-        self.wavefront.as_deref().is_some_and(|wavefront| key <= wavefront)
-    }
-
-    fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
-        if self.has_passed(probe.key) {
-            return self.new.get(reader, probe);
-        }
-        let frozen = self.frozen.as_ref();
-        if planted::is(Race::RunsBeforeFrozen) {
-            for run in self.inputs.iter().rev().skip(1) {
-                if let Some(found) = run.get(reader, probe)? {
-                    return Ok(Some(found));
-                }
-            }
-        }
-        if let Some(version) = frozen.and_then(|frozen| frozen.get(probe.key, probe.seq)) {
-            return Ok(Some(probe.found(version.seq(), version.data())));
-        }
-        for input in &self.inputs {
-            if let Some(found) = input.get(reader, probe)? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The merge's progress.
-    pub(crate) fn shown_stats(&self) -> CompactionStats {
-        let wavefront = self.wavefront.as_deref().map(<[u8]>::to_vec);
-        CompactionStats { wavefront, ..self.stats.clone() }
-    }
-
-    /// The number of levels that take part, when those of the main tree are `levels`.
-    pub(crate) fn levels(&self, levels: usize) -> usize {
-        let sorted_runs = self.inputs.split_last().map_or(&[][..], |(_, sorted_runs)| sorted_runs);
-        sorted_runs.iter().map(|flush| flush.height()).sum::<usize>() + levels
-    }
-
-    /// The same with `frozen` as the rest of the memtable.
-    pub(crate) fn set_frozen(&mut self, frozen: Option<Arc<Leaves>>) {
-        self.frozen_bytes = frozen.as_ref().map_or(0, |frozen| frozen.memory_bytes());
-        self.frozen = frozen;
-    }
 }
 
 /// The value to which a key's operands fold.
@@ -182,6 +80,11 @@ impl View {
         Self::new(Arc::clone(&self.memtable), self.parts.clone(), Arc::new(removed))
     }
 
+    /// The parts that a reader as of `seq` searches, newest first: all of them.
+    pub(crate) fn parts_at(&self, _seq: Seq) -> &[Part] {
+        &self.parts
+    }
+
     /// The newest range tombstone of `key` that `seq` sees: older versions are hidden. 0 if there
     /// is none.
     pub(crate) fn removal(&self, key: &[u8], seq: Seq) -> Seq {
@@ -201,15 +104,9 @@ impl View {
     /// The newest version outside the memtable that `probe`, which knows the range tombstones, may
     /// see.
     fn get_in_parts(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
-        for part in &self.parts {
-            let found = match part {
-                Part::Run(tree) => tree.get(reader, probe)?,
-                Part::Rest(_, gone) if gone.at(probe.key).is_some() => None,
-                Part::Rest(tree, _) => tree.get(reader, probe)?,
-                Part::Moving(moving) => moving.get(reader, probe)?,
-            };
-            if found.is_some() {
-                return Ok(found);
+        for part in self.parts_at(probe.seq) {
+            if let Some(found) = part.get(reader, probe)? {
+                return Ok(Some(found));
             }
         }
         Ok(None)
@@ -268,39 +165,42 @@ impl View {
         Ok(Folded::end(stack))
     }
 
+    /// One batch of a scan.
+    pub(crate) fn scan(
+        &self,
+        reader: &BlockReader,
+        request: &ScanRequest<'_>,
+        operator: &Operator,
+    ) -> Result<ScanBatch> {
+        let merge = self.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
+        let wavefront = merge.and_then(|merge| merge.wavefront.as_deref());
+        let Clipped { request, passed, rest } = request.clipped(wavefront);
+        let floor = wavefront.filter(|_| !passed);
+        let active = self.memtable.leaves_arc();
+        let mut sources = Sources::new(reader, &active, passed, floor);
+        self.parts_at(request.at.seq).iter().for_each(|part| part.scan(&mut sources));
+        let mut batch = sources.scan(&request, &self.removed, operator)?;
+        if batch.resume.is_none() {
+            batch.resume = rest.map(|bound| bound.map(<[u8]>::to_vec));
+        }
+        Ok(batch)
+    }
+
     /// The blocks that a lookup of `probe` would read as far as fences in memory tell.
     pub(crate) fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
-        for part in &self.parts {
-            match part {
-                Part::Run(tree) => tree.candidates(probe, out),
-                Part::Rest(tree, gone) if gone.at(probe.key).is_none() => {
-                    tree.candidates(probe, out);
-                }
-                Part::Rest(..) => {}
-                Part::Moving(moving) if moving.has_passed(probe.key) => {
-                    moving.new.candidates(probe, out);
-                }
-                Part::Moving(moving) => {
-                    moving.inputs.iter().for_each(|input| input.candidates(probe, out));
-                }
-            }
-        }
+        self.parts_at(probe.seq).iter().for_each(|part| part.candidates(probe, out));
     }
 
     /// The moving part of `which`, and its place.
-    pub(crate) fn moving(&self, which: BackgroundJob) -> Option<(usize, &Arc<Moving>)> {
-        self.parts.iter().enumerate().find_map(|(index, part)| match part {
-            Part::Moving(moving) if moving.which == which => Some((index, moving)),
-            _ => None,
-        })
+    pub(crate) fn moving(&self, which: BackgroundJob) -> Option<(usize, &Moving)> {
+        let parts = self.parts.iter().enumerate();
+        let mut moving = parts.filter_map(|(place, part)| Some((place, Moving::of(part)?)));
+        moving.find(|(_, moving)| moving.which == which)
     }
 
     /// Memory of frozen memtables, in bytes.
     pub(crate) fn frozen_bytes(&self) -> u64 {
-        let moving = self.parts.iter().filter_map(|part| match part {
-            Part::Moving(moving) => Some(moving),
-            Part::Run(_) | Part::Rest(..) => None,
-        });
+        let moving = self.parts.iter().filter_map(Moving::of);
         moving.map(|moving| moving.frozen_bytes).sum()
     }
 
@@ -310,7 +210,7 @@ impl View {
         let mut parts = self.parts.clone();
         let place = part.and_then(|index| parts.get_mut(index));
         if let Some(place) = place {
-            *place = Part::Moving(Arc::new(moving));
+            *place = Arc::new(moving);
         }
         Self::new(Arc::clone(&self.memtable), parts, Arc::clone(&self.removed))
     }
@@ -328,7 +228,7 @@ impl View {
         let part = self.moving(which).map(|(index, _)| index);
         let place = part.and_then(|index| parts.get_mut(index));
         if let Some(place) = place {
-            *place = Part::of(Arc::new(tree), outside);
+            *place = Arc::new(Run { tree: Arc::new(tree), consumed: outside });
         }
         let retires = retired > Seq(0) && !self.removed.is_empty();
         let removed =

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use esker_format::fence::Fence;
 use esker_format::ids::Seq;
 use esker_format::key::{self, long_head};
+use esker_format::meta::TailFence;
 use esker_format::ptr::BlockPtr;
 use esker_substrate::budget::{Budget, Lease, Part};
 
@@ -405,6 +406,33 @@ impl FenceIndex {
     /// All fences in order.
     pub fn iter(&self) -> impl Iterator<Item = KeyedFence<'_>> {
         (self.dropped..self.len()).filter_map(|index| self.get(Place(index)))
+    }
+}
+
+/// A fence as it is in a block.
+pub(crate) const fn fence_of(tail: &TailFence) -> Fence<'_> {
+    Fence {
+        ptr: tail.ptr,
+        puts: tail.puts,
+        tombstones: tail.tombstones,
+        filter: tail.filter.as_slice(),
+    }
+}
+
+/// A fence with its key.
+pub(crate) const fn keyed(tail: &TailFence) -> KeyedFence<'_> {
+    KeyedFence { key: tail.key.as_slice(), seq: tail.seq, fence: fence_of(tail) }
+}
+
+/// A fence on its own.
+pub(crate) fn owned(fence: &KeyedFence<'_>) -> TailFence {
+    TailFence {
+        key: fence.key.to_vec(),
+        seq: fence.seq,
+        ptr: fence.fence.ptr,
+        puts: fence.fence.puts,
+        tombstones: fence.fence.tombstones,
+        filter: fence.fence.filter.to_vec(),
     }
 }
 

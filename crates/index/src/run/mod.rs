@@ -8,6 +8,7 @@ pub mod consumed;
 pub mod cursor;
 pub mod data_cursor;
 pub mod fence_index;
+mod load_fences;
 pub mod lookup;
 pub mod tree;
 pub mod walk;

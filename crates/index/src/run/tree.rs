@@ -20,15 +20,13 @@ use esker_format::key;
 use esker_format::meta::{IndexMeta, MergeProgress, TreeMeta};
 use esker_format::ptr::BlockPtr;
 use esker_substrate::blocks::{BlockStore, DATA_FILE, Pot};
-use esker_substrate::budget::{Budget, Part};
+use esker_substrate::budget::Budget;
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::sync::Mutex;
-use esker_substrate::sync::atomic::{AtomicU64, Ordering};
+use esker_substrate::sync::atomic::AtomicU64;
 
-use crate::build::level_writer::keyed;
-use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor};
-use crate::run::fence_index::{Account, FenceIndex, KeyedFence};
+use crate::run::fence_index::{Account, FenceIndex, KeyedFence, keyed};
 
 /// The means of reading a keyspace's blocks.
 #[derive(Clone, Debug)]
@@ -69,9 +67,9 @@ impl BlockReader {
 #[derive(Debug, Default)]
 pub struct Tree {
     pub(crate) meta: Arc<TreeMeta>,
-    levels: Vec<LevelFences>,
+    pub(super) levels: Vec<LevelFences>,
     /// A merge is writing or consuming the tree: no fences are loaded for it.
-    moving: bool,
+    pub(super) moving: bool,
     /// A merge is writing it.
     growing: bool,
     /// Each block is its own, anywhere in the file.
@@ -81,14 +79,14 @@ pub struct Tree {
 /// The fences to one level's blocks, as far as they are in memory.
 #[derive(Debug, Default)]
 pub struct LevelFences {
-    held: OnceLock<Arc<FenceIndex>>,
+    pub(super) held: OnceLock<Arc<FenceIndex>>,
     tail: Option<Arc<FenceIndex>>,
     /// Searches that came through the level above since the tree was opened.
-    detours: AtomicU64,
+    pub(super) detours: AtomicU64,
     /// The memory that the budget must have for them before they are loaded: more than it had when
     /// it refused them.
-    needs_bytes: AtomicU64,
-    building: Mutex<()>,
+    pub(super) needs_bytes: AtomicU64,
+    pub(super) building: Mutex<()>,
 }
 
 impl LevelFences {
@@ -266,79 +264,6 @@ impl Tree {
             .map(FenceIndex::memory_bytes)
             .sum()
     }
-
-    /// Notes that a search of `level` had to go through the level above, and loads the level's
-    /// fences once such detours have cost about as much as loading them: a read each, where
-    /// loading reads the level above from its beginning to its end.
-    pub(crate) fn note_detour(&self, level: usize, reader: &BlockReader) {
-        if self.moving {
-            return;
-        }
-        let Some(fences) = self.levels.get(level) else { return };
-        let above = level.checked_sub(1).and_then(|above| self.meta.levels.get(above));
-        let blocks_above = above.map_or(0, |above| above.counts.blocks);
-        if fences.detours.fetch_add(1, Ordering::Relaxed) < blocks_above / BLOCKS_AHEAD as u64 {
-            return;
-        }
-        let Some(_only_one) = fences.building.try_lock() else { return };
-        if fences.held.get().is_some() {
-            return;
-        }
-        // A level with damage above it is tried again only after the same number of detours; one
-        // that is too large for the budget only when there is more memory, because every attempt
-        // reads that much.
-        fences.detours.store(0, Ordering::Relaxed);
-        let room = reader.budget.room_bytes(Part::Fences);
-        if room < fences.needs_bytes.load(Ordering::Relaxed) {
-            return;
-        }
-        match self.load_fences(level, reader) {
-            Ok(Some(index)) => {
-                let _first = fences.held.set(Arc::new(index));
-            }
-            Ok(None) => {
-                let needs = room.saturating_add(room / 8).saturating_add(1);
-                fences.needs_bytes.store(needs, Ordering::Relaxed);
-            }
-            Err(_) => {}
-        }
-    }
-
-    /// All fences of a level; `None` when the budget has no memory for them.
-    fn load_fences(&self, level: usize, reader: &BlockReader) -> Result<Option<FenceIndex>> {
-        let mut index = FenceIndex::counted(Account::optional(&reader.budget));
-        let above = level.checked_sub(1).map(|above| FenceCursor::first(self, reader, above));
-        let mut ahead = above.transpose()?.flatten();
-        let mut announced_until = None;
-        let mut cursor = FenceCursor::first(self, reader, level)?;
-        while let Some(at) = cursor {
-            let parent = at.parent_ptr()?;
-            if announced_until.is_none_or(|until| parent == Some(until)) {
-                announced_until = announce_some(reader, &mut ahead)?.or(announced_until);
-            }
-            if !at.with_current(|fence| index.push(fence))? {
-                return Ok(None);
-            }
-            cursor = at.next()?;
-        }
-        Ok(if index.finish() { Some(index) } else { None })
-    }
-}
-
-/// Has the next blocks read of those that `ahead` walks over; the last of them.
-fn announce_some(
-    reader: &BlockReader,
-    ahead: &mut Option<FenceCursor<'_>>,
-) -> Result<Option<BlockPtr>> {
-    let mut ptrs = Vec::new();
-    while ptrs.len() < BLOCKS_AHEAD
-        && let Some(at) = ahead.take()
-    {
-        ptrs.push(at.ptr()?);
-        *ahead = at.next()?;
-    }
-    reader.announce(&ptrs);
-    Ok(ptrs.last().copied())
 }
 
 pub(crate) fn read_top_fences(reader: &BlockReader, meta: &TreeMeta) -> Result<FenceIndex> {

@@ -34,7 +34,9 @@ use esker_substrate::snapshots::{At, SnapshotGuard, Snapshots};
 use crate::fdtree::Sizes;
 use crate::lsm::Compaction;
 use crate::read::operands::{BoxError, MergeOperator, Operator};
-use crate::{BackgroundJob, CheckSink, Env, Index, Options, ScanRequest, Scheme, Step, Work};
+use crate::{
+    BackgroundJob, CheckSink, Env, Index, IndexKind, Options, ScanRequest, Scheme, Step, Work,
+};
 
 /// Key and number, newest first.
 type Version = (Vec<u8>, Reverse<u64>);
@@ -132,7 +134,7 @@ impl Subject {
     }
 
     fn lsm(options: Options, budget_bytes: u64) -> Self {
-        let meta = IndexMeta { lsm: Some(Box::default()), ..IndexMeta::default() };
+        let meta = IndexKind::Lsm.empty();
         Self::of(meta, options, budget_bytes)
     }
 

@@ -68,7 +68,7 @@ fn levels_keep_their_sizes_and_their_waste() {
 
 fn assert_sizes(subject: &Subject, policy: Policy) {
     let (meta, report) = (subject.tree.meta(), report(subject));
-    let levels = &meta.lsm.as_deref().unwrap().levels;
+    let levels = &meta.lsm().unwrap().levels;
     let inner = levels.iter().zip(&report.capacity_bytes).take(levels.len().saturating_sub(1));
     for (number, (level, capacity)) in inner.enumerate() {
         let bytes = level.units * UNIT_BYTES;
@@ -95,7 +95,7 @@ fn wasted_sectors(subject: &Subject) -> Vec<(f64, f64)> {
         let all = level.units as f64 * SECTORS;
         (all - used, all)
     };
-    meta.lsm.as_deref().unwrap().levels.iter().map(of).collect()
+    meta.lsm().unwrap().levels.iter().map(of).collect()
 }
 
 proptest! {
@@ -208,7 +208,7 @@ fn what_cannot_be_packed_stops_no_merges() {
             assert!(tree.begin(work, &gate).unwrap());
             let mut commit = |meta: &IndexMeta, _: &ValuesEdit| {
                 // All that overflows here takes something out of runs.
-                let gone = |meta: &IndexMeta| meta.lsm.as_deref().unwrap().gone.clone();
+                let gone = |meta: &IndexMeta| meta.lsm().unwrap().gone.clone();
                 if work == Work::Flush || gone(meta) != gone(&tree.meta()) {
                     return Ok(());
                 }

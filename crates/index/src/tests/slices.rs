@@ -189,7 +189,7 @@ fn wrong_units_are_found() {
         sink.problems.into_iter().map(|problem| problem.what).collect::<Vec<_>>()
     };
     fn last(meta: &mut IndexMeta) -> &mut LsmLevel {
-        meta.lsm.as_mut().unwrap().levels.last_mut().unwrap()
+        meta.lsm_mut().unwrap().levels.last_mut().unwrap()
     }
     assert_eq!(open(|_| ()), [""; 0]);
     for found in [open(|meta| last(meta).units += 1), open(|meta| last(meta).node_units -= 1)] {

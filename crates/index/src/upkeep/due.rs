@@ -41,7 +41,7 @@ impl Index {
         if self.is_merging() || self.is_flushing() {
             return None;
         }
-        self.kind.due(self, &durable)
+        self.kind.due(self.context(), &durable)
     }
 
     /// The work that writes the memtable out best now; `None` when it has to wait.
@@ -49,18 +49,18 @@ impl Index {
         if self.is_flushing() {
             return None;
         }
-        self.kind.flush_work(self, &self.meta())
+        self.kind.flush_work(self.context(), &self.meta())
     }
 
     /// Whether the memtable is flushed before the next merge, rather than taking part in it.
     pub fn flushes_first(&self) -> bool {
-        self.kind.flushes_first(self, &self.meta())
+        self.kind.flushes_first(self.context(), &self.meta())
     }
 
     /// Whether writers should wait for the merge under way: they have used as large a share of the
     /// space for concurrent writes as the merge has done of its work.
     pub fn is_ahead(&self) -> bool {
-        self.is_merging() && self.kind.is_ahead(self)
+        self.is_merging() && self.kind.is_ahead(self.context())
     }
 
     /// κ0: the payload of a full memtable, estimated from the last one. Before the first one, the

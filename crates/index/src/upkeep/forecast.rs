@@ -45,13 +45,15 @@ impl Index {
         Some(match work {
             Work::Merge { full, with_memtable } => {
                 let memtable_bytes = if with_memtable { memtable_bytes } else { 0 };
-                let merge = self.kind.forecast_merge(self, &durable, full, memtable_bytes);
+                let merge =
+                    self.kind.forecast_merge(self.context(), &durable, full, memtable_bytes);
                 Forecast { after_bytes, flush_bytes: 0, merge: Some(merge) }
             }
             Work::Flush => {
-                let follows =
-                    self.kind.is_due_behind(self, &durable, memtable_bytes) && !self.is_merging();
-                let merge = || self.kind.forecast_merge(self, &durable, false, memtable_bytes);
+                let follows = self.kind.is_due_behind(self.context(), &durable, memtable_bytes)
+                    && !self.is_merging();
+                let merge =
+                    || self.kind.forecast_merge(self.context(), &durable, false, memtable_bytes);
                 Forecast { after_bytes, flush_bytes: memtable_bytes, merge: follows.then(merge) }
             }
         })

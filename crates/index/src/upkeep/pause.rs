@@ -10,7 +10,8 @@ use esker_substrate::sync::atomic::Ordering;
 use crate::Index;
 use crate::kind::PauseGuard;
 use crate::merge::flush::Flush;
-use crate::read::view::{Part, View};
+use crate::read::source::Run;
+use crate::read::view::View;
 use crate::run::tree::Tree;
 
 /// An index whose flushes and merges are paused.
@@ -70,9 +71,9 @@ impl Paused<'_> {
         let index = self.index;
         index.awaits_resume.store(false, Ordering::Release);
         index.disown_all();
-        let main = Part::Run(Arc::new(Tree::default()));
+        let main = Run::whole(Arc::new(Tree::default()));
         index.views.publish(|_| View::new(Arc::default(), vec![main], Arc::default()));
-        index.durable.swap(Arc::default());
+        index.durable.forget();
         index.keep_for_removals();
         index.count_memory();
     }

@@ -3,7 +3,7 @@
 use esker_format::meta::{LevelMeta, Shape};
 
 use crate::Index;
-use crate::read::view::{BackgroundJob, Part};
+use crate::job::BackgroundJob;
 
 /// One level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,10 +86,7 @@ impl Index {
         // Of a level with scattered blocks, the contents of its last blocks.
         let scattered = meta.scattered_levels().filter_map(|level| level.tree.levels.last());
         let levels = meta.main.levels.iter().chain(scattered);
-        let runs = view.parts.iter().flat_map(|part| match part {
-            Part::Run(tree) | Part::Rest(tree, _) => vec![tree],
-            Part::Moving(moving) => moving.inputs.iter().chain([&moving.new]).collect(),
-        });
+        let trees = view.parts.iter().flat_map(|part| part.trees());
         TreeStats {
             memtable_entries: self.memtable_entries(),
             memtable_bytes: self.memtable_memory_bytes(),
@@ -97,7 +94,7 @@ impl Index {
             levels: levels.map(LevelStats::of).collect(),
             shape: meta.shape,
             merges: meta.merges,
-            fence_memory_bytes: runs.map(|tree| tree.fence_memory_bytes()).sum(),
+            fence_memory_bytes: trees.map(|(tree, _)| tree.fence_memory_bytes()).sum(),
             merge: view.moving(BackgroundJob::Merge).map(|(_, merge)| merge.shown_stats()),
             flushing: self.is_flushing(),
         }

@@ -12,11 +12,11 @@ use esker_device::{Device, Purpose};
 use esker_format::block::Codec;
 use esker_format::data::Value;
 use esker_format::ids::{KeyspaceId, Seq, StoreId};
-use esker_format::meta::{IndexMeta, LsmMeta};
+use esker_format::meta::IndexMeta;
 use esker_index::fdtree::Sizes;
 use esker_index::lsm::Compaction;
 use esker_index::lsm::policy::Params;
-use esker_index::{BackgroundJob, Env, Index, Options, ScanRequest, Scheme, Step, Work};
+use esker_index::{BackgroundJob, Env, Index, IndexKind, Options, ScanRequest, Scheme, Step, Work};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 use esker_substrate::snapshots::{At, Snapshots};
@@ -56,8 +56,8 @@ pub fn with_packing(scenario: fn()) {
 
 /// An index of nothing.
 fn nothing() -> IndexMeta {
-    let lsm = IS_LSM.get().then(|| Box::new(LsmMeta::default()));
-    IndexMeta { lsm, ..IndexMeta::default() }
+    let kind = if IS_LSM.get() { IndexKind::Lsm } else { IndexKind::FdTree };
+    kind.empty()
 }
 
 /// A key that the schedule chooses.
@@ -206,7 +206,9 @@ impl Subject {
     /// Begins `work` if nothing stands in its way; says whether it did. Before slices of an LSM
     /// index the memtable is written out, as it takes no part in them.
     pub fn begin(&self, work: Work) -> bool {
-        if self.tree.is_lsm() && matches!(work, Work::Merge { with_memtable: true, .. }) {
+        if self.tree.index_kind() == IndexKind::Lsm
+            && matches!(work, Work::Merge { with_memtable: true, .. })
+        {
             self.complete(Work::Flush);
         }
         let gate = |body: &mut dyn FnMut()| {

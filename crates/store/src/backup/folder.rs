@@ -342,6 +342,10 @@ fn refused(error: &HalfError, offset: u64) -> Error {
             let file = CATALOG.to_string();
             Error::TooNew { file, found: *found, supported: FORMAT_VERSION }
         }
+        HalfError::TooOld(found) => Error::invalid(format!(
+            "{CATALOG} has format version {found}, of a development build; this build reads \
+             version {FORMAT_VERSION}: restore it with the build that wrote it"
+        )),
         HalfError::UnknownFeatures(features) => Error::invalid(format!(
             "{CATALOG} needs features that this build does not know ({features:#x}): \
              use a newer esker"

@@ -139,7 +139,7 @@ impl LsmLevelStats {
 }
 
 pub(super) fn of(meta: &IndexMeta, report: Option<MergeReport>) -> Option<LsmStats> {
-    let (lsm, report) = (meta.lsm.as_deref()?, report?);
+    let (lsm, report) = (meta.lsm()?, report?);
     let mut levels: Vec<_> = lsm.levels.iter().map(level).collect();
     for (level, capacity) in levels.iter_mut().zip(report.capacity_bytes) {
         level.capacity_bytes = Some(capacity).filter(|capacity| *capacity < u64::MAX);
@@ -206,7 +206,7 @@ fn level(level: &LsmLevel) -> LsmLevelStats {
 
 #[cfg(test)]
 mod tests {
-    use esker_format::meta::{LevelCounts, LevelMeta, LsmMeta};
+    use esker_format::meta::{KindMeta, LevelCounts, LevelMeta, LsmMeta};
 
     use super::*;
     use esker_index::lsm::Compaction;
@@ -223,7 +223,7 @@ mod tests {
     fn what_blocks_leave_empty_is_waste() {
         let tree = tree(10, 76, Vec::new());
         let level = LsmLevel { tree, units: 10, node_units: 1, cursor: b"k".to_vec() };
-        let lsm = Some(Box::new(LsmMeta { levels: vec![level], ..LsmMeta::default() }));
+        let kind = KindMeta::Lsm(Box::new(LsmMeta { levels: vec![level], ..LsmMeta::default() }));
         let report = MergeReport {
             compaction: Compaction::DEFAULT,
             runs_capacity_bytes: 1,
@@ -231,7 +231,7 @@ mod tests {
             counters: Counters::default(),
             learning: None,
         };
-        let stats = of(&IndexMeta { lsm, ..IndexMeta::default() }, Some(report)).unwrap();
+        let stats = of(&IndexMeta { kind, ..IndexMeta::default() }, Some(report)).unwrap();
         let level = &stats.levels[0];
         assert_eq!((level.blocks, level.bytes, level.fence_bytes), (10, 76 * 512, 4096));
         assert_eq!((level.waste_bytes(), level.occupancy()), (4 * 512, Some(0.95)));

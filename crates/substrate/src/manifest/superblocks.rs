@@ -86,6 +86,12 @@ fn refusal(slot: &std::result::Result<Superblock, SlotError>) -> Option<Error> {
             found: *found,
             supported: FORMAT_VERSION,
         }),
+        Err(SlotError::TooOld(found)) => Some(Error::Invalid {
+            what: format!(
+                "{SUPERBLOCK} has format version {found}, of a development build; this build reads \
+                 version {FORMAT_VERSION}: dump the store with the build that wrote it"
+            ),
+        }),
         Err(SlotError::UnknownFeatures(features)) => Some(Error::Invalid {
             what: format!(
                 "{SUPERBLOCK} needs features or a cipher that this build does not know \

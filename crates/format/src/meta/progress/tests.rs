@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ids::Generation;
-use crate::meta::{LevelCounts, LevelMeta, RemovedRange};
+use crate::meta::{KindMeta, LevelCounts, LevelMeta, RemovedRange};
 use crate::ptr::Extent;
 
 const COUNTS: core::ops::Range<u64> = 0..1 << 50;
@@ -164,7 +164,7 @@ fn index() -> impl Strategy<Value = IndexMeta> {
     let runs = vec(tree(1..4, 1), 0..4);
     let bare = (any::<u64>(), shape(), COUNTS, tree(0..4, 1), runs, removed()).prop_map(
         |(flushed, shape, merges, main, sorted_runs, removed)| IndexMeta {
-            lsm: None,
+            kind: KindMeta::FdTree,
             flushed_seq: Seq(flushed),
             shape,
             main,

@@ -3,9 +3,9 @@
 use esker_format::ids::Seq;
 use esker_substrate::error::Result;
 
-use super::policy::Blocks;
-use super::state::Run;
 use crate::build::level_writer::extent_of;
+use crate::lsm::policy::Blocks;
+use crate::read::source::Run;
 use crate::run::consumed::Consumed;
 use crate::run::cursor::{FenceCursor, Target};
 use crate::run::tree::{BlockReader, Tree};
@@ -17,7 +17,7 @@ const FENCES_MAX: usize = 1 << 15;
 /// than [`FENCES_MAX`], neighbours count as one block, so that a choice takes a few megabytes of
 /// memory.
 #[derive(Debug)]
-pub(super) struct Fences {
+pub(in crate::lsm) struct Fences {
     blocks: Vec<(Vec<u8>, u64)>,
     /// The number of a level's blocks that count as one, and the number that the last one has.
     together: u64,
@@ -50,7 +50,7 @@ impl Fences {
     pub fn of_runs(reader: &BlockReader, runs: &[Run]) -> Result<Self> {
         let mut all = Self::default();
         for run in runs {
-            all.add(reader, &run.tree, &run.gone)?;
+            all.add(reader, &run.tree, &run.consumed)?;
         }
         all.blocks.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(all)

@@ -6,36 +6,35 @@
 //! Order of the writes: new blocks and nodes written → data synced → log synced → record synced →
 //! view replaced → old space reusable after its last reader.
 
+mod record;
+
 use std::sync::Arc;
 
 use esker_format::ids::Seq;
-use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, LsmMeta, TailFence};
+use esker_format::meta::{LevelMeta, LsmLevel, TailFence};
 use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::{Error, Result};
 use esker_substrate::generations::OneGeneration;
-use esker_substrate::planted::{self, Bug};
-use esker_substrate::sync::atomic::Ordering;
 
-use super::LsmIndex;
-use super::choose::{Cause, Overflow, Slice, shape_of};
-use super::counters::{LevelCounters, Work};
-use super::fill_factor::{Fill, Room};
-use super::input::{Clip, Input, Span, joined};
-use super::nodes::{self, Edited, Replaced};
-use super::output::{Output, Written};
-use super::state::{Run, State};
-use super::walk::{Rules, Walk};
 use crate::Commit;
 use crate::build::level_writer::{extent_of, units_of};
 use crate::build::writer::ExtentWriter;
-use crate::merge::delete;
-use crate::read::view::{Part, View};
+use crate::lsm::LsmIndex;
+use crate::lsm::choose::slice::Slice;
+use crate::lsm::counters::LevelCounters;
+use crate::lsm::fill_factor::{Fill, Room};
+use crate::lsm::input::{Clip, Input, Span, joined};
+use crate::lsm::nodes::{self, Edited, Replaced};
+use crate::lsm::output::{Output, Written};
+use crate::lsm::state::State;
+use crate::lsm::walk::{Rules, Walk};
+use crate::read::source::Run;
 use crate::run::consumed::Consumed;
 use crate::run::cursor::{FenceCursor, OwnedFence, Target};
 use crate::run::fence_index::FenceIndex;
 use crate::run::tree::{BlockReader, Tree};
-use crate::upkeep::balance::flushed_balance;
 use crate::upkeep::values::Moved;
+use record::{Merging, Retiring};
 
 /// A level that a slice takes keys from or merges them into.
 #[derive(Clone)]
@@ -166,7 +165,7 @@ impl LsmIndex<'_> {
     fn rules_of(&self, state: &State, slice: &Slice) -> Rules {
         let is_last = slice.depth + 1 >= slice.layout.levels;
         Rules {
-            removed: self.views.load().removed.up_to(state.durable.flushed_seq),
+            removed: self.view().removed.up_to(state.durable.flushed_seq),
             to_last: is_last || state.is_empty_behind(slice),
             opens_all: slice.opens_all() || !self.lsm.compaction.preserves,
         }
@@ -184,7 +183,7 @@ impl LsmIndex<'_> {
     }
 
     fn merge_keys(&self, state: &State, slice: &Slice) -> Result<Outcome> {
-        let reader = &self.reader;
+        let reader = self.reader();
         let (upper, lower) = state.taken(slice);
         let runs = state.runs_of(slice);
         let mut inputs = upper_inputs(reader, runs, slice, &upper)?;
@@ -207,7 +206,7 @@ impl LsmIndex<'_> {
         if !is_idle(slice, &inputs) {
             let written = match made.outputs.first_mut() {
                 Some(output) => {
-                    Walk::new(self, &mut inputs, output, &rules).run(&mut made.values)?;
+                    Walk::new(**self, &mut inputs, output, &rules).run(&mut made.values)?;
                     output.finish()?
                 }
                 None => return Err(lost()),
@@ -244,79 +243,13 @@ impl LsmIndex<'_> {
         outcome: Outcome,
         commit: &mut Commit<'_>,
     ) -> Result<()> {
-        let fresh: Vec<_> = outcome.taken().collect();
-        let freed: Vec<_> = outcome.freed().copied().collect();
-        let Outcome { runs, made, entered, dropped } = outcome;
-        let Made { outputs, nodes, mut values, changed } = made;
-        // A node that was written and is not part of the tree after all.
-        let old = delete::without(&freed, &fresh);
-        let unused = delete::without(&freed, &old);
-        let kept = delete::without(&fresh, &unused);
-        let moved = runs.iter().flat_map(|spent| &spent.moved).copied();
-        let taken = joined(kept.into_iter().chain(moved));
-        values.change_blocks(taken, joined(old.iter().copied()));
-        let recording = self.recording.lock();
-        let mut meta = IndexMeta::clone(&self.meta());
-        let newer = meta.sorted_runs.len().saturating_sub(runs.len());
-        let rest = note_in(&mut meta, newer, slice, &runs, &changed);
-        let work = |level: &Changed| {
-            let packed = if slice.packs() { level.work.blocks_written } else { 0 };
-            (level.number, LevelCounters { blocks_packed: packed, ..level.work })
-        };
-        let levels = changed.iter().map(work).collect();
-        let work = Work { layout: slice.layout, entered, levels };
-        self.learn(&mut meta, slice, &work);
-        meta.merges += 1;
-        if let Some(sizes) = slice.sizes {
-            meta.shape = shape_of(sizes, self.kappa0_bytes());
-        }
-        meta.removed = self.removed_for_record(&meta, Seq(0));
-        let mut freed: Vec<_> = runs.iter().flat_map(|spent| &spent.freed).copied().collect();
-        if planted::is(Bug::ReclaimBeforeCommit) {
-            self.views.quarantine(&self.env.blocks, std::mem::take(&mut freed))?;
-            self.views.collect(&self.env.blocks)?;
-        }
-        let made = self.make_durable(&meta, &values.recorded(), commit);
-        if made.is_ok() || self.env.poison.reason().is_some() {
-            // A record whose write failed may be on the device all the same: the space of its
-            // blocks is never written again.
-            outputs.into_iter().for_each(Output::keep);
-            nodes::keep(nodes);
-        }
-        made?;
-        self.lsm.counters.lock().add(&work);
-        self.lsm.replaced.lock().note(entered, dropped, run_entries(&state.durable));
-        if let Some(lsm) = &meta.lsm {
-            // Before a caller can ask of this state whether a level is to be packed.
-            self.lsm.packing.lock().note(slice, state.lsm(), lsm);
-        }
-        *self.flushed.lock() = flushed_balance(&meta);
-        self.durable.swap(Arc::new(meta));
-        let mut gone = self.commit_moved_values(&mut values)?;
-        gone.extend(freed.into_iter().chain(unused).chain(rest));
-        let standing = state.lsm().levels.len();
-        self.views.publish(|view| with_slice(view, standing, &runs, changed, slice));
-        self.keep_for_removals();
-        drop(recording);
-        let quarantined = self.views.quarantine(&self.env.blocks, joined(gone.into_iter()));
-        self.count_memory();
-        if let Err(error) = quarantined.and_then(|()| self.views.collect(&self.env.blocks)) {
-            // The slice is done and durable all the same.
-            tracing::error!(%error, "space could not be given back");
-        }
-        Ok(())
+        self.record(&mut Merging::new(*self, state, slice, outcome), commit)
     }
 
     /// Drops the range tombstones up to `retired`: nothing is left that they hide.
     pub(super) fn retire_removals(&self, retired: Seq, commit: &mut Commit<'_>) -> Result<()> {
-        let _recording = self.recording.lock();
-        let mut meta = IndexMeta::clone(&self.meta());
-        meta.removed = self.removed_for_record(&meta, retired);
-        self.make_durable(&meta, &Moved::default().recorded(), commit)?;
-        self.durable.swap(Arc::new(meta));
-        self.views.publish(|view| view.with_removed(view.removed.above(retired)));
-        self.keep_for_removals();
-        self.retiring.store(false, Ordering::Release);
+        self.record(&mut Retiring::up_to(retired), commit)?;
+        self.set_retiring(false);
         Ok(())
     }
 }
@@ -335,7 +268,7 @@ fn upper_inputs<'a>(
     slice: &'a Slice,
     levels: &[Level],
 ) -> Result<Vec<Input<'a>>> {
-    let runs = runs.iter().map(|run| (&run.tree, run.gone.clone()));
+    let runs = runs.iter().map(|run| (&run.tree, run.consumed.clone()));
     let levels = levels.iter().map(|level| (&level.tree, Consumed::default()));
     let input = |(tree, gone): (&Arc<Tree>, Consumed)| {
         let keys = slice.keys.as_range();
@@ -347,18 +280,12 @@ fn upper_inputs<'a>(
     runs.chain(levels).map(input).collect()
 }
 
-/// Entries of all runs.
-fn run_entries(meta: &IndexMeta) -> u64 {
-    let data = meta.sorted_runs.iter().filter_map(|run| run.levels.last());
-    data.map(|data| data.counts.data_entries()).sum()
-}
-
 /// The consumed ranges of runs after a slice; the space that they free, and the space that becomes
 /// the level's.
 fn spent(runs: &[Run], slice: &Slice, inputs: &[Input<'_>]) -> Vec<Spent> {
     let mut all = Vec::new();
     for (run, input) in runs.iter().zip(inputs) {
-        let gone = run.gone.with(slice.done.as_range());
+        let consumed = run.consumed.with(slice.done.as_range());
         let (mut freed, mut moved) = (Vec::new(), Vec::new());
         for (at, fence) in input.span.fences.iter().enumerate() {
             let extent = extent_of(&fence.ptr);
@@ -366,11 +293,11 @@ fn spent(runs: &[Run], slice: &Slice, inputs: &[Input<'_>]) -> Vec<Spent> {
             let has_all = |gone: &Consumed| gone.has_block(&fence.key, upper);
             if input.stayed.get(at).copied().unwrap_or(false) {
                 moved.push(extent);
-            } else if has_all(&gone) && !has_all(&run.gone) {
+            } else if has_all(&consumed) && !has_all(&run.consumed) {
                 freed.push(extent);
             }
         }
-        let run = Run { tree: Arc::clone(&run.tree), gone };
+        let run = Run { tree: Arc::clone(&run.tree), consumed };
         all.push(Spent { run, freed: joined(freed.into_iter()), moved: joined(moved.into_iter()) });
     }
     all
@@ -512,74 +439,6 @@ fn span_of(a: (Seq, Seq), b: (Seq, Seq)) -> (Seq, Seq) {
 fn moved_bytes(input: &Input<'_>) -> u64 {
     let stayed = input.span.fences.iter().zip(&input.stayed).filter(|(_, stayed)| **stayed);
     stayed.map(|(fence, _)| u64::from(fence.ptr.sectors) * SECTOR_BYTES).sum()
-}
-
-/// Notes a slice in the index's state; returns the space of runs that are merged whole.
-fn note_in(
-    meta: &mut IndexMeta,
-    newer: usize,
-    slice: &Slice,
-    runs: &[Spent],
-    changed: &[Changed],
-) -> Vec<Extent> {
-    let lsm: &mut LsmMeta = meta.lsm.get_or_insert_default();
-    slice.layout.put_in(&mut lsm.levels, LsmLevel::default);
-    for level in changed {
-        if let Some(place) = lsm.levels.get_mut(level.number) {
-            place.clone_from(&level.level);
-        }
-    }
-    let cursor = match slice.cause {
-        Cause::Overflow(Overflow::Runs) => Some(&mut lsm.cursor),
-        Cause::Overflow(Overflow::Level(_)) => {
-            let level = slice.depth.checked_sub(1).and_then(|above| lsm.levels.get_mut(above));
-            level.map(|level| &mut level.cursor)
-        }
-        Cause::Everything | Cause::Waste { .. } => None,
-    };
-    if let Some(cursor) = cursor {
-        *cursor = slice.done.end.clone().unwrap_or_default();
-    }
-    let mut rest = Vec::new();
-    for (number, Spent { run, freed, moved }) in runs.iter().enumerate().rev() {
-        let at = newer + number;
-        let (Some(flush), Some(gone)) = (meta.sorted_runs.get_mut(at), lsm.gone.get_mut(at)) else {
-            continue;
-        };
-        if let Some(data) = flush.levels.last_mut() {
-            data.extents = delete::without(&data.extents, &[freed.as_slice(), moved].concat());
-        }
-        if !planted::is(Bug::GoneNotRecorded) {
-            *gone = run.gone.ranges().to_vec();
-        }
-        if run.gone.is_everything() {
-            rest.extend(meta.sorted_runs.remove(at).extents().copied());
-            lsm.gone.remove(at);
-        }
-    }
-    rest
-}
-
-/// A view after a slice, which began with that many levels.
-fn with_slice(
-    view: &View,
-    old_levels: usize,
-    runs: &[Spent],
-    changed: Vec<Changed>,
-    slice: &Slice,
-) -> View {
-    let newer = view.parts.len().saturating_sub(runs.len() + old_levels);
-    let (newer, rest) = view.parts.split_at_checked(newer).unwrap_or_default();
-    let mut levels = rest.get(runs.len()..).unwrap_or_default().to_vec();
-    slice.layout.put_in(&mut levels, || Part::Run(Arc::default()));
-    for Changed { number, level, top, .. } in changed {
-        if let Some(place) = levels.get_mut(number) {
-            *place = Part::Run(Arc::new(Tree::level(Arc::new(level.tree), top)));
-        }
-    }
-    let runs = runs.iter().filter_map(|spent| spent.run.part());
-    let parts = newer.iter().cloned().chain(runs).chain(levels).collect();
-    View::new(Arc::clone(&view.memtable), parts, Arc::clone(&view.removed))
 }
 
 fn lost() -> Error {

@@ -11,33 +11,37 @@ use esker_format::action::KeyRangeBuf;
 use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_substrate::error::Result;
 
-use super::LsmIndex;
-use super::choose::{Cause, Overflow, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes};
 use super::fences::Fences;
-use super::layout::Layout;
-use super::policy::sizes::Sizes;
-use super::policy::{self, Fill, Params, Policy};
-use super::state::State;
+use super::slice::{Cause, Overflow, RUNS_SMALL, Slice, earlier, end_of, level_bytes, runs_bytes};
+use crate::lsm::LsmIndex;
+use crate::lsm::layout::Layout;
+use crate::lsm::policy::sizes::Sizes;
+use crate::lsm::policy::{self, Fill, Params, Policy};
+use crate::lsm::state::State;
 
 /// The greatest number of levels, regardless of their contents.
 const LEVELS_MOST: usize = 24;
 
 /// κ of level i; level 0 are the runs.
-pub(super) fn capacity(params: &Params, level: usize, kappa0_bytes: u64) -> u64 {
+pub(in crate::lsm) fn capacity(params: &Params, level: usize, kappa0_bytes: u64) -> u64 {
     let growth = params.gamma.powi(level.min(LEVELS_MOST) as i32);
     // A capacity too large for a u64 becomes the largest u64.
     (kappa0_bytes as f64 * growth) as u64
 }
 
 /// The most bytes that the runs, and each level, may hold.
-pub(super) fn capacities(lsm: &LsmMeta, params: &Params, kappa0_bytes: u64) -> (u64, Vec<u64>) {
+pub(in crate::lsm) fn capacities(
+    lsm: &LsmMeta,
+    params: &Params,
+    kappa0_bytes: u64,
+) -> (u64, Vec<u64>) {
     let level = |number| capacity(params, number, kappa0_bytes);
     (level(0), (1..=lsm.levels.len()).map(level).collect())
 }
 
 /// The levels that there should be: empty ones are put in above the last until that may hold what
 /// it does.
-pub(super) fn layout(lsm: &LsmMeta, params: &Params, kappa0_bytes: u64) -> Layout {
+pub(in crate::lsm) fn layout(lsm: &LsmMeta, params: &Params, kappa0_bytes: u64) -> Layout {
     let last_bytes = lsm.levels.last().map_or(0, level_bytes);
     let mut levels = lsm.levels.len().max(1);
     while levels < LEVELS_MOST && last_bytes > capacity(params, levels, kappa0_bytes) {
@@ -47,14 +51,14 @@ pub(super) fn layout(lsm: &LsmMeta, params: &Params, kappa0_bytes: u64) -> Layou
 }
 
 /// The sizes of these levels.
-pub(super) fn sizes(layout: Layout, params: &Params) -> Sizes {
+pub(in crate::lsm) fn sizes(layout: Layout, params: &Params) -> Sizes {
     let levels = layout.levels.saturating_sub(1) as u8;
     Sizes { runs: 1, levels, growth: params.gamma.clamp(2.0, 255.0) as u8 }
 }
 
 /// The overflow to merge: the lowest level that overflows, or the runs.
 fn due(meta: &IndexMeta, params: &Params, kappa0_bytes: u64) -> Option<(Overflow, Layout)> {
-    let lsm = meta.lsm.as_deref()?;
+    let lsm = meta.lsm()?;
     let layout = layout(lsm, params, kappa0_bytes);
     for number in (0..layout.levels - 1).rev() {
         let level = layout.standing(number).and_then(|standing| lsm.levels.get(standing));
@@ -72,18 +76,18 @@ fn has_many_runs(meta: &IndexMeta) -> bool {
 }
 
 /// Whether something is to be merged.
-pub(super) fn is_due(meta: &IndexMeta, params: &Params, kappa0_bytes: u64) -> bool {
+pub(in crate::lsm) fn is_due(meta: &IndexMeta, params: &Params, kappa0_bytes: u64) -> bool {
     due(meta, params, kappa0_bytes).is_some()
 }
 
 /// Whether that many more full memtables in runs exceed the limit.
-pub(super) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64, memtables: u64) -> bool {
+pub(in crate::lsm) fn is_behind(meta: &IndexMeta, kappa0_bytes: u64, memtables: u64) -> bool {
     runs_bytes(meta) > kappa0_bytes.saturating_mul(1 + memtables)
 }
 
 /// A part of a level, or of the runs, that is being merged into the next level.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(in crate::lsm) struct Part {
     pub overflow: Overflow,
     /// The rest of its keys.
     keys: KeyRangeBuf,
@@ -104,7 +108,7 @@ impl Part {
 
 impl LsmIndex<'_> {
     /// The part that is merged next; `None` when nothing overflows.
-    pub(super) fn next_part(&self, state: &State) -> Result<Option<Part>> {
+    pub(in crate::lsm) fn next_part(&self, state: &State) -> Result<Option<Part>> {
         let (kappa0_bytes, params) = (self.kappa0_bytes(), &self.lsm.compaction.params);
         let Some((overflow, layout)) = due(&state.durable, params, kappa0_bytes) else {
             return Ok(None);
@@ -115,7 +119,7 @@ impl LsmIndex<'_> {
         };
         let standing = |number: usize| layout.standing(number);
         let upper = match number.checked_sub(1).map(standing) {
-            None => Fences::of_runs(&self.reader, &state.runs)?,
+            None => Fences::of_runs(self.reader(), &state.runs)?,
             Some(level) => self.fences_of(state, level)?,
         };
         let bytes = standing(number).and_then(|level| state.level(level)).map_or(0, level_bytes);
@@ -154,13 +158,13 @@ impl LsmIndex<'_> {
     /// The blocks of an existing level; none for a level that is being put in.
     fn fences_of(&self, state: &State, level: Option<usize>) -> Result<Fences> {
         match level.and_then(|level| state.levels.get(level)) {
-            Some(tree) => Fences::of_level(&self.reader, tree),
+            Some(tree) => Fences::of_level(self.reader(), tree),
             None => Ok(Fences::default()),
         }
     }
 
     /// The next slice of a part.
-    pub(super) fn slice_of_part(&self, state: &State, part: &Part) -> Result<Slice> {
+    pub(in crate::lsm) fn slice_of_part(&self, state: &State, part: &Part) -> Result<Slice> {
         let Part { overflow, keys, .. } = part;
         let layout = Layout::above_last(state.levels.len(), part.layout.levels);
         let runs = *overflow == Overflow::Runs;
@@ -172,7 +176,7 @@ impl LsmIndex<'_> {
         let level = if runs { None } else { layout.standing(from) };
         let level = level.and_then(|level| state.levels.get(level));
         let trees = state.runs.iter().map(|run| &run.tree).filter(|_| runs).chain(level);
-        let end = end_of(trees, &self.reader, &keys.begin, blocks)?;
+        let end = end_of(trees, self.reader(), &keys.begin, blocks)?;
         let end = earlier(end, keys.end.clone());
         let (is_first, is_last) = (!part.is_begun, end == keys.end);
         let keys = KeyRangeBuf { begin: keys.begin.clone(), end };

@@ -1,0 +1,125 @@
+//! The part of a view that a flush or a merge moves.
+//!
+//! Invariant: keys at or before the wavefront are on the new side, all others in the inputs; never
+//! both, never neither.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use esker_format::ptr::BlockPtr;
+use esker_substrate::error::Result;
+use esker_substrate::memtable::Leaves;
+use esker_substrate::planted::{self, Race};
+
+use crate::job::BackgroundJob;
+use crate::read::scan::Sources;
+use crate::read::source::{Part, Reach, ReadSource};
+use crate::run::lookup::{Found, Probe};
+use crate::run::tree::{BlockReader, Tree};
+use crate::upkeep::stats::CompactionStats;
+
+/// The state of a flush or merge at a publish point.
+#[derive(Clone, Debug)]
+pub struct Moving {
+    pub(crate) which: BackgroundJob,
+    /// The rest of the frozen memtable, and its memory in bytes.
+    pub(crate) frozen: Option<Arc<Leaves>>,
+    pub(crate) frozen_bytes: u64,
+    /// Sorted runs, newest first, then the main tree.
+    pub(crate) inputs: Vec<Arc<Tree>>,
+    /// The written part of the new side.
+    pub(crate) new: Arc<Tree>,
+    /// The last user key whose group has been written.
+    pub(crate) wavefront: Option<Arc<[u8]>>,
+    /// For statistics.
+    pub(crate) stats: CompactionStats,
+}
+
+impl Moving {
+    /// The flush or merge that moves a part; `None` for another part.
+    pub(crate) fn of(part: &Part) -> Option<&Self> {
+        let part: &dyn Any = &**part;
+        part.downcast_ref()
+    }
+
+    /// Whether the merge has passed `key`.
+    pub(crate) fn has_passed(&self, key: &[u8]) -> bool {
+        self.wavefront.as_deref().is_some_and(|wavefront| key <= wavefront)
+    }
+
+    /// The merge's progress.
+    pub(crate) fn shown_stats(&self) -> CompactionStats {
+        let wavefront = self.wavefront.as_deref().map(<[u8]>::to_vec);
+        CompactionStats { wavefront, ..self.stats.clone() }
+    }
+
+    /// The number of levels that take part, when those of the main tree are `levels`.
+    pub(crate) fn levels(&self, levels: usize) -> usize {
+        let sorted_runs = self.inputs.split_last().map_or(&[][..], |(_, sorted_runs)| sorted_runs);
+        sorted_runs.iter().map(|flush| flush.height()).sum::<usize>() + levels
+    }
+
+    /// The same with `frozen` as the rest of the memtable.
+    pub(crate) fn set_frozen(&mut self, frozen: Option<Arc<Leaves>>) {
+        self.frozen_bytes = frozen.as_ref().map_or(0, |frozen| frozen.memory_bytes());
+        self.frozen = frozen;
+    }
+}
+
+impl ReadSource for Moving {
+    fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
+        if self.has_passed(probe.key) {
+            return self.new.get(reader, probe);
+        }
+        let frozen = self.frozen.as_ref();
+        if planted::is(Race::RunsBeforeFrozen) {
+            for run in self.inputs.iter().rev().skip(1) {
+                if let Some(found) = run.get(reader, probe)? {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        if let Some(version) = frozen.and_then(|frozen| frozen.get(probe.key, probe.seq)) {
+            return Ok(Some(probe.found(version.seq(), version.data())));
+        }
+        for input in &self.inputs {
+            if let Some(found) = input.get(reader, probe)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
+        if self.has_passed(probe.key) {
+            self.new.candidates(probe, out);
+        } else {
+            self.inputs.iter().for_each(|input| input.candidates(probe, out));
+        }
+    }
+
+    fn scan<'a>(&'a self, sources: &mut Sources<'a>) {
+        let is_merge = self.which == BackgroundJob::Merge;
+        if is_merge && sources.passed {
+            return sources.add_levels(&self.new, None);
+        }
+        // The output of a flush is still in its frozen memtable, and must not be taken twice.
+        let mut written = None;
+        if !is_merge {
+            sources.add_levels(&self.new, None);
+            written = self.wavefront.as_deref();
+        }
+        if let Some(frozen) = self.frozen.as_deref() {
+            sources.add_memory(frozen, written);
+        }
+        let floor = sources.floor;
+        self.inputs.iter().for_each(|input| sources.add_levels(input, floor));
+    }
+
+    fn trees(&self) -> Vec<(&Tree, Reach<'_>)> {
+        let wavefront = self.wavefront.as_deref();
+        let left = wavefront.map_or(Reach::Whole, Reach::Behind);
+        let inputs = self.inputs.iter().map(|input| (&**input, left));
+        std::iter::once((&*self.new, Reach::UpTo(wavefront))).chain(inputs).collect()
+    }
+}

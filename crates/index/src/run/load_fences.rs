@@ -1,0 +1,87 @@
+//! Fences of a level that come into memory when searches need them often enough.
+
+use std::sync::Arc;
+
+use esker_format::ptr::BlockPtr;
+use esker_substrate::budget::Part;
+use esker_substrate::error::Result;
+use esker_substrate::sync::atomic::Ordering;
+
+use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor};
+use crate::run::fence_index::{Account, FenceIndex};
+use crate::run::tree::{BlockReader, Tree};
+
+impl Tree {
+    /// Notes that a search of `level` had to go through the level above, and loads the level's
+    /// fences once such detours have cost about as much as loading them: a read each, where
+    /// loading reads the level above from its beginning to its end.
+    pub(crate) fn note_detour(&self, level: usize, reader: &BlockReader) {
+        if self.moving {
+            return;
+        }
+        let Some(fences) = self.levels.get(level) else { return };
+        let above = level.checked_sub(1).and_then(|above| self.meta.levels.get(above));
+        let blocks_above = above.map_or(0, |above| above.counts.blocks);
+        if fences.detours.fetch_add(1, Ordering::Relaxed) < blocks_above / BLOCKS_AHEAD as u64 {
+            return;
+        }
+        let Some(_only_one) = fences.building.try_lock() else { return };
+        if fences.held.get().is_some() {
+            return;
+        }
+        // A level with damage above it is tried again only after the same number of detours; one
+        // that is too large for the budget only when there is more memory, because every attempt
+        // reads that much.
+        fences.detours.store(0, Ordering::Relaxed);
+        let room = reader.budget.room_bytes(Part::Fences);
+        if room < fences.needs_bytes.load(Ordering::Relaxed) {
+            return;
+        }
+        match self.load_fences(level, reader) {
+            Ok(Some(index)) => {
+                let _first = fences.held.set(Arc::new(index));
+            }
+            Ok(None) => {
+                let needs = room.saturating_add(room / 8).saturating_add(1);
+                fences.needs_bytes.store(needs, Ordering::Relaxed);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// All fences of a level; `None` when the budget has no memory for them.
+    fn load_fences(&self, level: usize, reader: &BlockReader) -> Result<Option<FenceIndex>> {
+        let mut index = FenceIndex::counted(Account::optional(&reader.budget));
+        let above = level.checked_sub(1).map(|above| FenceCursor::first(self, reader, above));
+        let mut ahead = above.transpose()?.flatten();
+        let mut announced_until = None;
+        let mut cursor = FenceCursor::first(self, reader, level)?;
+        while let Some(at) = cursor {
+            let parent = at.parent_ptr()?;
+            if announced_until.is_none_or(|until| parent == Some(until)) {
+                announced_until = announce_some(reader, &mut ahead)?.or(announced_until);
+            }
+            if !at.with_current(|fence| index.push(fence))? {
+                return Ok(None);
+            }
+            cursor = at.next()?;
+        }
+        Ok(if index.finish() { Some(index) } else { None })
+    }
+}
+
+/// Has the next blocks read of those that `ahead` walks over; the last of them.
+fn announce_some(
+    reader: &BlockReader,
+    ahead: &mut Option<FenceCursor<'_>>,
+) -> Result<Option<BlockPtr>> {
+    let mut ptrs = Vec::new();
+    while ptrs.len() < BLOCKS_AHEAD
+        && let Some(at) = ahead.take()
+    {
+        ptrs.push(at.ptr()?);
+        *ahead = at.next()?;
+    }
+    reader.announce(&ptrs);
+    Ok(ptrs.last().copied())
+}
