@@ -229,12 +229,12 @@ pub(crate) fn claim_logged(shared: &Core) -> Result<()> {
         return Ok(());
     }
     let state = shared.manifest.state();
-    shared.log.scan(&mut |seq, id, action| {
+    shared.log.scan(&mut |place, id, action| {
         let WriteOp::Point(key, Data::Reference(content)) = action else { return Ok(()) };
         let Ok(value) = ValueRef::decode(content) else { return Ok(()) };
         shared.env.blocks.generation_found(value.generation);
         let Some(keyspace) = state.keyspaces.get(&id) else { return Ok(()) };
-        match esker_index::upkeep::values::is_in_log_alone(&keyspace.index, key, seq) {
+        match esker_index::upkeep::values::is_in_log_alone(&keyspace.index, key, place.seq) {
             true => shared.env.blocks.claim(&value.runs),
             false => Ok(()),
         }

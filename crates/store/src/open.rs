@@ -8,10 +8,11 @@
 //! there are large values, from what the log refers to (it is read once more for that), and replays
 //! what the log holds beyond each keyspace's `flushed_seq` into the memtables. When these fill up
 //! they are flushed as in normal operation: that is safe in the middle of the replay because the
-//! visible number follows it operation by operation (the newest version of every key is kept),
-//! because the log is synced before an index is committed (a batch that the last run left in the
-//! page cache cannot come to be half durable), and because replaying again after a crash skips,
-//! keyspace by keyspace, what the committed index already holds.
+//! visible number follows it batch by batch (the newest version of every key is kept), because no
+//! memtable is frozen within a batch, because the log is synced before an index is committed (a
+//! batch that the last run left in the page cache cannot come to be half durable), and because
+//! replaying again after a crash skips, keyspace by keyspace, what the committed index already
+//! holds.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -286,14 +287,19 @@ fn replay(shared: &Core) -> Result<()> {
         shared.slots().into_iter().map(|slot| (slot.id, slot)).collect();
     large::claim_logged(shared)?;
     let next_keyspace = shared.manifest.state().next_keyspace;
-    shared.log.replay(&mut |seq, id, action| match slots.get(&id) {
-        Some(slot) => replay_one(shared, slot, seq, action),
-        None if id < next_keyspace => Ok(()),
-        None => Err(esker_substrate::Error::Corrupt {
-            file: "log".into(),
-            offset: 0,
-            what: format!("operation {seq} is for keyspace {id}, which was never created"),
-        }),
+    let mut written: Vec<&Arc<Slot>> = Vec::new();
+    shared.log.replay(&mut |place, id, action| {
+        match slots.get(&id) {
+            Some(slot) => {
+                replay_one(slot, place.seq, action);
+                if written.last().is_none_or(|last| last.id != id) {
+                    written.push(slot);
+                }
+            }
+            None if id < next_keyspace => {}
+            None => return Err(unknown_keyspace(place.seq, id)),
+        }
+        if place.is_last { end_batch(shared, &mut written, place.seq) } else { Ok(()) }
     })?;
     // A device that cannot be written to is reported now rather than at the first write.
     must_be_sound(shared)?;
@@ -301,23 +307,36 @@ fn replay(shared: &Core) -> Result<()> {
     Ok(())
 }
 
-fn replay_one(
-    shared: &Core,
-    slot: &Arc<Slot>,
-    seq: Seq,
-    action: WriteOp<'_>,
-) -> esker_substrate::Result<()> {
+fn unknown_keyspace(seq: Seq, id: KeyspaceId) -> esker_substrate::Error {
+    esker_substrate::Error::Corrupt {
+        file: "log".into(),
+        offset: 0,
+        what: format!("operation {seq} is for keyspace {id}, which was never created"),
+    }
+}
+
+fn replay_one(slot: &Slot, seq: Seq, action: WriteOp<'_>) {
     if let Ok(tree) = slot.tree() {
         match action {
             WriteOp::Point(key, data) => tree.replay(key, seq, data),
             WriteOp::DeleteRange(keys) => tree.replay_removal(keys, seq),
         }
     }
-    shared.snapshots().publish(seq);
+}
+
+/// A batch has been replayed, which has written to these keyspaces, perhaps in turns: it becomes
+/// visible, and what is due is done.
+fn end_batch(
+    shared: &Core,
+    written: &mut Vec<&Arc<Slot>>,
+    last: Seq,
+) -> esker_substrate::Result<()> {
+    shared.snapshots().publish(last);
     if !shared.poison.is_read_only() || planted::is(Bug::WrittenReadOnly) {
-        maintenance::run_due(shared, slot);
+        written.iter().for_each(|slot| maintenance::run_due(shared, slot));
         memory_pressure::relieve_memory_at_once(shared);
     }
+    written.clear();
     must_be_sound(shared)
 }
 

@@ -86,11 +86,11 @@ impl<'a> Captured<'a> {
         let store = self.shared.env.blocks.store();
         let mut logged = Vec::new();
         for part in &self.log {
-            part.scan(store, self.seq, &mut |seq, id, action| {
+            part.scan(store, self.seq, &mut |place, id, action| {
                 let keyspace = self.state.keyspaces.get(&id);
                 if let (Some(keyspace), WriteOp::Point(key, Data::Reference(content))) =
                     (keyspace, action)
-                    && is_in_log_alone(&keyspace.index, key, seq)
+                    && is_in_log_alone(&keyspace.index, key, place.seq)
                 {
                     logged.extend(ValueRef::decode(content));
                 }

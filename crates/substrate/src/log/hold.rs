@@ -51,7 +51,7 @@ impl SegmentPart {
         let last_seq = self.reference.end_seq.unwrap_or(last_seq);
         let name = self.file.name();
         replay::read_all(&segment, self.end, last_seq, Purpose::Backup, &mut |record| {
-            record.for_each(name, &mut |seq, op| visit(seq, op.keyspace, op.action))
+            record.for_each(name, &mut |place, op| visit(place, op.keyspace, op.action))
         })?;
         Ok(())
     }

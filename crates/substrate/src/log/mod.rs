@@ -81,8 +81,18 @@ pub struct Ticket {
     pub last_seq: Seq,
 }
 
-/// Takes one operation: its number, its keyspace, and the operation itself.
-pub type Apply<'a> = dyn FnMut(Seq, KeyspaceId, WriteOp<'_>) -> Result<()> + 'a;
+/// The place of an operation in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its number.
+    pub seq: Seq,
+    /// Whether it is the last one of its batch: what a batch does becomes visible, and is frozen
+    /// with a memtable, whole or not at all.
+    pub is_last: bool,
+}
+
+/// Takes one operation: its place, its keyspace, and the operation itself.
+pub type Apply<'a> = dyn FnMut(Place, KeyspaceId, WriteOp<'_>) -> Result<()> + 'a;
 
 /// The log of an open store.
 #[derive(Debug)]
@@ -346,9 +356,9 @@ impl Log {
 
 fn replay_segment(mut segment: Segment, last_seq: Seq, apply: &mut Apply<'_>) -> Result<Segment> {
     let mut highest = BTreeMap::new();
-    let mut visit = |seq: Seq, op: LogOp<'_>| {
-        highest.insert(op.keyspace, seq);
-        apply(seq, op.keyspace, op.action)
+    let mut visit = |place: Place, op: LogOp<'_>| {
+        highest.insert(op.keyspace, place.seq);
+        apply(place, op.keyspace, op.action)
     };
     let name = segment.file.name();
     segment.end =

@@ -21,6 +21,7 @@ use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, Seal};
 use esker_format::ids::Seq;
 use esker_format::log_record::{LOG_GRAIN_BYTES, LogOp, decode_ops};
 
+use super::Place;
 use super::segment::{RECORDS_OFFSET, Segment};
 use crate::error::{Error, Result};
 use crate::planted::{self, Bug};
@@ -42,15 +43,17 @@ impl Record<'_> {
         last_seq(&self.header)
     }
 
-    /// Passes the operations with their numbers on.
+    /// Passes the operations with their places on.
     pub fn for_each(
         &self,
         file: &str,
-        visit: &mut dyn FnMut(Seq, LogOp<'_>) -> Result<()>,
+        visit: &mut dyn FnMut(Place, LogOp<'_>) -> Result<()>,
     ) -> Result<()> {
         let base = self.at + FRAME_HEADER_BYTES as u64;
+        let last = self.last_seq();
         for (op, seq) in decode_ops(&self.header, self.padded).zip(self.header.number..) {
-            visit(Seq(seq), op.map_err(|error| Error::corrupt(file, base, &error))?)?;
+            let place = Place { seq: Seq(seq), is_last: Seq(seq) == last };
+            visit(place, op.map_err(|error| Error::corrupt(file, base, &error))?)?;
         }
         Ok(())
     }

@@ -139,7 +139,7 @@ impl Rig {
         let state = self.manifest.state();
         let mut seen = BTreeSet::new();
         let mut last = Seq(0);
-        self.log.replay(&mut |seq, keyspace, action| {
+        self.log.replay(&mut |Place { seq, .. }, keyspace, action| {
             let value = action.data().and_then(|data| data.value().map(<[u8]>::to_vec));
             let found = (keyspace.0, action.key().unwrap_or_default().to_vec(), value);
             let len = found.2.as_ref().map_or(0, Vec::len);

@@ -163,7 +163,7 @@ fn replay_may_flush_and_retire() {
     let before = again.manifest.state().segments.len();
     let mut seen = Seq(0);
     let log = &again.log;
-    log.replay(&mut |seq, _, _| {
+    log.replay(&mut |Place { seq, .. }, _, _| {
         assert_eq!(seq, seen.next());
         seen = seq;
         if seq.0 % 50 == 0 {
@@ -507,4 +507,26 @@ fn what_a_durable_record_refers_to_is_not_asked_for() {
     let rig = open_rig_over(&device, Arc::new(Lacks(vec![b"3:", b"4:"]))).unwrap();
     assert_eq!(rig.replay_and_check().unwrap(), Seq(8));
     assert_eq!(rig.log.durable_seq(), Seq(4));
+}
+
+/// Batches of one operation, of three and of two.
+#[test]
+fn the_last_operation_of_each_batch_is_known() {
+    let device = memory();
+    let rig = create_rig(&device).unwrap();
+    for ops in [1, 3, 2] {
+        rig.put(ops, 10, true).unwrap();
+    }
+    drop(rig);
+    let mut places = Vec::new();
+    let again = open_rig(&device).unwrap();
+    again
+        .log
+        .replay(&mut |place, _, _| {
+            places.push((place.seq.0, place.is_last));
+            Ok(())
+        })
+        .unwrap();
+    let ends = [(1, true), (2, false), (3, false), (4, true), (5, false), (6, true)];
+    assert_eq!(places, ends);
 }
