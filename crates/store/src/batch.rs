@@ -19,8 +19,10 @@ use crate::keyspace::Keyspace;
 use crate::options::Durability;
 use crate::range::Interval;
 use crate::removal;
-use crate::shared::{Shared, Slot};
-use crate::write::{self, Write};
+use crate::shared::Shared;
+use crate::slot::Slot;
+use crate::write;
+use crate::write_request::Write;
 
 /// A batch of writes to one or several keyspaces of one store. Atomic: after a crash either all of
 /// its writes are there or none; every read sees all of them or none. Nothing is written before

@@ -8,12 +8,12 @@ use esker_device::Device;
 use esker_device::readonly::ReadOnlyDevice;
 use esker_substrate::runtime::{Runtime, SystemRuntime};
 
-use crate::background::Mode;
 use crate::compaction::Compaction;
 use crate::db::Db;
 use crate::error::Result;
 use crate::open;
 use crate::options::{Durability, Settings};
+use crate::work_queue::Mode;
 
 /// A builder that opens a store with options; made by [`Db::builder`] and [`Db::builder_on`].
 #[must_use = "a builder does nothing until `open` is called"]

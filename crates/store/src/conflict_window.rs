@@ -18,7 +18,6 @@
 //! over its maximum. `floor` shows this to transactions that are older.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use esker_format::action::{KeyRange, WriteOp};
@@ -28,8 +27,6 @@ use esker_substrate::planted::{self, Race};
 use esker_substrate::snapshots::{SnapshotGuard, Snapshots};
 use esker_substrate::sync::Mutex;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use crate::shared::{Core, Shared};
 
 /// Entries that may be looked at under the write mutex: more are sealed before, if there is time.
 const REST_MAX: usize = 64;
@@ -100,12 +97,6 @@ pub(crate) enum Written<'a> {
 pub(crate) trait Footprint {
     /// Whether a write of `keys` changes what was read.
     fn has(&self, keyspace: KeyspaceId, keys: Written<'_>) -> bool;
-}
-
-/// A transaction that may ask for what was written since its snapshot.
-pub(crate) struct Live {
-    shared: Arc<Shared>,
-    snapshot: SnapshotGuard,
 }
 
 impl Segment {
@@ -253,21 +244,31 @@ impl Recent {
         }
     }
 
-    fn enter(&self, shared: &Core) -> SnapshotGuard {
+    /// A transaction begins, and takes a snapshot. `order` is the write mutex.
+    pub fn enter(&self, snapshots: &Arc<Snapshots>, order: &Mutex<()>) -> SnapshotGuard {
         {
             let mut window = self.window.lock();
             if self.recording.load(Ordering::Relaxed) {
-                return window.enter(shared.snapshots());
+                return window.enter(snapshots);
             }
         }
         // A write that runs now leaves nothing: the snapshot is taken when it is done.
-        let _order = (!planted::is(Race::BegunBesideWrite)).then(|| shared.write.lock());
+        let _order = (!planted::is(Race::BegunBesideWrite)).then(|| order.lock());
         let mut window = self.window.lock();
         if !self.recording.load(Ordering::Relaxed) {
-            window.restart(shared.snapshots().visible());
+            window.restart(snapshots.visible());
             self.recording.store(true, Ordering::Relaxed);
         }
-        window.enter(shared.snapshots())
+        window.enter(snapshots)
+    }
+
+    /// A transaction that began at `seq` has ended.
+    pub fn leave(&self, snapshots: &Snapshots, seq: Seq) {
+        let mut window = self.window.lock();
+        window.leave(seq);
+        if !window.sealed.is_empty() {
+            window.trim(snapshots, self.bytes_max);
+        }
     }
 
     /// Remembers writes whose numbers begin with `first`, while a transaction may ask for them.
@@ -348,41 +349,5 @@ impl Recent {
         let window = self.window.lock();
         let live: usize = window.starts.values().sum();
         (live as u64, window.sealed_bytes + window.open.bytes())
-    }
-}
-
-impl Live {
-    /// Takes a snapshot, from which on writes are remembered until this is dropped.
-    pub fn begin(shared: &Arc<Shared>) -> Self {
-        let snapshot = shared.recent.enter(shared);
-        Self { shared: Arc::clone(shared), snapshot }
-    }
-
-    pub const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    pub const fn snapshot(&self) -> &SnapshotGuard {
-        &self.snapshot
-    }
-}
-
-impl fmt::Debug for Live {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Live").field(&self.snapshot.seq()).finish()
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        if self.shared.check_process().is_err() {
-            return;
-        }
-        let recent = &self.shared.recent;
-        let mut window = recent.window.lock();
-        window.leave(self.snapshot.seq());
-        if !window.sealed.is_empty() {
-            window.trim(self.shared.snapshots(), recent.bytes_max);
-        }
     }
 }

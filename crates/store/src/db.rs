@@ -23,11 +23,13 @@ use crate::keyspace::Keyspace;
 use crate::maintenance;
 use crate::options::{Chosen, Compression, KeyspaceOptions};
 use crate::reclaim;
-use crate::shared::{Core, IndexOptions, Shared, Slot};
+use crate::shared::{Core, IndexOptions, Shared};
+use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::stats::{self, Stats};
 use crate::transaction::Transaction;
-use crate::writer_lock::{Asked, Turn};
+use crate::transaction::turn::Turn;
+use crate::writer_lock::Asked;
 
 /// The number of conflicts after which [`Db::transact`] takes the writer lock, and the number after
 /// which it returns the error.
@@ -351,8 +353,9 @@ impl Db {
         drop(self.shared.enter()?);
         self.shared.poison.check()?;
         // The store may be closed while one waits: waiting is no operation.
-        match Turn::ask(&self.shared, wait)? {
-            Asked::Given(turn) => {
+        match self.shared.turns.ask(&self.shared.waits, wait)? {
+            Asked::Given => {
+                let turn = Turn::given(&self.shared);
                 let _open = self.shared.enter()?;
                 Ok(Some(Transaction::begin(&self.shared, Some(turn))))
             }
@@ -369,8 +372,9 @@ impl Db {
             return self.transaction();
         }
         self.shared.check_process()?;
-        match Turn::ask(&self.shared, true)? {
-            Asked::Given(turn) => {
+        match self.shared.turns.ask(&self.shared.waits, true)? {
+            Asked::Given => {
+                let turn = Turn::given(&self.shared);
                 let _open = self.shared.enter()?;
                 Ok(Transaction::begin(&self.shared, Some(turn)))
             }

@@ -5,7 +5,8 @@ use esker_substrate::sync;
 
 use crate::error::Result;
 use crate::maintenance::commit_and_recycle;
-use crate::shared::{Core, Slot};
+use crate::shared::Core;
+use crate::slot::Slot;
 
 /// Drops a keyspace: first from the manifest, then its space.
 pub(crate) fn drop_tree(shared: &Core, slot: &Slot) -> Result<()> {

@@ -11,12 +11,15 @@ use esker_format::data::Data;
 
 use crate::error::{Error, Result};
 use crate::large::{self, ValueReader, ValueWriter};
+use crate::limits::validate_key;
 use crate::maintenance;
 use crate::options::Durability;
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
-use crate::shared::{Shared, Slot};
-use crate::write::{self, Write};
+use crate::shared::Shared;
+use crate::slot::Slot;
+use crate::write;
+use crate::write_request::Write;
 
 /// An ordered map from keys (0 to 64 KiB) to values (up to 1 GiB). A cheap handle.
 ///
@@ -287,7 +290,7 @@ impl Keyspace {
     /// [`NoKeyspace`](crate::Error::NoKeyspace), [`Closed`](crate::Error::Closed).
     pub fn writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         let key = key.as_ref();
-        read::validate_key(key)?;
+        validate_key(key)?;
         let _open = self.shared.enter()?;
         self.slot.tree()?;
         Ok(ValueWriter::new(Arc::clone(&self.shared), Arc::clone(&self.slot), key.to_vec()))

@@ -37,8 +37,9 @@ use crate::error::{Error, Result};
 use crate::operands;
 use crate::options::Durability;
 use crate::room;
-use crate::shared::{Core, Slot};
-use crate::write::Write;
+use crate::shared::Core;
+use crate::slot::Slot;
+use crate::write_request::Write;
 
 /// The number of bytes of values that may be written and not be known to be durable before a
 /// buffered write waits for them: a recovery reads at most this number of bytes, and those of that
@@ -249,7 +250,7 @@ pub(crate) fn reader(
     key: &[u8],
     snapshot: esker_substrate::snapshots::SnapshotGuard,
 ) -> Result<Option<ValueReader>> {
-    crate::read::validate_key(key)?;
+    crate::limits::validate_key(key)?;
     let found = {
         let _open = shared.enter()?;
         match slot.read(|tree| tree.get_at(key, snapshot.at()))?? {

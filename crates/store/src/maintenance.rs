@@ -20,13 +20,14 @@ use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_REMOVED
 use esker_index::{BackgroundJob, Index, Step, ValuesEdit, Work};
 use esker_substrate::planted::{self, Bug, Race};
 
-use crate::background::Mode;
 use crate::error::{Error, Result};
 use crate::memory_pressure;
 use crate::reclaim;
-use crate::shared::{Core, Slot, Stall};
+use crate::shared::Core;
+use crate::slot::{Slot, Stall};
 use crate::stall_stats::Why;
-use crate::write::Write;
+use crate::work_queue::Mode;
+use crate::write_request::Write;
 
 /// The decision about a write to a stalled keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,16 +43,20 @@ use esker_substrate::runtime::Runtime;
 use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::{Mutex, RwLock};
 
-use crate::background::{self, Background, Mode};
+use crate::background;
 use crate::conflict_window::Recent;
 use crate::error::{Error, Result};
 use crate::large;
+use crate::limits::Limits;
+use crate::looked::Looked;
 use crate::maintenance;
-use crate::memory_pressure::{self, Looked};
+use crate::memory_pressure;
 use crate::operators::Merge;
 use crate::options::{Settings, require_codec};
-use crate::shared::{Core, IndexOptions, Limits, Phase, Shared, Slot};
+use crate::shared::{Core, IndexOptions, Phase, Shared};
+use crate::slot::Slot;
 use crate::stall_stats::Waits;
+use crate::work_queue::{Mode, WorkQueue};
 use crate::writer_lock::Turns;
 
 /// The folder `path` as a device; made if it is missing and `create` is set.
@@ -230,7 +234,7 @@ impl Base {
             turns: Turns::default(),
             waits,
             limits,
-            background: Background::new(mode),
+            background: WorkQueue::new(mode),
             options: IndexOptions {
                 scheme: settings.scheme,
                 sizes: settings.sizes,

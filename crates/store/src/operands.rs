@@ -19,8 +19,10 @@ use esker_format::ids::Seq;
 use crate::error::{Error, Result};
 use crate::large::{self, Unlogged};
 use crate::options::Durability;
-use crate::shared::{Core, Slot};
-use crate::write::{self, Condition, Write};
+use crate::shared::Core;
+use crate::slot::Slot;
+use crate::write;
+use crate::write_request::{Condition, Write};
 
 /// The number of operands of one key in the memtable at which they are folded into a value.
 pub(crate) const CHAIN_MAX: u16 = 64;

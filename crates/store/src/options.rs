@@ -12,10 +12,10 @@ use esker_index::fdtree::Sizes;
 use esker_index::read::operands::{MergeOperator, Operator};
 use esker_index::{IndexKind, Scheme};
 
-use crate::background::Mode;
 use crate::compaction::Compaction;
 use crate::error::{Error, Result};
 use crate::operators::{self, Merge};
+use crate::work_queue::Mode;
 
 /// The point at which a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

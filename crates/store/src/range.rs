@@ -22,7 +22,8 @@ use esker_substrate::snapshots::SnapshotGuard;
 use crate::error::{Error, Result};
 use crate::large;
 use crate::read::Entry;
-use crate::shared::{Shared, Slot};
+use crate::shared::Shared;
+use crate::slot::Slot;
 
 /// The first batch holds a scan of a hundred entries, because each further batch enters every run
 /// again. Later batches grow up to the maximum.

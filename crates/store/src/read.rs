@@ -4,13 +4,14 @@
 //! could drop the version that an older number needs. A read of several keys registers a number
 //! first, so that no merge drops what it may still need, and loads its views after.
 
-use esker_format::KEY_BYTES_MAX;
 use esker_format::data::Value;
 use esker_substrate::snapshots::SnapshotGuard;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::large;
-use crate::shared::{Core, Slot};
+use crate::limits::validate_key;
+use crate::shared::Core;
+use crate::slot::Slot;
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -82,13 +83,4 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
         value?.map(|value| large::fetch(shared, slot, key, value)).transpose()
     };
     keys.iter().zip(values).map(fetch).collect()
-}
-
-/// Fails for a key that no store can hold.
-pub(crate) fn validate_key(key: &[u8]) -> Result<()> {
-    if key.len() <= KEY_BYTES_MAX {
-        return Ok(());
-    }
-    let len = key.len();
-    Err(Error::invalid(format!("a key is at most {KEY_BYTES_MAX} bytes long, and not {len}")))
 }

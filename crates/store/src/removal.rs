@@ -14,8 +14,9 @@ use esker_format::ids::KeyspaceId;
 
 use crate::error::{Error, Result};
 use crate::maintenance;
-use crate::shared::{Core, Slot};
-use crate::write::Write;
+use crate::shared::Core;
+use crate::slot::Slot;
+use crate::write_request::Write;
 
 /// Compactions that a removal waits for at most: what another thread removes meanwhile may make one
 /// more due.

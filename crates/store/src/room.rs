@@ -15,17 +15,10 @@ use esker_substrate::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
 use crate::maintenance;
-use crate::shared::{Core, Slot};
-use crate::write::Write;
+use crate::shared::Core;
+use crate::slot::Slot;
+use crate::write_request::Write;
 
-/// Bytes between two records of a merge, and between two of its publish points.
-const PUBLISH_BYTES: (u64, u64) = (4 << 10, 256 << 10);
-/// The space that a merge needs in addition, for the ends of its levels' extents.
-const EXTENTS_BYTES: u64 = 32 << 10;
-/// The room kept for deletes, as a share of the memory budget and within bounds: it holds the
-/// deletes that are written during one merge.
-const DELETES_SHARE: u64 = 32;
-const DELETES_BYTES: (u64, u64) = (16 << 10, 4 << 20);
 /// To make room for puts, no memtable is flushed that holds less than this share of the room for
 /// deletes: a little more would fit then, and then a little less. Nor is such a memtable flushed to
 /// make room for deletes where a keyspace has many range tombstones, because each flush records all
@@ -33,17 +26,6 @@ const DELETES_BYTES: (u64, u64) = (16 << 10, 4 << 20);
 const CRUMB_SHARE: u64 = 4;
 /// The number of range tombstones from which on they are many.
 const MANY_REMOVALS: usize = 64;
-
-/// The space that is kept free in the data file of a store with this memory budget.
-pub(crate) fn reserve(memory_budget_bytes: u64) -> Reserve {
-    let memtables_bytes = memory_budget_bytes / 2;
-    let publish_bytes = (memtables_bytes / 16).clamp(PUBLISH_BYTES.0, PUBLISH_BYTES.1);
-    let delete_bytes = memory_budget_bytes / DELETES_SHARE;
-    Reserve {
-        merge_bytes: 2 * publish_bytes + EXTENTS_BYTES,
-        delete_bytes: delete_bytes.clamp(DELETES_BYTES.0, DELETES_BYTES.1),
-    }
-}
 
 /// A way to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,18 +149,6 @@ fn merge(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_reserve_is_in_proportion_to_the_memory_budget() {
-        let kib = |budget: u64| {
-            let reserve = reserve(budget << 10);
-            (reserve.merge_bytes >> 10, reserve.delete_bytes >> 10)
-        };
-        assert_eq!(kib(256), (48, 16));
-        assert_eq!(kib(16 << 10), (544, 512));
-        assert_eq!(kib(64 << 10), (544, 2048));
-        assert_eq!(kib(1 << 20), (544, 4096));
-    }
 
     #[test]
     fn values_are_not_worth_a_merge() {

@@ -18,7 +18,6 @@
 //! Invariant: in a child by `fork` of the process that opened the store nothing of it is used,
 //! changed or released: every operation checks this first, before it takes a lock, which a thread
 //! of the parent may have held. What a child drops stays in its memory.
-//! Invariant: a slot is `gone` exactly when its keyspace has been dropped or the store closed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,28 +26,27 @@ use std::sync::Arc;
 use esker_device::count::CountingDevice;
 use esker_device::process::Process;
 use esker_device::{Device, DeviceLock};
-use esker_format::VALUE_BYTES_MAX;
-use esker_format::ids::{KeyspaceId, Seq};
+use esker_format::ids::Seq;
 use esker_format::manifest_edit::Edit;
 use esker_index::fdtree::Sizes;
-use esker_index::{BackgroundJob, Env, Index, Scheme};
-use esker_substrate::blocks::Reserve;
+use esker_index::{Env, Index, Scheme};
 use esker_substrate::budget::Part;
 use esker_substrate::log::Log;
 use esker_substrate::manifest::Manifest;
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::{SnapshotGuard, Snapshots};
-use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_substrate::sync::atomic::{AtomicBool, AtomicU64};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
 
-use crate::background::Background;
 use crate::conflict_window::Recent;
 use crate::error::{Error, Result};
-use crate::memory_pressure::Looked;
+use crate::limits::Limits;
+use crate::looked::Looked;
 use crate::options::Durability;
-use crate::room;
+use crate::slot::Slot;
 use crate::stall_stats::Waits;
+use crate::work_queue::WorkQueue;
 use crate::writer_lock::Turns;
 
 /// An open store, as all handles share it: it is closed when the last of them is dropped.
@@ -76,7 +74,7 @@ pub(crate) struct Core {
     pub turns: Turns,
     pub waits: Waits,
     pub limits: Limits,
-    pub background: Background,
+    pub background: WorkQueue,
     pub options: IndexOptions,
     pub durability: Durability,
     pub user_bytes_written: AtomicU64,
@@ -105,89 +103,6 @@ pub(crate) enum Phase {
 /// multiples of the present file. At most twice the necessary amount is made: a file that is longer
 /// than the room that is kept for it does not find any.
 const LENT_TIMES: [u64; 4] = [1, 2, 4, 8];
-
-/// Bounds on what a store holds, all in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Memtables of all keyspaces together.
-    pub memtables_bytes: u64,
-    /// Log segments in use, before the keyspace that pins the oldest is flushed.
-    pub log_bytes: u64,
-    /// Most log segments kept for reuse.
-    pub log_spares: usize,
-    /// Keys and values of one batch, or of one transaction and what it has read.
-    pub batch_bytes: u64,
-    /// Keys of recent writes that are remembered for transactions.
-    pub recent_bytes: u64,
-    /// Free space of the data file that is kept for making room.
-    pub reserve: Reserve,
-}
-
-/// One keyspace of an open store.
-pub(crate) struct Slot {
-    pub id: KeyspaceId,
-    pub name: String,
-    /// Longer values are stored as blobs.
-    pub inline_bytes_max: AtomicU64,
-    tree: Index,
-    gone: AtomicBool,
-    /// Set exactly when `stopped` holds something; read without the lock on every write.
-    stalled: AtomicBool,
-    stopped: Mutex<Stopped>,
-    /// The newest number when all of it was last merged to make room.
-    pub merged_for_room: AtomicU64,
-    /// The number of times that a flush or merge has stopped.
-    pub stalls: AtomicU64,
-}
-
-/// The flush or merge that has stopped in a keyspace. A flush that continues does not imply that a
-/// stopped merge does: no thread runs that merge, and a thread that would wait for it must know.
-#[derive(Debug, Default)]
-struct Stopped {
-    flush: Option<Stall>,
-    merge: Option<Stall>,
-}
-
-impl Stopped {
-    const fn of(&mut self, which: BackgroundJob) -> &mut Option<Stall> {
-        match which {
-            BackgroundJob::Flush => &mut self.flush,
-            BackgroundJob::Merge => &mut self.merge,
-        }
-    }
-
-    /// A flush's first: without it nothing is flushed.
-    fn first(&self) -> Option<&Stall> {
-        self.flush.as_ref().or(self.merge.as_ref())
-    }
-}
-
-/// The stop of a flush or merge of a keyspace, and the error that caused it.
-#[derive(Clone, Debug)]
-pub(crate) struct Stall {
-    pub which: BackgroundJob,
-    pub error: Error,
-    /// Size of the memtable at that moment.
-    pub memtable_bytes: u64,
-}
-
-impl Limits {
-    pub fn new(memory_budget_bytes: u64, log_segment_bytes: u64) -> Self {
-        let memtables_bytes = memory_budget_bytes / 2;
-        Self {
-            memtables_bytes,
-            // Two segments are always in use or about to be; less could never be met.
-            log_bytes: (2 * memtables_bytes).max(2 * log_segment_bytes),
-            // The segments that a full memtable releases serve the next one, so that segments are
-            // written through once and not for every memtable.
-            log_spares: usize::try_from(memtables_bytes / log_segment_bytes).unwrap_or(0) + 1,
-            batch_bytes: memory_budget_bytes.clamp(4 << 20, 1 << 30),
-            // Taken from what the cache borrows.
-            recent_bytes: memory_budget_bytes / 16,
-            reserve: room::reserve(memory_budget_bytes),
-        }
-    }
-}
 
 impl Core {
     /// Fails in a child by `fork` of the process that opened the store. Costs two loads.
@@ -233,7 +148,7 @@ impl Core {
     pub fn print_planted(&self, printed: &mut fmt::DebugStruct<'_, '_>) {
         if planted::is(Bug::HandlesPrintEntries) {
             let slots = self.slots();
-            let trees: Vec<&Index> = slots.iter().map(|slot| &slot.tree).collect();
+            let trees: Vec<&Index> = slots.iter().map(|slot| slot.tree_planted()).collect();
             printed.field("trees", &trees);
         }
     }
@@ -317,8 +232,7 @@ impl Core {
         let result = self.write_clean_close();
         *phase = Phase::Closed;
         for slot in self.slots() {
-            slot.gone.store(true, Ordering::Release);
-            slot.tree.close();
+            slot.close();
         }
         *self.device_lock.lock() = None;
         result
@@ -371,15 +285,6 @@ impl fmt::Debug for Shared {
     }
 }
 
-impl fmt::Debug for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot")
-            .field("id", &self.id.0)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.process.is_current() {
@@ -394,79 +299,5 @@ impl Drop for Shared {
             // and a store without the mark is recovered when it is opened.
             let _unreported = self.close();
         }
-    }
-}
-
-impl Slot {
-    pub fn new(id: KeyspaceId, name: String, tree: Index) -> Self {
-        Self {
-            id,
-            name,
-            inline_bytes_max: (VALUE_BYTES_MAX as u64).into(),
-            tree,
-            gone: false.into(),
-            stalled: false.into(),
-            stopped: Mutex::default(),
-            merged_for_room: 0.into(),
-            stalls: 0.into(),
-        }
-    }
-
-    /// The keyspace's index, while there is one.
-    pub fn tree(&self) -> Result<&Index> {
-        if self.gone.load(Ordering::Acquire) { Err(self.gone()) } else { Ok(&self.tree) }
-    }
-
-    /// Reads from the index. A drop that comes in between has emptied it: then the answer is not
-    /// what was read but that there is no keyspace.
-    ///
-    /// # Errors
-    /// [`Error::NoKeyspace`].
-    pub fn read<T>(&self, read: impl FnOnce(&Index) -> T) -> Result<T> {
-        let found = read(self.tree()?);
-        self.tree().map(|_| found)
-    }
-
-    /// Releases what was pinned of the index, also when the keyspace has been dropped since.
-    pub fn unpin(&self, number: u64) -> esker_substrate::Result<()> {
-        self.tree.unpin(number)
-    }
-
-    /// From now on, or not any more after all, the keyspace is dropped.
-    pub fn set_gone(&self, gone: bool) {
-        self.gone.store(gone, Ordering::Release);
-    }
-
-    fn gone(&self) -> Error {
-        Error::NoKeyspace { name: self.name.clone() }
-    }
-
-    /// The flush or merge that has stopped, if any; the flush if both have. One relaxed load if
-    /// there is none.
-    pub fn stall(&self) -> Option<Stall> {
-        if !self.stalled.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.stopped.lock().first().cloned()
-    }
-
-    /// Whether the flush or the merge has stopped.
-    pub fn has_stopped(&self, which: BackgroundJob) -> bool {
-        self.stalled.load(Ordering::Relaxed) && self.stopped.lock().of(which).is_some()
-    }
-
-    /// Records that the flush or the merge has stopped, or that it continues.
-    pub fn set_stall(&self, which: BackgroundJob, stall: Option<Stall>) {
-        let mut stopped = self.stopped.lock();
-        self.stalls.fetch_add(stall.is_some().into(), Ordering::Relaxed);
-        *stopped.of(which) = stall;
-        if planted::is(Bug::StallOverwritten) {
-            *stopped.of(if which == BackgroundJob::Flush {
-                BackgroundJob::Merge
-            } else {
-                BackgroundJob::Flush
-            }) = None;
-        }
-        self.stalled.store(stopped.first().is_some(), Ordering::Relaxed);
     }
 }

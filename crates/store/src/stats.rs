@@ -19,7 +19,8 @@ use esker_substrate::snapshots::At;
 use crate::error::Result;
 use crate::memory_pressure;
 use crate::options::Compression;
-use crate::shared::{Core, Slot};
+use crate::shared::Core;
+use crate::slot::Slot;
 use crate::stall_stats::Why;
 use esker_index::IndexKind;
 

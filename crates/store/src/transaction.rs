@@ -1,8 +1,10 @@
 //! Transactions: reads of one moment, writes that wait, and a check when they are committed.
 
+mod live;
 mod merge;
 mod range;
 mod reads;
+pub(crate) mod turn;
 
 use std::fmt;
 use std::ops::RangeBounds;
@@ -18,16 +20,19 @@ use range::Scanned;
 pub use range::TransactionRange;
 use reads::{CheckedReads, Reads, Span, Writes};
 
-use crate::conflict_window::{Live, Stale};
+use crate::conflict_window::Stale;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::large::{self, Unlogged};
+use crate::limits::validate_key;
 use crate::options::Durability;
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
 use crate::shared::Shared;
-use crate::write::{self, Condition};
-use crate::writer_lock::Turn;
+use crate::write;
+use crate::write_request::Condition;
+use live::Live;
+use turn::Turn;
 
 /// Reads and writes in any keyspaces of one store that take effect at one moment, or not at all.
 ///
@@ -373,7 +378,7 @@ impl Transaction {
         }
         merge::value(&keyspace.slot, key, own, || {
             keyspace.must_be_of(self.shared())?;
-            read::validate_key(key)?;
+            validate_key(key)?;
             self.note_point(keyspace, key)?;
             read::get(self.shared(), &keyspace.slot, key, Some(self.live.snapshot()))
         })

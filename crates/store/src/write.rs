@@ -1,5 +1,5 @@
 //! The write path: write blobs → encode → order → log and memtables → visible → wait → maintenance.
-//! Batches and single writes take it unconditionally, transactions on a [`Condition`].
+//! Batches and single writes take it unconditionally, transactions on a [`Condition`](crate::write_request::Condition).
 //!
 //! One mutex gives all writes of the store their order. Under it nothing waits for a merge: the log
 //! and the memtables take what they are given, and freezing a memtable, which happens under the
@@ -27,20 +27,15 @@ use esker_substrate::planted::{self, Race};
 
 use crate::error::{Error, Result};
 use crate::large;
+use crate::limits::validate_key;
 use crate::maintenance;
 use crate::operands::{self, Deep};
 use crate::options::Durability;
-use crate::read::validate_key;
 use crate::removal;
 use crate::room;
-use crate::shared::{Core, Slot};
-
-/// One write.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Write<'a> {
-    pub slot: &'a Arc<Slot>,
-    pub action: WriteOp<'a>,
-}
+use crate::shared::Core;
+use crate::slot::Slot;
+use crate::write_request::{Always, Condition, Write};
 
 /// The writes to one keyspace, and the tree that takes them.
 struct Group<'a> {
@@ -122,39 +117,6 @@ pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability
     let ordered = order(shared, &writes, &Always)?;
     unlogged.keep();
     wait_durable(shared, &ordered, durability)
-}
-
-/// A condition under which writes are applied.
-pub(crate) trait Condition {
-    /// Whether the writes are those of a live transaction.
-    const IS_TRANSACTION: bool;
-
-    /// Whether the writes change the result of any read: otherwise transactions are not checked
-    /// against them.
-    const AFFECTS_READS: bool = true;
-
-    /// Fails if the condition no longer holds. Returns the number of the last write that was
-    /// checked.
-    fn check_ahead(&self) -> Result<Seq>;
-
-    /// Fails if the condition does not hold for the writes after `checked`. Called under the write
-    /// mutex: nothing comes between this and the writes.
-    fn check(&self, checked: Seq) -> Result<()>;
-}
-
-/// The condition that always holds.
-pub(crate) struct Always;
-
-impl Condition for Always {
-    const IS_TRANSACTION: bool = false;
-
-    fn check_ahead(&self) -> Result<Seq> {
-        Ok(Seq::MAX)
-    }
-
-    fn check(&self, _checked: Seq) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// Writes that are visible and whose durability has not been waited for.

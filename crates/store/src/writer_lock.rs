@@ -7,13 +7,10 @@
 //! next; every waiting thread has a number above it, and each number is held once.
 //! Invariant: every waiting thread is woken when a turn ends, and when the store closes.
 
-use std::sync::Arc;
-
 use esker_substrate::sync::{Condvar, Mutex, ThreadId, thread_id};
 
 use crate::error::{Error, Result};
-use crate::shared::Shared;
-use crate::stall_stats::Why;
+use crate::stall_stats::{Waits, Why};
 
 /// The current turn, and the waiting threads.
 #[derive(Debug, Default)]
@@ -31,17 +28,11 @@ struct State {
     closed: bool,
 }
 
-/// The turn, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Turn {
-    shared: Arc<Shared>,
-}
-
 /// The result of a request for the turn.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// It is given.
-    Given(Turn),
+    Given,
     /// Another transaction holds it.
     Taken,
     /// This very thread was given it, and would wait for itself.
@@ -54,16 +45,13 @@ impl Turns {
         self.state.lock().closed = true;
         self.ended.notify_all();
     }
-}
 
-impl Turn {
     /// Asks for the turn, and waits for it if `wait`.
     ///
     /// # Errors
     /// [`Error::Closed`].
-    pub fn ask(shared: &Arc<Shared>, wait: bool) -> Result<Asked> {
-        let turns = &shared.turns;
-        let mut state = turns.state.lock();
+    pub fn ask(&self, waits: &Waits, wait: bool) -> Result<Asked> {
+        let mut state = self.state.lock();
         if state.holder == Some(thread_id()) {
             return Ok(Asked::TakenHere);
         }
@@ -74,29 +62,23 @@ impl Turn {
         state.asked += 1;
         let mut wait = None;
         while state.served != number && !state.closed {
-            wait.get_or_insert_with(|| shared.waits.begin(Why::Turn));
-            turns.ended.wait(&mut state);
+            wait.get_or_insert_with(|| waits.begin(Why::Turn));
+            self.ended.wait(&mut state);
         }
         drop(wait);
         if state.closed {
             return Err(Error::Closed);
         }
         state.holder = Some(thread_id());
-        drop(state);
-        Ok(Asked::Given(Self { shared: Arc::clone(shared) }))
+        Ok(Asked::Given)
     }
-}
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if self.shared.check_process().is_err() {
-            return;
-        }
-        let turns = &self.shared.turns;
-        let mut state = turns.state.lock();
+    /// Ends the turn that is held.
+    pub fn end(&self) {
+        let mut state = self.state.lock();
         state.holder = None;
         state.served += 1;
         drop(state);
-        turns.ended.notify_all();
+        self.ended.notify_all();
     }
 }

@@ -20,7 +20,8 @@ use esker_substrate::log::SegmentPart;
 use esker_substrate::manifest::ManifestState;
 
 use crate::error::Result;
-use crate::shared::{Core, Slot};
+use crate::shared::Core;
+use crate::slot::Slot;
 
 /// The state of a store that is copied.
 pub(super) struct Captured<'a> {

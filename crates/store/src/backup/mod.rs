@@ -33,12 +33,12 @@ use esker_substrate::manifest::{Beginning, Manifest, ManifestOptions};
 use esker_substrate::poison::Poison;
 use esker_substrate::runtime::{Runtime, SystemRuntime};
 
-use crate::background::Mode;
 use crate::check::{self, CheckReport, Problem};
 use crate::error::{Error, Result};
 use crate::open;
 use crate::options::{MEMORY_BUDGET_DEFAULT, Settings};
 use crate::shared::Core;
+use crate::work_queue::Mode;
 use folder::Folder;
 use image::ImageDevice;
 use pieces::Pieces;

@@ -12,7 +12,8 @@ use esker_substrate::values::{ReadAhead, Sequel};
 
 use super::{decode, read_piece};
 use crate::error::{Error, Result};
-use crate::shared::{Shared, Slot};
+use crate::shared::Shared;
+use crate::slot::Slot;
 
 /// A seekable reader of a value as it was when the reader was made: [`Read`] and [`Seek`] in the
 /// memory of one piece, 64 KiB. Each piece is verified against its checksum before any of it is

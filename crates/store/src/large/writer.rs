@@ -13,8 +13,10 @@ use esker_substrate::values;
 use super::{encoded, failed, prepare};
 use crate::error::{Error, Result};
 use crate::options::Durability;
-use crate::shared::{Shared, Slot};
-use crate::write::{self, Write};
+use crate::shared::Shared;
+use crate::slot::Slot;
+use crate::write;
+use crate::write_request::{Always, Write};
 
 /// A value that is written as a stream: [`Write`](io::Write) in bounded memory, up to 1 GiB. No
 /// reader sees any of it before [`finish`](Self::finish), which sets the key's value atomically. If
@@ -73,7 +75,7 @@ impl ValueWriter {
         let content = encoded(&reference);
         let action = WriteOp::Point(&key, Data::Reference(&content));
         let writes = [Write { slot: &slot, action }];
-        let ordered = write::order(&shared, &writes, &write::Always)?;
+        let ordered = write::order(&shared, &writes, &Always)?;
         runs.keep();
         write::wait_durable(&shared, &ordered, durability).map(drop)
     }

@@ -8,7 +8,7 @@ use esker_format::data::{Data, DataBuf};
 use super::reads::OwnEffect;
 use crate::error::Result;
 use crate::operands;
-use crate::shared::Slot;
+use crate::slot::Slot;
 
 /// A transaction's write of a key after one more operand.
 #[derive(Debug)]

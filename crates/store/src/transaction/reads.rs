@@ -18,8 +18,8 @@ use esker_substrate::planted::{self, Race};
 use crate::conflict_window::{Footprint, Written};
 use crate::range::Interval;
 use crate::removal;
-use crate::shared::Slot;
-use crate::write::Write;
+use crate::slot::Slot;
+use crate::write_request::Write;
 
 /// The approximate overhead of an entry of the sets below, in addition to its bytes.
 const ENTRY_BYTES: usize = 64;
