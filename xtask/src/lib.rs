@@ -1,11 +1,11 @@
 //! Checks of the house itself, run as ordinary tests and by `cargo xtask check`.
 //!
 //! Reading order: [`tree`] (which files there are), [`source`] (a parsed Rust file),
-//! [`edges`] (which crate may use which), [`packages`] (what a published package has),
-//! [`tidy`] (sizes, attributes), [`words`] (one language), [`docs`] (links,
-//! the README's example, a reason for every dependency), [`papers`] (what of the papers is here),
-//! [`fingerprint`] (the format page keeps up with the encoders), [`test_counts`] (what the last
-//! test run counted).
+//! [`edges`] (which crate may use which), [`rooms`] (which room of a crate may import which),
+//! [`packages`] (what a published package has), [`tidy`] (sizes, attributes), [`words`] (one
+//! language), [`docs`] (links, the README's example, a reason for every dependency), [`papers`]
+//! (what of the papers is here), [`fingerprint`] (the format page keeps up with the encoders),
+//! [`test_counts`] (what the last test run counted).
 //!
 //! A check is a function from the repository to a list of [`Finding`]s; none of them changes
 //! anything.
@@ -15,6 +15,7 @@ pub mod edges;
 pub mod fingerprint;
 pub mod packages;
 pub mod papers;
+pub mod rooms;
 pub mod source;
 pub mod test_counts;
 pub mod tidy;
@@ -58,9 +59,10 @@ pub struct Check {
 }
 
 /// Every check, in the order in which `cargo xtask check` runs them.
-pub const CHECKS: [Check; 10] = [
+pub const CHECKS: [Check; 11] = [
     Check { name: "manifests keep to the arrows", run: edges::check_manifests },
     Check { name: "sources keep to the arrows", run: edges::check_sources },
+    Check { name: "rooms keep to the arrows, files to few circles", run: rooms::check },
     Check { name: "packages are fit to be published", run: packages::check },
     Check { name: "sizes, words and attributes are tidy", run: tidy::check },
     Check { name: "old words have gone", run: words::check },

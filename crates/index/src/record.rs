@@ -88,6 +88,16 @@ pub(crate) trait Change {
     }
 }
 
+impl KindContext<'_> {
+    /// Makes a change durable: see [`Index::record`].
+    ///
+    /// # Errors
+    /// Those of [`Index::record`].
+    pub(crate) fn record(self, change: &mut dyn Change, commit: &mut Commit<'_>) -> Result<()> {
+        self.index().record(change, commit)
+    }
+}
+
 impl Index {
     /// Makes a change durable.
     ///

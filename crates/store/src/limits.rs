@@ -1,5 +1,5 @@
-//! Bounds on what a store holds, from its memory budget and the length of its log's segments; and on
-//! keys.
+//! Bounds on what a store holds, from its memory budget and the length of its log's segments; and
+//! on keys.
 
 use esker_format::KEY_BYTES_MAX;
 use esker_substrate::blocks::Reserve;

@@ -1,8 +1,9 @@
 //! The choice of keyspaces to flush when others need room: in memory, and in the log.
 //!
 //! Looking for room in memory costs a step for each keyspace, so it is not done again for every
-//! write while the memtables are over their limit: they must have grown meanwhile ([`Looked`](crate::looked::Looked)). And
-//! recovery, during which no thread flushes, makes room for many operations at once.
+//! write while the memtables are over their limit: they must have grown meanwhile
+//! ([`Looked`](crate::looked::Looked)). And recovery, during which no thread flushes, makes room
+//! for many operations at once.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use esker_format::block::Codec;
 use esker_format::ids::Seq;
 use esker_format::meta::IndexMeta;
 use esker_substrate::blocks::{BlockStore, Pot};
-use esker_substrate::error::{Error, Result};
+use esker_substrate::error::Error;
 use esker_substrate::memtable::{Leaves, Memtable, MemtableCounts};
 use esker_substrate::poison::Poison;
 use esker_substrate::snapshots::Snapshots;
@@ -22,10 +22,9 @@ use crate::read::operands::Operator;
 use crate::read::range_tombstones::RangeTombstones;
 use crate::read::source::Part;
 use crate::read::view::View;
-use crate::record::Change;
 use crate::run::tree::BlockReader;
 use crate::upkeep::balance::{Balance, KeptTombstones};
-use crate::{Commit, Gate, Index, Work};
+use crate::{Gate, Index, Work};
 
 /// An index, as its kind sees it.
 #[derive(Clone, Copy, Debug)]
@@ -106,14 +105,6 @@ impl<'a> KindContext<'a> {
     /// Lets neither the durable state nor the view change together until the guard is dropped.
     pub fn hold_durable(self) -> MutexGuard<'a, ()> {
         self.index.durable.hold()
-    }
-
-    /// Makes a change durable: see [`Index::record`].
-    ///
-    /// # Errors
-    /// Those of [`Index::record`].
-    pub fn record(self, change: &mut dyn Change, commit: &mut Commit<'_>) -> Result<()> {
-        self.index.record(change, commit)
     }
 
     /// Poisons the store if a write has failed.
