@@ -30,6 +30,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
 # The command with `bench` and `lab`, as it is tested.
 LAB := --features esker-cli/lab
+# The tests of schedules and of planted bugs.
+SCHEDULED := --features esker-index/_shuttle,esker-index/_planted,esker/_shuttle,esker/_planted
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 run: need
@@ -73,6 +75,7 @@ dist: need-packages
 lint: need
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(LAB) --locked -- --deny warnings
+	$(CARGO) clippy --package esker-index --package esker --tests $(SCHEDULED) --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps $(LAB) --locked
 	$(CARGO) xtask check
 
