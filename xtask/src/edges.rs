@@ -72,8 +72,14 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-cli",
         folder: "crates/cli",
-        may_use: &["esker", "esker-flash", "esker-permute", "esker-experiments"],
+        may_use: &["esker", "esker-flash", "esker-permute", "esker-terminal", "esker-lab-cli"],
         tests_may_use: TESTKIT,
+    },
+    Arrow {
+        package: "esker-terminal",
+        folder: "crates/terminal",
+        may_use: &["esker", "esker-flash"],
+        tests_may_use: &[],
     },
     Arrow {
         package: "esker-c",
@@ -115,6 +121,12 @@ pub const ARROWS: &[Arrow] = &[
             "esker-sqlite",
             "esker-workload",
         ],
+        tests_may_use: &[],
+    },
+    Arrow {
+        package: "esker-lab-cli",
+        folder: "lab/cli",
+        may_use: &["esker", "esker-terminal", "esker-experiments"],
         tests_may_use: &[],
     },
     Arrow { package: "xtask", folder: "xtask", may_use: &[], tests_may_use: &[] },

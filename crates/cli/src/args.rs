@@ -4,13 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use esker::{IndexKind, KeyspaceOptions};
+use esker_terminal::exit::Failure;
+use esker_terminal::kind::Kind;
+use esker_terminal::output::Output;
 
-use crate::exit::Failure;
-use crate::output::Output;
 use crate::text::{self, Format};
 
 const ABOUT: &str = "An embedded ordered key-value store, from the command line";
@@ -93,21 +92,15 @@ pub(crate) enum Command {
     #[command(long_about = crate::commands::backup::RESTORE_HELP)]
     #[command(after_help = crate::commands::backup::RESTORE_EXAMPLES)]
     Restore(Restore),
-    /// Index the files of a folder in a new store, verify every answer, print measurements
-    Demo(Demo),
     /// Rearrange an array larger than memory: transpose, reorder axes, cut into tiles
     #[command(long_about = crate::commands::permute::HELP)]
     Permute(crate::commands::permute::Permute),
     /// Page stores of SQLite databases: import, export, check, pin versions
     #[command(after_help = crate::commands::sqlite::HELP)]
     Sqlite(crate::commands::sqlite::Sqlite),
-    /// Run benchmarks, also of other stores, and compare with targets
     #[cfg(feature = "lab")]
-    #[command(long_about = crate::commands::bench::HELP)]
-    Bench(crate::commands::bench::Bench),
-    /// Run the experiments of the papers and report which results are reproduced
-    #[cfg(feature = "lab")]
-    Lab(crate::commands::lab::Lab),
+    #[command(flatten)]
+    Lab(esker_lab_cli::Command),
     /// Print the completion script of a shell
     Completions(Completions),
 }
@@ -161,30 +154,6 @@ enum KeyFormat {
     Escaped,
     /// Two hexadecimal digits per byte
     Hex,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Kind {
-    /// Index kind of a new keyspace; an existing one must have this kind [default: fdtree, or the
-    /// existing kind]
-    #[arg(long, value_name = "KIND", value_parser = index_kind())]
-    pub(crate) index: Option<IndexKind>,
-}
-
-impl Kind {
-    /// The options with which a keyspace is opened.
-    pub(crate) fn options(&self) -> KeyspaceOptions {
-        match self.index {
-            None => KeyspaceOptions::default(),
-            Some(kind) => KeyspaceOptions::default().index(kind),
-        }
-    }
-}
-
-/// The kinds by their names, which help and completions show.
-pub(crate) fn index_kind() -> impl TypedValueParser<Value = IndexKind> {
-    PossibleValuesParser::new(IndexKind::ALL.map(IndexKind::name))
-        .try_map(|name| name.parse::<IndexKind>())
 }
 
 #[derive(Debug, Args)]
@@ -374,24 +343,6 @@ pub(crate) struct Restore {
     pub(crate) source: PathBuf,
     /// Folder of the new store
     pub(crate) dest: PathBuf,
-    /// Print a JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Demo {
-    /// Folder whose files are indexed
-    #[arg(long, value_name = "DIR", default_value = "/usr")]
-    pub(crate) root: PathBuf,
-    /// Folder of the store, which is kept [default: a temporary folder]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) store: Option<PathBuf>,
-    /// Memory budget of the store in MiB; small, so that data is read from the device
-    #[arg(long, value_name = "MIB", default_value = "4")]
-    pub(crate) memory_mib: u32,
-    #[command(flatten)]
-    pub(crate) kind: Kind,
     /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,

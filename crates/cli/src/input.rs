@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::exit::Failure;
-use crate::signals::Interrupt;
+use esker_terminal::exit::Failure;
+use esker_terminal::signals::Interrupt;
 
 const CHUNK_BYTES: usize = 256 * 1024;
 const CHUNKS_AHEAD: usize = 4;

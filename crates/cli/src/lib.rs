@@ -1,20 +1,15 @@
 //! The `esker` command.
 //!
-//! Reading order: [`text`] (entries as lines, pure), `args` (the command line), `exit` (failures
-//! and their exit codes), `output`, `progress` and `signals` (the interface to the terminal),
-//! `input` (a stream that can be waited for while signals are noticed), then `commands`, one file
-//! per subcommand.
+//! Reading order: [`text`] (entries as lines, pure), `args` (the command line), `input` (a stream
+//! that can be waited for while signals are noticed), then `commands`, one file per subcommand.
+//! Failures, exit codes and the interface to the terminal are in `esker-terminal`; `demo`, `bench`
+//! and `lab`, which feature `lab` adds, are in `esker-lab-cli`.
 //!
 //! The command does not know the store's file formats: it uses only the public API of `esker`.
 
 mod args;
 mod commands;
-mod exit;
 mod input;
-mod output;
-mod progress;
-mod signals;
-mod table;
 pub mod text;
 
 use std::process::ExitCode;
@@ -28,7 +23,7 @@ pub fn run() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            exit::report(&failure);
+            esker_terminal::exit::report(&failure);
             ExitCode::from(failure.code())
         }
     }

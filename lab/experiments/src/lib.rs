@@ -4,7 +4,7 @@
 //! of which [`schemes`] has those of the FD+tree's papers, [`compaction`] those of the LSM tree's
 //! merge policies and [`rearranging`] those of the planner of arrays; [`permute`], [`sqlite`] and
 //! [`operations`] are what `esker bench` with that name runs. What is not here: the stores
-//! (`esker-peers`), the requests (`esker-workload`), the terminal (`esker-cli`).
+//! (`esker-peers`), the requests (`esker-workload`), the commands (`esker-lab-cli`).
 
 pub mod bar;
 pub mod compaction;

@@ -4,15 +4,15 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use esker::{Backup, BackupProgress};
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
+use esker_terminal::progress::{self, Pace};
+use esker_terminal::signals::Interrupt;
 use indicatif::{HumanBytes, ProgressBar};
 use serde_json::json;
 
 use super::open;
 use crate::args;
-use crate::exit::Failure;
-use crate::output::Output;
-use crate::progress::{self, Pace};
-use crate::signals::Interrupt;
 
 const BAR: &str = "{bytes} of at most {total_bytes} [{wide_bar}] {bytes_per_sec}";
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);

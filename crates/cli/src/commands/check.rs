@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use esker::{Backup, CheckReport, Error};
+use esker_terminal::exit::{Failure, one_line};
+use esker_terminal::output::Output;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
 
 use super::open_to_read;
 use crate::args::Check;
-use crate::exit::{Failure, one_line};
-use crate::output::Output;
 
 /// A problem as it is printed.
 struct Finding {

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use esker::Db;
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
 use indicatif::HumanBytes;
 use serde_json::json;
 
 use super::{keyspace, open};
 use crate::args::Compact;
-use crate::exit::Failure;
-use crate::output::Output;
 
 pub(super) fn run(args: &Compact) -> Result<(), Failure> {
     let db = open(&args.store.path)?;

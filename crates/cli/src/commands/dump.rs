@@ -1,9 +1,10 @@
 //! `dump`: every entry of a keyspace, as of one moment.
 
+use esker_terminal::exit::Failure;
+
 use super::entries::{self, Selection};
 use super::{keyspace, open_to_read};
 use crate::args::Dump;
-use crate::exit::Failure;
 use crate::text::Format;
 
 pub(super) fn run(args: &Dump) -> Result<(), Failure> {

@@ -1,9 +1,9 @@
 //! Printing the entries of a range, for `scan` and `dump`.
 
 use esker::Range;
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
 
-use crate::exit::Failure;
-use crate::output::Output;
 use crate::text::Format;
 
 /// The entries of a range that are printed, and their form.

@@ -1,9 +1,10 @@
 //! `keyspaces`: their names, sorted.
 
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
+
 use super::open_to_read;
 use crate::args::Keyspaces;
-use crate::exit::Failure;
-use crate::output::Output;
 
 pub(super) fn run(args: &Keyspaces) -> Result<(), Failure> {
     let names = open_to_read(&args.store.path)?.keyspaces()?;

@@ -7,16 +7,16 @@
 use std::time::{Duration, Instant};
 
 use esker::{Batch, Db, Durability, Keyspace};
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
+use esker_terminal::progress::{self, Pace};
+use esker_terminal::signals::Interrupt;
 use indicatif::{HumanBytes, HumanCount, ProgressBar};
 use serde_json::json;
 
 use super::open_or_create;
 use crate::args::Load;
-use crate::exit::Failure;
 use crate::input::{Event, Input};
-use crate::output::Output;
-use crate::progress::{self, Pace};
-use crate::signals::Interrupt;
 use crate::text::{Format, Line, LineError, LineSplitter};
 
 /// Enough to share the cost of a commit, little enough to lose nothing by holding it back.
@@ -241,7 +241,7 @@ impl Reporter {
         );
         match first_bad {
             Some(first) => {
-                let first = crate::exit::one_line(first);
+                let first = esker_terminal::exit::one_line(first);
                 format!("{loaded}; skipped {} bad, the first: {first}", HumanCount(counts.bad))
             }
             None => loaded,

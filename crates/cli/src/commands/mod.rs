@@ -1,17 +1,11 @@
-//! One file a subcommand.
+//! One file a subcommand; those of the laboratory are in `esker-lab-cli`.
 
 pub(crate) mod backup;
-#[cfg(feature = "lab")]
-pub(crate) mod bench;
 mod check;
 mod compact;
-mod demo;
 mod dump;
 mod entries;
 mod keyspaces;
-#[cfg(feature = "lab")]
-pub(crate) mod lab;
-mod live;
 mod load;
 pub(crate) mod permute;
 mod permute_probe;
@@ -24,10 +18,10 @@ mod stats;
 use std::path::Path;
 
 use esker::{Db, Keyspace, KeyspaceOptions};
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
 
 use crate::args::{self, Command};
-use crate::exit::Failure;
-use crate::output::Output;
 use place::{open, open_to_read};
 
 /// Runs the subcommand, if there is one.
@@ -46,13 +40,10 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Compact(args)) => compact::run(&args),
         Some(Command::Backup(args)) => backup::backup(&args),
         Some(Command::Restore(args)) => backup::restore(&args),
-        Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Permute(args)) => permute::run(&args),
         Some(Command::Sqlite(args)) => sqlite::run(&args.command),
         #[cfg(feature = "lab")]
-        Some(Command::Bench(args)) => bench::run(&args),
-        #[cfg(feature = "lab")]
-        Some(Command::Lab(args)) => lab::run(&args),
+        Some(Command::Lab(command)) => esker_lab_cli::run(&command),
         Some(Command::Completions(args)) => {
             let mut output = Output::new();
             output.bytes(&args::completions(args.shell))?;

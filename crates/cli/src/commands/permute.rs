@@ -10,13 +10,12 @@ use esker_permute::error::Error;
 use esker_permute::job::{Job, Report, Request};
 use esker_permute::plan::price::Mode;
 use esker_permute::units::parse_bytes;
+use esker_terminal::exit::{self, Failure};
+use esker_terminal::output::Output;
+use esker_terminal::progress;
+use esker_terminal::signals::Interrupt;
 use indicatif::{HumanBytes, ProgressBar};
 use serde_json::{Value, json};
-
-use crate::exit::{self, Failure};
-use crate::output::Output;
-use crate::progress;
-use crate::signals::Interrupt;
 
 pub(crate) const HELP: &str = r#"Rearrange an array larger than memory
 

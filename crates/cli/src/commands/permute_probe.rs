@@ -6,10 +6,10 @@ use std::path::Path;
 
 use esker_permute::device_profile;
 use esker_permute::probe::probe;
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
 
 use super::permute::failure;
-use crate::exit::Failure;
-use crate::output::Output;
 
 /// Measures the device of a folder and keeps what was found.
 pub(super) fn run(folder: &Path) -> Result<(), Failure> {

@@ -5,8 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use esker::{Backup, Db, Error, MEMORY_BUDGET_DEFAULT};
-
-use crate::exit::Failure;
+use esker_terminal::exit::Failure;
 
 /// The first bytes of a store of pages.
 const PAGE_STORE: &[u8; 16] = b"Esker page store";

@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::ops::Bound;
 
+use esker_terminal::exit::Failure;
+
 use super::entries::{self, Selection};
 use super::{keyspace, open_to_read};
 use crate::args::Scan;
-use crate::exit::Failure;
 use crate::text::Format;
 
 pub(super) fn run(args: &Scan) -> Result<(), Failure> {

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use esker::{Durability, Keyspace};
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
 
 use super::{keyspace, open, open_or_create, open_to_read};
 use crate::args::{Del, Get, Put};
-use crate::exit::Failure;
-use crate::output::Output;
 use crate::text::Format;
 
 /// The number of bytes of a value that are read in one call.

@@ -3,14 +3,14 @@
 mod lsm;
 
 use esker::{KeyspaceStats, NextStats, Stats};
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
+use esker_terminal::table::Table;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
 
 use super::open_to_read;
 use crate::args;
-use crate::exit::Failure;
-use crate::output::Output;
-use crate::table::Table;
 
 pub(super) fn run(args: &args::Stats) -> Result<(), Failure> {
     let mut stats = open_to_read(&args.store.path)?.stats()?;

@@ -135,6 +135,7 @@ fn a_load_that_runs_out_of_room_keeps_what_it_said() {
     }
 }
 
+#[cfg(feature = "lab")]
 #[test]
 fn an_interrupted_demo_leaves_nothing_behind() {
     let place = Place::new();

@@ -6,6 +6,7 @@ mod backup;
 #[cfg(feature = "lab")]
 mod bench;
 mod damage;
+#[cfg(feature = "lab")]
 mod demo;
 mod edges;
 mod interrupted;

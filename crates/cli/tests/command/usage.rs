@@ -2,6 +2,9 @@
 
 use crate::support::{Place, esker};
 
+/// The commands that feature `lab` adds.
+const LAB: [&str; 3] = ["demo", "bench", "lab"];
+
 #[test]
 fn mistakes_are_one_line_and_exit_2() {
     let nothing: [&str; 0] = [];
@@ -34,6 +37,12 @@ fn a_value_with_a_forgotten_quote_is_not_repeated() {
 fn every_option_is_documented() {
     assert!(esker(["--help"]).text().contains("Examples:"));
     assert!(esker(["--version"]).text().starts_with("esker "));
+    let help = esker(["--help"]).text().to_owned();
+    for name in LAB {
+        let is_listed = help.lines().any(|line| line.split_whitespace().next() == Some(name));
+        assert_eq!(is_listed, cfg!(feature = "lab"), "{name}");
+    }
+    let lab: &[&str] = if cfg!(feature = "lab") { &LAB } else { &[] };
     for name in [
         "put",
         "get",
@@ -45,11 +54,13 @@ fn every_option_is_documented() {
         "stats",
         "check",
         "compact",
-        "demo",
         "permute",
         "completions",
-    ] {
-        let help = esker([name, "--help"]).text().to_owned();
+    ]
+    .iter()
+    .chain(lab)
+    {
+        let help = esker([*name, "--help"]).text().to_owned();
         let mut lines = help.lines().skip_while(|line| *line != "Options:").skip(1).peekable();
         while let Some(line) = lines.next() {
             if line.trim_start().starts_with('-') {
@@ -59,7 +70,7 @@ fn every_option_is_documented() {
                 assert!(described_here || described_below, "{name}: {line}");
             }
         }
-        assert_eq!(esker(["help", name]).text(), help);
+        assert_eq!(esker(["help", *name]).text(), help);
     }
 }
 

@@ -3,15 +3,15 @@
 use std::ops::ControlFlow;
 
 use esker_flash::Compacted;
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
+use esker_terminal::progress;
+use esker_terminal::signals::Interrupt;
 use indicatif::HumanBytes;
 use serde_json::{Map, Value};
 
 use super::look::numbers;
 use super::{Look, open};
-use crate::exit::Failure;
-use crate::output::Output;
-use crate::progress;
-use crate::signals::Interrupt;
 
 const BAR: &str = "{pos} of {len} pages moved [{wide_bar}] {per_sec}, {eta} left";
 

@@ -6,14 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use esker_flash::{Durability, Missing, Options, StoreFile};
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
+use esker_terminal::progress;
+use esker_terminal::signals::Interrupt;
 use indicatif::HumanBytes;
 use tempfile::NamedTempFile;
 
 use super::{Export, Import, open_read_only};
-use crate::exit::Failure;
-use crate::output::Output;
-use crate::progress;
-use crate::signals::Interrupt;
 
 const BAR: &str = "{bytes} of {total_bytes} [{wide_bar}] {bytes_per_sec}, {eta} left";
 /// The bytes with which an SQLite database begins.

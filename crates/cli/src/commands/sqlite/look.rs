@@ -1,13 +1,13 @@
 //! The contents of a store.
 
 use esker_flash::{Error, Report, Stats, Version};
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
+use esker_terminal::table::Table;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
 use super::{Look, open_read_only};
-use crate::exit::Failure;
-use crate::output::Output;
-use crate::table::Table;
 
 pub(super) fn check(args: &Look) -> Result<(), Failure> {
     let checked = open_read_only(&args.store).and_then(|file| Ok(file.store.check()?));

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use esker_flash::{Allocation, Missing, Options, StoreFile, decide_by_file};
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
 
 use super::place::refused_by_pages;
-use crate::exit::Failure;
-use crate::output::Output;
 
 pub(crate) const HELP: &str = "\
 A page store holds one SQLite database. Readers have snapshots and never wait, a commit is one

@@ -2,10 +2,10 @@
 //! and where the next merges begin.
 
 use esker::{KeyspaceStats, LsmLearnt, LsmLevelStats, LsmRunStats, LsmStats, LsmWrites, Stats};
+use esker_terminal::table::Table;
 use serde_json::{Map, Value, json};
 
 use super::{bytes, count};
-use crate::table::Table;
 use crate::text::Format;
 
 /// Characters of a key that are shown in a table.

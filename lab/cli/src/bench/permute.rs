@@ -1,0 +1,104 @@
+//! `bench permute`: rearranging arrays, compared with copies and with common alternatives.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_experiments::permute::cases::{self, Case};
+use esker_experiments::permute::{self, Found, Plan, System};
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
+use esker_terminal::signals::Interrupt;
+
+use super::{failure, folder, keep};
+
+/// What can be typed after `bench permute`.
+#[derive(Debug, Args)]
+pub(crate) struct Permute {
+    /// Only these cases, separated by commas: a1, a4, b1, b2, c, d
+    #[arg(long, value_name = "CASES", value_delimiter = ',', value_parser = case)]
+    case: Vec<Case>,
+    /// These systems, separated by commas: dd, copy, esker, tiled, sort, lru
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = system,
+          default_value = "dd,copy,esker,tiled")]
+    systems: Vec<System>,
+    /// Number of rounds in which the systems alternate
+    #[arg(long, value_name = "N", default_value = "3",
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+    /// Folder of the arrays, removed at the end; needs 10 GB [default: a temporary folder]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Write all measurements to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Small arrays: a test that everything runs
+    #[arg(long, hide = true)]
+    tiny: bool,
+}
+
+fn case(name: &str) -> Result<Case, String> {
+    Case::parse(name).ok_or_else(|| {
+        let names: Vec<_> = cases::ALL.iter().map(|case| case.name).collect();
+        format!("cases are {}", names.join(", "))
+    })
+}
+
+fn system(name: &str) -> Result<System, String> {
+    System::parse(name).ok_or_else(|| {
+        let names: Vec<_> = System::ALL.into_iter().map(System::as_str).collect();
+        format!("systems are {}", names.join(", "))
+    })
+}
+
+pub(super) fn run(args: &Permute) -> Result<(), Failure> {
+    let interrupt = Interrupt::install()?;
+    let place = folder(args.dir.as_deref())?;
+    let cases = if args.case.is_empty() { cases::ALL.to_vec() } else { args.case.clone() };
+    let shrink = |case: Case| if args.tiny { case.shrunk() } else { case };
+    let plan = Plan {
+        cases: cases.into_iter().map(shrink).collect(),
+        systems: args.systems.clone(),
+        rounds: args.repeat,
+        folder: place.path().to_owned(),
+    };
+    let found = permute::run(&plan, &mut |line| {
+        eprintln!("esker: {line}");
+        !interrupt.requested()
+    });
+    let found = found.map_err(failure)?;
+    keep(args.json.as_deref(), || found.iter().map(Found::json).collect())?;
+    let mut output = Output::new();
+    output.line(&heading(&args.systems))?;
+    for found in &found {
+        output.line(&line(found, &args.systems))?;
+    }
+    output.flush()
+}
+
+fn heading(systems: &[System]) -> String {
+    let names = systems.iter().map(|system| format!("{:>8}", format!("{} s", system.as_str())));
+    let names: String = names.collect();
+    format!("case  memory MiB  passes{names}   x dd  x copy  must")
+}
+
+fn line(found: &Found, systems: &[System]) -> String {
+    let number = |value: Option<f64>, width: usize| {
+        value.map_or_else(|| format!("{:>width$}", "-"), |value| format!("{value:>width$.2}"))
+    };
+    let seconds: String = systems.iter().map(|system| number(found.median(*system), 8)).collect();
+    let to = |other: Option<f64>| Some(found.median(System::Esker)? / other?);
+    let verdict = match found.ratio() {
+        Some(ratio) if ratio <= found.case.must => "met",
+        Some(_) => "missed",
+        None => "unknown",
+    };
+    format!(
+        "{:<6}{:>10}{:>8}{seconds}{}{}{:>6}  {verdict}",
+        found.case.name,
+        found.case.memory_bytes() >> 20,
+        found.passes,
+        number(to(found.median(System::Dd)), 7),
+        number(to(found.floor()), 8),
+        found.case.must,
+    )
+}

@@ -1,0 +1,163 @@
+//! The results of a comparison as text: the targets first, then every row's figures side by side.
+
+use std::fmt::Write as _;
+
+use esker_experiments::Name;
+use esker_experiments::measure::bars::{self, Judged, Limit, Sense};
+use esker_experiments::measure::report::Report;
+use esker_experiments::measure::rows::Row;
+use esker_terminal::table::Table;
+
+/// The metrics that are printed, by row; the JSON has all.
+const SHOWN: [(Row, &[&str]); 10] = [
+    (Row::Load, &["rate", "put_rate", "written_per_byte", "peak_over_live", "resident_peak_bytes"]),
+    (Row::Lookups, &["rate", "get_p50_us", "get_p999_us", "reads_per_lookup", "reads_per_miss"]),
+    (Row::Scans, &["rate", "scan_p50_us", "scan_p999_us"]),
+    (
+        Row::Durable,
+        &["rate_1", "rate_8", "syncs_per_put_1", "syncs_per_put_8", "put_1_p50_us", "put_1_p99_us"],
+    ),
+    (
+        Row::Merge,
+        &[
+            "merge_seconds",
+            "put_samples",
+            "put_p50_us",
+            "put_p99_us",
+            "put_p999_us",
+            "put_max_us",
+            "put_abandoned",
+            "get_samples",
+            "get_p50_us",
+            "get_p99_us",
+            "get_p999_us",
+            "get_max_us",
+            "control_max_us",
+            "added_over_data",
+        ],
+    ),
+    (Row::MergeSpace, &["merge_seconds", "added_over_data"]),
+    (Row::Overwrite, &["rate", "written_per_byte", "peak_over_live", "merges"]),
+    (Row::Mix, &["rate", "written_per_byte", "peak_over_live", "merges"]),
+    (Row::Compact, &["before_over_live", "after_over_live"]),
+    (Row::Reopen, &["open_seconds", "first_read_seconds", "occupied_bytes"]),
+];
+
+pub(super) fn text(report: &Report) -> String {
+    let mut text = String::new();
+    for (name, value) in &report.about {
+        let _ = writeln!(text, "{name}: {value}");
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    let _ = writeln!(text, "\n{}", figures(report));
+    let _ = writeln!(text, "\n{}", verdicts(&bars::judge(report)));
+    for failure in report.failures() {
+        let _ = writeln!(text, "failed: {failure}");
+    }
+    text
+}
+
+/// The rows' figures, a column a system, and how Esker's compares with RocksDB's.
+fn figures(report: &Report) -> Table {
+    let systems = report.systems();
+    let mut heading = vec!["medians"];
+    heading.extend(systems.iter().map(|system| system.as_str()));
+    heading.push("to rocksdb");
+    let mut table = Table::new(&heading);
+    for (row, metrics) in SHOWN.iter().filter(|(row, _)| report.has(*row)) {
+        table.row([format!("{}: {}", row.as_str(), row.title())]);
+        for metric in *metrics {
+            let value = |system: &Name| report.median(*row, *system, metric);
+            if !systems.iter().any(|system| value(system).is_some()) {
+                continue;
+            }
+            let mut cells = vec![format!("  {metric}")];
+            cells.extend(systems.iter().map(|system| number(value(system))));
+            cells.push(ratio(value(&Name::Esker), value(&Name::Rocksdb)));
+            table.row(cells);
+        }
+    }
+    table
+}
+
+fn verdicts(judged: &[Judged]) -> Table {
+    let mut table = Table::new(&["bars", "esker", "must be", "verdict"]);
+    for of in judged {
+        let name = format!("{}: {}", of.bar.row.as_str(), of.bar.what);
+        let verdict = of.verdict.as_str().to_owned();
+        table.row([name, number(of.value), must(of), verdict]);
+    }
+    table
+}
+
+fn must(of: &Judged) -> String {
+    let sense = if of.bar.sense == Sense::AtLeast { "≥" } else { "≤" };
+    let limit = number(of.limit);
+    match of.bar.limit {
+        Limit::Number(_) => format!("{sense} {limit}"),
+        Limit::Times(factor, peer) => format!("{sense} {limit} ({factor} × {peer})"),
+        Limit::TimesOrControl(factor, peer) => {
+            format!("{sense} {limit} ({factor} × {peer}, or the idle thread's)")
+        }
+    }
+}
+
+fn ratio(ours: Option<f64>, theirs: Option<f64>) -> String {
+    match (ours, theirs) {
+        (Some(ours), Some(theirs)) if theirs != 0.0 => format!("{:.2}", ours / theirs),
+        _ => String::new(),
+    }
+}
+
+/// Three digits that count.
+fn number(value: Option<f64>) -> String {
+    let Some(value) = value else { return "-".to_owned() };
+    let size = value.abs();
+    if size >= 100.0 {
+        grouped(value)
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else if value == 0.0 || value == 1.0 {
+        format!("{value}")
+    } else if size >= 0.01 {
+        format!("{value:.3}")
+    } else {
+        format!("{value:.5}")
+    }
+}
+
+/// A whole number with commas between thousands.
+fn grouped(value: f64) -> String {
+    indicatif::HumanCount(value.max(0.0).round() as u64).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_experiments::measure::Metrics;
+
+    #[test]
+    fn numbers_have_three_digits_that_count() {
+        let shown = [12_345.6, 99.94, 5.0624, 0.0123, 0.00012, 1.0, 0.0].map(|n| number(Some(n)));
+        assert_eq!(shown, ["12,346", "99.9", "5.062", "0.012", "0.00012", "1", "0"]);
+        assert_eq!(number(None), "-");
+    }
+
+    #[test]
+    fn a_row_is_compared_and_judged() {
+        let mut report = Report::default();
+        for (system, rate) in [(Name::Esker, 150.0), (Name::Rocksdb, 100.0)] {
+            report.add(Row::Load, system, Metrics::from([("rate".to_owned(), rate)]));
+        }
+        report.add_failure(Row::Load, Name::Redb, "no room".to_owned());
+        let text = text(&report);
+        let line = |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap();
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(line("  rate")), ["rate", "150", "100", "-", "1.50"]);
+        assert!(line("load: entries/s, compactions included").ends_with("met"), "{text}");
+        assert!(line("load: bytes per user byte").ends_with("unknown"), "{text}");
+        assert_eq!(line("failed"), "failed: load of redb: no room");
+    }
+}

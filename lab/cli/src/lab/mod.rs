@@ -1,0 +1,131 @@
+//! `lab`: the experiments of `esker-experiments`, from the terminal.
+//!
+//! `table` prints what came out; progress goes to standard error, a line a run.
+
+mod table;
+
+use std::fs;
+use std::io::{self, Write, stderr};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use esker_experiments::Error;
+use esker_experiments::experiment::{EXPERIMENTS, Experiment, Watch};
+use esker_experiments::measure::scale::Scale;
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
+use esker_terminal::signals::Interrupt;
+use esker_terminal::table::Table;
+
+/// What can be typed after `lab`.
+#[derive(Debug, Args)]
+pub struct Lab {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the experiments with their measurements and predictions
+    List,
+    /// Run an experiment and report which predictions hold
+    Run(Run),
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// Name of the experiment, from `esker lab list`
+    #[arg(value_parser = experiment)]
+    experiment: Experiment,
+    /// Sizes; docs/results/README.md compares them with the sizes of the papers
+    #[arg(long, value_enum, default_value = "small")]
+    scale: ScaleName,
+    /// Write all measurements to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ScaleName {
+    /// A test that everything runs
+    #[value(hide = true)]
+    Tiny,
+    /// Minutes
+    Small,
+    /// Hours; some experiments have the sizes of the paper
+    Full,
+}
+
+impl From<ScaleName> for Scale {
+    fn from(name: ScaleName) -> Self {
+        match name {
+            ScaleName::Tiny => Self::Tiny,
+            ScaleName::Small => Self::Small,
+            ScaleName::Full => Self::Full,
+        }
+    }
+}
+
+fn experiment(name: &str) -> Result<Experiment, String> {
+    Experiment::named(name).ok_or_else(|| {
+        let names: Vec<_> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+        format!("experiments are {}", names.join(", "))
+    })
+}
+
+pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
+    match &args.command {
+        Command::List => list(),
+        Command::Run(args) => measure(args),
+    }
+}
+
+fn list() -> Result<(), Failure> {
+    let mut output = Output::new();
+    let mut table = Table::new(&["experiment", "redraws", "must show"]);
+    for experiment in EXPERIMENTS {
+        let names = experiment.predictions.iter().map(|prediction| prediction.name);
+        let mut names = names.map(ToOwned::to_owned);
+        let first = names.next().unwrap_or_default();
+        table.row([experiment.name.to_owned(), experiment.figure.to_owned(), first]);
+        names.for_each(|name| table.row([String::new(), String::new(), name]));
+    }
+    output.bytes(format!("{table}\n").as_bytes())?;
+    output.flush()
+}
+
+fn measure(args: &Run) -> Result<(), Failure> {
+    let mut watcher = Watcher { interrupt: Interrupt::install()? };
+    let findings = args.experiment.find(args.scale.into(), &mut watcher).map_err(failure)?;
+    if let Some(path) = &args.json {
+        let text = format!("{:#}\n", findings.to_json());
+        fs::write(path, text)
+            .map_err(|source| Failure::System { what: "write the JSON file", source })?;
+    }
+    let mut output = Output::new();
+    output.bytes(table::text(&findings).as_bytes())?;
+    output.flush()
+}
+
+struct Watcher {
+    interrupt: Interrupt,
+}
+
+impl Watch for Watcher {
+    fn says(&mut self, line: &str) {
+        // Progress that cannot be written is no reason to stop.
+        let _ = writeln!(stderr(), "{line}");
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.requested()
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Interrupted => Failure::Interrupted,
+        Error::Input(text) => Failure::Input(text),
+        error => Failure::System { what: "measure", source: io::Error::other(error.to_string()) },
+    }
+}
